@@ -1,0 +1,180 @@
+"""Every error that TernMQ raises on purpose.
+
+* `TernError`
+    * `UsageError`: the caller must change the call. Never retried.
+        * `ConfigError`: a setting cannot work
+        * `IllegalName`: a topic or group name breaks the rules
+        * `IllegalMessage`: a message that no broker would take
+        * `ClosedError`: used before it was opened or after it was closed
+    * `RefusedError`: a peer answered, and the answer is no. `code` says why; some are retryable.
+        * `TopicNotFound`, `GroupNotFound`, `BrokerBusy`, `MessageRefused`, `PermissionRefused`,
+          `InvalidParameter`, `MessageNotFound`
+    * `TransportError`: no answer came.
+        * `Unreachable` (retryable)
+        * `RequestTimedOut` (retryable, may have happened)
+        * `ConnectionLost` (retryable, may have happened)
+    * `StoreError`: the local disk, or what lies on it.
+        * `CorruptRecord`, `StoreFull`, `StoreLocked`, `StoreFailed`
+
+Each answers three questions: whose fault (its class), may I retry (`retryable`), may it have
+happened anyway (`may_have_happened`).
+"""
+
+from ternmq_model.offsets import PhysicalOffset
+from ternmq_model.response_code import RETRYABLE_CODES, ResponseCode
+
+
+class TernError(Exception):
+    """Base of every error this library raises on purpose."""
+
+    retryable: bool = False
+    """The same call may succeed later, or at another broker."""
+
+    may_have_happened: bool = False
+    """The peer may have done what was asked: a retry may duplicate it."""
+
+
+class UsageError(TernError):
+    """The caller must change the call."""
+
+
+class ConfigError(UsageError):
+    """A setting cannot work; names the setting, its value and the rule it breaks."""
+
+    def __init__(self, setting: str, value: object, rule: str) -> None:
+        super().__init__(f"{setting}={value!r}: {rule}")
+        self.setting = setting
+        self.value = value
+        self.rule = rule
+
+
+class IllegalName(UsageError):
+    """A topic or group name breaks the rules."""
+
+    def __init__(self, kind: str, name: str, rule: str) -> None:
+        super().__init__(f"{kind} {name!r}: {rule}")
+        self.kind = kind
+        self.name = name
+
+
+class IllegalMessage(UsageError):
+    """A message that no broker would take; nothing was sent."""
+
+
+class ClosedError(UsageError):
+    """The object was used before it was opened or after it was closed."""
+
+
+class RefusedError(TernError):
+    """A peer answered, and the answer is no.
+
+    Attributes:
+        code: RocketMQ's response code.
+        remark: The peer's reason.
+        peer: Broker name or address of who refused.
+    """
+
+    def __init__(self, code: int, remark: str, peer: str = "") -> None:
+        try:
+            label = ResponseCode(code).name
+        except ValueError:
+            label = "UNKNOWN"
+        super().__init__(f"{peer + ': ' if peer else ''}{remark} [{label} {code}]")
+        self.code = code
+        self.remark = remark
+        self.peer = peer
+        self.retryable = code in RETRYABLE_CODES
+
+
+class TopicNotFound(RefusedError):
+    """No broker has the topic, and none may create it."""
+
+
+class GroupNotFound(RefusedError):
+    """The broker knows no such group."""
+
+
+class MessageNotFound(RefusedError):
+    """Nothing lies where the id or offset points."""
+
+
+class BrokerBusy(RefusedError):
+    """The broker takes no more just now; nothing was stored."""
+
+
+class MessageRefused(RefusedError):
+    """The broker found the message illegal; it was not stored."""
+
+
+class PermissionRefused(RefusedError):
+    """The topic, group or broker does not allow it."""
+
+
+class InvalidParameter(RefusedError):
+    """The request names a queue, offset or value that cannot be."""
+
+
+_BY_CODE: dict[int, type[RefusedError]] = {
+    ResponseCode.TOPIC_NOT_EXIST: TopicNotFound,
+    ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST: GroupNotFound,
+    ResponseCode.QUERY_NOT_FOUND: MessageNotFound,
+    ResponseCode.SYSTEM_BUSY: BrokerBusy,
+    ResponseCode.FLOW_CONTROL: BrokerBusy,
+    ResponseCode.MESSAGE_ILLEGAL: MessageRefused,
+    ResponseCode.NO_PERMISSION: PermissionRefused,
+    ResponseCode.INVALID_PARAMETER: InvalidParameter,
+}
+
+
+def refusal(code: int, remark: str, peer: str = "") -> RefusedError:
+    """Return the error class that stands for `code`, ready to be raised."""
+    return _BY_CODE.get(code, RefusedError)(code, remark, peer)
+
+
+class TransportError(TernError):
+    """No answer came."""
+
+
+class Unreachable(TransportError):
+    """Nobody answers at the address; nothing was done."""
+
+    retryable = True
+
+
+class RequestTimedOut(TransportError):
+    """The answer did not come in time."""
+
+    retryable = True
+    may_have_happened = True
+
+
+class ConnectionLost(TransportError):
+    """The connection broke before the answer."""
+
+    retryable = True
+    may_have_happened = True
+
+
+class StoreError(TernError):
+    """The local disk, or what lies on it."""
+
+
+class CorruptRecord(StoreError):
+    """The bytes at `offset` are not a record; `reason` names the check that failed."""
+
+    def __init__(self, offset: PhysicalOffset, reason: str) -> None:
+        super().__init__(f"corrupt record at physical offset {offset}: {reason}")
+        self.offset = offset
+        self.reason = reason
+
+
+class StoreFull(StoreError):
+    """No space for another file. Reads still work."""
+
+
+class StoreLocked(StoreError):
+    """Another process holds the data directory."""
+
+
+class StoreFailed(StoreError):
+    """An earlier I/O error made the store read-only until it is opened anew."""

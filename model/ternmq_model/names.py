@@ -1,0 +1,83 @@
+"""Which topic and group names are legal, and the names that have a meaning of their own.
+
+Source: RocketMQ `TopicValidator`, `Validators`, `MixAll`.
+"""
+
+import re
+from typing import Final
+
+from ternmq_model.errors import IllegalName
+
+TOPIC_BYTES_MAX: Final = 127
+"""Longest topic that a V1 record can hold: its length is a signed byte."""
+
+GROUP_BYTES_MAX: Final = 120
+
+RETRY_PREFIX: Final = "%RETRY%"
+DEAD_LETTER_PREFIX: Final = "%DLQ%"
+
+AUTO_CREATE_TOPIC: Final = "TBW102"
+"""The template whose settings a topic created by a send copies."""
+
+SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
+HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
+OP_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+CHECK_MAX_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
+OFFSET_MOVED_TOPIC: Final = "OFFSET_MOVED_EVENT"
+SELF_TEST_TOPIC: Final = "SELF_TEST_TOPIC"
+
+SEND_FORBIDDEN_TOPICS: Final = frozenset(
+    {SCHEDULE_TOPIC, HALF_TOPIC, OP_TOPIC, CHECK_MAX_TOPIC, SELF_TEST_TOPIC, OFFSET_MOVED_TOPIC}
+)
+"""The broker alone writes to these."""
+
+_SYSTEM_TOPICS: Final = SEND_FORBIDDEN_TOPICS | {
+    AUTO_CREATE_TOPIC,
+    "RMQ_SYS_TRACE_TOPIC",
+    "BenchmarkTest",
+    "CHECKPOINT_TOPIC",
+}
+_LEGAL: Final = re.compile(r"[%|a-zA-Z0-9_-]+", re.ASCII)
+
+
+def check_topic(topic: str) -> str:
+    """Return `topic` when it is legal.
+
+    Raises:
+        IllegalName: It is empty, too long or has other characters than `% | a-z A-Z 0-9 _ -`.
+    """
+    return _check("topic", topic, TOPIC_BYTES_MAX)
+
+
+def check_group(group: str) -> str:
+    """Return `group` when it is legal.
+
+    Raises:
+        IllegalName: It is empty, too long or has other characters than `% | a-z A-Z 0-9 _ -`.
+    """
+    return _check("group", group, GROUP_BYTES_MAX)
+
+
+def _check(kind: str, name: str, bytes_max: int) -> str:
+    if not name:
+        raise IllegalName(kind, name, "must not be empty")
+    if not _LEGAL.fullmatch(name):
+        raise IllegalName(kind, name, "may have only letters, digits and % | _ -")
+    if len(name) > bytes_max:
+        raise IllegalName(kind, name, f"is {len(name)} characters long, at most {bytes_max} fit")
+    return name
+
+
+def is_system_topic(topic: str) -> bool:
+    """Tell whether the broker made `topic` for itself."""
+    return topic in _SYSTEM_TOPICS or topic.startswith("rmq_sys_")
+
+
+def retry_topic(group: str) -> str:
+    """Return the topic that holds messages which `group` takes again."""
+    return RETRY_PREFIX + group
+
+
+def dead_letter_topic(group: str) -> str:
+    """Return the topic that holds messages which `group` gave up."""
+    return DEAD_LETTER_PREFIX + group

@@ -1,0 +1,46 @@
+"""Write the Python code of the contracts: `make protos`.
+
+The files under `ternmq/v1` become `ternmq_protos/v1/*_pb2.py` with typing stubs, and `*_pb2_grpc.py`
+for those who call the services with grpc's own stubs. The generator is pinned to the oldest supported
+release, because generated code runs on its own version of protobuf and the next major one.
+"""
+
+import re
+import sys
+import tempfile
+from importlib.resources import files
+from pathlib import Path
+
+from grpc_tools import protoc
+
+ROOT = Path(__file__).parent
+TARGET = ROOT / "ternmq_protos" / "v1"
+
+
+def generate(target: Path) -> None:
+    """Write the generated modules into the folder `target`."""
+    sources = sorted((ROOT / "ternmq" / "v1").glob("*.proto"))
+    with tempfile.TemporaryDirectory() as scratch:
+        status = protoc.main(
+            [
+                "protoc",
+                f"-I{ROOT}",
+                f"-I{files('grpc_tools') / '_proto'}",
+                f"--python_out={scratch}",
+                f"--pyi_out={scratch}",
+                f"--grpc_python_out={scratch}",
+                *(str(source.relative_to(ROOT)) for source in sources),
+            ]
+        )
+        if status:
+            raise SystemExit(f"protoc failed with status {status}")
+        target.mkdir(parents=True, exist_ok=True)
+        for made in sorted((Path(scratch) / "ternmq" / "v1").iterdir()):
+            # protoc names modules after the files' folders, which would be the package that users import.
+            text = re.sub(r"\bfrom ternmq\.v1 import", "from ternmq_protos.v1 import", made.read_text())
+            (target / made.name).write_text(text)
+    (target / "__init__.py").write_text("")
+
+
+if __name__ == "__main__":
+    generate(Path(sys.argv[1]) if len(sys.argv) > 1 else TARGET)

@@ -1,0 +1,1 @@
+"""The contracts between the services, generated from `protos/ternmq/v1/*.proto`."""

@@ -1,0 +1,95 @@
+"""Every RPC of the contracts, as the seam's types. A test holds it against the .proto files."""
+
+from typing import Final
+
+from ternmq_model.response_code import STORED_CODES, ResponseCode
+from ternmq_protos.v1 import admin_pb2 as admin
+from ternmq_protos.v1 import groups_pb2 as groups
+from ternmq_protos.v1 import messages_pb2 as messages
+from ternmq_protos.v1 import nameserver_pb2 as nameserver
+from ternmq_remoting.rpc import StreamRpc, UnaryRpc
+
+_NS: Final = "NameServer"
+REGISTER_BROKER = UnaryRpc(
+    _NS, "RegisterBroker", nameserver.RegisterBrokerRequest, nameserver.RegisterBrokerReply
+)
+UNREGISTER_BROKER = UnaryRpc(
+    _NS, "UnregisterBroker", nameserver.UnregisterBrokerRequest, nameserver.UnregisterBrokerReply
+)
+GET_TOPIC_ROUTE = UnaryRpc(
+    _NS, "GetTopicRoute", nameserver.GetTopicRouteRequest, nameserver.GetTopicRouteReply
+)
+GET_CLUSTER = UnaryRpc(_NS, "GetCluster", nameserver.GetClusterRequest, nameserver.GetClusterReply)
+LIST_TOPICS = UnaryRpc(_NS, "ListTopics", nameserver.ListTopicsRequest, nameserver.ListTopicsReply)
+PUT_KV = UnaryRpc(_NS, "PutKv", nameserver.PutKvRequest, nameserver.PutKvReply)
+GET_KV = UnaryRpc(_NS, "GetKv", nameserver.GetKvRequest, nameserver.GetKvReply)
+DELETE_KV = UnaryRpc(_NS, "DeleteKv", nameserver.DeleteKvRequest, nameserver.DeleteKvReply)
+WIPE_WRITE_PERMISSION = UnaryRpc(
+    _NS,
+    "WipeWritePermission",
+    nameserver.WipeWritePermissionRequest,
+    nameserver.WipeWritePermissionReply,
+)
+
+_MESSAGES: Final = "Messages"
+SEND = UnaryRpc(
+    _MESSAGES,
+    "Send",
+    messages.SendRequest,
+    messages.SendReply,
+    answers=frozenset(map(int, STORED_CODES)),
+)
+SEND_STREAM = StreamRpc(
+    _MESSAGES, "SendStream", messages.SendStreamRequest, messages.SendStreamReply
+)
+PULL = UnaryRpc(
+    _MESSAGES,
+    "Pull",
+    messages.PullRequest,
+    messages.PullReply,
+    answers=frozenset(
+        {
+            int(ResponseCode.SUCCESS),
+            int(ResponseCode.PULL_NOT_FOUND),
+            int(ResponseCode.PULL_RETRY_IMMEDIATELY),
+            int(ResponseCode.PULL_OFFSET_MOVED),
+        }
+    ),
+)
+PULL_STREAM = StreamRpc(
+    _MESSAGES, "PullStream", messages.PullStreamRequest, messages.PullStreamReply
+)
+VIEW_MESSAGE = UnaryRpc(
+    _MESSAGES, "ViewMessage", messages.ViewMessageRequest, messages.ViewMessageReply
+)
+
+_GROUPS: Final = "Groups"
+SESSION = StreamRpc(_GROUPS, "Session", groups.SessionRequest, groups.SessionReply)
+LIST_MEMBERS = UnaryRpc(_GROUPS, "ListMembers", groups.ListMembersRequest, groups.ListMembersReply)
+COMMIT_OFFSETS = UnaryRpc(
+    _GROUPS,
+    "CommitOffsets",
+    groups.CommitOffsetsRequest,
+    groups.CommitOffsetsReply,
+    answers=frozenset({int(ResponseCode.SUCCESS), int(ResponseCode.INVALID_PARAMETER)}),
+)
+QUERY_OFFSET = UnaryRpc(_GROUPS, "QueryOffset", groups.QueryOffsetRequest, groups.QueryOffsetReply)
+
+_ADMIN: Final = "Admin"
+PUT_TOPIC = UnaryRpc(_ADMIN, "PutTopic", admin.PutTopicRequest, admin.PutTopicReply)
+DELETE_TOPIC = UnaryRpc(_ADMIN, "DeleteTopic", admin.DeleteTopicRequest, admin.DeleteTopicReply)
+DESCRIBE_TOPIC = UnaryRpc(
+    _ADMIN, "DescribeTopic", admin.DescribeTopicRequest, admin.DescribeTopicReply
+)
+LIST_GROUPS = UnaryRpc(_ADMIN, "ListGroups", admin.ListGroupsRequest, admin.ListGroupsReply)
+DESCRIBE_GROUP = UnaryRpc(
+    _ADMIN, "DescribeGroup", admin.DescribeGroupRequest, admin.DescribeGroupReply
+)
+DESCRIBE_BROKER = UnaryRpc(
+    _ADMIN, "DescribeBroker", admin.DescribeBrokerRequest, admin.DescribeBrokerReply
+)
+
+ALL = tuple(
+    value for value in list(globals().values()) if isinstance(value, UnaryRpc | StreamRpc)
+)
+"""Every RPC, in the order of the files."""

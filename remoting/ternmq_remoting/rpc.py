@@ -1,0 +1,232 @@
+"""The seam between services: what an RPC is, and what calls and serves it.
+
+Clients and services know only these types. `ternmq_remoting.grpc_network` carries them over gRPC;
+a simulation carries them inside one process on virtual time. What crosses the seam are the
+contract's own messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
+
+from google.protobuf.message import Message as ProtoMessage
+
+Req = TypeVar("Req", bound=ProtoMessage)
+Rep = TypeVar("Rep", bound=ProtoMessage)
+ReadT_co = TypeVar("ReadT_co", covariant=True)
+WriteT_contra = TypeVar("WriteT_contra", contravariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class UnaryRpc(Generic[Req, Rep]):
+    """One request, one reply.
+
+    Every reply has a field `status`. A caller gets a `RefusedError` for a code that is not in
+    `answers`, and the reply for one that is.
+    """
+
+    service: str
+    name: str
+    request: type[Req]
+    reply: type[Rep]
+    answers: frozenset[int] = frozenset({0})
+
+    @property
+    def path(self) -> str:
+        """The RPC's path on the wire."""
+        return f"/ternmq.v1.{self.service}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamRpc(Generic[Req, Rep]):
+    """Many requests and many replies, each side at its own pace."""
+
+    service: str
+    name: str
+    request: type[Req]
+    reply: type[Rep]
+
+    @property
+    def path(self) -> str:
+        """The RPC's path on the wire."""
+        return f"/ternmq.v1.{self.service}/{self.name}"
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class Address:
+    """Where a service listens. Host "*" in a route stands for the NameServer's host."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who answers: sent with every reply's initial metadata.
+
+    A client that expects a broker compares; it never trusts an address alone.
+    """
+
+    cluster: str
+    name: str
+    broker_id: int
+    epoch: int
+
+    def to_metadata(self) -> tuple[tuple[str, str], ...]:
+        """Return the metadata pairs that tell this identity."""
+        return (
+            ("ternmq-cluster", self.cluster),
+            ("ternmq-broker-name", self.name),
+            ("ternmq-broker-id", str(self.broker_id)),
+            ("ternmq-epoch", str(self.epoch)),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What a handler knows of its caller."""
+
+    peer: Address
+    """Where the caller's socket is."""
+
+    metadata: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Lower-case keys; has ternmq-language and ternmq-version from our own clients."""
+
+
+class Readable(Protocol[ReadT_co]):
+    """The incoming half of a stream."""
+
+    async def read(self) -> ReadT_co | None:
+        """Return the next message, or None when the peer has finished.
+
+        Raises:
+            ConnectionLost: The stream broke.
+        """
+        ...
+
+
+class Writable(Protocol[WriteT_contra]):
+    """The outgoing half of a stream."""
+
+    async def write(self, message: WriteT_contra, /) -> None:
+        """Send `message`, waiting while the transport is full.
+
+        Raises:
+            ConnectionLost: The stream broke; whether the peer got earlier messages is unknown.
+        """
+        ...
+
+
+class ServerStream(Readable[ReadT_co], Writable[WriteT_contra], Protocol[ReadT_co, WriteT_contra]):
+    """A handler's side of a stream. The stream ends when the handler returns or raises."""
+
+
+class ClientStream(Readable[ReadT_co], Writable[WriteT_contra], Protocol[ReadT_co, WriteT_contra]):
+    """A caller's side of a stream. One task may read while another writes."""
+
+    async def finish(self) -> None:
+        """Tell the peer that no more will be written; reading goes on."""
+        ...
+
+    def cancel(self) -> None:
+        """End the stream at once, in both directions. Safe to repeat."""
+        ...
+
+
+UnaryHandler = Callable[[Req, Call], Awaitable[Rep]]
+"""Serves one request. A `RefusedError` it raises becomes the reply's status."""
+
+StreamHandler = Callable[[ServerStream[Req, Rep], Call], Awaitable[None]]
+"""Serves one stream; is cancelled when the caller goes away."""
+
+
+@dataclass(frozen=True, slots=True)
+class Handler:
+    """One RPC with the function that serves it. Make it with `unary` or `stream`."""
+
+    rpc: UnaryRpc[Any, Any] | StreamRpc[Any, Any]
+    function: Callable[..., Awaitable[Any]]
+
+
+def unary(rpc: UnaryRpc[Req, Rep], function: UnaryHandler[Req, Rep]) -> Handler:
+    """Return the handler that serves `rpc` with `function`."""
+    return Handler(rpc, function)
+
+
+def stream(rpc: StreamRpc[Req, Rep], function: StreamHandler[Req, Rep]) -> Handler:
+    """Return the handler that serves `rpc` with `function`."""
+    return Handler(rpc, function)
+
+
+class Connection(Protocol):
+    """A way to one peer. It reconnects by itself; a call fails while the peer is away."""
+
+    @property
+    def address(self) -> Address:
+        """The peer's address, "*" resolved."""
+        ...
+
+    async def call(self, rpc: UnaryRpc[Req, Rep], request: Req, *, timeout_s: float) -> Rep:
+        """Send `request` and return the reply.
+
+        Raises:
+            RefusedError: The reply's status is not one of `rpc.answers`.
+            Unreachable: Nobody answers; nothing was done.
+            RequestTimedOut: No answer within `timeout_s`.
+            ConnectionLost: The connection broke before the answer.
+        """
+        ...
+
+    def open(self, rpc: StreamRpc[Req, Rep]) -> ClientStream[Rep, Req]:
+        """Begin a stream. Trouble shows at its first read or write."""
+        ...
+
+    async def close(self) -> None:
+        """End every call and stream. Safe to repeat."""
+        ...
+
+
+class Server(Protocol):
+    """A listening service; `async with network.serve(…) as server`."""
+
+    @property
+    def address(self) -> Address:
+        """Where it really listens, the port known."""
+        ...
+
+
+class Network(Protocol):
+    """Makes connections and servers. The one seam between services."""
+
+    async def connect(
+        self, addresses: Sequence[Address], *, expect: Identity | None = None, timeout_s: float = 1.0
+    ) -> Connection:
+        """Try `addresses` side by side and return a connection to the first that answers.
+
+        Args:
+            addresses: Without "*".
+            expect: Take only a peer that says it is this one; its epoch may be higher. None = anyone.
+            timeout_s: For each address.
+
+        Raises:
+            Unreachable: None answered, or none is who was expected; the message names each.
+        """
+        ...
+
+    def serve(
+        self, handlers: Sequence[Handler], listen: Address, *, identity: Identity | None = None
+    ) -> AbstractAsyncContextManager[Server]:
+        """Serve `handlers` while the block runs; entering returns when it listens.
+
+        Leaving refuses new calls, lets running ones end for a grace period, then cancels them.
+
+        Raises:
+            Unreachable: The address cannot be bound.
+        """
+        ...
