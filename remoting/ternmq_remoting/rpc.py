@@ -5,14 +5,14 @@ a simulation carries them inside one process on virtual time. What crosses the s
 contract's own messages.
 """
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
 from google.protobuf.message import Message as ProtoMessage
+
+from ternmq_model.address import Address as Address
 
 Req = TypeVar("Req", bound=ProtoMessage)
 Rep = TypeVar("Rep", bound=ProtoMessage)
@@ -53,17 +53,6 @@ class StreamRpc(Generic[Req, Rep]):
     def path(self) -> str:
         """The RPC's path on the wire."""
         return f"/ternmq.v1.{self.service}/{self.name}"
-
-
-@dataclass(frozen=True, order=True, slots=True)
-class Address:
-    """Where a service listens. Host "*" in a route stands for the NameServer's host."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,13 +194,18 @@ class Network(Protocol):
     """Makes connections and servers. The one seam between services."""
 
     async def connect(
-        self, addresses: Sequence[Address], *, expect: Identity | None = None, timeout_s: float = 1.0
+        self,
+        addresses: Sequence[Address],
+        *,
+        expect: Identity | None = None,
+        timeout_s: float = 1.0,
     ) -> Connection:
         """Try `addresses` side by side and return a connection to the first that answers.
 
         Args:
             addresses: Without "*".
-            expect: Take only a peer that says it is this one; its epoch may be higher. None = anyone.
+            expect: Take only a peer that says it is this one; its epoch may be higher. None =
+                anyone.
             timeout_s: For each address.
 
         Raises:

@@ -1,0 +1,72 @@
+"""Where a service listens, and how the addresses that a broker tells become ones to dial."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from ternmq_model.errors import ConfigError
+
+ANY_HOST: Final = "*"
+"""In a route: the host through which the reader reached the NameServer."""
+
+PORT_MAX: Final = 65_535
+HOST_CHARACTERS_MAX: Final = 253
+"""Longest host name that DNS allows."""
+
+_HOST: Final = re.compile(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]+(%[A-Za-z0-9._-]+)?", re.ASCII)
+_TEXT: Final = re.compile(r"(?:\[(?P<v6>[^\[\]]+)\]|(?P<host>[^\[\]:]+)):(?P<port>[0-9]{1,5})")
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class Address:
+    """Where a service listens. Host "*" in a route stands for the NameServer's host."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def is_legal_endpoint(self) -> bool:
+        """A broker may tell it: "*", a host name or an IP address, and a port above 0."""
+        if not 0 < self.port <= PORT_MAX:
+            return False
+        if self.host == ANY_HOST:
+            return True
+        return len(self.host) <= HOST_CHARACTERS_MAX and _HOST.fullmatch(self.host) is not None
+
+
+def parse_address(text: str, *, setting: str) -> Address:
+    """Return the address that `text` tells as `host:port` or `[IPv6]:port`.
+
+    Args:
+        text: What an operator wrote. Port 0 (any free one) is legal.
+        setting: Its name, for the error.
+
+    Raises:
+        ConfigError: It has another form, or the port is above 65,535.
+    """
+    match = _TEXT.fullmatch(text.strip())
+    if match is None:
+        raise ConfigError(setting, text, "must be HOST:PORT, an IPv6 host in brackets")
+    address = Address(match["v6"] or match["host"], int(match["port"]))
+    if address.port > PORT_MAX:
+        raise ConfigError(setting, text, f"a port is at most {PORT_MAX}")
+    return address
+
+
+def resolve_addresses(endpoints: Iterable[Address], *, nameserver_host: str) -> tuple[Address, ...]:
+    """Return `endpoints` ready to be dialled, in their order, each once.
+
+    Args:
+        endpoints: As the broker registered them.
+        nameserver_host: The host through which the NameServer that told them was reached; it takes
+            the place of "*".
+    """
+    resolved = (
+        Address(nameserver_host, endpoint.port) if endpoint.host == ANY_HOST else endpoint
+        for endpoint in endpoints
+    )
+    return tuple(dict.fromkeys(resolved))

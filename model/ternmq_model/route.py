@@ -1,0 +1,232 @@
+"""Who serves a topic: what brokers register, and what clients make of it.
+
+Everything here is a value. `ternmq_nameserver.route_table` keeps them; clients compare the route
+they have with the one they are told by `==`, so its parts are always sorted.
+
+Source: RocketMQ `TopicRouteData`, `QueueData`, `BrokerData`, `TopicConfig`, `PermName`,
+`MQClientInstance.topicRouteData2TopicPublishInfo`.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from enum import IntFlag
+from typing import Final, Self
+
+from ternmq_model.address import Address
+from ternmq_model.errors import IllegalName
+from ternmq_model.names import check_topic
+from ternmq_model.queue import MessageQueue
+
+MASTER_ID: Final = 0
+"""Broker id of a master; every other one is a slave's."""
+
+BROKER_NAME_CHARACTERS_MAX: Final = 127
+QUEUES_MAX: Final = 16_384
+"""Most queues of one topic on one broker: each is a directory of its store."""
+
+_LEGAL_NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*", re.ASCII)
+_ORDER_SECTION: Final = re.compile(
+    r"(?P<broker>[A-Za-z0-9_-][A-Za-z0-9._-]*):(?P<queues>[0-9]{1,5})", re.ASCII
+)
+
+
+class Permission(IntFlag):
+    """What may be done with a topic. Other bits of a peer are kept."""
+
+    READ = 4
+    WRITE = 2
+    INHERIT = 1
+    """A template: topics that a send creates copy this one's settings."""
+
+    @property
+    def text(self) -> str:
+        """The form operators know: "RW-"."""
+        letters = ((Permission.READ, "R"), (Permission.WRITE, "W"), (Permission.INHERIT, "X"))
+        return "".join(letter if flag in self else "-" for flag, letter in letters)
+
+
+READ_WRITE: Final = Permission.READ | Permission.WRITE
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfig:
+    """What a broker knows of one topic."""
+
+    topic: str
+    read_queues: int = 8
+    write_queues: int = 8
+    permissions: Permission = READ_WRITE
+    sys_flag: int = 0
+    """Bits: 1 unit, 2 unit subscription."""
+
+    ordered: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class QueueData:
+    """The queues of one topic on one broker."""
+
+    broker_name: str
+    read_queues: int
+    write_queues: int
+    permissions: Permission
+    sys_flag: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerMember:
+    """One process that serves a broker name."""
+
+    broker_id: int
+    endpoints: tuple[Address, ...]
+    """In the order to prefer; a host "*" is resolved by `resolve_addresses`."""
+
+    epoch: int = 0
+    """The life of the master, as the member last registered it."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerData:
+    """A broker name with its master and slaves."""
+
+    cluster: str
+    broker_name: str
+    members: tuple[BrokerMember, ...]
+    """Sorted by broker id."""
+
+    @property
+    def master(self) -> BrokerMember | None:
+        """The member that takes messages; None while there is none."""
+        return self.member(MASTER_ID)
+
+    def member(self, broker_id: int) -> BrokerMember | None:
+        """Return the member with that id, or None."""
+        return next((member for member in self.members if member.broker_id == broker_id), None)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRoute:
+    """Everything a client needs to reach a topic."""
+
+    topic: str
+    queues: tuple[QueueData, ...] = ()
+    """Sorted by broker name."""
+
+    brokers: tuple[BrokerData, ...] = ()
+    """Sorted by broker name."""
+
+    order_topic_conf: str = ""
+    """"brokerA:8;brokerB:8" for a topic with a fixed order of queues, else empty."""
+
+    def broker(self, broker_name: str) -> BrokerData | None:
+        """Return who serves `broker_name`, or None when the route does not tell."""
+        return next((data for data in self.brokers if data.broker_name == broker_name), None)
+
+    def write_queues(self) -> list[MessageQueue]:
+        """Return the queues to send to, sorted.
+
+        A queue counts when its broker has a master and the topic may be written there. A topic
+        with an order configuration has the queues which that names, whoever is up: a key must not
+        move to another queue because a broker is away.
+        """
+        if self.order_topic_conf:
+            return sorted(
+                MessageQueue(self.topic, broker_name, queue_id)
+                for broker_name, count in order_sections(self.order_topic_conf)
+                for queue_id in range(count)
+            )
+        masters = {data.broker_name for data in self.brokers if data.master is not None}
+        return sorted(
+            MessageQueue(self.topic, data.broker_name, queue_id)
+            for data in self.queues
+            if Permission.WRITE in data.permissions and data.broker_name in masters
+            for queue_id in range(data.write_queues)
+        )
+
+    def read_queues(self) -> list[MessageQueue]:
+        """Return the queues to consume, sorted: all whose topic may be read on their broker.
+
+        Whether a master is up does not matter: slaves serve reads, and members of a group that see
+        different moments must share the same queues out.
+        """
+        return sorted(
+            MessageQueue(self.topic, data.broker_name, queue_id)
+            for data in self.queues
+            if Permission.READ in data.permissions
+            for queue_id in range(data.read_queues)
+        )
+
+    def for_new_topic(self, topic: str, *, queues_max: int) -> Self:
+        """Return the route that `topic` will have when a send creates it from this template."""
+        queues = tuple(
+            replace(
+                data,
+                read_queues=min(queues_max, data.read_queues),
+                write_queues=min(queues_max, data.read_queues),
+            )
+            for data in self.queues
+        )
+        return replace(self, topic=topic, queues=queues)
+
+
+def order_sections(order_topic_conf: str) -> Iterator[tuple[str, int]]:
+    """Yield broker name and queue count of each section that has the form "name:count".
+
+    Others are passed over: one slip in a setting must not stop those who read it.
+    """
+    for section in order_topic_conf.split(";"):
+        match = _ORDER_SECTION.fullmatch(section)
+        if match is not None and 0 < int(match["queues"]) <= QUEUES_MAX:
+            yield match["broker"], int(match["queues"])
+
+
+def is_order_conf(text: str) -> bool:
+    """Tell whether every section of `text` has the form "name:count", with no broker twice."""
+    sections = list(order_sections(text))
+    names = {broker_name for broker_name, _ in sections}
+    return len(sections) == len(names) == len(text.split(";"))
+
+
+def check_broker_name(name: str) -> str:
+    """Return `name` when a broker may have it.
+
+    Raises:
+        IllegalName: It is empty, too long, begins with a dot or has other characters than
+            `a-z A-Z 0-9 . _ -`.
+    """
+    return _check("broker name", name)
+
+
+def check_cluster(name: str) -> str:
+    """Return `name` when a cluster may have it.
+
+    Raises:
+        IllegalName: As for a broker name.
+    """
+    return _check("cluster", name)
+
+
+def check_topic_config(config: TopicConfig) -> TopicConfig:
+    """Return `config` when a topic may be so.
+
+    Raises:
+        IllegalName: Its name is illegal, or a count of queues lies outside 0 to 16,384.
+    """
+    check_topic(config.topic)
+    for kind, count in (("read", config.read_queues), ("write", config.write_queues)):
+        if not 0 <= count <= QUEUES_MAX:
+            rule = f"{count} {kind} queues; may have 0 to {QUEUES_MAX}"
+            raise IllegalName("topic", config.topic, rule)
+    return config
+
+
+def _check(kind: str, name: str) -> str:
+    if len(name) > BROKER_NAME_CHARACTERS_MAX:
+        rule = f"is {len(name)} characters long, at most {BROKER_NAME_CHARACTERS_MAX} fit"
+        raise IllegalName(kind, name[:BROKER_NAME_CHARACTERS_MAX], rule)
+    if not name:
+        raise IllegalName(kind, name, "must not be empty")
+    if not _LEGAL_NAME.fullmatch(name):
+        raise IllegalName(kind, name, "may have only letters, digits and . _ -, no dot first")
+    return name
