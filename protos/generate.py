@@ -6,12 +6,11 @@ release, because generated code runs on its own version of protobuf and the next
 """
 
 import re
+import subprocess
 import sys
 import tempfile
 from importlib.resources import files
 from pathlib import Path
-
-from grpc_tools import protoc
 
 ROOT = Path(__file__).parent
 TARGET = ROOT / "ternmq_protos" / "v1"
@@ -21,23 +20,26 @@ def generate(target: Path) -> None:
     """Write the generated modules into the folder `target`."""
     sources = sorted((ROOT / "ternmq" / "v1").glob("*.proto"))
     with tempfile.TemporaryDirectory() as scratch:
-        status = protoc.main(
+        status = subprocess.call(
             [
-                "protoc",
+                *(sys.executable, "-m", "grpc_tools.protoc"),
                 f"-I{ROOT}",
                 f"-I{files('grpc_tools') / '_proto'}",
                 f"--python_out={scratch}",
                 f"--pyi_out={scratch}",
                 f"--grpc_python_out={scratch}",
                 *(str(source.relative_to(ROOT)) for source in sources),
-            ]
+            ],
+            cwd=ROOT,
         )
         if status:
             raise SystemExit(f"protoc failed with status {status}")
         target.mkdir(parents=True, exist_ok=True)
         for made in sorted((Path(scratch) / "ternmq" / "v1").iterdir()):
             # protoc names modules after the files' folders, which would be the package that users import.
-            text = re.sub(r"\bfrom ternmq\.v1 import", "from ternmq_protos.v1 import", made.read_text())
+            text = re.sub(
+                r"\bfrom ternmq\.v1 import", "from ternmq_protos.v1 import", made.read_text()
+            )
             (target / made.name).write_text(text)
     (target / "__init__.py").write_text("")
 
