@@ -1,8 +1,8 @@
 """The three offsets of a store. Mixing them is the likeliest mistake, so each is a type.
 
-    physical offset   byte in the commit log, counted over all its files
-    logic offset      byte in a consume queue, counted over all its files: 20 × queue offset
-    queue offset      message in a queue, counted from 0
+physical offset   byte in the commit log, counted over all its files
+logic offset      byte in a consume queue, counted over all its files: 20 × queue offset
+queue offset      message in a queue, counted from 0
 """
 
 from typing import NewType

@@ -1,0 +1,110 @@
+"""What applications send, and what they learn of it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+
+from ternmq_model import properties as names
+from ternmq_model.errors import IllegalMessage
+from ternmq_model.message_id import offset_message_id
+from ternmq_model.names import check_topic
+from ternmq_model.offsets import PhysicalOffset, QueueOffset
+from ternmq_model.properties import KEY_SEPARATOR, check_property
+from ternmq_model.queue import MessageQueue
+from ternmq_model.record import BODY_BYTES_MAX
+from ternmq_model.response_code import ResponseCode
+
+
+@dataclass(slots=True)
+class Message:
+    """A message to send. Do not change it while a send is under way.
+
+    Source: RocketMQ `Message`.
+    """
+
+    topic: str
+
+    body: bytes
+    """At most 4 MiB. Opaque."""
+
+    tags: str = ""
+    """One tag, by which consumers may filter."""
+
+    keys: Sequence[str] = ()
+    """Business keys, by which a message can be found. No blanks in them."""
+
+    properties: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Anything else. Names that have a meaning of their own are refused, as are empty values."""
+
+    sharding_key: str = ""
+    """Messages with the same key go to the same queue, in the order of sending."""
+
+    flag: int = 0
+    """A number of the application's own."""
+
+    def encoded_properties(self) -> bytes:
+        """Check this message and return its properties as they lie on disk.
+
+        Raises:
+            IllegalMessage: It breaks a limit; the error names which.
+            IllegalName: So does the topic.
+        """
+        check_topic(self.topic)
+        if len(self.body) > BODY_BYTES_MAX:
+            raise IllegalMessage(
+                f"message for {self.topic!r}: body has {len(self.body)} bytes, "
+                f"at most {BODY_BYTES_MAX} fit"
+            )
+        pairs: list[str] = []
+        if self.tags:
+            check_property(names.TAGS, self.tags)
+            pairs.append(f"{names.TAGS}\x01{self.tags}\x02")
+        if self.keys:
+            if isinstance(self.keys, str):
+                raise IllegalMessage("keys is a sequence of strings, not one string")
+            for key in self.keys:
+                check_property(names.KEYS, key)
+                if KEY_SEPARATOR in key:
+                    raise IllegalMessage(f"key {key!r}: a blank separates keys on disk")
+            pairs.append(f"{names.KEYS}\x01{KEY_SEPARATOR.join(self.keys)}\x02")
+        if self.sharding_key:
+            check_property(names.SHARDING_KEY, self.sharding_key)
+            pairs.append(f"{names.SHARDING_KEY}\x01{self.sharding_key}\x02")
+        for name, value in self.properties.items():
+            if name in names.RESERVED:
+                raise IllegalMessage(
+                    f"property {name!r} has a meaning of its own; pick another name"
+                )
+            check_property(name, value)
+            pairs.append(f"{name}\x01{value}\x02")
+        try:
+            return "".join(pairs).encode()
+        except UnicodeEncodeError as error:
+            raise IllegalMessage(f"a property cannot be written as UTF-8: {error}") from None
+
+
+class SendStatus(Enum):
+    """How safe a stored message is. Source: RocketMQ `SendStatus`."""
+
+    SEND_OK = ResponseCode.SUCCESS
+    FLUSH_DISK_TIMEOUT = ResponseCode.FLUSH_DISK_TIMEOUT
+    FLUSH_SLAVE_TIMEOUT = ResponseCode.FLUSH_SLAVE_TIMEOUT
+    SLAVE_NOT_AVAILABLE = ResponseCode.SLAVE_NOT_AVAILABLE
+
+
+class SendResult(NamedTuple):
+    """Where a message was stored. With another status than SEND_OK it is stored, not confirmed."""
+
+    status: SendStatus
+    message_id: str
+    """The unique key that the producer gave it."""
+    queue: MessageQueue
+    queue_offset: QueueOffset
+    physical_offset: PhysicalOffset
+    store_host: bytes
+
+    @property
+    def offset_message_id(self) -> str:
+        """The id that names broker and place: what `ternmq message get` finds without an index."""
+        return offset_message_id(self.store_host, self.physical_offset)

@@ -1,0 +1,96 @@
+"""A message's properties: their names, their bytes, and the tag's code.
+
+On disk: key 0x01 value 0x02, again and again. Source: RocketMQ `MessageConst`, `MessageDecoder`.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from ternmq_model.errors import IllegalMessage
+
+KEYS: Final = "KEYS"
+TAGS: Final = "TAGS"
+UNIQUE_KEY: Final = "UNIQ_KEY"
+SHARDING_KEY: Final = "__SHARDINGKEY"
+WAIT: Final = "WAIT"
+DELAY: Final = "DELAY"
+REGION: Final = "MSG_REGION"
+TRACE_ON: Final = "TRACE_ON"
+CLUSTER: Final = "CLUSTER"
+RETRY_TOPIC: Final = "RETRY_TOPIC"
+REAL_TOPIC: Final = "REAL_TOPIC"
+REAL_QUEUE_ID: Final = "REAL_QID"
+TRANSACTION_PREPARED: Final = "TRAN_MSG"
+PRODUCER_GROUP: Final = "PGROUP"
+CRC32: Final = "__CRC32#"
+
+KEY_SEPARATOR: Final = " "
+_NAME_END: Final = "\x01"
+_PAIR_END: Final = "\x02"
+
+RESERVED: Final = frozenset(
+    {
+        KEYS, TAGS, WAIT, DELAY, RETRY_TOPIC, REAL_TOPIC, REAL_QUEUE_ID, TRANSACTION_PREPARED,
+        PRODUCER_GROUP, REGION, TRACE_ON, UNIQUE_KEY, CLUSTER, CRC32,
+        "EXTEND_UNIQ_INFO", "MAX_RECONSUME_TIMES", "CONSUME_START_TIME", "RECONSUME_TIME",
+        "MIN_OFFSET", "MAX_OFFSET", "TRAN_PREPARED_QUEUE_OFFSET", "ORIGIN_MESSAGE_ID", "BUYER_ID",
+        "TRANSFER_FLAG", "CORRECTION_FLAG", "MQ2_FLAG", "INSTANCE_ID", "CORRELATION_ID",
+        "REPLY_TO_CLIENT", "TTL", "ARRIVE_TIME", "PUSH_REPLY_TIME", "MSG_TYPE", "INNER_NUM",
+        "INNER_BASE", "DUP_INFO", "POP_CK", "POP_CK_OFFSET", "1ST_POP_TIME",
+        "PROPERTY_FORWARD_QUEUE_ID", "REDIRECT", "INNER_MULTI_DISPATCH",
+        "INNER_MULTI_QUEUE_OFFSET", "TRACE_CONTEXT", "__BORNHOST", "BORN_TIMESTAMP",
+        "TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS", "TIMER_DEL_UNIQKEY",
+        "TIMER_OUT_MS", "TIMER_ENQUEUE_MS", "TIMER_DEQUEUE_MS", "TIMER_ROLL_TIMES",
+        "TIMER_DELAY_LEVEL",
+    }
+)  # fmt: skip
+"""Names with a meaning of their own, which a user property may not take."""
+
+
+def check_property(name: str, value: str) -> None:
+    """Refuse a pair that could not be read back as it was written.
+
+    Raises:
+        IllegalMessage: Name or value is empty or holds 0x01 or 0x02.
+    """
+    if not name or not value:
+        raise IllegalMessage(f"property {name!r}={value!r}: neither may be empty")
+    if "\x01" in name or "\x02" in name or "\x01" in value or "\x02" in value:
+        raise IllegalMessage(f"property {name!r}: 0x01 and 0x02 separate properties on disk")
+
+
+def encode_properties(properties: Mapping[str, str]) -> bytes:
+    """Return the bytes of checked `properties`, in their order."""
+    return "".join([f"{name}\x01{value}\x02" for name, value in properties.items()]).encode()
+
+
+def decode_properties(data: bytes) -> dict[str, str]:
+    """Return the pairs in `data`, as RocketMQ reads them.
+
+    A pair without name or value is dropped, a missing last separator is accepted, and a value may
+    hold 0x01. Bytes that are not UTF-8 are replaced.
+    """
+    properties: dict[str, str] = {}
+    for pair in data.decode("utf-8", "replace").split(_PAIR_END):
+        name, separator, value = pair.partition(_NAME_END)
+        if separator and name and value:
+            properties[name] = value
+    return properties
+
+
+def java_hash(text: str) -> int:
+    """Return Java's `String.hashCode` of `text`: over UTF-16 code units, in 32 signed bits."""
+    code = 0
+    if text.isascii():
+        for unit in text.encode():
+            code = (code * 31 + unit) & 0xFFFFFFFF
+    else:
+        units = text.encode("utf-16-be", "surrogatepass")
+        for high, low in zip(units[::2], units[1::2], strict=True):
+            code = (code * 31 + (high << 8 | low)) & 0xFFFFFFFF
+    return code - (1 << 32) if code >> 31 else code
+
+
+def tag_code(tag: str) -> int:
+    """Return what a consume queue keeps of a tag: its Java hash; 0 for none."""
+    return java_hash(tag) if tag else 0
