@@ -3,7 +3,7 @@ PYTHON3 := $(shell for p in python3 python3.13 python3.12 python3.11; do $$p -c 
 BIN := .venv/bin
 .PHONY: help venv dev demo demo-kill test lint types fmt protos bench soak check
 
-help: ; @grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
+help: ; @sed -nE 's/^([a-z-]+):.*## ([a-z].*)/\1\t\2/p' Makefile | expand -t 12
 venv: .venv/.dev .venv/.demo ## make .venv with everything a developer needs
 dev: .venv/.core ; @$(BIN)/ternmq dev ## run a NameServer and a broker in one process
 demo: .venv/.demo ; @$(BIN)/python examples/flights/demo.py ## send and consume 336,776 flights, then check them

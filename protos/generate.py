@@ -1,8 +1,9 @@
 """Write the Python code of the contracts: `make protos`.
 
-The files under `ternmq/v1` become `ternmq_protos/v1/*_pb2.py` with typing stubs, and `*_pb2_grpc.py`
-for those who call the services with grpc's own stubs. The generator is pinned to the oldest supported
-release, because generated code runs on its own version of protobuf and the next major one.
+The files under `ternmq/v1` become `ternmq_protos/v1/*_pb2.py` with typing stubs, and
+`*_pb2_grpc.py` for those who call the services with grpc's own stubs. The generator is pinned to
+the oldest supported release, because generated code runs on its own version of protobuf and the
+next major one.
 """
 
 import re
@@ -36,10 +37,9 @@ def generate(target: Path) -> None:
             raise SystemExit(f"protoc failed with status {status}")
         target.mkdir(parents=True, exist_ok=True)
         for made in sorted((Path(scratch) / "ternmq" / "v1").iterdir()):
-            # protoc names modules after the files' folders, which would be the package that users import.
-            text = re.sub(
-                r"\bfrom ternmq\.v1 import", "from ternmq_protos.v1 import", made.read_text()
-            )
+            # protoc names modules after the files' folders, which would be the users' package.
+            text = made.read_text()
+            text = re.sub(r"\bfrom ternmq\.v1 import", "from ternmq_protos.v1 import", text)
             (target / made.name).write_text(text)
     (target / "__init__.py").write_text("")
 
