@@ -1,0 +1,129 @@
+"""A bounded thread pool for system calls that block: it receives values and returns values.
+
+Why not `loop.run_in_executor`: one call stands between every synchronous send and its answer. A
+call that does nothing takes 25 µs there and 12 µs here (p50, Python 3.11, 2 cores), and there a
+call whose waiter is cancelled may or may not be made.
+"""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from queue import SimpleQueue
+from types import TracebackType
+from typing import Any, ParamSpec, Self, TypeVar
+
+from ternmq_model.errors import ClosedError
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+
+class BlockingPool:
+    """Runs functions in at most `threads` threads, each started when all others are busy.
+
+    What was submitted is run, begun in the order of submission, even if nobody waits for it any
+    more. The functions must not touch state that an event loop owns.
+
+    It belongs to the event loop that first uses it. Leave it as an `async with` block, or await
+    `close`, to be sure that nothing runs any more; a process that exits without that abandons the
+    calls under way, as if it were killed.
+    """
+
+    def __init__(self, threads: int = 4) -> None:
+        if threads < 1:
+            raise ValueError(f"a pool needs a thread, not {threads}")
+        self._threads_max = threads
+        self._threads: list[threading.Thread] = []
+        self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._pending = 0
+        self._idle = asyncio.Event()
+        self._is_open = True
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def run(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call `function` in a thread; return what it returns or raise what it raises.
+
+        Cancelling stops the waiting, not the function; if that function then fails, its failure
+        is logged.
+
+        Raises:
+            ClosedError: The pool was closed; the function was not run.
+        """
+        if not self._is_open:
+            raise ClosedError("the blocking pool is closed")
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[T] = loop.create_future()
+
+        def call() -> None:
+            result: T | None = None
+            failure: BaseException | None = None
+            try:
+                result = function(*args, **kwargs)
+            except StopIteration as error:  # no future can carry one
+                failure = RuntimeError(f"the function raised {error!r}")
+            except BaseException as error:  # the waiter gets it, whatever it is
+                failure = error
+            with suppress(RuntimeError):  # the loop is closed: nobody is left to be told
+                loop.call_soon_threadsafe(self._deliver, waiter, result, failure)
+
+        self._submit(call)
+        return await waiter
+
+    async def close(self) -> None:
+        """Take no more calls, wait for those submitted, then end the threads. May be repeated.
+
+        Cancelling it leaves the pool closed; what was submitted is still run.
+        """
+        if self._is_open:
+            self._is_open = False
+            for _ in self._threads:  # each ends at the first one it meets, after all calls
+                self._calls.put(None)
+        while self._pending:
+            self._idle.clear()
+            await self._idle.wait()
+        while self._threads:
+            self._threads.pop().join()
+
+    def _submit(self, call: Callable[[], None]) -> None:
+        self._pending += 1
+        if len(self._threads) < min(self._pending, self._threads_max):
+            name = f"ternmq-blocking-{len(self._threads)}"
+            thread = threading.Thread(target=_work, args=(self._calls,), name=name, daemon=True)
+            thread.start()
+            self._threads.append(thread)
+        self._calls.put(call)
+
+    def _deliver(
+        self, waiter: asyncio.Future[Any], result: object, failure: BaseException | None
+    ) -> None:
+        """Answer one call, on the loop's thread, which alone counts the pending ones."""
+        self._pending -= 1
+        if not self._pending:
+            self._idle.set()
+        if waiter.cancelled():
+            if failure is not None:
+                logger.error("blocking call failed after its waiter left", exc_info=failure)
+        elif failure is not None:
+            waiter.set_exception(failure)
+        else:
+            waiter.set_result(result)
+
+
+def _work(calls: SimpleQueue[Callable[[], None] | None]) -> None:
+    while (call := calls.get()) is not None:
+        call()
+        del call  # it holds the arguments: let go of them before waiting for the next

@@ -1,0 +1,19 @@
+"""The system's clocks. The only module in TernMQ that reads them."""
+
+import time
+
+
+class SystemClock:
+    """The `ternmq_model.clock.Clock` of real processes. Stateless: any thread may share one."""
+
+    def monotonic_ms(self) -> int:
+        """Return milliseconds since an arbitrary moment of this boot; never goes back.
+
+        It is the clock of asyncio's own event loops, so a timer that has fired is never early
+        by more than the rounding to a whole millisecond.
+        """
+        return time.monotonic_ns() // 1_000_000
+
+    def wall_ms(self) -> int:
+        """Return Unix milliseconds; jumps when the machine's clock is set."""
+        return time.time_ns() // 1_000_000

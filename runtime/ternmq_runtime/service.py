@@ -1,0 +1,296 @@
+"""One lifecycle for everything that runs: what a block starts, ends with the block.
+
+`JobRunner` repeats bounded steps, `OwnedTasks` holds tasks that come and go, and
+`run_until_signalled` is the whole life of a server process. All three follow two rules:
+
+* No task outlives its `async with`.
+* A crash of a task cancels the body of the block and comes out of it in an `ExceptionGroup`; an
+  exception of the body alone comes out as it is, so that callers can catch it by its class.
+
+A block must be entered and left by one and the same task. Prior art: Trio's nurseries, nsq's
+wait groups.
+"""
+
+import asyncio
+import logging
+import math
+import signal
+import threading
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Protocol, Self, TypeVar, runtime_checkable
+
+from ternmq_model.errors import ClosedError
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Job:
+    """A bounded piece of background work, repeated.
+
+    Attributes:
+        name: Unique within its runner; names the task and is what `JobRunner.wake` takes.
+        interval_s: Pause between a step that found nothing more to do and the next one;
+            `math.inf` for a job that runs only when it is woken (and once at the start).
+        step: Does one bounded unit and returns True when more is ready right now. It may be
+            cancelled at any `await` when the block around it is left by an exception; on a clean
+            leave it is waited for.
+    """
+
+    name: str
+    interval_s: float
+    step: Callable[[], Awaitable[bool]]
+
+
+class OwnedTasks:
+    """Holds tasks that come and go between `async with` and its end; none outlives it.
+
+    A task that raises cancels the body and all other tasks, and its exception comes out of the
+    block in an `ExceptionGroup`. On leaving, tasks that still run are cancelled and awaited.
+    """
+
+    def __init__(self) -> None:
+        self._group = asyncio.TaskGroup()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._is_open = False
+
+    async def __aenter__(self) -> Self:
+        await self._group.__aenter__()
+        self._is_open = True
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._is_open = False
+        for task in tuple(self._tasks):
+            task.cancel()
+        await _leave(self._group, exc_type, exc, traceback)
+
+    def __len__(self) -> int:
+        """Return how many tasks have not ended yet."""
+        return len(self._tasks)
+
+    def spawn(self, coroutine: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
+        """Start `coroutine` as a task of this block and return it.
+
+        The task may be cancelled alone, which harms nobody else.
+
+        Raises:
+            ClosedError: The block was not entered, or is being left. Nothing was started.
+        """
+        if not self._is_open:
+            coroutine.close()
+            raise ClosedError(f"task {name!r} was spawned outside the block that would own it")
+        try:
+            task = self._group.create_task(coroutine, name=name)
+        except RuntimeError as error:  # a sibling has failed: the group takes no more
+            coroutine.close()
+            raise ClosedError(f"task {name!r} was spawned while its block fails") from error
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+
+class JobRunner:
+    """Runs jobs between `async with` and its end; no task outlives it.
+
+    If a job raises, the body of the `async with` and the other jobs are cancelled, and the
+    exception comes out of the block in an `ExceptionGroup`. On a clean leave no new step is
+    begun and those under way are waited for.
+
+    Raises:
+        ValueError: Two jobs have one name.
+    """
+
+    def __init__(self, *jobs: Job) -> None:
+        self._jobs = {job.name: job for job in jobs}
+        if len(self._jobs) < len(jobs):
+            raise ValueError(f"two jobs have one name: {sorted(job.name for job in jobs)}")
+        self._wakers = {job.name: asyncio.Event() for job in jobs}
+        self._group = asyncio.TaskGroup()
+        self._stopping = False
+
+    async def __aenter__(self) -> Self:
+        await self._group.__aenter__()
+        for job in self._jobs.values():
+            self._group.create_task(self._repeat(job), name=job.name)
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._stopping = True
+        for waker in self._wakers.values():
+            waker.set()
+        await _leave(self._group, exc_type, exc, traceback)
+
+    def wake(self, name: str) -> None:
+        """Run the step of job `name` now instead of at the end of its interval.
+
+        Never waits. Waking a job during its step makes the step run once more; waking it many
+        times before it runs counts once. Before the block is entered and after it is left this
+        does nothing.
+
+        Raises:
+            KeyError: No job has that name.
+        """
+        self._wakers[name].set()
+
+    async def _repeat(self, job: Job) -> None:
+        """Run `job` until the block is left. An exception escapes: the owner decides."""
+        waker = self._wakers[job.name]
+        while not self._stopping:
+            waker.clear()
+            if await job.step():
+                await asyncio.sleep(0)  # requests go first
+            elif not self._stopping:
+                await _wait(waker, job.interval_s)
+
+
+async def _wait(waker: asyncio.Event, timeout_s: float) -> None:
+    """Wait for `waker`, and set it when `timeout_s` is over.
+
+    Setting the event from a timer costs a third of cancelling the wait by `asyncio.timeout`, which
+    jobs with millisecond intervals feel.
+    """
+    if math.isinf(timeout_s):
+        await waker.wait()
+        return
+    timer = asyncio.get_running_loop().call_later(timeout_s, waker.set)
+    try:
+        await waker.wait()
+    finally:
+        timer.cancel()
+
+
+async def _leave(
+    group: asyncio.TaskGroup,
+    exc_type: type[BaseException] | None,
+    exc: BaseException | None,
+    traceback: TracebackType | None,
+) -> None:
+    """Leave `group`, whose wrapping of an exception that only the body raised is undone."""
+    try:
+        await group.__aexit__(exc_type, exc, traceback)
+    except BaseExceptionGroup as failures:
+        if failures.exceptions != (exc,):
+            raise
+    # Not a swallowed exception: one that came in and is not raised again here goes on by itself.
+
+
+@runtime_checkable
+class CanFail(Protocol):
+    """A service whose failures do not come out of its `async with` block by themselves."""
+
+    async def failed(self) -> object:
+        """Wait until the service cannot go on, then raise why. Cancelling is safe."""
+        ...
+
+
+async def run_until_signalled(
+    service: AbstractAsyncContextManager[object],
+    *,
+    on_ready: Callable[[], None] | None = None,
+    stopping: asyncio.Event | None = None,
+) -> int:
+    """Enter `service`, wait for SIGINT or SIGTERM, leave it, and return the exit code.
+
+    A first signal leaves the block in order, also when it comes while the service still starts
+    (then right after the start). A second one cancels what goes on, without waiting for it.
+    Signals are heard only in the main thread; elsewhere `stopping` is the way to end it.
+
+    Args:
+        service: Serves from the end of its `__aenter__` to the beginning of its `__aexit__`. If it
+            has an `async def failed()` (see `CanFail`), that is watched too.
+        on_ready: Called once when the service serves; not called if it is to stop already.
+        stopping: Setting it does what the first signal does.
+
+    Returns:
+        0 after an orderly end. 1 when the service failed while it ran or while it stopped (logged
+        as an error with its traceback), or was cancelled by a second signal.
+
+    Raises:
+        Exception: What starting the service, or `on_ready`, raised: nothing runs any more.
+    """
+    stop = asyncio.Event() if stopping is None else stopping
+    has_started = False
+    async with _signals_heard(stop) as hurry:
+        try:
+            async with service:
+                if on_ready is not None and not stop.is_set():
+                    on_ready()
+                has_started = True
+                async with OwnedTasks() as watchers:
+                    if isinstance(service, CanFail):
+                        watchers.spawn(service.failed(), "watch-for-failure")
+                    await stop.wait()
+                logger.info("service stopping")
+        except asyncio.CancelledError:
+            if not hurry.calls:
+                raise
+            hurry.forget()
+            logger.warning("service stopped in a hurry, after a second signal")
+            return 1
+        except Exception:
+            if not has_started and not hurry.calls:
+                raise
+            hurry.forget()
+            logger.exception("service failed")
+            return 1
+    logger.info("service stopped")
+    return 0
+
+
+class _Hurry:
+    """Cancels the task that runs the service, and takes that back once it has worked."""
+
+    def __init__(self, task: asyncio.Task[Any]) -> None:
+        self._task = task
+        self.calls = 0
+
+    def __call__(self) -> None:
+        self.calls += 1
+        self._task.cancel()
+
+    def forget(self) -> None:
+        for _ in range(self.calls):
+            self._task.uncancel()
+
+
+@asynccontextmanager
+async def _signals_heard(stop: asyncio.Event) -> AsyncGenerator[_Hurry, None]:
+    """Let the first SIGINT or SIGTERM set `stop`, and every further one cancel this task."""
+    task = asyncio.current_task()
+    assert task is not None, "runs in a task"
+    hurry = _Hurry(task)
+
+    def on_signal(received: signal.Signals) -> None:
+        if stop.is_set():
+            logger.warning("signal received signal=%s action=hurry", received.name)
+            hurry()
+        else:
+            logger.info("signal received signal=%s action=stop", received.name)
+            stop.set()
+
+    loop = asyncio.get_running_loop()
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    heard = [signal.SIGINT, signal.SIGTERM] if in_main_thread else []
+    for number in heard:
+        loop.add_signal_handler(number, on_signal, number)
+    try:
+        yield hurry
+    finally:
+        for number in heard:
+            loop.remove_signal_handler(number)

@@ -1,0 +1,113 @@
+"""An event loop whose clock jumps: an hour of timeouts runs in milliseconds.
+
+For simulation only. Whenever every task waits, time jumps to the next timer, so what waits for a
+thread, a socket or another process looks like a deadlock or comes too late: use `InlineBlocking`
+and an in-memory network. Prior art: Trio's `MockClock` with `autojump_threshold=0`, TigerBeetle's
+`TimeSim`.
+"""
+
+import asyncio
+import selectors
+from collections.abc import Callable, Coroutine
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+EPOCH_MS = 1_767_225_600_000
+"""2026-01-01T00:00:00Z: where the wall clock stands when a virtual loop begins."""
+
+_TIMER_SLACK_MS = 1e-5
+"""asyncio runs a timer up to one clock resolution early; a task it woke must not read 299 ms when
+it slept for 300."""
+
+
+class _JumpingSelector(selectors.DefaultSelector):
+    """Never sleeps: moves its loop's time on instead."""
+
+    loop: "VirtualTimeLoop"
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        ready = super().select(0)
+        if not ready:
+            if timeout is None:
+                raise RuntimeError("deadlock: every task waits and no timer is set")
+            self.loop.now_s += max(0.0, timeout)
+        return ready
+
+
+class VirtualTimeLoop(asyncio.SelectorEventLoop):
+    """An event loop that begins at second 0 and takes no real time to wait.
+
+    Attributes:
+        now_s: The virtual time; the loop alone moves it.
+    """
+
+    def __init__(self) -> None:
+        selector = _JumpingSelector()
+        selector.loop = self
+        self.now_s = 0.0
+        super().__init__(selector)
+
+    def time(self) -> float:
+        """Return the virtual time in seconds."""
+        return self.now_s
+
+
+def run_in_virtual_time(main: Coroutine[Any, Any, T]) -> T:
+    """Run `main` to its end on a new `VirtualTimeLoop`, cancel what it left, return its result.
+
+    Raises:
+        RuntimeError: "deadlock": every task waited and no timer was set.
+    """
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        return runner.run(main)
+
+
+class VirtualClock:
+    """The `Clock` of a simulation: follows a loop's time.
+
+    Args:
+        loop: Whose time is read; the running one if left out.
+
+    Attributes:
+        wall_offset_ms: Added to the wall clock. A test sets it to play the operator who sets a
+            machine's clock, or to let two machines disagree.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
+        self._loop = asyncio.get_running_loop() if loop is None else loop
+        self.wall_offset_ms = 0
+
+    def monotonic_ms(self) -> int:
+        """Return the loop's time in milliseconds."""
+        return int(self._loop.time() * 1000 + _TIMER_SLACK_MS)
+
+    def wall_ms(self) -> int:
+        """Return `EPOCH_MS` plus the loop's time plus `wall_offset_ms`."""
+        return EPOCH_MS + self.monotonic_ms() + self.wall_offset_ms
+
+
+class InlineBlocking:
+    """Runs blocking calls at once on the loop's thread, and answers after a pause.
+
+    The effect comes at the beginning of the pause, so what is written during it is not covered by,
+    say, a sync that is under way.
+
+    Args:
+        delay_s: Says how long the next call takes; by default nothing but one turn of the loop.
+    """
+
+    def __init__(self, delay_s: Callable[[], float] | None = None) -> None:
+        self._delay_s = delay_s
+
+    async def run(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Return what `function` returns, or raise what it raises, after the pause.
+
+        Cancelling stops the waiting; the function has run.
+        """
+        delay_s = 0.0 if self._delay_s is None else self._delay_s()
+        try:
+            return function(*args, **kwargs)
+        finally:
+            await asyncio.sleep(delay_s)

@@ -1,0 +1,438 @@
+import asyncio
+import logging
+import math
+import os
+import signal
+import threading
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import Self
+
+import pytest
+
+from ternmq_model.errors import ClosedError
+from ternmq_runtime.service import Job, JobRunner, OwnedTasks, run_until_signalled
+from tests.support.virtual_time import run_in_virtual_time
+
+
+class Counter:
+    """A step that counts its runs and notes their times; `more` runs have more to do."""
+
+    def __init__(self, more: int = 0) -> None:
+        self.times_s: list[float] = []
+        self._more = more
+
+    async def step(self) -> bool:
+        self.times_s.append(asyncio.get_running_loop().time())
+        self._more -= 1
+        return self._more >= 0
+
+
+def other_tasks() -> set[str]:
+    return {task.get_name() for task in asyncio.all_tasks() if task is not asyncio.current_task()}
+
+
+def test_a_day_of_jobs_runs_at_its_interval() -> None:
+    counter = Counter()
+
+    async def main() -> None:
+        async with JobRunner(Job(name="refresh", interval_s=30.0, step=counter.step)):
+            await asyncio.sleep(86_399)
+        assert not other_tasks()
+
+    run_in_virtual_time(main())
+    assert counter.times_s == pytest.approx([30.0 * n for n in range(2_880)])
+
+
+def test_a_step_with_more_to_do_runs_again_without_a_pause() -> None:
+    counter = Counter(more=3)
+
+    async def main() -> None:
+        async with JobRunner(Job(name="dispatch", interval_s=5.0, step=counter.step)):
+            await asyncio.sleep(6)
+
+    run_in_virtual_time(main())
+    assert counter.times_s == [0, 0, 0, 0, 5]
+
+
+def test_a_busy_job_lets_others_run() -> None:
+    async def step() -> bool:
+        return True
+
+    async def main() -> None:
+        async with JobRunner(Job(name="busy", interval_s=1, step=step)):
+            for _ in range(10):
+                await asyncio.sleep(0)
+
+    run_in_virtual_time(main())
+
+
+def test_a_woken_job_runs_at_once_and_then_at_its_interval() -> None:
+    counter = Counter()
+
+    async def main() -> None:
+        async with JobRunner(Job(name="flush", interval_s=10, step=counter.step)) as jobs:
+            await asyncio.sleep(3)
+            jobs.wake("flush")
+            jobs.wake("flush")
+            await asyncio.sleep(11)
+
+    run_in_virtual_time(main())
+    assert counter.times_s == [0, 3, 13]
+
+
+def test_a_job_without_an_interval_runs_only_when_woken() -> None:
+    counter = Counter()
+
+    async def main() -> None:
+        async with JobRunner(Job(name="flush", interval_s=math.inf, step=counter.step)) as jobs:
+            await asyncio.sleep(500_000)
+            jobs.wake("flush")
+            await asyncio.sleep(1)
+
+    run_in_virtual_time(main())
+    assert counter.times_s == [0, 500_000]
+
+
+def test_a_job_woken_during_its_step_runs_once_more() -> None:
+    times_s: list[float] = []
+
+    async def step() -> bool:
+        times_s.append(asyncio.get_running_loop().time())
+        await asyncio.sleep(2)
+        return False
+
+    async def main() -> None:
+        async with JobRunner(Job(name="flush", interval_s=math.inf, step=step)) as jobs:
+            await asyncio.sleep(1)
+            jobs.wake("flush")
+            await asyncio.sleep(9)
+
+    run_in_virtual_time(main())
+    assert times_s == [0, 2]
+
+
+def test_waking_an_unknown_job_names_it() -> None:
+    with pytest.raises(KeyError, match="nobody"):
+        JobRunner().wake("nobody")
+
+
+def test_two_jobs_of_one_name_are_refused() -> None:
+    job = Job(name="flush", interval_s=1, step=Counter().step)
+    with pytest.raises(ValueError, match="flush"):
+        JobRunner(job, job)
+
+
+def test_a_clean_leave_waits_for_the_step_under_way_and_begins_no_other() -> None:
+    ended: list[str] = []
+
+    async def step() -> bool:
+        await asyncio.sleep(5)
+        ended.append("step")
+        return True
+
+    async def main() -> None:
+        async with JobRunner(Job(name="flush", interval_s=1, step=step)):
+            await asyncio.sleep(1)
+        assert asyncio.get_running_loop().time() == 5
+
+    run_in_virtual_time(main())
+    assert ended == ["step"]
+
+
+def test_a_crash_in_a_job_cancels_the_body_and_comes_out_of_the_block() -> None:
+    async def crash() -> bool:
+        await asyncio.sleep(3)
+        raise OSError("disk is gone")
+
+    async def main() -> None:
+        runner = JobRunner(
+            Job(name="flush", interval_s=1, step=crash),
+            Job(name="idle", interval_s=math.inf, step=Counter().step),
+        )
+        with pytest.raises(ExceptionGroup) as failure:
+            async with runner:
+                await asyncio.Event().wait()
+        assert failure.group_contains(OSError, match="disk is gone")
+        assert asyncio.get_running_loop().time() == 3
+        assert not other_tasks()
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("make_block", [JobRunner, OwnedTasks])
+def test_an_exception_of_the_body_comes_out_unwrapped(
+    make_block: Callable[[], JobRunner | OwnedTasks],
+) -> None:
+    async def main() -> None:
+        with pytest.raises(LookupError, match="of the body"):
+            async with make_block():
+                raise LookupError("of the body")
+
+    run_in_virtual_time(main())
+
+
+def test_a_crash_in_a_job_passes_through_an_outer_block_as_it_is() -> None:
+    async def crash() -> bool:
+        raise OSError("disk is gone")
+
+    async def main() -> None:
+        with pytest.raises(ExceptionGroup) as failure:
+            async with OwnedTasks(), JobRunner(Job(name="flush", interval_s=1, step=crash)):
+                await asyncio.Event().wait()
+        assert failure.group_contains(OSError, depth=1)
+
+    run_in_virtual_time(main())
+
+
+def test_owned_tasks_are_cancelled_when_the_block_is_left() -> None:
+    ended: list[str] = []
+
+    async def serve(name: str) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(1)
+            ended.append(name)
+
+    async def main() -> None:
+        async with OwnedTasks() as tasks:
+            tasks.spawn(serve("a"), "a")
+            tasks.spawn(serve("b"), "b")
+            await asyncio.sleep(1)
+            assert len(tasks) == 2
+        assert ended == ["a", "b"]
+        assert len(tasks) == 0
+        assert not other_tasks()
+
+    run_in_virtual_time(main())
+
+
+def test_a_task_that_ends_or_is_cancelled_alone_harms_nobody() -> None:
+    async def double(number: int) -> int:
+        return number * 2
+
+    async def main() -> None:
+        async with OwnedTasks() as tasks:
+            assert await tasks.spawn(double(21), "double") == 42
+            waiting = tasks.spawn(asyncio.sleep(100), "waiting")
+            await asyncio.sleep(1)
+            waiting.cancel()
+            await asyncio.sleep(1)
+            assert len(tasks) == 0
+
+    run_in_virtual_time(main())
+
+
+def test_a_crash_in_a_task_cancels_its_siblings_and_comes_out_of_the_block() -> None:
+    async def crash() -> None:
+        await asyncio.sleep(1)
+        raise OSError("connection is gone")
+
+    async def main() -> None:
+        with pytest.raises(ExceptionGroup) as failure:
+            async with OwnedTasks() as tasks:
+                tasks.spawn(crash(), "crash")
+                tasks.spawn(asyncio.sleep(100), "sibling")
+                await asyncio.Event().wait()
+        assert failure.group_contains(OSError)
+        assert asyncio.get_running_loop().time() == 1
+
+    run_in_virtual_time(main())
+
+
+def test_nothing_is_spawned_outside_the_block() -> None:
+    async def main() -> None:
+        tasks = OwnedTasks()
+        with pytest.raises(ClosedError, match="early"):
+            tasks.spawn(asyncio.sleep(1), "early")
+        async with tasks:
+            pass
+        with pytest.raises(ClosedError, match="late"):
+            tasks.spawn(asyncio.sleep(1), "late")
+        assert not other_tasks()
+
+    run_in_virtual_time(main())
+
+
+def test_nothing_is_spawned_by_a_task_that_is_being_cancelled() -> None:
+    refused: list[ClosedError] = []
+
+    async def main() -> None:
+        async with OwnedTasks() as tasks:
+
+            async def stubborn() -> None:
+                try:
+                    await asyncio.Event().wait()
+                finally:
+                    try:
+                        tasks.spawn(asyncio.sleep(1), "late")
+                    except ClosedError as error:
+                        refused.append(error)
+
+            tasks.spawn(stubborn(), "stubborn")
+            await asyncio.sleep(1)
+
+    run_in_virtual_time(main())
+    assert len(refused) == 1
+
+
+class Service:
+    """Notes what happens to it; `stop_s` is how long it takes to stop."""
+
+    def __init__(self, *, stop_s: float = 0, start_s: float = 0) -> None:
+        self.events: list[str] = []
+        self._stop_s = stop_s
+        self._start_s = start_s
+
+    async def __aenter__(self) -> Self:
+        await asyncio.sleep(self._start_s)
+        self.events.append("started")
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await asyncio.sleep(self._stop_s)
+        self.events.append("stopped")
+
+
+def send_signals(*numbers: signal.Signals) -> Callable[[], None]:
+    def send() -> None:
+        loop = asyncio.get_running_loop()
+        for turn, number in enumerate(numbers):
+            loop.call_later(0.01 * turn, os.kill, os.getpid(), number)
+
+    return send
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_service_in_order(number: signal.Signals) -> None:
+    service = Service()
+    before = signal.getsignal(signal.SIGTERM)
+
+    assert asyncio.run(run_until_signalled(service, on_ready=send_signals(number))) == 0
+
+    assert service.events == ["started", "stopped"]
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_a_second_signal_cancels_a_service_that_takes_long_to_stop() -> None:
+    service = Service(stop_s=60)
+    on_ready = send_signals(signal.SIGTERM, signal.SIGTERM)
+
+    async def main() -> int:
+        code = await run_until_signalled(service, on_ready=on_ready)
+        await asyncio.sleep(0)  # the task is cancelled no more
+        return code
+
+    assert asyncio.run(main()) == 1
+    assert service.events == ["started"]
+
+
+def test_a_signal_during_the_start_stops_the_service_right_after_it() -> None:
+    service = Service(start_s=0.05)
+    ready: list[bool] = []
+
+    async def main() -> int:
+        send_signals(signal.SIGTERM)()
+        return await run_until_signalled(service, on_ready=lambda: ready.append(True))
+
+    assert asyncio.run(main()) == 0
+    assert service.events == ["started", "stopped"]
+    assert not ready
+
+
+def test_outside_the_main_thread_an_event_ends_a_service() -> None:
+    codes: list[int] = []
+
+    async def main() -> None:
+        stopping = asyncio.Event()
+        codes.append(await run_until_signalled(Service(), on_ready=stopping.set, stopping=stopping))
+
+    thread = threading.Thread(target=lambda: asyncio.run(main()))
+    thread.start()
+    thread.join()
+    assert codes == [0]
+
+
+def test_a_crash_of_a_background_job_ends_the_service_with_a_logged_error(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def crash() -> bool:
+        await asyncio.sleep(1)
+        raise OSError("disk is gone")
+
+    service = JobRunner(Job(name="flush", interval_s=1, step=crash))
+    assert run_in_virtual_time(run_until_signalled(service)) == 1
+    [record] = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert "disk is gone" in caplog.text
+    assert record.getMessage() == "service failed"
+
+
+def test_a_service_that_says_it_failed_is_left_and_ends_with_a_logged_error(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Failing(Service):
+        async def failed(self) -> None:
+            await asyncio.sleep(1)
+            raise OSError("listener is gone")
+
+    service = Failing()
+    assert run_in_virtual_time(run_until_signalled(service)) == 1
+    assert service.events == ["started", "stopped"]
+    assert "listener is gone" in caplog.text
+
+
+def test_a_service_that_could_fail_but_does_not_ends_in_order() -> None:
+    class Sound(Service):
+        async def failed(self) -> None:
+            await asyncio.Event().wait()
+
+    async def main() -> int:
+        stopping = asyncio.Event()
+        return await run_until_signalled(Sound(), on_ready=stopping.set, stopping=stopping)
+
+    assert run_in_virtual_time(main()) == 0
+
+
+def test_what_fails_while_stopping_is_logged_and_ends_with_one(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    @asynccontextmanager
+    async def service() -> AsyncGenerator[None]:
+        yield
+        raise OSError("flush failed")
+
+    async def main() -> int:
+        stopping = asyncio.Event()
+        return await run_until_signalled(service(), on_ready=stopping.set, stopping=stopping)
+
+    assert run_in_virtual_time(main()) == 1
+    assert "flush failed" in caplog.text
+
+
+def test_what_fails_while_starting_is_raised() -> None:
+    @asynccontextmanager
+    async def service() -> AsyncGenerator[None]:
+        raise OSError("port is taken")
+        yield
+
+    with pytest.raises(OSError, match="port is taken"):
+        run_in_virtual_time(run_until_signalled(service()))
+
+
+def test_cancelling_from_outside_is_passed_on() -> None:
+    service = Service()
+
+    async def main() -> None:
+        async with asyncio.timeout(5):
+            await run_until_signalled(service)
+
+    with pytest.raises(TimeoutError):
+        run_in_virtual_time(main())
+    assert service.events == ["started", "stopped"]
