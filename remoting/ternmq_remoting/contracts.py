@@ -89,7 +89,5 @@ DESCRIBE_BROKER = UnaryRpc(
     _ADMIN, "DescribeBroker", admin.DescribeBrokerRequest, admin.DescribeBrokerReply
 )
 
-ALL = tuple(
-    value for value in list(globals().values()) if isinstance(value, UnaryRpc | StreamRpc)
-)
+ALL = tuple(value for value in list(globals().values()) if isinstance(value, UnaryRpc | StreamRpc))
 """Every RPC, in the order of the files."""

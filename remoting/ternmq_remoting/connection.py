@@ -1,0 +1,185 @@
+"""The client's side: one channel to one address, its calls and its streams."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, Generic, TypeVar
+
+import grpc.aio
+from google.protobuf.message import DecodeError
+from google.protobuf.message import Message as ProtoMessage
+
+from ternmq_model.errors import ClosedError, ConnectionLost, TernError, refusal
+from ternmq_model.response_code import ResponseCode
+from ternmq_model.version import __version__
+from ternmq_remoting.options import CLIENT_OPTIONS
+from ternmq_remoting.peer import target_of, texts_of
+from ternmq_remoting.rpc import Address, ClientStream, Rep, Req, StreamRpc, UnaryRpc
+from ternmq_remoting.status import GrpcStatus, error_of_status
+
+ReadT = TypeVar("ReadT", bound=ProtoMessage)
+WriteT = TypeVar("WriteT", bound=ProtoMessage)
+
+CLIENT_METADATA: Final = grpc.aio.Metadata(
+    ("ternmq-language", "python"), ("ternmq-version", __version__)
+)
+
+
+def error_of_rpc(error: grpc.aio.AioRpcError, peer: str) -> TernError:
+    """Return our error for one of gRPC's."""
+    trailing = texts_of(error.trailing_metadata())
+    return error_of_status(GrpcStatus(error.code(), error.details() or "", trailing), peer)
+
+
+def is_being_cancelled() -> bool:
+    """Return whether the running task itself was asked to end.
+
+    gRPC raises `CancelledError` also in a task that merely waits for a call which somebody else
+    cancelled; such a task must see an error, not its own end.
+    """
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+class GrpcClientStream(Generic[ReadT, WriteT]):
+    """A caller's side of one gRPC stream.
+
+    Cancelling a task that waits in `read` or `write` ends the stream.
+    """
+
+    __slots__ = ("_call", "_parse", "_peer", "_receive", "_send")
+
+    def __init__(
+        self,
+        call: "grpc.aio.StreamStreamCall[bytes, bytes]",
+        parse: Callable[[bytes], ReadT],
+        peer: str,
+    ) -> None:
+        self._call = call
+        self._parse = parse
+        self._peer = peer
+        # Bound once: these two are called for every batch.
+        self._receive: Callable[[], Coroutine[Any, Any, Any]] = call.read
+        self._send: Callable[[bytes], Coroutine[Any, Any, None]] = call.write
+
+    async def read(self) -> ReadT | None:
+        """Return the next message, or None when the peer ended the stream well."""
+        try:
+            raw = await self._receive()
+            return None if raw is grpc.aio.EOF else self._parse(raw)
+        except (grpc.RpcError, grpc.aio.BaseError, asyncio.CancelledError, DecodeError) as error:
+            raise await self._end(error) from error
+
+    async def write(self, message: WriteT, /) -> None:
+        """Send one message."""
+        try:
+            await self._send(message.SerializeToString())
+        except (
+            grpc.RpcError,
+            grpc.aio.BaseError,
+            asyncio.CancelledError,
+            asyncio.InvalidStateError,
+        ) as error:
+            raise await self._end(error) from error
+
+    async def finish(self) -> None:
+        """Tell the peer that no more will be written."""
+        try:
+            await self._call.done_writing()
+        except (grpc.RpcError, grpc.aio.BaseError, asyncio.CancelledError) as error:
+            raise await self._end(error) from error
+
+    def cancel(self) -> None:
+        """End the stream at once."""
+        self._call.cancel()
+
+    async def _end(self, error: BaseException) -> BaseException:
+        """Return what to raise instead of `error`; the stream is over."""
+        if isinstance(error, asyncio.CancelledError):
+            if is_being_cancelled():
+                return error
+            return ClosedError(f"{self._peer}: the stream was cancelled on this side")
+        if isinstance(error, DecodeError):
+            self._call.cancel()
+            return ConnectionLost(f"{self._peer}: sent a message that cannot be parsed")
+        if isinstance(error, grpc.aio.AioRpcError) and error.code() is not grpc.StatusCode.INTERNAL:
+            return error_of_rpc(error, self._peer)
+        # A failed write does not say why; the stream's own end, which it brings about, does.
+        if self._call.cancelled():
+            return ClosedError(f"{self._peer}: the stream was cancelled on this side")
+        code = await self._call.code()
+        if code is grpc.StatusCode.OK:
+            return ConnectionLost(f"{self._peer}: the peer has ended the stream")
+        trailing = texts_of(await self._call.trailing_metadata())
+        return error_of_status(GrpcStatus(code, await self._call.details(), trailing), self._peer)
+
+
+class GrpcConnection:
+    """One channel to one address. Owns its calls and streams until `close`."""
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._peer = str(address)
+        self._channel = grpc.aio.insecure_channel(target_of(address), options=CLIENT_OPTIONS)
+        self._unary: dict[UnaryRpc[Any, Any], Callable[..., Any]] = {}
+        self._stream: dict[StreamRpc[Any, Any], Callable[..., Any]] = {}
+        self._is_closed = False
+
+    @property
+    def address(self) -> Address:
+        """Where the peer is."""
+        return self._address
+
+    async def call(self, rpc: UnaryRpc[Req, Rep], request: Req, *, timeout_s: float) -> Rep:
+        """Send `request` and return the reply. Cancelling leaves it open whether it was done."""
+        reply, _ = await self._exchange(rpc, request, timeout_s)
+        status: Any = getattr(reply, "status", None)
+        if status is not None and status.code not in rpc.answers:
+            raise refusal(status.code, status.remark, self._peer)
+        return reply
+
+    async def ask(
+        self, rpc: UnaryRpc[Req, Rep], request: Req, *, timeout_s: float
+    ) -> "tuple[Rep, grpc.aio.Metadata]":
+        """Return the reply, whatever its status, with the peer's initial metadata."""
+        reply, call = await self._exchange(rpc, request, timeout_s)
+        return reply, await call.initial_metadata()
+
+    def open(self, rpc: StreamRpc[Req, Rep]) -> ClientStream[Rep, Req]:
+        """Begin a stream."""
+        self._check_open()
+        begin = self._stream.get(rpc)
+        if begin is None:
+            begin = self._stream[rpc] = self._channel.stream_stream(rpc.path)
+        call = begin(metadata=CLIENT_METADATA)
+        return GrpcClientStream[Rep, Req](call, rpc.reply.FromString, self._peer)
+
+    async def close(self) -> None:
+        """End every call and stream; who waits for one gets a `ClosedError`."""
+        self._is_closed = True
+        await self._channel.close()
+
+    async def _exchange(
+        self, rpc: UnaryRpc[Req, Rep], request: Req, timeout_s: float
+    ) -> "tuple[Rep, grpc.aio.UnaryUnaryCall[bytes, bytes]]":
+        self._check_open()
+        begin = self._unary.get(rpc)
+        if begin is None:
+            begin = self._unary[rpc] = self._channel.unary_unary(rpc.path)
+        call = begin(request.SerializeToString(), timeout=timeout_s, metadata=CLIENT_METADATA)
+        try:
+            return rpc.reply.FromString(await call), call
+        except grpc.aio.AioRpcError as error:
+            raise error_of_rpc(error, self._peer) from error
+        except asyncio.CancelledError:
+            if is_being_cancelled():
+                raise
+            raise ClosedError(f"{self._peer}: closed during {rpc.name}") from None
+        except DecodeError as error:
+            remark = f"the reply to {rpc.name} cannot be parsed"
+            refused = refusal(ResponseCode.SYSTEM_ERROR, remark, self._peer)
+            refused.may_have_happened = True
+            raise refused from error
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ClosedError(f"{self._peer}: the connection is closed")

@@ -1,0 +1,57 @@
+"""The one place for gRPC's own settings. Pure.
+
+Names that begin with `grpc.` are those of gRPC's C library (`channel_arg_names.h`).
+"""
+
+from typing import Final
+
+MESSAGE_BYTES_MAX: Final = (4 << 20) + (256 << 10)
+"""A 4 MiB body, 32,767 bytes of properties, and room for what surrounds them. Never −1: the cap also
+holds after decompression, so it is what stops a small request that unfolds into a huge one."""
+
+METADATA_BYTES_MAX: Final = 16 << 10
+CONCURRENT_STREAMS_MAX: Final = 4096
+"""Calls and streams of one connection. A held pull counts, so this is not small."""
+
+KEEPALIVE_TIME_MS: Final = 10_000
+KEEPALIVE_TIMEOUT_MS: Final = 5_000
+"""A peer that does not answer a ping this long is gone; otherwise a half-open connection would hold
+its streams for hours."""
+
+RECONNECT_BACKOFF_MS: Final = (100, 1000)
+"""First and longest wait between two attempts to connect. gRPC's own longest is two minutes."""
+
+HANDSHAKE_TIMEOUT_MS: Final = 10_000
+
+_BOTH: Final = (
+    ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
+    ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
+    ("grpc.max_metadata_size", METADATA_BYTES_MAX),
+    ("grpc.keepalive_time_ms", KEEPALIVE_TIME_MS),
+    ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
+)
+
+CLIENT_OPTIONS: Final = (
+    *_BOTH,
+    ("grpc.initial_reconnect_backoff_ms", RECONNECT_BACKOFF_MS[0]),
+    ("grpc.min_reconnect_backoff_ms", RECONNECT_BACKOFF_MS[1]),
+    ("grpc.max_reconnect_backoff_ms", RECONNECT_BACKOFF_MS[1]),
+    # Connections of one process to one address would else share a socket, and with it its back-off:
+    # a probe of a service that has just come up would fail without trying.
+    ("grpc.use_local_subchannel_pool", 1),
+    # A proxy for the web must not see what goes between brokers, and cannot carry it.
+    ("grpc.enable_http_proxy", 0),
+)
+
+SERVER_OPTIONS: Final = (
+    *_BOTH,
+    # With gRPC's default two servers would share a port and each get some of the connections.
+    ("grpc.so_reuseport", 0),
+    ("grpc.max_concurrent_streams", CONCURRENT_STREAMS_MAX),
+    ("grpc.server_handshake_timeout_ms", HANDSHAKE_TIMEOUT_MS),
+    # Permit the clients' keepalive: half of what they send, so that jitter is no offence.
+    ("grpc.http2.min_ping_interval_without_data_ms", KEEPALIVE_TIME_MS // 2),
+    ("grpc.http2.min_recv_ping_interval_without_data_ms", KEEPALIVE_TIME_MS // 2),
+)

@@ -1,0 +1,68 @@
+"""Addresses and metadata as gRPC writes them. Pure."""
+
+import ipaddress
+from collections.abc import Iterable, Mapping
+from urllib.parse import unquote
+
+from ternmq_remoting.rpc import Address, Identity
+
+
+def address_of_peer(peer: str) -> Address:
+    """Return the address in gRPC's name for a peer.
+
+    Args:
+        peer: "ipv4:127.0.0.1:5000", "ipv6:%5B::1%5D:5000". Anything else (a Unix socket) gives the
+            text as host, and port 0.
+    """
+    kind, _, rest = unquote(peer).partition(":")
+    host, _, port = rest.rpartition(":")
+    if kind not in ("ipv4", "ipv6") or not port.isdigit():
+        return Address(peer, 0)
+    return Address(host.strip("[]"), int(port))
+
+
+def target_of(address: Address) -> str:
+    """Return what gRPC dials for `address`: numbers are dialled as they are, names are looked up."""
+    try:
+        version = ipaddress.ip_address(address.host.partition("%")[0]).version
+    except ValueError:
+        return f"dns:///{address}"
+    return f"ipv{version}:{address}"
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine can reach what listens on `host`."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def texts_of(metadata: Iterable[tuple[str, str | bytes]] | None) -> Mapping[str, str]:
+    """Return metadata with lower-case keys, binary values left out; of repeated keys the last."""
+    return {key.lower(): value for key, value in metadata or () if isinstance(value, str)}
+
+
+def identity_of(metadata: Mapping[str, str]) -> Identity | None:
+    """Return who a peer says it is, or None when it does not say, or not in full."""
+    try:
+        return Identity(
+            cluster=metadata["ternmq-cluster"],
+            name=metadata["ternmq-broker-name"],
+            broker_id=int(metadata["ternmq-broker-id"]),
+            epoch=int(metadata["ternmq-epoch"]),
+        )
+    except (KeyError, ValueError):
+        return None
+
+
+def is_expected(found: Identity | None, expect: Identity | None) -> bool:
+    """Return whether a peer is who a caller wants; a higher epoch is the same broker, later."""
+    if expect is None:
+        return True
+    return (
+        found is not None
+        and (found.cluster, found.name, found.broker_id)
+        == (expect.cluster, expect.name, expect.broker_id)
+        and found.epoch >= expect.epoch
+    )

@@ -1,0 +1,235 @@
+"""The server's side: handlers of the seam behind a gRPC server that ends in an orderly way."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Final, Generic, TypeVar
+
+import grpc.aio
+from google.protobuf.message import DecodeError
+from google.protobuf.message import Message as ProtoMessage
+
+from ternmq_model.errors import ConnectionLost, TernError, Unreachable
+from ternmq_remoting.health import Health
+from ternmq_remoting.options import SERVER_OPTIONS
+from ternmq_remoting.peer import address_of_peer, is_loopback, texts_of
+from ternmq_remoting.public_services import HEALTH, REFLECTION_V1, REFLECTION_V1ALPHA
+from ternmq_remoting.reflection import DescriptorIndex, reflection_handlers
+from ternmq_remoting.rpc import Address, Call, Handler, Identity, Server, UnaryRpc
+from ternmq_remoting.status import GrpcStatus, refusal_of, status_of_error
+
+logger = logging.getLogger(__name__)
+
+ReadT = TypeVar("ReadT", bound=ProtoMessage)
+WriteT = TypeVar("WriteT", bound=ProtoMessage)
+Context = grpc.aio.ServicerContext[bytes, bytes]
+
+CRASH_LOG_INTERVAL_S: Final = 10.0
+
+
+class GrpcServerStream(Generic[ReadT, WriteT]):
+    """A handler's side of one gRPC stream."""
+
+    __slots__ = ("_parse", "_receive", "_send")
+
+    def __init__(self, context: Context, parse: Callable[[bytes], ReadT]) -> None:
+        self._parse = parse
+        # Bound once: these two are called for every batch.
+        self._receive: Callable[[], Awaitable[Any]] = context.read
+        self._send: Callable[[bytes], Awaitable[None]] = context.write
+
+    async def read(self) -> ReadT | None:
+        """Return the caller's next message, or None when it has finished."""
+        try:
+            raw = await self._receive()
+            return None if raw is grpc.aio.EOF else self._parse(raw)
+        except grpc.aio.BaseError as error:
+            raise ConnectionLost(f"the caller is gone: {error}") from error
+
+    async def write(self, message: WriteT, /) -> None:
+        """Send one message to the caller."""
+        try:
+            await self._send(message.SerializeToString())
+        except grpc.aio.BaseError as error:
+            raise ConnectionLost(f"the caller is gone: {error}") from error
+
+
+class CrashLog:
+    """Logs tracebacks of handlers that crash, one per RPC and `CRASH_LOG_INTERVAL_S`. One per server.
+
+    A request that crashes its handler can be repeated at any rate; the log must not grow with it.
+    """
+
+    def __init__(self) -> None:
+        self._next_at_s: dict[str, float] = {}
+        self._suppressed: dict[str, int] = {}
+
+    def report(self, path: str, error: BaseException, *, now_s: float) -> None:
+        """Log `error`, or count it when one was logged just now."""
+        if now_s < self._next_at_s.get(path, now_s):
+            self._suppressed[path] = self._suppressed.get(path, 0) + 1
+            return
+        self._next_at_s[path] = now_s + CRASH_LOG_INTERVAL_S
+        suppressed = self._suppressed.pop(path, 0)
+        logger.error("handler crashed rpc=%s suppressed=%s", path, suppressed, exc_info=error)
+
+
+class _Serving:
+    """What the handlers of one server share. Owned by that server.
+
+    Attributes:
+        streams: The tasks of running streams, which the drain cancels.
+        is_draining: No call may begin any more, and a cancelled stream ends with UNAVAILABLE.
+    """
+
+    def __init__(self, identity: Identity | None) -> None:
+        self.metadata = identity.to_metadata() if identity else ()
+        self.streams: set[asyncio.Task[Any]] = set()
+        self.is_draining = False
+        self.crashes = CrashLog()
+
+    def generic_handlers(self, handlers: Sequence[Handler]) -> list[grpc.GenericRpcHandler]:
+        """Return gRPC's form of `handlers`, grouped by service."""
+        services: dict[str, dict[str, Any]] = {}
+        for handler in handlers:
+            service, _, name = handler.rpc.path[1:].partition("/")
+            methods = services.setdefault(service, {})
+            if name in methods:
+                raise ValueError(f"two handlers for {handler.rpc.path}")
+            methods[name] = self._method(handler)
+        return [grpc.method_handlers_generic_handler(*service) for service in services.items()]
+
+    def _method(self, handler: Handler) -> Any:
+        # Bytes in, bytes out: parsing here keeps gRPC from logging a traceback per bad request.
+        if isinstance(handler.rpc, UnaryRpc):
+            return grpc.unary_unary_rpc_method_handler(self._unary(handler))
+        return grpc.stream_stream_rpc_method_handler(self._streaming(handler))
+
+    def _unary(self, handler: Handler) -> Callable[[bytes, Context], Awaitable[bytes]]:
+        path, function, reply_type = handler.rpc.path, handler.function, handler.rpc.reply
+        parse = handler.rpc.request.FromString
+        metadata, has_status = self.metadata, "status" in reply_type.DESCRIPTOR.fields_by_name
+
+        async def serve(raw: bytes, context: Context) -> bytes:
+            call = call_of(context)
+            await context.send_initial_metadata(metadata)
+            try:
+                reply: ProtoMessage = await function(parse(raw), call)
+            except TernError as error:
+                refused = refusal_of(error)
+                if refused is None or not has_status:
+                    return await abort(context, status_of_error(error))
+                reply = reply_type(status={"code": refused.code, "remark": refused.remark})
+            except DecodeError:
+                return await abort(context, UNPARSABLE)
+            except Exception as error:
+                self._report(path, error)
+                return await abort(context, CRASHED)
+            return reply.SerializeToString()
+
+        return serve
+
+    def _streaming(self, handler: Handler) -> Callable[[Any, Context], Awaitable[None]]:
+        path, function, parse = handler.rpc.path, handler.function, handler.rpc.request.FromString
+
+        async def serve(_requests: Any, context: Context) -> None:
+            task = asyncio.current_task()
+            assert task is not None
+            if self.is_draining:
+                await abort(context, CLOSING)
+            self.streams.add(task)
+            try:
+                await context.send_initial_metadata(self.metadata)
+                await function(GrpcServerStream(context, parse), call_of(context))
+                return
+            except asyncio.CancelledError:
+                if not self.is_draining:
+                    raise
+                task.uncancel()
+                status = CLOSING
+            except TernError as error:
+                status = status_of_error(error)
+            except DecodeError:
+                status = UNPARSABLE
+            except Exception as error:
+                self._report(path, error)
+                status = CRASHED
+            finally:
+                self.streams.discard(task)
+            await abort(context, status)
+
+        return serve
+
+    def _report(self, path: str, error: BaseException) -> None:
+        self.crashes.report(path, error, now_s=asyncio.get_running_loop().time())
+
+
+UNPARSABLE: Final = GrpcStatus(grpc.StatusCode.INVALID_ARGUMENT, "the request cannot be parsed", {})
+CRASHED: Final = GrpcStatus(
+    grpc.StatusCode.INTERNAL, "the handler failed; see the server's log", {}
+)
+CLOSING: Final = GrpcStatus(grpc.StatusCode.UNAVAILABLE, "the server is closing", {})
+
+
+def call_of(context: Context) -> Call:
+    """Return what a handler may know of its caller."""
+    return Call(address_of_peer(context.peer()), texts_of(context.invocation_metadata()))
+
+
+async def abort(context: Context, status: GrpcStatus) -> Any:
+    """End the call with `status`. Never returns."""
+    await context.abort(status.code, status.details, tuple(status.trailing.items()))
+
+
+class GrpcServer:
+    """A listening server. Made by `serving`."""
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+
+    @property
+    def address(self) -> Address:
+        """Where it listens, the port known."""
+        return self._address
+
+
+@asynccontextmanager
+async def serving(
+    handlers: Sequence[Handler], listen: Address, *, identity: Identity | None, grace_s: float
+) -> AsyncIterator[Server]:
+    """Serve while the block runs.
+
+    At its end: health says NOT_SERVING; streams are cancelled; no call is accepted; running calls
+    have `grace_s` seconds; then the socket is closed.
+
+    Raises:
+        Unreachable: The address is taken, or is none of this machine.
+    """
+    shared = _Serving(identity)
+    generic = shared.generic_handlers(handlers)
+    files = {handler.rpc.request.DESCRIPTOR.file for handler in handlers}
+    index = DescriptorIndex([*files, HEALTH, REFLECTION_V1, REFLECTION_V1ALPHA])
+    health = Health({handler.rpc.path[1:].partition("/")[0] for handler in handlers}, identity)
+    server = grpc.aio.server(options=SERVER_OPTIONS)
+    server.add_generic_rpc_handlers([*generic, health.handlers(), *reflection_handlers(index)])
+    try:
+        port = server.add_insecure_port(str(listen))
+    except (RuntimeError, OSError) as error:
+        raise Unreachable(f"cannot listen on {listen}: {error}") from error
+    address = Address(listen.host, port)
+    if not is_loopback(listen.host):
+        logger.warning(
+            "listening beyond this machine without authentication: anyone who reaches the port may"
+            " read and write address=%s",
+            address,
+        )
+    await server.start()
+    try:
+        yield GrpcServer(address)
+    finally:
+        shared.is_draining = True
+        health.stop_serving()
+        for task in shared.streams:
+            task.cancel()
+        await server.stop(grace_s)
