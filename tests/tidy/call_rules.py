@@ -1,0 +1,128 @@
+"""What may be called where."""
+
+import ast
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from tests.tidy.source import Source, Violation, dotted, qualified_names
+
+CLOCK_HOME: Final = "runtime/ternmq_runtime/clock.py"
+CLOCKS: Final = frozenset(
+    {
+        *("time.time", "time.time_ns", "time.monotonic", "time.monotonic_ns", "time.perf_counter"),
+        *("time.perf_counter_ns", "time.process_time", "time.localtime", "time.gmtime"),
+        *("time.ctime", "time.sleep", "datetime.datetime.now", "datetime.datetime.utcnow"),
+        *("datetime.datetime.today", "datetime.date.today"),
+    }
+)
+
+TASK_HOME: Final = "runtime/ternmq_runtime/service.py"
+LOOSE_TASKS: Final = frozenset({"asyncio.create_task", "asyncio.ensure_future"})
+
+CHANCE_HOME: Final = ("remoting/ternmq_remoting/system.py", "runtime/ternmq_runtime/")
+"""Where randomness enters; everything else gets a `random.Random` from its environment."""
+
+NEVER: Final = frozenset(
+    {"eval", "exec", "compile", "__import__", "os.system", "os.popen", "tempfile.mktemp"}
+)
+
+_LOOP: Final = re.compile(r"\bloop$|get_(running|event)_loop\(\)$")
+_MAP: Final = re.compile(r"(^|_|\.)(mm|mmap|map|mapped|mapping)$")
+
+
+def only_the_clock_reads_clocks(source: Source) -> Iterator[Violation]:
+    """Find reads of the system's clocks, and sleeps. Code that is not shipped may measure."""
+    if not source.is_shipped or source.file == CLOCK_HOME:
+        return
+    for node, name in qualified_names(source.tree):
+        if name in CLOCKS:
+            yield source.at(node, f"{name}: time is an argument; {CLOCK_HOME} alone reads it")
+
+
+def tasks_have_owners(source: Source) -> Iterator[Violation]:
+    """Find tasks that no `TaskGroup` or `JobRunner` waits for."""
+    if not source.is_shipped or source.file == TASK_HOME:
+        return
+    for node, name in qualified_names(source.tree):
+        if name in LOOSE_TASKS:
+            yield source.at(node, f"{name}: a task belongs to a TaskGroup or a JobRunner")
+    for node in ast.walk(source.tree):
+        if not isinstance(node, ast.Attribute) or node.attr != "create_task":
+            continue
+        if _LOOP.search(ast.unparse(node.value)):
+            yield source.at(node, "create_task: a task belongs to a TaskGroup or a JobRunner")
+
+
+def chance_has_a_seed(source: Source) -> Iterator[Violation]:
+    """Find randomness that no seed can repeat."""
+    if not source.is_shipped or source.file.startswith(CHANCE_HOME):
+        return
+    unseeded = {
+        node.func
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.Call) and not node.args and not node.keywords
+    }
+    for node, name in qualified_names(source.tree):
+        module, _, member = name.partition(".")
+        shared = module == "random" and member not in ("", "Random")
+        system = module == "secrets" or name in ("os.urandom", "uuid.uuid1", "uuid.uuid4")
+        if shared or system or (name == "random.Random" and node in unseeded):
+            yield source.at(node, f"{name}: randomness comes from the environment")
+
+
+def nothing_unsafe_is_called(source: Source) -> Iterator[Violation]:
+    """Find calls that run text as code or leave a race open."""
+    imported = {node: name for node, name in qualified_names(source.tree)}
+    for node in ast.walk(source.tree):
+        if not isinstance(node, ast.Call):
+            continue
+        function = node.func
+        name = dotted(function)
+        if isinstance(function, ast.Name | ast.Attribute):
+            name = imported.get(function, name)
+        if name in NEVER:
+            yield source.at(node, f"{name} is never called")
+        for keyword in node.keywords:
+            if keyword.arg == "shell" and ast.unparse(keyword.value) != "False":
+                yield source.at(node, "no command goes through a shell")
+
+
+def maps_are_not_flushed(source: Source) -> Iterator[Violation]:
+    """Find `flush` on a map: it holds the interpreter for the whole sync; use `os.fdatasync`."""
+    if source.role != "store":
+        return
+    has_maps = any(name == "mmap.mmap" for _, name in qualified_names(source.tree))
+    for node in ast.walk(source.tree):
+        if not isinstance(node, ast.Attribute) or node.attr != "flush":
+            continue
+        if has_maps or _MAP.search(dotted(node.value)):
+            yield source.at(node, "a map is never flushed: it would hold the interpreter")
+
+
+def loops_do_not_swallow_errors(source: Source) -> Iterator[Violation]:
+    """Find loops that catch everything and go on: broken for ever, and nobody knows."""
+    if not source.is_shipped:
+        return
+    for loop in ast.walk(source.tree):
+        if not isinstance(loop, ast.While):
+            continue
+        for node in ast.walk(loop):
+            if not isinstance(node, ast.ExceptHandler):
+                continue
+            broad = node.type is None or dotted(node.type) in ("Exception", "BaseException")
+            leaves = any(
+                isinstance(inner, ast.Raise | ast.Return | ast.Break) for inner in ast.walk(node)
+            )
+            if broad and not leaves:
+                yield source.at(node, "a loop must not swallow every error")
+
+
+RULES: Final = (
+    only_the_clock_reads_clocks,
+    tasks_have_owners,
+    chance_has_a_seed,
+    nothing_unsafe_is_called,
+    maps_are_not_flushed,
+    loops_do_not_swallow_errors,
+)

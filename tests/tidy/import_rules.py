@@ -1,0 +1,164 @@
+"""Who may import what."""
+
+import ast
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from tests.tidy.source import Source, Violation
+
+ARROWS: Final[Mapping[str, frozenset[str]]] = {
+    "model": frozenset(),
+    "protos": frozenset(),
+    "runtime": frozenset({"model"}),
+    "store": frozenset({"model"}),
+    "remoting": frozenset({"model", "runtime", "protos"}),
+    "nameserver": frozenset({"remoting"}),
+    "client": frozenset({"remoting"}),
+    "broker": frozenset({"store", "remoting"}),
+    "producer": frozenset({"client"}),
+    "consumer": frozenset({"client"}),
+    "console": frozenset({"nameserver", "broker", "producer", "consumer"}),
+    "ternmq": frozenset({"console"}),
+}
+"""What each role stands on. Imports follow the arrows, any number of them, and nothing else."""
+
+THIRD_PARTY: Final[Mapping[str, frozenset[str]]] = {
+    "click": frozenset({"console"}),
+    "google": frozenset(ARROWS) - {"model", "store", "runtime"},
+    "grpc": frozenset({"remoting"}),
+    "numpy": frozenset(ARROWS),
+    "rich": frozenset({"console"}),
+}
+"""The core's dependencies, and the roles that may import them."""
+
+ONE_HOME: Final[Mapping[str, tuple[str, ...]]] = {
+    "mmap": ("store/ternmq_store/filesystem.py",),
+    "threading": ("runtime/", "client/ternmq_client/blocking.py"),
+    "concurrent": ("runtime/", "client/ternmq_client/blocking.py"),
+    "multiprocessing": ("runtime/",),
+    "pickle": (),
+    "marshal": (),
+    "shelve": (),
+}
+"""Modules of the standard library that belong to few places, and those places."""
+
+PURE: Final = (
+    "model/ternmq_model/",
+    "nameserver/ternmq_nameserver/kv_table.py",
+    "nameserver/ternmq_nameserver/route_table.py",
+    "remoting/ternmq_remoting/convert.py",
+    "remoting/ternmq_remoting/status.py",
+)
+"""Modules that are functions of their arguments: no I/O, no clock, no randomness.
+
+(`grpc` is not forbidden below, because the table of its status codes needs their names.)
+"""
+
+IMPURE: Final = frozenset(
+    {
+        *("asyncio", "concurrent", "logging", "mmap", "multiprocessing", "os", "random"),
+        *("secrets", "select", "selectors", "shutil", "signal", "socket", "subprocess"),
+        *("tempfile", "threading", "time", "uuid"),
+    }
+)
+
+
+def reachable(role: str) -> frozenset[str]:
+    """Return every role that `role` may import."""
+    direct = ARROWS[role]
+    return direct.union(*(reachable(other) for other in direct))
+
+
+def role_of(module: str) -> str | None:
+    """Return the role that `module` belongs to, None for one of somebody else."""
+    top = module.split(".")[0]
+    role = "ternmq" if top == "ternmq" else top.removeprefix("ternmq_")
+    return role if role in ARROWS and (top == "ternmq") == (role == "ternmq") else None
+
+
+def imports(source: Source) -> Iterator[tuple[ast.alias | ast.ImportFrom, str]]:
+    """Yield each import with the module's full name, "" for one relative to the file."""
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Import):
+            yield from ((alias, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node, "" if node.level else node.module or ""
+
+
+def imports_are_absolute(source: Source) -> Iterator[Violation]:
+    """Find relative imports."""
+    for node, module in imports(source):
+        if not module:
+            yield source.at(node, "imports are absolute")
+
+
+def imports_follow_the_arrows(source: Source) -> Iterator[Violation]:
+    """Find imports of a role that this one does not stand on, and of what is not shipped."""
+    if not source.is_shipped:
+        return
+    for node, module in imports(source):
+        role = role_of(module)
+        if role and role != source.role and role not in reachable(source.role):
+            yield source.at(node, f"{source.role} must not import {module}")
+
+
+def third_parties_are_dependencies(source: Source) -> Iterator[Violation]:
+    """Find imports of what is neither ours, the standard library's nor the role's to use."""
+    if not source.is_shipped:
+        return
+    for node, module in imports(source):
+        top = module.split(".")[0]
+        if not module or role_of(module) or top in sys.stdlib_module_names:
+            continue
+        if source.role not in THIRD_PARTY.get(top, ()):
+            yield source.at(node, f"{source.role} must not import {module}")
+
+
+def modules_stay_home(source: Source) -> Iterator[Violation]:
+    """Find imports of `mmap`, threads and unsafe formats outside the places made for them."""
+    for node, module in imports(source):
+        top = module.split(".")[0]
+        if top not in ONE_HOME or source.file.startswith(ONE_HOME[top]):
+            continue
+        if source.is_shipped or not ONE_HOME[top]:
+            homes = ", ".join(ONE_HOME[top]) or "nobody"
+            yield source.at(node, f"{module} is imported by {homes} alone")
+
+
+def store_is_synchronous(source: Source) -> Iterator[Violation]:
+    """Find asyncio in the store, whose functions return when the work is done."""
+    if source.role != "store" or not source.is_shipped:
+        return
+    for node, module in imports(source):
+        if module.split(".")[0] in ("asyncio", "grpc"):
+            yield source.at(node, f"store must not import {module}")
+
+
+def pure_modules_do_nothing(source: Source) -> Iterator[Violation]:
+    """Find imports that let a pure module do more than compute. Those for types alone may stay."""
+    if not source.file.startswith(PURE):
+        return
+    for_types = {
+        inner
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        for part in node.body
+        for inner in ast.walk(part)
+    }
+    for node, module in imports(source):
+        if node not in for_types and module.split(".")[0] in IMPURE:
+            yield source.at(node, f"a pure module must not import {module}")
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("open", "print", "input"):
+            yield source.at(node, f"a pure module must not call {ast.unparse(node.func)}")
+
+
+RULES: Final = (
+    imports_are_absolute,
+    imports_follow_the_arrows,
+    third_parties_are_dependencies,
+    modules_stay_home,
+    store_is_synchronous,
+    pure_modules_do_nothing,
+)

@@ -1,0 +1,64 @@
+"""How long things may be, and what every module has."""
+
+import ast
+from collections.abc import Iterator
+from typing import Final
+
+from tests.tidy.source import Source, Violation
+
+FILE_LINES_MAX: Final = 500
+FUNCTION_LINES_MAX: Final = 70
+
+
+def files_are_short(source: Source) -> Iterator[Violation]:
+    """Find files that hold more than one idea."""
+    lines = len(source.text.splitlines())
+    if lines > FILE_LINES_MAX:
+        yield Violation(source.file, lines, f"a file has at most {FILE_LINES_MAX} lines")
+
+
+def functions_are_short(source: Source) -> Iterator[Violation]:
+    """Find functions that are too long even without their docstring."""
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            lines = _lines(node) - (_lines(node.body[0]) if ast.get_docstring(node) else 0)
+            if lines > FUNCTION_LINES_MAX:
+                rule = f"{node.name} has {lines} lines, a function at most {FUNCTION_LINES_MAX}"
+                yield source.at(node, rule)
+
+
+def modules_say_what_they_are_for(source: Source) -> Iterator[Violation]:
+    """Find modules without a docstring. A test file's names say it already."""
+    if not source.file.startswith("tests/") and not ast.get_docstring(source.tree):
+        yield Violation(source.file, 1, "a module begins with a docstring")
+
+
+def public_things_say_what_they_do(source: Source) -> Iterator[Violation]:
+    """Find public classes, functions and methods without a docstring in what is shipped."""
+    if not source.is_shipped:
+        return
+    for node in source.tree.body:
+        yield from _undocumented(source, node)
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            for member in node.body:
+                yield from _undocumented(source, member)
+
+
+def _undocumented(source: Source, node: ast.stmt) -> Iterator[Violation]:
+    if not isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        return
+    inherits = any("override" in ast.unparse(mark) for mark in node.decorator_list)
+    if not node.name.startswith("_") and not inherits and not ast.get_docstring(node):
+        yield source.at(node, f"{node.name} is public and has no docstring")
+
+
+def _lines(node: ast.stmt) -> int:
+    return (node.end_lineno or node.lineno) - node.lineno + 1
+
+
+RULES: Final = (
+    files_are_short,
+    functions_are_short,
+    modules_say_what_they_are_for,
+    public_things_say_what_they_do,
+)

@@ -1,0 +1,142 @@
+"""Checks on the project as a whole."""
+
+import filecmp
+import importlib
+import inspect
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from tools.project import GENERATED, PACKAGES, ROLES, ROOT, files_beside, relative, shipped_files
+
+
+def strays(tests: Iterable[str], modules: Iterable[str]) -> list[str]:
+    """Return the unit-test files that are not named after a module.
+
+    Args:
+        tests: Paths below `tests/unit`, such as `store/test_commit_log.py`.
+        modules: Paths below each package, by role, such as `store/commit_log.py`.
+    """
+    known = set(modules)
+
+    def mirrors(test: str) -> bool:
+        folder, _, name = test.rpartition("/")
+        words = name.removeprefix("test_").removesuffix(".py").split("_")
+        # `test_record_damage.py` may hold a part of what would stand in `test_record.py`.
+        begins = ("_".join(words[:count]) for count in range(1, len(words) + 1))
+        return any(f"{folder}/{begin}.py" in known for begin in begins)
+
+    return [test for test in tests if not mirrors(test)]
+
+
+def test_every_unit_test_file_mirrors_a_module() -> None:
+    unit = ROOT / "tests" / "unit"
+    modules = [
+        f"{role}/{path.relative_to(package).as_posix()}"
+        for role, package in PACKAGES.items()
+        for path in package.rglob("*.py")
+    ]
+    modules += [relative(path) for path in files_beside() if not relative(path).startswith("tests")]
+    tests = [path.relative_to(unit).as_posix() for path in sorted(unit.rglob("test_*.py"))]
+    assert not strays(tests, modules)
+
+
+def test_a_unit_test_file_without_a_module_is_found() -> None:
+    modules = ["store/commit_log.py"]
+    good = ["store/test_commit_log.py", "store/test_commit_log_full.py"]
+    bad = ["store/test_log.py", "broker/test_commit_log.py", "test_commit_log.py"]
+    assert strays([*good, *bad], modules) == bad
+
+
+@pytest.mark.parametrize("role", [*ROLES, "ternmq"])
+def test_every_role_has_a_readme_and_typed_code(role: str) -> None:
+    assert (ROOT / role / "README.md").is_file()
+    assert (PACKAGES[role] / "py.typed").is_file()
+    assert (PACKAGES[role] / "__init__.py").is_file()
+
+
+def test_the_wheel_ships_every_package() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    shipped = settings["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    assert set(shipped) == {relative(package) for package in PACKAGES.values()}
+
+
+def test_the_lists_of_files_are_not_empty() -> None:
+    assert len(shipped_files()) >= len(PACKAGES)
+    assert Path(__file__) in files_beside()
+
+
+def stale(made: Path, committed: Path) -> list[str]:
+    """Return the names of files in which two folders of generated code differ."""
+    names = {path.name for folder in (made, committed) for path in folder.glob("*.py*")}
+    return sorted(
+        name
+        for name in names
+        if not ((made / name).exists() and (committed / name).exists())
+        or not filecmp.cmp(made / name, committed / name, shallow=False)
+    )
+
+
+def test_generated_code_is_fresh(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, ROOT / "protos" / "generate.py", tmp_path], check=True)
+    assert not (found := stale(tmp_path, GENERATED)), f"run `make protos`: {found}"
+
+
+def test_stale_generated_code_is_found(tmp_path: Path) -> None:
+    for folder in ("made", "committed"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "same.py").write_text("x = 1\n")
+        (tmp_path / folder / "old.py").write_text(folder)
+    (tmp_path / "committed" / "gone.pyi").write_text("")
+    assert stale(tmp_path / "made", tmp_path / "committed") == ["gone.pyi", "old.py"]
+
+
+def test_the_face_shows_what_it_lists_under_its_own_name() -> None:
+    face = importlib.import_module("ternmq")
+    listed: list[str] = face.__all__
+    assert sorted(listed) == sorted(set(listed))
+    shown = {
+        name
+        for name, value in vars(face).items()
+        if not name.startswith("_") and not inspect.ismodule(value)
+    }
+    assert shown <= set(listed)
+    for name in listed:
+        value = getattr(face, name)
+        if inspect.isclass(value) or inspect.isfunction(value):
+            assert value.__module__ == "ternmq", f"{name} says it is from {value.__module__}"
+
+
+WITHOUT_LINUX = """
+import importlib, os, select, sys
+import click, google.protobuf, grpc, grpc.aio, numpy, rich
+for module, names in {
+    os: "posix_fallocate posix_fadvise fdatasync sched_getaffinity sched_setaffinity O_DIRECT "
+        "O_TMPFILE eventfd memfd_create copy_file_range splice",
+    select: "epoll",
+}.items():
+    for name in names.split():
+        if hasattr(module, name):
+            delattr(module, name)
+for name in sys.argv[1:]:
+    importlib.import_module(name)
+print(len(sys.argv) - 1)
+"""
+
+
+def test_every_module_can_be_imported_without_what_only_linux_has() -> None:
+    roots = {package.parent: package for package in PACKAGES.values()}
+    names = [
+        ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
+        for root, package in roots.items()
+        for path in sorted(package.rglob("*.py"))
+        if path.name != "__main__.py" and "_pb2" not in path.name
+    ]
+    command = [sys.executable, "-W", "error::SyntaxWarning", "-c", WITHOUT_LINUX, *names]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    assert int(result.stdout) == len(names)

@@ -1,0 +1,38 @@
+import pytest
+
+from tests.tidy.shape_rules import RULES
+from tests.tidy.source import Rule, broken, lines_broken
+from tools.project import python_files
+
+BODY = "    x = 1\n"
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_every_file_keeps_the_rule(rule: Rule) -> None:
+    assert not (found := broken(rule, python_files())), found
+
+
+@pytest.mark.parametrize(
+    ("rule", "file", "text", "lines"),
+    [
+        ("files_are_short", "tests/unit/x.py", "x = 1\n" * 500, []),
+        ("files_are_short", "tests/unit/x.py", "x = 1\n" * 501, [501]),
+        ("functions_are_short", "tests/unit/x.py", "def f():\n" + BODY * 69, []),
+        ("functions_are_short", "tests/unit/x.py", "\ndef f():\n" + BODY * 70, [2]),
+        ("functions_are_short", "x.py", 'async def f():\n    """A\n\n    B"""\n' + BODY * 69, []),
+        ("modules_say_what_they_are_for", "tools/x.py", "x = 1\n", [1]),
+        ("modules_say_what_they_are_for", "tools/x.py", '"""Why."""\n', []),
+        (
+            "public_things_say_what_they_do",
+            "store/ternmq_store/x.py",
+            "class A:\n    '''Doc.'''\n    def f(self): ...\n    def _g(self): ...\n"
+            "    @override\n    def h(self): ...\ndef k(): ...\nclass _B:\n    def f(self): ...\n",
+            [3, 7],
+        ),
+    ],
+)
+def test_a_broken_rule_is_found_at_its_line(
+    rule: str, file: str, text: str, lines: list[int]
+) -> None:
+    named = {candidate.__name__: candidate for candidate in RULES}
+    assert lines_broken(named[rule], file, text) == lines

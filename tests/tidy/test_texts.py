@@ -1,0 +1,67 @@
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.tidy.text_rules import banned_words, dead_links
+from tools.project import ROOT, relative
+
+RULES_THEMSELVES = ("tests/tidy/text_rules.py", "tests/tidy/test_texts.py", "LICENSE")
+
+
+def text_files() -> dict[str, str]:
+    """Return every text of the project that git knows or would add."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+    names = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    found: dict[str, str] = {}
+    for name in names.split("\0"):
+        path = ROOT / name
+        if name and path.is_file() and b"\0" not in (content := path.read_bytes()):
+            found[relative(path)] = content.decode(errors="replace")
+    return found
+
+
+def test_no_file_has_a_banned_word() -> None:
+    found = [
+        str(violation)
+        for file, text in text_files().items()
+        if not file.startswith(RULES_THEMSELVES)
+        for violation in banned_words(file, text)
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_every_link_between_pages_leads_somewhere() -> None:
+    pages = {file: text for file, text in text_files().items() if file.endswith(".md")}
+    assert pages
+    found = [str(dead) for file, text in pages.items() for dead in dead_links(ROOT, file, text)]
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "# TODO later",
+        "x = 1  # good enough for now",
+        "raise NotImplementedError",
+        "see issue #12",
+        "open('/home/me/file')",
+        "--index https://pypi.org/simple",
+    ],
+)
+def test_a_banned_word_is_found_at_its_line(line: str) -> None:
+    assert [found.line for found in banned_words("x.py", f"fine\n{line}\n")] == [2]
+
+
+@pytest.mark.parametrize(
+    "line", ["SCHEDULE_TOPIC_XXXX", "the work/ folder", "a Session", "~/home/x"]
+)
+def test_an_innocent_word_passes(line: str) -> None:
+    assert not list(banned_words("x.py", line))
+
+
+def test_a_dead_link_is_found_at_its_line(tmp_path: Path) -> None:
+    (tmp_path / "b.md").write_text("# One thing: `it`\n")
+    page = "[good](b.md#one-thing-it)\n[web](https://x.y)\n[gone](c.md)\n[no](b.md#two)\n```\n[](q)\n```\n"
+    (tmp_path / "a.md").write_text(page)
+    assert [dead.line for dead in dead_links(tmp_path, "a.md", page)] == [3, 4]
