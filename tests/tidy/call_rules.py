@@ -47,11 +47,11 @@ def tasks_have_owners(source: Source) -> Iterator[Violation]:
     for node, name in qualified_names(source.tree):
         if name in LOOSE_TASKS:
             yield source.at(node, f"{name}: a task belongs to a TaskGroup or a JobRunner")
-    for node in ast.walk(source.tree):
-        if not isinstance(node, ast.Attribute) or node.attr != "create_task":
+    for call in ast.walk(source.tree):
+        if not isinstance(call, ast.Attribute) or call.attr != "create_task":
             continue
-        if _LOOP.search(ast.unparse(node.value)):
-            yield source.at(node, "create_task: a task belongs to a TaskGroup or a JobRunner")
+        if _LOOP.search(ast.unparse(call.value)):
+            yield source.at(call, "create_task: a task belongs to a TaskGroup or a JobRunner")
 
 
 def chance_has_a_seed(source: Source) -> Iterator[Violation]:

@@ -149,9 +149,9 @@ def pure_modules_do_nothing(source: Source) -> Iterator[Violation]:
     for node, module in imports(source):
         if node not in for_types and module.split(".")[0] in IMPURE:
             yield source.at(node, f"a pure module must not import {module}")
-    for node in ast.walk(source.tree):
-        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("open", "print", "input"):
-            yield source.at(node, f"a pure module must not call {ast.unparse(node.func)}")
+    for call in ast.walk(source.tree):
+        if isinstance(call, ast.Call) and ast.unparse(call.func) in ("open", "print", "input"):
+            yield source.at(call, f"a pure module must not call {ast.unparse(call.func)}")
 
 
 RULES: Final = (

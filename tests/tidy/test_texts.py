@@ -4,9 +4,10 @@ from pathlib import Path
 import pytest
 
 from tests.tidy.text_rules import banned_words, dead_links
-from tools.project import ROOT, relative
+from tools.project import GENERATED, ROOT, relative
 
-RULES_THEMSELVES = ("tests/tidy/text_rules.py", "tests/tidy/test_texts.py", "LICENSE")
+EXEMPT = ("tests/tidy/text_rules.py", "tests/tidy/test_texts.py", relative(GENERATED), "LICENSE")
+"""The rules themselves, what a generator wrote, and what lawyers wrote."""
 
 
 def text_files() -> dict[str, str]:
@@ -25,7 +26,7 @@ def test_no_file_has_a_banned_word() -> None:
     found = [
         str(violation)
         for file, text in text_files().items()
-        if not file.startswith(RULES_THEMSELVES)
+        if not file.startswith(EXEMPT)
         for violation in banned_words(file, text)
     ]
     assert not found, "\n".join(found)
@@ -53,9 +54,7 @@ def test_a_banned_word_is_found_at_its_line(line: str) -> None:
     assert [found.line for found in banned_words("x.py", f"fine\n{line}\n")] == [2]
 
 
-@pytest.mark.parametrize(
-    "line", ["SCHEDULE_TOPIC_XXXX", "the work/ folder", "a Session", "~/home/x"]
-)
+@pytest.mark.parametrize("line", ["SCHEDULE_TOPIC_XXXX", "a work/ folder", "a Session", "~/home/"])
 def test_an_innocent_word_passes(line: str) -> None:
     assert not list(banned_words("x.py", line))
 

@@ -17,7 +17,7 @@ BANNED: Final = {
         (r"ChatGPT|Copilot|language model\b", re.IGNORECASE, "a reader does not care"),
         (r"pypi\.org|pythonhosted|npmjs\.|docker\.io/", 0, "package hosts are the user's choice"),
     )
-} | {re.compile(r"(?<![\w.])/(work|home|root)/"): "a path of one machine"}
+} | {re.compile(r"(?<![\w.~])/(work|home|root)/"): "a path of one machine"}
 
 _LINK: Final = re.compile(r"(?<!!)\[[^\]\n]*\]\(([^)\s]+)\)|!\[[^\]\n]*\]\(([^)\s]+)\)")
 _FENCE: Final = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
