@@ -1,8 +1,14 @@
-"""What every test shares: how often random tests repeat."""
+"""What every test shares: how often random tests repeat, and on what system they think they are.
+
+`TERNMQ_SOAK=1` repeats random tests much more often. `TERNMQ_WITHOUT_LINUX=1` takes away what only
+Linux has, so that the fallbacks for macOS are tested too.
+"""
 
 import os
 
 from hypothesis import HealthCheck, settings
+
+from tests.support.without_linux import forget_linux
 
 # Machines differ in speed, so no example has a deadline; a failure prints the blob that repeats it.
 settings.register_profile("quick", deadline=None, print_blob=True)
@@ -14,3 +20,6 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("soak" if os.environ.get("TERNMQ_SOAK") else "quick")
+
+if os.environ.get("TERNMQ_WITHOUT_LINUX"):
+    forget_linux()
