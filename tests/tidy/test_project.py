@@ -40,7 +40,7 @@ def test_every_unit_test_file_mirrors_a_module() -> None:
         for role, package in PACKAGES.items()
         for path in package.rglob("*.py")
     ]
-    modules += [relative(path) for path in files_beside() if not relative(path).startswith("tests")]
+    modules += [relative(path).removeprefix("tests/") for path in files_beside()]
     tests = [path.relative_to(unit).as_posix() for path in sorted(unit.rglob("test_*.py"))]
     assert not strays(tests, modules)
 
