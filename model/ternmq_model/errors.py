@@ -3,6 +3,7 @@
 * `TernError`
     * `UsageError`: the caller must change the call. Never retried.
         * `ConfigError`: a setting cannot work
+        * `SettingsError`: all that is wrong with the settings of a process
         * `IllegalName`: a topic or group name breaks the rules
         * `IllegalMessage`: a message that no broker would take
         * `ClosedError`: used before it was opened or after it was closed
@@ -19,6 +20,8 @@
 Each answers three questions: whose fault (its class), may I retry (`retryable`), may it have
 happened anyway (`may_have_happened`).
 """
+
+from collections.abc import Sequence
 
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.response_code import RETRYABLE_CODES, ResponseCode
@@ -46,6 +49,18 @@ class ConfigError(UsageError):
         self.setting = setting
         self.value = value
         self.rule = rule
+
+
+class SettingsError(UsageError):
+    """All that is wrong with the settings of a process, found in one go.
+
+    Attributes:
+        problems: One line each: setting, value, the rule it breaks, and where it was given.
+    """
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("the settings cannot work:" + "".join(f"\n  {line}" for line in problems))
+        self.problems = tuple(problems)
 
 
 class IllegalName(UsageError):

@@ -46,7 +46,7 @@ class UniqueKeys:
         return b"%s%04X" % (self._prefix, counter)
 
     def next_many(self, count: int, now_ms: int) -> list[bytes]:
-        """Return `count` new keys, as `next` would. A key recurs after 65,536 in one millisecond."""
+        """Return `count` new keys, at most 65,536: more in a millisecond would recur."""
         self.next(now_ms)
         prefix = self._prefix
         first = self._counter

@@ -1,0 +1,380 @@
+"""Checking records that arrive back to back, many at once, and completing them for the log.
+
+Nothing in what a client sends is trusted: sizes, checksums, flags and properties are taken from
+the bytes that will be stored. What a whole batch costs is a few passes of numpy over it, and one
+short loop for the checksums and tags.
+"""
+
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ternmq_model.errors import CorruptRecord, IllegalName
+from ternmq_model.names import check_topic
+from ternmq_model.properties import decode_properties, tag_code
+from ternmq_model.record import (
+    BODY_BYTES_MAX,
+    FLAG_BORN_HOST_V6,
+    FLAG_COMPRESSION_MASK,
+    FLAG_STORE_HOST_V6,
+    MAGIC_V1,
+    PROPERTIES_BYTES_MAX,
+    decode_record,
+)
+from ternmq_model.record_heads import Heads, Ints, head_type, put_heads, take_heads
+
+_TAGS: Final = b"TAGS\x01"
+_PAIR_END: Final = 2
+
+UNSERVED_PROPERTIES: Final = ("DELAY", "TRAN_MSG", "TIMER_", "INNER_", "POP_CK", "__CRC32#")
+"""Beginnings of properties that would send a record another way than into its own queue."""
+
+_UNSERVED_QUADS: Final = np.array(
+    sorted(int.from_bytes(name.encode()[:4], "big") for name in UNSERVED_PROPERTIES),
+    dtype=np.uint32,
+)
+
+
+class QueueRows(NamedTuple):
+    """The rows of a batch that go to one queue."""
+
+    topic: str
+    queue_id: int
+    rows: Ints
+    """Ascending positions in the batch."""
+
+
+class Refused(NamedTuple):
+    """One record that cannot be stored, and why."""
+
+    row: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RecordBatch:
+    """Checked records, back to back, that wait for offsets, hosts and store time."""
+
+    data: bytes
+    starts: Ints
+    sizes: Ints
+    heads: Heads
+    """Copies of the records' headers, to be completed and put into the log."""
+    tag_codes: Ints
+    queues: tuple[QueueRows, ...]
+    """Every row is in exactly one of them."""
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedRecords:
+    """What became of the records a client sent."""
+
+    batch: RecordBatch | None
+    """The good ones, in order; None when there are none."""
+    indexes: Ints
+    """Which record of the request each row of the batch is."""
+    refused: Sequence[Refused]
+
+
+def check_records(
+    records: bytes, sizes: NDArray[np.int32], *, born_host_bytes: int, store_host_bytes: int
+) -> CheckedRecords:
+    """Check every record of a request, and sort the good ones by queue.
+
+    Args:
+        records: The records, back to back.
+        sizes: Their lengths. Must add up to `records`; each record must say the same of itself.
+        born_host_bytes: Length of BORNHOST in every record, 8 or 20.
+        store_host_bytes: Length of STOREHOST, alike.
+
+    Raises:
+        ValueError: The lengths cannot be those of records; nothing in the request is usable.
+    """
+    lengths = sizes.astype(np.int64)
+    kind = head_type(born_host_bytes, store_host_bytes)
+    if (
+        not len(lengths)
+        or int(lengths.min()) < kind.itemsize + 4
+        or int(lengths.sum()) != len(records)
+    ):
+        raise ValueError("record sizes do not add up to the records")
+    everyone = np.arange(len(lengths), dtype=np.int64)
+    checked = _check(records, lengths, kind)
+    if isinstance(checked, RecordBatch):
+        return CheckedRecords(checked, everyone, ())
+    ends = np.cumsum(lengths)
+    expected = _host_flags(kind)
+    refused: list[Refused] = []
+    for index in np.flatnonzero(~checked).tolist():
+        record = records[ends[index] - lengths[index] : ends[index]]
+        refused.append(Refused(index, _reason(record, expected)))
+    indexes = np.flatnonzero(checked)
+    if not len(indexes):
+        return CheckedRecords(None, indexes, refused)
+    kept = join_records(records, (ends - lengths)[indexes], lengths[indexes])
+    again = _check(kept, lengths[indexes], kind)
+    assert isinstance(again, RecordBatch), "records that passed alone must pass together"
+    return CheckedRecords(again, indexes, refused)
+
+
+def join_records(data: bytes, starts: Ints, sizes: Ints) -> bytes:
+    """Return copies of the records at `starts`, back to back."""
+    begins = starts.tolist()
+    return b"".join(
+        [data[begin : begin + size] for begin, size in zip(begins, sizes.tolist(), strict=True)]
+    )
+
+
+def select_rows(batch: RecordBatch, queues: Sequence[QueueRows]) -> tuple[RecordBatch, Ints]:
+    """Return a batch of only the rows of `queues`, some of `batch.queues`, and those rows."""
+    rows = np.sort(np.concatenate([queue.rows for queue in queues]))
+    sizes = batch.sizes[rows]
+    kept = RecordBatch(
+        join_records(batch.data, batch.starts[rows], sizes),
+        np.cumsum(sizes) - sizes,
+        sizes,
+        batch.heads[rows],
+        batch.tag_codes[rows],
+        tuple(queue._replace(rows=np.searchsorted(rows, queue.rows)) for queue in queues),
+    )
+    return kept, rows
+
+
+def complete_records(
+    target: memoryview | NDArray[np.uint8],
+    starts: Ints,
+    heads: Heads,
+    *,
+    queue_offsets: Ints,
+    physical_offsets: Ints,
+    stored_at_ms: int,
+    born_host: bytes,
+    store_host: bytes,
+) -> None:
+    """Fill in what only the log knows of the records that lie at `starts` of `target`."""
+    heads["queue_offset"] = queue_offsets
+    heads["physical_offset"] = physical_offsets
+    heads["stored_at_ms"] = stored_at_ms
+    heads["born_host"] = np.void(born_host)
+    heads["store_host"] = np.void(store_host)
+    put_heads(target, starts, heads)
+
+
+def _host_flags(kind: "np.dtype[np.void]") -> int:
+    born, store = kind["born_host"].itemsize, kind["store_host"].itemsize
+    return (FLAG_BORN_HOST_V6 if born == 20 else 0) | (FLAG_STORE_HOST_V6 if store == 20 else 0)
+
+
+def _check(
+    records: bytes, sizes: Ints, kind: "np.dtype[np.void]"
+) -> RecordBatch | NDArray[np.bool_]:
+    """Return the batch, or which records are good when some are not."""
+    ends = np.cumsum(sizes)
+    starts = ends - sizes
+    heads = take_heads(records, starts, kind)
+    view = np.frombuffer(records, dtype=np.uint8)
+    body_bytes = heads["body_bytes"].astype(np.int64)
+    flags = heads["sys_flag"]
+    good = (
+        (heads["total_bytes"] == sizes)
+        & (heads["magic"] == MAGIC_V1)
+        & (body_bytes >= 0)
+        & (body_bytes <= np.minimum(sizes - kind.itemsize - 4, BODY_BYTES_MAX))
+        & ((flags & ~FLAG_COMPRESSION_MASK) == _host_flags(kind))
+        & (heads["queue_id"] >= 0)
+        & (heads["reconsume_times"] == 0)
+        & (heads["prepared_offset"] == 0)
+    )
+    if not good.all():
+        return _check_each(records, starts, ends, good, kind)
+    bodies = starts + kind.itemsize
+    topics = bodies + body_bytes + 1
+    topic_bytes = view[topics - 1].astype(np.int64)
+    properties = topics + topic_bytes + 2
+    fits = (topic_bytes > 0) & (topic_bytes <= 127) & (properties <= ends)
+    if not fits.all():
+        return _check_each(records, starts, ends, fits, kind)
+    properties_bytes = (view[properties - 2].astype(np.int64) << 8) | view[properties - 1]
+    closed = (properties_bytes == 0) | (view[ends - 1] == _PAIR_END)
+    fits = (
+        (properties + properties_bytes == ends)
+        & (properties_bytes <= PROPERTIES_BYTES_MAX)
+        & closed
+    )
+    if not fits.all():
+        return _check_each(records, starts, ends, fits, kind)
+    codes, crcs, joined = _walk(records, bodies, topics, properties, ends)
+    named = _topics(records, topics, topic_bytes)
+    suspicious = _has_unserved(joined) and any(
+        _property_reason(records[begin:end])
+        for begin, end in zip(properties.tolist(), ends.tolist(), strict=True)
+    )
+    if named is None or suspicious or not (heads["body_crc"] == crcs).all():
+        return _check_each(records, starts, ends, np.ones(len(sizes), dtype=bool), kind)
+    queues = _queues(*named, heads["queue_id"].astype(np.int64))
+    return RecordBatch(records, starts, sizes, heads, codes, queues)
+
+
+def _walk(
+    records: bytes, bodies: Ints, topics: Ints, properties: Ints, ends: Ints
+) -> tuple[Ints, Ints, bytes]:
+    """Return every record's tag code and body checksum, and all their properties joined."""
+    view = memoryview(records)
+    crc32 = zlib.crc32
+    begins = properties.tolist()
+    parts = [records[begin:end] for begin, end in zip(begins, ends.tolist(), strict=True)]
+    crcs = [
+        crc32(view[begin:end])
+        for begin, end in zip(bodies.tolist(), (topics - 1).tolist(), strict=True)
+    ]
+    codes = np.array([tag_code_of(part) for part in parts], dtype=np.int64)
+    return codes, np.array(crcs, dtype=np.int64) & 0x7FFFFFFF, b"".join(parts)
+
+
+def tag_code_of(properties: bytes) -> int:
+    """Return what a consume queue keeps of the tag in a record's properties; 0 for none.
+
+    The same for a record that is being appended and for one that is read back from the log.
+    """
+    at = properties.rfind(_TAGS)
+    if at < 0:
+        return 0
+    if at == 0 or properties[at - 1] == _PAIR_END:
+        end = properties.find(_PAIR_END, at)
+        value = properties[at + 5 : end if end >= 0 else len(properties)]
+        if value:
+            return _tag_code(value)
+    # 0x01 inside a value, or an empty tag: rare enough to be read the long way.
+    return tag_code(decode_properties(properties).get("TAGS", ""))
+
+
+@lru_cache(maxsize=16_384)
+def _tag_code(value: bytes) -> int:
+    return tag_code(value.decode("utf-8", "replace"))
+
+
+def _has_unserved(joined: bytes) -> bool:
+    """Tell whether a property may begin with one of `UNSERVED_PROPERTIES`; rarely a false alarm."""
+    bytes_ = np.frombuffer(joined + b"\0\0\0", dtype=np.uint8)
+    begins = np.flatnonzero(bytes_[:-3] == _PAIR_END) + 1
+    begins = np.concatenate((np.zeros(1, dtype=np.int64), begins))[: len(begins)]
+    quads: NDArray[np.uint32] = np.ndarray((len(bytes_) - 3,), ">u4", bytes_, strides=(1,))[begins]
+    return bool(np.isin(quads, _UNSERVED_QUADS, kind="sort").any()) if len(quads) else False
+
+
+@lru_cache(maxsize=16_384)
+def _topic_name(topic: bytes) -> str | None:
+    """Return the topic as text, or None when it is illegal."""
+    try:
+        return check_topic(topic.decode("ascii"))
+    except (UnicodeDecodeError, IllegalName):
+        return None
+
+
+def _topics(
+    records: bytes, topics: Ints, topic_bytes: Ints
+) -> tuple[Sequence[str], Ints | None] | None:
+    """Return the distinct topics and which one each row names (None: all the first).
+
+    None when one of them is illegal.
+    """
+    begin, length = int(topics[0]), int(topic_bytes[0])
+    first = records[begin : begin + length]
+    name = _topic_name(first)
+    if name is None:
+        return None
+    if len(topics) == 1 or (
+        (topic_bytes == length).all()
+        and (
+            np.ndarray(
+                (len(records) - length + 1,), np.dtype((np.void, length)), records, strides=(1,)
+            )[topics]
+            .view(np.uint8)
+            .reshape(len(topics), length)
+            == np.frombuffer(first, dtype=np.uint8)
+        ).all()
+    ):
+        return (name,), None
+    numbers: dict[str, int] = {}
+    rows = np.empty(len(topics), dtype=np.int64)
+    for row, (at, size) in enumerate(zip(topics.tolist(), topic_bytes.tolist(), strict=True)):
+        name = _topic_name(records[at : at + size])
+        if name is None:
+            return None
+        rows[row] = numbers.setdefault(name, len(numbers))
+    return tuple(numbers), rows
+
+
+def _queues(names: Sequence[str], topic_of: Ints | None, queue_ids: Ints) -> tuple[QueueRows, ...]:
+    keys = queue_ids if topic_of is None else (topic_of << 32) | queue_ids
+    first = int(keys[0])
+    if len(keys) == 1 or (keys == first).all():
+        return (QueueRows(names[first >> 32], first & 0xFFFFFFFF, np.arange(len(keys))),)
+    order = np.argsort(keys, kind="stable")
+    sorted_keys = keys[order]
+    cuts = np.flatnonzero(sorted_keys[1:] != sorted_keys[:-1]) + 1
+    return tuple(
+        QueueRows(names[key >> 32], key & 0xFFFFFFFF, rows)
+        for rows in np.split(order, cuts)
+        for key in (int(keys[rows[0]]),)
+    )
+
+
+def _check_each(
+    records: bytes,
+    starts: Ints,
+    ends: Ints,
+    candidates: NDArray[np.bool_],
+    kind: "np.dtype[np.void]",
+) -> NDArray[np.bool_]:
+    expected = _host_flags(kind)
+    good = candidates.copy()
+    for index in np.flatnonzero(candidates).tolist():
+        good[index] = not _reason(records[starts[index] : ends[index]], expected)
+    return good
+
+
+def _reason(record: bytes, host_flags: int) -> str:
+    """Return why the record cannot be stored; empty when it can."""
+    try:
+        decoded = decode_record(record)
+    except CorruptRecord as error:
+        return error.reason
+    if decoded is None or decoded.header.magic != MAGIC_V1:
+        return "only V1 records are taken"
+    header = decoded.header
+    if header.total_bytes != len(record):
+        return f"total size {header.total_bytes} is not the record's length {len(record)}"
+    if header.body_bytes > BODY_BYTES_MAX:
+        return f"body has {header.body_bytes} bytes, at most {BODY_BYTES_MAX} fit"
+    if header.sys_flag & ~FLAG_COMPRESSION_MASK != host_flags:
+        return f"sys flag {header.sys_flag:#x} has bits that a producer may not set"
+    if header.body_crc != zlib.crc32(decoded.body) & 0x7FFFFFFF:
+        return "the body's checksum differs"
+    if header.queue_id < 0 or header.reconsume_times or header.prepared_offset:
+        return "queue id, reconsume times or prepared offset is not what a producer may set"
+    if _topic_name(decoded.topic) is None:
+        return f"topic {decoded.topic!r} is not a legal name"
+    return _property_reason(decoded.properties)
+
+
+def _property_reason(properties: bytes) -> str:
+    if properties and properties[-1] != _PAIR_END:
+        return "properties do not end with 0x02"
+    return unserved_reason(decode_properties(properties))
+
+
+def unserved_reason(properties: Mapping[str, str]) -> str:
+    """Return which property asks for what this broker does not do; empty when none does."""
+    for name in properties:
+        if name.startswith(UNSERVED_PROPERTIES):
+            return f"property {name!r} asks for what this broker does not serve"
+    return ""
