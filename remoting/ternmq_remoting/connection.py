@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar, cast
 
 import grpc.aio
 from google.protobuf.message import DecodeError
@@ -19,6 +19,9 @@ from ternmq_remoting.status import GrpcStatus, error_of_status
 ReadT = TypeVar("ReadT", bound=ProtoMessage)
 WriteT = TypeVar("WriteT", bound=ProtoMessage)
 
+UnaryCall = grpc.aio.UnaryUnaryCall[bytes, bytes]
+StreamCall = grpc.aio.StreamStreamCall[bytes, bytes]
+
 CLIENT_METADATA: Final = grpc.aio.Metadata(
     ("ternmq-language", "python"), ("ternmq-version", __version__)
 )
@@ -27,7 +30,7 @@ CLIENT_METADATA: Final = grpc.aio.Metadata(
 def error_of_rpc(error: grpc.aio.AioRpcError, peer: str) -> TernError:
     """Return our error for one of gRPC's."""
     trailing = texts_of(error.trailing_metadata())
-    return error_of_status(GrpcStatus(error.code(), error.details() or "", trailing), peer)
+    return error_of_status(GrpcStatus(error.code().name, error.details() or "", trailing), peer)
 
 
 def is_being_cancelled() -> bool:
@@ -50,7 +53,7 @@ class GrpcClientStream(Generic[ReadT, WriteT]):
 
     def __init__(
         self,
-        call: "grpc.aio.StreamStreamCall[bytes, bytes]",
+        call: StreamCall,
         parse: Callable[[bytes], ReadT],
         peer: str,
     ) -> None:
@@ -110,7 +113,9 @@ class GrpcClientStream(Generic[ReadT, WriteT]):
         if code is grpc.StatusCode.OK:
             return ConnectionLost(f"{self._peer}: the peer has ended the stream")
         trailing = texts_of(await self._call.trailing_metadata())
-        return error_of_status(GrpcStatus(code, await self._call.details(), trailing), self._peer)
+        return error_of_status(
+            GrpcStatus(code.name, await self._call.details(), trailing), self._peer
+        )
 
 
 class GrpcConnection:
@@ -139,7 +144,7 @@ class GrpcConnection:
 
     async def ask(
         self, rpc: UnaryRpc[Req, Rep], request: Req, *, timeout_s: float
-    ) -> "tuple[Rep, grpc.aio.Metadata]":
+    ) -> tuple[Rep, grpc.aio.Metadata]:
         """Return the reply, whatever its status, with the peer's initial metadata."""
         reply, call = await self._exchange(rpc, request, timeout_s)
         return reply, await call.initial_metadata()
@@ -149,8 +154,9 @@ class GrpcConnection:
         self._check_open()
         begin = self._stream.get(rpc)
         if begin is None:
-            begin = self._stream[rpc] = self._channel.stream_stream(rpc.path)
-        call = begin(metadata=CLIENT_METADATA)
+            begin = cast("Any", self._channel.stream_stream(rpc.path))
+            self._stream[rpc] = begin
+        call: StreamCall = begin(metadata=CLIENT_METADATA)
         return GrpcClientStream[Rep, Req](call, rpc.reply.FromString, self._peer)
 
     async def close(self) -> None:
@@ -160,12 +166,15 @@ class GrpcConnection:
 
     async def _exchange(
         self, rpc: UnaryRpc[Req, Rep], request: Req, timeout_s: float
-    ) -> "tuple[Rep, grpc.aio.UnaryUnaryCall[bytes, bytes]]":
+    ) -> tuple[Rep, UnaryCall]:
         self._check_open()
         begin = self._unary.get(rpc)
         if begin is None:
-            begin = self._unary[rpc] = self._channel.unary_unary(rpc.path)
-        call = begin(request.SerializeToString(), timeout=timeout_s, metadata=CLIENT_METADATA)
+            begin = cast("Any", self._channel.unary_unary(rpc.path))
+            self._unary[rpc] = begin
+        call: UnaryCall = begin(
+            request.SerializeToString(), timeout=timeout_s, metadata=CLIENT_METADATA
+        )
         try:
             return rpc.reply.FromString(await call), call
         except grpc.aio.AioRpcError as error:

@@ -89,5 +89,30 @@ DESCRIBE_BROKER = UnaryRpc(
     _ADMIN, "DescribeBroker", admin.DescribeBrokerRequest, admin.DescribeBrokerReply
 )
 
-ALL = tuple(value for value in list(globals().values()) if isinstance(value, UnaryRpc | StreamRpc))
+ALL: Final = (
+    REGISTER_BROKER,
+    UNREGISTER_BROKER,
+    GET_TOPIC_ROUTE,
+    GET_CLUSTER,
+    LIST_TOPICS,
+    PUT_KV,
+    GET_KV,
+    DELETE_KV,
+    WIPE_WRITE_PERMISSION,
+    SEND,
+    SEND_STREAM,
+    PULL,
+    PULL_STREAM,
+    VIEW_MESSAGE,
+    SESSION,
+    LIST_MEMBERS,
+    COMMIT_OFFSETS,
+    QUERY_OFFSET,
+    PUT_TOPIC,
+    DELETE_TOPIC,
+    DESCRIBE_TOPIC,
+    LIST_GROUPS,
+    DESCRIBE_GROUP,
+    DESCRIBE_BROKER,
+)
 """Every RPC, in the order of the files."""

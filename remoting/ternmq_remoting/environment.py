@@ -27,7 +27,7 @@ class Blocking(Protocol):
 class Environment:
     """Clock, network, randomness and blocking calls. Files are a seam of the store.
 
-    A simulation builds one with a seed; `ternmq_remoting.system.system_environment` builds the real one.
+    A simulation builds one with a seed; `ternmq_remoting.system.system_environment` the real one.
     """
 
     clock: Clock

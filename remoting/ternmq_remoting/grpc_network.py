@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 
-from ternmq_model.errors import Unreachable
+from ternmq_model.errors import TernError, Unreachable
 from ternmq_remoting.connection import GrpcConnection
 from ternmq_remoting.health import CHECK
 from ternmq_remoting.peer import identity_of, is_expected, texts_of
@@ -39,24 +39,34 @@ class GrpcNetwork:
             Unreachable: None answered, or none is who was expected; names each.
         """
         connections = [GrpcConnection(address) for address in addresses]
-        probes = [
-            asyncio.ensure_future(_probe(connection, expect, timeout_s))
-            for connection in connections
-        ]
-        kept: Connection | None = None
+        kept: GrpcConnection | None = None
         try:
-            kept = await _first_success(probes, connections)
-            if kept is not None:
-                return kept
+            async with asyncio.TaskGroup() as group:
+                probes = [
+                    group.create_task(_probe(connection, expect, timeout_s))
+                    for connection in connections
+                ]
+                waiting = set(probes)
+                while waiting and kept is None:
+                    _, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                    kept = next(
+                        (
+                            connection
+                            for probe, connection in zip(probes, connections, strict=True)
+                            if probe.done() and probe.result() is None
+                        ),
+                        None,
+                    )
+                for probe in waiting:
+                    probe.cancel()
         finally:
-            for probe in probes:
-                probe.cancel()
-            await asyncio.gather(*probes, return_exceptions=True)
             for connection in connections:
                 if connection is not kept:
                     await connection.close()
-        said = "; ".join(str(probe.exception()) for probe in probes)
-        raise Unreachable(said or "no address to connect to")
+        if kept is None:
+            said = "; ".join(str(probe.result()) for probe in probes)
+            raise Unreachable(said or "there is no address to connect to")
+        return kept
 
     def serve(
         self, handlers: Sequence[Handler], listen: Address, *, identity: Identity | None = None
@@ -65,27 +75,17 @@ class GrpcNetwork:
         return serving(handlers, listen, identity=identity, grace_s=self._grace_s)
 
 
-async def _first_success(
-    probes: Sequence[asyncio.Future[None]], connections: Sequence[GrpcConnection]
-) -> Connection | None:
-    waiting: set[asyncio.Future[None]] = set(probes)
-    while waiting:
-        _, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        for probe, connection in zip(probes, connections, strict=True):
-            if probe.done() and not probe.exception():
-                return connection
-    return None
-
-
-async def _probe(connection: GrpcConnection, expect: Identity | None, timeout_s: float) -> None:
-    """Return when the peer serves and is who is expected.
-
-    Raises:
-        TernError: It does not answer, does not serve, or is somebody else.
-    """
-    reply, metadata = await connection.ask(CHECK, HealthRequest(), timeout_s=timeout_s)
+async def _probe(
+    connection: GrpcConnection, expect: Identity | None, timeout_s: float
+) -> TernError | None:
+    """Return None when the peer serves and is who is expected, else what is wrong with it."""
+    try:
+        reply, metadata = await connection.ask(CHECK, HealthRequest(), timeout_s=timeout_s)
+    except TernError as error:
+        return error
     if reply.status != SERVING:
-        raise Unreachable(f"{connection.address}: is closing")
+        return Unreachable(f"{connection.address}: the server is closing")
     found = identity_of(texts_of(metadata))
     if not is_expected(found, expect):
-        raise Unreachable(f"{connection.address}: is {found}, not {expect}")
+        return Unreachable(f"{connection.address}: is {found}, expected is {expect}")
+    return None

@@ -6,8 +6,8 @@ Names that begin with `grpc.` are those of gRPC's C library (`channel_arg_names.
 from typing import Final
 
 MESSAGE_BYTES_MAX: Final = (4 << 20) + (256 << 10)
-"""A 4 MiB body, 32,767 bytes of properties, and room for what surrounds them. Never −1: the cap also
-holds after decompression, so it is what stops a small request that unfolds into a huge one."""
+"""A 4 MiB body, 32,767 bytes of properties, and room for what surrounds them. Never −1: the cap
+also holds after decompression, so it is what stops a small request that unfolds into a huge one."""
 
 METADATA_BYTES_MAX: Final = 16 << 10
 CONCURRENT_STREAMS_MAX: Final = 4096

@@ -22,7 +22,7 @@ def address_of_peer(peer: str) -> Address:
 
 
 def target_of(address: Address) -> str:
-    """Return what gRPC dials for `address`: numbers are dialled as they are, names are looked up."""
+    """Return what gRPC dials for `address`: numbers as they are, names after a look-up."""
     try:
         version = ipaddress.ip_address(address.host.partition("%")[0]).version
     except ValueError:

@@ -1,8 +1,8 @@
-"""The messages of two public gRPC services, `grpc.health.v1` and `grpc.reflection`, in a pool of our own.
+"""The messages of the public gRPC services `grpc.health.v1` and `grpc.reflection`.
 
-Python allows a message name once per descriptor pool, and who also installs `grpcio-health-checking`
-or `grpcio-reflection` has these names in the default one already. So they are described here field by
-field, and never meet that pool.
+Python allows a message name once per descriptor pool, and whoever also installs
+`grpcio-health-checking` or `grpcio-reflection` has these names in the default pool
+already. So they are described here field by field, and live in a pool of their own.
 """
 
 from collections.abc import Sequence
@@ -76,68 +76,52 @@ def _health_file() -> FileDescriptor:
     return _POOL.FindFileByName(file.name)
 
 
+_QUESTIONS: Final[tuple[_Field, ...]] = (
+    ("file_by_filename", 3, _STRING, ""),
+    ("file_containing_symbol", 4, _STRING, ""),
+    ("file_containing_extension", 5, _MESSAGE, "ExtensionRequest"),
+    ("all_extension_numbers_of_type", 6, _STRING, ""),
+    ("list_services", 7, _STRING, ""),
+)
+_ANSWERS: Final[tuple[_Field, ...]] = (
+    ("file_descriptor_response", 4, _MESSAGE, "FileDescriptorResponse"),
+    ("all_extension_numbers_response", 5, _MESSAGE, "ExtensionNumberResponse"),
+    ("list_services_response", 6, _MESSAGE, "ListServiceResponse"),
+    ("error_response", 7, _MESSAGE, "ErrorResponse"),
+)
+
+
 def _reflection_file(version: str) -> FileDescriptor:
     package = f"grpc.reflection.{version}"
     file = FileDescriptorProto(
         name=f"grpc/reflection/{version}/reflection.proto", package=package, syntax="proto3"
     )
-    questions: tuple[_Field, ...] = (
-        ("file_by_filename", 3, _STRING, ""),
-        ("file_containing_symbol", 4, _STRING, ""),
-        ("file_containing_extension", 5, _MESSAGE, "ExtensionRequest"),
-        ("all_extension_numbers_of_type", 6, _STRING, ""),
-        ("list_services", 7, _STRING, ""),
-    )
-    answers: tuple[_Field, ...] = (
-        ("file_descriptor_response", 4, _MESSAGE, "FileDescriptorResponse"),
-        ("all_extension_numbers_response", 5, _MESSAGE, "ExtensionNumberResponse"),
-        ("list_services_response", 6, _MESSAGE, "ListServiceResponse"),
-        ("error_response", 7, _MESSAGE, "ErrorResponse"),
-    )
     _add_message(
         file,
         "ServerReflectionRequest",
         ("host", 1, _STRING, ""),
-        *questions,
-        oneof=("message_request", [name for name, *_ in questions]),
+        *_QUESTIONS,
+        oneof=("message_request", [name for name, *_ in _QUESTIONS]),
     )
-    _add_message(
-        file,
-        "ExtensionRequest",
-        ("containing_type", 1, _STRING, ""),
-        ("extension_number", 2, _INT32, ""),
-    )
+    extension = (("containing_type", 1, _STRING, ""), ("extension_number", 2, _INT32, ""))
+    _add_message(file, "ExtensionRequest", *extension)
     _add_message(
         file,
         "ServerReflectionResponse",
         ("valid_host", 1, _STRING, ""),
         ("original_request", 2, _MESSAGE, "ServerReflectionRequest"),
-        *answers,
-        oneof=("message_response", [name for name, *_ in answers]),
+        *_ANSWERS,
+        oneof=("message_response", [name for name, *_ in _ANSWERS]),
     )
-    _add_message(
-        file,
-        "FileDescriptorResponse",
-        ("file_descriptor_proto", 1, _BYTES, ""),
-        repeated=["file_descriptor_proto"],
-    )
-    _add_message(
-        file,
-        "ExtensionNumberResponse",
-        ("base_type_name", 1, _STRING, ""),
-        ("extension_number", 2, _INT32, ""),
-        repeated=["extension_number"],
-    )
-    _add_message(
-        file,
-        "ListServiceResponse",
-        ("service", 1, _MESSAGE, "ServiceResponse"),
-        repeated=["service"],
-    )
+    files = ("file_descriptor_proto", 1, _BYTES, "")
+    _add_message(file, "FileDescriptorResponse", files, repeated=[files[0]])
+    base, numbers = ("base_type_name", 1, _STRING, ""), ("extension_number", 2, _INT32, "")
+    _add_message(file, "ExtensionNumberResponse", base, numbers, repeated=[numbers[0]])
+    services = ("service", 1, _MESSAGE, "ServiceResponse")
+    _add_message(file, "ListServiceResponse", services, repeated=[services[0]])
     _add_message(file, "ServiceResponse", ("name", 1, _STRING, ""))
-    _add_message(
-        file, "ErrorResponse", ("error_code", 1, _INT32, ""), ("error_message", 2, _STRING, "")
-    )
+    error = (("error_code", 1, _INT32, ""), ("error_message", 2, _STRING, ""))
+    _add_message(file, "ErrorResponse", *error)
     file.service.add(name="ServerReflection").method.add(
         name="ServerReflectionInfo",
         input_type=f".{package}.ServerReflectionRequest",

@@ -35,7 +35,7 @@ class DescriptorIndex:
         return [file.serialized_pb for file in found.values()]
 
     def file_with(self, symbol: str) -> list[bytes]:
-        """Return the file that defines a service, method, message, enum or field, as `file_named`."""
+        """Return, as `file_named`, the file that defines a service, message, enum or part of it."""
         while symbol:
             if (file := self._file_of_symbol.get(symbol)) is not None:
                 return self.file_named(file)

@@ -2,9 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+import socket
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, Never, TypeVar, cast
 
 import grpc.aio
 from google.protobuf.message import DecodeError
@@ -25,11 +26,16 @@ ReadT = TypeVar("ReadT", bound=ProtoMessage)
 WriteT = TypeVar("WriteT", bound=ProtoMessage)
 Context = grpc.aio.ServicerContext[bytes, bytes]
 
+
 CRASH_LOG_INTERVAL_S: Final = 10.0
+END_SETTLES_S: Final = 0.01
 
 
 class GrpcServerStream(Generic[ReadT, WriteT]):
-    """A handler's side of one gRPC stream."""
+    """A handler's side of one gRPC stream.
+
+    Cancelling a task that waits in `read` may lose the message it waited for.
+    """
 
     __slots__ = ("_parse", "_receive", "_send")
 
@@ -43,9 +49,14 @@ class GrpcServerStream(Generic[ReadT, WriteT]):
         """Return the caller's next message, or None when it has finished."""
         try:
             raw = await self._receive()
-            return None if raw is grpc.aio.EOF else self._parse(raw)
+            if raw is not grpc.aio.EOF:
+                return self._parse(raw)
         except grpc.aio.BaseError as error:
             raise ConnectionLost(f"the caller is gone: {error}") from error
+        # gRPC tells a handler of a caller that went away first by an end, then by cancelling it,
+        # some microseconds apart. Only an end that nothing follows is the caller's own.
+        await asyncio.sleep(END_SETTLES_S)
+        return None
 
     async def write(self, message: WriteT, /) -> None:
         """Send one message to the caller."""
@@ -56,7 +67,7 @@ class GrpcServerStream(Generic[ReadT, WriteT]):
 
 
 class CrashLog:
-    """Logs tracebacks of handlers that crash, one per RPC and `CRASH_LOG_INTERVAL_S`. One per server.
+    """Logs tracebacks of handlers that crash: one per RPC and `CRASH_LOG_INTERVAL_S`.
 
     A request that crashes its handler can be repeated at any rate; the log must not grow with it.
     """
@@ -103,8 +114,8 @@ class _Serving:
     def _method(self, handler: Handler) -> Any:
         # Bytes in, bytes out: parsing here keeps gRPC from logging a traceback per bad request.
         if isinstance(handler.rpc, UnaryRpc):
-            return grpc.unary_unary_rpc_method_handler(self._unary(handler))
-        return grpc.stream_stream_rpc_method_handler(self._streaming(handler))
+            return cast("Any", grpc.unary_unary_rpc_method_handler(self._unary(handler)))
+        return cast("Any", grpc.stream_stream_rpc_method_handler(self._streaming(handler)))
 
     def _unary(self, handler: Handler) -> Callable[[bytes, Context], Awaitable[bytes]]:
         path, function, reply_type = handler.rpc.path, handler.function, handler.rpc.reply
@@ -119,13 +130,13 @@ class _Serving:
             except TernError as error:
                 refused = refusal_of(error)
                 if refused is None or not has_status:
-                    return await abort(context, status_of_error(error))
+                    await abort(context, status_of_error(error))
                 reply = reply_type(status={"code": refused.code, "remark": refused.remark})
             except DecodeError:
-                return await abort(context, UNPARSABLE)
+                await abort(context, UNPARSABLE)
             except Exception as error:
                 self._report(path, error)
-                return await abort(context, CRASHED)
+                await abort(context, CRASHED)
             return reply.SerializeToString()
 
         return serve
@@ -136,10 +147,9 @@ class _Serving:
         async def serve(_requests: Any, context: Context) -> None:
             task = asyncio.current_task()
             assert task is not None
-            if self.is_draining:
-                await abort(context, CLOSING)
             self.streams.add(task)
             try:
+                self._check_open()
                 await context.send_initial_metadata(self.metadata)
                 await function(GrpcServerStream(context, parse), call_of(context))
                 return
@@ -161,15 +171,17 @@ class _Serving:
 
         return serve
 
+    def _check_open(self) -> None:
+        if self.is_draining:
+            raise asyncio.CancelledError
+
     def _report(self, path: str, error: BaseException) -> None:
         self.crashes.report(path, error, now_s=asyncio.get_running_loop().time())
 
 
-UNPARSABLE: Final = GrpcStatus(grpc.StatusCode.INVALID_ARGUMENT, "the request cannot be parsed", {})
-CRASHED: Final = GrpcStatus(
-    grpc.StatusCode.INTERNAL, "the handler failed; see the server's log", {}
-)
-CLOSING: Final = GrpcStatus(grpc.StatusCode.UNAVAILABLE, "the server is closing", {})
+UNPARSABLE: Final = GrpcStatus("INVALID_ARGUMENT", "the request cannot be parsed", {})
+CRASHED: Final = GrpcStatus("INTERNAL", "the handler failed; see the server's log", {})
+CLOSING: Final = GrpcStatus("UNAVAILABLE", "the server is closing", {})
 
 
 def call_of(context: Context) -> Call:
@@ -177,9 +189,24 @@ def call_of(context: Context) -> Call:
     return Call(address_of_peer(context.peer()), texts_of(context.invocation_metadata()))
 
 
-async def abort(context: Context, status: GrpcStatus) -> Any:
-    """End the call with `status`. Never returns."""
-    await context.abort(status.code, status.details, tuple(status.trailing.items()))
+async def abort(context: Context, status: GrpcStatus) -> Never:
+    """End the call with `status`: gRPC raises what it then expects to come out of the handler."""
+    await context.abort(
+        grpc.StatusCode[status.code], status.details, tuple(status.trailing.items())
+    )
+
+
+def _why_not_bound(listen: Address) -> str:
+    """Return the system's reason, which gRPC keeps to itself."""
+    try:
+        for family, kind, _, _, where in socket.getaddrinfo(
+            listen.host, listen.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        ):
+            with socket.socket(family, kind) as probe:
+                probe.bind(where)
+    except OSError as error:
+        return error.strerror or str(error)
+    return "gRPC could not bind it"
 
 
 class GrpcServer:
@@ -197,7 +224,7 @@ class GrpcServer:
 @asynccontextmanager
 async def serving(
     handlers: Sequence[Handler], listen: Address, *, identity: Identity | None, grace_s: float
-) -> AsyncIterator[Server]:
+) -> AsyncGenerator[Server]:
     """Serve while the block runs.
 
     At its end: health says NOT_SERVING; streams are cancelled; no call is accepted; running calls
@@ -216,7 +243,7 @@ async def serving(
     try:
         port = server.add_insecure_port(str(listen))
     except (RuntimeError, OSError) as error:
-        raise Unreachable(f"cannot listen on {listen}: {error}") from error
+        raise Unreachable(f"cannot listen on {listen}: {_why_not_bound(listen)}") from error
     address = Address(listen.host, port)
     if not is_loopback(listen.host):
         logger.warning(

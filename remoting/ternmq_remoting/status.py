@@ -7,16 +7,16 @@ Three ways carry an error to the caller:
 * a gRPC status alone: what gRPC itself, or a proxy, has to say.
 
 UNAVAILABLE is gRPC's word both for "never connected" and for "connection broke under the request".
-The first is safe to repeat, the second is not. gRPC's load balancing answers the first itself, before
-a request leaves, with the texts of `_NEVER_SENT`; everything else counts as the second. A change of
-those texts in a later gRPC would make errors more careful, never less.
+The first is safe to repeat, the second is not. gRPC's load balancing answers the first itself,
+before a request leaves, with the texts of `_NEVER_SENT`; everything else counts as the second. A
+change of those texts in a later gRPC would make errors more careful, never less.
+
+Statuses go by gRPC's names for them, so that nothing here needs gRPC.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
-
-from grpc import StatusCode
 
 from ternmq_model.errors import (
     ClosedError,
@@ -44,40 +44,40 @@ _NEVER_SENT: Final = (
     "no children in weighted_target",
 )
 
-_REFUSAL_STATUS: Final[Mapping[int, StatusCode]] = {
-    ResponseCode.SYSTEM_ERROR: StatusCode.INTERNAL,
-    ResponseCode.SYSTEM_BUSY: StatusCode.RESOURCE_EXHAUSTED,
-    ResponseCode.FLOW_CONTROL: StatusCode.RESOURCE_EXHAUSTED,
-    ResponseCode.REQUEST_CODE_NOT_SUPPORTED: StatusCode.UNIMPLEMENTED,
-    ResponseCode.MESSAGE_ILLEGAL: StatusCode.INVALID_ARGUMENT,
-    ResponseCode.INVALID_PARAMETER: StatusCode.INVALID_ARGUMENT,
-    ResponseCode.SUBSCRIPTION_PARSE_FAILED: StatusCode.INVALID_ARGUMENT,
-    ResponseCode.NO_PERMISSION: StatusCode.PERMISSION_DENIED,
-    ResponseCode.TOPIC_NOT_EXIST: StatusCode.NOT_FOUND,
-    ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST: StatusCode.NOT_FOUND,
-    ResponseCode.QUERY_NOT_FOUND: StatusCode.NOT_FOUND,
-    ResponseCode.TOPIC_EXIST_ALREADY: StatusCode.ALREADY_EXISTS,
+_REFUSAL_STATUS: Final[Mapping[int, str]] = {
+    ResponseCode.SYSTEM_ERROR: "INTERNAL",
+    ResponseCode.SYSTEM_BUSY: "RESOURCE_EXHAUSTED",
+    ResponseCode.FLOW_CONTROL: "RESOURCE_EXHAUSTED",
+    ResponseCode.REQUEST_CODE_NOT_SUPPORTED: "UNIMPLEMENTED",
+    ResponseCode.MESSAGE_ILLEGAL: "INVALID_ARGUMENT",
+    ResponseCode.INVALID_PARAMETER: "INVALID_ARGUMENT",
+    ResponseCode.SUBSCRIPTION_PARSE_FAILED: "INVALID_ARGUMENT",
+    ResponseCode.NO_PERMISSION: "PERMISSION_DENIED",
+    ResponseCode.TOPIC_NOT_EXIST: "NOT_FOUND",
+    ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST: "NOT_FOUND",
+    ResponseCode.QUERY_NOT_FOUND: "NOT_FOUND",
+    ResponseCode.TOPIC_EXIST_ALREADY: "ALREADY_EXISTS",
 }
 """The gRPC status beside a code, for readers that know only gRPC. Others: FAILED_PRECONDITION."""
 
-_STATUS_REFUSAL: Final[Mapping[StatusCode, ResponseCode]] = {
-    StatusCode.UNIMPLEMENTED: ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
-    StatusCode.INVALID_ARGUMENT: ResponseCode.INVALID_PARAMETER,
-    StatusCode.OUT_OF_RANGE: ResponseCode.INVALID_PARAMETER,
-    StatusCode.PERMISSION_DENIED: ResponseCode.NO_PERMISSION,
-    StatusCode.UNAUTHENTICATED: ResponseCode.NO_PERMISSION,
-    StatusCode.NOT_FOUND: ResponseCode.QUERY_NOT_FOUND,
-    StatusCode.ALREADY_EXISTS: ResponseCode.TOPIC_EXIST_ALREADY,
-    StatusCode.RESOURCE_EXHAUSTED: ResponseCode.SYSTEM_BUSY,
-    StatusCode.FAILED_PRECONDITION: ResponseCode.SERVICE_NOT_AVAILABLE,
-    StatusCode.INTERNAL: ResponseCode.SYSTEM_ERROR,
-    StatusCode.UNKNOWN: ResponseCode.SYSTEM_ERROR,
-    StatusCode.DATA_LOSS: ResponseCode.SYSTEM_ERROR,
+_STATUS_REFUSAL: Final[Mapping[str, ResponseCode]] = {
+    "UNIMPLEMENTED": ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+    "INVALID_ARGUMENT": ResponseCode.INVALID_PARAMETER,
+    "OUT_OF_RANGE": ResponseCode.INVALID_PARAMETER,
+    "PERMISSION_DENIED": ResponseCode.NO_PERMISSION,
+    "UNAUTHENTICATED": ResponseCode.NO_PERMISSION,
+    "NOT_FOUND": ResponseCode.QUERY_NOT_FOUND,
+    "ALREADY_EXISTS": ResponseCode.TOPIC_EXIST_ALREADY,
+    "RESOURCE_EXHAUSTED": ResponseCode.SYSTEM_BUSY,
+    "FAILED_PRECONDITION": ResponseCode.SERVICE_NOT_AVAILABLE,
+    "INTERNAL": ResponseCode.SYSTEM_ERROR,
+    "UNKNOWN": ResponseCode.SYSTEM_ERROR,
+    "DATA_LOSS": ResponseCode.SYSTEM_ERROR,
 }
 """What a bare gRPC status means to us; UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED, ABORTED are
 transport errors."""
 
-_IN_DOUBT: Final = frozenset({StatusCode.INTERNAL, StatusCode.UNKNOWN, StatusCode.DATA_LOSS})
+_IN_DOUBT: Final = frozenset({"INTERNAL", "UNKNOWN", "DATA_LOSS"})
 """The peer failed while it worked: part of the work may be done."""
 
 
@@ -85,7 +85,9 @@ _IN_DOUBT: Final = frozenset({StatusCode.INTERNAL, StatusCode.UNKNOWN, StatusCod
 class GrpcStatus:
     """How a call ended, as gRPC tells it."""
 
-    code: StatusCode
+    code: str
+    """gRPC's name of it, such as "UNAVAILABLE"."""
+
     details: str
     trailing: Mapping[str, str]
 
@@ -100,24 +102,24 @@ def error_of_status(status: GrpcStatus, peer: str) -> TernError:
     code, details = status.code, status.details
     if (told := status.trailing.get(CODE_KEY, "")).isdecimal():
         return refusal(int(told), details, peer)
-    if code is StatusCode.UNAVAILABLE and details.lower().startswith(_NEVER_SENT):
+    if code == "UNAVAILABLE" and details.lower().startswith(_NEVER_SENT):
         return Unreachable(f"{peer}: {details}")
-    if code is StatusCode.DEADLINE_EXCEEDED:
+    if code == "DEADLINE_EXCEEDED":
         return RequestTimedOut(f"{peer}: no answer in time")
-    if code is StatusCode.RESOURCE_EXHAUSTED and "larger than max" in details:
+    if code == "RESOURCE_EXHAUSTED" and "larger than max" in details:
         error = refusal(ResponseCode.MESSAGE_ILLEGAL, details, peer)
         # Only the reply can be what the caller's side found too large to receive.
         error.may_have_happened = "CLIENT: Received" in details
         return error
     if (refused := _STATUS_REFUSAL.get(code)) is not None:
-        error = refusal(refused, f"{code.name} {details}", peer)
+        error = refusal(refused, f"{code} {details}", peer)
         error.may_have_happened = code in _IN_DOUBT
         return error
-    return ConnectionLost(f"{peer}: {code.name} {details}")
+    return ConnectionLost(f"{peer}: {code} {details}")
 
 
 def refusal_of(error: TernError) -> RefusedError | None:
-    """Return the refusal that tells a handler's error to the caller, or None for a transport error."""
+    """Return what tells a handler's error to the caller, or None for a transport error."""
     match error:
         case RefusedError():
             return error
@@ -136,8 +138,8 @@ def refusal_of(error: TernError) -> RefusedError | None:
 def status_of_error(error: TernError) -> GrpcStatus:
     """Return the gRPC status that ends a stream, or a call that has no reply, for `error`."""
     if (refused := refusal_of(error)) is not None:
-        code = _REFUSAL_STATUS.get(refused.code, StatusCode.FAILED_PRECONDITION)
+        code = _REFUSAL_STATUS.get(refused.code, "FAILED_PRECONDITION")
         return GrpcStatus(code, refused.remark, {CODE_KEY: str(refused.code)})
     if isinstance(error, RequestTimedOut):
-        return GrpcStatus(StatusCode.DEADLINE_EXCEEDED, str(error), {})
-    return GrpcStatus(StatusCode.UNAVAILABLE, str(error), {})
+        return GrpcStatus("DEADLINE_EXCEEDED", str(error), {})
+    return GrpcStatus("UNAVAILABLE", str(error), {})
