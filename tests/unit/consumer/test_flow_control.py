@@ -1,0 +1,47 @@
+"""Credit of one queue."""
+
+from ternmq_consumer.flow_control import Credit, CreditLedger, Window
+
+
+def test_all_of_an_unused_window_is_the_opening_credit() -> None:
+    assert CreditLedger(Window(100, 1000)).opening() == Credit(100, 1000)
+
+
+def test_what_is_held_is_missing_when_the_queue_is_opened_again() -> None:
+    ledger = CreditLedger(Window(100, 1000))
+    ledger.receive(30, 900)
+    ledger.release(10, 50)
+
+    assert ledger.opening() == Credit(80, 150)
+    assert ledger.due() is None, "what was given back is in the opening credit already"
+
+
+def test_credit_is_told_once_a_quarter_of_either_side_has_come_back() -> None:
+    ledger = CreditLedger(Window(100, 1000))
+    ledger.receive(60, 600)
+
+    ledger.release(10, 100)
+    assert ledger.due() is None
+    ledger.release(10, 150)
+    assert ledger.due() == Credit(20, 250)
+    assert ledger.due() is None
+    ledger.release(25, 25)
+    assert ledger.due() == Credit(25, 25)
+
+
+def test_no_credit_is_given_while_reading_is_too_far_ahead_of_committing() -> None:
+    ledger = CreditLedger(Window(100, 1000, span_max=200))
+    ledger.receive(100, 1000)
+    ledger.release(99, 990)
+
+    assert ledger.due(span=201) is None
+    assert ledger.due(span=200) == Credit(99, 990)
+
+
+def test_a_record_larger_than_the_window_is_paid_off_before_more_comes() -> None:
+    ledger = CreditLedger(Window(100, 1000))
+    ledger.receive(1, 5000)
+
+    assert ledger.opening() == Credit(99, -4000)
+    ledger.release(1, 5000)
+    assert ledger.due() == Credit(1, 5000)
