@@ -1,0 +1,262 @@
+"""The caller's half of the in-memory network: connections and both sides of a stream."""
+
+import asyncio
+from typing import Any, Generic, TypeVar
+
+from google.protobuf.message import Message as ProtoMessage
+
+from ternmq_model.address import Address
+from ternmq_model.errors import (
+    ClosedError,
+    ConnectionLost,
+    RequestTimedOut,
+    TernError,
+    Unreachable,
+    refusal,
+)
+from ternmq_model.response_code import ResponseCode
+from ternmq_model.version import __version__
+from ternmq_remoting.rpc import Call, ClientStream, Handler, Rep, Req, StreamRpc, UnaryRpc
+from ternmq_remoting.status import refusal_of
+from tests.support.memory_exchange import (
+    Exchange,
+    Loss,
+    MemoryServer,
+    StreamExchange,
+    UnaryExchange,
+    Wire,
+    check_size,
+)
+from tests.support.memory_pipe import ErrorMaker, Pipe
+
+ReadT = TypeVar("ReadT", bound=ProtoMessage)
+WriteT = TypeVar("WriteT", bound=ProtoMessage)
+
+
+class MemoryConnection:
+    """A caller's way to one address. Owns its calls and streams until `close`."""
+
+    def __init__(self, network: Wire, host: str, address: Address) -> None:
+        self.host = host
+        self.exchanges: dict[Exchange, None] = {}
+        self._network = network
+        self._address = address
+        self._call = Call(
+            peer=Address(host, network.free_port()),
+            metadata={"ternmq-language": "python", "ternmq-version": __version__},
+        )
+        self._is_closed = False
+
+    @property
+    def address(self) -> Address:
+        """Where the peer is."""
+        return self._address
+
+    async def call(self, rpc: UnaryRpc[Req, Rep], request: Req, *, timeout_s: float) -> Rep:
+        """Send `request` and return the reply. Cancelling also cancels the handler."""
+        self._check_open()
+        payload = request.SerializeToString()
+        check_size(payload, self._address)
+        try:
+            async with asyncio.timeout(timeout_s):
+                raw = await self._exchange(rpc, payload)
+        except TimeoutError:
+            raise RequestTimedOut(f"{self._address}: no answer in time") from None
+        reply = rpc.reply.FromString(raw)
+        status: Any = getattr(reply, "status", None)
+        if status is not None and status.code not in rpc.answers:
+            raise refusal(status.code, status.remark, str(self._address))
+        return reply
+
+    def open(self, rpc: StreamRpc[Req, Rep]) -> ClientStream[Rep, Req]:
+        """Begin a stream."""
+        self._check_open()
+        capacity = self._network.stream_messages_max
+        up, down = Pipe(capacity=capacity), Pipe(capacity=capacity)
+        stream = MemoryClientStream[Rep, Req](self._network, down, up, rpc.reply, self._address)
+        try:
+            server = self._network.server_at(self.host, self._address)
+        except Unreachable as error:
+            reason = str(error)
+            for pipe in (up, down):
+                pipe.break_off(lambda: Unreachable(reason))
+            return stream
+        exchange = StreamExchange(self._network, self, server, (up, down))
+        stream.exchange = exchange
+        exchange.start(self._serve_stream(rpc, server, exchange, (up, down)), rpc.path)
+        return stream
+
+    async def close(self) -> None:
+        """End every call and stream; who waits for one gets a `ClosedError`."""
+        self._is_closed = True
+        for exchange in list(self.exchanges):
+            exchange.break_off(lambda: ClosedError(f"{self._address}: the connection is closed"))
+
+    async def _exchange(self, rpc: UnaryRpc[Any, Any], payload: bytes) -> bytes:
+        try:
+            server = self._network.server_at(self.host, self._address)
+        except Unreachable:
+            await asyncio.sleep(0)  # a caller that tries again must let others run
+            raise
+        loss = self._network.loss(rpc.path)
+        exchange = UnaryExchange(self._network, self, server)
+        try:
+            await asyncio.sleep(self._network.draw_latency_s())
+            if loss is not Loss.REQUEST and not exchange.outcome.done():
+                work = self._serve_unary(rpc, payload, server, exchange, loss)
+                exchange.start(work, rpc.path)
+            reply = await exchange.reply()
+            await asyncio.sleep(self._network.draw_latency_s())
+            return reply
+        finally:
+            exchange.over()
+            if exchange.task is not None:
+                exchange.task.cancel()
+
+    async def _serve_unary(
+        self,
+        rpc: UnaryRpc[Any, Any],
+        payload: bytes,
+        server: MemoryServer,
+        exchange: UnaryExchange,
+        loss: Loss,
+    ) -> None:
+        outcome: bytes | ErrorMaker
+        try:
+            handler = _handler(server, rpc)
+            reply = await handler.function(rpc.request.FromString(payload), self._call)
+            assert isinstance(reply, rpc.reply), f"{rpc.path} answered {type(reply).__name__}"
+            answer = reply.SerializeToString()
+            check_size(answer, self._address)
+            outcome = answer
+        except TernError as error:
+            outcome = _unary_refusal(rpc, error) or server.told(error)
+        except Exception as error:
+            outcome = server.note_crash(error, rpc.path)
+        if loss is not Loss.REPLY:
+            exchange.settle(outcome)
+
+    async def _serve_stream(
+        self,
+        rpc: StreamRpc[Any, Any],
+        server: MemoryServer,
+        exchange: StreamExchange,
+        pipes: tuple[Pipe, Pipe],
+    ) -> None:
+        up, down = pipes
+        ending: ErrorMaker | None = None
+        try:
+            stream = MemoryServerStream[Any, Any](self._network, up, down, rpc.request)
+            await _handler(server, rpc).function(stream, self._call)
+        except asyncio.CancelledError:
+            exchange.over()
+            # What was written before stays readable.
+            down.end(lambda: ConnectionLost(f"{server.address}: the server has left"))
+            up.break_off(lambda: ConnectionLost(f"{server.address}: the server has left"))
+            raise
+        except TernError as error:
+            ending = server.told(error)
+        except Exception as error:
+            ending = server.note_crash(error, rpc.path)
+        exchange.over()
+        down.end(ending)
+        up.break_off(
+            ending or (lambda: ConnectionLost(f"{self._address}: the peer has ended the stream"))
+        )
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ClosedError(f"{self._address}: the connection is closed")
+
+
+class MemoryServerStream(Generic[ReadT, WriteT]):
+    """A handler's side of one stream."""
+
+    def __init__(self, network: Wire, incoming: Pipe, outgoing: Pipe, parser: type[ReadT]) -> None:
+        self._network = network
+        self._incoming = incoming
+        self._outgoing = outgoing
+        self._parser = parser
+
+    async def read(self) -> ReadT | None:
+        """Return the next message, or None when the peer has finished."""
+        payload = await self._incoming.read()
+        return None if payload is None else self._parser.FromString(payload)
+
+    async def write(self, message: WriteT, /) -> None:
+        """Send one message, waiting while the peer does not read."""
+        payload = message.SerializeToString()
+        await self._outgoing.write(payload, delay_s=self._network.draw_latency_s())
+
+
+class MemoryClientStream(Generic[ReadT, WriteT]):
+    """A caller's side of one stream. Cancelling a task that waits in it ends the stream."""
+
+    exchange: Exchange | None = None
+
+    def __init__(
+        self,
+        network: Wire,
+        incoming: Pipe,
+        outgoing: Pipe,
+        parser: type[ReadT],
+        address: Address,
+    ) -> None:
+        self._network = network
+        self._incoming = incoming
+        self._outgoing = outgoing
+        self._parser = parser
+        self._address = address
+
+    async def read(self) -> ReadT | None:
+        """Return the next message, or None when the peer ended the stream well."""
+        try:
+            payload = await self._incoming.read()
+        except asyncio.CancelledError:
+            self.cancel()  # as gRPC does
+            raise
+        return None if payload is None else self._parser.FromString(payload)
+
+    async def write(self, message: WriteT, /) -> None:
+        """Send one message, waiting while the peer does not read."""
+        payload = message.SerializeToString()
+        try:
+            check_size(payload, self._address)
+            await self._outgoing.write(payload, delay_s=self._network.draw_latency_s())
+        except asyncio.CancelledError:
+            self.cancel()
+            raise
+
+    async def finish(self) -> None:
+        """Tell the peer that no more will be written."""
+        self._outgoing.end()
+
+    def cancel(self) -> None:
+        """End the stream at once."""
+
+        def error() -> TernError:
+            return ClosedError(f"{self._address}: the stream was cancelled on this side")
+
+        if self.exchange is not None:
+            self.exchange.break_off(error)
+        for pipe in (self._incoming, self._outgoing):
+            pipe.break_off(error)
+
+
+def _unary_refusal(rpc: UnaryRpc[Any, Any], error: TernError) -> bytes | None:
+    """Return the reply whose status tells `error`, or None for a transport error."""
+    refused = refusal_of(error)
+    if refused is None:
+        return None
+    reply = rpc.reply()
+    reply.status.code = refused.code
+    reply.status.remark = refused.remark
+    payload: bytes = reply.SerializeToString()
+    return payload
+
+
+def _handler(server: MemoryServer, rpc: UnaryRpc[Any, Any] | StreamRpc[Any, Any]) -> Handler:
+    if (handler := server.handlers.get(rpc.path)) is None:
+        remark = f"UNIMPLEMENTED {rpc.path} is not served here"
+        raise refusal(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark)
+    return handler

@@ -1,0 +1,247 @@
+"""The network of a simulation: `ternmq_remoting.rpc.Network` inside one process, on any loop.
+
+    async with MemoryNetwork(random) as network:
+        async with network.host("a").serve(handlers, Address("a", 0)) as server:
+            connection = await network.host("b").connect([server.address])
+
+Every host has a name that others dial. Loopback names mean the host itself; what listens on
+"0.0.0.0" is reached by the host's name. Messages are serialised and parsed, so nothing is shared by
+reference. Errors are those of the gRPC network: a contract test runs against both.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from random import Random
+from types import TracebackType
+from typing import Final, Self
+
+from ternmq_model.address import Address
+from ternmq_model.errors import ClosedError, ConnectionLost, Unreachable
+from ternmq_remoting.peer import is_expected
+from ternmq_remoting.rpc import Connection, Handler, Identity, Server
+from ternmq_runtime.service import OwnedTasks
+from tests.support.memory_connection import MemoryConnection
+from tests.support.memory_exchange import LOOPBACK_HOSTS, Exchange, MemoryServer
+from tests.support.memory_exchange import Loss as Loss
+
+_ANY: Final = frozenset({"0.0.0.0", "::"})
+_FIRST_FREE_PORT: Final = 50_000
+
+
+def no_loss(_path: str) -> Loss:
+    """Lose nothing."""
+    return Loss.NONE
+
+
+def random_loss(random: Random, *, request: float, reply: float) -> Callable[[str], Loss]:
+    """Return a loss that strikes requests and replies with these probabilities."""
+
+    def lose(_path: str) -> Loss:
+        drawn = random.random()
+        if drawn < request:
+            return Loss.REQUEST
+        return Loss.REPLY if drawn < request + reply else Loss.NONE
+
+    return lose
+
+
+class MemoryNetwork:
+    """Every host, server and connection of one simulated network. Used by one loop.
+
+    On its own it is the `Network` of the host "localhost".
+
+    Args:
+        random: For latencies.
+        latency_s: Draws the delay of one message, in seconds. None = no delay.
+        stream_messages_max: Unread messages of one direction of a stream; a further write waits.
+        grace_s: How long a server that leaves waits for its unary calls. Streams end at once.
+
+    Attributes:
+        loss: Asked for every unary call with the RPC's path. A test may replace it at any time.
+        crashes: What handlers raised that is no `TernError`, in order. Whatever is left here when
+            the block ends comes out of it in an `ExceptionGroup`.
+    """
+
+    def __init__(
+        self,
+        random: Random,
+        *,
+        latency_s: Callable[[Random], float] | None = None,
+        stream_messages_max: int = 16,
+        grace_s: float = 1.0,
+    ) -> None:
+        self.loss: Callable[[str], Loss] = no_loss
+        self.crashes: list[Exception] = []
+        self.stream_messages_max = stream_messages_max
+        self.grace_s = grace_s
+        self._random = random
+        self._latency_s = latency_s
+        self._hosts: dict[str, MemoryHost] = {}
+        self._servers: dict[tuple[str, int], MemoryServer] = {}
+        self._exchanges: dict[Exchange, None] = {}  # a dict keeps order: runs must repeat
+        self._partitions: set[frozenset[str]] = set()
+        self._next_port = _FIRST_FREE_PORT
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for exchange in list(self._exchanges):
+            exchange.break_off(lambda: ClosedError("the network is closed"))
+        if exc is not None:
+            return
+        if self._servers:
+            raise RuntimeError(f"still serving: {sorted(map(str, self._servers))}")
+        if self.crashes:
+            raise ExceptionGroup("handlers crashed", self.crashes)
+
+    def host(self, name: str) -> "MemoryHost":
+        """Return the network as the host `name` sees it. The same name is the same host."""
+        return self._hosts.setdefault(name, MemoryHost(self, name))
+
+    async def connect(
+        self,
+        addresses: Sequence[Address],
+        *,
+        expect: Identity | None = None,
+        timeout_s: float = 1.0,
+    ) -> Connection:
+        """Connect from the host "localhost"."""
+        return await self.host("localhost").connect(addresses, expect=expect, timeout_s=timeout_s)
+
+    def serve(
+        self, handlers: Sequence[Handler], listen: Address, *, identity: Identity | None = None
+    ) -> AbstractAsyncContextManager[Server]:
+        """Serve on the host "localhost"."""
+        return self.host("localhost").serve(handlers, listen, identity=identity)
+
+    def cut(self, host: str, other: str | None = None) -> None:
+        """Break all calls and streams of `host` (with `other`) now; new ones succeed."""
+        for exchange in list(self._exchanges):
+            if host in exchange.hosts and (other is None or other in exchange.hosts):
+                exchange.break_off(lambda: ConnectionLost(f"the connection to {host} was cut"))
+
+    def partition(self, host: str, other: str) -> None:
+        """Cut `host` from `other` until `heal`: running calls and streams break, new ones fail."""
+        self._partitions.add(frozenset({host, other}))
+        self.cut(host, other)
+
+    def heal(self) -> None:
+        """End every partition."""
+        self._partitions.clear()
+
+    def draw_latency_s(self) -> float:
+        """Return how long the next message takes."""
+        return 0.0 if self._latency_s is None else self._latency_s(self._random)
+
+    def is_partitioned(self, host: str, other: str) -> bool:
+        """Tell whether a partition parts the two."""
+        return frozenset({host, other}) in self._partitions
+
+    def server_at(self, client_host: str, address: Address) -> MemoryServer:
+        """Return who serves `address` as `client_host` sees it.
+
+        Raises:
+            Unreachable: Nobody does, or a partition lies between.
+        """
+        host = client_host if address.host in LOOPBACK_HOSTS | _ANY else address.host
+        server = self._servers.get((host, address.port))
+        if self.is_partitioned(client_host, host):
+            raise Unreachable(f"{address}: no route to host")
+        if server is None or (server.is_loopback and host != client_host):
+            raise Unreachable(f"{address}: connection refused")
+        return server
+
+    def bind(self, server: MemoryServer) -> None:
+        """Let `server` be found, under a free port when its own is 0.
+
+        Raises:
+            Unreachable: The address is another host's, or taken.
+        """
+        listen = server.address
+        if listen.host not in LOOPBACK_HOSTS | _ANY | {server.host}:
+            raise Unreachable(f"{listen}: cannot be bound: not an address of host {server.host}")
+        if listen.port == 0:
+            server.address = Address(listen.host, self.free_port())
+        elif (server.host, listen.port) in self._servers:
+            raise Unreachable(f"{listen}: cannot be bound: already in use")
+        self._servers[server.host, server.address.port] = server
+
+    def release(self, server: MemoryServer) -> None:
+        """Let `server` be found no more."""
+        self._servers.pop((server.host, server.address.port), None)
+
+    def free_port(self) -> int:
+        """Return a port that this network never gave before."""
+        self._next_port += 1
+        return self._next_port
+
+    def track(self, exchange: Exchange) -> None:
+        """Let faults find `exchange` until it is over."""
+        self._exchanges[exchange] = None
+
+    def forget(self, exchange: Exchange) -> None:
+        """Undo `track`. Safe to repeat."""
+        self._exchanges.pop(exchange, None)
+
+
+class MemoryHost:
+    """The network as one host sees it: a `Network`."""
+
+    def __init__(self, network: MemoryNetwork, name: str) -> None:
+        self.name = name
+        self._network = network
+
+    async def connect(
+        self,
+        addresses: Sequence[Address],
+        *,
+        expect: Identity | None = None,
+        timeout_s: float = 1.0,
+    ) -> Connection:
+        """Return a connection to the first of `addresses` that answers as expected."""
+        refused: list[str] = []
+        answers: list[tuple[float, int]] = []
+        unanswered = False
+        for index, address in enumerate(addresses):
+            round_trip_s = self._network.draw_latency_s() + self._network.draw_latency_s()
+            try:
+                found = self._network.server_at(self.name, address).identity
+            except Unreachable as error:
+                unanswered = unanswered or self._network.is_partitioned(self.name, address.host)
+                refused.append(str(error))
+                continue
+            if round_trip_s > timeout_s:
+                unanswered = True
+                refused.append(f"{address}: no answer within {timeout_s} s")
+            elif not is_expected(found, expect):
+                refused.append(f"{address}: is {found}, not {expect}")
+            else:
+                answers.append((round_trip_s, index))
+        if not answers:
+            await asyncio.sleep(timeout_s if unanswered else 0)
+            raise Unreachable("; ".join(refused) or "no address to connect to")
+        round_trip_s, index = min(answers)
+        await asyncio.sleep(round_trip_s)
+        return MemoryConnection(self._network, self.name, addresses[index])
+
+    @asynccontextmanager
+    async def serve(
+        self, handlers: Sequence[Handler], listen: Address, *, identity: Identity | None = None
+    ) -> AsyncGenerator[MemoryServer, None]:
+        """Serve `handlers` on this host while the block runs."""
+        server = MemoryServer(self._network, self.name, listen, handlers, identity)
+        async with OwnedTasks() as tasks:
+            server.tasks = tasks
+            self._network.bind(server)
+            try:
+                yield server
+            finally:
+                self._network.release(server)
+                await server.drain(self._network.grace_s)

@@ -1,0 +1,104 @@
+"""One direction of a stream inside one process: bounded, ordered, delayed, breakable."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from ternmq_model.errors import ConnectionLost, TernError
+
+ErrorMaker = Callable[[], TernError]
+"""Makes what a stream's end raises: anew each time, since each raising has its own traceback."""
+
+_TIMER_SLACK_S: Final = 1e-6
+"""asyncio may run a timer up to one clock resolution early."""
+
+
+class Pipe:
+    """Bytes from one writer to one reader. Owned by the stream it belongs to.
+
+    What is written arrives in order, never before its delay is over. Breaking it off wakes both
+    ends at once; what had not arrived is lost, as with a reset connection.
+    """
+
+    def __init__(self, *, capacity: int) -> None:
+        self._capacity = capacity
+        self._items: deque[tuple[float, bytes]] = deque()
+        self._last_arrives_at_s = 0.0
+        self._ended = False
+        self._end_error: ErrorMaker | None = None
+        self._broken: ErrorMaker | None = None
+        self._changed = asyncio.Event()
+
+    async def write(self, payload: bytes, *, delay_s: float) -> None:
+        """Add `payload`, waiting while `capacity` messages lie unread.
+
+        Cancelling is safe: a cancelled payload is not written.
+
+        Raises:
+            TernError: What the pipe was broken off with.
+            ConnectionLost: The pipe has ended.
+        """
+        while self._broken is None and not self._ended and len(self._items) >= self._capacity:
+            await self._changed.wait()
+        if self._broken is not None:
+            raise self._broken()
+        if self._ended:
+            raise ConnectionLost("this side has finished the stream")
+        now_s = asyncio.get_running_loop().time()
+        # A later message never overtakes an earlier one, whatever its delay.
+        self._last_arrives_at_s = max(self._last_arrives_at_s, now_s + delay_s)
+        self._items.append((self._last_arrives_at_s, payload))
+        self._wake()
+
+    async def read(self) -> bytes | None:
+        """Return the next payload, or None when the pipe has ended well.
+
+        Cancelling is safe: nothing is taken.
+
+        Raises:
+            TernError: What the pipe was broken off, or ended, with.
+        """
+        loop = asyncio.get_running_loop()
+        while True:
+            if self._broken is not None:
+                raise self._broken()
+            if not self._items:
+                if self._end_error is not None:
+                    raise self._end_error()
+                if self._ended:
+                    return None
+                await self._changed.wait()
+                continue
+            arrives_at_s, payload = self._items[0]
+            if arrives_at_s <= loop.time() + _TIMER_SLACK_S:
+                self._items.popleft()
+                self._wake()
+                return payload
+            await self._wait_until(arrives_at_s)
+
+    def end(self, error: ErrorMaker | None = None) -> None:
+        """Let the reader have what was written, then None, or `error`. Safe to repeat."""
+        if not self._ended:
+            self._ended = True
+            self._end_error = error
+            self._wake()
+
+    def break_off(self, error: ErrorMaker) -> None:
+        """Fail both ends with `error` at once. Safe to repeat; the first error stays."""
+        if self._broken is None:
+            self._broken = error
+            self._items.clear()
+            self._wake()
+
+    async def _wait_until(self, when_s: float) -> None:
+        try:
+            async with asyncio.timeout_at(when_s):
+                await self._changed.wait()
+        except TimeoutError:
+            return
+
+    def _wake(self) -> None:
+        # Each waiter looks again; the next change has an event of its own.
+        self._changed.set()
+        self._changed = asyncio.Event()
