@@ -1,0 +1,281 @@
+"""What consumers receive: records as they lie in the log, read on first use."""
+
+import struct
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ternmq_model import properties as names
+from ternmq_model.errors import CorruptRecord
+from ternmq_model.message_id import host_text, offset_message_id
+from ternmq_model.offsets import PhysicalOffset, QueueOffset
+from ternmq_model.properties import KEY_SEPARATOR, decode_properties
+from ternmq_model.queue import MessageQueue
+from ternmq_model.record import (
+    BODY_AT,
+    FLAG_BORN_HOST_V6,
+    FLAG_STORE_HOST_V6,
+    MAGIC_V1,
+    MAGIC_V2,
+    RecordHeader,
+    decode_record,
+    header_struct,
+)
+from ternmq_model.record_heads import Ints, head_type, take_heads
+
+_SYS_FLAG: Final = struct.Struct(">i")
+_SYS_FLAG_AT: Final = 36
+
+
+class StoredMessage:
+    """A message as its broker stored it. Immutable.
+
+    It is a view of the batch it came in and keeps that batch in memory: copy what you need of a
+    message that you keep for long. Parts are read from the record when they are first asked for.
+
+    Attributes:
+        queue: Topic, broker name and queue id.
+        queue_offset: Its place in the queue.
+
+    Source: RocketMQ `MessageExt`.
+    """
+
+    __slots__ = (
+        "_batch", "_begin", "_body_at", "_body_end", "_end", "_header", "_properties",
+        "queue", "queue_offset",
+    )  # fmt: skip
+
+    _header: RecordHeader
+    _properties: Mapping[str, str]
+
+    def __init__(
+        self,
+        batch: bytes,
+        begin: int,
+        body_at: int,
+        body_end: int,
+        end: int,
+        queue: MessageQueue,
+        queue_offset: QueueOffset,
+    ) -> None:
+        self._batch = batch
+        self._begin = begin
+        self._body_at = body_at
+        self._body_end = body_end
+        self._end = end
+        self.queue = queue
+        self.queue_offset = queue_offset
+
+    @property
+    def topic(self) -> str:
+        """The topic it was read from."""
+        return self.queue.topic
+
+    @property
+    def body(self) -> bytes:
+        """The body: a copy at each use."""
+        return self._batch[self._body_at : self._body_end]
+
+    @property
+    def record_bytes(self) -> int:
+        """Length of the whole record."""
+        return self._end - self._begin
+
+    @property
+    def header(self) -> RecordHeader:
+        """Every field of the record's fixed part."""
+        try:
+            return self._header
+        except AttributeError:
+            layout = header_struct(
+                _SYS_FLAG.unpack_from(self._batch, self._begin + _SYS_FLAG_AT)[0]
+            )
+            self._header = RecordHeader._make(layout.unpack_from(self._batch, self._begin))
+            return self._header
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """Every property, those of the system included. Not to be changed."""
+        try:
+            return self._properties
+        except AttributeError:
+            wide = 2 if self.header.magic == MAGIC_V2 else 1
+            topic_bytes = int.from_bytes(self._batch[self._body_end : self._body_end + wide], "big")
+            begin = self._body_end + wide + topic_bytes + 2
+            self._properties = decode_properties(self._batch[begin : self._end])
+            return self._properties
+
+    @property
+    def tags(self) -> str:
+        """The tag; empty for none."""
+        return self.properties.get(names.TAGS, "")
+
+    @property
+    def keys(self) -> Sequence[str]:
+        """The business keys."""
+        return (
+            self.properties.get(names.KEYS, "").split(KEY_SEPARATOR)
+            if names.KEYS in (self.properties)
+            else ()
+        )
+
+    @property
+    def sharding_key(self) -> str:
+        """What decided its queue; empty for none."""
+        return self.properties.get(names.SHARDING_KEY, "")
+
+    @property
+    def message_id(self) -> str:
+        """The unique key that its producer gave it; the offset id where it has none."""
+        return self.properties.get(names.UNIQUE_KEY, "") or self.offset_message_id
+
+    @property
+    def offset_message_id(self) -> str:
+        """The id that names broker and place."""
+        return offset_message_id(self.header.store_host, self.header.physical_offset)
+
+    @property
+    def physical_offset(self) -> PhysicalOffset:
+        """Where its record begins in the broker's log."""
+        return self.header.physical_offset
+
+    @property
+    def flag(self) -> int:
+        """The application's own number."""
+        return self.header.flag
+
+    @property
+    def sys_flag(self) -> int:
+        """Compression, transaction state and the kind of its hosts, as bits."""
+        return self.header.sys_flag
+
+    @property
+    def born_at_ms(self) -> int:
+        """When its producer sent it: the producer's clock."""
+        return self.header.born_at_ms
+
+    @property
+    def born_host(self) -> str:
+        """Where its producer sent it from, `address:port`."""
+        return host_text(self.header.born_host)
+
+    @property
+    def stored_at_ms(self) -> int:
+        """When its broker stored it: the broker's clock."""
+        return self.header.stored_at_ms
+
+    @property
+    def store_host(self) -> str:
+        """The broker's address when it stored it."""
+        return host_text(self.header.store_host)
+
+    @property
+    def reconsume_times(self) -> int:
+        """How often its group has taken it again."""
+        return self.header.reconsume_times
+
+    def __repr__(self) -> str:
+        return f"StoredMessage({self.queue}, offset={self.queue_offset}, id={self.message_id})"
+
+
+def decode_records(
+    data: bytes,
+    sizes: NDArray[np.int32],
+    queue: MessageQueue,
+    *,
+    check_crc: bool = True,
+) -> list[StoredMessage]:
+    """Return the messages of one queue that lie back to back in `data`, in their order.
+
+    Args:
+        data: Kept by the messages.
+        sizes: Length of each record; they must add up to `data`.
+        queue: Where they were read.
+        check_crc: Verify the bodies' checksums (0.35 µs a KiB).
+
+    Raises:
+        CorruptRecord: A record is not what it should be. None of the batch is returned.
+    """
+    if not len(sizes):
+        return []
+    lengths = sizes.astype(np.int64)
+    ends = np.cumsum(lengths)
+    starts = ends - lengths
+    if int(ends[-1]) != len(data) or int(lengths.min()) < BODY_AT + 3:
+        raise CorruptRecord(PhysicalOffset(0), "record sizes do not add up to the records")
+    flags = int(_SYS_FLAG.unpack_from(data, _SYS_FLAG_AT)[0])
+    kind = head_type(
+        20 if flags & FLAG_BORN_HOST_V6 else 8, 20 if flags & FLAG_STORE_HOST_V6 else 8
+    )
+    heads = take_heads(data, starts, kind) if int(starts[-1]) + kind.itemsize <= len(data) else None
+    if (
+        heads is None
+        or not (
+            (heads["magic"] == MAGIC_V1)
+            & (heads["total_bytes"] == lengths)
+            & ((heads["sys_flag"] & 0x30) == (flags & 0x30))
+            & (heads["body_bytes"] >= 0)
+            & (heads["body_bytes"] <= lengths - kind.itemsize - 4)
+        ).all()
+    ):
+        # Records of several layouts, or a broken one: one after the other, which says which.
+        return _decode_each(data, starts, ends, queue, check_crc=check_crc)
+    bodies: Ints = starts + kind.itemsize
+    body_ends = bodies + heads["body_bytes"]
+    begins, ends_list = bodies.tolist(), body_ends.tolist()
+    if check_crc:
+        _check_bodies(data, begins, ends_list, heads["body_crc"].tolist(), starts)
+    return [
+        StoredMessage(data, begin, body, body_end, end, queue, offset)
+        for begin, body, body_end, end, offset in zip(
+            starts.tolist(),
+            begins,
+            ends_list,
+            ends.tolist(),
+            heads["queue_offset"].tolist(),
+            strict=True,
+        )
+    ]
+
+
+def _check_bodies(
+    data: bytes, begins: list[int], ends: list[int], expected: list[int], starts: Ints
+) -> None:
+    view, crc32 = memoryview(data), zlib.crc32
+    found = [crc32(view[begin:end]) & 0x7FFFFFFF for begin, end in zip(begins, ends, strict=True)]
+    if found != expected:
+        for at, crc, wanted, begin, end in zip(
+            starts.tolist(), found, expected, begins, ends, strict=True
+        ):
+            if crc != wanted and end > begin:
+                raise CorruptRecord(_claimed_offset(data, at), "the body's checksum differs")
+
+
+def _claimed_offset(data: bytes, begin: int) -> PhysicalOffset:
+    return PhysicalOffset(int.from_bytes(data[begin + 28 : begin + 36], "big"))
+
+
+def _decode_each(
+    data: bytes, starts: Ints, ends: Ints, queue: MessageQueue, *, check_crc: bool
+) -> list[StoredMessage]:
+    messages: list[StoredMessage] = []
+    for begin, end in zip(starts.tolist(), ends.tolist(), strict=True):
+        record = decode_record(data[begin:end], check_crc=check_crc)
+        if record is None or record.header.total_bytes != end - begin:
+            raise CorruptRecord(_claimed_offset(data, begin), "its length is not what was told")
+        body = begin + header_struct(record.header.sys_flag).size
+        messages.append(
+            StoredMessage(
+                data,
+                begin,
+                body,
+                body + record.header.body_bytes,
+                end,
+                queue,
+                record.header.queue_offset,
+            )
+        )
+    return messages
