@@ -1,0 +1,54 @@
+"""Whatever a client sends: it is refused, or what was hinted is what the log says."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ternmq_model.record import decode_record
+from ternmq_model.record_batch import check_records, tag_code_of
+from tests.support.records import record, sizes_of
+
+NAMES = st.sampled_from(["TAGS", "KEYS", "UNIQ_KEY", "a", "DELAY", "TIMEZONE", "TAGSX", "XTAGS"])
+VALUES = st.text(
+    st.characters(codec="utf-8", exclude_characters="\x01\x02"), min_size=1, max_size=9
+)
+RECORDS = st.builds(
+    record,
+    topic=st.sampled_from(["A", "B", "Topic", "T" * 127]),
+    queue_id=st.integers(0, 3),
+    body=st.binary(max_size=40),
+    properties=st.dictionaries(NAMES, VALUES, max_size=4),
+)
+
+
+@given(records=st.lists(RECORDS, min_size=1, max_size=6), data=st.data())
+def test_a_mutated_record_is_refused_or_its_hint_agrees_with_a_scan(
+    records: list[bytes], data: st.DataObject
+) -> None:
+    row = data.draw(st.integers(0, len(records) - 1))
+    changed = bytearray(records[row])
+    for _ in range(data.draw(st.integers(0, 3))):
+        changed[data.draw(st.integers(0, len(changed) - 1))] ^= data.draw(st.integers(1, 255))
+    records[row] = bytes(changed)
+
+    checked = check_records(
+        b"".join(records), sizes_of(records), born_host_bytes=8, store_host_bytes=8
+    )
+
+    assert len(checked.refused) + len(checked.indexes) == len(records)
+    assert sorted([*checked.indexes.tolist(), *(one.row for one in checked.refused)]) == list(
+        range(len(records))
+    )
+    batch = checked.batch
+    if batch is None:
+        return
+    assert batch.data == b"".join(records[index] for index in checked.indexes.tolist())
+    seen: list[int] = []
+    for topic, queue_id, rows in batch.queues:
+        for place in rows.tolist():
+            scanned = decode_record(batch.data, int(batch.starts[place]))
+            assert scanned is not None
+            assert (scanned.topic.decode(), scanned.header.queue_id) == (topic, queue_id)
+            assert scanned.header.total_bytes == batch.sizes[place]
+            assert tag_code_of(scanned.properties) == batch.tag_codes[place]
+            seen.append(place)
+    assert sorted(seen) == list(range(len(batch)))

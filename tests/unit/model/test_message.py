@@ -1,0 +1,42 @@
+"""What an application may send."""
+
+import pytest
+
+from ternmq_model.errors import IllegalMessage, IllegalName, TernError
+from ternmq_model.message import Message
+from ternmq_model.properties import decode_properties
+
+
+def test_properties_carry_tag_keys_and_sharding_key() -> None:
+    message = Message(
+        "T", b"", tags="t", keys=("k1", "k2"), properties={"a": "b"}, sharding_key="s"
+    )
+    assert decode_properties(message.encoded_properties()) == {
+        "TAGS": "t",
+        "KEYS": "k1 k2",
+        "__SHARDINGKEY": "s",
+        "a": "b",
+    }
+
+
+@pytest.mark.parametrize(
+    ("message", "error", "culprit"),
+    [
+        (Message("", b""), IllegalName, "topic ''"),
+        (Message("../../etc", b""), IllegalName, "letters"),
+        (Message("T" * 128, b""), IllegalName, "127"),
+        (Message("T", bytes((4 << 20) + 1)), IllegalMessage, "4194304"),
+        (Message("T", b"", tags="a\x01b"), IllegalMessage, "TAGS"),
+        (Message("T", b"", keys=("a b",)), IllegalMessage, "blank"),
+        (Message("T", b"", keys="ab"), IllegalMessage, "sequence"),
+        (Message("T", b"", properties={"DELAY": "3"}), IllegalMessage, "DELAY"),
+        (Message("T", b"", properties={"a": ""}), IllegalMessage, "'a'"),
+        (Message("T", b"", properties={"a": "\x02"}), IllegalMessage, "'a'"),
+        (Message("T", b"", properties={"a": "\ud800"}), IllegalMessage, "UTF-8"),
+    ],
+)
+def test_messages_that_break_a_limit_name_the_culprit(
+    message: Message, error: type[TernError], culprit: str
+) -> None:
+    with pytest.raises(error, match=culprit):
+        message.encoded_properties()

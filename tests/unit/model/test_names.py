@@ -1,0 +1,42 @@
+"""Legal names."""
+
+import pytest
+
+from ternmq_model.errors import IllegalName
+from ternmq_model.names import (
+    check_group,
+    check_topic,
+    dead_letter_topic,
+    is_system_topic,
+    retry_topic,
+)
+
+
+@pytest.mark.parametrize("name", ["T", "%RETRY%g", "a|b", "A-b_9", "x" * 127])
+def test_legal_topics_are_returned(name: str) -> None:
+    assert check_topic(name) == name
+
+
+@pytest.mark.parametrize(
+    "name", ["", " ", "a b", "a/b", "..", "a.b", "é", "a\n", "x" * 128, "a\x00"]
+)
+def test_illegal_topics_are_named(name: str) -> None:
+    with pytest.raises(IllegalName, match="topic"):
+        check_topic(name)
+
+
+def test_groups_are_shorter() -> None:
+    assert check_group("g" * 120)
+    with pytest.raises(IllegalName, match="group"):
+        check_group("g" * 121)
+
+
+def test_names_made_from_a_group_are_topics() -> None:
+    assert check_topic(retry_topic("g")) == "%RETRY%g"
+    assert check_topic(dead_letter_topic("g")) == "%DLQ%g"
+
+
+def test_system_topics_are_known() -> None:
+    assert is_system_topic("TBW102")
+    assert is_system_topic("rmq_sys_anything")
+    assert not is_system_topic("flights")

@@ -1,0 +1,56 @@
+"""Building records in bulk gives the same bytes as building them one by one."""
+
+import pytest
+
+from ternmq_model.errors import IllegalMessage
+from ternmq_model.record import decode_record
+from ternmq_model.record_encoder import RecordEncoder, with_queue_id
+from tests.support.records import BORN_HOST, STORE_HOST
+
+SUFFIX = b"CLUSTER\x01c\x02"
+
+
+def encoder(**settings: int) -> RecordEncoder:
+    return RecordEncoder(born_host=BORN_HOST, store_host=STORE_HOST, suffix=SUFFIX, **settings)
+
+
+def test_one_record_has_what_was_given() -> None:
+    data = encoder().encode(
+        b"T", 3, b"body", b"K" * 32, b"TAGS\x01t\x02", born_at_ms=9, flag=5, sys_flag=1
+    )
+    decoded = decode_record(data)
+    assert decoded is not None
+    assert (decoded.topic, decoded.body) == (b"T", b"body")
+    assert decoded.properties == b"UNIQ_KEY\x01" + b"K" * 32 + b"\x02TAGS\x01t\x02" + SUFFIX
+    header = decoded.header
+    assert (header.queue_id, header.flag, header.sys_flag, header.born_at_ms) == (3, 5, 1, 9)
+
+
+def test_many_records_are_as_one_by_one() -> None:
+    bodies = [b"", b"x", b"y" * 5000]
+    keys = [b"%032d" % n for n in range(3)]
+    properties = [b"", b"a\x01b\x02", b"TAGS\x01t\x02"]
+    many = encoder().encode_many(
+        b"Topic", [0, 1, 2], bodies, keys, properties, [0, 0, 8], born_at_ms=1
+    )
+    assert many == [
+        encoder().encode(
+            b"Topic", n, bodies[n], keys[n], properties[n], born_at_ms=1, flag=n // 2 * 8
+        )
+        for n in range(3)
+    ]
+
+
+def test_properties_that_are_too_long_are_refused() -> None:
+    small = encoder(properties_bytes_max=60)
+    with pytest.raises(IllegalMessage, match="at most 60"):
+        small.encode(b"T", 0, b"", b"K" * 32, b"a\x01bbbbbb\x02", born_at_ms=1)
+    with pytest.raises(IllegalMessage, match="at most 60"):
+        small.encode_many(b"T", [0], [b""], [b"K" * 32], [b"a\x01bbbbbb\x02"], [0], born_at_ms=1)
+
+
+def test_a_record_can_be_moved_to_another_queue() -> None:
+    first, second = (
+        encoder().encode(b"T", queue_id, b"b", b"K" * 32, b"", born_at_ms=1) for queue_id in (0, 9)
+    )
+    assert with_queue_id(first, 9) == second
