@@ -1,0 +1,100 @@
+"""The README's promises: its code is cut out and run against a real `ternmq dev`."""
+
+import importlib
+import inspect
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from tests.support.dev_process import DevProcess, running_dev
+from tools.project import ROOT
+
+README = (ROOT / "README.md").read_text()
+PYTHON_BLOCKS = re.findall(r"^```python\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+SHELL_BLOCKS = re.findall(r"^```sh\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+TERNMQ = f"{Path(sys.executable).parent}/ternmq"
+FIRST_SCREEN_LINES = 60
+
+
+@pytest.fixture
+def dev(tmp_path: Path) -> Generator[DevProcess]:
+    """Run `ternmq dev` on free ports."""
+    with running_dev([TERNMQ], tmp_path) as process:
+        yield process
+
+
+def pointed_at(dev: DevProcess, code: str) -> str:
+    """Return the README's code with the address of this `dev` instead of the default one."""
+    made = re.sub(
+        r"(Producer|PushConsumer)\((.*)\) as",
+        rf'\1(\2, nameserver="{dev.nameserver}") as',
+        code,
+    )
+    assert made != code
+    return made
+
+
+def test_the_first_screen_has_both_commands_and_the_code() -> None:
+    top = "\n".join(README.splitlines()[:FIRST_SCREEN_LINES])
+    assert "make demo" in top
+    assert "make test" in top
+    assert len(PYTHON_BLOCKS) == 2
+    for block in PYTHON_BLOCKS:
+        assert block in top
+        assert len([line for line in block.splitlines() if line]) <= 10
+
+
+def test_the_default_nameserver_is_where_dev_listens() -> None:
+    face = importlib.import_module("ternmq")
+    for name in ("Producer", "PushConsumer"):
+        default = inspect.signature(getattr(face, name)).parameters["nameserver"].default
+        assert default == "127.0.0.1:9876"
+
+
+def test_what_the_producer_sends_the_consumer_takes(dev: DevProcess, tmp_path: Path) -> None:
+    producer, consumer = (pointed_at(dev, block) for block in PYTHON_BLOCKS)
+    sent = subprocess.run(
+        [sys.executable, "-W", "error", "-c", producer],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        timeout=30,
+    )
+    assert sent.returncode == 0, sent.stderr
+    assert [line.split()[0] for line in sent.stdout.splitlines()] == ["SEND_OK"] * 10
+
+    with subprocess.Popen(
+        [sys.executable, "-u", "-c", consumer], stdout=subprocess.PIPE, text=True, cwd=tmp_path
+    ) as process:
+        assert process.stdout is not None
+        taken = [process.stdout.readline().split(maxsplit=2)[2].strip() for _ in range(10)]
+        process.send_signal(signal.SIGINT)
+        process.wait(15)
+    assert sorted(taken) == [f"hello {number}" for number in range(10)]
+
+
+def test_the_commands_do_what_they_say(dev: DevProcess, tmp_path: Path) -> None:
+    commands = next(block for block in SHELL_BLOCKS if "ternmq produce" in block)
+    outputs: list[str] = []
+    for line in commands.splitlines():
+        pipe = line.split("|")
+        text = pipe[0].split('"')[1] + "\n" if len(pipe) > 1 else None
+        arguments = pipe[-1].split()
+        assert arguments[0] == "ternmq"
+        done = subprocess.run(
+            [TERNMQ, *arguments[1:], "--nameserver", dev.nameserver],
+            input=text,
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            timeout=30,
+        )
+        assert done.returncode == 0, f"{line}: {done.stderr}"
+        outputs.append(done.stdout)
+    assert "hello" in outputs[1]
+    assert "greetings" in outputs[2]
