@@ -231,11 +231,14 @@ def test_a_crash_in_a_task_cancels_its_siblings_and_comes_out_of_the_block() -> 
         raise OSError("connection is gone")
 
     async def main() -> None:
-        with pytest.raises(ExceptionGroup) as failure:
+        async def use_tasks() -> None:
             async with OwnedTasks() as tasks:
                 tasks.spawn(crash(), "crash")
                 tasks.spawn(asyncio.sleep(100), "sibling")
                 await asyncio.Event().wait()
+
+        with pytest.raises(ExceptionGroup) as failure:
+            await use_tasks()
         assert failure.group_contains(OSError)
         assert asyncio.get_running_loop().time() == 1
 
@@ -417,13 +420,12 @@ def test_what_fails_while_stopping_is_logged_and_ends_with_one(
 
 
 def test_what_fails_while_starting_is_raised() -> None:
-    @asynccontextmanager
-    async def service() -> AsyncGenerator[None]:
-        raise OSError("port is taken")
-        yield
+    class Unstartable(Service):
+        async def __aenter__(self) -> Self:
+            raise OSError("port is taken")
 
     with pytest.raises(OSError, match="port is taken"):
-        run_in_virtual_time(run_until_signalled(service()))
+        run_in_virtual_time(run_until_signalled(Unstartable()))
 
 
 def test_cancelling_from_outside_is_passed_on() -> None:

@@ -1,0 +1,187 @@
+"""One-time set-up of logging, for server processes only; a library adds no handlers.
+
+Two formats: `console` for people and `json`, one object a line, for collectors. A line that comes
+again and again (same logger, same template) is written `REPEATS_MAX` times in `WINDOW_S`; the rest
+is counted, and the count is written before the first line of a later window, or at the end.
+"""
+
+import json
+import logging
+import re
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import Enum
+from typing import IO
+
+REPEATS_MAX = 20
+"""Lines of one template that are written in one window. A restart of 16 brokers fits."""
+
+WINDOW_S = 10.0
+
+
+class LogLevel(Enum):
+    """The least severe lines that are written."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+class LogFormat(Enum):
+    """How a line is written."""
+
+    CONSOLE = "console"
+    JSON = "json"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LoggingSettings:
+    """What a service writes to standard error, and how."""
+
+    level: LogLevel = LogLevel.INFO
+    """The least severe lines that are written."""
+
+    format: LogFormat = LogFormat.CONSOLE
+    """`console` for people, `json` (one object a line) for log collectors."""
+
+
+def configure_logging(settings: LoggingSettings, stream: IO[str] | None = None) -> None:
+    """Send the log of this process to `stream` (standard error), and nowhere else.
+
+    Calling it again replaces what the first call set up.
+    """
+    root = logging.getLogger()
+    for handler in root.handlers[:]:
+        if isinstance(handler, _LimitedHandler):
+            root.removeHandler(handler)
+            handler.close()
+    formatter = JsonFormatter() if settings.format is LogFormat.JSON else ConsoleFormatter()
+    handler = _LimitedHandler(sys.stderr if stream is None else stream)
+    handler.setFormatter(formatter)
+    root.addHandler(handler)
+    root.setLevel(settings.level.name)
+
+
+class ConsoleFormatter(logging.Formatter):
+    """Writes `2026-01-31 12:00:00.000 INFO    ternmq_broker.server: broker ready name=b0`."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s.%(msecs)03d %(levelname)-7s %(name)s: %(message)s")
+        self.datefmt = "%Y-%m-%d %H:%M:%S"
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        """Keep the message on one line, whatever names a peer made up."""
+        return super().formatMessage(record).replace("\n", "\\n").replace("\r", "\\r")
+
+
+class JsonFormatter(logging.Formatter):
+    """Writes one JSON object a line.
+
+    Always there: `ts` (UTC, ISO 8601), `level`, `logger`, `message`. What the message gives as
+    `key=value`, and what `extra=` adds, are members of their own; `exception` is a traceback.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the object as text without line breaks."""
+        ts = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        members: dict[str, object] = {
+            "ts": ts.replace("+00:00", "Z"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        members = members | {**_named_arguments(record), **_extras(record)} | members
+        if record.exc_info and record.exc_info[0] is not None:
+            members["exception"] = self.formatException(record.exc_info)
+        return json.dumps(members, default=str, ensure_ascii=False)
+
+
+_DIRECTIVE = re.compile(r"(?:(\w+)=)?(%[#0\- +]*\d*(?:\.\d+)?[a-zA-Z])|%%")
+
+_STANDARD_ATTRIBUTES = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
+
+
+def _named_arguments(record: logging.LogRecord) -> Mapping[str, object]:
+    """Return the arguments that the template names: "rolled file=%s" gives `file`."""
+    if not isinstance(record.args, tuple):
+        return {}
+    directives = [found for found in _DIRECTIVE.finditer(str(record.msg)) if found[2]]
+    if len(directives) != len(record.args):
+        return {}
+    return {
+        found[1]: argument if isinstance(argument, int | float | None) else str(argument)
+        for found, argument in zip(directives, record.args, strict=True)
+        if found[1]
+    }
+
+
+def _extras(record: logging.LogRecord) -> Mapping[str, object]:
+    return {name: vars(record)[name] for name in vars(record).keys() - _STANDARD_ATTRIBUTES}
+
+
+class RepeatLimit:
+    """Decides which lines are written. Pure: the time comes with the lines.
+
+    Windows are the same for all templates, so that what is remembered is dropped as a whole.
+    """
+
+    def __init__(self, repeats_max: int = REPEATS_MAX, window_s: float = WINDOW_S) -> None:
+        self._repeats_max = repeats_max
+        self._window_s = window_s
+        self._began_s = 0.0
+        self._seen: Counter[tuple[str, str]] = Counter()
+
+    def end_window(self, now_s: float) -> list[tuple[str, str, int]]:
+        """Begin a new window if the present one is over; say what was held back in the old one.
+
+        Returns:
+            Logger, template and number of lines, for each template that came too often.
+        """
+        if self._began_s <= now_s < self._began_s + self._window_s:  # the clock may be set back
+            return []
+        seen, self._seen, self._began_s = self._seen, Counter(), now_s
+        return [
+            (logger, template, count - self._repeats_max)
+            for (logger, template), count in seen.items()
+            if count > self._repeats_max
+        ]
+
+    def admits(self, logger: str, template: str) -> bool:
+        """Count one line, and say whether to write it."""
+        self._seen[logger, template] += 1
+        return self._seen[logger, template] <= self._repeats_max
+
+
+class _LimitedHandler(logging.StreamHandler[IO[str]]):
+    """Writes to a stream what its `RepeatLimit` admits. `logging` calls it under its lock."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        super().__init__(stream)
+        self._limit = RepeatLimit()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._emit_held_back(record.created)
+        if self._limit.admits(record.name, str(record.msg)):
+            super().emit(record)
+
+    def close(self) -> None:
+        """Write how many lines were held back, then let go of the stream, which stays open."""
+        self._emit_held_back(float("inf"))
+        super().close()
+
+    def _emit_held_back(self, now_s: float) -> None:
+        for logger, template, count in self._limit.end_window(now_s):
+            summary = logging.makeLogRecord(
+                {
+                    "name": logger,
+                    "levelname": "WARNING",
+                    "levelno": logging.WARNING,
+                    "msg": "line repeated template=%r held_back=%s",
+                    "args": (template, count),
+                }
+            )
+            super().emit(summary)

@@ -1,0 +1,221 @@
+"""Settings of a process: dataclasses, filled from defaults < TOML < environment < flags.
+
+A section is a frozen dataclass whose fields are the settings, each with a docstring below it; a
+setting is called `section.field` everywhere. Whatever is unknown or wrong is found in one go, so
+that an operator corrects a deployment once and not line by line.
+"""
+
+import dataclasses
+import difflib
+import tomllib
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import MISSING, dataclass
+from pathlib import Path
+from typing import Any, TypeVar, cast, get_type_hints
+
+from ternmq_model.errors import ConfigError, SettingsError
+from ternmq_runtime.setting_values import parse_value
+
+T = TypeVar("T")
+
+ENVIRONMENT_PREFIX = "TERNMQ_"
+
+CONFIG_VARIABLE = "TERNMQ_CONFIG"
+"""Names the TOML file where no argument does."""
+
+_RESERVED = frozenset({CONFIG_VARIABLE})
+
+
+class Settings:
+    """The sections of one process, all good. Immutable.
+
+    Attributes:
+        origins: Where each setting that is not at its default was given, by its name.
+    """
+
+    def __init__(self, sections: Mapping[type, object], origins: Mapping[str, str]) -> None:
+        self._sections = dict(sections)
+        self.origins = dict(origins)
+
+    def __getitem__(self, kind: type[T]) -> T:
+        """Return the section of class `kind`, one of those that were loaded."""
+        section = self._sections[kind]
+        assert isinstance(section, kind)
+        return section
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """One setting as somebody gave it: `raw` is text or a TOML value."""
+
+    setting: str
+    raw: object
+    origin: str
+
+    def problem(self, rule: str) -> str:
+        return f"{self.setting}={self.raw!r}: {rule} ({self.origin})"
+
+
+def load_settings(
+    sections: Mapping[str, type],
+    *,
+    toml_path: Path | None = None,
+    environ: Mapping[str, str],
+    flags: Sequence[str] = (),
+    also_known: Mapping[str, type] | None = None,
+    reserved: Collection[str] = (),
+) -> Settings:
+    """Build every section from what the operator gave, or report all that is wrong with it.
+
+    Args:
+        sections: Section name to dataclass.
+        toml_path: The file with a table for each section; if left out, the file that the variable
+            TERNMQ_CONFIG names, if any.
+        environ: Variables such as TERNMQ_BROKER__FLUSH_MODE=async; others are not looked at.
+        flags: What came with `--set`: `broker.flush_mode=async`. The last of a name counts.
+        also_known: Sections of other services, which one file or environment may serve as well:
+            their settings are checked, but not built and not required.
+        reserved: Further TERNMQ_ variables that are no settings.
+
+    Raises:
+        SettingsError: Settings are unknown or bad, or the file is; every one of them is named.
+    """
+    kinds = {**(also_known or {}), **sections}
+    types_by_setting = {
+        f"{section}.{name}": hint
+        for section, kind in kinds.items()
+        for name, hint in _field_types(kind).items()
+    }
+    problems: list[str] = []
+    if toml_path is None and environ.get(CONFIG_VARIABLE):
+        toml_path = Path(environ[CONFIG_VARIABLE])
+    given = [] if toml_path is None else _from_toml(toml_path, problems)
+    given += _from_environ(environ, _RESERVED.union(reserved), types_by_setting, problems)
+    given += _from_flags(flags, problems)
+
+    values: dict[str, object] = {}
+    winners: dict[str, _Given] = {}
+    bad: set[str] = set()
+    for one in given:
+        if one.setting not in types_by_setting:
+            problems.append(one.problem(_unknown(one.setting, types_by_setting)))
+            continue
+        field = one.setting.partition(".")[2]
+        try:
+            values[one.setting] = parse_value(one.raw, types_by_setting[one.setting], field)
+            winners[one.setting] = one
+        except ValueError as error:
+            problems.append(one.problem(str(error)))
+            bad.add(one.setting)
+
+    built: dict[type, object] = {}
+    for section, kind in sections.items():
+        if not any(setting.startswith(f"{section}.") for setting in bad):
+            built[kind] = _build(section, kind, values, winners, problems)
+    if problems:
+        raise SettingsError(problems)
+    return Settings(built, {setting: one.origin for setting, one in winners.items()})
+
+
+def _field_types(kind: type) -> dict[str, object]:
+    hints = get_type_hints(kind)
+    return {field.name: hints[field.name] for field in _fields(kind)}
+
+
+def _fields(kind: type) -> Iterator[dataclasses.Field[Any]]:
+    assert dataclasses.is_dataclass(kind), "a section is a dataclass"
+    return (field for field in dataclasses.fields(kind) if field.init)
+
+
+def _build(
+    section: str,
+    kind: type,
+    values: Mapping[str, object],
+    winners: Mapping[str, _Given],
+    problems: list[str],
+) -> object | None:
+    """Return the section, or None after adding to `problems` why it cannot be."""
+    arguments: dict[str, object] = {}
+    is_complete = True
+    for field in _fields(kind):
+        setting = f"{section}.{field.name}"
+        if setting in values:
+            arguments[field.name] = values[setting]
+        elif field.default is MISSING and field.default_factory is MISSING:
+            problems.append(f"{setting}: must be set, it has no default")
+            is_complete = False
+    if not is_complete:
+        return None
+    try:
+        return cast("object", kind(**arguments))
+    except ConfigError as error:
+        setting = error.setting if "." in error.setting else f"{section}.{error.setting}"
+        origin = winners[setting].origin if setting in winners else "default"
+        problems.append(f"{setting}={error.value!r}: {error.rule} ({origin})")
+        return None
+
+
+def _from_toml(path: Path, problems: list[str]) -> list[_Given]:
+    origin = f"file {path}"
+    try:
+        with path.open("rb") as file:
+            document: dict[str, object] = tomllib.load(file)
+    except OSError as error:
+        problems.append(f"{origin}: cannot be read: {error.strerror}")
+        return []
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        problems.append(f"{origin}: is not TOML: {error}")
+        return []
+    given: list[_Given] = []
+    for section, table in document.items():
+        if isinstance(table, dict):
+            settings = cast("dict[str, object]", table)
+            given += [_Given(f"{section}.{name}", raw, origin) for name, raw in settings.items()]
+        else:
+            given.append(_Given(section, table, origin))
+    return given
+
+
+def _from_environ(
+    environ: Mapping[str, str],
+    reserved: Collection[str],
+    known: Collection[str],
+    problems: list[str],
+) -> list[_Given]:
+    known_variables = {_variable(setting): setting for setting in known}
+    given: list[_Given] = []
+    for variable in sorted(environ):
+        if not variable.startswith(ENVIRONMENT_PREFIX) or variable in reserved:
+            continue
+        raw = environ[variable]
+        if variable in known_variables:
+            given.append(_Given(known_variables[variable], raw, f"environment {variable}"))
+        else:
+            rule = _unknown(variable, known_variables)
+            problems.append(f"{variable}={raw!r}: {rule} (environment)")
+    return given
+
+
+def _variable(setting: str) -> str:
+    return ENVIRONMENT_PREFIX + setting.replace(".", "__").upper()
+
+
+def _from_flags(flags: Sequence[str], problems: list[str]) -> list[_Given]:
+    given: list[_Given] = []
+    for flag in flags:
+        setting, equals, raw = flag.partition("=")
+        if equals:
+            given.append(_Given(setting.strip(), raw, "flag --set"))
+        else:
+            problems.append(f"--set {flag!r}: must be section.name=value")
+    return given
+
+
+def _unknown(name: str, known: Collection[str]) -> str:
+    """Say that `name` is unknown, and which known name was probably meant."""
+    spelt = name if name.startswith(ENVIRONMENT_PREFIX) else name.lower().replace("-", "_")
+    last_part = spelt.rpartition(".")[2].rpartition("__")[2]
+    matches = difflib.get_close_matches(spelt, known, n=1, cutoff=0.75)
+    matches = matches or [one for one in known if one.endswith((f".{last_part}", f"__{last_part}"))]
+    matches = matches or difflib.get_close_matches(spelt, known, n=1, cutoff=0.6)
+    return "no such setting" + (f"; did you mean {matches[0]!r}?" if matches else "")

@@ -1,0 +1,97 @@
+"""The reference of all settings, read from the classes that define them."""
+
+import ast
+import dataclasses
+import inspect
+import textwrap
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass
+from itertools import pairwise
+from typing import get_type_hints
+
+from ternmq_runtime.setting_values import describe_kind, format_value
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SettingDescription:
+    """One setting, in words.
+
+    Attributes:
+        name: `section.field`.
+        kind: What may be given: "true or false".
+        default: As one would write it; "required" if there is none.
+        doc: The docstring below the field, on one line.
+    """
+
+    name: str
+    kind: str
+    default: str
+    doc: str
+
+
+def describe(sections: Mapping[str, type]) -> list[SettingDescription]:
+    """Describe every setting of `sections`, in the order of definition.
+
+    Raises:
+        OSError: The source of a class is not at hand.
+    """
+    return [
+        SettingDescription(
+            name=f"{section}.{field.name}",
+            kind=describe_kind(hints[field.name], field.name),
+            default=_default(field),
+            doc=docs.get(field.name, ""),
+        )
+        for section, kind in sections.items()
+        for hints, docs in [(get_type_hints(kind), _field_docs(kind))]
+        for field in dataclasses.fields(kind)
+        if field.init
+    ]
+
+
+def settings_table(sections: Mapping[str, type]) -> str:
+    """Return one Markdown table per section, each under a heading with the section's name."""
+    parts: list[str] = []
+    for section, kind in sections.items():
+        parts.append(
+            f"## {section}\n\n| setting | value | default | meaning |\n|---|---|---|---|\n"
+        )
+        parts += [
+            f"| `{one.name}` | {_cell(one.kind)} | `{_cell(one.default)}` | {_cell(one.doc)} |\n"
+            for one in describe({section: kind})
+        ]
+        parts.append("\n")
+    return "".join(parts).rstrip("\n") + "\n"
+
+
+def _default(field: "dataclasses.Field[object]") -> str:
+    if field.default is not MISSING:
+        return format_value(field.default, field.name)
+    if field.default_factory is not MISSING:
+        return format_value(field.default_factory(), field.name)
+    return "required"
+
+
+def _field_docs(kind: type) -> dict[str, str]:
+    """Return the docstring that stands below each field, those of base classes too."""
+    docs: dict[str, str] = {}
+    for owner in reversed(kind.__mro__):
+        if not dataclasses.is_dataclass(owner):
+            continue
+        [definition] = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
+        assert isinstance(definition, ast.ClassDef)
+        body = definition.body
+        for statement, below in pairwise(body):
+            match statement, below:
+                case (
+                    ast.AnnAssign(target=ast.Name(id=name)),
+                    ast.Expr(value=ast.Constant(value=str(text))),
+                ):
+                    docs[name] = " ".join(inspect.cleandoc(text).split())
+                case _:
+                    pass
+    return docs
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")

@@ -1,0 +1,104 @@
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from ternmq_model.errors import StoreError
+from ternmq_runtime.durable_file import read_newest, replace_durably, sync_directory
+
+
+def names(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir())
+
+
+def test_what_was_written_is_read_and_the_generation_before_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "topics.json"
+    for generation in (b"1", b"2", b"3"):
+        replace_durably(path, generation)
+        assert read_newest(path, int) == int(generation)
+    assert names(tmp_path) == ["topics.json", "topics.json.bak"]
+    assert (tmp_path / "topics.json.bak").read_bytes() == b"2"
+
+
+def test_without_a_previous_generation_there_is_one_file(tmp_path: Path) -> None:
+    path = tmp_path / "marker"
+    replace_durably(path, b"1", keep_previous=False)
+    replace_durably(path, b"2", keep_previous=False)
+    assert names(tmp_path) == ["marker"]
+
+
+def test_a_file_that_never_was_reads_as_none(tmp_path: Path) -> None:
+    assert read_newest(tmp_path / "topics.json", int) is None
+
+
+@pytest.mark.parametrize("torn", [b"", b"\x00\x00", b'{"topics": ', b'{"other": 1}'])
+def test_a_torn_file_falls_back_to_the_generation_before(
+    tmp_path: Path, torn: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "topics.json"
+    replace_durably(path, b'{"topics": 1}')
+    replace_durably(path, b'{"topics": 2}')
+    path.write_bytes(torn)
+
+    assert read_newest(path, lambda data: json.loads(data)["topics"]) == 1
+    assert "topics.json.bak" in caplog.text
+
+
+def test_a_crash_between_the_renames_leaves_the_generation_before(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "topics.json"
+    replace_durably(path, b"1")
+    path.rename(tmp_path / "topics.json.bak")
+    assert read_newest(path, int) == 1
+    assert "not there" in caplog.text
+
+
+def test_two_unreadable_generations_are_an_error_that_names_both(tmp_path: Path) -> None:
+    path = tmp_path / "topics.json"
+    replace_durably(path, b"x")
+    replace_durably(path, b"y")
+    with pytest.raises(StoreError, match=r"topics\.json: ValueError.*topics\.json\.bak: ValueError"):
+        read_newest(path, int)
+
+
+def test_a_first_file_that_is_unreadable_is_an_error_and_not_absent(tmp_path: Path) -> None:
+    path = tmp_path / "topics.json"
+    replace_durably(path, b"x")
+    with pytest.raises(StoreError, match=r"topics\.json"):
+        read_newest(path, int)
+
+
+def test_a_failed_write_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    path = tmp_path / "topics.json"
+    replace_durably(path, b"1")
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match="No space"):
+        replace_durably(path, b"2")
+    assert names(tmp_path) == ["topics.json"]
+    assert read_newest(path, int) == 1
+
+
+def test_the_bytes_are_synced_before_the_rename_and_the_directory_after(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "topics.json"
+    listings: list[list[str]] = []
+    real_fsync = os.fsync
+
+    def note(descriptor: int) -> None:
+        listings.append(names(tmp_path))
+        real_fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", note)
+    replace_durably(path, b"1")
+    assert listings == [["topics.json.tmp"], ["topics.json"]]
+
+
+def test_syncing_a_directory_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        sync_directory(tmp_path / "nowhere")

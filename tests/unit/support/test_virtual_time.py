@@ -1,0 +1,96 @@
+import asyncio
+
+import pytest
+
+from ternmq_model.clock import Clock
+from ternmq_remoting.environment import Blocking
+from tests.support.virtual_time import EPOCH_MS, InlineBlocking, VirtualClock, run_in_virtual_time
+
+
+def test_a_day_passes_at_once() -> None:
+    async def main() -> float:
+        await asyncio.sleep(86_400 * 3)
+        return asyncio.get_running_loop().time()
+
+    assert run_in_virtual_time(main()) == pytest.approx(86_400 * 3)
+
+
+def test_timeouts_end_at_their_virtual_time() -> None:
+    async def main() -> float:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(3_600):
+                await asyncio.Event().wait()
+        return asyncio.get_running_loop().time()
+
+    assert run_in_virtual_time(main()) == pytest.approx(3_600)
+
+
+def test_timers_fire_in_order_however_they_were_set() -> None:
+    async def main() -> list[int]:
+        woken: list[int] = []
+
+        async def sleep(delay_s: int) -> None:
+            await asyncio.sleep(delay_s)
+            woken.append(delay_s)
+
+        async with asyncio.TaskGroup() as group:
+            for delay_s in (5, 1, 4, 2, 3):
+                group.create_task(sleep(delay_s))
+        return woken
+
+    assert run_in_virtual_time(main()) == [1, 2, 3, 4, 5]
+
+
+def test_a_deadlock_is_reported() -> None:
+    async def main() -> None:
+        await asyncio.Event().wait()
+
+    with pytest.raises(RuntimeError, match="deadlock"):
+        run_in_virtual_time(main())
+
+
+def test_the_clocks_follow_the_loop() -> None:
+    async def main() -> None:
+        virtual = VirtualClock()
+        clock: Clock = virtual
+        assert (clock.monotonic_ms(), clock.wall_ms()) == (0, EPOCH_MS)
+        await asyncio.sleep(1.5)
+        assert (clock.monotonic_ms(), clock.wall_ms()) == (1_500, EPOCH_MS + 1_500)
+        virtual.wall_offset_ms = -10_000
+        assert (clock.monotonic_ms(), clock.wall_ms()) == (1_500, EPOCH_MS - 8_500)
+
+    run_in_virtual_time(main())
+
+
+def test_a_task_that_slept_never_reads_too_early_a_time() -> None:
+    async def main() -> None:
+        clock = VirtualClock(asyncio.get_running_loop())
+        for ms in (1, 7, 100, 300, 999):
+            before_ms = clock.monotonic_ms()
+            await asyncio.sleep(ms / 1000)
+            assert clock.monotonic_ms() == before_ms + ms
+
+    run_in_virtual_time(main())
+
+
+def test_inline_calls_take_effect_at_once_and_answer_later() -> None:
+    async def main() -> None:
+        blocking: Blocking = InlineBlocking(delay_s=lambda: 2.0)
+        seen: list[str] = []
+        async with asyncio.TaskGroup() as group:
+            group.create_task(blocking.run(seen.append, "written"))
+            await asyncio.sleep(0)
+            assert seen == ["written"]
+        assert asyncio.get_running_loop().time() == 2.0
+
+    run_in_virtual_time(main())
+
+
+def test_inline_calls_return_and_raise_as_their_functions_do() -> None:
+    async def main() -> None:
+        blocking = InlineBlocking()
+        assert await blocking.run(int, "ff", base=16) == 255
+        with pytest.raises(ValueError, match="invalid literal"):
+            await blocking.run(int, "x")
+
+    run_in_virtual_time(main())
