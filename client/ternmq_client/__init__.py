@@ -1,0 +1,9 @@
+"""What producers and consumers share: routes, connections to brokers, sessions."""
+
+from ternmq_client.blocking import BlockingFace as BlockingFace
+from ternmq_client.blocking import LoopThread as LoopThread
+from ternmq_client.config import NAMESERVER_DEFAULT as NAMESERVER_DEFAULT
+from ternmq_client.config import ClientConfig as ClientConfig
+from ternmq_client.config import nameserver_texts as nameserver_texts
+from ternmq_client.instance import ClientInstance as ClientInstance
+from ternmq_client.retry import RetryPolicy as RetryPolicy

@@ -1,0 +1,90 @@
+"""How a client finds and talks to its services."""
+
+import os
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+from ternmq_model.address import Address, parse_address
+from ternmq_model.errors import ConfigError
+
+NAMESERVER_DEFAULT: Final = "127.0.0.1:9876"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClientConfig:
+    """What producers and consumers have in common. Durations in seconds."""
+
+    nameservers: tuple[str, ...] = (NAMESERVER_DEFAULT,)
+    """`HOST:PORT` of each NameServer. One that answers is enough."""
+
+    host_name: str = ""
+    """First half of the client id. Empty = this machine's name."""
+
+    instance_name: str = ""
+    """Second half of the client id, unique among the live clients of a host. Empty = made from
+    process id, start time and a random number."""
+
+    request_timeout_s: float = 3.0
+    """How long to wait for the answer to one request."""
+
+    connect_timeout_s: float = 1.0
+    """How long to try each address of a service."""
+
+    route_refresh_s: float = 30.0
+    """How often the routes of known topics are asked again."""
+
+    heartbeat_s: float = 30.0
+    """How often a broker hears from a client that has nothing to say."""
+
+    session_retry_s: float = 1.0
+    """Longest wait before a broken Session is opened again the first time; doubles up to 8 times
+    this."""
+
+    def __post_init__(self) -> None:
+        if not self.nameservers:
+            raise ConfigError("client.nameservers", (), "must name a NameServer")
+        self.addresses()
+        for name in ("host_name", "instance_name"):
+            value: str = getattr(self, name)
+            if "@" in value or not value.isprintable():
+                raise ConfigError(f"client.{name}", value, "may not have @ or control characters")
+        for name in (
+            "request_timeout_s",
+            "connect_timeout_s",
+            "route_refresh_s",
+            "heartbeat_s",
+            "session_retry_s",
+        ):
+            seconds: float = getattr(self, name)
+            if not seconds > 0:
+                raise ConfigError(f"client.{name}", seconds, "must be above 0")
+
+    def addresses(self) -> tuple[Address, ...]:
+        """Return the NameServers' addresses, each once, in their order."""
+        addresses = (parse_address(text, setting="client.nameservers") for text in self.nameservers)
+        return tuple(dict.fromkeys(addresses))
+
+    def client_id(self, *, now_ms: int, random: Random) -> str:
+        """Return `host@instance` for a client that starts at wall time `now_ms`.
+
+        RocketMQ's instance is `<pid>#<nanoseconds>`. Here a random number takes the place of the
+        digits below milliseconds, so that clients of one process never have the same id: a broker
+        would refuse the second one's Session.
+        """
+        host = self.host_name or socket.gethostname()
+        instance = self.instance_name or f"{os.getpid()}#{now_ms}-{random.getrandbits(32):08x}"
+        return f"{host}@{instance}"
+
+
+def nameserver_texts(nameserver: str | Sequence[str]) -> tuple[str, ...]:
+    """Return what a user gave as NameServers as one text for each.
+
+    Args:
+        nameserver: `HOST:PORT`, several of them separated by `;` or `,`, or a sequence of such.
+    """
+    texts = (nameserver,) if isinstance(nameserver, str) else nameserver
+    parts = (part.strip() for text in texts for part in text.replace(";", ",").split(","))
+    return tuple(part for part in parts if part)

@@ -1,0 +1,162 @@
+"""Asking NameServers: one that answers is enough."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from google.protobuf.message import Message as ProtoMessage
+
+from ternmq_client.single_flight import SingleFlight
+from ternmq_model.address import Address
+from ternmq_model.errors import RefusedError, TopicNotFound, TransportError
+from ternmq_model.route import TopicRoute
+from ternmq_protos.v1 import nameserver_pb2 as nameserver
+from ternmq_remoting.contracts import GET_TOPIC_ROUTE
+from ternmq_remoting.convert import route_from_pb
+from ternmq_remoting.environment import Environment
+from ternmq_remoting.rpc import Connection, UnaryRpc
+from ternmq_runtime.service import OwnedTasks
+
+Req = TypeVar("Req", bound=ProtoMessage)
+Rep = TypeVar("Rep", bound=ProtoMessage)
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class FoundRoute:
+    """A route, and what "*" in it stands for."""
+
+    route: TopicRoute
+    nameserver_host: str
+    """The host through which the NameServer that told the route was reached."""
+
+
+class NameServers:
+    """Keeps to the NameServer that answers and moves to another when it no longer does.
+
+    Owned by one `ClientInstance`.
+
+    Args:
+        env: The seams.
+        addresses: At least one.
+        tasks: Owns the attempts to connect.
+        connect_timeout_s: For each address.
+        request_timeout_s: For each request to each NameServer.
+    """
+
+    def __init__(
+        self,
+        env: Environment,
+        addresses: Sequence[Address],
+        tasks: OwnedTasks,
+        *,
+        connect_timeout_s: float,
+        request_timeout_s: float,
+    ) -> None:
+        self._env = env
+        self._addresses = tuple(addresses)
+        self._connect_timeout_s = connect_timeout_s
+        self._request_timeout_s = request_timeout_s
+        self._connections: dict[Address, Connection] = {}
+        self._current: Address | None = None
+        self._connecting = SingleFlight[tuple[Address, ...], Connection](tasks)
+
+    @property
+    def addresses(self) -> tuple[Address, ...]:
+        """Every NameServer, reachable or not."""
+        return self._addresses
+
+    async def call(self, rpc: UnaryRpc[Req, Rep], request: Req) -> Rep:
+        """Return the answer of the first NameServer that gives one.
+
+        A request is asked of another NameServer when the first did not answer, so it must be
+        harmless to repeat.
+
+        Raises:
+            RefusedError: A NameServer said no.
+            Unreachable: None can be reached; names each.
+            TransportError: The last one that was reached did not answer.
+        """
+        answer, _ = await self._ask_any(rpc, request, self._addresses)
+        if isinstance(answer, RefusedError):
+            raise answer
+        return answer
+
+    async def topic_route(self, topic: str) -> FoundRoute:
+        """Return the route of `topic`.
+
+        A NameServer that was just started knows nothing until brokers have registered, so all are
+        asked before a topic counts as unknown.
+
+        Raises:
+            TopicNotFound: None of those that answer knows it.
+            Unreachable: None can be reached; names each.
+            TransportError: The last one that was reached did not answer.
+        """
+        request = nameserver.GetTopicRouteRequest(topic=topic)
+        left = self._addresses
+        unknown: TopicNotFound | None = None
+        while left:
+            try:
+                answer, address = await self._ask_any(GET_TOPIC_ROUTE, request, left)
+            except TransportError:
+                if unknown is None:
+                    raise
+                break
+            if isinstance(answer, TopicNotFound):
+                unknown = answer
+                left = tuple(other for other in left if other != address)
+            elif isinstance(answer, RefusedError):
+                raise answer
+            else:
+                return FoundRoute(route_from_pb(topic, answer.route), address.host)
+        assert unknown is not None, "there is at least one NameServer"
+        raise unknown
+
+    async def close(self) -> None:
+        """End every connection. Safe to repeat."""
+        connections, self._connections = self._connections, {}
+        for connection in connections.values():
+            await connection.close()
+
+    async def _ask_any(
+        self, rpc: UnaryRpc[Req, Rep], request: Req, candidates: tuple[Address, ...]
+    ) -> tuple[Rep | RefusedError, Address]:
+        """Ask those of `candidates` that can be reached, one after the other, up to an answer."""
+        left = candidates
+        while True:
+            connection = await self._connected(left)
+            address = self._current = connection.address
+            try:
+                return await connection.call(
+                    rpc, request, timeout_s=self._request_timeout_s
+                ), address
+            except RefusedError as error:
+                return error, address
+            except TransportError as error:
+                await self._forget(connection)
+                left = tuple(other for other in left if other != address)
+                if not left:
+                    raise
+                logger.warning("nameserver gave no answer address=%s error=%s", address, error)
+
+    async def _connected(self, candidates: tuple[Address, ...]) -> Connection:
+        if self._current in candidates and (kept := self._connections.get(self._current)):
+            return kept
+        for address in candidates:
+            if kept := self._connections.get(address):
+                return kept
+        return await self._connecting.run(candidates, lambda: self._connect(candidates))
+
+    async def _connect(self, candidates: tuple[Address, ...]) -> Connection:
+        connection = await self._env.network.connect(candidates, timeout_s=self._connect_timeout_s)
+        self._connections[connection.address] = connection
+        logger.info("nameserver connected address=%s", connection.address)
+        return connection
+
+    async def _forget(self, connection: Connection) -> None:
+        if self._connections.get(connection.address) is connection:
+            del self._connections[connection.address]
+            await connection.close()

@@ -1,0 +1,44 @@
+"""How long to wait before trying again."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from random import Random
+
+from ternmq_model.errors import ConfigError
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RetryPolicy:
+    """Waits that double up to a limit, each drawn anew between 0 and its ceiling (full jitter).
+
+    Without the jitter all clients of a broker would come back to it in the same instant.
+    """
+
+    attempts_max: int = 3
+    """Attempts in total, the first one included."""
+
+    delay_s_first: float = 0.1
+    """Ceiling of the wait before the second attempt."""
+
+    delay_s_max: float = 5.0
+    """No ceiling is higher."""
+
+    def __post_init__(self) -> None:
+        if self.attempts_max < 1:
+            raise ConfigError("retry.attempts_max", self.attempts_max, "must be 1 or more")
+        if not 0 <= self.delay_s_first <= self.delay_s_max:
+            rule = f"must be 0 to delay_s_max, which is {self.delay_s_max}"
+            raise ConfigError("retry.delay_s_first", self.delay_s_first, rule)
+
+    def ceiling_s(self, failures: int) -> float:
+        """Return the longest wait after that many failures in a row, 1 or more."""
+        return min(self.delay_s_first * 2.0 ** min(failures - 1, 32), self.delay_s_max)
+
+    def delay_s(self, failures: int, random: Random) -> float:
+        """Return the wait after that many failures in a row."""
+        return random.uniform(0.0, self.ceiling_s(failures))
+
+    def delays_s(self, random: Random) -> Iterator[float]:
+        """Yield the wait before each attempt after the first."""
+        for failures in range(1, self.attempts_max):
+            yield self.delay_s(failures, random)

@@ -1,0 +1,219 @@
+"""What a client knows of routes: asked on demand, asked again from time to time."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from ternmq_client.nameservers import NameServers
+from ternmq_client.single_flight import SingleFlight
+from ternmq_model.clock import Clock
+from ternmq_model.errors import TopicNotFound, TransportError
+from ternmq_model.names import AUTO_CREATE_TOPIC
+from ternmq_model.route import BrokerData, TopicRoute
+from ternmq_runtime.service import OwnedTasks
+
+logger = logging.getLogger(__name__)
+
+NEW_TOPIC_QUEUES: Final = 4
+"""Queues on each broker of a topic that a send creates.
+
+Source: RocketMQ `defaultTopicQueueNums`.
+"""
+
+UNCERTAIN_REFRESH_MS: Final = 2_000
+"""How often a route is asked again that is watched and unknown, guessed from the template, or was
+found to be wrong: the true one may come any moment."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownBroker:
+    """A broker name as the newest route tells it."""
+
+    data: BrokerData
+    nameserver_host: str
+    """What "*" in its endpoints stands for."""
+
+
+@dataclass(slots=True)
+class _Known:
+    """One topic. `route` is None while no NameServer knows it."""
+
+    route: TopicRoute | None
+    is_guessed: bool
+    due_at_ms: int
+
+
+class RouteCache:
+    """Routes by topic. A route that was told once is kept while no NameServer answers.
+
+    Owned by one `ClientInstance` and touched only from its event loop.
+
+    Args:
+        nameservers: Who is asked.
+        tasks: Owns the questions under way.
+        clock: Only its monotonic time is read.
+        refresh_s: Age at which a route is asked again.
+    """
+
+    def __init__(
+        self, nameservers: NameServers, tasks: OwnedTasks, clock: Clock, *, refresh_s: float
+    ) -> None:
+        self._nameservers = nameservers
+        self._clock = clock
+        self._refresh_ms = int(refresh_s * 1000)
+        self._asking = SingleFlight[str, TopicRoute](tasks)
+        self._known: dict[str, _Known] = {}
+        self._brokers: dict[str, KnownBroker] = {}
+        self._watched: set[str] = set()
+        self._listeners: list[Callable[[str], None]] = []
+        self._is_answered = True
+
+    @property
+    def refresh_interval_s(self) -> float:
+        """How often `refresh` should run."""
+        return min(self._refresh_ms, UNCERTAIN_REFRESH_MS) / 1000
+
+    def cached(self, topic: str) -> TopicRoute | None:
+        """Return the route as it was last told; None when it is not known. Never asks."""
+        known = self._known.get(topic)
+        return None if known is None or known.is_guessed else known.route
+
+    def find_broker(self, broker_name: str) -> KnownBroker | None:
+        """Return where `broker_name` is, or None when no route has named it. Never asks."""
+        return self._brokers.get(broker_name)
+
+    async def route(self, topic: str) -> TopicRoute:
+        """Return the route of `topic`, asking when it is not known.
+
+        Cancelling is safe: the question goes on for others.
+
+        Raises:
+            TopicNotFound: No NameServer knows it.
+            TransportError: No NameServer answers; `Unreachable` names each.
+        """
+        return self.cached(topic) or await self._ask(topic)
+
+    async def route_to_write(self, topic: str, *, creates: bool) -> TopicRoute:
+        """Return the route of `topic`, or the one it will have once a send has created it.
+
+        Args:
+            topic: Its name has been checked.
+            creates: A broker may create it; then a topic that is unknown has the queues of the
+                template TBW102, at most 4 on each broker.
+
+        Raises:
+            TopicNotFound: It is unknown, and no broker would create it.
+            TransportError: No NameServer answers; `Unreachable` names each.
+
+        Source:
+            RocketMQ `MQClientInstance.updateTopicRouteInfoFromNameServer`.
+        """
+        known = self._known.get(topic)
+        if known is not None and known.route is not None and (creates or not known.is_guessed):
+            return known.route
+        try:
+            return await self._ask(topic)
+        except TopicNotFound as unknown:
+            if not creates:
+                raise
+            try:
+                template = await self.route(AUTO_CREATE_TOPIC)
+            except TopicNotFound:
+                raise unknown from None
+        guess = template.for_new_topic(topic, queues_max=NEW_TOPIC_QUEUES)
+        due_at_ms = self._clock.monotonic_ms() + UNCERTAIN_REFRESH_MS
+        self._known[topic] = _Known(guess, is_guessed=True, due_at_ms=due_at_ms)
+        return guess
+
+    def watch(self, topic: str) -> None:
+        """Keep asking for `topic` although it is unknown: it may be created."""
+        self._watched.add(topic)
+
+    def unwatch(self, topic: str) -> None:
+        """Take back `watch`."""
+        self._watched.discard(topic)
+
+    def expire(self, topic: str) -> None:
+        """Ask for `topic` at the next refresh: a broker's answer did not fit its route."""
+        if (known := self._known.get(topic)) is not None:
+            known.due_at_ms = self._clock.monotonic_ms()
+
+    def expire_broker(self, broker_name: str) -> None:
+        """Ask at the next refresh for the routes that name `broker_name`: it is not there."""
+        for topic, known in self._known.items():
+            if known.route is not None and known.route.broker(broker_name) is not None:
+                self.expire(topic)
+
+    def add_listener(self, on_change: Callable[[str], None]) -> None:
+        """Call `on_change` with the topic whenever a route has become another one."""
+        self._listeners.append(on_change)
+
+    def remove_listener(self, on_change: Callable[[str], None]) -> None:
+        """Take back `add_listener`."""
+        self._listeners.remove(on_change)
+
+    async def refresh(self) -> bool:
+        """Ask for every route that is due. The step of a job.
+
+        When no NameServer answers, all are kept, and asked again at the next step.
+        """
+        now_ms = self._clock.monotonic_ms()
+        for topic in sorted(self._watched - self._known.keys()):
+            self._known[topic] = _Known(None, is_guessed=False, due_at_ms=now_ms)
+        due = [topic for topic, known in self._known.items() if known.due_at_ms <= now_ms]
+        for topic in due:
+            try:
+                await self._ask(topic)
+            except TopicNotFound:
+                continue
+            except TransportError as error:
+                if self._is_answered:
+                    logger.warning("routes are kept while no nameserver answers error=%s", error)
+                self._is_answered = False
+                return False
+        if due and not self._is_answered:
+            logger.info("routes are refreshed again topics=%d", len(due))
+            self._is_answered = True
+        return False
+
+    async def _ask(self, topic: str) -> TopicRoute:
+        return await self._asking.run(topic, lambda: self._fetch(topic))
+
+    async def _fetch(self, topic: str) -> TopicRoute:
+        known = self._known.get(topic)
+        try:
+            found = await self._nameservers.topic_route(topic)
+        except TopicNotFound:
+            self._put_unknown(topic, known)
+            raise
+        for data in found.route.brokers:
+            self._brokers[data.broker_name] = KnownBroker(data, found.nameserver_host)
+        due_at_ms = self._clock.monotonic_ms() + self._refresh_ms
+        self._known[topic] = _Known(found.route, is_guessed=False, due_at_ms=due_at_ms)
+        if known is None or known.route != found.route:
+            logger.info(
+                "route topic=%s brokers=%s",
+                topic,
+                [data.broker_name for data in found.route.queues],
+            )
+            self._tell(topic)
+        return found.route
+
+    def _put_unknown(self, topic: str, known: _Known | None) -> None:
+        """Remember that nobody knows `topic`: a guess stays, a route that was told is gone."""
+        due_at_ms = self._clock.monotonic_ms() + UNCERTAIN_REFRESH_MS
+        if known is not None and known.is_guessed:
+            known.due_at_ms = due_at_ms
+            return
+        if topic in self._watched:
+            self._known[topic] = _Known(None, is_guessed=False, due_at_ms=due_at_ms)
+        else:
+            self._known.pop(topic, None)
+        if known is not None and known.route is not None:
+            logger.info("route gone topic=%s", topic)
+            self._tell(topic)
+
+    def _tell(self, topic: str) -> None:
+        for listener in tuple(self._listeners):
+            listener(topic)

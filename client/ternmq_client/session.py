@@ -1,0 +1,348 @@
+"""Telling brokers who is here, and hearing their commands: one Session for each broker.
+
+A consumer has a Session with the master of every broker that serves its topics, a producer with
+those it sends to. The stream's life is the member's life: brokers drop a client at once when it
+says goodbye, 10 s after its stream broke, 60 s after it fell silent.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Final, Protocol
+
+from ternmq_client.retry import RetryPolicy
+from ternmq_model.errors import (
+    ClosedError,
+    RefusedError,
+    RequestTimedOut,
+    TernError,
+    TransportError,
+    refusal,
+)
+from ternmq_protos.v1 import groups_pb2 as groups
+from ternmq_remoting.contracts import SESSION
+from ternmq_remoting.environment import Environment
+from ternmq_remoting.rpc import ClientStream, Connection
+from ternmq_runtime.service import OwnedTasks
+
+logger = logging.getLogger(__name__)
+
+GOODBYE_TIMEOUT_S: Final = 1.0
+"""How long a closing client waits for a broker to hear its goodbye."""
+
+SessionStream = ClientStream[groups.SessionReply, groups.SessionRequest]
+
+
+class Member(Protocol):
+    """Whose Sessions these are: a `ClientInstance`."""
+
+    @property
+    def env(self) -> Environment:
+        """The seams."""
+        ...
+
+    @property
+    def client_id(self) -> str:
+        """By which brokers know the client."""
+        ...
+
+    async def broker(self, broker_name: str, broker_id: int = 0) -> Connection:
+        """Return the connection to a broker, dialling it at need."""
+        ...
+
+    def forget(self, broker_name: str, connection: Connection) -> None:
+        """Dial the broker anew next time, since `connection` has failed."""
+        ...
+
+
+class Picture:
+    """The groups of one client: what every heartbeat tells in full. Owned by `Sessions`."""
+
+    def __init__(self) -> None:
+        self.producers: set[str] = set()
+        self.consumers: dict[str, groups.ConsumerGroup] = {}
+
+    def hello(self, client_id: str, incarnation: str) -> groups.SessionRequest:
+        """Return the first message of a stream."""
+        hello = groups.Hello(
+            client_id=client_id,
+            incarnation=incarnation,
+            producer_groups=sorted(self.producers),
+            consumer_groups=self.consumers.values(),
+        )
+        return groups.SessionRequest(hello=hello)
+
+    def heartbeat(self) -> groups.SessionRequest:
+        """Return a heartbeat."""
+        heartbeat = groups.Heartbeat(
+            producer_groups=sorted(self.producers), consumer_groups=self.consumers.values()
+        )
+        return groups.SessionRequest(heartbeat=heartbeat)
+
+
+class Session:
+    """The stream with one broker, opened again whenever it breaks. Owned by `Sessions`."""
+
+    def __init__(
+        self,
+        broker_name: str,
+        member: Member,
+        picture: Picture,
+        *,
+        incarnation: str,
+        heartbeat_s: float,
+        answer_timeout_s: float,
+        retry: RetryPolicy,
+        on_members_changed: Callable[[str], None],
+    ) -> None:
+        self._broker_name = broker_name
+        self._member = member
+        self._picture = picture
+        self._incarnation = incarnation
+        self._heartbeat_s = heartbeat_s
+        self._answer_timeout_s = answer_timeout_s
+        self._retry = retry
+        self._on_members_changed = on_members_changed
+        self._changed = asyncio.Event()
+        self._stream: SessionStream | None = None
+        self._is_closing = False
+        self._failures = 0
+        self.attempted = asyncio.Event()
+        """Set once the first attempt has an outcome."""
+
+        self.error: TernError | None = None
+        """Why the broker does not know this client at present; None while it does."""
+
+    async def run(self) -> None:
+        """Keep the Session open until `close`. Cancelling ends the stream without a goodbye."""
+        while True:
+            error: TernError = ClosedError("the broker ended the session")
+            try:
+                await self._talk()
+            except TernError as failure:
+                error = failure
+            if self._is_closing:
+                return
+            self._stream = None
+            self._failures += 1
+            if self.error is None:
+                logger.warning("session lost broker=%s error=%s", self._broker_name, error)
+            self.error = error
+            self.attempted.set()
+            await asyncio.sleep(self._retry.delay_s(self._failures, self._member.env.random))
+
+    def tell(self) -> None:
+        """Send a heartbeat now: the picture has changed."""
+        self._changed.set()
+
+    async def close(self) -> None:
+        """Say goodbye, so that the broker drops the client at once. The `run` task ends soon."""
+        self._is_closing = True
+        stream = self._stream
+        if stream is None:
+            return
+        with suppress(TernError, TimeoutError):
+            async with asyncio.timeout(GOODBYE_TIMEOUT_S):
+                await stream.write(groups.SessionRequest(goodbye=groups.Goodbye()))
+                await stream.finish()
+
+    async def _talk(self) -> None:
+        connection = await self._member.broker(self._broker_name)
+        stream: SessionStream = connection.open(SESSION)
+        try:
+            await self._greet(stream)
+            async with OwnedTasks() as tasks:
+                tasks.spawn(self._send_heartbeats(stream), f"heartbeats {self._broker_name}")
+                while (reply := await stream.read()) is not None:
+                    if reply.HasField("members_changed"):
+                        self._on_members_changed(reply.members_changed.group)
+        except TransportError:
+            self._member.forget(self._broker_name, connection)
+            raise
+        finally:
+            self._stream = None
+            stream.cancel()
+
+    async def _greet(self, stream: SessionStream) -> None:
+        try:
+            async with asyncio.timeout(self._answer_timeout_s):
+                self._changed.clear()
+                await stream.write(self._picture.hello(self._member.client_id, self._incarnation))
+                reply = await stream.read()
+        except TimeoutError:
+            raise RequestTimedOut(f"broker {self._broker_name}: no answer to hello") from None
+        if reply is None:
+            raise ClosedError(f"broker {self._broker_name}: ended the session before its welcome")
+        status = reply.welcome.status
+        if status.code:
+            raise refusal(status.code, status.remark, self._broker_name)
+        self._stream = stream
+        self._failures = 0
+        self.error = None
+        self.attempted.set()
+        logger.info("session open broker=%s", self._broker_name)
+        # Members may have come and gone while nobody listened.
+        for group in tuple(self._picture.consumers):
+            self._on_members_changed(group)
+
+    async def _send_heartbeats(self, stream: SessionStream) -> None:
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._heartbeat_s):
+                    await self._changed.wait()
+            self._changed.clear()
+            try:
+                await stream.write(self._picture.heartbeat())
+            except TernError:  # the reader is told why
+                stream.cancel()
+                return
+
+
+class Sessions:
+    """The Sessions of one client, one for each broker it should be known to.
+
+    Owned by one `ClientInstance` and touched only from its event loop.
+    """
+
+    def __init__(
+        self,
+        member: Member,
+        tasks: OwnedTasks,
+        *,
+        heartbeat_s: float,
+        answer_timeout_s: float,
+        retry: RetryPolicy,
+    ) -> None:
+        self._member = member
+        self._tasks = tasks
+        self._heartbeat_s = heartbeat_s
+        self._answer_timeout_s = answer_timeout_s
+        self._retry = retry
+        self._incarnation = f"{member.env.random.getrandbits(64):016x}"
+        self._picture = Picture()
+        self._members_changed: dict[str, Callable[[], None]] = {}
+        self._attended: set[str] = set()
+        self._open: dict[str, tuple[Session, asyncio.Task[None]]] = {}
+        self._is_closing = False
+
+    def put_producer(self, group: str) -> None:
+        """Tell brokers, now and from now on, that this client produces in `group`."""
+        if group not in self._picture.producers:
+            self._picture.producers.add(group)
+            self._tell()
+
+    def remove_producer(self, group: str) -> None:
+        """Take back `put_producer`."""
+        if group in self._picture.producers:
+            self._picture.producers.remove(group)
+            self._tell()
+
+    def put_consumer(
+        self, group: groups.ConsumerGroup, on_members_changed: Callable[[], None]
+    ) -> None:
+        """Tell brokers, now and from now on, that this client consumes as `group` says.
+
+        Args:
+            group: Replaces what was told of the group of that name. Not changed hereafter.
+            on_members_changed: Called when a broker says that members came or went, and when a
+                Session was opened, since such words may have been missed. Must not block.
+        """
+        self._picture.consumers[group.group] = group
+        self._members_changed[group.group] = on_members_changed
+        self._tell()
+
+    def remove_consumer(self, group: str) -> None:
+        """Take back `put_consumer`: brokers give its queues to other members at once."""
+        if self._picture.consumers.pop(group, None) is not None:
+            del self._members_changed[group]
+            self._tell()
+
+    @property
+    def consumer_topics(self) -> frozenset[str]:
+        """Every topic that a group of this client consumes."""
+        return frozenset(
+            subscription.topic
+            for group in self._picture.consumers.values()
+            for subscription in group.subscriptions
+        )
+
+    def attend(self, broker_name: str) -> None:
+        """Keep a Session with `broker_name` although no consumed topic demands it."""
+        if broker_name not in self._attended:
+            self._attended.add(broker_name)
+            self._begin(broker_name)
+
+    def keep_to(self, broker_names: Iterable[str]) -> None:
+        """Have Sessions with these brokers and the attended ones, and with no others."""
+        wanted = self._attended.union(broker_names)
+        for broker_name in sorted(wanted):
+            self._begin(broker_name)
+        for broker_name in self._open.keys() - wanted:
+            session, task = self._open.pop(broker_name)
+            logger.info("session closed broker=%s", broker_name)
+            self._tasks.spawn(_end(session, task), f"end session {broker_name}")
+
+    async def attempted(self, *, timeout_s: float) -> None:
+        """Wait until every broker has been greeted, or could not be.
+
+        Raises:
+            RefusedError: A broker knows another live client by this one's id.
+        """
+        sessions = [session for session, _ in self._open.values()]
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                for session in sessions:
+                    await session.attempted.wait()
+        for session in sessions:
+            if isinstance(session.error, RefusedError) and not session.error.retryable:
+                raise session.error
+
+    def is_known_to(self, broker_name: str) -> bool:
+        """Tell whether the Session with `broker_name` is open."""
+        entry = self._open.get(broker_name)
+        return entry is not None and entry[0].attempted.is_set() and entry[0].error is None
+
+    async def close(self) -> None:
+        """Say goodbye to every broker, waiting up to a second for each, side by side."""
+        self._is_closing = True
+        ending = [
+            self._tasks.spawn(_end(session, task), f"end session {broker_name}")
+            for broker_name, (session, task) in self._open.items()
+        ]
+        self._open.clear()
+        if ending:
+            await asyncio.wait(ending)
+
+    def _begin(self, broker_name: str) -> None:
+        if broker_name in self._open or self._is_closing:
+            return
+        session = Session(
+            broker_name,
+            self._member,
+            self._picture,
+            incarnation=self._incarnation,
+            heartbeat_s=self._heartbeat_s,
+            answer_timeout_s=self._answer_timeout_s,
+            retry=self._retry,
+            on_members_changed=self._dispatch_members_changed,
+        )
+        task = self._tasks.spawn(session.run(), f"session {broker_name}")
+        self._open[broker_name] = (session, task)
+
+    def _tell(self) -> None:
+        for session, _ in self._open.values():
+            session.tell()
+
+    def _dispatch_members_changed(self, group: str) -> None:
+        callback = self._members_changed.get(group)
+        if callback is not None:
+            callback()
+
+
+async def _end(session: Session, task: asyncio.Task[None]) -> None:
+    """Close `session` in order, and its task in any case."""
+    await session.close()
+    await asyncio.wait((task,), timeout=GOODBYE_TIMEOUT_S)
+    task.cancel()
+    await asyncio.wait((task,))
