@@ -56,7 +56,9 @@ class OwnedTasks:
 
     def __init__(self) -> None:
         self._group = asyncio.TaskGroup()
-        self._tasks: set[asyncio.Task[Any]] = set()
+        # In the order of spawning, in which they are cancelled too: a set would make simulations
+        # differ from run to run.
+        self._tasks: dict[asyncio.Task[Any], None] = {}
         self._is_open = False
 
     async def __aenter__(self) -> Self:
@@ -95,8 +97,8 @@ class OwnedTasks:
         except RuntimeError as error:  # a sibling has failed: the group takes no more
             coroutine.close()
             raise ClosedError(f"task {name!r} was spawned while its block fails") from error
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
         return task
 
 
@@ -117,12 +119,14 @@ class JobRunner:
             raise ValueError(f"two jobs have one name: {sorted(job.name for job in jobs)}")
         self._wakers = {job.name: asyncio.Event() for job in jobs}
         self._group = asyncio.TaskGroup()
+        self._tasks: list[asyncio.Task[None]] = []
         self._stopping = False
 
     async def __aenter__(self) -> Self:
         await self._group.__aenter__()
-        for job in self._jobs.values():
-            self._group.create_task(self._repeat(job), name=job.name)
+        self._tasks = [
+            self._group.create_task(self._repeat(job), name=job.name) for job in self._jobs.values()
+        ]
         return self
 
     async def __aexit__(
@@ -134,6 +138,9 @@ class JobRunner:
         self._stopping = True
         for waker in self._wakers.values():
             waker.set()
+        if exc is not None:  # the group would do it too, but in an order that differs between runs
+            for task in self._tasks:
+                task.cancel()
         await _leave(self._group, exc_type, exc, traceback)
 
     def wake(self, name: str) -> None:

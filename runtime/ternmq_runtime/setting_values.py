@@ -15,7 +15,7 @@ _BYTES_PER_UNIT = {"": 1, "b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30
 _SIZE = re.compile(r"(\d[\d_]*)\s*([a-z]*)", re.IGNORECASE)
 
 _MS_PER_UNIT = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)", re.IGNORECASE)
+_DURATION = re.compile(r"(\d+(?:\.\d+)?(?:e-?\d+)?)\s*(ms|s|m|h|d)", re.IGNORECASE)
 
 _TRUE_WORDS = frozenset({"true", "yes", "on", "1"})
 _FALSE_WORDS = frozenset({"false", "no", "off", "0"})
@@ -161,7 +161,7 @@ def format_value(value: object, name: str) -> str:
 
 
 def _format_duration(in_ms: float) -> str:
-    for unit in ("d", "h", "m", "s"):
-        if in_ms and in_ms % _MS_PER_UNIT[unit] == 0:
-            return f"{in_ms / _MS_PER_UNIT[unit]:g}{unit}"
-    return f"{in_ms:g}ms" if in_ms else "0s"
+    in_ms = round(in_ms, 9)  # 1.005 s are 1004.9999999999999 ms
+    unit = next((unit for unit in ("d", "h", "m", "s") if in_ms % _MS_PER_UNIT[unit] == 0), "ms")
+    number = in_ms / _MS_PER_UNIT[unit] if in_ms else 0
+    return f"{int(number) if number == int(number) else number}{unit if in_ms else 's'}"

@@ -12,10 +12,12 @@ def test_a_call_returns_its_result_from_another_thread() -> None:
     def call(number: int, *, factor: int) -> tuple[int, bool]:
         return number * factor, threading.current_thread() is threading.main_thread()
 
+    async def use(blocking: Blocking) -> tuple[int, bool]:
+        return await blocking.run(call, 21, factor=2)
+
     async def main() -> None:
         async with BlockingPool() as pool:
-            blocking: Blocking = pool
-            assert await blocking.run(call, 21, factor=2) == (42, False)
+            assert await use(pool) == (42, False)
 
     asyncio.run(main())
 

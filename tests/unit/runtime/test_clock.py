@@ -5,11 +5,10 @@ from ternmq_runtime.clock import SystemClock
 
 
 def test_the_monotonic_clock_is_that_of_event_loops() -> None:
-    async def main() -> tuple[int, float, int]:
-        clock: Clock = SystemClock()
+    async def read(clock: Clock) -> tuple[int, float, int]:
         return clock.monotonic_ms(), asyncio.get_running_loop().time(), clock.monotonic_ms()
 
-    before_ms, loop_s, after_ms = asyncio.run(main())
+    before_ms, loop_s, after_ms = asyncio.run(read(SystemClock()))
     assert before_ms - 1 <= loop_s * 1000 <= after_ms + 1
 
 

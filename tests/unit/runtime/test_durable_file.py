@@ -59,7 +59,9 @@ def test_two_unreadable_generations_are_an_error_that_names_both(tmp_path: Path)
     path = tmp_path / "topics.json"
     replace_durably(path, b"x")
     replace_durably(path, b"y")
-    with pytest.raises(StoreError, match=r"topics\.json: ValueError.*topics\.json\.bak: ValueError"):
+    with pytest.raises(
+        StoreError, match=r"topics\.json: ValueError.*topics\.json\.bak: ValueError"
+    ):
         read_newest(path, int)
 
 

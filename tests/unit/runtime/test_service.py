@@ -5,7 +5,8 @@ import os
 import signal
 import threading
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -205,6 +206,39 @@ def test_owned_tasks_are_cancelled_when_the_block_is_left() -> None:
         assert ended == ["a", "b"]
         assert len(tasks) == 0
         assert not other_tasks()
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("in_order", [True, False])
+def test_tasks_and_jobs_are_cancelled_in_the_order_they_began(in_order: bool) -> None:
+    async def main() -> None:
+        ended: list[str] = []
+
+        async def wait(name: str) -> bool:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.append(name)
+            return False
+
+        names = [f"job-{number}" for number in range(20)]
+        jobs = [Job(name=name, interval_s=1, step=partial(wait, name)) for name in names]
+        with suppress(LookupError):
+            async with JobRunner(*jobs):
+                await asyncio.sleep(1)
+                raise LookupError
+        assert ended == names
+
+        ended.clear()
+        with suppress(LookupError):
+            async with OwnedTasks() as tasks:
+                for name in names:
+                    tasks.spawn(wait(name), name)
+                await asyncio.sleep(1)
+                if not in_order:
+                    raise LookupError
+        assert ended == names
 
     run_in_virtual_time(main())
 

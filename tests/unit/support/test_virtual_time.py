@@ -50,14 +50,16 @@ def test_a_deadlock_is_reported() -> None:
 
 
 def test_the_clocks_follow_the_loop() -> None:
+    def read(clock: Clock) -> tuple[int, int]:
+        return clock.monotonic_ms(), clock.wall_ms()
+
     async def main() -> None:
-        virtual = VirtualClock()
-        clock: Clock = virtual
-        assert (clock.monotonic_ms(), clock.wall_ms()) == (0, EPOCH_MS)
+        clock = VirtualClock()
+        assert read(clock) == (0, EPOCH_MS)
         await asyncio.sleep(1.5)
-        assert (clock.monotonic_ms(), clock.wall_ms()) == (1_500, EPOCH_MS + 1_500)
-        virtual.wall_offset_ms = -10_000
-        assert (clock.monotonic_ms(), clock.wall_ms()) == (1_500, EPOCH_MS - 8_500)
+        assert read(clock) == (1_500, EPOCH_MS + 1_500)
+        clock.wall_offset_ms = -10_000
+        assert read(clock) == (1_500, EPOCH_MS - 8_500)
 
     run_in_virtual_time(main())
 
@@ -74,8 +76,7 @@ def test_a_task_that_slept_never_reads_too_early_a_time() -> None:
 
 
 def test_inline_calls_take_effect_at_once_and_answer_later() -> None:
-    async def main() -> None:
-        blocking: Blocking = InlineBlocking(delay_s=lambda: 2.0)
+    async def use(blocking: Blocking) -> None:
         seen: list[str] = []
         async with asyncio.TaskGroup() as group:
             group.create_task(blocking.run(seen.append, "written"))
@@ -83,7 +84,7 @@ def test_inline_calls_take_effect_at_once_and_answer_later() -> None:
             assert seen == ["written"]
         assert asyncio.get_running_loop().time() == 2.0
 
-    run_in_virtual_time(main())
+    run_in_virtual_time(use(InlineBlocking(delay_s=lambda: 2.0)))
 
 
 def test_inline_calls_return_and_raise_as_their_functions_do() -> None:
