@@ -1,0 +1,1 @@
+"""What every process of TernMQ runs on: lifecycle, time, threads, settings, logs."""
