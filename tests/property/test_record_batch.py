@@ -41,7 +41,7 @@ def test_a_mutated_record_is_refused_or_its_hint_agrees_with_a_scan(
     batch = checked.batch
     if batch is None:
         return
-    assert batch.data == b"".join(records[index] for index in checked.indexes.tolist())
+    assert batch.data == b"".join(records[int(index)] for index in checked.indexes)
     seen: list[int] = []
     for topic, queue_id, rows in batch.queues:
         for place in rows.tolist():

@@ -18,7 +18,7 @@ def test_everything_is_wanted(expression: str) -> None:
 def test_tags_are_trimmed_and_hashed() -> None:
     subscription = parse_subscription("T", " a ||b|| ")
     assert subscription.tags == {"a", "b"}
-    assert subscription.tag_codes == {tag_code("a"), tag_code("b")}
+    assert subscription.tag_codes == frozenset({tag_code("a"), tag_code("b")})
     assert subscription.wants("a")
     assert not subscription.wants("c")
 
