@@ -50,6 +50,11 @@ class CreditLedger:
         self._owed_messages = 0
         self._owed_bytes = 0
 
+    @property
+    def is_unused(self) -> bool:
+        """Nothing of the window is held: the broker may send all of it."""
+        return not self._held_messages
+
     def opening(self) -> Credit:
         """Return the credit to subscribe with: what is not held. The broker then owes nothing."""
         self._owed_messages = self._owed_bytes = 0

@@ -1,0 +1,166 @@
+"""One queue that a push consumer owns, from the moment it is assigned to the moment it is dropped."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+
+from ternmq_consumer.flow_control import Window
+from ternmq_consumer.process_queue import Handout, ProcessQueue
+from ternmq_consumer.pull_link import PulledQueue, PullReceiver
+from ternmq_model.errors import CorruptRecord
+from ternmq_model.offsets import PhysicalOffset, QueueOffset
+from ternmq_model.queue import MessageQueue
+from ternmq_model.stored_message import StoredMessage, decode_records
+from ternmq_model.subscription import Subscription
+from ternmq_protos.v1 import messages_pb2 as messages
+
+
+class Reads(Protocol):
+    """Begins to read a queue: `PullLinks`."""
+
+    def subscribe(
+        self,
+        queue: MessageQueue,
+        subscription: Subscription,
+        start: QueueOffset,
+        window: Window,
+        receiver: PullReceiver,
+    ) -> PulledQueue:
+        """Begin to read `queue` at `start`; `receiver` gets what is read."""
+        ...
+
+
+class AssignedQueue:
+    """One owned queue: takes what is read of it, and gives credit back for what is finished.
+
+    Owned by the consumer's `Assignment`.
+
+    Args:
+        queue: Which one.
+        subscription: What is wanted of it.
+        start: Where consuming begins.
+        window: How far reading may be ahead.
+        on_ready: Called when messages wait to be handed over.
+        on_restart: Called when the queue ends before what was read: it goes on at that offset.
+
+    Attributes:
+        in_hand: Its messages; another object after a restart.
+        is_listed: The dispatcher knows that messages wait.
+    """
+
+    def __init__(
+        self,
+        queue: MessageQueue,
+        subscription: Subscription,
+        start: QueueOffset,
+        window: Window,
+        *,
+        on_ready: Callable[["AssignedQueue"], None],
+        on_restart: Callable[[MessageQueue, QueueOffset], None],
+    ) -> None:
+        self.queue = queue
+        self.in_hand = ProcessQueue[StoredMessage](start)
+        self.is_listed = False
+        self._subscription = subscription
+        self._window = window
+        self._on_ready = on_ready
+        self._on_restart = on_restart
+        self._reads: Reads | None = None
+        self._pulled: PulledQueue | None = None
+        self._idle = asyncio.Event()
+
+    def start(self, reads: Reads) -> None:
+        """Begin to read."""
+        self._reads = reads
+        self._pulled = reads.subscribe(
+            self.queue, self._subscription, self.in_hand.next_offset, self._window, self
+        )
+
+    def stop(self) -> None:
+        """Read no more and let nothing more be handed over. Safe to repeat."""
+        self.in_hand.dropped = True
+        if self._pulled is not None:
+            self._pulled.close()
+
+    async def idle(self) -> None:
+        """Wait until nobody works on messages of the queue."""
+        while self.in_hand.running:
+            self._idle.clear()
+            await self._idle.wait()
+
+    def finish(
+        self,
+        in_hand: ProcessQueue[StoredMessage],
+        handout: Handout[StoredMessage],
+        unfinished: list[StoredMessage],
+    ) -> tuple[int, int]:
+        """End a hand-out of `in_hand`; return what was finished, as `ProcessQueue.finish` does."""
+        done = in_hand.finish(handout, unfinished)
+        self._release(in_hand, *done)
+        if not in_hand.running:
+            self._idle.set()
+        return done
+
+    def settle(
+        self,
+        in_hand: ProcessQueue[StoredMessage],
+        handout: Handout[StoredMessage],
+        unfinished: list[StoredMessage],
+    ) -> tuple[int, int]:
+        """Note that a part of a hand-out is finished, as `ProcessQueue.settle` does."""
+        done = in_hand.settle(handout, unfinished)
+        self._release(in_hand, *done)
+        return done
+
+    def on_records(self, pulled: messages.PulledRecords) -> None:
+        """Take records. See `PullReceiver`."""
+        next_offset = QueueOffset(pulled.next_offset)
+        if not pulled.record_sizes:
+            self.in_hand.add([], 0, next_offset)
+            return
+        sizes = np.frombuffer(pulled.record_sizes, "<i4")
+        records = pulled.records
+        batch = decode_records(records, sizes, self.queue)
+        if (
+            not self.in_hand.next_offset
+            <= batch[0].queue_offset
+            <= batch[-1].queue_offset
+            < (next_offset)
+        ):
+            raise CorruptRecord(
+                PhysicalOffset(batch[0].physical_offset),
+                f"queue offsets {batch[0].queue_offset} to {batch[-1].queue_offset} were not asked "
+                f"for: {self.in_hand.next_offset} to {next_offset}",
+            )
+        batch_bytes = len(records)
+        if self._subscription.tags:
+            # The broker compares hash codes, which different tags may share.
+            wants = self._subscription.wants
+            wanted = [message for message in batch if wants(message.tags)]
+            if len(wanted) < len(batch):
+                wanted_bytes = sum(message.record_bytes for message in wanted)
+                if self._pulled is not None:
+                    self._pulled.release(len(batch) - len(wanted), batch_bytes - wanted_bytes)
+                batch, batch_bytes = wanted, wanted_bytes
+        self.in_hand.add(batch, batch_bytes, next_offset)
+        if batch:
+            self._on_ready(self)
+
+    def on_moved(self, offset: QueueOffset) -> None:
+        """Go on at `offset`. See `PullReceiver`."""
+        if offset >= self.in_hand.next_offset:
+            self.in_hand.add([], 0, offset)
+            return
+        # The broker has lost the end of the queue, and other messages will take these offsets:
+        # what is in hand tells nothing of them.
+        self.stop()
+        self.in_hand = ProcessQueue[StoredMessage](offset)
+        self._on_restart(self.queue, offset)
+        if self._reads is not None:
+            self.start(self._reads)
+
+    def _release(self, in_hand: ProcessQueue[StoredMessage], count: int, record_bytes: int) -> None:
+        if in_hand is self.in_hand and self._pulled is not None and not in_hand.dropped:
+            self._pulled.release(count, record_bytes, in_hand.span)

@@ -1,0 +1,112 @@
+"""Settings of the consumers."""
+
+import enum
+from dataclasses import dataclass
+
+from ternmq_consumer.allocation import AllocationStrategy, allocate_averagely
+from ternmq_model.errors import ConfigError
+
+
+class ConsumeFrom(enum.Enum):
+    """Where a group begins in a queue that it never consumed.
+
+    Source: RocketMQ `ConsumeFromWhere`.
+    """
+
+    LAST_OFFSET = enum.auto()
+    """With the messages that come after its first member was assigned the queue."""
+
+    FIRST_OFFSET = enum.auto()
+    """With the oldest message that the broker still has."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PushConsumerConfig:
+    """How a push consumer works. Durations in seconds, sizes in bytes.
+
+    Source: RocketMQ `DefaultMQPushConsumer`; where a default differs, its text says why.
+    """
+
+    consume_from: ConsumeFrom = ConsumeFrom.LAST_OFFSET
+    """Where a new group begins."""
+
+    workers: int = 20
+    """Listener calls that run at the same time, over all queues."""
+
+    batch_messages: int = 1024
+    """Most messages of one call of a batch listener. (RocketMQ: 1; what is waiting is handed over
+    at once all the same.)"""
+
+    order_per_queue: bool = False
+    """Hand over the messages of one queue one call after the other, in the order of their offsets.
+    A message that fails holds up its queue until it is finished."""
+
+    pull_threshold_messages: int = 4096
+    """Most messages of one queue that are read ahead and not finished. (RocketMQ: 1000, looked at
+    between pulls of 32; a stream needs more under way to be kept busy.)"""
+
+    pull_threshold_bytes: int = 8 << 20
+    """Most bytes of one queue that are read ahead and not finished; one record may go beyond.
+    (RocketMQ: 100 MiB.)"""
+
+    span_max: int = 8192
+    """Reading a queue stops while it is further than this ahead of its lowest unfinished message.
+    (RocketMQ: 2000, which is also twice the threshold in messages.)"""
+
+    retry_s: float = 5.0
+    """When a failed message is handed to the listener again."""
+
+    rebalance_s: float = 20.0
+    """How often the share of the queues is computed without a cause."""
+
+    commit_s: float = 5.0
+    """How often offsets are committed."""
+
+    drop_wait_s: float = 1.0
+    """How long a queue that goes to another member waits for running listener calls."""
+
+    close_wait_s: float = 10.0
+    """How long leaving the consumer waits for running listener calls."""
+
+    allocate: AllocationStrategy = allocate_averagely
+    """Which queues are whose. All members of a group must use the same."""
+
+    def __post_init__(self) -> None:
+        for name in (
+            "workers",
+            "batch_messages",
+            "pull_threshold_messages",
+            "pull_threshold_bytes",
+            "span_max",
+        ):
+            number: int = getattr(self, name)
+            if number < 1:
+                raise ConfigError(f"consumer.{name}", number, "must be 1 or more")
+        for name in ("retry_s", "rebalance_s", "commit_s"):
+            seconds: float = getattr(self, name)
+            if not seconds > 0:
+                raise ConfigError(f"consumer.{name}", seconds, "must be above 0")
+        for name in ("drop_wait_s", "close_wait_s"):
+            wait_s: float = getattr(self, name)
+            if not wait_s >= 0:
+                raise ConfigError(f"consumer.{name}", wait_s, "must be 0 or more")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PullConsumerConfig:
+    """How a pull consumer works. Sizes in bytes."""
+
+    pull_threshold_messages: int = 16_384
+    """Most messages of one queue that are read ahead of `poll`."""
+
+    pull_threshold_bytes: int = 8 << 20
+    """Most bytes of one queue that are read ahead of `poll`; one record may go beyond."""
+
+    check_crc: bool = True
+    """Verify the checksum of every body."""
+
+    def __post_init__(self) -> None:
+        for name in ("pull_threshold_messages", "pull_threshold_bytes"):
+            number: int = getattr(self, name)
+            if number < 1:
+                raise ConfigError(f"consumer.{name}", number, "must be 1 or more")

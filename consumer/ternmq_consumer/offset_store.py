@@ -1,0 +1,174 @@
+"""How far a group is in the queues that this consumer owns, here and at their brokers.
+
+Source: RocketMQ `RemoteBrokerOffsetStore`.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from ternmq_consumer.brokers import Brokers
+from ternmq_model.errors import TernError
+from ternmq_model.offsets import QueueOffset
+from ternmq_model.queue import MessageQueue
+from ternmq_protos.v1 import groups_pb2 as groups
+from ternmq_remoting.contracts import COMMIT_OFFSETS, QUERY_OFFSET
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Progress:
+    offset: QueueOffset
+    committed: QueueOffset | None
+    is_forced: bool = False
+    """The queue ended earlier than we were: the next commit goes back on purpose."""
+
+    @property
+    def is_dirty(self) -> bool:
+        return self.offset != self.committed
+
+
+class OffsetStore:
+    """Offsets of one group's queues, kept by the queues' brokers.
+
+    Owned by one consumer. What `update` is told stays here until `commit`: a consumer that dies
+    before loses it, and its successor takes those messages again.
+
+    Args:
+        brokers: Gives the connections.
+        group: Whose offsets.
+        client_id: Who commits; for the broker's log.
+        timeout_s: For each request.
+    """
+
+    def __init__(
+        self,
+        brokers: Brokers,
+        *,
+        group: str,
+        client_id: str,
+        timeout_s: float,
+    ) -> None:
+        self._brokers = brokers
+        self._group = group
+        self._client_id = client_id
+        self._timeout_s = timeout_s
+        self._progress: dict[MessageQueue, _Progress] = {}
+
+    async def query(self, queue: MessageQueue) -> QueueOffset | None:
+        """Return what the broker has for `queue`; None = the group never consumed it.
+
+        Raises:
+            TransportError: The broker did not answer.
+            RefusedError: It said no.
+        """
+        connection = await self._brokers.broker(queue.broker_name)
+        request = groups.QueryOffsetRequest(
+            group=self._group, topic=queue.topic, queue_id=queue.queue_id
+        )
+        reply = await connection.call(QUERY_OFFSET, request, timeout_s=self._timeout_s)
+        return QueueOffset(reply.offset) if reply.offset >= 0 else None
+
+    def begin(
+        self, queue: MessageQueue, offset: QueueOffset, committed: QueueOffset | None
+    ) -> None:
+        """Keep `queue` from now on.
+
+        Args:
+            queue: Not kept yet.
+            offset: Where consuming begins.
+            committed: What the broker has; None = nothing, so that `offset` is committed too.
+        """
+        self._progress[queue] = _Progress(offset, committed)
+
+    def update(self, queue: MessageQueue, offset: QueueOffset) -> None:
+        """Note that everything below `offset` is finished. A lower one than before is passed over.
+
+        Queues that are not kept are passed over as well.
+        """
+        progress = self._progress.get(queue)
+        if progress is not None and offset > progress.offset:
+            progress.offset = offset
+
+    def restart(self, queue: MessageQueue, offset: QueueOffset) -> None:
+        """Note that the queue goes on at `offset`, even if that is lower than before."""
+        progress = self._progress.get(queue)
+        if progress is not None:
+            progress.offset = offset
+            progress.is_forced = True
+
+    def forget(self, queues: Iterable[MessageQueue]) -> None:
+        """Keep these no more, committed or not."""
+        for queue in queues:
+            self._progress.pop(queue, None)
+
+    async def commit(self, queues: Iterable[MessageQueue] | None = None) -> bool:
+        """Tell the brokers every offset that they do not have yet.
+
+        A broker that does not answer is logged, and its offsets are tried again by the next call.
+        Cancelling leaves open which offsets were taken; none is lost here.
+
+        Args:
+            queues: Only these; None = all.
+
+        Returns:
+            Whether every broker has answered.
+        """
+        by_broker: dict[tuple[str, bool], dict[MessageQueue, QueueOffset]] = {}
+        for queue in list(self._progress) if queues is None else queues:
+            progress = self._progress.get(queue)
+            if progress is not None and progress.is_dirty:
+                share = by_broker.setdefault((queue.broker_name, progress.is_forced), {})
+                share[queue] = progress.offset
+        if not by_broker:
+            return True
+        async with asyncio.TaskGroup() as commits:
+            answered = [
+                commits.create_task(self._commit_at(broker_name, offsets, is_forced=is_forced))
+                for (broker_name, is_forced), offsets in by_broker.items()
+            ]
+        return all(task.result() for task in answered)
+
+    async def _commit_at(
+        self, broker_name: str, offsets: Mapping[MessageQueue, QueueOffset], *, is_forced: bool
+    ) -> bool:
+        request = groups.CommitOffsetsRequest(
+            group=self._group,
+            client_id=self._client_id,
+            offsets=[
+                groups.QueueOffset(topic=queue.topic, queue_id=queue.queue_id, offset=offset)
+                for queue, offset in offsets.items()
+            ],
+            force=is_forced,
+        )
+        try:
+            connection = await self._brokers.broker(broker_name)
+            reply = await connection.call(COMMIT_OFFSETS, request, timeout_s=self._timeout_s)
+        except TernError as error:
+            logger.warning(
+                "offsets not committed broker=%s group=%s queues=%s error=%s",
+                broker_name,
+                self._group,
+                len(offsets),
+                error,
+            )
+            return False
+        for refused in reply.refused:
+            # Another member is further: it had the queue before us, or has it now. What we
+            # finish beyond that will be taken.
+            logger.warning(
+                "offset refused queue=%s@%s:%s group=%s kept=%s",
+                refused.topic,
+                broker_name,
+                refused.queue_id,
+                self._group,
+                refused.offset,
+            )
+        for queue, offset in offsets.items():
+            progress = self._progress.get(queue)
+            if progress is not None:
+                progress.committed = offset
+                progress.is_forced = progress.is_forced and progress.offset != offset
+        return True

@@ -1,0 +1,425 @@
+"""One stream per broker by which a consumer reads all its queues there.
+
+A subscription (`PulledQueue`) outlives the stream: when the stream breaks it is opened again, and
+every subscription goes on at the offset after the last reply that arrived. What was on its way is
+read again; nothing is skipped and nothing comes twice.
+
+On the wire a subscription has a number, new each time it is sent, so that replies to an earlier
+one, which may still be under way, are told apart and dropped.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from typing import Final, Protocol
+
+from ternmq_client.retry import RetryPolicy
+from ternmq_consumer.brokers import Brokers
+from ternmq_consumer.flow_control import CreditLedger, Window
+from ternmq_model.errors import (
+    ClosedError,
+    CorruptRecord,
+    RefusedError,
+    TransportError,
+)
+from ternmq_model.offsets import QueueOffset
+from ternmq_model.queue import MessageQueue
+from ternmq_model.response_code import ResponseCode
+from ternmq_model.subscription import Subscription
+from ternmq_protos.v1 import messages_pb2 as messages
+from ternmq_remoting.contracts import PULL_STREAM
+from ternmq_remoting.environment import Environment
+from ternmq_remoting.rpc import ClientStream
+from ternmq_runtime.service import OwnedTasks
+
+logger = logging.getLogger(__name__)
+
+STALE_AFTER_S: Final = 120.0
+"""A subscription that holds nothing and heard nothing for this long is sent again.
+
+Source: RocketMQ `ProcessQueue.isPullExpired`.
+"""
+
+_REOPEN: Final = RetryPolicy(delay_s_first=0.2, delay_s_max=5.0)
+_RESUBSCRIBE: Final = RetryPolicy(delay_s_first=1.0, delay_s_max=10.0)
+
+PullStream = ClientStream[messages.PullStreamReply, messages.PullStreamRequest]
+
+
+class PullReceiver(Protocol):
+    """Takes what a subscription reads. Called on the event loop; must not wait."""
+
+    def on_records(self, pulled: messages.PulledRecords) -> None:
+        """Take records, in the order of the queue; none, and all that was read is filtered out.
+
+        Raises:
+            CorruptRecord: They are not what they should be. They are read again after a pause.
+        """
+        ...
+
+    def on_moved(self, offset: QueueOffset) -> None:
+        """Learn that the queue has no message where reading stood, and that it goes on here.
+
+        Forwards when the messages have expired, backwards when the queue ends earlier.
+        """
+        ...
+
+
+class PulledQueue:
+    """One subscription of one queue. Made by `PullLink.subscribe` and owned by that link.
+
+    Attributes:
+        queue: What is read.
+        next_offset: Where the next reply begins.
+    """
+
+    def __init__(
+        self,
+        link: "PullLink",
+        queue: MessageQueue,
+        subscription: Subscription,
+        start: QueueOffset,
+        window: Window,
+        receiver: PullReceiver,
+    ) -> None:
+        self.queue = queue
+        self.next_offset = start
+        self.subscription = subscription
+        self.receiver = receiver
+        self.ledger = CreditLedger(window)
+        self.number = 0
+        """The number on the wire; 0 while the broker does not know the subscription."""
+        self.is_open = True
+        self.failures = 0
+        self.heard_at_ms = 0
+        self.retry: asyncio.TimerHandle | None = None
+        self._link = link
+
+    def release(self, message_count: int, record_bytes: int, span: int = 0) -> None:
+        """Let the broker send as much more.
+
+        Args:
+            message_count: Messages that this reader has finished with, or did not want.
+            record_bytes: Length of their records.
+            span: How far reading is ahead of committing.
+        """
+        self.ledger.release(message_count, record_bytes)
+        if self.number and (credit := self.ledger.due(span)):
+            self._link.write(
+                messages.PullStreamRequest(
+                    credit=messages.PullCredit(
+                        handle=self.number, bytes=credit.record_bytes, messages=credit.messages
+                    )
+                )
+            )
+
+    def close(self) -> None:
+        """Stop reading. No reply reaches the receiver any more. Safe to repeat."""
+        self._link.unsubscribe(self)
+
+
+class PullLink:
+    """The pull stream of one consumer to one broker. Used by one event loop.
+
+    Its owner runs `run` as a task; that alone touches the stream.
+
+    Args:
+        env: The seams.
+        brokers: Gives the connection.
+        broker_name: Whom to read from.
+        client_id: Whose stream it is.
+        group: For whom it reads; may be empty.
+    """
+
+    def __init__(
+        self,
+        env: Environment,
+        brokers: Brokers,
+        *,
+        broker_name: str,
+        client_id: str,
+        group: str,
+    ) -> None:
+        self._env = env
+        self._brokers = brokers
+        self._broker_name = broker_name
+        self._open = messages.PullStreamOpen(client_id=client_id, group=group)
+        self._queues: dict[PulledQueue, None] = {}  # a dict keeps order: runs must repeat
+        self._by_number: dict[int, PulledQueue] = {}
+        self._next_number = 1
+        self._outbox: deque[messages.PullStreamRequest] = deque()
+        self._changed = asyncio.Event()
+        self._is_streaming = False
+        self._failures = 0
+
+    def subscribe(
+        self,
+        queue: MessageQueue,
+        subscription: Subscription,
+        start: QueueOffset,
+        window: Window,
+        receiver: PullReceiver,
+    ) -> PulledQueue:
+        """Begin to read `queue` at `start`; `receiver` gets what is read."""
+        pulled_queue = PulledQueue(self, queue, subscription, start, window, receiver)
+        self._queues[pulled_queue] = None
+        if self._is_streaming:
+            self._send_subscribe(pulled_queue)
+        self._changed.set()
+        return pulled_queue
+
+    def unsubscribe(self, pulled_queue: PulledQueue) -> None:
+        """See `PulledQueue.close`."""
+        if not pulled_queue.is_open:
+            return
+        pulled_queue.is_open = False
+        del self._queues[pulled_queue]
+        self._take_number(pulled_queue, tell_broker=True)
+
+    def renew_stale(self) -> None:
+        """Send subscriptions again that hold nothing and heard nothing for `STALE_AFTER_S`.
+
+        A queue without new messages is among them; for that one it changes nothing.
+        """
+        now_ms = self._env.clock.monotonic_ms()
+        for pulled_queue in self._queues:
+            silent_ms = now_ms - pulled_queue.heard_at_ms
+            if (
+                pulled_queue.number
+                and pulled_queue.ledger.is_unused
+                and silent_ms >= STALE_AFTER_S * 1000
+            ):
+                self._take_number(pulled_queue, tell_broker=True)
+                self._send_subscribe(pulled_queue)
+
+    def write(self, request: messages.PullStreamRequest) -> None:
+        """Send `request` on the present stream, if there is one, without waiting."""
+        if self._is_streaming:
+            self._outbox.append(request)
+            self._changed.set()
+
+    async def run(self) -> None:
+        """Keep the stream open while there are subscriptions, until cancelled."""
+        while True:
+            while not self._queues:
+                self._changed.clear()
+                await self._changed.wait()
+            reason = await self._stream_once()
+            self._failures += 1
+            delay_s = _REOPEN.delay_s(self._failures, self._env.random)
+            logger.warning(
+                "pull stream broke broker=%s queues=%s retry_s=%.1f reason=%s",
+                self._broker_name,
+                len(self._queues),
+                delay_s,
+                reason,
+            )
+            await asyncio.sleep(delay_s)
+
+    async def _stream_once(self) -> str:
+        """Hold one stream from its beginning to its end; return why it ended."""
+        try:
+            connection = await self._brokers.broker(self._broker_name)
+        except (TransportError, RefusedError) as error:
+            return str(error)
+        try:
+            await self._stream(connection.open(PULL_STREAM))
+        except TransportError as error:
+            self._brokers.forget(self._broker_name, connection)
+            return str(error)
+        except (RefusedError, ClosedError) as error:
+            return str(error)
+        return "the broker has ended it"
+
+    async def _stream(self, stream: PullStream) -> None:
+        """Serve every subscription on `stream` until it ends or breaks.
+
+        Raises:
+            TransportError: It broke.
+            ClosedError: It was ended on this side.
+        """
+        self._outbox.append(messages.PullStreamRequest(open=self._open))
+        self._is_streaming = True
+        for pulled_queue in self._queues:
+            self._send_subscribe(pulled_queue)
+        try:
+            async with OwnedTasks() as tasks:
+                writing = tasks.spawn(self._write(stream), f"pull-write-{self._broker_name}")
+                await self._read(stream)
+            if not writing.cancelled() and (error := writing.result()) is not None:
+                raise error
+        finally:
+            stream.cancel()
+            self._is_streaming = False
+            self._outbox.clear()
+            for pulled_queue in self._queues:
+                self._take_number(pulled_queue, tell_broker=False)
+
+    async def _read(self, stream: PullStream) -> None:
+        while (reply := await stream.read()) is not None:
+            self._failures = 0
+            now_ms = self._env.clock.monotonic_ms()
+            for pulled in reply.pulled:
+                pulled_queue = self._by_number.get(pulled.handle)
+                if pulled_queue is not None:
+                    pulled_queue.heard_at_ms = now_ms
+                    self._receive(pulled_queue, pulled)
+
+    async def _write(self, stream: PullStream) -> TransportError | ClosedError | None:
+        """Write what is due; return why that can go on no more."""
+        outbox = self._outbox
+        while True:
+            while outbox:
+                try:
+                    await stream.write(outbox.popleft())
+                except (TransportError, ClosedError) as error:
+                    stream.cancel()  # wakes the reader
+                    return error
+            self._changed.clear()
+            await self._changed.wait()
+
+    def _receive(self, pulled_queue: PulledQueue, pulled: messages.PulledRecords) -> None:
+        code = pulled.status.code
+        try:
+            if code == ResponseCode.SUCCESS:
+                self._take_records(pulled_queue, pulled)
+            elif code == ResponseCode.PULL_OFFSET_MOVED:
+                logger.warning(
+                    "offset corrected queue=%s from=%s to=%s min=%s max=%s",
+                    pulled_queue.queue,
+                    pulled_queue.next_offset,
+                    pulled.next_offset,
+                    pulled.min_offset,
+                    pulled.max_offset,
+                )
+                pulled_queue.next_offset = QueueOffset(pulled.next_offset)
+                pulled_queue.receiver.on_moved(pulled_queue.next_offset)
+            else:
+                self._try_again(pulled_queue, f"{pulled.status.remark} [{code}]", tell_broker=False)
+        except CorruptRecord as error:
+            logger.error("pulled records are corrupt queue=%s", pulled_queue.queue)
+            self._try_again(pulled_queue, str(error), tell_broker=True)
+
+    def _take_records(self, pulled_queue: PulledQueue, pulled: messages.PulledRecords) -> None:
+        if pulled.next_offset < pulled_queue.next_offset:
+            self._try_again(
+                pulled_queue, f"the broker went back to {pulled.next_offset}", tell_broker=True
+            )
+            return
+        count, record_bytes = len(pulled.record_sizes) // 4, len(pulled.records)
+        pulled_queue.receiver.on_records(pulled)
+        # Only now: what could not be taken is asked for again, and takes no credit.
+        pulled_queue.ledger.receive(count, record_bytes)
+        pulled_queue.next_offset = QueueOffset(pulled.next_offset)
+        pulled_queue.failures = 0
+
+    def _try_again(self, pulled_queue: PulledQueue, reason: str, *, tell_broker: bool) -> None:
+        """Subscribe anew after a pause: this subscription has ended, or is ended here."""
+        self._take_number(pulled_queue, tell_broker=tell_broker)
+        pulled_queue.failures += 1
+        delay_s = _RESUBSCRIBE.delay_s(pulled_queue.failures, self._env.random)
+        logger.warning(
+            "pull ended queue=%s offset=%s retry_s=%.1f reason=%s",
+            pulled_queue.queue,
+            pulled_queue.next_offset,
+            delay_s,
+            reason,
+        )
+        pulled_queue.retry = asyncio.get_running_loop().call_later(
+            delay_s, self._send_subscribe, pulled_queue
+        )
+
+    def _send_subscribe(self, pulled_queue: PulledQueue) -> None:
+        """Tell the broker of a subscription, under a new number."""
+        number, self._next_number = self._next_number, self._next_number + 1
+        self._by_number[number] = pulled_queue
+        pulled_queue.number = number
+        pulled_queue.heard_at_ms = self._env.clock.monotonic_ms()
+        credit = pulled_queue.ledger.opening()
+        wanted = pulled_queue.subscription
+        self.write(
+            messages.PullStreamRequest(
+                subscribe=messages.PullSubscribe(
+                    handle=number,
+                    topic=pulled_queue.queue.topic,
+                    queue_id=pulled_queue.queue.queue_id,
+                    offset=pulled_queue.next_offset,
+                    subscription=messages.Subscription(
+                        topic=wanted.topic,
+                        expression_type="TAG",
+                        expression=wanted.expression,
+                        version_ms=wanted.version_ms,
+                    ),
+                    credit_bytes=credit.record_bytes,
+                    credit_messages=credit.messages,
+                )
+            )
+        )
+
+    def _take_number(self, pulled_queue: PulledQueue, *, tell_broker: bool) -> None:
+        """Let replies to the present number be dropped, and forget a planned retry."""
+        if pulled_queue.retry is not None:
+            pulled_queue.retry.cancel()
+            pulled_queue.retry = None
+        number, pulled_queue.number = pulled_queue.number, 0
+        if number:
+            del self._by_number[number]
+            if tell_broker:
+                self.write(
+                    messages.PullStreamRequest(unsubscribe=messages.PullUnsubscribe(handle=number))
+                )
+
+
+class PullLinks:
+    """The pull streams of one consumer, one for each broker it reads from.
+
+    Args:
+        env: The seams.
+        brokers: Gives the connections.
+        tasks: Owns what keeps the streams open.
+        client_id: Whose streams they are.
+        group: For whom they read; may be empty.
+    """
+
+    def __init__(
+        self,
+        env: Environment,
+        brokers: Brokers,
+        tasks: OwnedTasks,
+        *,
+        client_id: str,
+        group: str,
+    ) -> None:
+        self._env = env
+        self._brokers = brokers
+        self._tasks = tasks
+        self._client_id = client_id
+        self._group = group
+        self._links: dict[str, PullLink] = {}
+
+    def subscribe(
+        self,
+        queue: MessageQueue,
+        subscription: Subscription,
+        start: QueueOffset,
+        window: Window,
+        receiver: PullReceiver,
+    ) -> PulledQueue:
+        """Begin to read `queue` at `start`; `receiver` gets what is read."""
+        name = queue.broker_name
+        link = self._links.get(name)
+        if link is None:
+            link = self._links[name] = PullLink(
+                self._env,
+                self._brokers,
+                broker_name=name,
+                client_id=self._client_id,
+                group=self._group,
+            )
+            self._tasks.spawn(link.run(), f"pull-{name}")
+        return link.subscribe(queue, subscription, start, window, receiver)
+
+    def renew_stale(self) -> None:
+        """See `PullLink.renew_stale`."""
+        for link in self._links.values():
+            link.renew_stale()

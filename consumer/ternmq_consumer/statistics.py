@@ -1,0 +1,70 @@
+"""What a consumer has done so far, and how fast it is."""
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Final
+
+RATE_SAMPLES: Final = 11
+"""Totals that are kept, one a second: rates are over the last ten seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerStatistics:
+    """Totals since the consumer was opened, and rates over the last ten seconds."""
+
+    messages: int
+    """Finished messages."""
+
+    record_bytes: int
+    """Length of their records."""
+
+    failures: int
+    """How often a message came back from the listener unfinished."""
+
+    in_hand_messages: int
+    """Read and not finished."""
+
+    in_hand_bytes: int
+    messages_per_s: float
+    bytes_per_s: float
+
+
+class Counters:
+    """Counts of one consumer. Owned by it."""
+
+    def __init__(self) -> None:
+        self._messages = 0
+        self._record_bytes = 0
+        self._failures = 0
+        self._samples: deque[tuple[int, int, int]] = deque(maxlen=RATE_SAMPLES)
+
+    def finished(self, messages: int, record_bytes: int) -> None:
+        """Count finished messages."""
+        self._messages += messages
+        self._record_bytes += record_bytes
+
+    def failed(self, messages: int) -> None:
+        """Count messages that will be handed over again."""
+        self._failures += messages
+
+    def sample(self, now_ms: int) -> None:
+        """Keep the present totals for the rates. Called once a second."""
+        self._samples.append((now_ms, self._messages, self._record_bytes))
+
+    def statistics(
+        self, now_ms: int, *, in_hand_messages: int, in_hand_bytes: int
+    ) -> ConsumerStatistics:
+        """Return everything as it is now."""
+        begin_ms, begin_messages, begin_bytes = (
+            self._samples[0] if self._samples else (now_ms, self._messages, self._record_bytes)
+        )
+        elapsed_s = max(now_ms - begin_ms, 1) / 1000
+        return ConsumerStatistics(
+            messages=self._messages,
+            record_bytes=self._record_bytes,
+            failures=self._failures,
+            in_hand_messages=in_hand_messages,
+            in_hand_bytes=in_hand_bytes,
+            messages_per_s=(self._messages - begin_messages) / elapsed_s,
+            bytes_per_s=(self._record_bytes - begin_bytes) / elapsed_s,
+        )
