@@ -68,6 +68,11 @@ class NameServers:
         """Every NameServer, reachable or not."""
         return self._addresses
 
+    @property
+    def current_host(self) -> str:
+        """The host of the NameServer that answered last: what "*" in its answer stands for."""
+        return (self._current or self._addresses[0]).host
+
     async def call(self, rpc: UnaryRpc[Req, Rep], request: Req) -> Rep:
         """Return the answer of the first NameServer that gives one.
 

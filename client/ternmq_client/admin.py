@@ -1,0 +1,387 @@
+"""Administration: topics, groups, brokers and single messages, over a whole cluster."""
+
+from collections.abc import AsyncGenerator, Collection, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final, Self
+
+import numpy as np
+
+from ternmq_client.config import ClientConfig
+from ternmq_client.nameservers import NameServers
+from ternmq_model.address import resolve_addresses
+from ternmq_model.errors import (
+    GroupNotFound,
+    MessageNotFound,
+    TopicNotFound,
+    UsageError,
+    refusal,
+)
+from ternmq_model.message_id import parse_offset_message_id
+from ternmq_model.names import check_group, check_topic
+from ternmq_model.queue import MessageQueue
+from ternmq_model.record import decode_record
+from ternmq_model.response_code import ResponseCode
+from ternmq_model.route import BrokerData, TopicConfig
+from ternmq_model.stored_message import StoredMessage, decode_records
+from ternmq_protos.v1 import admin_pb2 as admin
+from ternmq_protos.v1 import messages_pb2 as messages
+from ternmq_protos.v1 import nameserver_pb2 as nameserver
+from ternmq_remoting.contracts import (
+    DELETE_TOPIC,
+    DESCRIBE_BROKER,
+    DESCRIBE_GROUP,
+    DESCRIBE_TOPIC,
+    GET_CLUSTER,
+    LIST_GROUPS,
+    LIST_TOPICS,
+    PUT_TOPIC,
+    VIEW_MESSAGE,
+)
+from ternmq_remoting.convert import broker_data_from_pb, topic_config_from_pb, topic_config_to_pb
+from ternmq_remoting.environment import Environment
+from ternmq_remoting.rpc import Connection, Identity
+from ternmq_remoting.system import system_environment
+from ternmq_runtime.service import OwnedTasks
+
+NEVER_CONSUMED: Final = -1
+"""The committed offset of a queue that a group never consumed."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStatus:
+    """What one queue holds: messages from `min_offset` up to, without, `max_offset`."""
+
+    queue: MessageQueue
+    min_offset: int
+    max_offset: int
+    last_stored_at_ms: int
+    """Store time of the newest message; 0 = none."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDescription:
+    """One topic over all its brokers."""
+
+    topic: str
+    configs: tuple[tuple[str, TopicConfig], ...]
+    """Broker name and what it knows, sorted by broker name."""
+
+    queues: tuple[QueueStatus, ...]
+    """Sorted by queue."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One live member of a group."""
+
+    client_id: str
+    address: str
+    subscriptions: tuple[tuple[str, str], ...]
+    """Topic and expression."""
+
+    connected_at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a group is in one queue."""
+
+    queue: MessageQueue
+    committed_offset: int
+    """The next offset to consume; `NEVER_CONSUMED` = none was committed."""
+
+    min_offset: int
+    max_offset: int
+
+    @property
+    def lag(self) -> int:
+        """Messages that wait for the group."""
+        return self.max_offset - max(self.committed_offset, self.min_offset)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    """One group over all brokers."""
+
+    group: str
+    members: tuple[Member, ...]
+    """Sorted by client id, each once."""
+
+    progress: tuple[Progress, ...]
+    """Sorted by queue."""
+
+
+class AdminClient:
+    """Asks and tells every broker of a cluster, between `async with` and its end.
+
+    Every method asks the NameServer who is there, dials whom it needs and hangs up again, so that
+    nothing here is ever out of date. Masters alone are asked.
+
+    Args:
+        config: Where the NameServers are, and the client's patience.
+        env: The seams. None = the real world, opened and closed with the client.
+    """
+
+    def __init__(
+        self, config: ClientConfig | None = None, *, env: Environment | None = None
+    ) -> None:
+        self._config = config or ClientConfig()
+        self._env = env
+        self._exit = AsyncExitStack()
+        self._nameservers: NameServers | None = None
+
+    async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as stack:
+            if self._env is None:
+                self._env = await stack.enter_async_context(system_environment())
+            tasks = await stack.enter_async_context(OwnedTasks())
+            self._nameservers = NameServers(
+                self._env,
+                self._config.addresses(),
+                tasks,
+                connect_timeout_s=self._config.connect_timeout_s,
+                request_timeout_s=self._config.request_timeout_s,
+            )
+            stack.push_async_callback(self._nameservers.close)
+            self._exit = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool | None:
+        return await self._exit.__aexit__(exc_type, exc, traceback)
+
+    async def brokers(self, cluster: str = "") -> list[BrokerData]:
+        """Return every broker name, sorted; only those of `cluster` when that is given.
+
+        Raises:
+            TransportError: No NameServer answers.
+        """
+        reply = await self._names.call(GET_CLUSTER, nameserver.GetClusterRequest())
+        brokers = map(broker_data_from_pb, reply.brokers)
+        return [data for data in brokers if cluster in ("", data.cluster)]
+
+    async def broker_status(self, data: BrokerData) -> admin.DescribeBrokerReply:
+        """Return what the master of `data` says of itself and its store."""
+        async with self._master(data) as connection:
+            return await connection.call(
+                DESCRIBE_BROKER, admin.DescribeBrokerRequest(), timeout_s=self._timeout_s
+            )
+
+    async def topics(self, cluster: str = "") -> list[str]:
+        """Return the names of all topics, sorted, those of the system included."""
+        reply = await self._names.call(LIST_TOPICS, nameserver.ListTopicsRequest(cluster=cluster))
+        return list(reply.topics)
+
+    async def create_topic(
+        self, config: TopicConfig, *, cluster: str = "", brokers: Collection[str] = ()
+    ) -> list[str]:
+        """Create a topic, or change its settings, on every master; return the brokers' names.
+
+        When this returns every NameServer that the brokers reach knows the topic.
+
+        Args:
+            config: Topic, queues and permissions.
+            cluster: Only on brokers of this cluster.
+            brokers: Only on these broker names.
+
+        Raises:
+            UsageError: No broker is left to create it on, or the name is illegal.
+            RefusedError: A broker refuses the settings; brokers before it have taken them.
+        """
+        check_topic(config.topic)
+        wanted = await self._wanted(cluster, brokers)
+        request = admin.PutTopicRequest(topic=topic_config_to_pb(config))
+        for data in wanted:
+            async with self._master(data) as connection:
+                await connection.call(PUT_TOPIC, request, timeout_s=self._timeout_s)
+        return [data.broker_name for data in wanted]
+
+    async def delete_topic(self, topic: str) -> list[str]:
+        """Delete a topic, its messages' queues and its groups' offsets; return the brokers' names.
+
+        Raises:
+            TopicNotFound: No broker has it.
+        """
+        check_topic(topic)
+        holders: list[str] = []
+        for data in await self._wanted():
+            async with self._master(data) as connection:
+                try:
+                    await connection.call(
+                        DELETE_TOPIC,
+                        admin.DeleteTopicRequest(topic=topic),
+                        timeout_s=self._timeout_s,
+                    )
+                    holders.append(data.broker_name)
+                except TopicNotFound:
+                    continue
+        if not holders:
+            raise refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {topic!r} is on no broker")
+        return holders
+
+    async def describe_topic(self, topic: str) -> TopicDescription:
+        """Return a topic's settings and queues.
+
+        Raises:
+            TopicNotFound: No broker has it.
+        """
+        check_topic(topic)
+        configs: list[tuple[str, TopicConfig]] = []
+        queues: list[QueueStatus] = []
+        for data in await self._wanted():
+            async with self._master(data) as connection:
+                try:
+                    reply = await connection.call(
+                        DESCRIBE_TOPIC,
+                        admin.DescribeTopicRequest(topic=topic),
+                        timeout_s=self._timeout_s,
+                    )
+                except TopicNotFound:
+                    continue
+            configs.append((data.broker_name, topic_config_from_pb(reply.topic)))
+            queues += [
+                QueueStatus(
+                    MessageQueue(topic, data.broker_name, one.queue_id),
+                    one.min_offset,
+                    one.max_offset,
+                    one.last_stored_at_ms,
+                )
+                for one in reply.queues
+            ]
+        if not configs:
+            raise refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {topic!r} is on no broker")
+        return TopicDescription(topic, tuple(configs), tuple(queues))
+
+    async def groups(self) -> list[str]:
+        """Return the names of all groups with members or offsets, sorted."""
+        names: set[str] = set()
+        for data in await self._wanted():
+            async with self._master(data) as connection:
+                reply = await connection.call(
+                    LIST_GROUPS, admin.ListGroupsRequest(), timeout_s=self._timeout_s
+                )
+            names.update(reply.groups)
+        return sorted(names)
+
+    async def describe_group(self, group: str) -> GroupDescription:
+        """Return a group's members and how far it is.
+
+        Raises:
+            GroupNotFound: No broker knows it.
+        """
+        check_group(group)
+        members: dict[str, Member] = {}
+        progress: list[Progress] = []
+        is_known = False
+        for data in await self._wanted():
+            async with self._master(data) as connection:
+                try:
+                    reply = await connection.call(
+                        DESCRIBE_GROUP,
+                        admin.DescribeGroupRequest(group=group),
+                        timeout_s=self._timeout_s,
+                    )
+                except GroupNotFound:
+                    continue
+            is_known = True
+            for one in reply.members:
+                members[one.client_id] = Member(
+                    one.client_id,
+                    one.address,
+                    tuple((sub.topic, sub.expression) for sub in one.group.subscriptions),
+                    one.connected_at_ms,
+                )
+            progress += [
+                Progress(
+                    MessageQueue(one.topic, data.broker_name, one.queue_id),
+                    one.committed_offset,
+                    one.min_offset,
+                    one.max_offset,
+                )
+                for one in reply.progress
+            ]
+        if not is_known:
+            raise refusal(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"group {group!r} is on no broker"
+            )
+        return GroupDescription(
+            group,
+            tuple(members[name] for name in sorted(members)),
+            tuple(sorted(progress, key=lambda one: one.queue)),
+        )
+
+    async def message(self, offset_message_id: str) -> StoredMessage:
+        """Return the message that an offset message id names.
+
+        Every broker is asked; only one whose record at that offset carries the id's host answers.
+        The address in the id is never dialled.
+
+        Raises:
+            UsageError: It is no offset message id.
+            MessageNotFound: No broker holds it.
+        """
+        parse_offset_message_id(offset_message_id)
+        for data in await self._wanted():
+            async with self._master(data) as connection:
+                try:
+                    reply = await connection.call(
+                        VIEW_MESSAGE,
+                        messages.ViewMessageRequest(offset_message_id=offset_message_id),
+                        timeout_s=self._timeout_s,
+                    )
+                except MessageNotFound:
+                    continue
+            return _message(reply.record, data.broker_name)
+        raise refusal(ResponseCode.QUERY_NOT_FOUND, f"no broker holds message {offset_message_id}")
+
+    async def _wanted(
+        self, cluster: str = "", brokers: Collection[str] = ()
+    ) -> Sequence[BrokerData]:
+        """Return the broker names with a master that were asked for."""
+        there = [data for data in await self.brokers(cluster) if data.master is not None]
+        missing = set(brokers) - {data.broker_name for data in there}
+        if missing:
+            raise UsageError(f"broker {', '.join(sorted(missing))}: no such master is registered")
+        if not there:
+            where = f"cluster {cluster!r}" if cluster else "any cluster"
+            raise UsageError(f"no master is registered in {where}")
+        return [data for data in there if not brokers or data.broker_name in brokers]
+
+    @asynccontextmanager
+    async def _master(self, data: BrokerData) -> AsyncGenerator[Connection]:
+        master = data.master
+        assert self._env is not None, "is open"
+        assert master is not None, "asked of brokers with a master"
+        host = self._names.current_host
+        connection = await self._env.network.connect(
+            resolve_addresses(master.endpoints, nameserver_host=host),
+            expect=Identity(data.cluster, data.broker_name, master.broker_id, master.epoch),
+            timeout_s=self._config.connect_timeout_s,
+        )
+        try:
+            yield connection
+        finally:
+            await connection.close()
+
+    @property
+    def _names(self) -> NameServers:
+        if self._nameservers is None:
+            raise UsageError("the client is not open: use it inside `async with`")
+        return self._nameservers
+
+    @property
+    def _timeout_s(self) -> float:
+        return self._config.request_timeout_s
+
+
+def _message(record: bytes, broker_name: str) -> StoredMessage:
+    decoded = decode_record(record)
+    assert decoded is not None, "a broker answers with a record, never with a blank"
+    queue = MessageQueue(decoded.topic.decode(), broker_name, decoded.header.queue_id)
+    return decode_records(record, np.array([len(record)], dtype=np.int32), queue)[0]
