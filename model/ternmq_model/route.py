@@ -45,6 +45,11 @@ class Permission(IntFlag):
         letters = ((Permission.READ, "R"), (Permission.WRITE, "W"), (Permission.INHERIT, "X"))
         return "".join(letter if flag in self else "-" for flag, letter in letters)
 
+    def without(self, other: "Permission") -> "Permission":
+        """Return these permissions with those of `other` taken, unknown bits kept."""
+        # `~` of a flag knows only the named bits.
+        return Permission(int(self) & ~int(other))
+
 
 READ_WRITE: Final = Permission.READ | Permission.WRITE
 

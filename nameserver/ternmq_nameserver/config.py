@@ -1,0 +1,50 @@
+"""The NameServer's settings."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ternmq_model.address import PORT_MAX, Address, parse_address
+from ternmq_model.errors import ConfigError
+from ternmq_nameserver.route_table import EXPIRY_MS, EXPIRY_MS_MAX, EXPIRY_MS_MIN
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NameServerConfig:
+    """How one NameServer serves.
+
+    Raises:
+        ConfigError: A setting cannot work; names it.
+    """
+
+    listen: str = "127.0.0.1"
+    """Host to listen on. `0.0.0.0` or `::` = every interface, without authentication."""
+
+    port: int = 9876
+    """Port to listen on; 0 = any free one."""
+
+    data: Path | None = None
+    """Directory of the key-value settings. Without one they are lost when the process ends."""
+
+    expiry_ms: int = EXPIRY_MS
+    """Silence after which a broker is dropped when it does not tell its own."""
+
+    scan_interval_s: float = 5.0
+    """Pause between two looks for silent brokers."""
+
+    def __post_init__(self) -> None:
+        for setting, value, least, most in (
+            ("port", self.port, 0, PORT_MAX),
+            ("expiry_ms", self.expiry_ms, EXPIRY_MS_MIN, EXPIRY_MS_MAX),
+            ("scan_interval_s", self.scan_interval_s, 0.1, 60.0),
+        ):
+            if not least <= value <= most:
+                raise ConfigError(f"nameserver.{setting}", value, f"must be {least} to {most}")
+        _ = self.listen_address
+
+    @property
+    def listen_address(self) -> Address:
+        """Where to listen."""
+        host = self.listen
+        if ":" in host and not host.startswith("["):
+            host = f"[{host}]"
+        return parse_address(f"{host}:{self.port}", setting="nameserver.listen")

@@ -1,0 +1,78 @@
+"""One NameServer, put together."""
+
+import math
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from ternmq_model.address import Address
+from ternmq_model.errors import ClosedError
+from ternmq_nameserver.config import NameServerConfig
+from ternmq_nameserver.kv_store import FILE_NAME, KvStore
+from ternmq_nameserver.route_table import RouteTable
+from ternmq_nameserver.service import NameServerService
+from ternmq_remoting.environment import Environment
+from ternmq_runtime.service import Job, JobRunner
+
+if TYPE_CHECKING:
+    from ternmq_remoting.rpc import Server
+
+
+class NameServer:
+    """Serves routes and settings between `async with` and its end.
+
+    Entering returns when it listens. Leaving stops the server, then the jobs. NameServers know
+    nothing of each other: brokers register with each, and clients ask any.
+
+    Args:
+        config: Its settings.
+        env: The seams.
+
+    Raises:
+        Unreachable: On entering: the address cannot be bound.
+        StoreError: On entering: the file of settings cannot be read.
+    """
+
+    def __init__(self, config: NameServerConfig, env: Environment) -> None:
+        self._config = config
+        self._env = env
+        self._exit = AsyncExitStack()
+        self._server: Server | None = None
+
+    @property
+    def address(self) -> Address:
+        """Where it listens, the port known.
+
+        Raises:
+            ClosedError: It was not entered.
+        """
+        if self._server is None:
+            raise ClosedError("the NameServer is not serving")
+        return self._server.address
+
+    async def __aenter__(self) -> Self:
+        config, env = self._config, self._env
+        path = config.data / FILE_NAME if config.data else None
+        settings = KvStore(path, env.blocking, wake=lambda: jobs.wake("settings"))
+        await settings.load()
+        service = NameServerService(RouteTable(), settings, env.clock, expiry_ms=config.expiry_ms)
+        jobs = JobRunner(
+            Job(name="expiry", interval_s=config.scan_interval_s, step=service.expire),
+            Job(name="settings", interval_s=math.inf, step=settings.step),
+        )
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(jobs)
+            self._server = await stack.enter_async_context(
+                env.network.serve(service.handlers(), config.listen_address)
+            )
+            self._exit = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool | None:
+        self._server = None
+        return await self._exit.__aexit__(exc_type, exc, traceback)

@@ -1,0 +1,158 @@
+"""The NameServer's RPCs: request, table, reply. Decides nothing."""
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from ternmq_model.clock import Clock
+from ternmq_model.errors import refusal
+from ternmq_model.names import check_topic
+from ternmq_model.response_code import ResponseCode
+from ternmq_model.route import check_broker_name, check_cluster
+from ternmq_nameserver.kv_store import KvStore
+from ternmq_nameserver.kv_table import ORDER_NAMESPACE, check_setting_name
+from ternmq_nameserver.route_table import TOPICS_MAX, Registration, RouteTable
+from ternmq_protos.v1 import nameserver_pb2 as pb
+from ternmq_remoting import contracts
+from ternmq_remoting.convert import (
+    broker_data_to_pb,
+    data_version_from_pb,
+    endpoint_to_pb,
+    endpoints_from_pb,
+    route_to_pb,
+    topic_config_from_pb,
+)
+from ternmq_remoting.rpc import Call, Handler, unary
+
+logger = logging.getLogger(__name__)
+
+
+class NameServerService:
+    """Serves one route table and one store of settings, both of the same loop.
+
+    Args:
+        routes: Who serves what.
+        settings: Key-value settings.
+        clock: For the silence of brokers.
+        expiry_ms: Of a broker that does not tell its own.
+    """
+
+    def __init__(
+        self, routes: RouteTable, settings: KvStore, clock: Clock, *, expiry_ms: int
+    ) -> None:
+        self._routes = routes
+        self._settings = settings
+        self._clock = clock
+        self._expiry_ms = expiry_ms
+
+    def handlers(self) -> Sequence[Handler]:
+        """Return what serves each RPC of the contract."""
+        return (
+            unary(contracts.REGISTER_BROKER, self.register_broker),
+            unary(contracts.UNREGISTER_BROKER, self.unregister_broker),
+            unary(contracts.GET_TOPIC_ROUTE, self.get_topic_route),
+            unary(contracts.GET_CLUSTER, self.get_cluster),
+            unary(contracts.LIST_TOPICS, self.list_topics),
+            unary(contracts.PUT_KV, self.put_kv),
+            unary(contracts.GET_KV, self.get_kv),
+            unary(contracts.DELETE_KV, self.delete_kv),
+            unary(contracts.WIPE_WRITE_PERMISSION, self.wipe_write_permission),
+        )
+
+    async def expire(self) -> bool:
+        """Take out brokers that fell silent. The step of a job."""
+        _log(self._routes.expire(now_ms=self._clock.monotonic_ms()))
+        return False
+
+    async def register_broker(
+        self, request: pb.RegisterBrokerRequest, _call: Call
+    ) -> pb.RegisterBrokerReply:
+        """Keep a broker and its topics."""
+        registration = self._registration_of(request)
+        registered = self._routes.register(registration, now_ms=self._clock.monotonic_ms())
+        _log(registered.changes)
+        return pb.RegisterBrokerReply(
+            master_endpoints=map(endpoint_to_pb, registered.master_endpoints),
+            order_topic_config=self._settings.table.values(ORDER_NAMESPACE),
+        )
+
+    async def unregister_broker(
+        self, request: pb.UnregisterBrokerRequest, _call: Call
+    ) -> pb.UnregisterBrokerReply:
+        """Take a broker out that leaves."""
+        changes = self._routes.unregister(
+            cluster=request.cluster,
+            broker_name=request.broker_name,
+            broker_id=request.broker_id,
+            incarnation=request.incarnation,
+        )
+        _log(changes)
+        return pb.UnregisterBrokerReply()
+
+    async def get_topic_route(
+        self, request: pb.GetTopicRouteRequest, _call: Call
+    ) -> pb.GetTopicRouteReply:
+        """Tell who serves a topic."""
+        route = self._routes.topic_route(check_topic(request.topic))
+        order = self._settings.table.get(ORDER_NAMESPACE, request.topic) or ""
+        return pb.GetTopicRouteReply(route=route_to_pb(replace(route, order_topic_conf=order)))
+
+    async def get_cluster(self, _request: pb.GetClusterRequest, _call: Call) -> pb.GetClusterReply:
+        """Tell every broker."""
+        return pb.GetClusterReply(brokers=map(broker_data_to_pb, self._routes.clusters()))
+
+    async def list_topics(self, request: pb.ListTopicsRequest, _call: Call) -> pb.ListTopicsReply:
+        """Tell every topic."""
+        cluster = check_cluster(request.cluster) if request.cluster else ""
+        return pb.ListTopicsReply(topics=self._routes.topics(cluster))
+
+    async def put_kv(self, request: pb.PutKvRequest, _call: Call) -> pb.PutKvReply:
+        """Keep a setting; answered when it is on disk."""
+        await self._settings.put(request.namespace, request.key, request.value)
+        return pb.PutKvReply()
+
+    async def get_kv(self, request: pb.GetKvRequest, _call: Call) -> pb.GetKvReply:
+        """Tell one setting, or those of a namespace."""
+        check_setting_name("namespace", request.namespace)
+        if not request.key:
+            return pb.GetKvReply(values=self._settings.table.values(request.namespace))
+        value = self._settings.table.get(request.namespace, request.key)
+        if value is None:
+            remark = f"no setting {request.namespace}/{request.key} is kept"
+            raise refusal(ResponseCode.QUERY_NOT_FOUND, remark)
+        return pb.GetKvReply(values={request.key: value})
+
+    async def delete_kv(self, request: pb.DeleteKvRequest, _call: Call) -> pb.DeleteKvReply:
+        """Forget a setting; answered when that is on disk."""
+        await self._settings.delete(request.namespace, request.key)
+        return pb.DeleteKvReply()
+
+    async def wipe_write_permission(
+        self, request: pb.WipeWritePermissionRequest, _call: Call
+    ) -> pb.WipeWritePermissionReply:
+        """Let nobody send to a broker any more."""
+        name = check_broker_name(request.broker_name)
+        changed = self._routes.wipe_write_permission(name)
+        logger.info("write permission wiped broker=%s topics=%s", name, changed)
+        return pb.WipeWritePermissionReply(topics_changed=changed)
+
+    def _registration_of(self, request: pb.RegisterBrokerRequest) -> Registration:
+        if len(request.topics) > TOPICS_MAX:  # before objects are made of them
+            remark = f"{len(request.topics)} topics: a broker has at most {TOPICS_MAX}"
+            raise refusal(ResponseCode.INVALID_PARAMETER, remark)
+        return Registration(
+            cluster=request.cluster,
+            broker_name=request.broker_name,
+            broker_id=request.broker_id,
+            endpoints=endpoints_from_pb(request.endpoints),
+            incarnation=request.incarnation,
+            epoch=request.epoch,
+            data_version=data_version_from_pb(request.data_version),
+            topics=tuple(map(topic_config_from_pb, request.topics)),
+            expiry_ms=request.expiry_ms or self._expiry_ms,
+        )
+
+
+def _log(changes: Iterable[str]) -> None:
+    for change in changes:
+        logger.info("%s", change)

@@ -1,0 +1,50 @@
+import pytest
+
+from ternmq_model.address import Address, parse_address, resolve_addresses
+from ternmq_model.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("127.0.0.1:9876", Address("127.0.0.1", 9876)),
+        (" broker-1.example.org:0 ", Address("broker-1.example.org", 0)),
+        ("[::1]:10911", Address("::1", 10911)),
+    ],
+)
+def test_an_address_is_read_as_it_is_written(text: str, address: Address) -> None:
+    assert parse_address(text, setting="x") == address
+    assert str(address) == text.strip()
+
+
+@pytest.mark.parametrize(
+    "text", ["", "host", ":1", "host:", "::1:5", "host:65536", "host:-1", "a:b:1"]
+)
+def test_text_that_is_no_address_is_refused_with_its_setting(text: str) -> None:
+    with pytest.raises(ConfigError, match="nameservers="):
+        parse_address(text, setting="client.nameservers")
+
+
+def test_a_star_becomes_the_host_of_the_nameserver_and_each_address_comes_once() -> None:
+    endpoints = (Address("b", 1), Address("*", 1), Address("*", 2), Address("b", 2))
+    assert resolve_addresses(endpoints, nameserver_host="b") == (Address("b", 1), Address("b", 2))
+
+
+@pytest.mark.parametrize(
+    ("host", "port", "legal"),
+    [
+        ("*", 1, True),
+        ("host-1", 65535, True),
+        ("::1", 1, True),
+        ("fe80::1%eth0", 1, True),
+        ("host", 0, False),
+        ("host", 65536, False),
+        ("", 1, False),
+        ("a b", 1, False),
+        ("**", 1, False),
+        ("a/b", 1, False),
+        ("h" * 254, 1, False),
+    ],
+)
+def test_an_endpoint_names_a_host_and_a_port(host: str, port: int, legal: bool) -> None:
+    assert Address(host, port).is_legal_endpoint is legal

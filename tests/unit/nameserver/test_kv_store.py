@@ -1,0 +1,101 @@
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+
+from ternmq_model.errors import StoreError, StoreFailed
+from ternmq_nameserver.kv_store import FILE_NAME, KvStore
+from ternmq_runtime.service import Job, JobRunner
+from tests.support.virtual_time import InlineBlocking, run_in_virtual_time
+
+
+@contextlib.asynccontextmanager
+async def store_at(path: Path | None) -> AsyncGenerator[KvStore]:
+    store = KvStore(path, InlineBlocking(lambda: 1.0), wake=lambda: jobs.wake("settings"))
+    await store.load()
+    jobs = JobRunner(Job(name="settings", interval_s=3_600, step=store.step))
+    async with jobs:
+        yield store
+
+
+def test_a_setting_that_was_answered_is_there_after_a_restart(tmp_path: Path) -> None:
+    path = tmp_path / "new" / FILE_NAME
+
+    async def main() -> None:
+        async with store_at(path) as store:
+            await store.put("n", "a", "1")
+            await store.put("n", "b", "2")
+            await store.delete("n", "a")
+            await store.delete("n", "absent")
+        async with store_at(path) as store:
+            assert store.table.values("n") == {"b": "2"}
+
+    run_in_virtual_time(main())
+
+
+def test_changes_at_the_same_time_are_all_kept(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with store_at(tmp_path / FILE_NAME) as store:
+            await asyncio.gather(*(store.put("n", str(key), "v") for key in range(10)))
+            assert len(store.table) == 10
+            # The first is written alone; those that came meanwhile go together.
+            assert asyncio.get_running_loop().time() < 4
+        async with store_at(tmp_path / FILE_NAME) as store:
+            assert len(store.table) == 10
+
+    run_in_virtual_time(main())
+
+
+def test_a_caller_that_goes_away_leaves_no_second_writer(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with store_at(tmp_path / FILE_NAME) as store:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(0.5):
+                    await store.put("n", "a", "1")
+            await store.put("n", "b", "2")
+            assert store.table.values("n") == {"a": "1", "b": "2"}
+
+    run_in_virtual_time(main())
+
+
+def test_a_setting_that_the_disk_refused_is_not_kept(tmp_path: Path) -> None:
+    path = tmp_path / "gone" / FILE_NAME
+
+    async def main() -> None:
+        async with store_at(path) as store:
+            await store.put("n", "a", "1")
+            for file in path.parent.iterdir():
+                file.unlink()
+            path.parent.rmdir()
+            outcomes = await asyncio.gather(
+                *(store.put("n", key, "2") for key in "ab"), return_exceptions=True
+            )
+            assert [type(outcome) for outcome in outcomes] == [StoreFailed, StoreFailed]
+            assert store.table.values("n") == {"a": "1"}
+            path.parent.mkdir()
+            await store.put("n", "c", "3")
+            assert store.table.values("n") == {"a": "1", "c": "3"}
+
+    run_in_virtual_time(main())
+
+
+def test_a_file_that_cannot_be_read_is_an_error_and_not_an_empty_table(tmp_path: Path) -> None:
+    path = tmp_path / FILE_NAME
+    path.write_bytes(b"{")
+
+    async def main() -> None:
+        with pytest.raises(StoreError, match="kvConfig"):
+            await KvStore(path, InlineBlocking(), wake=lambda: None).load()
+
+    run_in_virtual_time(main())
+
+
+def test_without_a_file_settings_are_kept_in_memory() -> None:
+    async def main() -> None:
+        async with store_at(None) as store:
+            await store.put("n", "a", "1")
+            assert store.table.values("n") == {"a": "1"}
+
+    run_in_virtual_time(main())

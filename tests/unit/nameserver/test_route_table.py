@@ -1,0 +1,334 @@
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
+
+from ternmq_model.address import Address
+from ternmq_model.data_version import DataVersion
+from ternmq_model.errors import IllegalName, InvalidParameter, RefusedError, TopicNotFound
+from ternmq_model.response_code import ResponseCode
+from ternmq_model.route import Permission, TopicConfig
+from ternmq_nameserver.route_table import ENDPOINTS_MAX, Registration, RouteTable
+
+
+def topics(*names: str) -> tuple[TopicConfig, ...]:
+    return tuple(map(TopicConfig, names))
+
+
+def master(name: str = "a", **changes: Any) -> Registration:
+    registration = Registration(
+        cluster="c",
+        broker_name=name,
+        broker_id=0,
+        endpoints=(Address(f"{name}-0", 10911), Address("*", 10911)),
+        incarnation=f"{name}-life-1",
+        data_version=DataVersion(1),
+        topics=topics("t"),
+    )
+    return replace(registration, **changes)
+
+
+def slave(name: str = "a", broker_id: int = 1, **changes: Any) -> Registration:
+    endpoints = (Address(f"{name}-{broker_id}", 10911), Address("*", 10911))
+    incarnation = f"{name}-{broker_id}-life-1"
+    whole = master(name, broker_id=broker_id, endpoints=endpoints, incarnation=incarnation)
+    return replace(whole, **changes)
+
+
+def unregister(table: RouteTable, registration: Registration) -> tuple[str, ...]:
+    return table.unregister(
+        cluster=registration.cluster,
+        broker_name=registration.broker_name,
+        broker_id=registration.broker_id,
+        incarnation=registration.incarnation,
+    )
+
+
+def table_with(*registrations: Registration) -> RouteTable:
+    table = RouteTable()
+    for registration in registrations:
+        table.register(registration, now_ms=0)
+    return table
+
+
+def test_a_registered_broker_serves_its_topics() -> None:
+    table = table_with(master("b"), master("a", topics=topics("t", "u")))
+    route = table.topic_route("t")
+    assert [data.broker_name for data in route.queues] == ["a", "b"]
+    assert [data.broker_name for data in route.brokers] == ["a", "b"]
+    assert len(route.write_queues()) == 16
+    assert table.topics() == ["t", "u"]
+    with pytest.raises(TopicNotFound, match="no broker has topic v"):
+        table.topic_route("v")
+
+
+def test_topics_and_clusters_are_told_by_cluster() -> None:
+    table = table_with(master("b", cluster="d"), master("a", topics=topics("u")))
+    assert table.topics("c") == ["u"]
+    assert table.topics("d") == ["t"]
+    assert table.topics("e") == []
+    assert [(data.cluster, data.broker_name) for data in table.clusters()] == [
+        ("c", "a"),
+        ("d", "b"),
+    ]
+
+
+def test_a_silent_broker_is_dropped_after_its_expiry_and_not_before() -> None:
+    table = table_with(master("a"), master("b", expiry_ms=5_000))
+    assert table.expire(now_ms=5_000) == ()
+    (line,) = table.expire(now_ms=5_001)
+    assert line == "broker expired cluster=c broker=b id=0 members=0"
+    table.register(master("a"), now_ms=100_000)
+    assert table.expire(now_ms=220_000) == ()
+    assert len(table.expire(now_ms=220_001)) == 1
+    assert table.topics() == []
+
+
+def test_topics_are_read_only_when_the_data_version_differs() -> None:
+    table = table_with(master())
+    same = table.register(master(topics=topics("t", "u")), now_ms=1)
+    assert same.changes == ()
+    assert table.topics() == ["t"]
+    newer = master(topics=topics("u"), data_version=DataVersion(1, 1))
+    (line,) = table.register(newer, now_ms=2).changes
+    assert line == "topics changed broker=a topics=1 changed=1 gone=1"
+    assert table.topics() == ["u"]
+    older = master(topics=topics("w"), data_version=DataVersion(0))
+    table.register(older, now_ms=3)
+    assert table.topics() == ["w"], "a version that differs is taken, higher or not"
+
+
+def test_a_restarted_broker_with_an_unchanged_data_version_tells_its_topics_anew() -> None:
+    table = table_with(master())
+    again = master(incarnation="a-life-2", topics=topics("u"))
+    changes = table.register(again, now_ms=1).changes
+    assert changes[0].startswith("broker replaced cluster=c broker=a id=0")
+    assert table.topics() == ["u"]
+
+
+def test_a_stale_goodbye_changes_nothing() -> None:
+    before = master()
+    table = table_with(before, master(incarnation="a-life-2"))
+    route = table.topic_route("t")
+    assert unregister(table, before) == ()
+    assert unregister(table, master(incarnation="a-life-2", cluster="other")) == ()
+    assert unregister(table, slave()) == ()
+    assert unregister(table, master("unknown")) == ()
+    assert table.topic_route("t") == route
+    assert len(unregister(table, master(incarnation="a-life-2"))) == 1
+    assert table.clusters() == ()
+
+
+def test_a_slave_is_told_its_master_and_a_master_nothing() -> None:
+    table = RouteTable()
+    assert table.register(slave(), now_ms=0).master_endpoints == ()
+    assert table.register(master(), now_ms=0).master_endpoints == ()
+    assert table.register(slave(), now_ms=0).master_endpoints == master().endpoints
+
+
+def test_a_slave_alone_keeps_the_topics_readable_and_not_writable() -> None:
+    table = table_with(master(), slave())
+    unregister(table, master())
+    route = table.topic_route("t")
+    assert len(route.read_queues()) == 8
+    assert route.write_queues() == []
+    unregister(table, slave())
+    with pytest.raises(TopicNotFound):
+        table.topic_route("t")
+
+
+def test_the_masters_topics_count_and_a_slaves_only_before_there_were_any() -> None:
+    table = table_with(slave(topics=topics("old")))
+    assert table.topics() == ["old"]
+    table.register(slave(topics=topics("new"), data_version=DataVersion(2)), now_ms=1)
+    assert table.topics() == ["new"]
+    table.register(master(), now_ms=2)
+    table.register(slave(topics=topics("new"), data_version=DataVersion(3)), now_ms=3)
+    unregister(table, master())
+    table.register(slave(topics=topics("new"), data_version=DataVersion(4)), now_ms=4)
+    assert table.topics() == ["t"]
+
+
+def test_the_same_address_under_another_id_is_one_member() -> None:
+    table = table_with(master(), slave())
+    promoted = slave(broker_id=0, endpoints=slave().endpoints, epoch=1)
+    changes = table.register(promoted, now_ms=1).changes
+    assert any("broker took another id cluster=c broker=a id=1" in line for line in changes)
+    (data,) = table.clusters()
+    assert [member.broker_id for member in data.members] == [0]
+
+
+def test_a_lower_epoch_is_refused_and_changes_nothing() -> None:
+    table = table_with(master(epoch=3))
+    with pytest.raises(RefusedError, match="epoch 2 is over, 3 has begun") as caught:
+        table.register(master(epoch=2, incarnation="x", topics=()), now_ms=1)
+    assert caught.value.code == ResponseCode.ILLEGAL_OPERATION
+    assert table.topics() == ["t"]
+    assert len(unregister(table, master())) == 1
+
+
+def test_a_master_whose_epoch_a_living_slave_has_outlived_is_refused() -> None:
+    table = table_with(slave(epoch=5))
+    with pytest.raises(RefusedError, match="epoch 4 is over"):
+        table.register(master(epoch=4), now_ms=1)
+    table.register(master(epoch=5), now_ms=1)
+    table.register(slave(epoch=4), now_ms=1)  # a slave that has not heard yet
+
+
+def test_one_name_is_in_one_cluster() -> None:
+    table = table_with(master(), slave())
+    with pytest.raises(RefusedError, match="belongs to cluster c, not d"):
+        table.register(slave(cluster="d"), now_ms=1)
+    unregister(table, slave())
+    table.register(master(cluster="d"), now_ms=1)
+    assert [data.cluster for data in table.clusters()] == ["d"]
+
+
+def test_a_wipe_lasts_until_the_master_is_another_process() -> None:
+    table = table_with(master(), slave(), master("b"))
+    assert table.wipe_write_permission("a") == 1
+    assert table.wipe_write_permission("a") == 0
+    newer = master(topics=topics("t", "u"), data_version=DataVersion(2))
+    for registration in (master(), newer, slave()):
+        table.register(registration, now_ms=1)
+    assert table.topic_route("u").queues[0].permissions == Permission.READ
+    assert {queue.broker_name for queue in table.topic_route("t").write_queues()} == {"b"}
+    unregister(table, master())
+    table.register(newer, now_ms=2)
+    assert table.topic_route("u").write_queues() == []
+    table.register(replace(newer, incarnation="a-life-2"), now_ms=3)
+    assert len(table.topic_route("u").write_queues()) == 8
+
+
+def test_wiping_an_unknown_broker_is_refused() -> None:
+    with pytest.raises(RefusedError, match="no broker x is registered"):
+        RouteTable().wipe_write_permission("x")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"broker_id": -1},
+        {"epoch": -1},
+        {"expiry_ms": 0},
+        {"expiry_ms": 86_400_001},
+        {"incarnation": ""},
+        {"incarnation": "x" * 129},
+        {"endpoints": ()},
+        {"endpoints": (Address("h", 1),) * (ENDPOINTS_MAX + 1)},
+        {"endpoints": (Address("h", 0),)},
+        {"endpoints": (Address("a b", 1),)},
+        {"topics": topics("t", "t")},
+    ],
+)
+def test_values_that_cannot_be_are_refused(changes: dict[str, Any]) -> None:
+    table = RouteTable()
+    with pytest.raises(InvalidParameter, match="broker a: "):
+        table.register(master(**changes), now_ms=0)
+    assert table.clusters() == ()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"cluster": ""},
+        {"broker_name": "../a"},
+        {"topics": topics("../t")},
+        {"topics": (TopicConfig("t", -1),)},
+    ],
+)
+def test_illegal_names_are_refused(changes: dict[str, Any]) -> None:
+    table = RouteTable()
+    with pytest.raises(IllegalName):
+        table.register(master(**changes), now_ms=0)
+    assert table.clusters() == ()
+
+
+class RouteTableMachine(RuleBasedStateMachine):
+    """Brokers come, go and fall silent in any order."""
+
+    registrations = Bundle("registrations")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = RouteTable()
+        self.now_ms = 0
+        self.seen: dict[tuple[str, int], tuple[Registration, int]] = {}
+
+    @rule(
+        target=registrations,
+        name=st.sampled_from("ab"),
+        broker_id=st.integers(0, 2),
+        life=st.integers(1, 2),
+        version=st.integers(1, 2),
+        names=st.sets(st.sampled_from("tuv")),
+    )
+    def register(
+        self, name: str, broker_id: int, life: int, version: int, names: set[str]
+    ) -> Registration:
+        registration = slave(
+            name,
+            broker_id,
+            incarnation=f"{name}-{broker_id}-{life}",
+            data_version=DataVersion(version),
+            topics=topics(*sorted(names)),
+        )
+        self.table.register(registration, now_ms=self.now_ms)
+        self.seen[name, broker_id] = registration, self.now_ms
+        return registration
+
+    @rule(registration=consumes(registrations))
+    def unregister(self, registration: Registration) -> None:
+        key = registration.broker_name, registration.broker_id
+        known = self.seen.get(key)
+        before = self.table.clusters(), self.table.topics()
+        changes = unregister(self.table, registration)
+        if known and known[0].incarnation == registration.incarnation:
+            assert len(changes) == 1
+            del self.seen[key]
+        else:
+            assert changes == ()
+            assert (self.table.clusters(), self.table.topics()) == before
+
+    @rule(pause_ms=st.integers(0, 130_000))
+    def wait(self, pause_ms: int) -> None:
+        self.now_ms += pause_ms
+        self.table.expire(now_ms=self.now_ms)
+        self.seen = {
+            key: (registration, seen_ms)
+            for key, (registration, seen_ms) in self.seen.items()
+            if self.now_ms - seen_ms <= registration.expiry_ms
+        }
+
+    @rule(name=st.sampled_from("ab"))
+    def wipe(self, name: str) -> None:
+        if any(key[0] == name for key in self.seen):
+            self.table.wipe_write_permission(name)
+
+    @invariant()
+    def exactly_those_who_live_are_told(self) -> None:
+        members = {
+            (data.broker_name, member.broker_id)
+            for data in self.table.clusters()
+            for member in data.members
+        }
+        assert members == self.seen.keys()
+        assert all(data.members for data in self.table.clusters())
+
+    @invariant()
+    def every_topic_has_a_broker_that_lives(self) -> None:
+        living = {data.broker_name for data in self.table.clusters()}
+        for topic in self.table.topics():
+            route = self.table.topic_route(topic)
+            names = [data.broker_name for data in route.queues]
+            assert names == [data.broker_name for data in route.brokers]
+            assert names == sorted(set(names)), "each broker once, sorted"
+            assert set(names) <= living
+            assert names
+
+
+TestRouteTableMachine = RouteTableMachine.TestCase
+TestRouteTableMachine.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)

@@ -1,0 +1,206 @@
+"""The service and its server, over the in-memory network on virtual time."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from ternmq_model.errors import (
+    ClosedError,
+    InvalidParameter,
+    MessageNotFound,
+    RefusedError,
+    TopicNotFound,
+    Unreachable,
+)
+from ternmq_model.response_code import ResponseCode
+from ternmq_nameserver.config import NameServerConfig
+from ternmq_nameserver.route_table import TOPICS_MAX
+from ternmq_nameserver.server import NameServer
+from ternmq_protos.v1 import common_pb2 as common
+from ternmq_protos.v1 import nameserver_pb2 as pb
+from ternmq_remoting import contracts
+from ternmq_remoting.environment import Environment
+from ternmq_remoting.rpc import Connection, Rep, Req, UnaryRpc
+from tests.support.memory_network import MemoryNetwork
+from tests.support.virtual_time import InlineBlocking, VirtualClock, run_in_virtual_time
+
+
+class Caller:
+    """A connection that needs no timeout."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def __call__(self, rpc: UnaryRpc[Req, Rep], request: Req) -> Rep:
+        return await self._connection.call(rpc, request, timeout_s=3.0)
+
+
+@contextlib.asynccontextmanager
+async def nameserver(data: Path | None = None) -> AsyncGenerator[Caller]:
+    async with MemoryNetwork(Random(1)) as network:
+        env = Environment(
+            clock=VirtualClock(), network=network, random=Random(1), blocking=InlineBlocking()
+        )
+        async with NameServer(NameServerConfig(port=0, data=data), env) as server:
+            yield Caller(await network.connect([server.address]))
+
+
+def run(main: Callable[[], Awaitable[None]]) -> None:
+    async def started() -> None:
+        await main()
+
+    run_in_virtual_time(started())
+
+
+def registration(*topics: str, broker_id: int = 0) -> pb.RegisterBrokerRequest:
+    return pb.RegisterBrokerRequest(
+        cluster="c",
+        broker_name="a",
+        broker_id=broker_id,
+        endpoints=[common.Endpoint(host=f"a-{broker_id}", port=10911)],
+        data_version=common.DataVersion(timestamp_ms=1),
+        topics=[
+            common.TopicConfig(topic=topic, read_queues=4, write_queues=4, permissions=6)
+            for topic in topics
+        ],
+        incarnation=f"life-{broker_id}",
+    )
+
+
+def test_a_route_is_told_as_the_broker_registered_it() -> None:
+    async def main() -> None:
+        async with nameserver() as call:
+            await call(contracts.REGISTER_BROKER, registration("t"))
+            reply = await call(contracts.GET_TOPIC_ROUTE, pb.GetTopicRouteRequest(topic="t"))
+            (queues,), (broker,) = reply.route.queues, reply.route.brokers
+            assert (queues.broker_name, queues.write_queues, queues.permissions) == ("a", 4, 6)
+            assert (broker.cluster, broker.broker_name) == ("c", "a")
+            assert broker.members[0].endpoints[0] == common.Endpoint(host="a-0", port=10911)
+            clusters = await call(contracts.GET_CLUSTER, pb.GetClusterRequest())
+            assert list(clusters.brokers) == [broker]
+            topics = await call(contracts.LIST_TOPICS, pb.ListTopicsRequest(cluster="c"))
+            assert list(topics.topics) == ["t"]
+
+    run(main)
+
+
+def test_a_silent_broker_is_forgotten_within_a_scan_of_its_expiry() -> None:
+    async def main() -> None:
+        async with nameserver() as call:
+            route = pb.GetTopicRouteRequest(topic="t")
+            await call(contracts.REGISTER_BROKER, registration("t"))
+            await asyncio.sleep(119)
+            await call(contracts.GET_TOPIC_ROUTE, route)
+            await asyncio.sleep(7)
+            with pytest.raises(TopicNotFound):
+                await call(contracts.GET_TOPIC_ROUTE, route)
+
+    run(main)
+
+
+def test_a_broker_that_leaves_is_gone_at_once_and_a_stale_goodbye_is_harmless() -> None:
+    async def main() -> None:
+        async with nameserver() as call:
+            await call(contracts.REGISTER_BROKER, registration("t"))
+            for incarnation, left in (("life-before", ["t"]), ("life-0", [])):
+                goodbye = pb.UnregisterBrokerRequest(
+                    cluster="c", broker_name="a", broker_id=0, incarnation=incarnation
+                )
+                await call(contracts.UNREGISTER_BROKER, goodbye)
+                reply = await call(contracts.LIST_TOPICS, pb.ListTopicsRequest())
+                assert list(reply.topics) == left
+
+    run(main)
+
+
+def test_a_slave_is_told_its_master_and_the_ordered_topics() -> None:
+    async def main() -> None:
+        async with nameserver() as call:
+            order = pb.PutKvRequest(namespace="ORDER_TOPIC_CONFIG", key="t", value="a:4")
+            await call(contracts.PUT_KV, order)
+            await call(contracts.REGISTER_BROKER, registration("t"))
+            reply = await call(contracts.REGISTER_BROKER, registration("t", broker_id=1))
+            assert list(reply.master_endpoints) == [common.Endpoint(host="a-0", port=10911)]
+            assert dict(reply.order_topic_config) == {"t": "a:4"}
+            route = await call(contracts.GET_TOPIC_ROUTE, pb.GetTopicRouteRequest(topic="t"))
+            assert route.route.order_topic_conf == "a:4"
+
+    run(main)
+
+
+def test_wiping_takes_the_write_permission() -> None:
+    async def main() -> None:
+        async with nameserver() as call:
+            await call(contracts.REGISTER_BROKER, registration("t", "u"))
+            wipe = pb.WipeWritePermissionRequest(broker_name="a")
+            assert (await call(contracts.WIPE_WRITE_PERMISSION, wipe)).topics_changed == 2
+            route = await call(contracts.GET_TOPIC_ROUTE, pb.GetTopicRouteRequest(topic="t"))
+            assert route.route.queues[0].permissions == 4
+            with pytest.raises(RefusedError) as caught:
+                await call(
+                    contracts.WIPE_WRITE_PERMISSION, pb.WipeWritePermissionRequest(broker_name="b")
+                )
+            assert caught.value.code == ResponseCode.BROKER_NOT_EXIST
+
+    run(main)
+
+
+def test_settings_outlive_the_nameserver(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with nameserver(tmp_path) as call:
+            for key in "ab":
+                await call(contracts.PUT_KV, pb.PutKvRequest(namespace="n", key=key, value="v"))
+            await call(contracts.DELETE_KV, pb.DeleteKvRequest(namespace="n", key="a"))
+        async with nameserver(tmp_path) as call:
+            one = await call(contracts.GET_KV, pb.GetKvRequest(namespace="n", key="b"))
+            assert dict(one.values) == {"b": "v"}
+            whole = await call(contracts.GET_KV, pb.GetKvRequest(namespace="n"))
+            assert dict(whole.values) == {"b": "v"}
+            with pytest.raises(MessageNotFound, match="no setting n/a is kept"):
+                await call(contracts.GET_KV, pb.GetKvRequest(namespace="n", key="a"))
+
+    run(main)
+
+
+def test_what_cannot_be_is_refused_by_name_and_the_service_goes_on() -> None:
+    async def main() -> None:
+        async with nameserver() as call:
+            too_many = registration()
+            for number in range(TOPICS_MAX + 1):
+                too_many.topics.add(topic=str(number))
+            with pytest.raises(InvalidParameter, match="at most 65536"):
+                await call(contracts.REGISTER_BROKER, too_many)
+            with pytest.raises(InvalidParameter, match=r"topic '\.\./t'"):
+                await call(contracts.REGISTER_BROKER, registration("../t"))
+            with pytest.raises(InvalidParameter, match="topic ''"):
+                await call(contracts.GET_TOPIC_ROUTE, pb.GetTopicRouteRequest())
+            with pytest.raises(InvalidParameter, match="cluster 'a/b'"):
+                await call(contracts.LIST_TOPICS, pb.ListTopicsRequest(cluster="a/b"))
+            with pytest.raises(InvalidParameter, match="namespace ''"):
+                await call(contracts.PUT_KV, pb.PutKvRequest(key="k", value="v"))
+            assert not (await call(contracts.GET_CLUSTER, pb.GetClusterRequest())).brokers
+
+    run(main)
+
+
+def test_an_address_is_known_only_while_it_serves_and_a_taken_one_is_refused() -> None:
+    async def main() -> None:
+        async with MemoryNetwork(Random(1)) as network:
+            env = Environment(
+                clock=VirtualClock(), network=network, random=Random(1), blocking=InlineBlocking()
+            )
+            server = NameServer(NameServerConfig(), env)
+            with pytest.raises(ClosedError):
+                _ = server.address
+            async with server:
+                assert server.address.port == 9876
+                with pytest.raises(Unreachable, match="9876"):
+                    await NameServer(NameServerConfig(), env).__aenter__()
+            with pytest.raises(ClosedError):
+                _ = server.address
+
+    run(main)
