@@ -7,7 +7,14 @@ from typing import Final
 
 from ternmq_model.errors import ConfigError
 
-ANY_IPV6: Final = r"[0-9A-Fa-f:.]+(?:%[A-Za-z0-9._-]+)?"
+ANY_HOST: Final = "*"
+"""In a route: the host through which the reader reached the NameServer."""
+
+PORT_MAX: Final = 65_535
+HOST_CHARACTERS_MAX: Final = 253
+"""Longest host name that DNS allows."""
+
+_IPV6: Final = r"[0-9A-Fa-f:.]+(?:%[A-Za-z0-9._-]+)?"
 _HOST: Final = re.compile(rf"[A-Za-z0-9._-]+|{_IPV6}", re.ASCII)
 _TEXT: Final = re.compile(
     rf"(?:\[(?P<v6>{_IPV6})\]|(?P<host>[^\[\]:\s]+)):(?P<port>[0-9]{{1,5}})", re.ASCII
