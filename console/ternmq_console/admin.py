@@ -1,0 +1,32 @@
+"""Running an administrative question from the shell."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import TypeVar
+
+from ternmq_client.admin import AdminClient
+from ternmq_client.config import ClientConfig, nameserver_texts
+from ternmq_console.exits import errors_as_exits
+
+T = TypeVar("T")
+
+
+def ask(nameserver: str, question: Callable[[AdminClient], Awaitable[T]]) -> T:
+    """Return what `question` finds out; leave with a line and an exit code when it cannot."""
+
+    async def main() -> T:
+        config = ClientConfig(nameservers=nameserver_texts(nameserver))
+        async with AdminClient(config) as admin:
+            return await question(admin)
+
+    with errors_as_exits():
+        return asyncio.run(main())
+
+
+def time_text(at_ms: int) -> str | None:
+    """Return Unix milliseconds as ISO 8601 in UTC; None for 0, which stands for never."""
+    if not at_ms:
+        return None
+    text = datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
+    return text.replace("+00:00", "Z")

@@ -1,0 +1,59 @@
+"""`ternmq cluster …`."""
+
+import click
+
+from ternmq_client.admin import AdminClient
+from ternmq_console.admin import ask, time_text
+from ternmq_console.options import nameserver_option, output_option
+from ternmq_console.output import print_rows
+from ternmq_model.errors import TransportError
+
+_COLUMNS = ("cluster", "broker", "id", "addresses", "status", "version", "flush", "log_bytes")
+
+
+@click.command(name="list")
+@nameserver_option
+@output_option
+def list_(nameserver: str, output: str) -> None:
+    """List the brokers of every cluster, and how their stores stand.
+
+    A broker that is registered and does not answer is listed as unreachable.
+    """
+    print_rows(ask(nameserver, _brokers), _COLUMNS, output)
+
+
+async def _brokers(admin: AdminClient) -> list[dict[str, object]]:
+    rows: list[dict[str, object]] = []
+    for data in await admin.brokers():
+        for member in data.members:
+            row: dict[str, object] = {
+                "cluster": data.cluster,
+                "broker": data.broker_name,
+                "id": member.broker_id,
+                "addresses": [str(address) for address in member.endpoints],
+                "status": "registered",
+                "version": None,
+                "flush": None,
+                "log_bytes": None,
+            }
+            if member is data.master:
+                try:
+                    status = await admin.broker_status(data)
+                except TransportError:
+                    row["status"] = "unreachable"
+                else:
+                    row |= {
+                        "status": "serving",
+                        "version": status.version,
+                        "flush": status.flush_mode,
+                        "log_bytes": status.log_max_offset - status.log_min_offset,
+                        "epoch": status.epoch,
+                        "started": time_text(status.started_at_ms),
+                        "log_min_offset": status.log_min_offset,
+                        "log_max_offset": status.log_max_offset,
+                        "log_flushed_offset": status.log_flushed_offset,
+                        "log_confirm_offset": status.log_confirm_offset,
+                        "dispatched_offset": status.dispatched_offset,
+                    }
+            rows.append(row)
+    return rows

@@ -1,0 +1,64 @@
+"""What a failed command says: one line that names the culprit, and an exit code.
+
+0 done, 1 failed, 2 usage or a refused value, 3 not found, 4 unreachable.
+"""
+
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Final
+
+from ternmq_model.errors import (
+    GroupNotFound,
+    InvalidParameter,
+    MessageNotFound,
+    MessageRefused,
+    SettingsError,
+    TernError,
+    TopicNotFound,
+    TransportError,
+    UsageError,
+)
+
+DONE: Final = 0
+FAILED: Final = 1
+USAGE: Final = 2
+NOT_FOUND: Final = 3
+UNREACHABLE: Final = 4
+
+
+def exit_code(error: BaseException) -> int:
+    """Return the exit code for `error`."""
+    if isinstance(error, TopicNotFound | GroupNotFound | MessageNotFound):
+        return NOT_FOUND
+    if isinstance(error, UsageError | InvalidParameter | MessageRefused):
+        return USAGE
+    if isinstance(error, TransportError):
+        return UNREACHABLE
+    return FAILED
+
+
+def first_cause(error: BaseException) -> BaseException:
+    """Return the first error inside nested groups, which jobs and tasks wrap theirs in."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+@contextmanager
+def errors_as_exits() -> Generator[None]:
+    """Turn errors that TernMQ raises on purpose into a line on standard error and an exit code."""
+    try:
+        yield
+    except (TernError, ExceptionGroup, OSError) as error:
+        cause = first_cause(error)
+        if not isinstance(cause, TernError | OSError):
+            raise
+        lines = cause.problems if isinstance(cause, SettingsError) else (_one_line(cause),)
+        for line in lines:
+            print(f"ternmq: {line}", file=sys.stderr)
+        raise SystemExit(exit_code(cause)) from None
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

@@ -1,0 +1,51 @@
+"""`ternmq group …`."""
+
+import click
+
+from ternmq_console.admin import ask, time_text
+from ternmq_console.options import nameserver_option, output_option
+from ternmq_console.output import print_record, print_rows
+
+
+@click.command(name="list")
+@nameserver_option
+@output_option
+def list_(nameserver: str, output: str) -> None:
+    """List groups that have members or offsets."""
+    groups = ask(nameserver, lambda admin: admin.groups())
+    print_rows([{"group": group} for group in groups], ("group",), output)
+
+
+@click.command()
+@click.argument("group")
+@nameserver_option
+@output_option
+def describe(group: str, nameserver: str, output: str) -> None:
+    """Show the members of GROUP, and how far it is in each queue."""
+    found = ask(nameserver, lambda admin: admin.describe_group(group))
+    members = [
+        {
+            "client_id": one.client_id,
+            "address": one.address,
+            "subscriptions": dict(one.subscriptions),
+            "connected": time_text(one.connected_at_ms),
+        }
+        for one in found.members
+    ]
+    progress = [
+        {
+            "topic": one.queue.topic,
+            "broker": one.queue.broker_name,
+            "queue": one.queue.queue_id,
+            "committed": one.committed_offset,
+            "max_offset": one.max_offset,
+            "lag": one.lag,
+        }
+        for one in found.progress
+    ]
+    if output == "json":
+        print_record({"group": group, "members": members, "progress": progress}, output)
+        return
+    print_rows(members, ("client_id", "address", "subscriptions", "connected"), output)
+    click.echo()
+    print_rows(progress, ("topic", "broker", "queue", "committed", "max_offset", "lag"), output)

@@ -1,0 +1,36 @@
+"""Commands that are imported when they run, so that `--help` does not wait for gRPC and numpy."""
+
+from collections.abc import Mapping
+from importlib import import_module
+
+import click
+
+
+class LazyGroup(click.Group):
+    """A group that knows its commands by name and one line of help.
+
+    Args:
+        lazy: Command name to (`module:attribute`, its line in the group's help).
+    """
+
+    def __init__(self, *, name: str, help: str, lazy: Mapping[str, tuple[str, str]]) -> None:
+        super().__init__(name=name, help=help, no_args_is_help=True)
+        self._lazy = dict(lazy)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names in the order they were given: the common ones first."""
+        return list(self._lazy)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the command."""
+        if cmd_name not in self._lazy:
+            return None
+        module, _, attribute = self._lazy[cmd_name][0].partition(":")
+        command = getattr(import_module(module), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands without importing any."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in self._lazy.items()])

@@ -1,0 +1,72 @@
+"""`ternmq`: services, administration, and messages from and to the shell."""
+
+import sys
+
+import click
+
+from ternmq_console.lazy import LazyGroup
+from ternmq_model.version import __version__
+
+_HERE = "ternmq_console"
+
+topic = LazyGroup(
+    name="topic",
+    help="Create, list, describe and delete topics.",
+    lazy={
+        "create": (f"{_HERE}.topic:create", "Create a topic, or change its queues."),
+        "list": (f"{_HERE}.topic:list_", "List topics."),
+        "describe": (f"{_HERE}.topic:describe", "Show a topic's queues and their offsets."),
+        "delete": (f"{_HERE}.topic:delete", "Delete a topic and what its groups have consumed."),
+    },
+)
+
+group = LazyGroup(
+    name="group",
+    help="List and describe consumer groups.",
+    lazy={
+        "list": (f"{_HERE}.group:list_", "List groups with members or offsets."),
+        "describe": (f"{_HERE}.group:describe", "Show a group's members, offsets and lag."),
+    },
+)
+
+cluster = LazyGroup(
+    name="cluster",
+    help="Look at clusters.",
+    lazy={"list": (f"{_HERE}.cluster:list_", "List brokers and how their stores stand.")},
+)
+
+message = LazyGroup(
+    name="message",
+    help="Look at messages.",
+    lazy={"get": (f"{_HERE}.message:get", "Show one message by its offset message id.")},
+)
+
+ternmq = LazyGroup(
+    name="ternmq",
+    help=(
+        "A message queue with Apache RocketMQ's semantics and files.\n\n"
+        "Exit codes: 0 done, 1 failed, 2 usage or a refused value, 3 not found, 4 unreachable."
+    ),
+    lazy={
+        "dev": (f"{_HERE}.services:dev", "Run a NameServer and a broker in one process."),
+        "nameserver": (f"{_HERE}.services:nameserver", "Run a NameServer."),
+        "broker": (f"{_HERE}.services:broker", "Run a broker."),
+        "health": (f"{_HERE}.health:health", "Tell whether a service serves."),
+        "produce": (f"{_HERE}.produce:produce", "Send lines of standard input as messages."),
+        "consume": (f"{_HERE}.consume:consume", "Print messages as they come."),
+        "topic": (f"{_HERE}.main:topic", "Create, list, describe and delete topics."),
+        "group": (f"{_HERE}.main:group", "List and describe consumer groups."),
+        "cluster": (f"{_HERE}.main:cluster", "Look at clusters."),
+        "message": (f"{_HERE}.main:message", "Look at messages."),
+    },
+)
+click.version_option(__version__, prog_name="ternmq")(ternmq)
+
+
+def main() -> None:
+    """Run the command line of this process; never returns."""
+    sys.exit(ternmq.main(prog_name="ternmq"))
+
+
+if __name__ == "__main__":
+    main()

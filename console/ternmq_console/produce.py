@@ -1,0 +1,115 @@
+"""`ternmq produce`: lines of standard input become messages."""
+
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+
+import click
+
+from ternmq_console.exits import errors_as_exits
+from ternmq_console.options import nameserver_option, output_option
+from ternmq_model.errors import IllegalMessage, SendManyFailed, TernError, UsageError
+from ternmq_model.message import Message, SendResult
+from ternmq_model.names import check_topic
+from ternmq_model.record import BODY_BYTES_MAX
+from ternmq_producer.blocking import BlockingProducer
+
+GROUP = "TOOLS_PRODUCER"
+_READ_BYTES = 1 << 20
+
+
+@click.command()
+@click.argument("topic")
+@click.option("--tag", default="", help="Tag of every message.")
+@click.option("--key", "keys", multiple=True, help="Key of every message; may be repeated.")
+@click.option(
+    "--property",
+    "properties",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Property of every message; may be repeated.",
+)
+@click.option("--sharding-key", default="", help="Send all to the one queue of this key, in order.")
+@nameserver_option
+@output_option
+def produce(
+    topic: str,
+    tag: str,
+    keys: Sequence[str],
+    properties: Sequence[str],
+    sharding_key: str,
+    nameserver: str,
+    output: str,
+) -> None:
+    """Send each line of standard input as a message to TOPIC.
+
+    A line is sent when it is read, without its end. The result of each message is printed with
+    `-o json`, one object a line; else their number at the end.
+    """
+    with errors_as_exits():
+        check_topic(topic)
+        pairs = dict(map(_pair, properties))
+        sent = 0
+        with BlockingProducer(GROUP, nameserver=nameserver) as producer:
+            for lines in _lines(0):
+                batch = [
+                    Message(
+                        topic,
+                        line,
+                        tags=tag,
+                        keys=tuple(keys),
+                        properties=pairs,
+                        sharding_key=sharding_key,
+                    )
+                    for line in lines
+                ]
+                try:
+                    results: Sequence[SendResult] = producer.send_many(batch)
+                except SendManyFailed as error:
+                    stored = [one for one in error.results if isinstance(one, SendResult)]
+                    sent += _tell(stored, output)
+                    print(f"sent {sent}", file=sys.stderr)
+                    raise next(one for one in error.results if isinstance(one, TernError)) from None
+                sent += _tell(results, output)
+        if output != "json":
+            click.echo(f"sent {sent}")
+
+
+def _tell(results: Sequence[SendResult], output: str) -> int:
+    if output == "json":
+        for result in results:
+            row = {
+                "status": result.status.name,
+                "message_id": result.message_id,
+                "offset_message_id": result.offset_message_id,
+                "broker": result.queue.broker_name,
+                "queue": result.queue.queue_id,
+                "offset": result.queue_offset,
+            }
+            click.echo(json.dumps(row))
+    return len(results)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise UsageError(f"--property {text!r}: must be NAME=VALUE")
+    return name, value
+
+
+def _lines(descriptor: int) -> Iterator[list[bytes]]:
+    """Yield the lines that are there, as soon as there are any; the last may lack its end.
+
+    Raises:
+        IllegalMessage: A line is longer than a body may be.
+    """
+    rest = b""
+    while data := os.read(descriptor, _READ_BYTES):
+        *lines, rest = (rest + data).split(b"\n")
+        if lines:
+            yield lines
+        if len(rest) > BODY_BYTES_MAX:
+            raise IllegalMessage(f"a line has more than {BODY_BYTES_MAX} bytes")
+    if rest:
+        yield [rest]

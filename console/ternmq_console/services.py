@@ -1,0 +1,241 @@
+"""The verbs that run services: `ternmq dev`, `ternmq nameserver`, `ternmq broker`."""
+
+import asyncio
+import dataclasses
+import os
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+import click
+
+from ternmq_broker.config import BrokerConfig
+from ternmq_broker.server import Broker
+from ternmq_console.exits import errors_as_exits
+from ternmq_nameserver.config import NameServerConfig
+from ternmq_nameserver.server import NameServer
+from ternmq_remoting.environment import Environment
+from ternmq_remoting.system import system_environment
+from ternmq_runtime.logs import LoggingSettings, configure_logging
+from ternmq_runtime.service import run_until_signalled
+from ternmq_runtime.settings import Settings, load_settings
+from ternmq_store.config import StoreConfig
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+SECTIONS: Final = {
+    "nameserver": NameServerConfig,
+    "broker": BrokerConfig,
+    "store": StoreConfig,
+    "logging": LoggingSettings,
+}
+"""Every setting of every service: one file or environment may serve all of them."""
+
+OTHER_VARIABLES: Final = ("TERNMQ_HEALTH",)
+"""Variables of the image that are no settings."""
+
+DEV_DATA: Final = Path(".ternmq")
+DEV_LOG_FILE_BYTES: Final = 64 << 20
+"""`ternmq dev` makes small files: it is for a laptop."""
+
+
+class DevServices:
+    """A NameServer with a broker beside it, between `async with` and its end."""
+
+    def __init__(self, settings: Settings, env: Environment) -> None:
+        self._settings = settings
+        self._env = env
+        self._exit = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        settings, env = self._settings, self._env
+        async with AsyncExitStack() as stack:
+            self.nameserver = await stack.enter_async_context(
+                NameServer(settings[NameServerConfig], env)
+            )
+            config = dataclasses.replace(
+                settings[BrokerConfig], nameservers=(str(self.nameserver.address),)
+            )
+            store = settings[StoreConfig]
+            if "store.commit_log_file_bytes" not in settings.origins:
+                store = dataclasses.replace(store, commit_log_file_bytes=DEV_LOG_FILE_BYTES)
+            self.broker = await stack.enter_async_context(Broker(config, store, env))
+            self._exit = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool | None:
+        return await self._exit.__aexit__(exc_type, exc, traceback)
+
+
+def service_options(function: F) -> F:
+    """Add the options that every service has."""
+    for option in (
+        click.option(
+            "--set",
+            "given",
+            multiple=True,
+            metavar="SECTION.NAME=VALUE",
+            help="Any setting of docs/reference/config.md; may be repeated.",
+        ),
+        click.option(
+            "--config",
+            type=click.Path(path_type=Path, dir_okay=False),
+            help="TOML file with settings.  [default: $TERNMQ_CONFIG]",
+        ),
+        click.option("--listen", metavar="HOST", help="Host to listen on.  [default: 127.0.0.1]"),
+        click.option(
+            "--data", metavar="DIR", type=click.Path(path_type=Path), help="Directory of the data."
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+@click.command()
+@service_options
+@click.option("--port-nameserver", type=int, help="Port; 0 takes a free one.  [default: 9876]")
+@click.option("--port-broker", type=int, help="Port; 0 takes a free one.  [default: 10911]")
+def dev(
+    data: Path | None,
+    listen: str | None,
+    config: Path | None,
+    given: Sequence[str],
+    port_nameserver: int | None,
+    port_broker: int | None,
+) -> None:
+    """Run a NameServer and a broker in one process, until Ctrl-C.
+
+    The data lies in ./.ternmq unless --data says otherwise. Once both serve, their addresses are
+    printed on standard output; the log goes to standard error.
+    """
+    folder = data or DEV_DATA
+    flags = [
+        *_flag("nameserver.data", folder / "nameserver"),
+        *_flag("broker.data", folder / "broker"),
+        *_flag("nameserver.listen", listen),
+        *_flag("broker.listen", listen),
+        *_flag("nameserver.port", port_nameserver),
+        *_flag("broker.port", port_broker),
+    ]
+    with errors_as_exits():
+        settings = _settings(config, [*flags, *given])
+
+        def addresses(services: DevServices) -> list[str]:
+            return [
+                f"nameserver {services.nameserver.address}",
+                f"broker {settings[BrokerConfig].name} {services.broker.address}",
+            ]
+
+        sys.exit(_run(settings, lambda env: DevServices(settings, env), addresses))
+
+
+@click.command()
+@service_options
+@click.option("--port-nameserver", type=int, help="Port; 0 takes a free one.  [default: 9876]")
+def nameserver(
+    data: Path | None,
+    listen: str | None,
+    config: Path | None,
+    given: Sequence[str],
+    port_nameserver: int | None,
+) -> None:
+    """Run a NameServer, until Ctrl-C.
+
+    Key-value settings are kept in --data; without it they are lost when the process ends.
+    """
+    flags = [
+        *_flag("nameserver.data", data),
+        *_flag("nameserver.listen", listen),
+        *_flag("nameserver.port", port_nameserver),
+    ]
+    with errors_as_exits():
+        settings = _settings(config, [*flags, *given])
+
+        def addresses(service: NameServer) -> list[str]:
+            return [f"nameserver {service.address}"]
+
+        sys.exit(_run(settings, lambda env: NameServer(settings[NameServerConfig], env), addresses))
+
+
+@click.command()
+@service_options
+@click.option("--port-broker", type=int, help="Port; 0 takes a free one.  [default: 10911]")
+@click.option("--name", help="The broker's name.  [default: broker-a]")
+@click.option(
+    "--nameserver",
+    "nameservers",
+    metavar="HOST:PORT",
+    help="Every NameServer, separated by commas.  [default: 127.0.0.1:9876]",
+)
+def broker(
+    data: Path | None,
+    listen: str | None,
+    config: Path | None,
+    given: Sequence[str],
+    port_broker: int | None,
+    name: str | None,
+    nameservers: str | None,
+) -> None:
+    """Run a broker, until Ctrl-C."""
+    flags = [
+        *_flag("broker.data", data),
+        *_flag("broker.listen", listen),
+        *_flag("broker.port", port_broker),
+        *_flag("broker.name", name),
+        *_flag("broker.nameservers", nameservers),
+    ]
+    with errors_as_exits():
+        settings = _settings(config, [*flags, *given])
+
+        def addresses(service: Broker) -> list[str]:
+            return [f"broker {settings[BrokerConfig].name} {service.address}"]
+
+        sys.exit(
+            _run(
+                settings,
+                lambda env: Broker(settings[BrokerConfig], settings[StoreConfig], env),
+                addresses,
+            )
+        )
+
+
+ServiceT = TypeVar("ServiceT", bound=AbstractAsyncContextManager[Any])
+
+
+def _run(
+    settings: Settings,
+    make: Callable[[Environment], ServiceT],
+    addresses: Callable[[ServiceT], Sequence[str]],
+) -> int:
+    """Run the service until a signal and return the exit code."""
+    configure_logging(settings[LoggingSettings])
+
+    async def serve() -> int:
+        async with system_environment() as env:
+            service = make(env)
+
+            def announce() -> None:
+                click.echo("\n".join(addresses(service)))
+                sys.stdout.flush()
+
+            return await run_until_signalled(service, on_ready=announce)
+
+    return asyncio.run(serve())
+
+
+def _settings(config: Path | None, flags: Sequence[str]) -> Settings:
+    return load_settings(
+        SECTIONS, toml_path=config, environ=os.environ, flags=flags, reserved=OTHER_VARIABLES
+    )
+
+
+def _flag(setting: str, value: object | None) -> Sequence[str]:
+    return () if value is None else (f"{setting}={value}",)

@@ -1,0 +1,59 @@
+"""One of the demo's consumers: a process of its own that reports what it consumed.
+
+Lines on standard output are JSON: first what it was assigned, again when that changes, and then one
+line for each batch. A batch is reported before it counts as consumed, so that a consumer that is
+killed has reported at least everything that its group will not see again.
+"""
+
+import asyncio
+import json
+import sys
+from collections.abc import Sequence
+
+from flights import TOPIC
+
+from ternmq import PushConsumer, PushConsumerConfig, StoredMessage
+
+GROUP = "flight-statistics"
+
+
+def report(messages: Sequence[StoredMessage]) -> None:
+    """Tell the demo what this batch holds."""
+    rows = [
+        (
+            message.queue_offset,
+            message.sharding_key,
+            message.tags,
+            message.properties.get("departure_delay"),
+        )
+        for message in messages
+    ]
+    tell({"queue": messages[0].queue.queue_id, "rows": rows})
+
+
+def tell(line: object) -> None:
+    """Write one line, whole and at once."""
+    sys.stdout.write(json.dumps(line, separators=(",", ":")) + "\n")
+    sys.stdout.flush()
+
+
+async def main(nameserver: str) -> None:
+    """Consume until standard input ends."""
+    config = PushConsumerConfig(order_per_queue=True)
+    async with PushConsumer(
+        GROUP, TOPIC, batch_listener=report, nameserver=nameserver, config=config
+    ) as consumer:
+        loop = asyncio.get_running_loop()
+        ended = asyncio.Event()
+        loop.add_reader(sys.stdin.fileno(), ended.set)
+        assigned: list[int] = []
+        while not ended.is_set():
+            now = sorted(queue.queue_id for queue in consumer.assignment())
+            if now != assigned:
+                assigned = now
+                tell({"assigned": assigned})
+            await asyncio.wait([loop.create_task(ended.wait())], timeout=0.1)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1]))

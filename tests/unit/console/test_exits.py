@@ -1,0 +1,64 @@
+"""Exit codes and the line that goes with them."""
+
+import pytest
+
+from ternmq_console.exits import errors_as_exits, exit_code
+from ternmq_model.errors import (
+    ConfigError,
+    ConnectionLost,
+    IllegalName,
+    SettingsError,
+    StoreLocked,
+    TernError,
+    Unreachable,
+    refusal,
+)
+from ternmq_model.response_code import ResponseCode
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (ConfigError("broker.port", -1, "must be 0 to 65535"), 2),
+        (IllegalName("topic", "a b", "no blanks"), 2),
+        (refusal(ResponseCode.INVALID_PARAMETER, "queue 9"), 2),
+        (refusal(ResponseCode.MESSAGE_ILLEGAL, "too long"), 2),
+        (refusal(ResponseCode.TOPIC_NOT_EXIST, "topic x"), 3),
+        (refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "group x"), 3),
+        (refusal(ResponseCode.QUERY_NOT_FOUND, "message x"), 3),
+        (Unreachable("127.0.0.1:1"), 4),
+        (ConnectionLost("127.0.0.1:1"), 4),
+        (refusal(ResponseCode.SYSTEM_BUSY, "busy"), 1),
+        (StoreLocked("data"), 1),
+    ],
+)
+def test_an_error_has_the_exit_code_of_its_kind(error: TernError, code: int) -> None:
+    assert exit_code(error) == code
+
+
+def test_an_error_is_told_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught, errors_as_exits():
+        raise Unreachable("127.0.0.1:1:\n  nobody listens")
+    assert caught.value.code == 4
+    assert capsys.readouterr().err == "ternmq: 127.0.0.1:1: nobody listens\n"
+
+
+def test_an_error_inside_groups_counts(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught, errors_as_exits():
+        raise ExceptionGroup("jobs", [ExceptionGroup("more", [StoreLocked("data is held")])])
+    assert caught.value.code == 1
+    assert "data is held" in capsys.readouterr().err
+
+
+def test_all_bad_settings_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught, errors_as_exits():
+        raise SettingsError(["one", "two"])
+    assert caught.value.code == 2
+    assert capsys.readouterr().err == "ternmq: one\nternmq: two\n"
+
+
+def test_a_bug_is_not_hidden() -> None:
+    with pytest.raises(ExceptionGroup), errors_as_exits():
+        raise ExceptionGroup("jobs", [ZeroDivisionError()])
+    with pytest.raises(ZeroDivisionError), errors_as_exits():
+        raise ZeroDivisionError
