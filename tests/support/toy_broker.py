@@ -1,0 +1,101 @@
+"""A service with the Messages contract and next to nothing behind it, to test what carries it."""
+
+import asyncio
+from collections.abc import Sequence
+
+from ternmq_model.errors import ConnectionLost, refusal
+from ternmq_model.record import encode_record
+from ternmq_model.response_code import ResponseCode
+from ternmq_protos.v1 import messages_pb2 as messages
+from ternmq_remoting.contracts import PULL, SEND, SEND_STREAM
+from ternmq_remoting.rpc import Call, Handler, ServerStream, stream, unary
+
+LOOPBACK = bytes((127, 0, 0, 1, 0, 0, 0, 0))
+
+Request = messages.SendStreamRequest
+Reply = messages.SendStreamReply
+
+
+class ToyBroker:
+    """Keeps sent messages in one list, which is its one queue.
+
+    Attributes:
+        calls: What handlers knew of their callers, in order.
+        endings: How each stream handler saw its stream end, in order.
+        arrived: Set when a request is being held.
+        release: Lets held requests go on.
+    """
+
+    def __init__(self) -> None:
+        self.records: list[bytes] = []
+        self.calls: list[Call] = []
+        self.endings: list[str] = []
+        self.arrived = asyncio.Event()
+        self.release = asyncio.Event()
+
+    def handlers(self) -> Sequence[Handler]:
+        """Return what this service serves."""
+        return [
+            unary(SEND, self.send),
+            unary(PULL, self.pull),
+            stream(SEND_STREAM, self.send_stream),
+        ]
+
+    async def send(self, request: messages.SendRequest, call: Call) -> messages.SendReply:
+        """Keep a message; topics "none", "crash" and "hold" do what they say."""
+        self.calls.append(call)
+        match request.topic:
+            case "none":
+                raise refusal(ResponseCode.TOPIC_NOT_EXIST, "no topic 'none'")
+            case "crash":
+                raise KeyError(request.topic)
+            case "lost":
+                raise ConnectionLost("the broker's own peer is away")
+            case "hold":
+                self.arrived.set()
+                await self.release.wait()
+            case _:
+                pass
+        record = encode_record(
+            topic=request.topic.encode(),
+            queue_id=0,
+            body=request.body,
+            properties="".join(f"{k}\1{v}\2" for k, v in request.properties.items()).encode(),
+            born_at_ms=request.born_at_ms,
+            born_host=LOOPBACK,
+            store_host=LOOPBACK,
+        )
+        self.records.append(record)
+        offset = len(self.records) - 1
+        return messages.SendReply(message_id=f"{offset:032X}", queue_offset=offset)
+
+    async def pull(self, request: messages.PullRequest, call: Call) -> messages.PullReply:
+        """Give one message, or say that there is none."""
+        found = self.records[request.offset : request.offset + 1]
+        reply = messages.PullReply(
+            next_offset=request.offset + len(found),
+            max_offset=len(self.records),
+            records=b"".join(found),
+            record_sizes=b"".join(len(one).to_bytes(4, "little") for one in found),
+        )
+        if not found:
+            reply.status.code = ResponseCode.PULL_NOT_FOUND
+        return reply
+
+    async def send_stream(self, batches: ServerStream[Request, Reply], call: Call) -> None:
+        """Answer each batch with its length; one marked as a retry is refused, "!" crashes."""
+        self.calls.append(call)
+        ending = "returned"
+        try:
+            while (request := await batches.read()) is not None:
+                if request.batch.is_retry:
+                    raise refusal(ResponseCode.SYSTEM_BUSY, "busy")
+                if request.batch.records == b"!":
+                    raise KeyError("!")
+                stored = messages.SendBatchReply(stored_at_ms=len(request.batch.records))
+                await batches.write(Reply(stored=stored))
+        except BaseException as error:
+            ending = type(error).__name__
+            raise
+        finally:
+            self.endings.append(ending)

@@ -1,0 +1,77 @@
+from dataclasses import replace
+
+import pytest
+
+from ternmq_model.address import Address
+from ternmq_remoting.peer import (
+    address_of_peer,
+    identity_of,
+    is_expected,
+    is_loopback,
+    target_of,
+    texts_of,
+)
+from ternmq_remoting.rpc import Identity
+
+ME = Identity("c", "broker-a", 0, 3)
+
+
+@pytest.mark.parametrize(
+    ("peer", "address"),
+    [
+        ("ipv4:127.0.0.1:5000", Address("127.0.0.1", 5000)),
+        ("ipv6:%5B::1%5D:5000", Address("::1", 5000)),
+        ("ipv6:[fe80::1%25eth0]:5000", Address("fe80::1%eth0", 5000)),
+        ("unix:/run/broker.sock", Address("unix:/run/broker.sock", 0)),
+        ("", Address("", 0)),
+    ],
+)
+def test_a_peer_is_read_as_grpc_writes_it(peer: str, address: Address) -> None:
+    assert address_of_peer(peer) == address
+
+
+@pytest.mark.parametrize(
+    ("address", "target"),
+    [
+        (Address("10.0.0.1", 1), "ipv4:10.0.0.1:1"),
+        (Address("::1", 1), "ipv6:[::1]:1"),
+        (Address("broker-a.local", 1), "dns:///broker-a.local:1"),
+    ],
+)
+def test_only_names_are_looked_up(address: Address, target: str) -> None:
+    assert target_of(address) == target
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        *(("127.0.0.1", True), ("127.9.9.9", True), ("::1", True), ("localhost", True)),
+        *(("0.0.0.0", False), ("::", False), ("10.0.0.1", False), ("broker-a", False)),
+    ],
+)
+def test_what_others_can_reach_is_no_loopback(host: str, expected: bool) -> None:
+    assert is_loopback(host) is expected
+
+
+def test_an_identity_survives_the_way_through_metadata() -> None:
+    assert identity_of(texts_of((*ME.to_metadata(), ("x-bin", b"\0")))) == ME
+
+
+@pytest.mark.parametrize("lost", range(4))
+def test_half_an_identity_is_none(lost: int) -> None:
+    pairs = list(ME.to_metadata())
+    assert identity_of(dict(pairs[:lost] + pairs[lost + 1 :])) is None
+    key, _ = pairs[lost]
+    if key.endswith(("-id", "-epoch")):
+        assert identity_of({**dict(pairs), key: "many"}) is None
+
+
+def test_only_the_same_broker_in_the_same_or_a_later_life_is_expected() -> None:
+    assert is_expected(None, None)
+    assert is_expected(ME, None)
+    assert not is_expected(None, ME)
+    assert is_expected(ME, ME)
+    assert is_expected(replace(ME, epoch=4), ME)
+    assert not is_expected(replace(ME, epoch=2), ME)
+    for other in (replace(ME, name="b"), replace(ME, cluster="d"), replace(ME, broker_id=1)):
+        assert not is_expected(other, ME)

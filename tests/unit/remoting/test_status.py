@@ -1,0 +1,109 @@
+import pytest
+
+from ternmq_model.errors import (
+    BrokerBusy,
+    ClosedError,
+    ConnectionLost,
+    CorruptRecord,
+    IllegalMessage,
+    IllegalName,
+    InvalidParameter,
+    MessageRefused,
+    RefusedError,
+    RequestTimedOut,
+    StoreFull,
+    TernError,
+    TopicNotFound,
+    TransportError,
+    Unreachable,
+    refusal,
+)
+from ternmq_model.offsets import PhysicalOffset
+from ternmq_model.response_code import ResponseCode
+from ternmq_remoting.status import GrpcStatus, error_of_status, refusal_of, status_of_error
+
+REFUSED = "failed to connect to all addresses; last error: UNKNOWN: ipv4:127.0.0.1:1: refused"
+
+
+@pytest.mark.parametrize(
+    ("code", "details", "error", "may_have_happened"),
+    [
+        ("UNAVAILABLE", REFUSED, Unreachable, False),
+        ("UNAVAILABLE", "DNS resolution failed for nowhere:1: not found", Unreachable, False),
+        ("UNAVAILABLE", "Socket closed", ConnectionLost, True),
+        ("UNAVAILABLE", "recvmsg:Connection reset by peer", ConnectionLost, True),
+        ("UNAVAILABLE", "keepalive watchdog timeout", ConnectionLost, True),
+        ("UNAVAILABLE", "", ConnectionLost, True),
+        ("CANCELLED", "by the peer", ConnectionLost, True),
+        ("ABORTED", "", ConnectionLost, True),
+        ("DEADLINE_EXCEEDED", "Deadline Exceeded", RequestTimedOut, True),
+        ("INTERNAL", "crashed", RefusedError, True),
+        ("UNKNOWN", "crashed", RefusedError, True),
+        ("UNIMPLEMENTED", "Method not found!", RefusedError, False),
+        ("INVALID_ARGUMENT", "cannot be parsed", InvalidParameter, False),
+        ("RESOURCE_EXHAUSTED", "too many", BrokerBusy, False),
+        ("RESOURCE_EXHAUSTED", "CLIENT: Sent message larger than max (9)", MessageRefused, False),
+        ("RESOURCE_EXHAUSTED", "SERVER: Received message larger than max", MessageRefused, False),
+        ("RESOURCE_EXHAUSTED", "CLIENT: Received message larger than max", MessageRefused, True),
+    ],
+)
+def test_a_bare_grpc_status_says_whose_fault_and_whether_it_may_have_happened(
+    code: str, details: str, error: type[TernError], may_have_happened: bool
+) -> None:
+    found = error_of_status(GrpcStatus(code, details, {}), "broker:1")
+    assert type(found) is error
+    assert found.may_have_happened is may_have_happened
+    assert str(found).startswith("broker:1: ")
+
+
+@pytest.mark.parametrize("code", [*map(int, ResponseCode), 9999])
+def test_a_refusal_that_ends_a_stream_arrives_as_it_was_raised(code: int) -> None:
+    sent = refusal(code, "because")
+    told = error_of_status(status_of_error(sent), "broker:1")
+    assert isinstance(told, RefusedError)
+    assert (told.code, told.remark, told.retryable) == (code, "because", sent.retryable)
+    assert type(told) is type(sent)
+    assert told.peer == "broker:1"
+
+
+@pytest.mark.parametrize("text", ["", "x", "-1", "1.5"])
+def test_a_code_that_is_no_number_is_passed_over(text: str) -> None:
+    status = GrpcStatus("NOT_FOUND", "gone", {"ternmq-code": text})
+    found = error_of_status(status, "broker:1")
+    assert isinstance(found, RefusedError)
+    assert found.code == ResponseCode.QUERY_NOT_FOUND
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (TopicNotFound(17, "T"), ResponseCode.TOPIC_NOT_EXIST),
+        (IllegalMessage("body"), ResponseCode.MESSAGE_ILLEGAL),
+        (IllegalName("topic", "a b", "rule"), ResponseCode.INVALID_PARAMETER),
+        (ClosedError("closing"), ResponseCode.SERVICE_NOT_AVAILABLE),
+        (StoreFull("disk"), ResponseCode.SERVICE_NOT_AVAILABLE),
+        (CorruptRecord(PhysicalOffset(7), "torn"), ResponseCode.SYSTEM_ERROR),
+    ],
+)
+def test_every_error_of_a_handler_has_a_response_code(error: TernError, code: int) -> None:
+    refused = refusal_of(error)
+    assert refused is not None
+    assert refused.code == code
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (Unreachable("nameserver"), "UNAVAILABLE"),
+        (ConnectionLost("nameserver"), "UNAVAILABLE"),
+        (RequestTimedOut("nameserver"), "DEADLINE_EXCEEDED"),
+    ],
+)
+def test_a_transport_error_of_a_handler_stays_one_and_keeps_its_doubt(
+    error: TransportError, code: str
+) -> None:
+    assert refusal_of(error) is None
+    status = status_of_error(error)
+    assert status.code == code
+    # What the handler could not reach, the caller did reach: it may have happened.
+    assert error_of_status(status, "broker:1").may_have_happened
