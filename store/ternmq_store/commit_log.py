@@ -1,0 +1,311 @@
+"""The commit log: every record of every queue, one after the other (docs/formats/commit-log.md)."""
+
+import errno
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ternmq_model.errors import BrokerBusy, CorruptRecord, MessageRefused, StoreFull
+from ternmq_model.offsets import PhysicalOffset
+from ternmq_model.record import BLANK_BYTES, Record, decode_record, encode_blank
+from ternmq_model.record_batch import RecordBatch, complete_records
+from ternmq_model.record_heads import Ints
+from ternmq_model.response_code import ResponseCode
+from ternmq_store.filesystem import File, FileSystem
+from ternmq_store.layout import commit_log_folder, file_name, fits, next_file_path
+from ternmq_store.mapped_file import MappedFile
+from ternmq_store.mapped_file_queue import MappedFileQueue
+
+logger = logging.getLogger(__name__)
+
+_PIECE_BYTES: Final = 1 << 20
+_SYNC_EVERY_PIECES: Final = 16
+_PREPARE_AFTER: Final = 4
+"""The next file is prepared once a quarter of the present one is used: in good time for a fast
+writer, and an idle store does without."""
+
+
+class Piece(NamedTuple):
+    """The rows of a batch that go into one file, none when only its blank record does."""
+
+    first: int
+    last: int
+    offset: PhysicalOffset
+    bytes_left: int
+    """Of the file behind the rows when it is thereby full, else -1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where a batch will lie. Nothing is written yet."""
+
+    pieces: Sequence[Piece]
+    physical_offsets: Ints
+    end: PhysicalOffset
+
+
+@dataclass(frozen=True, slots=True)
+class PrepareTask:
+    """Make the log's next file, zero-filled: for a blocking thread.
+
+    Appending to blocks that were only reserved makes the file system convert them during a sync,
+    which stalls whoever writes meanwhile; blocks that hold zeros are simply overwritten.
+    """
+
+    files: FileSystem
+    draft: Path
+    path: Path
+    file_bytes: int
+
+    def run(self) -> None:
+        """Make the file and put it in its place, durably.
+
+        Raises:
+            OSError: It could not be made; what there is of it is removed at the next attempt.
+        """
+        file = self.files.open(self.draft, create=True)
+        try:
+            file.resize(self.file_bytes)
+            file.allocate(0, self.file_bytes)
+            zeros = bytes(_PIECE_BYTES)
+            for count, position in enumerate(range(0, self.file_bytes, _PIECE_BYTES), 1):
+                file.write(position, zeros[: self.file_bytes - position])
+                if count % _SYNC_EVERY_PIECES == 0:
+                    file.sync()
+            file.sync()
+        finally:
+            file.close()
+        self.files.rename(self.draft, self.path)
+        self.files.sync_folder(self.path.parent)
+        self.files.sync_folder(self.draft.parent)
+
+
+class CommitLog:
+    """The log's files and its end.
+
+    Owned by `MessageStore`, on the store's thread. `end` is where the next record goes, and only
+    `write` and recovery move it.
+    """
+
+    def __init__(self, files: FileSystem, root: Path, file_bytes: int) -> None:
+        self._file_system = files
+        self._root = root
+        self.files = MappedFileQueue(files, commit_log_folder(root), file_bytes)
+        self.end = PhysicalOffset(0)
+        self._preparing: PrepareTask | None = None
+        self._scratch = np.zeros(0, dtype=np.uint8)
+
+    @property
+    def start(self) -> PhysicalOffset:
+        """Where the oldest record that is left begins."""
+        return PhysicalOffset(self.files.files[0].base if self.files.files else 0)
+
+    def place(self, sizes: Ints) -> Placement:
+        """Find room for records of `sizes` bytes, making files where they are needed.
+
+        Raises:
+            StoreFull: The disk cannot hold another file.
+            BrokerBusy: The next file is being prepared; try again when it is.
+            MessageRefused: A record is longer than a file.
+        """
+        ends = np.cumsum(sizes)
+        total = int(ends[-1])
+        begin = self.end
+        if self.files.has(begin):
+            file = self.files.at(begin)
+            if fits(total, file.end - begin):
+                self._make_real(file)
+                offsets = ends - sizes
+                offsets += begin
+                piece = Piece(0, len(sizes), begin, -1)
+                return Placement((piece,), offsets, PhysicalOffset(begin + total))
+        return self._place_in_many(sizes, ends)
+
+    def _place_in_many(self, sizes: Ints, ends: Ints) -> Placement:
+        if not fits(int(sizes.max()), self.files.file_bytes):
+            raise MessageRefused(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"a record of {int(sizes.max())} bytes is longer than a file of the log",
+            )
+        pieces: list[Piece] = []
+        offsets = ends - sizes
+        first, at = 0, self.end
+        while first < len(sizes):
+            file = self._file_for(at)
+            before = int(ends[first] - sizes[first])
+            room = file.end - at - BLANK_BYTES
+            last = int(np.searchsorted(ends, before + room, side="right"))
+            offsets[first:last] += at - before
+            behind = at + (int(ends[last - 1]) - before if last > first else 0)
+            full = last < len(sizes)
+            pieces.append(Piece(first, last, at, file.end - behind if full else -1))
+            first, at = last, PhysicalOffset(file.end if full else behind)
+        return Placement(pieces, offsets, at)
+
+    def _file_for(self, offset: PhysicalOffset) -> MappedFile:
+        if self.files.has(offset):
+            file = self.files.at(offset)
+            self._make_real(file)
+            return file
+        if self._preparing is not None:
+            raise BrokerBusy(ResponseCode.SYSTEM_BUSY, "the next file of the log is being made")
+        try:
+            file = self.files.create_file(offset, real_bytes=self.files.file_bytes)
+            file.file.sync()
+            self._file_system.sync_folder(self.files.folder)
+        except OSError as error:
+            check_full(error, "commit log")
+            raise
+        logger.info("commit log rolled file=%s", file_name(file.base))
+        return file
+
+    def _make_real(self, file: MappedFile) -> None:
+        if file.real_bytes < file.file_bytes:
+            try:
+                file.make_real(file.file_bytes)
+            except OSError as error:
+                check_full(error, "commit log")
+                raise
+
+    def write(
+        self,
+        batch: RecordBatch,
+        placement: Placement,
+        *,
+        queue_offsets: Ints,
+        stored_at_ms: int,
+        born_host: bytes,
+        store_host: bytes,
+    ) -> None:
+        """Complete the records and put them where `place` said.
+
+        They survive a crash of this process when this returns: all or, if it is killed in the
+        middle, none.
+        """
+        data = np.frombuffer(batch.data, dtype=np.uint8)
+        # Completed beside the log, so that no page of the log ever holds half-made records.
+        if len(self._scratch) < len(data):
+            self._scratch = np.empty(max(len(data), _PIECE_BYTES), dtype=np.uint8)
+        done = self._scratch[: len(data)]
+        done[:] = data
+        complete_records(
+            done,
+            batch.starts,
+            batch.heads,
+            queue_offsets=queue_offsets,
+            physical_offsets=placement.physical_offsets,
+            stored_at_ms=stored_at_ms,
+            born_host=born_host,
+            store_host=store_host,
+        )
+        # A scan from the front meets the first piece first, so that one is written last, and of
+        # every piece its first 8 bytes: until then there is nothing.
+        for piece in reversed(placement.pieces):
+            self._put(piece, batch, done)
+        self.end = placement.end
+
+    def _put(self, piece: Piece, batch: RecordBatch, done: NDArray[np.uint8]) -> None:
+        file = self.files.at(piece.offset)
+        target = file.bytes
+        position = piece.offset - file.base
+        if piece.bytes_left >= 0:
+            blank = np.frombuffer(encode_blank(piece.bytes_left), dtype=np.uint8)
+            at = file.file_bytes - piece.bytes_left
+            target[at : at + BLANK_BYTES] = blank
+        if piece.last > piece.first:
+            begin = int(batch.starts[piece.first])
+            end = int(batch.starts[piece.last - 1] + batch.sizes[piece.last - 1])
+            target[position + 8 : position + end - begin] = done[begin + 8 : end]
+            target[position : position + 8] = done[begin : begin + 8]
+
+    def record_at(self, offset: PhysicalOffset, end: PhysicalOffset) -> Record | None:
+        """Return the record that begins at `offset` and ends at `end` or before; None if none."""
+        if offset >= end or not self.files.has(offset):
+            return None
+        file = self.files.at(offset)
+        try:
+            record = decode_record(file.view, offset - file.base, at=offset)
+        except CorruptRecord:
+            return None
+        return record if record and offset + record.header.total_bytes <= end else None
+
+    def cut(self, end: PhysicalOffset) -> int:
+        """Let the log end at `end`: zero what lies behind it, durably, and drop later files.
+
+        After this no record that was there can come back.
+
+        Returns:
+            How many bytes were not zeros.
+
+        Raises:
+            OSError: It could not be done; the store must not be used.
+        """
+        wiped = 0
+        if self.files.has(end):
+            file = self.files.at(end)
+            wiped = _zero(file.file, end - file.base, file.file_bytes)
+            # Zeros found may be those of an earlier attempt that never reached the disk.
+            file.file.sync()
+        if self.files.drop_from(end + 1):
+            self._file_system.sync_folder(self.files.folder)
+        self.end = end
+        return wiped
+
+    def prepare_due(self) -> PrepareTask | None:
+        """Return the task of making the next file when it is time."""
+        if self._preparing is not None or not self.files.files:
+            return None
+        last = self.files.last
+        if self.end - last.base < self.files.file_bytes // _PREPARE_AFTER:
+            return None
+        self._preparing = PrepareTask(
+            self._file_system,
+            next_file_path(self._root),
+            self.files.folder / file_name(last.end),
+            self.files.file_bytes,
+        )
+        return self._preparing
+
+    def prepared(self, error: OSError | None) -> None:
+        """Take over the file that was prepared, if it was.
+
+        Raises:
+            OSError: It cannot be opened.
+        """
+        self._preparing = None
+        if error is None:
+            file = self.files.open_file(self.files.last.end)
+            file.real_bytes = file.file_bytes
+
+    def files_between(self, start: PhysicalOffset, end: PhysicalOffset) -> Sequence[File]:
+        """Return the files to sync for everything from `start` to `end` to be on disk."""
+        return self.files.files_between(start, end)
+
+    def close(self) -> None:
+        """Remove a next file that was not needed, and close the others."""
+        if self.files.drop_from(self.end + 1):
+            self._file_system.sync_folder(self.files.folder)
+        self.files.close()
+
+
+def check_full(error: OSError, what: str) -> None:
+    """Raise StoreFull when `error` says that there is no space for `what`."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        raise StoreFull(f"no space for more of the {what}: {error}") from error
+
+
+def _zero(file: File, start: int, end: int) -> int:
+    """Zero what is not zero between `start` and `end`; return how many bytes were not."""
+    wiped = 0
+    for position in range(start, end, _PIECE_BYTES):
+        data = np.frombuffer(file.read(position, min(_PIECE_BYTES, end - position)), np.uint8)
+        count = int(np.count_nonzero(data))
+        if count:
+            file.write(position, bytes(len(data)))
+            wiped += count
+    return wiped

@@ -1,0 +1,321 @@
+"""One consume queue: where in the log each message of a queue lies (docs/formats/consume-queue.md).
+
+A unit is 20 bytes: physical offset 8, record size 4, tag code 8, big-endian. Unit `n` belongs to
+the message with queue offset `n`. Everything here can be built anew from the log.
+
+Source: RocketMQ `ConsumeQueue`.
+"""
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ternmq_model.offsets import UNIT_BYTES, LogicOffset, PhysicalOffset, QueueOffset, logic_offset
+from ternmq_model.record_heads import Bytes, Ints
+from ternmq_store.filesystem import FileSystem
+from ternmq_store.layout import base_of, queue_folder, step_end
+from ternmq_store.mapped_file import MappedFile
+from ternmq_store.mapped_file_queue import FoundFile, MappedFileQueue
+from ternmq_store.recovery import good_units
+
+logger = logging.getLogger(__name__)
+
+Units = NDArray[np.void]
+"""Units as structures, as they lie in the file."""
+
+_FIELDS: Final[list[Any]] = [("offset", ">i8"), ("size", ">i4"), ("tag_code", ">i8")]
+UNIT: Final[np.dtype[np.void]] = np.dtype(_FIELDS)
+assert UNIT.itemsize == UNIT_BYTES
+
+PADDING_SIZE: Final = 0x7FFFFFFF
+"""Size in a unit that stands for no message: before a queue's first one, or in a gap."""
+
+_PIECE_UNITS: Final = 3_200
+
+
+class Unit(NamedTuple):
+    """What one unit says."""
+
+    offset: PhysicalOffset
+    size: int
+    tag_code: int
+
+
+def make_units(offsets: Ints, sizes: Ints, tag_codes: Ints) -> Units:
+    """Return the units of records at `offsets`."""
+    units = np.empty(len(offsets), dtype=UNIT)
+    units["offset"] = offsets
+    units["size"] = sizes
+    units["tag_code"] = tag_codes
+    return units
+
+
+def _bytes(units: Units) -> Bytes:
+    return units.view(np.uint8)
+
+
+class ConsumeQueue:
+    """The units of one queue.
+
+    Owned by `ConsumeQueues`, on the store's thread.
+
+    Attributes:
+        min_offset: The first message that can be read.
+        end: Behind the last message that can be read: one more than its offset.
+        next_offset: What the next message stored gets; at least `end`.
+    """
+
+    def __init__(
+        self, files: FileSystem, root: Path, topic: str, queue_id: int, file_bytes: int
+    ) -> None:
+        self.topic = topic
+        self.queue_id = queue_id
+        self._file_system = files
+        self.files = MappedFileQueue(files, queue_folder(root, topic, queue_id), file_bytes)
+        self.min_offset = QueueOffset(0)
+        self.end = QueueOffset(0)
+        self.next_offset = QueueOffset(0)
+        self._real_end = LogicOffset(0)
+        self._has_new_names = False
+        self._dirty_from: LogicOffset | None = None
+
+    def reserve(self, until: QueueOffset) -> None:
+        """Make the space of the units below `until` real.
+
+        Raises:
+            OSError: It cannot be. The queue is as before.
+        """
+        needed = logic_offset(until)
+        while self._real_end < needed:
+            files = self.files.files
+            if not files:
+                self._file_system.make_folder(self.files.folder)
+                base = base_of(logic_offset(self.end), self.files.file_bytes)
+                file = self._create_file(base)
+            elif self._real_end == files[-1].end:
+                file = self._create_file(files[-1].end)
+            else:
+                file = files[-1]
+            position = min(needed, file.end) - file.base
+            file.make_real(step_end(position, file.file_bytes))
+            self._real_end = LogicOffset(file.base + file.real_bytes)
+
+    def _create_file(self, base: int) -> MappedFile:
+        self._has_new_names = True
+        return self.files.create_file(base, real_bytes=0)
+
+    def append(self, units: Units) -> None:
+        """Add the units of the next messages; they can be read from now on.
+
+        Raises:
+            OSError: There was no space, and nobody had reserved it. Nothing was added.
+        """
+        count = len(units)
+        at = logic_offset(self.end)
+        end = QueueOffset(self.end + count)
+        if self._real_end < at + count * UNIT_BYTES:
+            self.reserve(end)
+        data = _bytes(units)
+        file = self.files.at(at)
+        position = at - file.base
+        if position + len(data) <= file.file_bytes:
+            file.bytes[position : position + len(data)] = data
+        else:
+            self._write(at, data)
+        if self._dirty_from is None:
+            self._dirty_from = at
+        self.end = end
+        if end > self.next_offset:
+            self.next_offset = end
+
+    def _write(self, at: LogicOffset, data: Bytes) -> None:
+        done = 0
+        while done < len(data):
+            file = self.files.at(at + done)
+            position = at + done - file.base
+            count = min(len(data) - done, file.file_bytes - position)
+            file.bytes[position : position + count] = data[done : done + count]
+            done += count
+
+    def put(self, offsets: Ints, units: Units) -> None:
+        """Add units read from the log, some of which may be there already.
+
+        Args:
+            offsets: The messages' queue offsets, in the order of the log.
+            units: Theirs.
+
+        Raises:
+            OSError: There was no space.
+        """
+        first, count = int(offsets[0]), len(offsets)
+        if first == self.end and (count == 1 or bool((np.diff(offsets) == 1).all())):
+            self.append(units)
+            return
+        for row, offset in enumerate(offsets.tolist()):
+            self._put_one(QueueOffset(offset), units[row : row + 1])
+
+    def _put_one(self, offset: QueueOffset, unit: Units) -> None:
+        physical = int(unit["offset"][0])
+        if offset < self.end:
+            last = self.unit(QueueOffset(self.end - 1))
+            if physical <= last.offset:
+                return
+            # The topic was deleted and began anew at 0: the later record is the one that counts.
+            self.cut(offset)
+        if offset > self.end and not self._pad(offset):
+            logger.warning(
+                "record left out of its queue topic=%s queue=%d offset=%d end=%d physical=%d",
+                *(self.topic, self.queue_id, offset, self.end, physical),
+            )
+            return
+        self.append(unit)
+
+    def _pad(self, until: QueueOffset) -> bool:
+        """Fill up with units that stand for nothing; False when that cannot be meant."""
+        if not self.files.files:
+            # RocketMQ begins a queue in the middle of a file alike: `fillPreBlank`.
+            base = base_of(logic_offset(until), self.files.file_bytes)
+            self._real_end = LogicOffset(base)
+            self.end = self.min_offset = QueueOffset(base // UNIT_BYTES)
+            self.min_offset = until
+        elif (until - self.end) * UNIT_BYTES > self.files.file_bytes:
+            return False
+        else:
+            logger.warning(
+                "gap in a consume queue topic=%s queue=%d from=%d to=%d",
+                *(self.topic, self.queue_id, self.end, until),
+            )
+        if until > self.end:
+            count = until - self.end
+            zeros = np.zeros(count, dtype=np.int64)
+            self.append(make_units(zeros, zeros + PADDING_SIZE, zeros))
+        return True
+
+    def units(self, offset: QueueOffset, count: int) -> Units:
+        """Return up to `count` units from `offset` on, of one file: a view, not to be kept."""
+        at = logic_offset(offset)
+        file = self.files.at(at)
+        last = min(QueueOffset(offset + count), self.end)
+        position = at - file.base
+        return file.bytes[position : min(logic_offset(last), file.end) - file.base].view(UNIT)
+
+    def unit(self, offset: QueueOffset) -> Unit:
+        """Return the unit of message `offset`, which must be there."""
+        fields = self.units(offset, 1)[0]
+        return Unit(
+            PhysicalOffset(int(fields["offset"])), int(fields["size"]), int(fields["tag_code"])
+        )
+
+    def last_unit(self) -> Unit | None:
+        """Return the newest unit that stands for a message."""
+        for offset in range(self.end - 1, self.min_offset - 1, -1):
+            unit = self.unit(QueueOffset(offset))
+            if unit.size != PADDING_SIZE:
+                return unit
+        return None
+
+    def open_files(self, found: Sequence[FoundFile]) -> None:
+        """Map files that exist. `find_written` or `cut_from` must follow."""
+        for file in found:
+            self.files.open_file(file.base)
+
+    def find_written(self) -> None:
+        """Set the end behind the last unit written, after a clean stop.
+
+        Written units then have no hole, so the end is found by halving.
+        """
+        files = self.files.files
+        if not files:
+            return
+        low, high = 0, self.files.file_bytes // UNIT_BYTES
+        while low < high:
+            middle = (low + high) // 2
+            _, sizes = _read_units(files[-1], middle, 1)
+            low, high = (middle + 1, high) if sizes[0] > 0 else (low, middle)
+        self._end_at(QueueOffset(files[-1].base // UNIT_BYTES + low))
+
+    def cut_from(self, limit: PhysicalOffset) -> None:
+        """Keep the units of records before `limit`, which are whole, and wipe all others.
+
+        Raises:
+            OSError: It could not be done.
+
+        Source: RocketMQ `ConsumeQueue.truncateDirtyLogicFiles`.
+        """
+        files = self.files.files
+        while files and not good_units(*_read_units(files[-1], 0, 1), limit):
+            self.files.drop_from(files[-1].base)
+        if not files:
+            self.cut(QueueOffset(0))
+            return
+        count, piece = 0, _PIECE_UNITS
+        while piece == _PIECE_UNITS:
+            piece = good_units(*_read_units(files[-1], count, _PIECE_UNITS), limit)
+            count += piece
+        self.cut(QueueOffset(files[-1].base // UNIT_BYTES + count))
+
+    def cut(self, end: QueueOffset) -> None:
+        """Let the queue end at `end`; what lies behind is wiped."""
+        at = logic_offset(end)
+        if self.files.drop_from(at):
+            # A file that came back with the power would be taken for one of this queue.
+            self._file_system.sync_folder(self.files.folder)
+        if self.files.files:
+            last = self.files.last
+            for position in range(at - last.base, last.file_bytes, _PIECE_UNITS * UNIT_BYTES):
+                data = last.file.read(
+                    position, min(_PIECE_UNITS * UNIT_BYTES, last.file_bytes - position)
+                )
+                if any(data):
+                    last.file.write(position, bytes(len(data)))
+            self._dirty_from = at if self._dirty_from is None else min(at, self._dirty_from)
+        else:
+            self._dirty_from = None
+        self._end_at(end)
+
+    def _end_at(self, end: QueueOffset) -> None:
+        self.end = self.next_offset = end
+        files = self.files.files
+        first = files[0].base // UNIT_BYTES if files else end
+        self.min_offset = QueueOffset(min(max(self.min_offset, first), end))
+        # What is behind the end, in the file that holds it, is made real again when it is needed.
+        self._real_end = LogicOffset(
+            min(files[-1].base + files[-1].real_bytes, files[-1].end) if files else 0
+        )
+
+    def correct_min_offset(self, log_start: PhysicalOffset) -> None:
+        """Let the queue begin at its first message whose record is still in the log."""
+        low, high = self.min_offset, self.end
+        while low < high:
+            middle = QueueOffset((low + high) // 2)
+            unit = self.unit(middle)
+            if unit.size == PADDING_SIZE or unit.offset < log_start:
+                low = QueueOffset(middle + 1)
+            else:
+                high = middle
+        self.min_offset = low
+
+    def take_dirty(self) -> tuple[Sequence[Path], Path | None]:
+        """Return the files, and the folder, that may not be on disk; the caller syncs them."""
+        files: Sequence[Path] = ()
+        if self._dirty_from is not None:
+            dirty = self.files.files_between(self._dirty_from, logic_offset(self.end) + 1)
+            files = [file.path for file in dirty]
+        folder = self.files.folder if self._has_new_names else None
+        self._dirty_from, self._has_new_names = None, False
+        return files, folder
+
+    def close(self) -> None:
+        """Unmap and close the files."""
+        self.files.close()
+
+
+def _read_units(file: MappedFile, first: int, count: int) -> tuple[Ints, Ints]:
+    """Return offsets and sizes of units, read without touching holes through the map."""
+    data = file.file.read(first * UNIT_BYTES, count * UNIT_BYTES)
+    units = np.frombuffer(data[: len(data) - len(data) % UNIT_BYTES], dtype=UNIT)
+    return units["offset"].astype(np.int64), units["size"].astype(np.int64)

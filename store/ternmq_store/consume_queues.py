@@ -1,0 +1,125 @@
+"""All consume queues of a store, by topic and queue id."""
+
+import logging
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from ternmq_model.errors import IllegalName
+from ternmq_model.names import check_topic
+from ternmq_model.offsets import UNIT_BYTES
+from ternmq_store.consume_queue import ConsumeQueue
+from ternmq_store.filesystem import FileSystem
+from ternmq_store.layout import consume_queue_folder, queue_folder
+from ternmq_store.mapped_file_queue import FoundFile, find_files
+
+logger = logging.getLogger(__name__)
+
+
+class ConsumeQueues:
+    """The store's consume queues.
+
+    Owned by `MessageStore`, on the store's thread.
+    """
+
+    def __init__(self, files: FileSystem, root: Path, file_bytes: int) -> None:
+        self._files = files
+        self._root = root
+        self._file_bytes = file_bytes
+        self._queues: dict[tuple[str, int], ConsumeQueue] = {}
+
+    def __iter__(self) -> Iterator[ConsumeQueue]:
+        return iter(self._queues.values())
+
+    def __len__(self) -> int:
+        return len(self._queues)
+
+    def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """Return a queue that was written to; None if nobody did."""
+        return self._queues.get((topic, queue_id))
+
+    def of(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """Return a queue, which has no files before it needs them. The topic's name is checked."""
+        queue = self._queues.get((topic, queue_id))
+        if queue is None:
+            queue = ConsumeQueue(self._files, self._root, topic, queue_id, self._file_bytes)
+            self._queues[topic, queue_id] = queue
+        return queue
+
+    def load(self) -> bool:
+        """Map the files of every queue; what cannot be part of its queue is removed.
+
+        Returns:
+            Whether all files were as they should be.
+        """
+        found = list(self._find())
+        lengths = Counter(file.file_bytes for _, _, files in found for file in files)
+        for length, _ in lengths.most_common():
+            if length > 0 and length % UNIT_BYTES == 0:
+                self._file_bytes = length
+                break
+        whole = True
+        for topic, queue_id, files in found:
+            good = _row(files, self._file_bytes)
+            for file in files[len(good) :]:
+                logger.warning("consume queue file does not fit file=%s", file.path)
+                self._files.remove(file.path)
+                whole = False
+            if len(good) < len(files):
+                self._files.sync_folder(queue_folder(self._root, topic, queue_id))
+            if good:
+                self.of(topic, queue_id).open_files(good)
+        return whole
+
+    def _find(self) -> Iterator[tuple[str, int, Sequence[FoundFile]]]:
+        folder = consume_queue_folder(self._root)
+        for topic in self._files.folders(folder):
+            try:
+                check_topic(topic)
+            except IllegalName as error:
+                logger.warning("folder left alone path=%s reason=%s", folder / topic, error)
+                continue
+            for name in self._files.folders(folder / topic):
+                if name.isascii() and name.isdigit() and name == str(int(name)):
+                    yield topic, int(name), find_files(self._files, folder / topic / name)
+
+    def delete(self, topic: str) -> None:
+        """Remove all queues of `topic`; the names are gone for good when this returns."""
+        for key in [key for key in self._queues if key[0] == topic]:
+            queue = self._queues.pop(key)
+            if queue.files.files:
+                queue.files.drop_from(0)
+                self._files.remove(queue.files.folder)
+        folder = consume_queue_folder(self._root) / topic
+        if not self._files.exists(folder):
+            return
+        self._files.sync_folder(folder)
+        if not self._files.files(folder) and not self._files.folders(folder):
+            self._files.remove(folder)
+            self._files.sync_folder(folder.parent)
+
+    def take_dirty(self) -> tuple[Sequence[Path], Sequence[Path]]:
+        """Return files and folders that may not be on disk; the caller syncs them."""
+        files: list[Path] = []
+        folders: list[Path] = []
+        for queue in self._queues.values():
+            dirty, folder = queue.take_dirty()
+            files += dirty
+            if folder is not None:
+                folders.append(folder)
+        return files, folders
+
+    def close(self) -> None:
+        """Unmap and close all files."""
+        for queue in self._queues.values():
+            queue.close()
+        self._queues.clear()
+
+
+def _row(files: Sequence[FoundFile], file_bytes: int) -> Sequence[FoundFile]:
+    """Return the files from the first one on that follow each other and have the right length."""
+    for index, file in enumerate(files):
+        expected = files[0].base + index * file_bytes
+        if file.file_bytes != file_bytes or file.base != expected or file.base % file_bytes:
+            return files[:index]
+    return files

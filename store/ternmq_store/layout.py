@@ -1,0 +1,77 @@
+"""Where things lie in a store's directory: names, positions and rolling, by arithmetic alone.
+
+Source: RocketMQ `UtilAll`, `StorePathConfigHelper`, `CommitLog`, `ConsumeQueue`.
+"""
+
+from pathlib import Path
+from typing import Final
+
+from ternmq_model.record import BLANK_BYTES
+
+STEP_BYTES: Final = 64 << 10
+"""How much of a consume queue file is made real at a time."""
+
+_DIGITS: Final = 20
+
+
+def file_name(base: int) -> str:
+    """Return the name of the file that begins at byte `base`: 20 digits."""
+    return f"{base:020d}"
+
+
+def file_base(name: str) -> int | None:
+    """Return the byte at which the file `name` begins; None if it is no such name."""
+    return int(name) if len(name) == _DIGITS and name.isascii() and name.isdigit() else None
+
+
+def base_of(offset: int, file_bytes: int) -> int:
+    """Return where the file begins that holds byte `offset`."""
+    return offset - offset % file_bytes
+
+
+def fits(record_bytes: int, bytes_left: int) -> bool:
+    """Tell whether a record goes into a file with `bytes_left`: a blank record must fit after it.
+
+    Source: RocketMQ `CommitLog.DefaultAppendMessageCallback`.
+    """
+    return record_bytes + BLANK_BYTES <= bytes_left
+
+
+def step_end(position: int, file_bytes: int) -> int:
+    """Return up to where space is made real so that bytes below `position` may be touched."""
+    return min(-(-position // STEP_BYTES) * STEP_BYTES, file_bytes)
+
+
+def commit_log_folder(root: Path) -> Path:
+    """Return the folder of the log's files."""
+    return root / "commitlog"
+
+
+def next_file_path(root: Path) -> Path:
+    """Return where the log's next file is prepared: outside its folder, since it is not ready."""
+    return root / "commitlog.next"
+
+
+def consume_queue_folder(root: Path) -> Path:
+    """Return the folder that has a folder for each topic."""
+    return root / "consumequeue"
+
+
+def queue_folder(root: Path, topic: str, queue_id: int) -> Path:
+    """Return the folder of one queue's files. The caller has checked `topic`."""
+    return consume_queue_folder(root) / topic / str(queue_id)
+
+
+def checkpoint_path(root: Path) -> Path:
+    """Return the file of the times up to which everything is on disk."""
+    return root / "checkpoint"
+
+
+def abort_path(root: Path) -> Path:
+    """Return the file that is there while the store is open, and after a crash."""
+    return root / "abort"
+
+
+def lock_path(root: Path) -> Path:
+    """Return the file that an open store holds."""
+    return root / "lock"

@@ -1,0 +1,482 @@
+"""The store: appends records, brings them to the disk, tells queues of them, and reads them back.
+
+Synchronous, with one owner: all calls come from one thread, the broker's loop. What blocks is given
+out as a task (`FlushTask`, `PrepareTask`, `CheckpointTask`) for another thread to `run`, and its
+outcome is handed back.
+
+    dispatched <= confirmed <= end of the log;  flushed <= end
+
+Nothing above the confirm offset is dispatched, and nothing that is not dispatched is read.
+
+Source: RocketMQ `DefaultMessageStore`.
+"""
+
+import logging
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from ternmq_model.clock import Clock
+from ternmq_model.errors import ClosedError, StoreFailed
+from ternmq_model.names import SCHEDULE_TOPIC, check_topic
+from ternmq_model.offsets import PhysicalOffset, QueueOffset
+from ternmq_model.record import FLAG_PREPARED
+from ternmq_model.record_batch import RecordBatch
+from ternmq_model.record_heads import Ints
+from ternmq_store.checkpoint import Checkpoint, encode_checkpoint
+from ternmq_store.commit_log import Placement, PrepareTask, check_full
+from ternmq_store.config import FlushMode, StoreConfig
+from ternmq_store.consume_queue import ConsumeQueue, make_units
+from ternmq_store.dispatcher import Dispatched, Hint, HintPart
+from ternmq_store.filesystem import FileSystem, Lock
+from ternmq_store.flush import CheckpointTask, FlushTask, is_flush_due
+from ternmq_store.layout import abort_path, checkpoint_path, lock_path
+from ternmq_store.opening import OpenedFiles, open_files
+from ternmq_store.reader import ReadResult, read_queue, stored_at_ms
+from ternmq_store.recovery import RecoveryReport
+
+logger = logging.getLogger(__name__)
+
+_DISPATCH_MAX: Final = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """Where the records of a batch are now, row by row."""
+
+    physical_offsets: Ints
+    queue_offsets: Ints
+    stored_at_ms: int
+    end: PhysicalOffset
+    """Confirmed once `confirm_offset` is no less."""
+
+
+class MessageStore:
+    """The messages of one broker, in one directory.
+
+    Owns everything in it, on one thread. After the first I/O error nothing is appended any more
+    (`StoreFailed`); what is there can still be read.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        config: StoreConfig,
+        flush_mode: FlushMode,
+        files: FileSystem,
+        clock: Clock,
+        lock: Lock,
+        opened: OpenedFiles,
+    ) -> None:
+        """Use `open`."""
+        self._root = root
+        self._config = config
+        self._flush_mode = flush_mode
+        self._files = files
+        self._clock = clock
+        self._lock: Lock | None = lock
+        self._log = opened.log
+        self._queues = opened.queues
+        self._dispatcher = opened.dispatcher
+        self._report = opened.report
+        self._failure: OSError | None = None
+        self._flushed = self._log.end
+        self._flushing: FlushTask | None = None
+        self._flushed_at_ms = clock.monotonic_ms()
+        self._checkpoint = opened.checkpoint
+        self._checkpointing: Checkpoint | None = None
+        self._checkpointed_at_ms = self._flushed_at_ms
+        self._last_stored_at_ms = max(
+            opened.dispatcher.stored_at_ms,
+            max((self.last_stored_at_ms(q.topic, q.queue_id) for q in self._queues), default=0),
+        )
+        # Opening left everything on the disk and dispatched.
+        self._log_stored_at_ms = self._dispatcher.stored_at_ms = self._last_stored_at_ms
+
+    @classmethod
+    def open(
+        cls,
+        root: Path,
+        config: StoreConfig,
+        flush_mode: FlushMode,
+        files: FileSystem,
+        clock: Clock,
+    ) -> "MessageStore":
+        """Hold the directory, load what is in it, and recover from whatever ended the last use.
+
+        Raises:
+            StoreLocked: Another process holds the directory.
+            StoreError: The files in it are not a store.
+            OSError: The disk failed; opening again starts anew.
+        """
+        files.make_folder(root)
+        lock = files.lock(lock_path(root))
+        try:
+            was_clean = not files.exists(abort_path(root))
+            if was_clean:
+                _write_abort(files, root)
+            opened = open_files(files, root, config, was_clean=was_clean)
+        except BaseException:
+            lock.release()
+            raise
+        logger.info("store opened root=%s %s", root, opened.report)
+        return cls(root, config, flush_mode, files, clock, lock, opened)
+
+    @property
+    def report(self) -> RecoveryReport:
+        """What opening found and did."""
+        return self._report
+
+    @property
+    def failure(self) -> OSError | None:
+        """The I/O error that made the store read-only, if there was one."""
+        return self._failure
+
+    @property
+    def max_physical(self) -> PhysicalOffset:
+        """The end of the log."""
+        return self._log.end
+
+    @property
+    def flushed_offset(self) -> PhysicalOffset:
+        """Everything before it survives a loss of power."""
+        return self._flushed
+
+    @property
+    def confirm_offset(self) -> PhysicalOffset:
+        """Everything before it counts as stored: it may be dispatched and acknowledged."""
+        return self._flushed if self._flush_mode is FlushMode.SYNC else self._log.end
+
+    @property
+    def dispatched_offset(self) -> PhysicalOffset:
+        """Everything before it can be read."""
+        return self._dispatcher.offset
+
+    def append(self, batch: RecordBatch, *, born_host: bytes, store_host: bytes) -> Appended:
+        """Store all records of `batch`, in its order.
+
+        When this returns they survive a crash of this process; they survive a loss of power, and
+        under a synchronous flush may be acknowledged, once `confirm_offset` has reached `end`.
+
+        Args:
+            batch: Checked records. Its headers are completed in place.
+            born_host: Address bytes of who sent them, of the length the records have room for.
+            store_host: Address bytes of this broker.
+
+        Raises:
+            StoreFull: No space; nothing of the batch is stored.
+            BrokerBusy: The log's next file is still being made; nothing is stored, try again.
+            MessageRefused: A record is longer than a file of the log; nothing is stored.
+            StoreFailed: An I/O error made the store read-only; nothing is stored.
+        """
+        self._check_usable()
+        stored_at = max(self._clock.wall_ms(), self._last_stored_at_ms)
+        try:
+            queue_offsets, parts = self._number(batch)
+            placement = self._log.place(batch.sizes)
+        except OSError as error:
+            self._fail(error)
+            raise StoreFailed(f"the store failed: {error}") from error
+        start = self._log.end
+        self._log.write(
+            batch,
+            placement,
+            queue_offsets=queue_offsets,
+            stored_at_ms=stored_at,
+            born_host=born_host,
+            store_host=store_host,
+        )
+        self._last_stored_at_ms = stored_at
+        self._hint(batch, placement, start, stored_at, parts)
+        return Appended(placement.physical_offsets, queue_offsets, stored_at, placement.end)
+
+    def _number(self, batch: RecordBatch) -> tuple[Ints, Sequence[tuple[ConsumeQueue, Ints]]]:
+        """Return every row's queue offset, and each queue with its rows; make room for their units.
+
+        Raises:
+            StoreFull: A queue has no space for more units.
+            OSError: The disk failed.
+        """
+        rows_of = [(self._queues.of(q.topic, q.queue_id), q.rows) for q in batch.queues]
+        offsets = np.zeros(len(batch), dtype=np.int64)
+        flags = batch.heads["sys_flag"] & FLAG_PREPARED
+        if flags.any():  # prepared and rolled back: neither is a message of its queue
+            rows_of = [(queue, rows[flags[rows] == 0]) for queue, rows in rows_of]
+        try:
+            for queue, rows in rows_of:
+                count = len(rows)
+                queue.reserve(QueueOffset(queue.next_offset + count))
+                numbers = np.arange(queue.next_offset, queue.next_offset + count, dtype=np.int64)
+                if count == len(offsets):
+                    offsets = numbers
+                else:
+                    offsets[rows] = numbers
+        except OSError as error:
+            check_full(error, "consume queues")
+            raise
+        return offsets, rows_of
+
+    def _hint(
+        self,
+        batch: RecordBatch,
+        placement: Placement,
+        start: PhysicalOffset,
+        stored_at_ms: int,
+        rows_of: Sequence[tuple[ConsumeQueue, Ints]],
+    ) -> None:
+        units = make_units(placement.physical_offsets, batch.sizes, batch.tag_codes)
+        parts: list[HintPart] = []
+        is_complete = True
+        for queue, rows in rows_of:
+            count = len(rows)
+            first = queue.next_offset
+            queue.next_offset = QueueOffset(first + count)
+            # A delayed message's unit keeps a time that only the stored record tells.
+            is_complete &= queue.topic != SCHEDULE_TOPIC
+            if count:
+                parts.append(HintPart(queue, first, units if count == len(units) else units[rows]))
+        if is_complete:
+            self._dispatcher.hint(Hint(start, placement.end, stored_at_ms, len(batch), parts))
+
+    def next_offset(self, topic: str, queue_id: int) -> QueueOffset:
+        """Return the queue offset that the next message gets."""
+        queue = self._queues.find(topic, queue_id)
+        return queue.next_offset if queue else QueueOffset(0)
+
+    def queues(self) -> Sequence[tuple[str, int]]:
+        """Return topic and queue id of every queue there is, sorted."""
+        return sorted((queue.topic, queue.queue_id) for queue in self._queues)
+
+    def queue_range(self, topic: str, queue_id: int) -> tuple[QueueOffset, QueueOffset]:
+        """Return the first message that can be read, and what comes behind the last one."""
+        queue = self._queues.find(topic, queue_id)
+        return (queue.min_offset, queue.end) if queue else (QueueOffset(0), QueueOffset(0))
+
+    def last_stored_at_ms(self, topic: str, queue_id: int) -> int:
+        """Return the store time of the queue's newest readable message; 0 if it has none."""
+        queue = self._queues.find(topic, queue_id)
+        unit = queue.last_unit() if queue else None
+        return stored_at_ms(self._log, unit.offset, self._dispatcher.offset) if unit else 0
+
+    def read(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: QueueOffset,
+        *,
+        messages_max: int = 32,
+        bytes_max: int = 262_144,
+        tag_codes: frozenset[int] | None = None,
+    ) -> ReadResult:
+        """Return messages of a queue from `offset` on: copies of their records.
+
+        The first one is taken however long it is. With `tag_codes`, a read looks at 800 messages
+        at most and may find none. A read ends with the file it is in, of the queue or the log.
+
+        Source: RocketMQ `DefaultMessageStore.getMessage`.
+        """
+        self._check_open()
+        return read_queue(
+            self._log,
+            self._queues.find(topic, queue_id),
+            offset,
+            messages_max=messages_max,
+            bytes_max=bytes_max,
+            tag_codes=tag_codes,
+        )
+
+    def record_at(self, offset: PhysicalOffset) -> bytes | None:
+        """Return the record that begins at `offset`, below the confirm offset; None if none."""
+        self._check_open()
+        record = self._log.record_at(offset, self.confirm_offset)
+        if record is None:
+            return None
+        file = self._log.files.at(offset)
+        position = offset - file.base
+        return bytes(file.view[position : position + record.header.total_bytes])
+
+    def dispatch(self, *, messages_max: int = _DISPATCH_MAX) -> Dispatched:
+        """Make confirmed messages readable, about `messages_max` of them.
+
+        Raises:
+            StoreFailed: An I/O error, or the log cannot be read where it was written.
+        """
+        self._check_open()
+        try:
+            done = self._dispatcher.step(self.confirm_offset, messages_max=messages_max)
+        except OSError as error:
+            self._fail(error)
+            raise StoreFailed(f"the store failed: {error}") from error
+        if self._dispatcher.stopped_by is not None and self._failure is None:
+            self._fail(OSError(str(self._dispatcher.stopped_by)))
+        return done
+
+    def flush_due(self, now_ms: int) -> FlushTask | None:
+        """Return what to sync now, if anything; `flush_done` must follow before the next.
+
+        Args:
+            now_ms: On the monotonic clock.
+        """
+        due = self._flushing is None and self._failure is None
+        if not due or not is_flush_due(
+            self._flush_mode,
+            self._config,
+            flushed=self._flushed,
+            end=self._log.end,
+            file_bytes=self._log.files.file_bytes,
+            flushed_at_ms=self._flushed_at_ms,
+            now_ms=now_ms,
+        ):
+            return None
+        self._flushing = self._flush_task()
+        self._flushed_at_ms = now_ms
+        return self._flushing
+
+    def _flush_task(self) -> FlushTask:
+        end = self._log.end
+        return FlushTask(self._log.files_between(self._flushed, end), end, self._last_stored_at_ms)
+
+    def flush_done(self, task: FlushTask, error: OSError | None = None) -> None:
+        """Take note that `task` has run: what it synced counts as on disk, unless it failed."""
+        self._flushing = None
+        if error is not None:
+            self._fail(error)
+        elif self._failure is None:
+            self._flushed = max(self._flushed, task.end)
+            self._log_stored_at_ms = task.stored_at_ms
+
+    def checkpoint_due(self, now_ms: int) -> CheckpointTask | None:
+        """Return the task of bringing consume queues and checkpoint to the disk, when it is time.
+
+        `checkpoint_done` must follow before the next.
+
+        Args:
+            now_ms: On the monotonic clock.
+        """
+        waited_ms = now_ms - self._checkpointed_at_ms
+        if self._checkpointing is not None or self._failure is not None:
+            return None
+        if waited_ms < self._config.checkpoint_interval_ms:
+            return None
+        self._checkpointed_at_ms = now_ms
+        checkpoint, task = self._checkpoint_task()
+        if checkpoint == self._checkpoint and not task.files:
+            return None
+        self._checkpointing = checkpoint
+        return task
+
+    def _checkpoint_task(self) -> tuple[Checkpoint, CheckpointTask]:
+        files, folders = self._queues.take_dirty()
+        checkpoint = replace(
+            self._checkpoint,
+            log_stored_at_ms=self._log_stored_at_ms,
+            queues_stored_at_ms=self._dispatcher.stored_at_ms,
+        )
+        path, data = checkpoint_path(self._root), encode_checkpoint(checkpoint)
+        return checkpoint, CheckpointTask(self._files, files, folders, path, data)
+
+    def checkpoint_done(self, task: CheckpointTask, error: OSError | None = None) -> None:
+        """Take note that `task` has run."""
+        if error is not None:
+            self._fail(error)
+        elif self._checkpointing is not None:
+            self._checkpoint = self._checkpointing
+        self._checkpointing = None
+
+    def file_due(self) -> PrepareTask | None:
+        """Return the task of making the log's next file, when it is time."""
+        return self._log.prepare_due() if self._failure is None else None
+
+    def file_ready(self, task: PrepareTask, error: OSError | None = None) -> None:
+        """Take over the file that `task` made.
+
+        That there was no space is no failure: the present file is filled first.
+        """
+        try:
+            self._log.prepared(error)
+        except OSError as failure:
+            self._fail(failure)
+        if error is not None:
+            logger.warning("next file of the commit log not made path=%s %s", task.path, error)
+
+    def delete_topic(self, topic: str) -> None:
+        """Forget all messages of `topic`: its queues begin anew at 0.
+
+        Raises:
+            IllegalName: It is no topic's name.
+            StoreFailed: The disk failed.
+        """
+        self._check_usable()
+        check_topic(topic)
+        try:
+            self._dispatcher.drop_topic(topic)
+            self._queues.delete(topic)
+        except OSError as error:
+            self._fail(error)
+            raise StoreFailed(f"the store failed: {error}") from error
+
+    def close(self) -> None:
+        """Bring everything to the disk and let go of the directory. Does nothing the second time.
+
+        No task may be under way. After a failure, or when not all is dispatched, the directory is
+        left as a crash would leave it, and the next opening recovers.
+        """
+        if self._lock is None:
+            return
+        assert self._flushing is None, "a flush is under way"
+        assert self._checkpointing is None, "a checkpoint is under way"
+        try:
+            if self._failure is None:
+                self._finish()
+        except OSError as error:
+            self._fail(error)
+        finally:
+            lock, self._lock = self._lock, None
+            self._dispatcher.forget_hints()
+            self._queues.close()
+            self._log.close()
+            lock.release()
+            logger.info("store closed root=%s clean=%s", self._root, self._failure is None)
+
+    def _finish(self) -> None:
+        task = self._flush_task()
+        task.run()
+        self.flush_done(task)
+        while self._dispatcher.offset < self._log.end and self._failure is None:
+            before = self._dispatcher.offset
+            self._dispatcher.step(self._log.end, messages_max=_DISPATCH_MAX)
+            if self._dispatcher.offset == before:
+                raise OSError(f"dispatch stopped: {self._dispatcher.stopped_by}")
+        _, checkpoint = self._checkpoint_task()
+        checkpoint.run()
+        self._files.remove(abort_path(self._root))
+        self._files.sync_folder(self._root)
+
+    def _fail(self, error: OSError) -> None:
+        if self._failure is None:
+            self._failure = error
+            logger.error("store failed, read-only from now on root=%s error=%s", self._root, error)
+
+    def _check_open(self) -> None:
+        if self._lock is None:
+            raise ClosedError("the store is closed")
+
+    def _check_usable(self) -> None:
+        self._check_open()
+        if self._failure is not None:
+            raise StoreFailed(f"the store failed: {self._failure}") from self._failure
+
+
+def _write_abort(files: FileSystem, root: Path) -> None:
+    """Leave the mark that only a clean stop takes away."""
+    file = files.open(abort_path(root), create=True)
+    try:
+        file.write(0, str(os.getpid()).encode())
+        file.sync()
+    finally:
+        file.close()
+    files.sync_folder(root)
