@@ -1,0 +1,1 @@
+"""What everybody talks about: messages, records, routes, offsets, errors. Pure."""

@@ -1,0 +1,1 @@
+"""The NameServer: who serves what, and small settings."""
