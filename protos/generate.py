@@ -45,4 +45,9 @@ def generate(target: Path) -> None:
 
 
 if __name__ == "__main__":
-    generate(Path(sys.argv[1]) if len(sys.argv) > 1 else TARGET)
+    if len(sys.argv) > 1:
+        generate(Path(sys.argv[1]))
+    else:
+        generate(TARGET)
+        checked = subprocess.run([sys.executable, ROOT / "breaking.py", "--refresh"], check=False)
+        sys.exit(checked.returncode)

@@ -1,0 +1,45 @@
+from breaking import (
+    additions,
+    broken_promises,
+    contract_files,
+    contract_of,
+    read_snapshot,
+)
+
+
+def test_the_contracts_keep_what_was_promised() -> None:
+    broken = broken_promises(read_snapshot(), contract_of(contract_files()))
+    assert not broken, "\n".join(broken)
+
+
+def test_what_is_new_is_written_down() -> None:
+    new = additions(read_snapshot(), contract_of(contract_files()))
+    assert not new, "run `make protos`:\n" + "\n".join(new)
+
+
+def test_the_snapshot_tells_all_that_matters() -> None:
+    told = read_snapshot()
+    assert told["message ternmq.v1.SendRequest = 4"] == "bytes body"
+    assert told["message ternmq.v1.SendStreamRequest = 2"] == (
+        "ternmq.v1.SendBatch batch oneof request"
+    )
+    assert told["message ternmq.v1.ListTopicsReply = 2"] == "repeated string topics"
+    assert told["enum ternmq.v1.MessageModel = 1"] == "CLUSTERING"
+    assert told["rpc /ternmq.v1.Groups/Session"] == (
+        "stream ternmq.v1.SessionRequest -> stream ternmq.v1.SessionReply"
+    )
+
+
+def test_a_removal_a_new_number_a_new_type_and_a_new_name_break_a_promise() -> None:
+    promised = {"message A = 1": "int32 a", "message A = 2": "int32 b", "rpc /S/R": "A -> B"}
+    for found in (
+        {"message A = 1": "int32 a", "rpc /S/R": "A -> B"},
+        {"message A = 1": "int32 a", "message A = 3": "int32 b", "rpc /S/R": "A -> B"},
+        {**promised, "message A = 2": "int64 b"},
+        {**promised, "message A = 2": "int32 c"},
+        {**promised, "rpc /S/R": "A -> stream B"},
+    ):
+        assert len(broken_promises(promised, found)) == 1
+    more = {**promised, "message A = 3": "int32 c"}
+    assert not broken_promises(promised, more)
+    assert additions(promised, more) == ["message A = 3: int32 c"]
