@@ -1,0 +1,300 @@
+"""Disks for tests: one in memory, and one that loses what was not synced when the power goes."""
+
+import errno
+import random
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ternmq_model.errors import StoreLocked
+
+Bytes = NDArray[np.uint8]
+
+SECTOR_BYTES = 512
+
+
+class PowerLost(BaseException):
+    """The machine is off: nothing more reaches the disk."""
+
+
+def _zeros(length: int = 0) -> Bytes:
+    return np.zeros(length, dtype=np.uint8)
+
+
+@dataclass(eq=False)
+class Node:
+    """The content of a file: what programs see, and what the disk has."""
+
+    data: Bytes = field(default_factory=_zeros)
+    disk: Bytes = field(default_factory=_zeros)
+    real_bytes: int = 0
+    maps: int = 0
+
+
+Entry = Node | None
+"""What a name stands for: a file, or None for nothing."""
+
+
+class MemoryRegion:
+    """A file of a `MemoryFileSystem`, mapped."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self.bytes = node.data
+        self.view = node.data.data
+        node.maps += 1
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self.view.release()
+        self._node.maps -= 1
+
+
+class MemoryFile:
+    """An open file of a `MemoryFileSystem`."""
+
+    def __init__(self, files: "MemoryFileSystem", path: Path, node: Node) -> None:
+        self._files = files
+        self._node = node
+        self.path = path
+
+    def size(self) -> int:
+        """Return its length."""
+        return len(self._node.data)
+
+    def read(self, position: int, length: int) -> bytes:
+        """Return up to `length` bytes."""
+        return self._node.data[position : position + length].tobytes()
+
+    def write(self, position: int, data: bytes) -> None:
+        """Put `data` at `position`."""
+        self._files.happen()
+        self._lengthen(position + len(data))
+        self._node.data[position : position + len(data)] = np.frombuffer(data, dtype=np.uint8)
+
+    def resize(self, length: int) -> None:
+        """Cut the file or lengthen it."""
+        self._files.happen()
+        assert not self._node.maps, "a mapped file keeps its length"
+        self._node.data = self._node.data[:length].copy()
+        self._lengthen(length)
+
+    def allocate(self, position: int, length: int) -> None:
+        """Take space from the disk."""
+        self._files.happen()
+        wanted = max(position + length - self._node.real_bytes, 0)
+        self._files.take_space(wanted)
+        self._node.real_bytes += wanted
+        self._lengthen(position + length)
+
+    def map(self) -> MemoryRegion:
+        """Map the file."""
+        return MemoryRegion(self._node)
+
+    def sync(self) -> None:
+        """Bring the content to the disk."""
+        self._files.happen()
+        self._files.syncs += 1
+        if self._files.sync_error is not None:
+            raise self._files.sync_error
+        self._files.keep(self._node)
+
+    def close(self) -> None:
+        """Close the file."""
+
+    def _lengthen(self, length: int) -> None:
+        if length > len(self._node.data):
+            assert not self._node.maps, "a mapped file keeps its length"
+            longer = _zeros(length)
+            longer[: len(self._node.data)] = self._node.data
+            self._node.data = longer
+
+
+class MemoryLock:
+    """A lock of a `MemoryFileSystem`."""
+
+    def __init__(self, files: "MemoryFileSystem", path: Path) -> None:
+        self._files, self._path = files, path
+
+    def release(self) -> None:
+        """Let another one have it."""
+        self._files.locks.discard(self._path)
+
+
+class MemoryFileSystem:
+    """Files in memory.
+
+    Attributes:
+        space_bytes: What the disk still holds; None = without end.
+        sync_error: Raised by every sync, when set.
+        syncs: How many there were.
+    """
+
+    def __init__(self) -> None:
+        self.nodes: dict[Path, Node] = {}
+        self.made_folders: set[Path] = {Path("/")}
+        self.locks: set[Path] = set()
+        self.space_bytes: int | None = None
+        self.sync_error: OSError | None = None
+        self.syncs = 0
+
+    def happen(self) -> None:
+        """Something is about to change: a place for a subclass to cut in."""
+
+    def keep(self, node: Node) -> None:
+        """The content of `node` was synced."""
+
+    def record(self, *changes: tuple[Path, Entry]) -> None:
+        """Give names another meaning, all at once."""
+        for path, entry in changes:
+            if entry is None:
+                self.nodes.pop(path, None)
+            else:
+                self.nodes[path] = entry
+
+    def take_space(self, length: int) -> None:
+        """Take `length` bytes from the disk."""
+        if self.space_bytes is not None:
+            if length > self.space_bytes:
+                raise OSError(errno.ENOSPC, "the disk is full")
+            self.space_bytes -= length
+
+    def open(self, path: Path, *, create: bool = False) -> MemoryFile:
+        """Open a file."""
+        if path not in self.nodes:
+            if not create or path.parent not in self.made_folders:
+                raise FileNotFoundError(path)
+            self.happen()
+            self.record((path, Node()))
+        return MemoryFile(self, path, self.nodes[path])
+
+    def exists(self, path: Path) -> bool:
+        """Tell whether a file or folder is there."""
+        return path in self.nodes or path in self.made_folders
+
+    def files(self, folder: Path) -> list[str]:
+        """Return the names of files in `folder`, sorted."""
+        return sorted(path.name for path in self.nodes if path.parent == folder)
+
+    def folders(self, folder: Path) -> list[str]:
+        """Return the names of folders in `folder`, sorted."""
+        inside = (path for path in self.made_folders if path.parent == folder and path != folder)
+        return sorted(path.name for path in inside)
+
+    def make_folder(self, folder: Path) -> None:
+        """Make a folder and those above it, durably."""
+        self.happen()
+        self.made_folders.update((folder, *folder.parents))
+
+    def rename(self, old: Path, new: Path) -> None:
+        """Give a file another name."""
+        self.happen()
+        self.record((new, self.nodes[old]), (old, None))
+
+    def remove(self, path: Path) -> None:
+        """Remove a file, or a folder that is empty."""
+        self.happen()
+        if path in self.made_folders:
+            if self.files(path) or self.folders(path):
+                raise OSError(errno.ENOTEMPTY, "not empty", str(path))
+            self.made_folders.discard(path)
+        elif path in self.nodes:
+            if self.space_bytes is not None:
+                self.space_bytes += self.nodes[path].real_bytes
+            self.record((path, None))
+        else:
+            raise FileNotFoundError(path)
+
+    def sync_folder(self, folder: Path) -> None:
+        """Bring the names in `folder` to the disk."""
+        if folder not in self.made_folders:
+            raise FileNotFoundError(folder)
+        self.happen()
+
+    def lock(self, path: Path) -> MemoryLock:
+        """Hold the lock at `path`."""
+        if path in self.locks:
+            raise StoreLocked(f"{path.parent} is in use by this process")
+        self.locks.add(path)
+        return MemoryLock(self, path)
+
+
+class PowerLossFileSystem(MemoryFileSystem):
+    """Files whose content and names reach the disk when they are synced, or before, or not.
+
+    Set `happenings_left` to let the power go at a chosen change: `PowerLost` comes out of it, and
+    out of every later one. `lose_power` then gives the file system that the next start finds.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._on_disk: dict[Path, Node] = {}
+        self._waiting: list[tuple[tuple[Path, Entry], ...]] = []
+        self.happenings_left: int | None = None
+
+    def happen(self) -> None:
+        """Count a change; the power goes when there were enough."""
+        if self.happenings_left is not None:
+            if self.happenings_left <= 0:
+                raise PowerLost
+            self.happenings_left -= 1
+
+    def keep(self, node: Node) -> None:
+        """Bring the content of `node` to the disk."""
+        node.disk = node.data.copy()
+
+    def record(self, *changes: tuple[Path, Entry]) -> None:
+        """Give names another meaning; the disk learns of it when their folder is synced."""
+        super().record(*changes)
+        self._waiting.append(changes)
+
+    def sync_folder(self, folder: Path) -> None:
+        """Bring every change of a name in `folder` to the disk."""
+        super().sync_folder(folder)
+        waiting = self._waiting
+        self._waiting = []
+        for changes in waiting:
+            if any(path.parent == folder for path, _ in changes):
+                _apply(self._on_disk, changes)
+            else:
+                self._waiting.append(changes)
+
+    def lose_power(self, chance: random.Random) -> "PowerLossFileSystem":
+        """Return what is left: of the sectors and names not synced, any."""
+        after = PowerLossFileSystem()
+        after.made_folders = set(self.made_folders)
+        names = dict(self._on_disk)
+        lucky = chance.choice((0.0, 0.5, 0.9, 1.0))
+        for changes in self._waiting:
+            if chance.random() < lucky:
+                _apply(names, changes)
+        for path, node in names.items():
+            data = _surviving(node, chance, lucky)
+            after.nodes[path] = after._on_disk[path] = Node(data, data.copy(), len(data))
+        return after
+
+
+def _apply(names: dict[Path, Node], changes: tuple[tuple[Path, Entry], ...]) -> None:
+    for path, entry in changes:
+        if entry is None:
+            names.pop(path, None)
+        else:
+            names[path] = entry
+
+
+def _surviving(node: Node, chance: random.Random, lucky: float) -> Bytes:
+    """Return the disk's content, with any of the sectors that it has not got yet."""
+    has_length = len(node.data) == len(node.disk) or chance.random() < lucky
+    data = _zeros(len(node.data) if has_length else len(node.disk))
+    kept = min(len(data), len(node.disk))
+    data[:kept] = node.disk[:kept]
+    seen = node.data[: len(data)]
+    different = np.flatnonzero(data[: len(seen)] != seen) // SECTOR_BYTES
+    for sector in np.unique(different).tolist():
+        if chance.random() < lucky:
+            begin = sector * SECTOR_BYTES
+            end = min(begin + SECTOR_BYTES, len(seen))
+            data[begin:end] = seen[begin:end]
+    return data
