@@ -1,0 +1,1 @@
+"""The store: commit log, consume queues, flush and recovery. Synchronous; knows nothing of gRPC."""

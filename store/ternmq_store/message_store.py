@@ -272,6 +272,29 @@ class MessageStore:
         bytes_max: int = 262_144,
         tag_codes: frozenset[int] | None = None,
     ) -> ReadResult:
+        """Return messages of a queue from `offset` on, within RocketMQ's limits for one pull.
+
+        As `read_run` otherwise.
+        """
+        return self.read_run(
+            topic,
+            queue_id,
+            offset,
+            messages_max=messages_max,
+            bytes_max=bytes_max,
+            tag_codes=tag_codes,
+        )
+
+    def read_run(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: QueueOffset,
+        *,
+        messages_max: int,
+        bytes_max: int,
+        tag_codes: frozenset[int] | None = None,
+    ) -> ReadResult:
         """Return messages of a queue from `offset` on: copies of their records.
 
         The first one is taken however long it is. With `tag_codes`, a read looks at 800 messages
@@ -303,14 +326,11 @@ class MessageStore:
         """Make confirmed messages readable, about `messages_max` of them.
 
         Raises:
-            StoreFailed: An I/O error, or the log cannot be read where it was written.
+            OSError: There was no space for units, which happens only when the log had to be read.
+                Nothing is lost; try again.
         """
         self._check_open()
-        try:
-            done = self._dispatcher.step(self.confirm_offset, messages_max=messages_max)
-        except OSError as error:
-            self._fail(error)
-            raise StoreFailed(f"the store failed: {error}") from error
+        done = self._dispatcher.step(self.confirm_offset, messages_max=messages_max)
         if self._dispatcher.stopped_by is not None and self._failure is None:
             self._fail(OSError(str(self._dispatcher.stopped_by)))
         return done
