@@ -61,10 +61,12 @@ def check_group(group: str) -> str:
 def _check(kind: str, name: str, bytes_max: int) -> str:
     if not name:
         raise IllegalName(kind, name, "must not be empty")
+    if len(name) > bytes_max:
+        raise IllegalName(
+            kind, name[:bytes_max] + "…", f"is {len(name)} characters long, at most {bytes_max} fit"
+        )
     if not _LEGAL.fullmatch(name):
         raise IllegalName(kind, name, "may have only letters, digits and % | _ -")
-    if len(name) > bytes_max:
-        raise IllegalName(kind, name, f"is {len(name)} characters long, at most {bytes_max} fit")
     return name
 
 
