@@ -1,4 +1,4 @@
-"""One queue that a push consumer owns, from the moment it is assigned to the moment it is dropped."""
+"""One queue that a push consumer owns, from its assignment until it is dropped."""
 
 import asyncio
 from collections.abc import Callable

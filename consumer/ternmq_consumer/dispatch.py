@@ -105,6 +105,10 @@ class Dispatcher:
         elif self._in_order:
             self.offer(work.assigned)
 
+    def settle(self, work: Work, unfinished: list[StoredMessage]) -> None:
+        """Note that a part of a hand-out is finished while the rest of it goes on."""
+        self._counters.finished(*work.assigned.settle(work.in_hand, work.handout, unfinished))
+
     def _retry(self, work: Work) -> None:
         if not work.is_dropped:
             self._again.append(work)

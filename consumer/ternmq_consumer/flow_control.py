@@ -14,7 +14,7 @@ sending, large enough to be few messages."""
 
 
 class Credit(NamedTuple):
-    """What a broker may send. Zero or less in either: nothing."""
+    """What a broker may send. Nothing while either is zero."""
 
     messages: int
     record_bytes: int
@@ -56,12 +56,15 @@ class CreditLedger:
         return not self._held_messages
 
     def opening(self) -> Credit:
-        """Return the credit to subscribe with: what is not held. The broker then owes nothing."""
-        self._owed_messages = self._owed_bytes = 0
-        return Credit(
-            self._window.messages - self._held_messages,
-            self._window.record_bytes - self._held_bytes,
-        )
+        """Return the credit to subscribe with: what is not held. The broker then owes nothing.
+
+        Where more is held than the window allows, the excess is kept back from later credit.
+        """
+        free_messages = self._window.messages - self._held_messages
+        free_bytes = self._window.record_bytes - self._held_bytes
+        self._owed_messages = min(free_messages, 0)
+        self._owed_bytes = min(free_bytes, 0)
+        return Credit(max(free_messages, 0), max(free_bytes, 0))
 
     def receive(self, messages: int, record_bytes: int) -> None:
         """Note that the broker used this much."""
@@ -88,6 +91,7 @@ class CreditLedger:
             and self._owed_bytes * GIVE_BACK_FRACTION < self._window.record_bytes
         ):
             return None
-        credit = Credit(self._owed_messages, self._owed_bytes)
-        self._owed_messages = self._owed_bytes = 0
+        credit = Credit(max(self._owed_messages, 0), max(self._owed_bytes, 0))
+        self._owed_messages -= credit.messages
+        self._owed_bytes -= credit.record_bytes
         return credit

@@ -45,13 +45,10 @@ class Outcome(NamedTuple):
     """What came of handing messages to a listener."""
 
     unfinished: list[StoredMessage]
-    """Those to be handed over again, by offset."""
+    """By offset: those that failed, and those never handed over since the queue was dropped."""
 
     error: Exception | None = None
     """The first thing it raised."""
-
-    is_interrupted: bool = False
-    """The queue was dropped in the middle; some of the unfinished were never handed over."""
 
 
 CallListener: TypeAlias = Callable[
@@ -83,7 +80,7 @@ def one_by_one(listener: Listener, blocking: Blocking, *, in_order: bool) -> Cal
             failure: Exception | None = None
             for place, message in enumerate(messages):
                 if queue.dropped:
-                    return Outcome([*unfinished, *messages[place:]], failure, is_interrupted=True)
+                    return Outcome([*unfinished, *messages[place:]], failure)
                 answer, error = await _await_answer(listener, message)
                 if error is not None or wants_again(answer):
                     failure = failure or error
@@ -99,7 +96,7 @@ def one_by_one(listener: Listener, blocking: Blocking, *, in_order: bool) -> Cal
         failure: Exception | None = None
         for place, message in enumerate(messages):
             if queue.dropped:
-                return Outcome([*unfinished, *messages[place:]], failure, is_interrupted=True)
+                return Outcome([*unfinished, *messages[place:]], failure)
             answer, error = _get_answer(listener, message)
             if error is not None or wants_again(answer):
                 failure = failure or error
@@ -119,7 +116,7 @@ def in_batches(listener: BatchListener, blocking: Blocking) -> CallListener:
             messages: list[StoredMessage], queue: ProcessQueue[StoredMessage]
         ) -> Outcome:
             if queue.dropped:
-                return Outcome(messages, is_interrupted=True)
+                return Outcome(messages)
             answer, error = await _await_answer(listener, messages)
             return Outcome(messages if error or wants_again(answer) else [], error)
 
@@ -127,7 +124,7 @@ def in_batches(listener: BatchListener, blocking: Blocking) -> CallListener:
 
     def call_plain(messages: list[StoredMessage], queue: ProcessQueue[StoredMessage]) -> Outcome:
         if queue.dropped:
-            return Outcome(messages, is_interrupted=True)
+            return Outcome(messages)
         answer, error = _get_answer(listener, messages)
         return Outcome(messages if error or wants_again(answer) else [], error)
 

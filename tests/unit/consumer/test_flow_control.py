@@ -41,7 +41,10 @@ def test_no_credit_is_given_while_reading_is_too_far_ahead_of_committing() -> No
 def test_a_record_larger_than_the_window_is_paid_off_before_more_comes() -> None:
     ledger = CreditLedger(Window(100, 1000))
     ledger.receive(1, 5000)
+    ledger.receive(80, 100)
 
-    assert ledger.opening() == Credit(99, -4000)
+    assert ledger.opening() == Credit(19, 0)
+    ledger.release(80, 100)
+    assert ledger.due() == Credit(80, 0), "the bytes are still owed to the window"
     ledger.release(1, 5000)
-    assert ledger.due() == Credit(1, 5000)
+    assert ledger.due() == Credit(1, 1000)

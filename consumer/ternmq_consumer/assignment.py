@@ -1,0 +1,196 @@
+"""The queues that a push consumer owns: how they are taken over and given away.
+
+Nothing is lost and nothing is skipped on the way from one member to the next: what is committed
+when a queue is given away is its lowest unfinished offset, and who takes it over begins there.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping
+
+from ternmq_consumer.assigned_queue import AssignedQueue, Reads
+from ternmq_consumer.brokers import Brokers
+from ternmq_consumer.config import ConsumeFrom
+from ternmq_consumer.flow_control import Window
+from ternmq_consumer.offset_store import OffsetStore
+from ternmq_model.errors import TernError
+from ternmq_model.offsets import QueueOffset
+from ternmq_model.queue import MessageQueue
+from ternmq_model.subscription import Subscription
+from ternmq_protos.v1 import admin_pb2 as admin
+from ternmq_remoting.contracts import DESCRIBE_TOPIC
+
+logger = logging.getLogger(__name__)
+
+
+class StartingPoints:
+    """Where consuming a queue begins.
+
+    Args:
+        brokers: Gives the connections.
+        offsets: Asked first.
+        consume_from: Decides for a queue that the group never consumed.
+        timeout_s: For each request.
+
+    Source:
+        RocketMQ `RebalancePushImpl.computePullFromWhere`.
+    """
+
+    def __init__(
+        self,
+        brokers: Brokers,
+        offsets: OffsetStore,
+        consume_from: ConsumeFrom,
+        *,
+        timeout_s: float,
+    ) -> None:
+        self._brokers = brokers
+        self._offsets = offsets
+        self._consume_from = consume_from
+        self._timeout_s = timeout_s
+
+    async def find(self, queue: MessageQueue) -> tuple[QueueOffset, QueueOffset | None]:
+        """Return where to begin, and what the broker has as the group's offset, if anything.
+
+        Raises:
+            TransportError: The broker did not answer.
+            RefusedError: It said no.
+        """
+        committed = await self._offsets.query(queue)
+        if committed is not None:
+            return committed, committed
+        connection = await self._brokers.broker(queue.broker_name)
+        request = admin.DescribeTopicRequest(topic=queue.topic)
+        reply = await connection.call(DESCRIBE_TOPIC, request, timeout_s=self._timeout_s)
+        for status in reply.queues:
+            if status.queue_id == queue.queue_id:
+                is_last = self._consume_from is ConsumeFrom.LAST_OFFSET
+                return QueueOffset(status.max_offset if is_last else status.min_offset), None
+        return QueueOffset(0), None  # it is to be read, and nothing was ever written to it
+
+
+class Assignment:
+    """The queues that one push consumer owns. Changed by its rebalance job alone.
+
+    Args:
+        reads: Reads the queues.
+        offsets: Keeps how far they are.
+        starting_points: Says where they begin.
+        window: How far reading each may be ahead.
+        drop_wait_s: How long a queue that is given away waits for running listener calls.
+        on_ready: Called when messages of a queue wait to be handed over.
+    """
+
+    def __init__(
+        self,
+        reads: Reads,
+        offsets: OffsetStore,
+        starting_points: StartingPoints,
+        window: Window,
+        *,
+        drop_wait_s: float,
+        on_ready: Callable[[AssignedQueue], None],
+    ) -> None:
+        self._reads = reads
+        self._offsets = offsets
+        self._starting_points = starting_points
+        self._window = window
+        self._drop_wait_s = drop_wait_s
+        self._on_ready = on_ready
+        self._owned: dict[MessageQueue, AssignedQueue] = {}
+
+    @property
+    def queues(self) -> list[MessageQueue]:
+        """The owned queues, sorted."""
+        return sorted(self._owned)
+
+    @property
+    def in_hand(self) -> tuple[int, int]:
+        """Messages that are read and not finished, and the length of their records."""
+        counts = [(owned.in_hand.count, owned.in_hand.record_bytes) for owned in self._all()]
+        return sum(count for count, _ in counts), sum(size for _, size in counts)
+
+    async def start(self, wanted: Mapping[MessageQueue, Subscription]) -> bool:
+        """Own these queues, none of which is owned, and begin to read them.
+
+        Where a group begins in a queue that is new to it is committed before the first message is
+        read: should this member leave before it has finished anything, the next one must not
+        begin at a later end.
+
+        Returns:
+            Whether all could be started. The others are not owned; the reason is logged.
+        """
+        async with asyncio.TaskGroup() as questions:
+            asked = {
+                queue: questions.create_task(self._find_start(queue), name=f"start {queue}")
+                for queue in wanted
+            }
+        starts = {queue: task.result() for queue, task in asked.items()}
+        found = {queue: start for queue, start in starts.items() if start is not None}
+        for queue, (start, committed) in found.items():
+            self._offsets.begin(queue, start, committed)
+        await self._offsets.commit(found)
+        for queue, (start, _) in found.items():
+            owned = AssignedQueue(
+                queue,
+                wanted[queue],
+                start,
+                self._window,
+                on_ready=self._on_ready,
+                on_restart=self._offsets.restart,
+            )
+            self._owned[queue] = owned
+            owned.start(self._reads)
+            logger.info("queue taken over queue=%s offset=%s", queue, start)
+        return len(found) == len(wanted)
+
+    async def drop(self, queues: Collection[MessageQueue]) -> None:
+        """Own these queues no more: stop reading, let listener calls end, commit, forget.
+
+        A call that outlives the wait goes on; its messages are not counted as finished and the
+        next owner gets them once more.
+        """
+        leaving = [owned for queue in queues if (owned := self._owned.pop(queue, None))]
+        if not leaving:
+            return
+        await self._quiesce(leaving, self._drop_wait_s)
+        for owned in leaving:
+            self._offsets.update(owned.queue, owned.in_hand.commit_offset)
+            logger.info(
+                "queue given away queue=%s offset=%s", owned.queue, owned.in_hand.commit_offset
+            )
+        await self._offsets.commit(queues)
+        self._offsets.forget(queues)
+
+    async def quiesce(self, timeout_s: float) -> None:
+        """Stop reading all queues, and give listener calls `timeout_s` to end."""
+        await self._quiesce(list(self._all()), timeout_s)
+
+    async def commit(self) -> None:
+        """Tell the brokers how far every owned queue is."""
+        for owned in self._all():
+            self._offsets.update(owned.queue, owned.in_hand.commit_offset)
+        await self._offsets.commit()
+
+    def _all(self) -> Iterable[AssignedQueue]:
+        return self._owned.values()
+
+    async def _quiesce(self, leaving: list[AssignedQueue], timeout_s: float) -> None:
+        for owned in leaving:
+            owned.stop()
+        try:
+            async with asyncio.timeout(timeout_s):
+                for owned in leaving:
+                    await owned.idle()
+        except TimeoutError:
+            still = [str(owned.queue) for owned in leaving if owned.in_hand.running]
+            logger.warning("listener calls outlive their queues queues=%s", still)
+
+    async def _find_start(
+        self, queue: MessageQueue
+    ) -> tuple[QueueOffset, QueueOffset | None] | None:
+        try:
+            return await self._starting_points.find(queue)
+        except TernError as error:
+            logger.warning("queue not taken over queue=%s error=%s", queue, error)
+            return None

@@ -1,0 +1,318 @@
+"""The consumer that a broker feeds: a member of a group that shares the queues of its topics."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from types import TracebackType
+from typing import Final, Self, TypeAlias
+
+from ternmq_client.config import ClientConfig, nameserver_texts
+from ternmq_client.instance import ClientInstance
+from ternmq_consumer.assignment import Assignment, StartingPoints
+from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
+from ternmq_consumer.dispatch import PIECE_MESSAGES_MAX, Dispatcher, work_on
+from ternmq_consumer.flow_control import Window
+from ternmq_consumer.listener import BatchListener, CallListener, Listener, in_batches, one_by_one
+from ternmq_consumer.message_iterator import MessageIterator
+from ternmq_consumer.offset_store import OffsetStore
+from ternmq_consumer.pull_link import PullLinks
+from ternmq_consumer.rebalance import RETRY_S, Rebalancer
+from ternmq_consumer.statistics import ConsumerStatistics, Counters
+from ternmq_model.errors import ClosedError, UsageError
+from ternmq_model.names import check_group
+from ternmq_model.queue import MessageQueue
+from ternmq_model.stored_message import StoredMessage
+from ternmq_model.subscription import ALL_TAGS, Subscription, parse_subscription
+from ternmq_protos.v1 import groups_pb2 as groups
+from ternmq_protos.v1 import messages_pb2 as messages
+from ternmq_remoting.environment import Blocking, Environment
+from ternmq_runtime.blocking import BlockingPool
+from ternmq_runtime.service import Job, JobRunner, OwnedTasks
+
+Subscriptions: TypeAlias = str | Mapping[str, str] | Sequence[Subscription]
+"""A topic; or tag expressions by topic; or subscriptions."""
+
+_ITERATED_MESSAGES_MAX: Final = 256
+_STALE_INTERVAL_S: Final = 20.0
+
+
+class PushConsumer:
+    """Consumes topics as a member of a group, between `async with` and its end.
+
+    Every message of the topics goes to one member of the group, at least once: a member that dies,
+    or a queue that changes its owner, can bring messages a second time. A message is finished when
+    the listener has returned. One for which it raises, or answers `RECONSUME_LATER`, is handed to
+    it again after `config.retry_s`, by this consumer, until it is finished; the group's offset does
+    not move past it meanwhile.
+
+    Without a listener the consumer is iterated: `async for message in consumer`. A message is
+    finished when the next one is asked for; `commit` finishes the present one.
+
+    Entering joins the group and returns; `assigned` waits for the first share of the queues.
+    Leaving stops reading, gives running listener calls `config.close_wait_s` to end, commits, and
+    leaves the group. A plain function in a thread cannot be cancelled, so leaving waits for its
+    present call. A crash inside the consumer cancels the block and comes out of it.
+
+    Args:
+        group: Who consumes together.
+        topics: What to consume. All members of a group must say the same.
+        listener: Called with each message: a plain function, in one of `config.workers` threads,
+            or an `async def`, on the loop. At most `config.workers` calls run at a time.
+        batch_listener: Called with the messages that wait, at most `config.batch_messages` and all
+            of one queue; its answer holds for all of them. Not together with `listener`.
+        nameserver: `HOST:PORT`, or several; overrides what `client_config` says.
+        config: How to consume.
+        client_config: How to find and talk to services.
+        env: The seams; None = the real world.
+
+    Raises:
+        IllegalName: The group's name, or a topic's.
+        UsageError: Both kinds of listener, no topic, or an expression that names no tag.
+
+    Source:
+        RocketMQ `DefaultMQPushConsumer`, `ConsumeMessageConcurrentlyService`.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        topics: Subscriptions,
+        *,
+        listener: Listener | None = None,
+        batch_listener: BatchListener | None = None,
+        nameserver: str | Sequence[str] | None = None,
+        config: PushConsumerConfig | None = None,
+        client_config: ClientConfig | None = None,
+        env: Environment | None = None,
+    ) -> None:
+        if listener is not None and batch_listener is not None:
+            raise UsageError("a consumer has a listener or a batch listener, not both")
+        self._group = check_group(group)
+        self._subscriptions = subscriptions_by_topic(topics)
+        self._listener = listener
+        self._batch_listener = batch_listener
+        self._config = config or PushConsumerConfig()
+        client = client_config or ClientConfig()
+        if nameserver is not None:
+            client = replace(client, nameservers=nameserver_texts(nameserver))
+        self._client = ClientInstance(client, env=env)
+        self._counters = Counters()
+        self._dispatcher = self._make_dispatcher()
+        self._assigned = asyncio.Event()
+        self._assignment: Assignment | None = None
+        self._iterator: MessageIterator | None = None
+        self._exit = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        if self._assignment is not None:
+            raise ClosedError("a consumer is entered once")
+        async with AsyncExitStack() as stack:
+            client = await stack.enter_async_context(self._client)
+            now_ms = client.env.clock.wall_ms()
+            for topic, subscription in self._subscriptions.items():
+                self._subscriptions[topic] = replace(subscription, version_ms=now_ms)
+            stack.push_async_callback(self._leave_group)
+            blocking = await self._enter_blocking(stack)
+            tasks = await stack.enter_async_context(OwnedTasks())
+            links = PullLinks(
+                client.env, client, tasks, client_id=client.client_id, group=self._group
+            )
+            self._assignment = assignment = self._make_assignment(links)
+            for number, call in enumerate(self._callers(blocking)):
+                tasks.spawn(work_on(self._dispatcher, call), f"listener-{number}")
+            stack.push_async_callback(assignment.quiesce, self._config.close_wait_s)
+            stack.callback(self._end_iteration)
+            jobs = self._make_jobs(assignment, links)
+            client.routes.add_listener(lambda _topic: jobs.wake("rebalance"))
+            await client.join_group(self._group_message(), lambda: jobs.wake("rebalance"))
+            await stack.enter_async_context(jobs)
+            self._exit = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool | None:
+        return await self._exit.__aexit__(exc_type, exc, traceback)
+
+    def __aiter__(self) -> AsyncIterator[StoredMessage]:
+        """Iterate over the messages as they come, without an end.
+
+        Raises:
+            UsageError: The consumer has a listener.
+        """
+        if self._listener is not None or self._batch_listener is not None:
+            raise UsageError("a consumer with a listener cannot be iterated")
+        if self._iterator is None:
+            self._iterator = MessageIterator(self._dispatcher)
+        return self._iterator
+
+    async def assigned(self) -> None:
+        """Wait until this member owns its first share of the queues, which may be none.
+
+        Returns when every topic had a route and every queue of the share is being read.
+        """
+        await self._assigned.wait()
+
+    def assignment(self) -> list[MessageQueue]:
+        """Return the queues that this member owns now, sorted."""
+        return [] if self._assignment is None else self._assignment.queues
+
+    def statistics(self) -> ConsumerStatistics:
+        """Return what was consumed so far, and how fast."""
+        count, record_bytes = (0, 0) if self._assignment is None else self._assignment.in_hand
+        now_ms = self._client.env.clock.monotonic_ms()
+        return self._counters.statistics(now_ms, in_hand_messages=count, in_hand_bytes=record_bytes)
+
+    async def commit(self) -> None:
+        """Commit now how far the queues are. An iterated message in hand counts as finished.
+
+        A broker that does not answer is told later.
+        """
+        if self._assignment is None:
+            raise ClosedError("the consumer is not open")
+        if self._iterator is not None:
+            self._iterator.finish_present()
+        await self._commit_step()
+
+    def _make_dispatcher(self) -> Dispatcher:
+        config = self._config
+        if self._batch_listener is not None:
+            take_max, share_among = config.batch_messages, 1
+        elif self._listener is not None:
+            share_among = 1 if config.order_per_queue else config.workers
+            take_max = PIECE_MESSAGES_MAX
+        else:
+            take_max, share_among = _ITERATED_MESSAGES_MAX, 1
+        return Dispatcher(
+            self._counters,
+            take_max=take_max,
+            share_among=share_among,
+            in_order=config.order_per_queue,
+            retry_s=config.retry_s,
+        )
+
+    def _make_assignment(self, links: PullLinks) -> Assignment:
+        config, client = self._config, self._client
+        timeout_s = client.config.request_timeout_s
+        offsets = OffsetStore(
+            client, group=self._group, client_id=client.client_id, timeout_s=timeout_s
+        )
+        return Assignment(
+            links,
+            offsets,
+            StartingPoints(client, offsets, config.consume_from, timeout_s=timeout_s),
+            Window(config.pull_threshold_messages, config.pull_threshold_bytes, config.span_max),
+            drop_wait_s=config.drop_wait_s,
+            on_ready=self._dispatcher.offer,
+        )
+
+    def _make_jobs(self, assignment: Assignment, links: PullLinks) -> JobRunner:
+        client, config = self._client, self._config
+        loop = asyncio.get_running_loop()
+
+        def retry_soon() -> None:
+            loop.call_later(RETRY_S, jobs.wake, "rebalance")
+
+        rebalancer = Rebalancer(
+            client,
+            client.routes,
+            assignment,
+            group=self._group,
+            client_id=client.client_id,
+            subscriptions=self._subscriptions,
+            allocate=config.allocate,
+            timeout_s=client.config.request_timeout_s,
+            on_settled=self._assigned.set,
+            retry_soon=retry_soon,
+        )
+
+        async def renew_stale() -> bool:
+            links.renew_stale()
+            return False
+
+        async def sample() -> bool:
+            self._counters.sample(client.env.clock.monotonic_ms())
+            return False
+
+        jobs = JobRunner(
+            Job(name="rebalance", interval_s=config.rebalance_s, step=rebalancer.step),
+            Job(name="commit", interval_s=config.commit_s, step=self._commit_step),
+            Job(name="renew-stale", interval_s=_STALE_INTERVAL_S, step=renew_stale),
+            Job(name="sample", interval_s=1.0, step=sample),
+        )
+        return jobs
+
+    def _callers(self, blocking: Blocking) -> list[CallListener]:
+        """Return what each worker calls; none for a consumer that is iterated."""
+        if self._batch_listener is not None:
+            call = in_batches(self._batch_listener, blocking)
+        elif self._listener is not None:
+            call = one_by_one(self._listener, blocking, in_order=self._config.order_per_queue)
+        else:
+            return []
+        return [call] * self._config.workers
+
+    async def _enter_blocking(self, stack: AsyncExitStack) -> Blocking:
+        """Return what runs plain listeners: threads of their own, that is, in the real world.
+
+        They may take long, and the client's pool is for short calls. A simulation's stays.
+        """
+        given = self._client.env.blocking
+        if not isinstance(given, BlockingPool):
+            return given
+        return await stack.enter_async_context(BlockingPool(self._config.workers))
+
+    def _group_message(self) -> groups.ConsumerGroup:
+        is_last = self._config.consume_from is ConsumeFrom.LAST_OFFSET
+        return groups.ConsumerGroup(
+            group=self._group,
+            model=groups.CLUSTERING,
+            consume_from=groups.LAST_OFFSET if is_last else groups.FIRST_OFFSET,
+            subscriptions=[
+                messages.Subscription(
+                    topic=subscription.topic,
+                    expression_type="TAG",
+                    expression=subscription.expression,
+                    version_ms=subscription.version_ms,
+                )
+                for subscription in self._subscriptions.values()
+            ],
+        )
+
+    async def _commit_step(self) -> bool:
+        if self._iterator is not None:
+            self._iterator.settle()
+        if self._assignment is not None:
+            await self._assignment.commit()
+        return False
+
+    def _end_iteration(self) -> None:
+        if self._iterator is not None:
+            self._iterator.end()
+
+    async def _leave_group(self) -> None:
+        await self._commit_step()
+        self._client.leave_group(self._group)
+
+
+def subscriptions_by_topic(topics: Subscriptions) -> dict[str, Subscription]:
+    """Return what a user wants to consume, by topic.
+
+    Raises:
+        IllegalName: A topic's name.
+        UsageError: No topic, one topic twice, or an expression that names no tag.
+    """
+    if isinstance(topics, str):
+        wanted = [parse_subscription(topics, ALL_TAGS)]
+    elif isinstance(topics, Mapping):
+        wanted = [parse_subscription(topic, text) for topic, text in topics.items()]
+    else:
+        wanted = list(topics)
+    by_topic = {subscription.topic: subscription for subscription in wanted}
+    if not wanted or len(by_topic) < len(wanted):
+        raise UsageError("a consumer names at least one topic, and each once")
+    return by_topic

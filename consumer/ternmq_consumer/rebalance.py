@@ -1,0 +1,194 @@
+"""Which queues this member should own, asked again and again.
+
+Every member computes its share alone, from the route and the group's members as a broker lists
+them. While two members see different lists, a queue may have two owners or none; the next look,
+which every change brings about at once, mends that. Messages are then taken twice, never skipped.
+
+Source: RocketMQ `RebalanceImpl`.
+"""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from ternmq_consumer.allocation import AllocationStrategy
+from ternmq_consumer.brokers import Brokers
+from ternmq_model.errors import TernError
+from ternmq_model.queue import MessageQueue
+from ternmq_model.route import TopicRoute
+from ternmq_model.subscription import Subscription
+from ternmq_protos.v1 import groups_pb2 as groups
+from ternmq_remoting.contracts import LIST_MEMBERS
+
+logger = logging.getLogger(__name__)
+
+RETRY_S: Final = 1.0
+"""How soon to look again when something could not be asked, or a queue could not be started."""
+
+MISSES_MAX: Final = 3
+"""Looks in a row at which a broker may list others and not this member before it gives its queues
+away. One that has just restarted hears from its clients one after the other."""
+
+
+class Routes(Protocol):
+    """Routes by topic: the client's cache."""
+
+    async def route(self, topic: str) -> TopicRoute:
+        """Return the route of `topic`, asking when it is not known."""
+        ...
+
+
+class Owned(Protocol):
+    """The queues that this member owns: `Assignment`."""
+
+    @property
+    def queues(self) -> list[MessageQueue]:
+        """The owned queues, sorted."""
+        ...
+
+    async def start(self, wanted: Mapping[MessageQueue, Subscription]) -> bool:
+        """Own these queues; return whether all could be started."""
+        ...
+
+    async def drop(self, queues: Sequence[MessageQueue]) -> None:
+        """Own these queues no more."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What makes the owned queues a share. Both are sorted."""
+
+    dropped: list[MessageQueue]
+    added: list[MessageQueue]
+
+
+def change_of(owned: Sequence[MessageQueue], share: Sequence[MessageQueue]) -> Change:
+    """Return what to drop of `owned` and what to add to it, so that it becomes `share`."""
+    had, wanted = set(owned), set(share)
+    return Change(dropped=sorted(had - wanted), added=sorted(wanted - had))
+
+
+class Rebalancer:
+    """The job that keeps the owned queues equal to this member's share.
+
+    Args:
+        brokers: Gives the connections.
+        routes: Tells the queues.
+        owned: What is changed.
+        group: Whose members share.
+        client_id: This member.
+        subscriptions: By topic.
+        allocate: Which queues are whose.
+        timeout_s: For each request.
+        on_settled: Called after a look at which every topic was known and nothing failed.
+        retry_soon: Called when a look must be repeated in `RETRY_S`.
+    """
+
+    def __init__(
+        self,
+        brokers: Brokers,
+        routes: Routes,
+        owned: Owned,
+        *,
+        group: str,
+        client_id: str,
+        subscriptions: Mapping[str, Subscription],
+        allocate: AllocationStrategy,
+        timeout_s: float,
+        on_settled: Callable[[], None],
+        retry_soon: Callable[[], None],
+    ) -> None:
+        self._brokers = brokers
+        self._routes = routes
+        self._owned = owned
+        self._group = group
+        self._client_id = client_id
+        self._subscriptions = subscriptions
+        self._allocate = allocate
+        self._timeout_s = timeout_s
+        self._on_settled = on_settled
+        self._retry_soon = retry_soon
+        self._misses = dict.fromkeys(subscriptions, 0)
+        self._troubles: dict[str, str] = {}
+
+    async def step(self) -> bool:
+        """Look once at every topic. The step of a job."""
+        is_settled = True
+        for topic in sorted(self._subscriptions):
+            trouble = await self._rebalance(topic)
+            if trouble:
+                is_settled = False
+            self._log_trouble(topic, trouble)
+        if is_settled:
+            self._on_settled()
+        else:
+            self._retry_soon()
+        return False
+
+    async def _rebalance(self, topic: str) -> str:
+        """Make the owned queues of `topic` this member's share; return why that cannot be done."""
+        try:
+            route = await self._routes.route(topic)
+        except TernError as error:
+            # What is owned stays: the NameServer may be away or may just have started.
+            return f"no route: {error}"
+        members = await self._members(route)
+        if members is None:
+            return "no broker lists the members"
+        owned = [queue for queue in self._owned.queues if queue.topic == topic]
+        trouble = ""
+        if self._client_id not in members:
+            self._misses[topic] += 1
+            trouble = "the broker does not list this member"
+            if not members or self._misses[topic] < MISSES_MAX:
+                return trouble
+        else:
+            self._misses[topic] = 0
+        queues = route.read_queues()
+        change = change_of(owned, self._allocate(queues, members, self._client_id))
+        if not change.dropped and not change.added:
+            return trouble
+        logger.info(
+            "rebalance group=%s topic=%s members=%s queues=%s dropped=%s added=%s",
+            self._group,
+            topic,
+            len(members),
+            len(queues),
+            len(change.dropped),
+            len(change.added),
+        )
+        await self._owned.drop(change.dropped)
+        subscription = self._subscriptions[topic]
+        if not await self._owned.start(dict.fromkeys(change.added, subscription)):
+            return "a queue could not be taken over"
+        return trouble
+
+    async def _members(self, route: TopicRoute) -> list[str] | None:
+        """Return the group's members as the first broker that answers lists them, sorted.
+
+        All members ask in the same order, so that they see the same list if they can.
+        """
+        request = groups.ListMembersRequest(group=self._group)
+        for data in route.brokers:
+            if data.master is None:
+                continue
+            try:
+                connection = await self._brokers.broker(data.broker_name)
+                reply = await connection.call(LIST_MEMBERS, request, timeout_s=self._timeout_s)
+            except TernError as error:
+                logger.info("members not listed broker=%s error=%s", data.broker_name, error)
+                continue
+            return sorted(set(reply.client_ids))
+        return None
+
+    def _log_trouble(self, topic: str, trouble: str) -> None:
+        """Log what is new, so that a look each second does not fill the log."""
+        if trouble == self._troubles.get(topic, ""):
+            return
+        self._troubles[topic] = trouble
+        if trouble:
+            logger.warning("rebalance group=%s topic=%s: %s", self._group, topic, trouble)
+        else:
+            logger.info("rebalance group=%s topic=%s works again", self._group, topic)
