@@ -94,8 +94,14 @@ class Readable(Protocol[ReadT_co]):
     async def read(self) -> ReadT_co | None:
         """Return the next message, or None when the peer has finished.
 
+        Cancelling may lose a message, and on the caller's side ends the stream: give up reading
+        only with the stream.
+
         Raises:
             ConnectionLost: The stream broke.
+            Unreachable: Nobody answers; nothing of the stream was sent. On the caller's side.
+            RefusedError: The handler ended the stream so. On the caller's side.
+            ClosedError: This side cancelled the stream or closed the connection.
         """
         ...
 
@@ -106,14 +112,20 @@ class Writable(Protocol[WriteT_contra]):
     async def write(self, message: WriteT_contra, /) -> None:
         """Send `message`, waiting while the transport is full.
 
+        Cancelling ends the stream on the caller's side.
+
         Raises:
             ConnectionLost: The stream broke; whether the peer got earlier messages is unknown.
+            Unreachable, RefusedError, ClosedError: As for reading.
         """
         ...
 
 
 class ServerStream(Readable[ReadT_co], Writable[WriteT_contra], Protocol[ReadT_co, WriteT_contra]):
-    """A handler's side of a stream. The stream ends when the handler returns or raises."""
+    """A handler's side of a stream. The stream ends when the handler returns or raises.
+
+    A caller that goes away, and a server that closes, cancel the handler.
+    """
 
 
 class ClientStream(Readable[ReadT_co], Writable[WriteT_contra], Protocol[ReadT_co, WriteT_contra]):

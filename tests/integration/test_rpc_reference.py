@@ -1,0 +1,66 @@
+import asyncio
+import re
+import sys
+from pathlib import Path
+
+from ternmq_model.address import Address
+from ternmq_model.errors import refusal
+from ternmq_model.response_code import RETRYABLE_CODES, ResponseCode
+from ternmq_remoting.contracts import ALL
+from ternmq_remoting.grpc_network import GrpcNetwork
+from ternmq_remoting.rpc import UnaryRpc
+from ternmq_remoting.status import status_of_error
+from tests.support.toy_broker import ToyBroker
+from tools.project import ROOT
+
+PAGE = (ROOT / "docs" / "reference" / "rpc.md").read_text()
+
+
+def test_the_page_lists_every_rpc_under_its_service() -> None:
+    found: set[tuple[str, str, str, str]] = set()
+    for section in PAGE.split("\n### ")[1:]:
+        service = section.partition(",")[0]
+        for row in re.finditer(r"\| `(\w+)` \| (unary|stream) \| ([\d, ]*)\|", section):
+            found.add((service, row[1], row[2], row[3].strip()))
+    assert found == {
+        (rpc.service, rpc.name, "unary", ", ".join(map(str, sorted(rpc.answers))))
+        if isinstance(rpc, UnaryRpc)
+        else (rpc.service, rpc.name, "stream", "")
+        for rpc in ALL
+    }
+
+
+def test_the_page_says_of_every_code_what_the_tables_say() -> None:
+    rows = re.findall(r"\| (\d+) \| `(\w+)` \| .* \| (yes|no) \| `(\w+)` \| `(\w+)` \|", PAGE)
+    assert rows == [
+        (
+            str(int(code)),
+            code.name,
+            "yes" if code in RETRYABLE_CODES else "no",
+            status_of_error(refusal(code, "")).code,
+            type(refusal(code, "")).__name__,
+        )
+        for code in ResponseCode
+        if code
+    ]
+
+
+def test_the_example_with_raw_stubs_sends_a_message_and_pulls_it(tmp_path: Path) -> None:
+    (example,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    script = tmp_path / "raw.py"
+    script.write_text(example)
+
+    async def main() -> bytes:
+        handlers = ToyBroker().handlers()
+        async with GrpcNetwork().serve(handlers, Address("127.0.0.1", 0)) as server:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, script, str(server.address), stdout=asyncio.subprocess.PIPE
+            )
+            printed, _ = await process.communicate()
+            assert process.returncode == 0
+            return printed
+
+    sent, pulled = asyncio.run(main()).decode().splitlines()
+    assert sent.startswith("sent 0000")
+    assert sent.endswith("to queue 0 at 0")
+    assert pulled == "pulled one coffee"
