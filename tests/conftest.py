@@ -1,6 +1,6 @@
 """What every test shares: how often random tests repeat, and on what system they think they are.
 
-`TERNMQ_SOAK=1` repeats random tests much more often. `TERNMQ_WITHOUT_LINUX=1` takes away what only
+`TERNMQ_SOAK=1` repeats random tests much more often. `TESTS_WITHOUT_LINUX=1` takes away what only
 Linux has, so that the fallbacks for macOS are tested too.
 """
 
@@ -21,5 +21,5 @@ settings.register_profile(
 )
 settings.load_profile("soak" if os.environ.get("TERNMQ_SOAK") else "quick")
 
-if os.environ.get("TERNMQ_WITHOUT_LINUX"):
+if os.environ.get("TESTS_WITHOUT_LINUX"):
     forget_linux()

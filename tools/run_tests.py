@@ -61,7 +61,7 @@ def pytest(
         process = subprocess.Popen(
             [str(python), "-m", "pytest", "-q", f"--junitxml={results}", *folders],
             cwd=ROOT,
-            env=os.environ | {"TERNMQ_WITHOUT_LINUX": without_linux},
+            env=os.environ | {"TESTS_WITHOUT_LINUX": without_linux},
             stdout=subprocess.PIPE,
             text=True,
         )

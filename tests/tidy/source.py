@@ -55,14 +55,21 @@ def parse(file: str, text: str) -> Source:
 
 
 @functools.cache
-def load(path: Path) -> Source:
-    """Read the file at `path`."""
-    return parse(relative(path), path.read_text())
+def load(path: Path) -> Source | Violation:
+    """Read the file at `path`; a file that is no Python is a violation of its own."""
+    try:
+        return parse(relative(path), path.read_text())
+    except SyntaxError as error:
+        return Violation(relative(path), error.lineno or 1, f"is not Python: {error.msg}")
 
 
 def broken(rule: Rule, paths: Sequence[Path]) -> str:
     """Return, line by line, what in `paths` breaks `rule`: "" when nothing does."""
-    return "\n".join(str(found) for path in paths for found in rule(load(path)))
+    found: list[Violation] = []
+    for path in paths:
+        source = load(path)
+        found += [source] if isinstance(source, Violation) else rule(source)
+    return "\n".join(map(str, found))
 
 
 def lines_broken(rule: Rule, file: str, text: str) -> list[int]:
