@@ -1,7 +1,5 @@
 """The README's promises: its code is cut out and run against a real `ternmq dev`."""
 
-import importlib
-import inspect
 import re
 import signal
 import subprocess
@@ -11,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from ternmq_client.config import ClientConfig
+from ternmq_nameserver.config import NameServerConfig
 from tests.support.dev_process import DevProcess, running_dev
 from tools.project import ROOT
 
@@ -50,10 +50,7 @@ def test_the_first_screen_has_both_commands_and_the_code() -> None:
 
 
 def test_the_default_nameserver_is_where_dev_listens() -> None:
-    face = importlib.import_module("ternmq")
-    for name in ("Producer", "PushConsumer"):
-        default = inspect.signature(getattr(face, name)).parameters["nameserver"].default
-        assert default == "127.0.0.1:9876"
+    assert ClientConfig().nameservers == (f"127.0.0.1:{NameServerConfig().port}",)
 
 
 def test_what_the_producer_sends_the_consumer_takes(dev: DevProcess, tmp_path: Path) -> None:
