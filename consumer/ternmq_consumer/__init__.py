@@ -1,0 +1,11 @@
+"""Consumers: the push consumer of a group, and the pull consumer of assigned queues."""
+
+from ternmq_consumer.allocation import allocate_averagely as allocate_averagely
+from ternmq_consumer.blocking import BlockingPullConsumer as BlockingPullConsumer
+from ternmq_consumer.config import ConsumeFrom as ConsumeFrom
+from ternmq_consumer.config import PullConsumerConfig as PullConsumerConfig
+from ternmq_consumer.config import PushConsumerConfig as PushConsumerConfig
+from ternmq_consumer.listener import ConsumeStatus as ConsumeStatus
+from ternmq_consumer.pull import PullConsumer as PullConsumer
+from ternmq_consumer.push import PushConsumer as PushConsumer
+from ternmq_consumer.statistics import ConsumerStatistics as ConsumerStatistics

@@ -96,6 +96,9 @@ class PushConsumerConfig:
 class PullConsumerConfig:
     """How a pull consumer works. Sizes in bytes."""
 
+    consume_from: ConsumeFrom = ConsumeFrom.FIRST_OFFSET
+    """Where to begin in a queue that was not sought and that the group, if any, never consumed."""
+
     pull_threshold_messages: int = 16_384
     """Most messages of one queue that are read ahead of `poll`."""
 

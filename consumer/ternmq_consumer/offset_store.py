@@ -99,6 +99,14 @@ class OffsetStore:
             progress.offset = offset
             progress.is_forced = True
 
+    def place(self, queue: MessageQueue, offset: QueueOffset) -> None:
+        """Note that the queue is at `offset`, whether that is higher or lower than before."""
+        progress = self._progress.get(queue)
+        if progress is not None and offset < progress.offset:
+            self.restart(queue, offset)
+        else:
+            self.update(queue, offset)
+
     def forget(self, queues: Iterable[MessageQueue]) -> None:
         """Keep these no more, committed or not."""
         for queue in queues:

@@ -1,0 +1,165 @@
+"""What a pull consumer has read ahead of one queue, and how far the application is in it."""
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from ternmq_consumer.assigned_queue import Reads
+from ternmq_consumer.flow_control import Window
+from ternmq_model.errors import CorruptRecord
+from ternmq_model.offsets import PhysicalOffset, QueueOffset
+from ternmq_model.queue import MessageQueue
+from ternmq_model.stored_message import StoredMessage, decode_records
+from ternmq_model.subscription import Subscription
+from ternmq_protos.v1 import messages_pb2 as messages
+
+if TYPE_CHECKING:
+    from ternmq_consumer.pull_link import PulledQueue
+
+RECORD_SIZE_BYTES: Final = 4
+"""What the length of one record takes on the wire."""
+
+
+class _Batch(NamedTuple):
+    """One reply's records, as they came."""
+
+    records: bytes
+    record_sizes: bytes
+    next_offset: QueueOffset
+
+
+class FetchedQueue:
+    """One assigned queue of a pull consumer: a `PullReceiver`. Owned by that consumer.
+
+    Records are decoded when they are taken, so that what is read ahead costs nothing until then.
+
+    Args:
+        queue: Which one.
+        subscription: What is wanted of it.
+        window: How far reading may be ahead.
+        check_crc: Verify the checksum of every body.
+        on_ready: Called when there is something to take.
+
+    Attributes:
+        position: Offset of the next message to take; None while it is not known where to begin.
+        is_listed: The consumer knows that there is something to take.
+    """
+
+    def __init__(
+        self,
+        queue: MessageQueue,
+        subscription: Subscription,
+        window: Window,
+        *,
+        check_crc: bool,
+        on_ready: Callable[["FetchedQueue"], None],
+    ) -> None:
+        self.queue = queue
+        self.position: QueueOffset | None = None
+        self.is_listed = False
+        self._subscription = subscription
+        self._window = window
+        self._check_crc = check_crc
+        self._on_ready = on_ready
+        self._reads: Reads | None = None
+        self._pulled: PulledQueue | None = None
+        self._batches: deque[_Batch] = deque()
+        self._decoded: list[StoredMessage] = []
+        self._taken = 0
+        """Of `_decoded`, which is what the first batch held."""
+
+    @property
+    def has_something(self) -> bool:
+        """There are records to take."""
+        return bool(self._batches)
+
+    def start(self, reads: Reads, offset: QueueOffset) -> None:
+        """Read on from `offset`, whatever was read before."""
+        self.stop()
+        self._reads = reads
+        self.position = offset
+        self._pulled = reads.subscribe(self.queue, self._subscription, offset, self._window, self)
+
+    def stop(self) -> None:
+        """Read no more and forget what was read ahead. Safe to repeat."""
+        if self._pulled is not None:
+            self._pulled.close()
+            self._pulled = None
+        self._batches.clear()
+        self._decoded = []
+        self._taken = 0
+
+    def take(self, count_max: int) -> list[StoredMessage]:
+        """Return the next messages, at most `count_max`, and move the position past them.
+
+        Returns:
+            None of the list may be left although there is more: a filter can take all of a batch.
+
+        Raises:
+            CorruptRecord: The next batch is broken. It will be read again; the position stays.
+        """
+        assert self._batches, "there is something to take"
+        batch = self._batches[0]
+        if not self._decoded:
+            self._decoded = self._decode(batch)
+        begin, end = self._taken, self._taken + count_max
+        part = self._decoded[begin:end] if begin or end < len(self._decoded) else self._decoded
+        if end < len(self._decoded):
+            self._taken = end
+            self.position = QueueOffset(part[-1].queue_offset + 1)
+        else:
+            self._batches.popleft()
+            self._decoded = []
+            self._taken = 0
+            self.position = batch.next_offset
+        if len(part) * RECORD_SIZE_BYTES == len(batch.record_sizes):
+            part_bytes = len(batch.records)
+        else:
+            part_bytes = sum(message.record_bytes for message in part)
+        if self._pulled is not None:
+            self._pulled.release(len(part), part_bytes)
+        if self._subscription.tags:
+            wants = self._subscription.wants
+            return [message for message in part if wants(message.tags)]
+        return part
+
+    def on_records(self, pulled: messages.PulledRecords) -> None:
+        """Take records. See `PullReceiver`."""
+        next_offset = QueueOffset(pulled.next_offset)
+        if pulled.record_sizes:
+            self._batches.append(_Batch(pulled.records, pulled.record_sizes, next_offset))
+            self._on_ready(self)
+        elif self._batches:
+            self._batches[-1] = self._batches[-1]._replace(next_offset=next_offset)
+        else:
+            self.position = next_offset
+
+    def on_moved(self, offset: QueueOffset) -> None:
+        """Go on at `offset`. See `PullReceiver`."""
+        if self._batches and offset >= self._batches[-1].next_offset:
+            self._batches[-1] = self._batches[-1]._replace(next_offset=offset)
+        elif not self._batches:
+            self.position = offset
+        elif self._reads is not None:
+            # The queue ends before what was read ahead, which is no more.
+            self.start(self._reads, offset)
+
+    def _decode(self, batch: _Batch) -> list[StoredMessage]:
+        sizes = np.frombuffer(batch.record_sizes, "<i4")
+        assert self.position is not None, "reading has begun"
+        try:
+            found = decode_records(batch.records, sizes, self.queue, check_crc=self._check_crc)
+            first, last = found[0].queue_offset, found[-1].queue_offset
+            if not self.position <= first <= last < batch.next_offset:
+                raise CorruptRecord(
+                    PhysicalOffset(found[0].physical_offset),
+                    f"queue offsets {first} to {last} were not asked for: {self.position} to "
+                    f"{batch.next_offset}",
+                )
+        except CorruptRecord:
+            if self._reads is not None:
+                self.start(self._reads, self.position)
+            raise
+        return found
