@@ -3,8 +3,8 @@
 Names that begin with `grpc.` are those of gRPC's C library (`channel_arg_names.h`).
 
 Left at gRPC's defaults, because nothing was gained in `benchmarks/remoting_roundtrip.py` (2 cores,
-round trips of 1 KiB and batches of 1 MiB): `grpc.http2.bdp_probe` (without it batches both ways are a
-third slower), `grpc.http2.max_frame_size`, `grpc.http2.lookahead_bytes`,
+round trips of 1 KiB and batches of 1 MiB): `grpc.http2.bdp_probe` (without it batches both ways are
+a third slower), `grpc.http2.max_frame_size`, `grpc.http2.lookahead_bytes`,
 `grpc.http2.write_buffer_size`, `grpc.experimental.tcp_*_chunk_size`, `grpc.enable_retries`,
 `grpc.minimal_stack`.
 """

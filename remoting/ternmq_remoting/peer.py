@@ -2,11 +2,13 @@
 
 import ipaddress
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from urllib.parse import unquote
 
 from ternmq_remoting.rpc import Address, Identity
 
 
+@lru_cache(maxsize=1024)
 def address_of_peer(peer: str) -> Address:
     """Return the address in gRPC's name for a peer.
 
