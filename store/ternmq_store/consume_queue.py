@@ -80,7 +80,6 @@ class ConsumeQueue:
         self.end = QueueOffset(0)
         self.next_offset = QueueOffset(0)
         self._real_end = LogicOffset(0)
-        self._has_new_names = False
         self._dirty_from: LogicOffset | None = None
 
     def reserve(self, until: QueueOffset) -> None:
@@ -105,8 +104,12 @@ class ConsumeQueue:
             self._real_end = LogicOffset(file.base + file.real_bytes)
 
     def _create_file(self, base: int) -> MappedFile:
-        self._has_new_names = True
-        return self.files.create_file(base, real_bytes=0)
+        # Its length and name are on the disk before it is used: so a file that a crash left
+        # without its length never held a unit.
+        file = self.files.create_file(base, real_bytes=0)
+        file.file.sync()
+        self._file_system.sync_folder(self.files.folder)
+        return file
 
     def append(self, units: Units) -> None:
         """Add the units of the next messages; they can be read from now on.
@@ -141,12 +144,15 @@ class ConsumeQueue:
             file.bytes[position : position + count] = data[done : done + count]
             done += count
 
-    def put(self, offsets: Ints, units: Units) -> None:
+    def put(self, offsets: Ints, units: Units) -> bool:
         """Add units read from the log, some of which may be there already.
 
         Args:
             offsets: The messages' queue offsets, in the order of the log.
             units: Theirs.
+
+        Returns:
+            Whether each followed the one before; else units that should be there are not.
 
         Raises:
             OSError: There was no space.
@@ -154,9 +160,12 @@ class ConsumeQueue:
         first, count = int(offsets[0]), len(offsets)
         if first == self.end and (count == 1 or bool((np.diff(offsets) == 1).all())):
             self.append(units)
-            return
+            return True
+        has_gap = False
         for row, offset in enumerate(offsets.tolist()):
+            has_gap |= offset > self.end
             self._put_one(QueueOffset(offset), units[row : row + 1])
+        return not has_gap
 
     def _put_one(self, offset: QueueOffset, unit: Units) -> None:
         physical = int(unit["offset"][0])
@@ -164,7 +173,7 @@ class ConsumeQueue:
             last = self.unit(QueueOffset(self.end - 1))
             if physical <= last.offset:
                 return
-            # The topic was deleted and began anew at 0: the later record is the one that counts.
+            # RocketMQ deleted the topic and it began anew at 0: the later record counts.
             self.cut(offset)
         if offset > self.end and not self._pad(offset):
             logger.warning(
@@ -222,6 +231,11 @@ class ConsumeQueue:
         """Map files that exist. `find_written` or `cut_from` must follow."""
         for file in found:
             self.files.open_file(file.base)
+
+    def begins_before(self, offset: PhysicalOffset) -> bool:
+        """Tell whether the first unit, if it is written, tells of a record before `offset`."""
+        files = self.files.files
+        return bool(files) and good_units(*_read_units(files[0], 0, 1), offset) > 0
 
     def find_written(self) -> None:
         """Set the end behind the last unit written, after a clean stop.
@@ -299,15 +313,13 @@ class ConsumeQueue:
                 high = middle
         self.min_offset = low
 
-    def take_dirty(self) -> tuple[Sequence[Path], Path | None]:
-        """Return the files, and the folder, that may not be on disk; the caller syncs them."""
-        files: Sequence[Path] = ()
-        if self._dirty_from is not None:
-            dirty = self.files.files_between(self._dirty_from, logic_offset(self.end) + 1)
-            files = [file.path for file in dirty]
-        folder = self.files.folder if self._has_new_names else None
-        self._dirty_from, self._has_new_names = None, False
-        return files, folder
+    def take_dirty(self) -> Sequence[Path]:
+        """Return the files with units that may not be on disk; the caller syncs them."""
+        if self._dirty_from is None:
+            return ()
+        dirty = self.files.files_between(self._dirty_from, logic_offset(self.end) + 1)
+        self._dirty_from = None
+        return [file.path for file in dirty]
 
     def close(self) -> None:
         """Unmap and close the files."""

@@ -46,11 +46,14 @@ class ConsumeQueues:
             self._queues[topic, queue_id] = queue
         return queue
 
-    def load(self) -> bool:
+    def load(self, *, was_clean: bool) -> bool:
         """Map the files of every queue; what cannot be part of its queue is removed.
 
+        Args:
+            was_clean: The store was closed as it should.
+
         Returns:
-            Whether all files were as they should be.
+            Whether no unit can be missing thereby.
         """
         found = list(self._find())
         lengths = Counter(file.file_bytes for _, _, files in found for file in files)
@@ -64,9 +67,11 @@ class ConsumeQueues:
             for file in files[len(good) :]:
                 logger.warning("consume queue file does not fit file=%s", file.path)
                 self._files.remove(file.path)
-                whole = False
             if len(good) < len(files):
                 self._files.sync_folder(queue_folder(self._root, topic, queue_id))
+                # A crash may leave the last file just made, still without its length.
+                was_made = not was_clean and files[-1].file_bytes != self._file_bytes
+                whole &= was_made and len(good) == len(files) - 1
             if good:
                 self.of(topic, queue_id).open_files(good)
         return whole
@@ -98,16 +103,9 @@ class ConsumeQueues:
             self._files.remove(folder)
             self._files.sync_folder(folder.parent)
 
-    def take_dirty(self) -> tuple[Sequence[Path], Sequence[Path]]:
-        """Return files and folders that may not be on disk; the caller syncs them."""
-        files: list[Path] = []
-        folders: list[Path] = []
-        for queue in self._queues.values():
-            dirty, folder = queue.take_dirty()
-            files += dirty
-            if folder is not None:
-                folders.append(folder)
-        return files, folders
+    def take_dirty(self) -> Sequence[Path]:
+        """Return the files with units that may not be on disk; the caller syncs them."""
+        return [path for queue in self._queues.values() for path in queue.take_dirty()]
 
     def close(self) -> None:
         """Unmap and close all files."""

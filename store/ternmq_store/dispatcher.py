@@ -87,16 +87,19 @@ class Dispatcher:
     Attributes:
         offset: Everything before it is dispatched.
         stored_at_ms: Store time of the newest record dispatched.
+        dropped: Of each deleted topic, the offset before which its records count no more.
+        gaps: How often a scan met a message whose predecessor is not in its queue.
         scanned: Records that were read from the log because there was no hint.
         stopped_by: What was wrong with the bytes at `offset`, when a scan could not go on.
     """
 
     def __init__(self, log: CommitLog, queues: ConsumeQueues) -> None:
-        self._log = log
+        self.log = log
         self._queues = queues
         self._hints: deque[Hint] = deque()
         self._hinted = 0
-        self._dropped: dict[str, PhysicalOffset] = {}
+        self.dropped: dict[str, PhysicalOffset] = {}
+        self.gaps = 0
         self.offset = PhysicalOffset(0)
         self.stored_at_ms = 0
         self.scanned = 0
@@ -112,10 +115,6 @@ class Dispatcher:
         """Throw all hints away: the log is read."""
         self._hints.clear()
         self._hinted = 0
-
-    def drop_topic(self, topic: str) -> None:
-        """Build nothing of what `topic` has in the log now."""
-        self._dropped[topic] = self._log.end
 
     def step(self, limit: PhysicalOffset, *, messages_max: int) -> Dispatched:
         """Dispatch up to `limit`, and about `messages_max` records at most.
@@ -145,7 +144,7 @@ class Dispatcher:
 
     def _follow(self, hint: Hint, moved: dict[ConsumeQueue, None]) -> None:
         for queue, first, units in hint.parts:
-            if self._dropped and hint.start < self._dropped.get(queue.topic, 0):
+            if self.dropped and hint.start < self.dropped.get(queue.topic, 0):
                 continue
             if first == queue.end:
                 queue.append(units)
@@ -187,7 +186,7 @@ class Dispatcher:
                 self.stopped_by = error
                 break
             if record is None:
-                offset = PhysicalOffset(self._log.files.at(offset).end)
+                offset = PhysicalOffset(self.log.files.at(offset).end)
                 continue
             header = record.header
             end = PhysicalOffset(offset + header.total_bytes)
@@ -209,12 +208,12 @@ class Dispatcher:
         return count
 
     def _read(self, offset: PhysicalOffset, *, is_trusted: bool) -> Record | None:
-        if not self._log.files.has(offset):
+        if not self.log.files.has(offset):
             raise CorruptRecord(offset, "there is no file")
-        file = self._log.files.at(offset)
+        file = self.log.files.at(offset)
         if is_trusted:
             return decode_record(file.view, offset - file.base, at=offset, check_crc=False)
-        follows = self._log.files.has(file.end)
+        follows = self.log.files.has(file.end)
         return check_record(file.view, offset - file.base, at=offset, next_file=follows)
 
     def _put(
@@ -231,11 +230,11 @@ class Dispatcher:
         offsets = np.array(rows.offsets, dtype=np.int64)
         queue_offsets = np.array(rows.queue_offsets, dtype=np.int64)
         sizes, codes = np.array(rows.sizes, np.int64), np.array(rows.tag_codes, np.int64)
-        keep = offsets >= self._dropped.get(name, 0)
+        keep = offsets >= self.dropped.get(name, 0)
         if keep.any():
             queue = self._queues.of(name, queue_id)
             units = make_units(offsets[keep], sizes[keep], codes[keep])
-            queue.put(queue_offsets[keep], units)
+            self.gaps += not queue.put(queue_offsets[keep], units)
             moved[queue] = None
 
 

@@ -44,7 +44,6 @@ class CheckpointTask:
 
     file_system: FileSystem
     files: Sequence[Path]
-    folders: Sequence[Path]
     checkpoint: Path
     data: bytes
 
@@ -58,18 +57,7 @@ class CheckpointTask:
             # A topic may be deleted meanwhile: then there is nothing to vouch for.
             with contextlib.suppress(FileNotFoundError):
                 self._sync(path)
-        for folder in self.folders:
-            with contextlib.suppress(FileNotFoundError):
-                self.file_system.sync_folder(folder)
-        is_new = not self.file_system.exists(self.checkpoint)
-        file = self.file_system.open(self.checkpoint, create=True)
-        try:
-            file.write(0, self.data)
-            file.sync()
-        finally:
-            file.close()
-        if is_new:
-            self.file_system.sync_folder(self.checkpoint.parent)
+        write_checkpoint(self.file_system, self.checkpoint, self.data)
 
     def _sync(self, path: Path) -> None:
         file = self.file_system.open(path)
@@ -77,6 +65,23 @@ class CheckpointTask:
             file.sync()
         finally:
             file.close()
+
+
+def write_checkpoint(files: FileSystem, path: Path, data: bytes) -> None:
+    """Make `data` the checkpoint, durably.
+
+    Raises:
+        OSError: Nobody knows what it says now.
+    """
+    is_new = not files.exists(path)
+    file = files.open(path, create=True)
+    try:
+        file.write(0, data)
+        file.sync()
+    finally:
+        file.close()
+    if is_new:
+        files.sync_folder(path.parent)
 
 
 def is_flush_due(

@@ -67,6 +67,11 @@ def checkpoint_path(root: Path) -> Path:
     return root / "checkpoint"
 
 
+def deletions_path(root: Path) -> Path:
+    """Return the side file of deleted topics; RocketMQ does not know it."""
+    return root / "ternmq.deletions"
+
+
 def abort_path(root: Path) -> Path:
     """Return the file that is there while the store is open, and after a crash."""
     return root / "abort"

@@ -31,10 +31,11 @@ from ternmq_store.checkpoint import Checkpoint, encode_checkpoint
 from ternmq_store.commit_log import Placement, PrepareTask, check_full
 from ternmq_store.config import FlushMode, StoreConfig
 from ternmq_store.consume_queue import ConsumeQueue, make_units
+from ternmq_store.deletions import save_deletions
 from ternmq_store.dispatcher import Dispatched, Hint, HintPart
 from ternmq_store.filesystem import FileSystem, Lock
 from ternmq_store.flush import CheckpointTask, FlushTask, is_flush_due
-from ternmq_store.layout import abort_path, checkpoint_path, lock_path
+from ternmq_store.layout import abort_path, checkpoint_path, deletions_path, lock_path
 from ternmq_store.opening import OpenedFiles, open_files
 from ternmq_store.reader import ReadResult, read_queue, stored_at_ms
 from ternmq_store.recovery import RecoveryReport
@@ -135,6 +136,11 @@ class MessageStore:
     def failure(self) -> OSError | None:
         """The I/O error that made the store read-only, if there was one."""
         return self._failure
+
+    @property
+    def min_physical(self) -> PhysicalOffset:
+        """The start of the log: where its oldest record begins."""
+        return self._log.start
 
     @property
     def max_physical(self) -> PhysicalOffset:
@@ -390,14 +396,14 @@ class MessageStore:
         return task
 
     def _checkpoint_task(self) -> tuple[Checkpoint, CheckpointTask]:
-        files, folders = self._queues.take_dirty()
+        files = self._queues.take_dirty()
         checkpoint = replace(
             self._checkpoint,
             log_stored_at_ms=self._log_stored_at_ms,
             queues_stored_at_ms=self._dispatcher.stored_at_ms,
         )
         path, data = checkpoint_path(self._root), encode_checkpoint(checkpoint)
-        return checkpoint, CheckpointTask(self._files, files, folders, path, data)
+        return checkpoint, CheckpointTask(self._files, files, path, data)
 
     def checkpoint_done(self, task: CheckpointTask, error: OSError | None = None) -> None:
         """Take note that `task` has run."""
@@ -433,7 +439,9 @@ class MessageStore:
         self._check_usable()
         check_topic(topic)
         try:
-            self._dispatcher.drop_topic(topic)
+            dropped = self._dispatcher.dropped | {topic: self._log.end}
+            save_deletions(self._files, deletions_path(self._root), dropped)
+            self._dispatcher.dropped = dropped
             self._queues.delete(topic)
         except OSError as error:
             self._fail(error)

@@ -14,14 +14,22 @@ from pathlib import Path
 from ternmq_model.errors import CorruptRecord, StoreError
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.record import decode_record
-from ternmq_store.checkpoint import Checkpoint, decode_checkpoint
+from ternmq_store.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
 from ternmq_store.commit_log import CommitLog
 from ternmq_store.config import StoreConfig
 from ternmq_store.consume_queue import ConsumeQueue
 from ternmq_store.consume_queues import ConsumeQueues
+from ternmq_store.deletions import load_deletions, save_deletions
 from ternmq_store.dispatcher import Dispatcher
 from ternmq_store.filesystem import FileSystem
-from ternmq_store.layout import checkpoint_path, commit_log_folder, file_name, next_file_path
+from ternmq_store.flush import write_checkpoint
+from ternmq_store.layout import (
+    checkpoint_path,
+    commit_log_folder,
+    deletions_path,
+    file_name,
+    next_file_path,
+)
 from ternmq_store.mapped_file_queue import FoundFile, find_files
 from ternmq_store.recovery import FirstRecord, RecoveryReport, scan_start
 
@@ -59,42 +67,71 @@ def open_files(
     """
     log = _load_log(files, root, config)
     queues = ConsumeQueues(files, root, config.consume_queue_file_bytes)
-    are_whole = queues.load()
-    checkpoint = _load_checkpoint(files, root)
     dispatcher = Dispatcher(log, queues)
-    rebuild = not are_whole or not log.files.files
-    if was_clean and not rebuild:
-        start = _last_dispatched(log, queues)
-        if start is None:
-            rebuild = True
-        else:
-            dispatcher.offset = start
-    if rebuild:
-        dispatcher.offset = log.start
-    elif not was_clean:
-        dispatcher.offset = scan_start(_first_records(log), checkpoint.safe_at_ms)
-    scanned_from = dispatcher.offset
-    if rebuild or not was_clean:
-        # What was on disk by then is whole; all that came later is built anew from the log.
-        for queue in queues:
-            queue.cut_from(scanned_from)
-    _scan(log, dispatcher)
-    cut_bytes = _settle(log, dispatcher, scanned_from)
+    dispatcher.dropped = load_deletions(files, deletions_path(root))
+    start = _load_queues(queues, dispatcher, was_clean=was_clean)
+    checkpoint = _load_checkpoint(files, root)
+    if start is not None and not was_clean:
+        start = scan_start(_first_records(log), checkpoint.safe_at_ms) if len(queues) else None
+        if start is not None:
+            # What was on disk by then is whole; all that came later is built anew from the log.
+            _cut_queues(queues, start)
+    if start is not None:
+        _scan(log, dispatcher, start)
+    is_rebuilt = start is None or (dispatcher.gaps > 0 and start > log.start)
+    if is_rebuilt:
+        start = log.start
+        # Until all queues are built anew, no checkpoint may say that they are on the disk.
+        checkpoint = Checkpoint()
+        write_checkpoint(files, checkpoint_path(root), encode_checkpoint(checkpoint))
+        _cut_queues(queues, start)
+        _scan(log, dispatcher, start)
+    assert start is not None
+    cut_bytes = _settle(log, dispatcher, start)
+    _settle_deletions(files, root, log, dispatcher)
     for queue in queues:
         queue.correct_min_offset(log.start)
     report = RecoveryReport(
         was_clean=was_clean,
         log_files=len(log.files.files),
-        scanned_from=scanned_from,
+        scanned_from=start,
         end=log.end,
         cut_bytes=cut_bytes,
         cut_reason=_reason(dispatcher.stopped_by) if cut_bytes else "",
         records_scanned=dispatcher.scanned,
         queues=len(queues),
-        queues_rebuilt=rebuild and len(log.files.files) > 0,
+        queues_rebuilt=is_rebuilt and len(log.files.files) > 0,
     )
     dispatcher.stopped_by = None
     return OpenedFiles(log, queues, dispatcher, checkpoint, report)
+
+
+def _load_queues(
+    queues: ConsumeQueues, dispatcher: Dispatcher, *, was_clean: bool
+) -> PhysicalOffset | None:
+    """Map the queues' files, without those of deleted topics.
+
+    Returns:
+        After a clean stop, where the newest record with a unit ends; after a crash, anything. None
+        when no queue is to be believed.
+    """
+    are_whole = queues.load(was_clean=was_clean)
+    # A crash may have come between the note that a topic is deleted and the end of its files.
+    stale = {
+        queue.topic
+        for queue in queues
+        if queue.begins_before(dispatcher.dropped.get(queue.topic, PhysicalOffset(0)))
+    }
+    for topic in stale:
+        queues.delete(topic)
+    if not are_whole or not dispatcher.log.files.files:
+        return None
+    return _last_dispatched(dispatcher.log, queues) if was_clean else PhysicalOffset(0)
+
+
+def _cut_queues(queues: ConsumeQueues, limit: PhysicalOffset) -> None:
+    for queue in queues:
+        queue.cut_from(limit)
 
 
 def _reason(error: CorruptRecord | None) -> str:
@@ -186,7 +223,9 @@ def _first_records(log: CommitLog) -> Sequence[FirstRecord]:
     return first
 
 
-def _scan(log: CommitLog, dispatcher: Dispatcher) -> None:
+def _scan(log: CommitLog, dispatcher: Dispatcher, start: PhysicalOffset) -> None:
+    """Check the log from `start` on, record by record, and dispatch what is good."""
+    dispatcher.offset, dispatcher.stopped_by = start, None
     limit = PhysicalOffset(log.files.last.end if log.files.files else 0)
     while dispatcher.stopped_by is None and dispatcher.offset < limit:
         dispatcher.scan(limit, {}, is_trusted=False)
@@ -201,3 +240,17 @@ def _settle(log: CommitLog, dispatcher: Dispatcher, scanned_from: PhysicalOffset
     for file in log.files_between(scanned_from, end):
         file.sync()
     return log.cut(end)
+
+
+def _settle_deletions(
+    files: FileSystem, root: Path, log: CommitLog, dispatcher: Dispatcher
+) -> None:
+    """Forget deletions of what is gone anyway, and those of records that were cut."""
+    settled = {
+        topic: min(offset, log.end)
+        for topic, offset in dispatcher.dropped.items()
+        if offset > log.start
+    }
+    if settled != dispatcher.dropped:
+        save_deletions(files, deletions_path(root), settled)
+        dispatcher.dropped = settled
