@@ -1,15 +1,36 @@
-"""A service with the Messages contract and next to nothing behind it, to test what carries it."""
+"""A service with the Messages contract and next to nothing behind it, to test what carries it.
+
+Beside it what such tests do again and again.
+"""
 
 import asyncio
-from collections.abc import Sequence
+import gc
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 
-from ternmq_model.errors import ConnectionLost, refusal
+import pytest
+
+from ternmq_model.address import Address
+from ternmq_model.errors import ConnectionLost, TernError, refusal
 from ternmq_model.record import encode_record
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting.contracts import PULL, SEND, SEND_STREAM
-from ternmq_remoting.rpc import Call, Handler, ServerStream, stream, unary
+from ternmq_remoting.grpc_network import GrpcNetwork
+from ternmq_remoting.rpc import (
+    Call,
+    ClientStream,
+    Connection,
+    Handler,
+    Identity,
+    Server,
+    ServerStream,
+    stream,
+    unary,
+)
 
+ANY_PORT = Address("127.0.0.1", 0)
+ME = Identity("cluster", "broker-a", 0, 3)
 LOOPBACK = bytes((127, 0, 0, 1, 0, 0, 0, 0))
 
 Request = messages.SendStreamRequest
@@ -99,3 +120,54 @@ class ToyBroker:
             raise
         finally:
             self.endings.append(ending)
+
+
+@asynccontextmanager
+async def toy() -> AsyncGenerator[tuple[ToyBroker, Server, Connection]]:
+    """Serve a toy broker as `ME` over gRPC, and connect to it."""
+    network, broker = GrpcNetwork(), ToyBroker()
+    async with network.serve(broker.handlers(), ANY_PORT, identity=ME) as server:
+        link = await network.connect([server.address])
+        try:
+            yield broker, server, link
+        finally:
+            await link.close()
+            broker.release.set()
+
+
+def run(test: Callable[[], Awaitable[None]]) -> None:
+    """Run an async test, for at most 20 s."""
+
+    async def main() -> None:
+        async with asyncio.timeout(20):
+            await test()
+
+    asyncio.run(main())
+    gc.collect()  # a leaked call would warn here, in the test that leaked it
+
+
+async def send(link: Connection, topic: str, *, timeout_s: float = 5) -> messages.SendReply:
+    """Send an empty message to `topic`."""
+    return await link.call(SEND, messages.SendRequest(topic=topic), timeout_s=timeout_s)
+
+
+def batch(records: bytes = b"", *, is_retry: bool = False) -> Request:
+    """Return one request of a SendStream."""
+    return Request(batch=messages.SendBatch(records=records, is_retry=is_retry))
+
+
+async def open_stream(link: Connection) -> ClientStream[Reply, Request]:
+    """Return a stream that has been used once."""
+    opened = link.open(SEND_STREAM)
+    await opened.write(batch(b"abc"))
+    reply = await opened.read()
+    assert reply is not None
+    assert reply.stored.stored_at_ms == 3
+    return opened
+
+
+async def error_of(waiting: Awaitable[object]) -> TernError:
+    """Return what `waiting` raises."""
+    with pytest.raises(TernError) as caught:
+        await waiting
+    return caught.value
