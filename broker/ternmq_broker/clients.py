@@ -1,0 +1,172 @@
+"""Who is connected, and which clients consume together. Pure.
+
+A client says hello on its Session stream and repeats the whole picture in heartbeats. It is gone at
+once when it says goodbye, some seconds after its stream broke, and when it stays silent.
+
+Source: RocketMQ `ConsumerManager`, `ProducerManager`, `ClientHousekeepingService`.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from ternmq_model.address import Address
+from ternmq_model.subscription import Subscription
+
+CLIENT_ID_CHARACTERS_MAX: Final = 255
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMembership:
+    """What one client says of one consumer group that it is a member of."""
+
+    group: str
+    is_broadcasting: bool
+    consume_from: str
+    """The name of the contract's `ConsumeFrom`."""
+
+    subscriptions: Mapping[str, Subscription]
+    """By topic."""
+
+
+@dataclass(slots=True, eq=False)
+class Session:
+    """One client's stream. Owned by the `ClientTable` that made it."""
+
+    client_id: str
+    incarnation: str
+    address: Address
+    connected_at_ms: int
+    """Wall clock."""
+
+    heard_at_ms: int
+    """Monotonic clock."""
+
+    producer_groups: frozenset[str] = frozenset()
+    memberships: Mapping[str, GroupMembership] = field(default_factory=dict[str, GroupMembership])
+    """By group."""
+
+    broken_at_ms: int | None = None
+    """Monotonic clock; None while the stream is whole."""
+
+
+class ClientTable:
+    """Every session by client id, and the members of every group. Owned by `Sessions`.
+
+    Every method that changes something returns the groups whose members must be told. Times are
+    monotonic unless said otherwise.
+    """
+
+    def __init__(self, *, broken_ms: int, silent_ms: int) -> None:
+        self._broken_ms = broken_ms
+        self._silent_ms = silent_ms
+        self._sessions: dict[str, Session] = {}
+        self._members: dict[str, dict[str, Session]] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def live(self, client_id: str) -> Session | None:
+        """Return the client's session, or None when it has none."""
+        return self._sessions.get(client_id)
+
+    def is_current(self, session: Session) -> bool:
+        """Tell whether `session` still is its client's."""
+        return self._sessions.get(session.client_id) is session
+
+    def hello(self, session: Session) -> Session | None:
+        """Make `session` its client's, and return who stands in the way (then nothing changes).
+
+        A session of the same incarnation, the same client object after a reconnection, gives way.
+        """
+        known = self._sessions.get(session.client_id)
+        if known is not None and known.incarnation != session.incarnation:
+            return known
+        self._sessions[session.client_id] = session
+        if known is not None:
+            # The picture stays until the new stream tells another one: nobody is told twice.
+            session.memberships = known.memberships
+            for group in known.memberships:
+                self._members[group][session.client_id] = session
+        return None
+
+    def heard(
+        self,
+        session: Session,
+        *,
+        producer_groups: Iterable[str],
+        memberships: Mapping[str, GroupMembership],
+        now_ms: int,
+    ) -> set[str]:
+        """Take a heartbeat's picture of a current session."""
+        session.heard_at_ms = now_ms
+        session.producer_groups = frozenset(producer_groups)
+        before, session.memberships = session.memberships, dict(memberships)
+        changed: set[str] = set()
+        for group in before.keys() - memberships.keys():
+            self._leave(group, session)
+            changed.add(group)
+        for group, membership in memberships.items():
+            self._members.setdefault(group, {})[session.client_id] = session
+            if not _same(before.get(group), membership):
+                changed.add(group)
+        return changed
+
+    def broke(self, session: Session, *, now_ms: int) -> None:
+        """Note that the stream broke; the client stays a member for some seconds."""
+        session.broken_at_ms = now_ms
+
+    def remove(self, session: Session) -> set[str]:
+        """Forget a client that said goodbye. One that was replaced changes nothing."""
+        if not self.is_current(session):
+            return set()
+        del self._sessions[session.client_id]
+        for group in session.memberships:
+            self._leave(group, session)
+        return set(session.memberships)
+
+    def expired(self, *, now_ms: int) -> list[Session]:
+        """Return the sessions whose time is over; they are still there."""
+        return [
+            session
+            for session in self._sessions.values()
+            if now_ms - session.heard_at_ms >= self._silent_ms
+            or (
+                session.broken_at_ms is not None
+                and now_ms - session.broken_at_ms >= self._broken_ms
+            )
+        ]
+
+    def members(self, group: str) -> list[Session]:
+        """Return the live members of a group, sorted by client id."""
+        return [session for _, session in sorted(self._members.get(group, {}).items())]
+
+    def groups(self) -> set[str]:
+        """Return every group that has a member."""
+        return set(self._members)
+
+    def subscription(self, group: str, topic: str) -> Subscription | None:
+        """Return the newest subscription of the group's members to `topic`, or None."""
+        found = [
+            subscription
+            for session in self._members.get(group, {}).values()
+            if (subscription := session.memberships[group].subscriptions.get(topic)) is not None
+        ]
+        return max(found, key=lambda each: each.version_ms, default=None)
+
+    def _leave(self, group: str, session: Session) -> None:
+        members = self._members.get(group, {})
+        if members.get(session.client_id) is session:
+            del members[session.client_id]
+            if not members:
+                del self._members[group]
+
+
+def _same(before: GroupMembership | None, after: GroupMembership) -> bool:
+    """Tell whether members need not share the queues out anew: same topics, same filters."""
+    if before is None or before.is_broadcasting != after.is_broadcasting:
+        return False
+    return before.subscriptions.keys() == after.subscriptions.keys() and all(
+        before.subscriptions[topic].tags == subscription.tags
+        for topic, subscription in after.subscriptions.items()
+    )

@@ -1,0 +1,202 @@
+"""The broker's settings."""
+
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from ternmq_model.address import ANY_HOST, PORT_MAX, Address, parse_address
+from ternmq_model.errors import ConfigError, IllegalName
+from ternmq_model.message_id import host_bytes
+from ternmq_model.route import MASTER_ID, QUEUES_MAX, check_broker_name, check_cluster
+from ternmq_store.config import FlushMode
+
+MIB: Final = 1 << 20
+_UNSPECIFIED: Final = frozenset({ANY_HOST, "0.0.0.0", "::"})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BrokerConfig:
+    """How one broker serves. Bytes and milliseconds unless a name says otherwise.
+
+    Raises:
+        ConfigError: A setting cannot work; names it.
+    """
+
+    cluster: str = "DefaultCluster"
+    """The cluster that the broker is registered in."""
+
+    name: str = "broker-a"
+    """The broker's name: what queues belong to. A master and its slaves share one."""
+
+    broker_id: int = MASTER_ID
+    """0 = the master. There are no slaves yet, so nothing else is accepted."""
+
+    data: Path = Path(".ternmq/broker")
+    """Directory of messages, tables and offsets. One broker at a time may have it open."""
+
+    listen: str = "127.0.0.1"
+    """Host to listen on. `0.0.0.0` or `::` = every interface, without authentication."""
+
+    port: int = 10911
+    """Port to listen on; 0 = any free one."""
+
+    advertised: tuple[str, ...] = ()
+    """Where clients reach this broker, as `HOST:PORT`, best first. Empty = worked out from
+    `listen`."""
+
+    hostname: str = field(default_factory=socket.gethostname)
+    """This machine's name: registered when the broker listens on every interface."""
+
+    store_host: str = ""
+    """IP address that message ids carry. Empty = the advertised or listening one, or 127.0.0.1."""
+
+    nameservers: tuple[str, ...] = ("127.0.0.1:9876",)
+    """Every NameServer, as `HOST:PORT`. Empty = registered nowhere."""
+
+    flush_mode: FlushMode = FlushMode.SYNC
+    """`sync`: a send is answered when it is on disk. `async`: at once; a crash of the machine loses
+    the last half second."""
+
+    region: str = "DefaultRegion"
+    """Property MSG_REGION of every message."""
+
+    trace: bool = True
+    """Property TRACE_ON of every message."""
+
+    auto_create_topics: bool = True
+    """A send to an unknown topic creates it."""
+
+    default_topic_queues: int = 8
+    """Queues of the template TBW102: the most that a topic created by a send gets."""
+
+    registration_interval_ms: int = 30_000
+    """Pause between two registrations when nothing changes; 10,000 to 60,000."""
+
+    offsets_interval_ms: int = 5_000
+    """Pause between two saves of consumer offsets: what a crash may set back."""
+
+    unanswered_bytes_max: int = 64 * MIB
+    """Received and not yet answered: beyond it, streams are left unread, then answered busy."""
+
+    unanswered_bytes_per_stream_max: int = 8 * MIB
+    """The same for one stream."""
+
+    unread_ms_max: int = 200
+    """How long a stream is left unread before its next batch is answered busy."""
+
+    pull_wait_ms_max: int = 30_000
+    """Longest time that a pull without messages is held."""
+
+    memory_bytes: int = 0
+    """Memory for keeping the newest messages at hand: a group that is new begins at the first
+    message while that is likely to be in it. 0 = this machine's, or the container's."""
+
+    broken_session_ms: int = 10_000
+    """A client whose session broke is gone after this."""
+
+    silent_session_ms: int = 60_000
+    """A client that sends no heartbeat is gone after this."""
+
+    def __post_init__(self) -> None:
+        for setting, name, check in (
+            ("broker.cluster", self.cluster, check_cluster),
+            ("broker.name", self.name, check_broker_name),
+        ):
+            try:
+                check(name)
+            except IllegalName as error:
+                raise ConfigError(setting, name, str(error)) from None
+        if self.broker_id != MASTER_ID:
+            raise ConfigError(
+                "broker.broker_id", self.broker_id, "must be 0: slaves are not served"
+            )
+        for setting, value, least, most in (
+            ("port", self.port, 0, PORT_MAX),
+            ("default_topic_queues", self.default_topic_queues, 1, QUEUES_MAX),
+            ("registration_interval_ms", self.registration_interval_ms, 10_000, 60_000),
+            ("offsets_interval_ms", self.offsets_interval_ms, 100, 60_000),
+            ("unanswered_bytes_max", self.unanswered_bytes_max, MIB, 1 << 40),
+            (
+                "unanswered_bytes_per_stream_max",
+                self.unanswered_bytes_per_stream_max,
+                MIB,
+                self.unanswered_bytes_max,
+            ),
+            ("unread_ms_max", self.unread_ms_max, 1, 60_000),
+            ("pull_wait_ms_max", self.pull_wait_ms_max, 0, 300_000),
+            ("memory_bytes", self.memory_bytes, 0, 1 << 50),
+            ("broken_session_ms", self.broken_session_ms, 0, 600_000),
+            ("silent_session_ms", self.silent_session_ms, 1_000, 3_600_000),
+        ):
+            if not least <= value <= most:
+                raise ConfigError(f"broker.{setting}", value, f"must be {least} to {most}")
+        if not self.region or {"\x01", "\x02"} & set(self.region):
+            raise ConfigError("broker.region", self.region, "must not be empty or hold 0x01, 0x02")
+        if self.store_host:
+            self._check_store_host()
+        _ = self.listen_address, self.nameserver_addresses, self.advertised_addresses
+
+    def _check_store_host(self) -> None:
+        try:
+            host_bytes(Address(self.store_host, 0))
+        except ValueError:
+            rule = "must be an IPv4 or IPv6 address"
+            raise ConfigError("broker.store_host", self.store_host, rule) from None
+
+    @property
+    def listen_address(self) -> Address:
+        """Where to listen."""
+        host = self.listen
+        if ":" in host and not host.startswith("["):
+            host = f"[{host}]"
+        return parse_address(f"{host}:{self.port}", setting="broker.listen")
+
+    @property
+    def nameserver_addresses(self) -> tuple[Address, ...]:
+        """Every NameServer, each once."""
+        return _addresses(self.nameservers, "broker.nameservers")
+
+    @property
+    def advertised_addresses(self) -> tuple[Address, ...]:
+        """What the operator says clients are to dial."""
+        return _addresses(self.advertised, "broker.advertised")
+
+    def endpoints(self, port: int) -> tuple[Address, ...]:
+        """Return what to register: where clients find this broker, best first.
+
+        Args:
+            port: The port it really listens on.
+        """
+        if self.advertised:
+            return self.advertised_addresses
+        host = self.listen_address.host
+        if host not in _UNSPECIFIED:
+            return (Address(host, port),)
+        named = Address(self.hostname, port)
+        everywhere = Address(ANY_HOST, port)
+        return (named, everywhere) if named.is_legal_endpoint else (everywhere,)
+
+    def store_host_bytes(self, port: int) -> bytes:
+        """Return STOREHOST of every message: names this broker in ids, is never dialled.
+
+        Args:
+            port: The port it really listens on.
+        """
+        hosts = (self.store_host, *(each.host for each in self.endpoints(port)), "127.0.0.1")
+        for host in hosts:
+            if host and host not in _UNSPECIFIED:
+                try:
+                    return host_bytes(Address(host, port))
+                except ValueError:
+                    continue
+        raise AssertionError("127.0.0.1 is an address")
+
+
+def _addresses(texts: Sequence[str], setting: str) -> tuple[Address, ...]:
+    addresses = tuple(dict.fromkeys(parse_address(text, setting=setting) for text in texts))
+    for address, text in zip(addresses, texts, strict=False):
+        if not address.port:
+            raise ConfigError(setting, text, "needs a port to dial")
+    return addresses

@@ -1,0 +1,136 @@
+"""How far every group is in every queue. Pure.
+
+Source: RocketMQ `ConsumerOffsetManager`.
+"""
+
+import logging
+from collections.abc import Mapping
+from typing import Any, Final, Self
+
+from ternmq_broker.loose_json import as_int, as_object, version_from_dict, version_to_dict
+from ternmq_model.data_version import DataVersion
+from ternmq_model.offsets import QueueOffset
+
+logger = logging.getLogger(__name__)
+
+_SEPARATOR: Final = "@"
+_COMMITS_PER_VERSION: Final = 500
+
+
+class OffsetTable:
+    """The next offset to consume, by group, topic and queue. Owned by the broker's loop.
+
+    Offsets only rise unless a caller forces them.
+    """
+
+    def __init__(self, version: DataVersion) -> None:
+        self._version = version
+        self._offsets: dict[str, dict[int, QueueOffset]] = {}
+        self._refused: set[tuple[str, int]] = set()
+        self._commits = 0
+        self._changes = 0
+
+    @property
+    def changes(self) -> int:
+        """Counts changes: a save is due when it differs from the one last saved."""
+        return self._changes
+
+    def commit(
+        self,
+        group: str,
+        topic: str,
+        queue_id: int,
+        offset: QueueOffset,
+        *,
+        force: bool = False,
+        now_ms: int,
+    ) -> QueueOffset:
+        """Keep `offset` unless a higher one is kept, and return the one that is kept now.
+
+        Args:
+            group: Legal name of the group.
+            topic: Legal name of the topic.
+            queue_id: Not negative.
+            offset: The next to consume; not negative.
+            force: Take a lower offset too.
+            now_ms: Wall clock.
+        """
+        key = topic + _SEPARATOR + group
+        queues = self._offsets.setdefault(key, {})
+        kept = queues.get(queue_id)
+        if kept is not None and offset < kept and not force:
+            if (key, queue_id) not in self._refused:
+                self._refused.add((key, queue_id))
+                logger.warning(
+                    "lower offset refused group=%s topic=%s queue=%s offset=%s kept=%s",
+                    group,
+                    topic,
+                    queue_id,
+                    offset,
+                    kept,
+                )
+            return kept
+        self._refused.discard((key, queue_id))
+        if offset != kept:
+            queues[queue_id] = offset
+            self._changes += 1
+        self._commits += 1
+        if self._commits % _COMMITS_PER_VERSION == 0:
+            self._version = self._version.next(now_ms)
+        return offset
+
+    def query(self, group: str, topic: str, queue_id: int) -> QueueOffset | None:
+        """Return the next offset to consume, or None when the group never consumed the queue."""
+        return self._offsets.get(topic + _SEPARATOR + group, {}).get(queue_id)
+
+    def topics_of(self, group: str) -> dict[str, dict[int, QueueOffset]]:
+        """Return the offsets of one group by topic and queue, both sorted."""
+        found: dict[str, dict[int, QueueOffset]] = {}
+        for key in sorted(self._offsets):
+            topic, _, owner = key.partition(_SEPARATOR)
+            if owner == group:
+                found[topic] = dict(sorted(self._offsets[key].items()))
+        return found
+
+    def groups(self) -> set[str]:
+        """Return every group that has an offset."""
+        return {key.partition(_SEPARATOR)[2] for key, queues in self._offsets.items() if queues}
+
+    def remove_topic(self, topic: str) -> None:
+        """Forget how far groups are in `topic`."""
+        doomed = [key for key in self._offsets if key.partition(_SEPARATOR)[0] == topic]
+        for key in doomed:
+            del self._offsets[key]
+            self._changes += 1
+        self._refused = {entry for entry in self._refused if entry[0] in self._offsets}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the table as `consumerOffset.json` keeps it."""
+        table = {
+            key: {str(queue_id): offset for queue_id, offset in sorted(queues.items())}
+            for key, queues in self._offsets.items()
+            if queues
+        }
+        return {"dataVersion": version_to_dict(self._version), "offsetTable": table}
+
+    @classmethod
+    def from_dict(cls, value: Mapping[str, Any], *, now_ms: int) -> Self:
+        """Return the table that `consumerOffset.json` keeps.
+
+        Raises:
+            ValueError: Something in it has another shape. An unknown offset is never taken for 0.
+        """
+        table = cls(version_from_dict(value.get("dataVersion"), now_ms=now_ms))
+        for key, queues in as_object(value.get("offsetTable", {}), "offsetTable").items():
+            topic, separator, group = key.partition(_SEPARATOR)
+            if not (topic and separator and group):
+                raise ValueError(f"offsets of {key!r}: the key must be topic@group")
+            kept: dict[int, QueueOffset] = {}
+            for queue_id, offset in as_object(queues, key).items():
+                number = as_int(offset, f"offset of {key} queue {queue_id}")
+                if int(queue_id) < 0:
+                    raise ValueError(f"offsets of {key!r}: queue id {queue_id} is negative")
+                if number >= 0:  # RocketMQ writes -1 for what it does not know
+                    kept[int(queue_id)] = QueueOffset(number)
+            table._offsets[key] = kept
+        return table

@@ -1,0 +1,20 @@
+"""A socket's address as a record keeps a host. Pure."""
+
+from ipaddress import IPv6Address, ip_address
+
+from ternmq_model.address import Address
+from ternmq_model.message_id import host_bytes
+
+
+def born_host_bytes(peer: Address) -> bytes:
+    """Return BORNHOST for a caller; 127.0.0.1 for one without a numeric address.
+
+    An IPv4 address that a dual-stack socket shows as IPv6 is IPv4 here, and a zone is left out.
+    """
+    try:
+        address = ip_address(peer.host.partition("%")[0])
+    except ValueError:
+        return host_bytes(Address("127.0.0.1", peer.port))
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped
+    return host_bytes(Address(str(address), peer.port))

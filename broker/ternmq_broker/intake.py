@@ -1,0 +1,44 @@
+"""How much may be received and not yet answered. Pure.
+
+Source: RocketMQ `BrokerFastFailure`, by bytes instead of requests.
+"""
+
+from collections.abc import Callable
+
+
+class Intake:
+    """Counts the received and unanswered bytes of all streams. Owned by the broker's loop."""
+
+    def __init__(self, *, bytes_max: int, bytes_per_stream_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._bytes_per_stream_max = bytes_per_stream_max
+        self._bytes = 0
+        self._on_room: dict[object, Callable[[], None]] = {}
+
+    @property
+    def bytes(self) -> int:
+        """Received and unanswered, of all streams."""
+        return self._bytes
+
+    def has_room(self, stream_bytes: int) -> bool:
+        """Tell whether a stream with so many unanswered bytes may be read."""
+        return self._bytes < self._bytes_max and stream_bytes < self._bytes_per_stream_max
+
+    def took(self, count: int) -> None:
+        """Count bytes that came in."""
+        self._bytes += count
+
+    def answered(self, count: int) -> None:
+        """Count bytes that were answered, and let whoever waits for room look again."""
+        self._bytes -= count
+        if self._on_room:
+            for notify in list(self._on_room.values()):
+                notify()
+
+    def watch(self, key: object, notify: Callable[[], None]) -> None:
+        """Call `notify` whenever there may be more room, until `unwatch`."""
+        self._on_room[key] = notify
+
+    def unwatch(self, key: object) -> None:
+        """Undo `watch`."""
+        self._on_room.pop(key, None)

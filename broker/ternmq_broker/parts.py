@@ -1,0 +1,227 @@
+"""The broker's parts, built around an open store and loaded tables, and wired to each other."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from ternmq_broker.clients import ClientTable
+from ternmq_broker.config import BrokerConfig
+from ternmq_broker.confirmations import Confirmations
+from ternmq_broker.intake import Intake
+from ternmq_broker.memory import memory_bytes
+from ternmq_broker.pull_hold import PullHoldTable
+from ternmq_broker.pull_rules import PullRules
+from ternmq_broker.registration import Registrar
+from ternmq_broker.rpc_admin import AdminService, AdminServices
+from ternmq_broker.rpc_groups import GroupService, GroupServices
+from ternmq_broker.rpc_pull import PullService, PullServices
+from ternmq_broker.rpc_send import SendService, SendServices
+from ternmq_broker.sending import MessageWriter
+from ternmq_broker.sessions import Sessions
+from ternmq_broker.store_loop import StoreLoop
+from ternmq_broker.tables import Tables
+from ternmq_model.errors import refusal
+from ternmq_model.properties import CLUSTER, REGION, TRACE_ON, encode_properties
+from ternmq_model.response_code import ResponseCode
+from ternmq_remoting.environment import Environment
+from ternmq_remoting.rpc import Handler, Identity
+from ternmq_runtime.service import Job
+from ternmq_store.dispatcher import Arrival
+from ternmq_store.message_store import MessageStore
+
+logger = logging.getLogger(__name__)
+
+_SESSIONS_PAUSE_S: Final = 1.0
+_DRAIN_TIMEOUT_S: Final = 5.0
+
+
+class Parts:
+    """Everything of a broker but its lifecycle. Owned by `Broker`.
+
+    Args:
+        config: The broker's settings.
+        sync_flush_timeout_ms: How long a sender waits for the disk.
+        identity: Who the broker is.
+        env: Clock, randomness, blocking calls.
+        store: Open.
+        tables: Loaded.
+        registrar: Told of changed topics.
+        wake: Runs the job of that name now.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        sync_flush_timeout_ms: int,
+        identity: Identity,
+        env: Environment,
+        store: MessageStore,
+        tables: Tables,
+        registrar: Registrar,
+        wake: Callable[[str], None],
+    ) -> None:
+        self._store = store
+        self._tables = tables
+        self._registrar = registrar
+        self._store_host: bytes | None = None
+        self._is_closing = False
+        self._holds = PullHoldTable()
+        self._intake = Intake(
+            bytes_max=config.unanswered_bytes_max,
+            bytes_per_stream_max=config.unanswered_bytes_per_stream_max,
+        )
+        clients = ClientTable(
+            broken_ms=config.broken_session_ms, silent_ms=config.silent_session_ms
+        )
+        self._sessions = Sessions(env.clock, clients)
+        confirmations = Confirmations()
+        self._store_loop = StoreLoop(
+            store,
+            confirmations,
+            env.clock,
+            env.blocking,
+            wake=wake,
+            on_arrivals=self._wake_pulls,
+        )
+        writer = MessageWriter(
+            store,
+            tables.topics,
+            env.clock,
+            on_appended=self._store_loop.appended,
+            on_created=lambda _topic: registrar.changed(),
+        )
+        self._send = SendService(
+            SendServices(
+                config=config,
+                sync_flush_timeout_ms=sync_flush_timeout_ms,
+                clock=env.clock,
+                random=env.random,
+                writer=writer,
+                confirmations=confirmations,
+                intake=self._intake,
+                properties_suffix=properties_suffix(config),
+                store_host=self.store_host,
+                topics_saved=tables.topics_file.saved,
+                file_made=self._store_loop.file_made,
+                is_closing=self.is_closing,
+            )
+        )
+        self._pull = PullService(
+            PullServices(
+                store=store,
+                rules=PullRules(tables.topics, tables.groups, clients),
+                holds=self._holds,
+                clock=env.clock,
+                wait_ms_max=config.pull_wait_ms_max,
+                is_closing=self.is_closing,
+            )
+        )
+        self._groups = GroupService(
+            GroupServices(
+                store=store,
+                topics=tables.topics,
+                groups=tables.groups,
+                offsets=tables.offsets,
+                sessions=self._sessions,
+                clock=env.clock,
+                memory_bytes=config.memory_bytes or memory_bytes(),
+            )
+        )
+        self._admin = AdminService(
+            AdminServices(
+                config=config,
+                identity=identity,
+                store=store,
+                topics=tables.topics,
+                groups=tables.groups,
+                offsets=tables.offsets,
+                sessions=self._sessions,
+                clock=env.clock,
+                started_at_ms=env.clock.wall_ms(),
+                topic_changed=self._topic_changed,
+            )
+        )
+
+    def handlers(self) -> Sequence[Handler]:
+        """Return what to serve."""
+        services = (self._send, self._pull, self._groups, self._admin)
+        return [handler for service in services for handler in service.handlers()]
+
+    def jobs(self) -> Sequence[Job]:
+        """Return what runs beside the handlers."""
+        sessions = Job(name="sessions", interval_s=_SESSIONS_PAUSE_S, step=self._sessions.expire)
+        return (*self._store_loop.jobs(), *self._tables.jobs(), sessions)
+
+    def listening(self, store_host: bytes) -> None:
+        """Take note of what messages are to carry as STOREHOST: sends are accepted from now on."""
+        self._store_host = store_host
+
+    def store_host(self) -> bytes:
+        """Return STOREHOST of every message.
+
+        Raises:
+            RefusedError: The broker does not know yet where it listens.
+        """
+        if self._store_host is None:
+            raise refusal(ResponseCode.SERVICE_NOT_AVAILABLE, "the broker is starting")
+        return self._store_host
+
+    def is_closing(self) -> bool:
+        """Tell whether nothing new is accepted any more."""
+        return self._is_closing
+
+    async def drain(self) -> None:
+        """Accept nothing new, let waiting pulls go, and wait until every send is answered.
+
+        Sends that wait longer than the drain does stay unanswered; they are in the log.
+        """
+        self._is_closing = True
+        for pull in self._holds.take_all():
+            pull.wake()
+        look = asyncio.Event()
+        self._intake.watch(self, look.set)
+        try:
+            async with asyncio.timeout(_DRAIN_TIMEOUT_S):
+                while self._intake.bytes:
+                    look.clear()
+                    await look.wait()
+        except TimeoutError:
+            logger.warning("sends left unanswered bytes=%s", self._intake.bytes)
+        finally:
+            self._intake.unwatch(self)
+
+    def _wake_pulls(self, arrivals: Sequence[Arrival]) -> None:
+        if not len(self._holds):
+            return
+        for topic, queue_id, max_offset in arrivals:
+            for pull in self._holds.on_arrival(topic, queue_id, max_offset):
+                pull.wake()
+
+    async def _topic_changed(self, topic: str) -> None:
+        """Save the topics and register them; let who waits for the topic look again.
+
+        Raises:
+            StoreError: The table could not be saved; it is, as soon as the disk allows it.
+        """
+        for pull in self._holds.take_topic(topic):
+            pull.wake()
+        saved = self._tables.topics_file.saved()
+        if saved is not None:
+            await saved
+        if not await self._registrar.told():
+            logger.warning("a NameServer does not answer: it will be told later topic=%s", topic)
+
+
+def properties_suffix(config: BrokerConfig) -> bytes:
+    """Return the properties that end every record of this broker.
+
+    Source: RocketMQ `SendMessageProcessor`.
+    """
+    properties = {
+        REGION: config.region,
+        TRACE_ON: "true" if config.trace else "false",
+        CLUSTER: config.cluster,
+    }
+    return encode_properties(properties)

@@ -1,0 +1,180 @@
+"""What a pull may read, and what the store's answer means to who asked. Pure.
+
+Source: RocketMQ `PullMessageProcessor`, `DefaultMessageStore.getMessage`.
+"""
+
+from typing import Final, NamedTuple
+
+from ternmq_broker.clients import ClientTable
+from ternmq_broker.groups import GroupTable
+from ternmq_broker.topics import TopicTable
+from ternmq_model.data_version import DataVersion
+from ternmq_model.errors import IllegalName, RefusedError, UsageError, refusal
+from ternmq_model.names import check_topic
+from ternmq_model.offsets import QueueOffset
+from ternmq_model.response_code import ResponseCode
+from ternmq_model.route import Permission
+from ternmq_model.subscription import ALL_TAGS, Subscription, parse_subscription
+from ternmq_protos.v1 import messages_pb2 as messages
+from ternmq_store.reader import ReadStatus
+
+TAG_TYPE: Final = "TAG"
+OFFSET_MAX: Final = (1 << 63) - 1
+
+
+class Outcome(NamedTuple):
+    """What a read came to, for the reader."""
+
+    code: ResponseCode
+    next_offset: QueueOffset
+
+
+_CODES: Final = {
+    ReadStatus.FOUND: ResponseCode.SUCCESS,
+    ReadStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    ReadStatus.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    ReadStatus.OFFSET_FOUND_NULL: ResponseCode.PULL_NOT_FOUND,
+    ReadStatus.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
+    ReadStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
+    ReadStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
+}
+"""The other two say that the queue is empty."""
+
+
+def outcome_of(
+    status: ReadStatus,
+    *,
+    offset: QueueOffset,
+    next_offset: QueueOffset,
+    min_offset: QueueOffset,
+    max_offset: QueueOffset,
+    end_offset: QueueOffset,
+) -> Outcome:
+    """Return what to answer to a read at `offset`.
+
+    Args:
+        status: The store's answer, with its own idea of the offset to go on from.
+        offset: What the reader asked for.
+        next_offset: See `status`.
+        min_offset: The queue's oldest message.
+        max_offset: The end of what may be read.
+        end_offset: The end of what was appended: a sender may know offsets up to it before readers
+            can have them, so they are not beyond the end.
+
+    Source: RocketMQ `PullMessageProcessor.composeResponseHeader`; the correction of an offset far
+    beyond the end is that of version 4.
+    """
+    if offset > max_offset and offset <= end_offset:
+        return Outcome(ResponseCode.PULL_NOT_FOUND, offset)
+    if status in (ReadStatus.NO_MATCHED_LOGIC_QUEUE, ReadStatus.NO_MESSAGE_IN_QUEUE):
+        if offset:
+            return Outcome(ResponseCode.PULL_OFFSET_MOVED, QueueOffset(0))
+        return Outcome(ResponseCode.PULL_NOT_FOUND, QueueOffset(0))
+    if status is ReadStatus.OFFSET_OVERFLOW_BADLY:
+        return Outcome(
+            ResponseCode.PULL_OFFSET_MOVED, min_offset if min_offset == 0 else max_offset
+        )
+    return Outcome(_CODES[status], next_offset)
+
+
+class PullRules:
+    """The checks every pull passes, in RocketMQ's order. Reads the tables, owns nothing."""
+
+    def __init__(self, topics: TopicTable, groups: GroupTable, clients: ClientTable) -> None:
+        self._topics = topics
+        self._groups = groups
+        self._clients = clients
+
+    @property
+    def version(self) -> DataVersion:
+        """Of the topics: another one after any change."""
+        return self._topics.version
+
+    def check_group(self, group: str, *, now_ms: int) -> None:
+        """Let a group read; its settings come into being on first use.
+
+        No group may read too: who carries a subscription and commits nothing needs none.
+
+        Raises:
+            IllegalName: The name is illegal.
+            RefusedError: It may not consume.
+        """
+        if group and not self._groups.use(group, now_ms=now_ms).consume_enabled:
+            raise refusal(ResponseCode.NO_PERMISSION, f"group {group!r} may not consume")
+
+    def check_queue(self, topic: str, queue_id: int) -> None:
+        """Let a queue be read.
+
+        Raises:
+            IllegalName: The topic's name is illegal.
+            RefusedError: There is no such topic or queue, or it may not be read.
+        """
+        config = self._topics.get(topic)
+        if config is None:
+            check_topic(topic)
+            raise refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {topic!r} does not exist")
+        if Permission.READ not in config.permissions:
+            remark = f"topic {topic!r} may not be read ({config.permissions.text})"
+            raise refusal(ResponseCode.NO_PERMISSION, remark)
+        if not 0 <= queue_id < config.read_queues:
+            remark = f"topic {topic!r} has queues 0 to {config.read_queues - 1}, not {queue_id}"
+            raise refusal(ResponseCode.INVALID_PARAMETER, remark)
+
+    def subscription(
+        self, group: str, topic: str, given: messages.Subscription | None
+    ) -> Subscription:
+        """Return what to filter by: what the request carries, else what the group's members told.
+
+        Raises:
+            RefusedError: There is neither, or the expression cannot be read.
+        """
+        if given is None:
+            members = self._clients.members(group)
+            if not members:
+                remark = f"group {group!r} has no member here, and the pull no subscription"
+                raise refusal(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark)
+            membership = members[0].memberships[group]
+            settings = self._groups.get(group)
+            if membership.is_broadcasting and settings and not settings.broadcast_enabled:
+                raise refusal(ResponseCode.NO_PERMISSION, f"group {group!r} may not broadcast")
+            known = self._clients.subscription(group, topic)
+            if known is None:
+                remark = f"group {group!r} has not subscribed to {topic!r}"
+                raise refusal(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark)
+            return known
+        return subscription_of(topic, given)
+
+
+def subscription_of(topic: str, given: messages.Subscription) -> Subscription:
+    """Return the subscription that a request carries.
+
+    Raises:
+        RefusedError: It is for another topic, of another type than TAG, or cannot be read.
+    """
+    if given.topic and given.topic != topic:
+        remark = f"the subscription is to {given.topic!r}, not {topic!r}"
+        raise refusal(ResponseCode.INVALID_PARAMETER, remark)
+    if given.expression_type not in ("", TAG_TYPE):
+        remark = f"subscription to {topic!r}: type {given.expression_type!r} is not served"
+        raise refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, remark)
+    try:
+        return parse_subscription(topic, given.expression or ALL_TAGS, version_ms=given.version_ms)
+    except IllegalName:
+        raise
+    except UsageError as error:
+        raise refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from None
+
+
+def check_range(name: str, value: int, least: int, most: int = OFFSET_MAX) -> int:
+    """Return `value` when it lies between the two.
+
+    Raises:
+        RefusedError: It does not; names it.
+    """
+    if not least <= value <= most:
+        raise _invalid(f"{name} is {value}; must be {least} to {most}")
+    return value
+
+
+def _invalid(remark: str) -> RefusedError:
+    return refusal(ResponseCode.INVALID_PARAMETER, remark)

@@ -1,0 +1,307 @@
+"""PullStream: many queues, one loop, as much as the reader gave credit for.
+
+Each subscription of a queue is a handle with a credit of its own. Handles that may have something
+stand in a row; each takes its turn, several turns make a reply. A handle at the end of its queue
+leaves the row and is held like a waiting pull.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from ternmq_broker.pull_hold import HeldPull, PullHoldTable
+from ternmq_broker.pull_rules import PullRules, check_range, outcome_of
+from ternmq_model.data_version import DataVersion
+from ternmq_model.errors import ConnectionLost, InvalidParameter, TernError
+from ternmq_model.offsets import QueueOffset
+from ternmq_model.response_code import ResponseCode
+from ternmq_model.route import MASTER_ID
+from ternmq_model.subscription import Subscription
+from ternmq_protos.v1 import messages_pb2 as messages
+from ternmq_remoting.rpc import ServerStream
+from ternmq_remoting.status import refusal_of
+from ternmq_runtime.service import OwnedTasks
+from ternmq_store.message_store import MessageStore
+
+PullServerStream = ServerStream[messages.PullStreamRequest, messages.PullStreamReply]
+
+REPLY_BYTES_MAX: Final = 1 << 20
+_TURN_BYTES_LEAST: Final = 128 << 10
+_TURN_MESSAGES_MAX: Final = 8192
+_TURNS_MAX: Final = 64
+"""Turns of one reply: a bound on the time the loop is held."""
+
+_NEVER: Final = DataVersion(-1, -1)
+_HANDLES_MAX: Final = 65_536
+_CREDIT_MAX: Final = 1 << 40
+_SCANS_PER_REPORT: Final = 64
+"""Reads that only filter before the reader hears how far they are."""
+
+
+class _Handle:
+    """One subscription of one queue. Owned by its stream."""
+
+    __slots__ = (
+        "bytes_left",
+        "checked",
+        "held",
+        "in_row",
+        "is_over",
+        "messages_left",
+        "next_offset",
+        "number",
+        "queue_id",
+        "scans",
+        "subscription",
+        "told_offset",
+        "topic",
+    )
+
+    def __init__(self, request: messages.PullSubscribe, subscription: Subscription) -> None:
+        self.number = request.handle
+        self.topic = request.topic
+        self.queue_id = request.queue_id
+        self.next_offset = QueueOffset(request.offset)
+        self.told_offset = self.next_offset
+        self.subscription = subscription
+        self.bytes_left = request.credit_bytes
+        self.messages_left = request.credit_messages
+        self.in_row = False
+        self.is_over = False
+        self.held: HeldPull | None = None
+        self.scans = 0
+        self.checked = _NEVER
+
+    @property
+    def has_credit(self) -> bool:
+        return self.bytes_left > 0 and self.messages_left > 0
+
+
+class PullingStream:
+    """One consumer's stream: one task reads what the consumer wants, the other serves it."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        rules: PullRules,
+        holds: PullHoldTable,
+        group: str,
+        stream: PullServerStream,
+    ) -> None:
+        self._store = store
+        self._rules = rules
+        self._holds = holds
+        self._group = group
+        self._stream = stream
+        self._handles: dict[int, _Handle] = {}
+        self._row: deque[_Handle] = deque()
+        self._ended: list[messages.PulledRecords] = []
+        self._changed = asyncio.Event()
+
+    async def run(self) -> None:
+        """Serve until the consumer has finished."""
+        async with OwnedTasks() as tasks:
+            try:
+                tasks.spawn(self._serve(), "pull-serve")
+                while (request := await self._stream.read()) is not None:
+                    self._take(request)
+            except ConnectionLost:
+                return
+            finally:
+                for handle in list(self._handles.values()):
+                    self._drop(handle)
+
+    def _take(self, request: messages.PullStreamRequest) -> None:
+        """Do what the consumer asks."""
+        match request.WhichOneof("request"):
+            case "subscribe":
+                self._subscribe(request.subscribe)
+            case "credit":
+                self._add_credit(request.credit)
+            case "unsubscribe":
+                handle = self._handles.get(request.unsubscribe.handle)
+                if handle is not None:
+                    self._drop(handle)
+            case _:
+                raise InvalidParameter(
+                    ResponseCode.INVALID_PARAMETER, "a PullStream is opened once, at its beginning"
+                )
+
+    def _subscribe(self, request: messages.PullSubscribe) -> None:
+        if request.handle in self._handles:
+            raise InvalidParameter(
+                ResponseCode.INVALID_PARAMETER, f"handle {request.handle} is open already"
+            )
+        if len(self._handles) >= _HANDLES_MAX:
+            raise InvalidParameter(
+                ResponseCode.INVALID_PARAMETER, f"a PullStream has at most {_HANDLES_MAX} handles"
+            )
+        try:
+            self._rules.check_queue(request.topic, request.queue_id)
+            check_range("credit_bytes", request.credit_bytes, 0, _CREDIT_MAX)
+            check_range("credit_messages", request.credit_messages, 0, _CREDIT_MAX)
+            subscription = self._rules.subscription(
+                self._group,
+                request.topic,
+                request.subscription if request.HasField("subscription") else None,
+            )
+        except TernError as error:
+            self._ended.append(_end(request.handle, error))
+            self._changed.set()
+            return
+        handle = self._handles[request.handle] = _Handle(request, subscription)
+        self._enter_row(handle)
+
+    def _add_credit(self, credit: messages.PullCredit) -> None:
+        handle = self._handles.get(credit.handle)
+        if handle is None:
+            return  # it was ended from this side; the consumer does not know yet
+        check_range("bytes", credit.bytes, 0, _CREDIT_MAX)
+        check_range("messages", credit.messages, 0, _CREDIT_MAX)
+        handle.bytes_left = min(handle.bytes_left + credit.bytes, _CREDIT_MAX)
+        handle.messages_left = min(handle.messages_left + credit.messages, _CREDIT_MAX)
+        if handle.held is None:
+            self._enter_row(handle)
+
+    def _enter_row(self, handle: _Handle) -> None:
+        if not handle.in_row and handle.has_credit:
+            handle.in_row = True
+            self._row.append(handle)
+            self._changed.set()
+
+    def _drop(self, handle: _Handle) -> None:
+        handle.is_over = True
+        self._handles.pop(handle.number, None)
+        if handle.held is not None:
+            self._holds.release(handle.held)
+            handle.held = None
+
+    def _hold(self, handle: _Handle) -> None:
+        """Let the next arrival in its queue bring the handle back."""
+
+        def wake() -> None:
+            handle.held = None
+            self._enter_row(handle)
+
+        handle.held = HeldPull(handle.topic, handle.queue_id, handle.next_offset, wake)
+        self._holds.hold(handle.held)
+
+    async def _serve(self) -> None:
+        """Answer for as long as the stream lasts."""
+        try:
+            while True:
+                reply = messages.PullStreamReply()
+                reply.pulled.extend(self._ended)
+                self._ended.clear()
+                has_scanned = self._fill(reply)
+                if reply.pulled:
+                    await self._stream.write(reply)
+                elif has_scanned:
+                    await asyncio.sleep(0)  # a long scan for few matches must not starve others
+                else:
+                    self._changed.clear()
+                    await self._changed.wait()
+        except ConnectionLost:
+            return  # the reading half is told by the transport
+
+    def _fill(self, reply: messages.PullStreamReply) -> bool:
+        """Give handles their turns until the reply is full; return whether any read was made.
+
+        One that only filtered ends the reply, so that the loop has a chance after 800 units.
+        """
+        room = REPLY_BYTES_MAX
+        has_read = False
+        for _ in range(_TURNS_MAX):
+            if not self._row or room <= 0:
+                break
+            handle = self._row.popleft()
+            handle.in_row = False
+            if handle.is_over or not handle.has_credit:
+                continue
+            turn_bytes = max(_TURN_BYTES_LEAST, REPLY_BYTES_MAX // (len(self._row) + 1))
+            has_read = True
+            taken = self._turn(handle, min(room, turn_bytes), reply.pulled.add)
+            if taken < 0:
+                break
+            room -= taken
+        return has_read
+
+    def _turn(
+        self, handle: _Handle, bytes_max: int, add: Callable[[], messages.PulledRecords]
+    ) -> int:
+        """Read once for a handle; return the bytes it got, -1 when it only filtered."""
+        if handle.checked is not self._rules.version and not self._check(handle, add):
+            return 0
+        offset = handle.next_offset
+        result = self._store.read_run(
+            handle.topic,
+            handle.queue_id,
+            offset,
+            messages_max=min(handle.messages_left, _TURN_MESSAGES_MAX),
+            bytes_max=min(handle.bytes_left, bytes_max),
+            tag_codes=handle.subscription.tag_codes,
+        )
+        code, next_offset = outcome_of(
+            result.status,
+            offset=offset,
+            next_offset=result.next_offset,
+            min_offset=result.min_offset,
+            max_offset=result.max_offset,
+            end_offset=self._store.next_offset(handle.topic, handle.queue_id),
+        )
+        handle.next_offset = next_offset
+        count = len(result.record_sizes)
+        if code is ResponseCode.PULL_NOT_FOUND or (not count and code is ResponseCode.SUCCESS):
+            self._hold(handle)
+        elif code is not ResponseCode.SUCCESS:
+            handle.scans += 1
+            self._enter_row(handle)
+        is_news = next_offset != handle.told_offset and (
+            handle.held is not None or handle.scans >= _SCANS_PER_REPORT
+        )
+        if not (count or is_news or code is ResponseCode.PULL_OFFSET_MOVED):
+            return -1 if code is ResponseCode.PULL_RETRY_IMMEDIATELY else 0
+        pulled = add()
+        pulled.handle = handle.number
+        pulled.next_offset = next_offset
+        pulled.min_offset = result.min_offset
+        pulled.max_offset = result.max_offset
+        pulled.suggested_broker_id = MASTER_ID
+        if code is ResponseCode.PULL_OFFSET_MOVED:
+            pulled.status.code = code
+            pulled.status.remark = f"offset {offset} moved to {next_offset}"
+        handle.told_offset, handle.scans = next_offset, 0
+        if not count:
+            return 0
+        pulled.records = result.records
+        pulled.record_sizes = result.record_sizes.astype("<i4", copy=False).tobytes()
+        taken = len(result.records)
+        handle.bytes_left -= taken
+        handle.messages_left -= count
+        if next_offset >= result.max_offset:
+            self._hold(handle)
+        else:
+            self._enter_row(handle)
+        return taken
+
+    def _check(self, handle: _Handle, add: Callable[[], messages.PulledRecords]) -> bool:
+        """Look again whether a queue may be read, after topics changed; end the handle if not."""
+        try:
+            self._rules.check_queue(handle.topic, handle.queue_id)
+        except TernError as error:
+            add().CopyFrom(_end(handle.number, error))
+            self._drop(handle)
+            return False
+        handle.checked = self._rules.version
+        return True
+
+
+def _end(handle: int, error: TernError) -> messages.PulledRecords:
+    """Return the reply that ends a handle."""
+    refused = refusal_of(error)
+    if refused is None:
+        raise error
+    return messages.PulledRecords(
+        handle=handle, status={"code": refused.code, "remark": refused.remark}
+    )

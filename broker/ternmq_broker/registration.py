@@ -1,0 +1,239 @@
+"""Telling every NameServer who this broker is and which topics it has.
+
+Source: RocketMQ `BrokerOuterAPI.registerBrokerAll`.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ternmq_broker.topics import TopicTable
+from ternmq_model.address import Address
+from ternmq_model.data_version import DataVersion
+from ternmq_model.errors import TernError
+from ternmq_protos.v1 import nameserver_pb2 as nameserver
+from ternmq_remoting.contracts import GET_CLUSTER, REGISTER_BROKER, UNREGISTER_BROKER
+from ternmq_remoting.convert import data_version_to_pb, endpoint_to_pb, topic_config_to_pb
+from ternmq_remoting.environment import Environment
+from ternmq_remoting.rpc import Connection, Identity
+from ternmq_runtime.service import Job
+
+logger = logging.getLogger(__name__)
+
+_CALL_TIMEOUT_S: Final = 6.0
+_NOTHING: Final = DataVersion(-1, -1)
+_PAUSE_S: Final = 1.0
+"""Between two attempts, or two looks whether the registration still holds."""
+
+_TOLD_WITHIN_S: Final = 3.0
+_LEAVE_TIMEOUT_S: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Registrant:
+    """Who registers."""
+
+    identity: Identity
+    endpoints: tuple[Address, ...]
+    incarnation: str
+    """Random per process: an unregistration counts for this registration alone."""
+
+
+class Registration:
+    """Keeps one NameServer told. Owned by `Registrar`; `step` is its one user of the connection.
+
+    Between registrations it asks every second whether the NameServer still knows this broker: one
+    that was restarted does not.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        env: Environment,
+        topics: TopicTable,
+        registrant: Registrant,
+        *,
+        interval_ms: int,
+        is_settled: Callable[[], None],
+    ) -> None:
+        self.address = address
+        self._env = env
+        self._topics = topics
+        self._registrant = registrant
+        self._interval_ms = interval_ms
+        self._is_settled = is_settled
+        self._connection: Connection | None = None
+        self._told = _NOTHING
+        self._told_at_ms = 0
+        self._is_failing = False
+        self.is_away = False
+
+    @property
+    def is_current(self) -> bool:
+        """The NameServer has the topics as they are now."""
+        return self._told == self._topics.version
+
+    async def step(self) -> bool:
+        """Register if it is time, else ask whether it still holds; pause after a failure."""
+        try:
+            due_ms = self._told_at_ms + self._interval_ms
+            if self.is_current and self._env.clock.monotonic_ms() < due_ms:
+                if await self._is_known():
+                    return False
+                logger.info("registration was lost nameserver=%s", self.address)
+            await self._register()
+        except TernError as error:
+            self._told = _NOTHING
+            self.is_away = True
+            self._is_settled()
+            if not self._is_failing:
+                self._is_failing = True
+                logger.warning("not registered nameserver=%s error=%s", self.address, error)
+            return False
+        if self._is_failing:
+            self._is_failing = False
+            logger.info("registered again nameserver=%s", self.address)
+        self.is_away = False
+        self._is_settled()
+        return not self.is_current
+
+    async def _connected(self) -> Connection:
+        if self._connection is None:
+            self._connection = await self._env.network.connect([self.address])
+        return self._connection
+
+    async def _register(self) -> None:
+        connection = await self._connected()
+        version = self._topics.version
+        request = register_request(self._registrant, self._topics)
+        await connection.call(REGISTER_BROKER, request, timeout_s=_CALL_TIMEOUT_S)
+        self._told = version
+        self._told_at_ms = self._env.clock.monotonic_ms()
+
+    async def _is_known(self) -> bool:
+        connection = await self._connected()
+        reply = await connection.call(
+            GET_CLUSTER, nameserver.GetClusterRequest(), timeout_s=_CALL_TIMEOUT_S
+        )
+        identity = self._registrant.identity
+        return any(
+            member.broker_id == identity.broker_id
+            for data in reply.brokers
+            if (data.cluster, data.broker_name) == (identity.cluster, identity.name)
+            for member in data.members
+        )
+
+    async def leave(self) -> None:
+        """Withdraw the registration, if there is one and the NameServer answers; then hang up."""
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return
+        identity = self._registrant.identity
+        request = nameserver.UnregisterBrokerRequest(
+            cluster=identity.cluster,
+            broker_name=identity.name,
+            broker_id=identity.broker_id,
+            incarnation=self._registrant.incarnation,
+        )
+        try:
+            if not self.is_away:
+                await connection.call(UNREGISTER_BROKER, request, timeout_s=_LEAVE_TIMEOUT_S)
+        except TernError as error:
+            logger.warning("not unregistered nameserver=%s error=%s", self.address, error)
+        finally:
+            await connection.close()
+
+
+class Registrar:
+    """Keeps every NameServer told. Owned by the broker's loop."""
+
+    def __init__(
+        self,
+        env: Environment,
+        topics: TopicTable,
+        *,
+        nameservers: Sequence[Address],
+        interval_ms: int,
+        wake: Callable[[str], None],
+    ) -> None:
+        self._env = env
+        self._topics = topics
+        self._nameservers = nameservers
+        self._interval_ms = interval_ms
+        self._wake = wake
+        self._registrations: dict[str, Registration] = {}
+        self._settled = asyncio.Event()
+
+    def jobs(self, registrant: Registrant) -> tuple[Job, ...]:
+        """Return one job per NameServer, which registers `registrant` and keeps it registered."""
+        self._registrations = {
+            f"register-{address}": Registration(
+                address,
+                self._env,
+                self._topics,
+                registrant,
+                interval_ms=self._interval_ms,
+                is_settled=self._note_settled,
+            )
+            for address in self._nameservers
+        }
+        return tuple(
+            Job(
+                name=name,
+                interval_s=_PAUSE_S,
+                step=registration.step,
+            )
+            for name, registration in self._registrations.items()
+        )
+
+    def changed(self) -> None:
+        """Tell every NameServer of a change now."""
+        for name in self._registrations:
+            self._wake(name)
+
+    async def told(self) -> bool:
+        """Tell every NameServer of a change and return when all that can be reached know it.
+
+        Returns:
+            Whether all that are not known to be away do. One that answers too slowly for that is
+            told all the same.
+        """
+        self.changed()
+        try:
+            async with asyncio.timeout(_TOLD_WITHIN_S):
+                while not self._all_told():
+                    settled = self._settled
+                    await settled.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def _all_told(self) -> bool:
+        return all(each.is_current or each.is_away for each in self._registrations.values())
+
+    def _note_settled(self) -> None:
+        self._settled.set()
+        self._settled = asyncio.Event()
+
+    async def leave(self) -> None:
+        """Withdraw every registration, side by side. The jobs have ended."""
+        await asyncio.gather(*(each.leave() for each in self._registrations.values()))
+
+
+def register_request(
+    registrant: Registrant, topics: TopicTable
+) -> nameserver.RegisterBrokerRequest:
+    """Return the request that tells everything."""
+    identity = registrant.identity
+    return nameserver.RegisterBrokerRequest(
+        cluster=identity.cluster,
+        broker_name=identity.name,
+        broker_id=identity.broker_id,
+        endpoints=map(endpoint_to_pb, registrant.endpoints),
+        data_version=data_version_to_pb(topics.version),
+        topics=map(topic_config_to_pb, topics),
+        epoch=identity.epoch,
+        incarnation=registrant.incarnation,
+    )

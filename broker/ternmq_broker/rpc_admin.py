@@ -1,0 +1,232 @@
+"""Topics, groups and the broker itself, for operators.
+
+Source: RocketMQ `AdminBrokerProcessor`.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ternmq_broker.clients import Session
+from ternmq_broker.config import BrokerConfig
+from ternmq_broker.consumer_offsets import OffsetTable
+from ternmq_broker.groups import GroupTable
+from ternmq_broker.rpc_groups import NEVER_CONSUMED
+from ternmq_broker.sessions import Sessions
+from ternmq_broker.topics import TopicTable
+from ternmq_model.clock import Clock
+from ternmq_model.errors import refusal
+from ternmq_model.names import check_group, check_topic, is_system_topic
+from ternmq_model.response_code import ResponseCode
+from ternmq_model.route import QUEUES_MAX, Permission, TopicConfig
+from ternmq_model.version import __version__
+from ternmq_protos.v1 import admin_pb2 as admin
+from ternmq_protos.v1 import common_pb2 as common
+from ternmq_protos.v1 import groups_pb2 as groups
+from ternmq_remoting.contracts import (
+    DELETE_TOPIC,
+    DESCRIBE_BROKER,
+    DESCRIBE_GROUP,
+    DESCRIBE_TOPIC,
+    LIST_GROUPS,
+    PUT_TOPIC,
+)
+from ternmq_remoting.convert import topic_config_from_pb, topic_config_to_pb
+from ternmq_remoting.rpc import Call, Handler, Identity, unary
+from ternmq_store.message_store import MessageStore
+
+logger = logging.getLogger(__name__)
+
+_PERMISSIONS: Final = Permission.READ | Permission.WRITE | Permission.INHERIT
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AdminServices:
+    """What the admin RPCs stand on. All owned by the broker's loop."""
+
+    config: BrokerConfig
+    identity: Identity
+    store: MessageStore
+    topics: TopicTable
+    groups: GroupTable
+    offsets: OffsetTable
+    sessions: Sessions
+    clock: Clock
+    started_at_ms: int
+    topic_changed: Callable[[str], Awaitable[None]]
+    """Saves the topics, tells NameServers and wakes who reads the topic."""
+
+
+class AdminService:
+    """Serves the broker's part of Admin."""
+
+    def __init__(self, services: AdminServices) -> None:
+        self._services = services
+
+    def handlers(self) -> Sequence[Handler]:
+        """Return what to serve."""
+        return (
+            unary(PUT_TOPIC, self.put_topic),
+            unary(DELETE_TOPIC, self.delete_topic),
+            unary(DESCRIBE_TOPIC, self.describe_topic),
+            unary(LIST_GROUPS, self.list_groups),
+            unary(DESCRIBE_GROUP, self.describe_group),
+            unary(DESCRIBE_BROKER, self.describe_broker),
+        )
+
+    async def put_topic(self, request: admin.PutTopicRequest, call: Call) -> admin.PutTopicReply:
+        """Create or change a topic; when it answers, that is saved and registered."""
+        services = self._services
+        config = _checked(request.topic)
+        is_new = services.topics.put(config, now_ms=services.clock.wall_ms())
+        logger.info(
+            "topic put topic=%s read_queues=%s write_queues=%s permissions=%s new=%s",
+            config.topic,
+            config.read_queues,
+            config.write_queues,
+            config.permissions.text,
+            is_new,
+        )
+        await services.topic_changed(config.topic)
+        return admin.PutTopicReply(created=is_new)
+
+    async def delete_topic(
+        self, request: admin.DeleteTopicRequest, call: Call
+    ) -> admin.DeleteTopicReply:
+        """Forget a topic, its consume queues and the offsets of its groups."""
+        services = self._services
+        topic = self._existing(request.topic).topic
+        if is_system_topic(topic):
+            remark = f"topic {topic!r} belongs to the broker"
+            raise refusal(ResponseCode.NO_PERMISSION, remark)
+        services.store.delete_topic(topic)
+        services.topics.remove(topic, now_ms=services.clock.wall_ms())
+        services.offsets.remove_topic(topic)
+        logger.info("topic deleted topic=%s", topic)
+        await services.topic_changed(topic)
+        return admin.DeleteTopicReply()
+
+    async def describe_topic(
+        self, request: admin.DescribeTopicRequest, call: Call
+    ) -> admin.DescribeTopicReply:
+        """Tell a topic's settings and queues."""
+        config, store = self._existing(request.topic), self._services.store
+        reply = admin.DescribeTopicReply(topic=topic_config_to_pb(config))
+        for queue_id in range(max(config.read_queues, config.write_queues)):
+            least, end = store.queue_range(config.topic, queue_id)
+            reply.queues.add(
+                queue_id=queue_id,
+                min_offset=least,
+                max_offset=end,
+                last_stored_at_ms=store.last_stored_at_ms(config.topic, queue_id),
+            )
+        return reply
+
+    async def list_groups(
+        self, request: admin.ListGroupsRequest, call: Call
+    ) -> admin.ListGroupsReply:
+        """Tell every group that has members or offsets."""
+        services = self._services
+        known = services.sessions.table.groups() | services.offsets.groups()
+        return admin.ListGroupsReply(groups=sorted(known))
+
+    async def describe_group(
+        self, request: admin.DescribeGroupRequest, call: Call
+    ) -> admin.DescribeGroupReply:
+        """Tell a group's members and how far it is."""
+        services = self._services
+        group = check_group(request.group)
+        members = services.sessions.table.members(group)
+        offsets = services.offsets.topics_of(group)
+        if not members and not offsets and services.groups.get(group) is None:
+            remark = f"group {group!r} does not exist"
+            raise refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+        reply = admin.DescribeGroupReply(members=[_member(each, group) for each in members])
+        subscribed = {topic for each in members for topic in each.memberships[group].subscriptions}
+        for topic in sorted(subscribed | offsets.keys()):
+            config, kept = services.topics.get(topic), offsets.get(topic, {})
+            queues = set(kept) | set(range(config.read_queues if config else 0))
+            for queue_id in sorted(queues):
+                least, end = services.store.queue_range(topic, queue_id)
+                reply.progress.add(
+                    topic=topic,
+                    queue_id=queue_id,
+                    committed_offset=kept.get(queue_id, NEVER_CONSUMED),
+                    min_offset=least,
+                    max_offset=end,
+                )
+        return reply
+
+    async def describe_broker(
+        self, request: admin.DescribeBrokerRequest, call: Call
+    ) -> admin.DescribeBrokerReply:
+        """Tell who this broker is and how its store stands."""
+        services = self._services
+        identity, store = services.identity, services.store
+        return admin.DescribeBrokerReply(
+            cluster=identity.cluster,
+            broker_name=identity.name,
+            broker_id=identity.broker_id,
+            epoch=identity.epoch,
+            version=__version__,
+            started_at_ms=services.started_at_ms,
+            log_min_offset=store.min_physical,
+            log_max_offset=store.max_physical,
+            log_flushed_offset=store.flushed_offset,
+            log_confirm_offset=store.confirm_offset,
+            dispatched_offset=store.dispatched_offset,
+            flush_mode=services.config.flush_mode.value,
+        )
+
+    def _existing(self, topic: str) -> TopicConfig:
+        config = self._services.topics.get(check_topic(topic))
+        if config is None:
+            raise refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {topic!r} does not exist")
+        return config
+
+
+def _checked(told: common.TopicConfig) -> TopicConfig:
+    """Return the settings that an operator wants for a topic.
+
+    Raises:
+        IllegalName: The name is illegal.
+        RefusedError: The topic is the broker's own, or a number cannot be.
+    """
+    topic = check_topic(told.topic)
+    if is_system_topic(topic):
+        raise refusal(ResponseCode.NO_PERMISSION, f"topic {topic!r} belongs to the broker")
+    for kind, count in (("read", told.read_queues), ("write", told.write_queues)):
+        if not 1 <= count <= QUEUES_MAX:
+            remark = f"topic {topic!r}: {count} {kind} queues; must be 1 to {QUEUES_MAX}"
+            raise refusal(ResponseCode.INVALID_PARAMETER, remark)
+    if told.permissions & ~_PERMISSIONS or not told.permissions:
+        remark = f"topic {topic!r}: permissions {told.permissions}; must be 1 to {_PERMISSIONS:d}"
+        raise refusal(ResponseCode.INVALID_PARAMETER, remark)
+    if told.sys_flag & ~3:
+        remark = f"topic {topic!r}: sys_flag {told.sys_flag}; must be 0 to 3"
+        raise refusal(ResponseCode.INVALID_PARAMETER, remark)
+    return topic_config_from_pb(told)
+
+
+def _member(session: Session, group: str) -> admin.GroupMember:
+    membership = session.memberships[group]
+    return admin.GroupMember(
+        client_id=session.client_id,
+        address=str(session.address),
+        connected_at_ms=session.connected_at_ms,
+        group=groups.ConsumerGroup(
+            group=group,
+            model=groups.BROADCASTING if membership.is_broadcasting else groups.CLUSTERING,
+            consume_from=membership.consume_from,
+            subscriptions=[
+                {
+                    "topic": each.topic,
+                    "expression_type": "TAG",
+                    "expression": each.expression,
+                    "version_ms": each.version_ms,
+                }
+                for _, each in sorted(membership.subscriptions.items())
+            ],
+        ),
+    )

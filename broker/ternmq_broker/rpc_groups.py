@@ -1,0 +1,253 @@
+"""Session, members and offsets of consumer groups.
+
+Source: RocketMQ `ClientManageProcessor`, `ConsumerManageProcessor`.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ternmq_broker.clients import CLIENT_ID_CHARACTERS_MAX, GroupMembership, Session
+from ternmq_broker.consumer_offsets import OffsetTable
+from ternmq_broker.groups import GroupTable
+from ternmq_broker.memory import is_hot
+from ternmq_broker.pull_rules import OFFSET_MAX, check_range, subscription_of
+from ternmq_broker.sessions import Outbox, Sessions
+from ternmq_broker.topics import TopicTable
+from ternmq_model.clock import Clock
+from ternmq_model.errors import ConnectionLost, InvalidParameter, refusal
+from ternmq_model.names import check_group, check_topic
+from ternmq_model.offsets import QueueOffset
+from ternmq_model.record import decode_record
+from ternmq_model.response_code import ResponseCode
+from ternmq_protos.v1 import groups_pb2 as groups
+from ternmq_remoting.contracts import COMMIT_OFFSETS, LIST_MEMBERS, QUERY_OFFSET, SESSION
+from ternmq_remoting.rpc import Call, Handler, ServerStream, stream, unary
+from ternmq_runtime.service import OwnedTasks
+from ternmq_store.message_store import MessageStore
+
+SessionServerStream = ServerStream[groups.SessionRequest, groups.SessionReply]
+
+NEVER_CONSUMED: Final = -1
+_GROUPS_MAX: Final = 1024
+"""Groups that one client may name."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GroupServices:
+    """What the group RPCs stand on. All owned by the broker's loop."""
+
+    store: MessageStore
+    topics: TopicTable
+    groups: GroupTable
+    offsets: OffsetTable
+    sessions: Sessions
+    clock: Clock
+    memory_bytes: int
+
+
+class GroupService:
+    """Serves Session, ListMembers, CommitOffsets and QueryOffset."""
+
+    def __init__(self, services: GroupServices) -> None:
+        self._services = services
+
+    def handlers(self) -> Sequence[Handler]:
+        """Return what to serve."""
+        return (
+            stream(SESSION, self.session),
+            unary(LIST_MEMBERS, self.list_members),
+            unary(COMMIT_OFFSETS, self.commit_offsets),
+            unary(QUERY_OFFSET, self.query_offset),
+        )
+
+    async def session(self, stream: SessionServerStream, call: Call) -> None:
+        """Hear one client's heartbeats and tell it of changes, until it goes."""
+        first = await stream.read()
+        if first is None:
+            return
+        if first.WhichOneof("request") != "hello":
+            raise InvalidParameter(ResponseCode.INVALID_PARAMETER, "a Session begins with `hello`")
+        hello, sessions = first.hello, self._services.sessions
+        _check_client(hello)
+        memberships = self._memberships(hello.consumer_groups)
+        producers = _producer_groups(hello.producer_groups)
+        session = Session(
+            hello.client_id,
+            hello.incarnation,
+            call.peer,
+            connected_at_ms=self._services.clock.wall_ms(),
+            heard_at_ms=self._services.clock.monotonic_ms(),
+        )
+        outbox = sessions.open(session)
+        if isinstance(outbox, Session):
+            remark = f"client id {hello.client_id!r} is in use at {outbox.address}"
+            await stream.write(_welcome(ResponseCode.INVALID_PARAMETER, remark))
+            return
+        try:
+            sessions.heard(session, producers, memberships)
+            await stream.write(_welcome(ResponseCode.SUCCESS, ""))
+            async with OwnedTasks() as tasks:
+                tasks.spawn(self._hear(stream, session, outbox), "session-hear")
+                while told := await outbox.next():
+                    for group in told:
+                        changed = groups.MembersChanged(group=group)
+                        await stream.write(groups.SessionReply(members_changed=changed))
+        except ConnectionLost:
+            return
+        finally:
+            sessions.broke(session)
+
+    async def _hear(self, stream: SessionServerStream, session: Session, outbox: Outbox) -> None:
+        """Take heartbeats until the stream ends; then end the other half too."""
+        sessions = self._services.sessions
+        try:
+            while (request := await stream.read()) is not None:
+                match request.WhichOneof("request"):
+                    case "heartbeat":
+                        beat = request.heartbeat
+                        memberships = self._memberships(beat.consumer_groups)
+                        sessions.heard(session, _producer_groups(beat.producer_groups), memberships)
+                    case "goodbye":
+                        sessions.goodbye(session)
+                        return
+                    case _:
+                        return  # a second hello, or nothing: no client of ours
+        except ConnectionLost:
+            return
+        finally:
+            outbox.end()
+
+    def _memberships(self, told: Iterable[groups.ConsumerGroup]) -> dict[str, GroupMembership]:
+        """Return what a client says of its consumer groups; they come into being here.
+
+        Raises:
+            TernError: A name is illegal or a subscription cannot be read; nothing changes.
+        """
+        memberships: dict[str, GroupMembership] = {}
+        for each in told:
+            check_group(each.group)
+            if len(memberships) >= _GROUPS_MAX:
+                remark = f"a client has at most {_GROUPS_MAX} groups"
+                raise refusal(ResponseCode.INVALID_PARAMETER, remark)
+            memberships[each.group] = GroupMembership(
+                each.group,
+                each.model == groups.BROADCASTING,
+                groups.ConsumeFrom.Name(each.consume_from),
+                {
+                    subscription.topic: subscription_of(subscription.topic, subscription)
+                    for subscription in each.subscriptions
+                },
+            )
+        now_ms = self._services.clock.wall_ms()
+        for group in memberships:
+            self._services.groups.use(group, now_ms=now_ms)
+        return memberships
+
+    async def list_members(
+        self, request: groups.ListMembersRequest, call: Call
+    ) -> groups.ListMembersReply:
+        """Tell a group's live members."""
+        members = self._services.sessions.table.members(check_group(request.group))
+        return groups.ListMembersReply(client_ids=[each.client_id for each in members])
+
+    async def commit_offsets(
+        self, request: groups.CommitOffsetsRequest, call: Call
+    ) -> groups.CommitOffsetsReply:
+        """Keep how far a group is, where it is further than what is kept."""
+        services = self._services
+        now_ms = services.clock.wall_ms()
+        services.groups.use(request.group, now_ms=now_ms)
+        reply = groups.CommitOffsetsReply()
+        remarks: list[str] = []
+        for each in request.offsets:
+            kept = services.offsets.query(request.group, each.topic, each.queue_id)
+            remark = self._why_not(each)
+            if not remark:
+                kept = services.offsets.commit(
+                    request.group,
+                    each.topic,
+                    each.queue_id,
+                    QueueOffset(each.offset),
+                    force=request.force,
+                    now_ms=now_ms,
+                )
+                if kept == each.offset:
+                    continue
+                remark = f"{each.topic} queue {each.queue_id}: {kept} is kept, not {each.offset}"
+            remarks.append(remark)
+            reply.refused.add(
+                topic=each.topic,
+                queue_id=each.queue_id,
+                offset=NEVER_CONSUMED if kept is None else kept,
+            )
+        if remarks:
+            reply.status.code = ResponseCode.INVALID_PARAMETER
+            reply.status.remark = "; ".join(remarks[:3])
+        return reply
+
+    def _why_not(self, told: groups.QueueOffset) -> str:
+        """Return why an offset cannot be one of its queue; empty when it can."""
+        config = self._services.topics.get(told.topic)
+        if config is None:
+            return f"topic {told.topic!r} does not exist"
+        queues = max(config.read_queues, config.write_queues)
+        if not 0 <= told.queue_id < queues:
+            return f"topic {told.topic!r} has queues 0 to {queues - 1}, not {told.queue_id}"
+        end = self._services.store.next_offset(told.topic, told.queue_id)
+        if not 0 <= told.offset <= end:
+            return f"{told.topic} queue {told.queue_id} ends at {end}; {told.offset} is outside"
+        return ""
+
+    async def query_offset(
+        self, request: groups.QueryOffsetRequest, call: Call
+    ) -> groups.QueryOffsetReply:
+        """Tell how far a group is."""
+        services = self._services
+        group, topic = check_group(request.group), check_topic(request.topic)
+        check_range("queue_id", request.queue_id, 0, OFFSET_MAX)
+        kept = services.offsets.query(group, topic, request.queue_id)
+        offset = self._first_offset(topic, request.queue_id) if kept is None else kept
+        return groups.QueryOffsetReply(offset=offset)
+
+    def _first_offset(self, topic: str, queue_id: int) -> int:
+        """Return where a new group begins: 0 while the queue's first message is in memory.
+
+        A queue that has no message yet counts as such: its first one is not to be missed.
+
+        Source: RocketMQ `ConsumerManageProcessor.queryConsumerOffset`.
+        """
+        services = self._services
+        if services.topics.get(topic) is None:
+            return NEVER_CONSUMED
+        least, end = services.store.queue_range(topic, queue_id)
+        if end == 0:
+            return 0
+        if least > 0:
+            return NEVER_CONSUMED
+        first = services.store.read(topic, queue_id, QueueOffset(0), messages_max=1)
+        record = decode_record(first.records, check_crc=False) if first.records else None
+        if record is None:
+            return NEVER_CONSUMED
+        behind = services.store.max_physical - record.header.physical_offset
+        return 0 if is_hot(behind, services.memory_bytes) else NEVER_CONSUMED
+
+
+def _check_client(hello: groups.Hello) -> None:
+    for name, value in (("client_id", hello.client_id), ("incarnation", hello.incarnation)):
+        if not 0 < len(value) <= CLIENT_ID_CHARACTERS_MAX or not value.isprintable():
+            raise refusal(
+                ResponseCode.INVALID_PARAMETER,
+                f"{name} must be 1 to {CLIENT_ID_CHARACTERS_MAX} printable characters",
+            )
+
+
+def _producer_groups(names: Sequence[str]) -> list[str]:
+    if len(names) > _GROUPS_MAX:
+        remark = f"a client has at most {_GROUPS_MAX} groups"
+        raise refusal(ResponseCode.INVALID_PARAMETER, remark)
+    return [check_group(name) for name in names]
+
+
+def _welcome(code: ResponseCode, remark: str) -> groups.SessionReply:
+    return groups.SessionReply(welcome=groups.Welcome(status={"code": int(code), "remark": remark}))

@@ -1,0 +1,200 @@
+"""Pull, PullStream and ViewMessage: what readers ask of the store.
+
+Source: RocketMQ `PullMessageProcessor`, `QueryMessageProcessor`.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ternmq_broker.pull_hold import HeldPull, PullHoldTable
+from ternmq_broker.pull_rules import Outcome, PullRules, check_range, outcome_of
+from ternmq_broker.pull_stream import PullingStream
+from ternmq_model.clock import Clock
+from ternmq_model.errors import InvalidParameter, UsageError, refusal
+from ternmq_model.message_id import parse_offset_message_id
+from ternmq_model.offsets import QueueOffset
+from ternmq_model.record import decode_record
+from ternmq_model.response_code import ResponseCode
+from ternmq_model.route import MASTER_ID
+from ternmq_protos.v1 import messages_pb2 as messages
+from ternmq_remoting.contracts import PULL, PULL_STREAM, VIEW_MESSAGE
+from ternmq_remoting.rpc import Call, Handler, ServerStream, stream, unary
+from ternmq_store.message_store import MessageStore
+from ternmq_store.reader import ReadResult
+
+PullServerStream = ServerStream[messages.PullStreamRequest, messages.PullStreamReply]
+
+MESSAGES_MAX: Final = 32
+BYTES_MAX: Final = 256 << 10
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PullServices:
+    """What pulling stands on. All owned by the broker's loop."""
+
+    store: MessageStore
+    rules: PullRules
+    holds: PullHoldTable
+    clock: Clock
+    wait_ms_max: int
+    is_closing: Callable[[], bool]
+
+
+class PullService:
+    """Serves Pull, PullStream and ViewMessage."""
+
+    def __init__(self, services: PullServices) -> None:
+        self._services = services
+
+    def handlers(self) -> Sequence[Handler]:
+        """Return what to serve."""
+        return (
+            unary(PULL, self.pull),
+            stream(PULL_STREAM, self.pull_stream),
+            unary(VIEW_MESSAGE, self.view_message),
+        )
+
+    async def pull(self, request: messages.PullRequest, call: Call) -> messages.PullReply:
+        """Read one queue once, waiting for a message when asked to.
+
+        Cancelling is safe: nothing is consumed until an offset is committed.
+        """
+        services = self._services
+        services.rules.check_group(request.group, now_ms=services.clock.wall_ms())
+        services.rules.check_queue(request.topic, request.queue_id)
+        subscription = services.rules.subscription(
+            request.group,
+            request.topic,
+            request.subscription if request.HasField("subscription") else None,
+        )
+        messages_max = check_range("messages_max", request.messages_max, 0) or MESSAGES_MAX
+        bytes_max = check_range("bytes_max", request.bytes_max, 0) or BYTES_MAX
+        wait_ms = min(check_range("wait_ms", request.wait_ms, 0), services.wait_ms_max)
+        pulling = _Pulling(
+            services,
+            request.topic,
+            request.queue_id,
+            min(messages_max, MESSAGES_MAX),
+            min(bytes_max, BYTES_MAX),
+            subscription.tag_codes,
+        )
+        result, outcome = await pulling.run(QueueOffset(request.offset), wait_ms)
+        reply = messages.PullReply(
+            next_offset=outcome.next_offset,
+            min_offset=result.min_offset,
+            max_offset=result.max_offset,
+            records=result.records,
+            record_sizes=result.record_sizes.astype("<i4", copy=False).tobytes(),
+            suggested_broker_id=MASTER_ID,
+        )
+        if outcome.code:
+            reply.status.code = outcome.code
+        return reply
+
+    async def pull_stream(self, stream: PullServerStream, call: Call) -> None:
+        """Serve one consumer's stream."""
+        first = await stream.read()
+        if first is None:
+            return
+        if first.WhichOneof("request") != "open":
+            raise InvalidParameter(
+                ResponseCode.INVALID_PARAMETER, "a PullStream begins with `open`"
+            )
+        services = self._services
+        group = first.open.group
+        services.rules.check_group(group, now_ms=services.clock.wall_ms())
+        await PullingStream(services.store, services.rules, services.holds, group, stream).run()
+
+    async def view_message(
+        self, request: messages.ViewMessageRequest, call: Call
+    ) -> messages.ViewMessageReply:
+        """Return the record that an offset message id names, if it is one of this log's."""
+        message_id = request.offset_message_id
+        try:
+            store_host, offset = parse_offset_message_id(message_id)
+        except UsageError as error:
+            raise refusal(ResponseCode.INVALID_PARAMETER, str(error)) from None
+        data = self._services.store.record_at(offset)
+        record = None if data is None else decode_record(data, check_crc=False)
+        if data is None or record is None or record.header.store_host != store_host:
+            raise refusal(ResponseCode.QUERY_NOT_FOUND, f"no message has the id {message_id}")
+        return messages.ViewMessageReply(record=data)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pulling:
+    """One unary pull."""
+
+    services: PullServices
+    topic: str
+    queue_id: int
+    messages_max: int
+    bytes_max: int
+    tag_codes: frozenset[int] | None
+
+    async def run(self, offset: QueueOffset, wait_ms: int) -> tuple[ReadResult, Outcome]:
+        """Read, and while there is nothing new wait for it."""
+        result, outcome = self._read(offset)
+        if outcome.code is not ResponseCode.PULL_NOT_FOUND or not wait_ms:
+            return result, outcome
+        try:
+            async with asyncio.timeout(wait_ms / 1000):
+                while self._is_waiting(result, outcome):
+                    if self.services.is_closing():
+                        break
+                    await self._arrival(outcome.next_offset)
+                    self.services.rules.check_queue(self.topic, self.queue_id)
+                    result, outcome = self._read(outcome.next_offset)
+        except TimeoutError:
+            pass
+        if outcome.code is ResponseCode.PULL_NOT_FOUND and outcome.next_offset > offset:
+            outcome = outcome._replace(code=ResponseCode.PULL_RETRY_IMMEDIATELY)
+        return result, outcome
+
+    def _is_waiting(self, result: ReadResult, outcome: Outcome) -> bool:
+        """Tell whether the caller is to wait: nothing is there, or all of it was filtered out."""
+        return outcome.code is ResponseCode.PULL_NOT_FOUND or (
+            outcome.code is ResponseCode.PULL_RETRY_IMMEDIATELY
+            and outcome.next_offset >= result.max_offset
+        )
+
+    async def _arrival(self, next_offset: QueueOffset) -> None:
+        """Wait until the queue has a message at `next_offset`.
+
+        No await lies between the read that found nothing and this: an arrival in between would
+        wake nobody.
+        """
+        arrived = asyncio.Event()
+        held = HeldPull(self.topic, self.queue_id, next_offset, arrived.set)
+        self.services.holds.hold(held)
+        try:
+            await arrived.wait()
+        finally:
+            self.services.holds.release(held)
+
+    def _read(self, offset: QueueOffset) -> tuple[ReadResult, Outcome]:
+        result = self.services.store.read(
+            self.topic,
+            self.queue_id,
+            offset,
+            messages_max=self.messages_max,
+            bytes_max=self.bytes_max,
+            tag_codes=self.tag_codes,
+        )
+        return result, read_outcome(self.services.store, result, self.topic, self.queue_id, offset)
+
+
+def read_outcome(
+    store: MessageStore, result: ReadResult, topic: str, queue_id: int, offset: QueueOffset
+) -> Outcome:
+    """Return what a read at `offset` came to."""
+    return outcome_of(
+        result.status,
+        offset=offset,
+        next_offset=result.next_offset,
+        min_offset=result.min_offset,
+        max_offset=result.max_offset,
+        end_offset=store.next_offset(topic, queue_id),
+    )

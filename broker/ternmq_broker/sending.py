@@ -1,0 +1,250 @@
+"""Taking messages: from records as a client built them to their places in the log.
+
+The decisions about topics are here; `rpc_send` carries requests and answers.
+
+Source: RocketMQ `AbstractSendMessageProcessor.msgCheck`, `SendMessageProcessor`.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ternmq_broker.topics import TopicTable
+from ternmq_model.clock import Clock
+from ternmq_model.errors import refusal
+from ternmq_model.names import AUTO_CREATE_TOPIC, SEND_FORBIDDEN_TOPICS
+from ternmq_model.offsets import PhysicalOffset
+from ternmq_model.record_batch import QueueRows, RecordBatch, check_records, select_rows
+from ternmq_model.response_code import ResponseCode
+from ternmq_model.route import Permission, TopicConfig
+
+logger = logging.getLogger(__name__)
+
+Ints = NDArray[np.int64]
+
+_VERDICTS_MAX: Final = 65_536
+
+
+class AppendedRecords(Protocol):
+    """Where the store put the records of one batch."""
+
+    @property
+    def physical_offsets(self) -> Ints:
+        """Of each record, in order."""
+        ...
+
+    @property
+    def queue_offsets(self) -> Ints:
+        """Of each record, in order."""
+        ...
+
+    @property
+    def stored_at_ms(self) -> int:
+        """Their store time."""
+        ...
+
+    @property
+    def end(self) -> PhysicalOffset:
+        """The first byte after them."""
+        ...
+
+
+class Log(Protocol):
+    """What sending needs of the store."""
+
+    def append(self, batch: RecordBatch, *, born_host: bytes, store_host: bytes) -> AppendedRecords:
+        """Store a checked batch, whole or not at all."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """Who sends on a stream, and what it allows."""
+
+    born_host: bytes
+    store_host: bytes
+    template: str
+    """The topic that new ones are copied from; empty = none may be created."""
+
+    new_topic_queues: int
+
+
+class RefusedRow(NamedTuple):
+    """One record that was not stored."""
+
+    row: int
+    """Its position in the request."""
+
+    code: int
+    remark: str
+
+
+class Refusal(NamedTuple):
+    """Why records may not go to a queue."""
+
+    code: int
+    remark: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What became of a request's records."""
+
+    queue_offsets: Ints
+    """Of every record of the request; -1 for a refused one."""
+
+    physical_offsets: Ints
+    stored_at_ms: int
+    end: PhysicalOffset
+    """Confirmed when the confirm offset is here; 0 when nothing was stored."""
+
+    refused: Sequence[RefusedRow]
+
+
+class MessageWriter:
+    """Checks records against the topics and appends them. Owned by the broker's loop.
+
+    Args:
+        log: The store.
+        topics: Every topic; a send may create one.
+        clock: For the time a topic is created.
+        on_appended: Called after every append: flushing and dispatching have something to do.
+        on_created: Called when a send created a topic; what was sent to it may be acknowledged only
+            when the table is saved.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        topics: TopicTable,
+        clock: Clock,
+        *,
+        on_appended: Callable[[], None],
+        on_created: Callable[[TopicConfig], None],
+    ) -> None:
+        self._log = log
+        self._topics = topics
+        self._clock = clock
+        self._on_appended = on_appended
+        self._on_created = on_created
+        self._version = topics.version
+        self._open: set[tuple[str, int]] = set()
+
+    def store(self, records: bytes, record_sizes: bytes, sender: Sender) -> Stored:
+        """Check the records of one request and append the good ones.
+
+        Args:
+            records: Back to back, in store format.
+            record_sizes: Their lengths, little-endian int32 each.
+            sender: Whose request it is.
+
+        Raises:
+            MessageRefused: The lengths cannot be right; nothing was stored.
+            StoreError: The store takes nothing; nothing was stored.
+        """
+        try:
+            sizes = np.frombuffer(record_sizes, dtype="<i4")
+            checked = check_records(
+                records,
+                sizes,
+                born_host_bytes=len(sender.born_host),
+                store_host_bytes=len(sender.store_host),
+            )
+        except ValueError as error:
+            raise refusal(ResponseCode.MESSAGE_ILLEGAL, str(error)) from None
+        batch, indexes = checked.batch, checked.indexes
+        refused = [
+            RefusedRow(row, ResponseCode.MESSAGE_ILLEGAL, reason) for row, reason in checked.refused
+        ]
+        if batch is not None:
+            kept = self._permitted(batch, indexes, sender, refused)
+            if kept is None:
+                batch = None
+            elif len(kept) < len(batch.queues):
+                batch, rows = select_rows(batch, kept)
+                indexes = indexes[rows]
+        if batch is None:
+            nothing = np.full(len(sizes), -1, dtype=np.int64)
+            return Stored(nothing, nothing, 0, PhysicalOffset(0), sorted(refused))
+        appended = self._log.append(batch, born_host=sender.born_host, store_host=sender.store_host)
+        self._on_appended()
+        queue_offsets, physical_offsets = appended.queue_offsets, appended.physical_offsets
+        if refused:
+            queue_offsets = _spread(queue_offsets, indexes, len(sizes))
+            physical_offsets = _spread(physical_offsets, indexes, len(sizes))
+            refused.sort()
+        return Stored(queue_offsets, physical_offsets, appended.stored_at_ms, appended.end, refused)
+
+    def _permitted(
+        self, batch: RecordBatch, indexes: Ints, sender: Sender, refused: list[RefusedRow]
+    ) -> Sequence[QueueRows] | None:
+        """Return the queues whose rows may be stored, None for none; list the other rows."""
+        if self._version is not self._topics.version:
+            self._version = self._topics.version
+            self._open.clear()
+        verdicts = [
+            None if (each[0], each[1]) in self._open else self._check(each[0], each[1], sender)
+            for each in batch.queues
+        ]
+        if not any(verdicts):
+            return batch.queues
+        kept: list[QueueRows] = []
+        for each, verdict in zip(batch.queues, verdicts, strict=True):
+            if verdict is None:
+                kept.append(each)
+            else:
+                refused.extend(RefusedRow(row, *verdict) for row in indexes[each.rows].tolist())
+        return kept or None
+
+    def _check(self, topic: str, queue_id: int, sender: Sender) -> Refusal | None:
+        """Return why records may not go to a queue, None when they may."""
+        config = self.find_or_create(topic, sender)
+        if isinstance(config, Refusal):
+            return config
+        queues = max(config.read_queues, config.write_queues)
+        if not 0 <= queue_id < queues:
+            remark = f"topic {topic!r} has queues 0 to {queues - 1}, not {queue_id}"
+            return Refusal(ResponseCode.INVALID_PARAMETER, remark)
+        if len(self._open) < _VERDICTS_MAX and self._version is self._topics.version:
+            self._open.add((topic, queue_id))
+        return None
+
+    def find_or_create(self, topic: str, sender: Sender) -> TopicConfig | Refusal:
+        """Return the topic that records are sent to, created if need be, or why it takes none."""
+        if is_forbidden(topic):
+            remark = f"topic {topic!r} belongs to the broker: nothing may be sent to it"
+            return Refusal(ResponseCode.NO_PERMISSION, remark)
+        config = self._topics.get(topic)
+        if config is None:
+            config = self._topics.create_for_send(
+                topic,
+                template=sender.template,
+                queues=max(0, sender.new_topic_queues),
+                now_ms=self._clock.wall_ms(),
+            )
+            if config is None:
+                remark = f"topic {topic!r} does not exist, and a send may not create it"
+                return Refusal(ResponseCode.TOPIC_NOT_EXIST, remark)
+            logger.info("topic created topic=%s queues=%s by=send", topic, config.write_queues)
+            self._on_created(config)
+        if Permission.WRITE not in config.permissions:
+            remark = f"topic {topic!r} may not be written ({config.permissions.text})"
+            return Refusal(ResponseCode.NO_PERMISSION, remark)
+        return config
+
+
+def is_forbidden(topic: str) -> bool:
+    """Tell whether clients may not send to `topic`."""
+    return (
+        topic in SEND_FORBIDDEN_TOPICS or topic == AUTO_CREATE_TOPIC or topic.startswith("rmq_sys_")
+    )
+
+
+def _spread(values: Ints, indexes: Ints, count: int) -> Ints:
+    spread = np.full(count, -1, dtype=np.int64)
+    spread[indexes] = values
+    return spread

@@ -1,0 +1,126 @@
+"""Sessions: the shell around `ClientTable` that hears clients and tells them of changes."""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
+
+from ternmq_broker.clients import ClientTable, GroupMembership, Session
+from ternmq_model.clock import Clock
+
+logger = logging.getLogger(__name__)
+
+
+class Outbox:
+    """What one session's stream has to tell. Owned by that stream's handler.
+
+    Attributes:
+        is_over: The session ended from this side; its stream ends too.
+    """
+
+    def __init__(self) -> None:
+        self.is_over = False
+        self._groups: dict[str, None] = {}
+        self._changed = asyncio.Event()
+
+    def tell(self, group: str) -> None:
+        """Let the client know that the members of `group` changed. Telling twice counts once."""
+        self._groups[group] = None
+        self._changed.set()
+
+    def end(self) -> None:
+        """Let the stream end."""
+        self.is_over = True
+        self._changed.set()
+
+    async def next(self) -> list[str]:
+        """Return the groups to tell of, at least one; none when the session is over.
+
+        Cancelling is safe: nothing is taken.
+        """
+        while not self._groups and not self.is_over:
+            self._changed.clear()
+            await self._changed.wait()
+        groups, self._groups = list(self._groups), {}
+        return [] if self.is_over else groups
+
+
+class Sessions:
+    """Every session of the broker. The one owner of the `ClientTable`."""
+
+    def __init__(self, clock: Clock, table: ClientTable) -> None:
+        self._clock = clock
+        self._table = table
+        self._outboxes: dict[Session, Outbox] = {}
+
+    @property
+    def table(self) -> ClientTable:
+        """Who is there: for reading."""
+        return self._table
+
+    def open(self, session: Session) -> Outbox | Session:
+        """Begin a session; return what its stream tells, or the live session that forbids it."""
+        previous = self._table.live(session.client_id)
+        if (other := self._table.hello(session)) is not None:
+            return other
+        if previous is not None:
+            self._end_stream(previous)
+        outbox = self._outboxes[session] = Outbox()
+        logger.info(
+            "session opened client=%s address=%s again=%s",
+            session.client_id,
+            session.address,
+            previous is not None,
+        )
+        return outbox
+
+    def heard(
+        self,
+        session: Session,
+        producer_groups: Iterable[str],
+        memberships: Mapping[str, GroupMembership],
+    ) -> None:
+        """Take a heartbeat of a session; one that was replaced or expired is not heard."""
+        if self._table.is_current(session):
+            now_ms = self._clock.monotonic_ms()
+            self._tell(
+                self._table.heard(
+                    session,
+                    producer_groups=producer_groups,
+                    memberships=memberships,
+                    now_ms=now_ms,
+                )
+            )
+
+    def goodbye(self, session: Session) -> None:
+        """Forget a client at once, and tell its groups."""
+        if self._table.is_current(session):
+            logger.info("session ended client=%s reason=goodbye", session.client_id)
+        self._end_stream(session)
+        self._tell(self._table.remove(session))
+
+    def broke(self, session: Session) -> None:
+        """Note that a session's stream is over; one that said goodbye is forgotten already."""
+        self._outboxes.pop(session, None)
+        if self._table.is_current(session):
+            self._table.broke(session, now_ms=self._clock.monotonic_ms())
+
+    async def expire(self) -> bool:
+        """Forget clients whose time is over: one step of the `sessions` job."""
+        for session in self._table.expired(now_ms=self._clock.monotonic_ms()):
+            reason = "silent" if session.broken_at_ms is None else "broken"
+            logger.info("session ended client=%s reason=%s", session.client_id, reason)
+            self._end_stream(session)
+            self._tell(self._table.remove(session))
+        return False
+
+    def _end_stream(self, session: Session) -> None:
+        outbox = self._outboxes.pop(session, None)
+        if outbox is not None:
+            outbox.end()
+
+    def _tell(self, groups: Iterable[str]) -> None:
+        for group in groups:
+            for member in self._table.members(group):
+                outbox = self._outboxes.get(member)
+                if outbox is not None:
+                    outbox.tell(group)

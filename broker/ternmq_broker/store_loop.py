@@ -1,0 +1,158 @@
+"""What the store needs done, driven by the broker's loop: syncs, dispatch, files made ahead.
+
+The store decides what is due and hands out tasks made of plain values; they run in the blocking
+pool, and their outcome goes back to the store on the loop.
+"""
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final
+
+from ternmq_broker.confirmations import Confirmations
+from ternmq_model.clock import Clock
+from ternmq_model.errors import StoreFailed
+from ternmq_model.offsets import PhysicalOffset
+from ternmq_remoting.environment import Blocking
+from ternmq_runtime.service import Job
+from ternmq_store.dispatcher import Arrival
+from ternmq_store.message_store import MessageStore
+
+logger = logging.getLogger(__name__)
+
+FLUSH_JOB: Final = "store-flush"
+DISPATCH_JOB: Final = "store-dispatch"
+CHECKPOINT_JOB: Final = "store-checkpoint"
+FILES_JOB: Final = "store-files"
+
+_FLUSH_PAUSE_S: Final = 0.5
+_CHECKPOINT_PAUSE_S: Final = 1.0
+_FILES_PAUSE_S: Final = 1.0
+_FILES_EVERY_SHIFT: Final = 24
+"""Look whether the next file is to be made every 16 MiB, besides."""
+
+_DISPATCH_MESSAGES_MAX: Final = 8192
+
+
+class StoreLoop:
+    """Drives one store. Owned by the broker's loop.
+
+    Args:
+        store: An open store.
+        confirmations: Told whenever the confirm offset moves.
+        clock: For what is due.
+        blocking: Where tasks run.
+        wake: Runs the job of that name now.
+        on_arrivals: Told of the queues that have new messages.
+    """
+
+    def __init__(
+        self,
+        store: MessageStore,
+        confirmations: Confirmations,
+        clock: Clock,
+        blocking: Blocking,
+        *,
+        wake: Callable[[str], None],
+        on_arrivals: Callable[[Sequence[Arrival]], None],
+    ) -> None:
+        self._store = store
+        self._confirmations = confirmations
+        self._clock = clock
+        self._blocking = blocking
+        self._wake = wake
+        self._on_arrivals = on_arrivals
+        self._confirmed = PhysicalOffset(-1)
+        self._file_made = asyncio.Event()
+        self._note_confirmed()
+
+    def jobs(self) -> tuple[Job, ...]:
+        """Return the jobs that keep the store going."""
+        return (
+            Job(name=FLUSH_JOB, interval_s=_FLUSH_PAUSE_S, step=self.flush),
+            Job(name=DISPATCH_JOB, interval_s=math.inf, step=self.dispatch),
+            Job(name=CHECKPOINT_JOB, interval_s=_CHECKPOINT_PAUSE_S, step=self.checkpoint),
+            Job(name=FILES_JOB, interval_s=_FILES_PAUSE_S, step=self.make_files),
+        )
+
+    def appended(self) -> None:
+        """Take note of an append: what is safe at once is confirmed, what is not is flushed."""
+        store = self._store
+        before = self._confirmed
+        self._note_confirmed()
+        if store.confirm_offset < store.max_physical:
+            self._wake(FLUSH_JOB)
+        elif before >> _FILES_EVERY_SHIFT != self._confirmed >> _FILES_EVERY_SHIFT:
+            self._wake(FILES_JOB)
+
+    def _note_confirmed(self) -> None:
+        confirmed = self._store.confirm_offset
+        if confirmed != self._confirmed:
+            self._confirmed = confirmed
+            self._confirmations.advance(confirmed)
+            self._wake(DISPATCH_JOB)
+        if self._store.failure is not None:
+            self._confirmations.fail(f"the store failed: {self._store.failure}")
+
+    async def flush(self) -> bool:
+        """Sync what is due: one step of a job. All who wait by then share one sync."""
+        task = self._store.flush_due(self._clock.monotonic_ms())
+        if task is None:
+            return False
+        before = self._confirmed
+        await self._run(task.run, partial(self._store.flush_done, task))
+        self._note_confirmed()
+        if before >> _FILES_EVERY_SHIFT != self._confirmed >> _FILES_EVERY_SHIFT:
+            self._wake(FILES_JOB)
+        return True
+
+    async def checkpoint(self) -> bool:
+        """Bring consume queues and checkpoint to the disk when it is time: one step of a job."""
+        task = self._store.checkpoint_due(self._clock.monotonic_ms())
+        if task is not None:
+            await self._run(task.run, partial(self._store.checkpoint_done, task))
+            self._note_confirmed()
+        return False
+
+    async def dispatch(self) -> bool:
+        """Let messages become readable: one bounded step of a job."""
+        try:
+            done = self._store.dispatch(messages_max=_DISPATCH_MESSAGES_MAX)
+        except StoreFailed:  # the store has said so; what is readable stays so
+            self._note_confirmed()
+            return False
+        if done.arrivals:
+            self._on_arrivals(done.arrivals)
+        return done.more
+
+    async def make_files(self) -> bool:
+        """Make the log's next file when it is time: one step of a job."""
+        task = self._store.file_due()
+        if task is not None:
+            await self._run(task.run, partial(self._store.file_ready, task))
+            self._note_confirmed()
+            self._file_made.set()
+            self._file_made = asyncio.Event()
+        return False
+
+    async def file_made(self) -> None:
+        """Wait until the making of a next file has ended, one way or the other."""
+        await self._file_made.wait()
+
+    async def _run(self, task: Callable[[], None], done: Callable[[OSError | None], None]) -> None:
+        """Run a task off the loop and tell the store how it ended.
+
+        A task that is abandoned in its middle counts as failed: nobody will know its outcome. The
+        store then leaves its directory as a crash would.
+        """
+        try:
+            await self._blocking.run(task)
+        except OSError as error:
+            done(error)
+        except asyncio.CancelledError:
+            done(OSError("the broker was stopped in the middle of it"))
+            raise
+        else:
+            done(None)

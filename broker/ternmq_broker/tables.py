@@ -1,0 +1,133 @@
+"""The broker's tables together with the files that keep them."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from ternmq_broker.config import BrokerConfig
+from ternmq_broker.consumer_offsets import OffsetTable
+from ternmq_broker.groups import GroupTable
+from ternmq_broker.state_files import StateFile, read_newest
+from ternmq_broker.topics import TopicTable
+from ternmq_model.data_version import DataVersion
+from ternmq_remoting.environment import Blocking
+from ternmq_runtime.service import Job
+from ternmq_store.filesystem import FileSystem
+
+T = TypeVar("T")
+
+TOPICS_JOB: Final = "save-topics"
+GROUPS_JOB: Final = "save-groups"
+OFFSETS_JOB: Final = "save-offsets"
+
+_RETRY_PAUSE_S: Final = 1.0
+
+
+class Tables:
+    """Topics, groups and offsets, loaded and saved. Owned by the broker's loop.
+
+    Make it with `load`. Topics and groups are saved when they change, offsets at an interval and at
+    the end.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        files: FileSystem,
+        blocking: Blocking,
+        topics: TopicTable,
+        groups: GroupTable,
+        offsets: OffsetTable,
+        *,
+        wake: Callable[[str], None],
+    ) -> None:
+        folder = config_folder(config.data)
+        self.topics = topics
+        self.groups = groups
+        self.offsets = offsets
+        self._offsets_interval_s = config.offsets_interval_ms / 1000
+        self.topics_file = StateFile(
+            folder / "topics.json",
+            files,
+            blocking,
+            changes=lambda: topics.version,
+            to_dict=topics.to_dict,
+            wake=lambda: wake(TOPICS_JOB),
+        )
+        self.groups_file = StateFile(
+            folder / "subscriptionGroup.json",
+            files,
+            blocking,
+            changes=lambda: groups.version,
+            to_dict=groups.to_dict,
+            wake=lambda: wake(GROUPS_JOB),
+        )
+        self.offsets_file = StateFile(
+            folder / "consumerOffset.json",
+            files,
+            blocking,
+            changes=lambda: offsets.changes,
+            to_dict=offsets.to_dict,
+            wake=lambda: wake(OFFSETS_JOB),
+        )
+        self.groups_file.mark_saved()
+        self.offsets_file.mark_saved()
+
+    def jobs(self) -> tuple[Job, ...]:
+        """Return the jobs that save what changed."""
+        return (
+            Job(name=TOPICS_JOB, interval_s=_RETRY_PAUSE_S, step=self.topics_file.step),
+            Job(name=GROUPS_JOB, interval_s=_RETRY_PAUSE_S, step=self.groups_file.step),
+            Job(name=OFFSETS_JOB, interval_s=self._offsets_interval_s, step=self.offsets_file.step),
+        )
+
+    async def save(self) -> None:
+        """Save what changed since the jobs ended."""
+        for file in (self.topics_file, self.groups_file, self.offsets_file):
+            await file.step()
+
+
+def config_folder(data: Path) -> Path:
+    """Return where the tables lie, beside the store's folders."""
+    return data / "config"
+
+
+async def load_tables(
+    config: BrokerConfig,
+    files: FileSystem,
+    blocking: Blocking,
+    *,
+    now_ms: int,
+    wake: Callable[[str], None],
+) -> Tables:
+    """Return the tables that lie in the data directory; empty ones where there are none.
+
+    Raises:
+        StoreError: A file is there and cannot be read.
+        OSError: The disk failed.
+    """
+    folder = config_folder(config.data)
+    await blocking.run(files.make_folder, folder)
+
+    async def load(name: str, parse: Callable[[Mapping[str, Any]], T]) -> T | None:
+        return await blocking.run(read_newest, files, folder / name, parse)
+
+    version = DataVersion(now_ms)
+    topics = await load("topics.json", partial(TopicTable.from_dict, now_ms=now_ms))
+    groups = await load("subscriptionGroup.json", partial(GroupTable.from_dict, now_ms=now_ms))
+    offsets = await load("consumerOffset.json", partial(OffsetTable.from_dict, now_ms=now_ms))
+    if topics is None:
+        topics = TopicTable(version)
+    topics.set_template(
+        queues=config.default_topic_queues, is_allowed=config.auto_create_topics, now_ms=now_ms
+    )
+    return Tables(
+        config,
+        files,
+        blocking,
+        topics,
+        groups or GroupTable(version),
+        offsets or OffsetTable(version),
+        wake=wake,
+    )

@@ -1,0 +1,151 @@
+"""The broker's topics: their queues and permissions. Pure.
+
+Source: RocketMQ `TopicConfigManager`.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Self
+
+from ternmq_broker.loose_json import as_int, as_object, version_from_dict, version_to_dict
+from ternmq_model.data_version import DataVersion
+from ternmq_model.errors import IllegalName
+from ternmq_model.names import AUTO_CREATE_TOPIC, RETRY_PREFIX
+from ternmq_model.route import READ_WRITE, Permission, TopicConfig, check_topic_config
+
+AUTO_CREATE_QUEUES = 4
+"""Queues of a topic that a send creates without saying how many."""
+
+
+class TopicTable:
+    """Every topic of one broker, with the table's version. Owned by the broker's loop.
+
+    What a file keeps beyond `TopicConfig` (attributes, filter type) is written back unchanged.
+    """
+
+    def __init__(self, version: DataVersion) -> None:
+        self._version = version
+        self._topics: dict[str, TopicConfig] = {}
+        self._extras: dict[str, dict[str, Any]] = {}
+
+    def __len__(self) -> int:
+        return len(self._topics)
+
+    def __iter__(self) -> Iterator[TopicConfig]:
+        """Yield every topic, sorted by name."""
+        return iter([self._topics[name] for name in sorted(self._topics)])
+
+    @property
+    def version(self) -> DataVersion:
+        """Raised with every change; NameServers compare it."""
+        return self._version
+
+    def get(self, topic: str) -> TopicConfig | None:
+        """Return the topic, or None when there is none of that name."""
+        return self._topics.get(topic)
+
+    def put(self, config: TopicConfig, *, now_ms: int) -> bool:
+        """Create or change a topic; return whether it is new.
+
+        Raises:
+            IllegalName: Its name or a number of queues is illegal; nothing changes.
+        """
+        check_topic_config(config)
+        is_new = config.topic not in self._topics
+        if self._topics.get(config.topic) != config:
+            self._topics[config.topic] = config
+            self._version = self._version.next(now_ms)
+        return is_new
+
+    def remove(self, topic: str, *, now_ms: int) -> bool:
+        """Forget a topic; return whether there was one."""
+        if self._topics.pop(topic, None) is None:
+            return False
+        self._extras.pop(topic, None)
+        self._version = self._version.next(now_ms)
+        return True
+
+    def create_for_send(
+        self, topic: str, *, template: str, queues: int, now_ms: int
+    ) -> TopicConfig | None:
+        """Create `topic` as a send may, and return it; None when it may not.
+
+        Args:
+            topic: A legal name that the table does not have.
+            template: Whose settings are copied; it must have the inherit permission.
+            queues: How many the sender asks for; 0 = 4. The template's number is the most.
+            now_ms: Wall clock.
+
+        Source: RocketMQ `TopicConfigManager.createTopicInSendMessageMethod`.
+        """
+        if topic.startswith(RETRY_PREFIX):
+            config = TopicConfig(topic, 1, 1)
+        else:
+            model = self._topics.get(template)
+            if model is None or Permission.INHERIT not in model.permissions:
+                return None
+            count = min(queues or AUTO_CREATE_QUEUES, model.write_queues)
+            if count < 1:
+                return None
+            permissions = model.permissions & ~Permission.INHERIT
+            config = TopicConfig(topic, count, count, permissions)
+        self.put(config, now_ms=now_ms)
+        return config
+
+    def set_template(self, *, queues: int, is_allowed: bool, now_ms: int) -> None:
+        """Make TBW102 as the settings want it: a template, or no longer one."""
+        known = self._topics.get(AUTO_CREATE_TOPIC)
+        if is_allowed:
+            permissions = READ_WRITE | Permission.INHERIT
+            self.put(TopicConfig(AUTO_CREATE_TOPIC, queues, queues, permissions), now_ms=now_ms)
+        elif known is not None:
+            self.put(replace(known, permissions=READ_WRITE), now_ms=now_ms)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the table as `topics.json` keeps it."""
+        table: dict[str, dict[str, Any]] = {
+            config.topic: {
+                "attributes": {},
+                "topicFilterType": "SINGLE_TAG",
+                **self._extras.get(config.topic, {}),
+                "order": config.ordered,
+                "perm": int(config.permissions),
+                "readQueueNums": config.read_queues,
+                "topicName": config.topic,
+                "topicSysFlag": config.sys_flag,
+                "writeQueueNums": config.write_queues,
+            }
+            for config in self
+        }
+        return {"dataVersion": version_to_dict(self._version), "topicConfigTable": table}
+
+    @classmethod
+    def from_dict(cls, value: Mapping[str, Any], *, now_ms: int) -> Self:
+        """Return the table that `topics.json` keeps.
+
+        Raises:
+            ValueError: Something in it has another shape, or is no legal topic.
+        """
+        table = cls(version_from_dict(value.get("dataVersion"), now_ms=now_ms))
+        for name, entry in as_object(value.get("topicConfigTable", {}), "topicConfigTable").items():
+            fields = dict(as_object(entry, name))
+            known = {key: fields.pop(key, None) for key in _KNOWN}
+            if known["topicName"] not in (None, name):
+                raise ValueError(f"topic {name!r} calls itself {known['topicName']!r}")
+            config = TopicConfig(
+                name,
+                as_int(known["readQueueNums"], f"readQueueNums of {name}"),
+                as_int(known["writeQueueNums"], f"writeQueueNums of {name}"),
+                Permission(as_int(known["perm"], f"perm of {name}")),
+                as_int(known["topicSysFlag"] or 0, f"topicSysFlag of {name}"),
+                bool(known["order"]),
+            )
+            try:
+                table._topics[name] = check_topic_config(config)
+            except IllegalName as error:
+                raise ValueError(str(error)) from None
+            table._extras[name] = fields
+        return table
+
+
+_KNOWN = ("topicName", "readQueueNums", "writeQueueNums", "perm", "topicSysFlag", "order")
