@@ -28,9 +28,9 @@ EPOCH: Final = 1
 class Broker:
     """A broker that serves while its `async with` block runs.
 
-    Entering returns when it listens and every NameServer that can be reached knows it. Leaving withdraws the
-    registration, answers what was sent, stops, brings everything to the disk and lets go of the
-    data directory. If a job fails, the block is cancelled and the failure comes out of it.
+    Entering returns when it listens and every NameServer that can be reached knows it. Leaving
+    withdraws the registration, answers what was sent, stops, brings everything to the disk and lets
+    go of the data directory. If a job fails, the block is cancelled and its failure comes out of it.
 
     Owns all mutable state of the broker, on one event loop.
 
