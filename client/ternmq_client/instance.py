@@ -133,6 +133,12 @@ class ClientInstance:
             del opened.connections[key]
             opened.tasks.spawn(connection.close(), f"close {connection.address}")
 
+    def ask_route_again(self, topic: str) -> None:
+        """Ask for the route of `topic` now, in the background: a broker's answer did not fit it."""
+        opened = self._open
+        opened.routes.expire(topic)
+        opened.jobs.wake("routes")
+
     async def join_group(
         self, group: groups.ConsumerGroup, on_members_changed: Callable[[], None]
     ) -> None:

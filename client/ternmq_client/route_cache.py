@@ -9,7 +9,6 @@ from ternmq_client.nameservers import NameServers
 from ternmq_client.single_flight import SingleFlight
 from ternmq_model.clock import Clock
 from ternmq_model.errors import TopicNotFound, TransportError
-from ternmq_model.names import AUTO_CREATE_TOPIC
 from ternmq_model.route import BrokerData, TopicRoute
 from ternmq_runtime.service import OwnedTasks
 
@@ -94,13 +93,15 @@ class RouteCache:
         """
         return self.cached(topic) or await self._ask(topic)
 
-    async def route_to_write(self, topic: str, *, creates: bool) -> TopicRoute:
+    async def route_to_write(
+        self, topic: str, *, template: str | None = None, queues_max: int = NEW_TOPIC_QUEUES
+    ) -> TopicRoute:
         """Return the route of `topic`, or the one it will have once a send has created it.
 
         Args:
             topic: Its name has been checked.
-            creates: A broker may create it; then a topic that is unknown has the queues of the
-                template TBW102, at most 4 on each broker.
+            template: The topic from whose settings brokers may create it (TBW102), if they may.
+            queues_max: Most queues it would then have on each broker.
 
         Raises:
             TopicNotFound: It is unknown, and no broker would create it.
@@ -110,18 +111,18 @@ class RouteCache:
             RocketMQ `MQClientInstance.updateTopicRouteInfoFromNameServer`.
         """
         known = self._known.get(topic)
-        if known is not None and known.route is not None and (creates or not known.is_guessed):
+        if known is not None and known.route is not None and (template or not known.is_guessed):
             return known.route
         try:
             return await self._ask(topic)
         except TopicNotFound as unknown:
-            if not creates:
+            if template is None:
                 raise
             try:
-                template = await self.route(AUTO_CREATE_TOPIC)
+                template_route = await self.route(template)
             except TopicNotFound:
                 raise unknown from None
-        guess = template.for_new_topic(topic, queues_max=NEW_TOPIC_QUEUES)
+        guess = template_route.for_new_topic(topic, queues_max=queues_max)
         due_at_ms = self._clock.monotonic_ms() + UNCERTAIN_REFRESH_MS
         self._known[topic] = _Known(guess, is_guessed=True, due_at_ms=due_at_ms)
         return guess

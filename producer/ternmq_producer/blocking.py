@@ -1,0 +1,97 @@
+"""The producer for synchronous callers."""
+
+from collections.abc import Sequence
+from concurrent.futures import Future
+from typing import TYPE_CHECKING
+
+from ternmq_client.blocking import BlockingFace
+from ternmq_client.config import ClientConfig
+from ternmq_model.errors import ClosedError
+from ternmq_model.message import Message, SendResult
+from ternmq_model.queue import MessageQueue
+from ternmq_producer.bulk import SendResults
+from ternmq_producer.config import ProducerConfig
+from ternmq_producer.dispatch import QueueSelector
+from ternmq_producer.producer import Producer
+from ternmq_remoting.environment import Environment
+
+if TYPE_CHECKING:
+    from asyncio import Future as AsyncFuture
+
+
+class BlockingProducer(BlockingFace[Producer]):
+    """A `Producer` whose verbs block: `with BlockingProducer("group") as producer:`.
+
+    It has an event loop in a thread of its own; any number of threads may use it. Arguments,
+    results and errors are those of `Producer`. An interrupt (Ctrl-C) ends the waiting; the message
+    may be sent all the same.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        *,
+        nameserver: str | Sequence[str] | None = None,
+        config: ProducerConfig | None = None,
+        client: ClientConfig | None = None,
+        env: Environment | None = None,
+    ) -> None:
+        super().__init__(
+            Producer(group, nameserver=nameserver, config=config, client=client, env=env)
+        )
+
+    def send(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        selector: QueueSelector | None = None,
+        timeout_s: float | None = None,
+    ) -> SendResult:
+        """Send `message` and return where it was stored. See `Producer.send`."""
+        return self._run(
+            self._client.send(message, queue=queue, selector=selector, timeout_s=timeout_s)
+        )
+
+    def send_many(
+        self, messages: Sequence[Message], *, timeout_s: float | None = None
+    ) -> SendResults:
+        """Send `messages` and return where each was stored. See `Producer.send_many`."""
+        return self._run(self._client.send_many(messages, timeout_s=timeout_s))
+
+    def enqueue(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        selector: QueueSelector | None = None,
+        timeout_s: float | None = None,
+    ) -> "Future[SendResult]":
+        """Let `message` be sent, and return the future of its answer. See `Producer.enqueue`.
+
+        Waits only for the topic's route and for room in the buffer.
+        """
+        answer: Future[SendResult] = Future()
+        answer.set_running_or_notify_cancel()
+
+        async def enqueue() -> None:
+            future = await self._client.enqueue(
+                message, queue=queue, selector=selector, timeout_s=timeout_s
+            )
+            future.add_done_callback(lambda done: _pass_on(done, answer))
+
+        self._run(enqueue())
+        return answer
+
+    def flush(self) -> None:
+        """Wait until everything sent so far, and meanwhile, has its answer."""
+        self._run(self._client.flush())
+
+
+def _pass_on(done: "AsyncFuture[SendResult]", answer: "Future[SendResult]") -> None:
+    if done.cancelled():
+        answer.set_exception(ClosedError("the producer was closed before the answer came"))
+    elif (error := done.exception()) is not None:
+        answer.set_exception(error)
+    else:
+        answer.set_result(done.result())

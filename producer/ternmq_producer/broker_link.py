@@ -1,0 +1,355 @@
+"""The way to one broker: one stream, opened when there is something to send, opened again after
+it broke. What is sent, when and with what is the `Batcher`'s to decide; what follows on a failure
+is `judge`'s."""
+
+import asyncio
+import logging
+import math
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from ternmq_client.instance import ClientInstance
+from ternmq_model.errors import (
+    ClosedError,
+    ConnectionLost,
+    RefusedError,
+    RequestTimedOut,
+    TernError,
+    TransportError,
+    Unreachable,
+    refusal,
+)
+from ternmq_model.message_id import UniqueKeys
+from ternmq_model.queue import MessageQueue
+from ternmq_model.response_code import ResponseCode
+from ternmq_producer.batcher import Batch, Batcher, all_pending
+from ternmq_producer.buffer import Buffer
+from ternmq_producer.bulk import BulkSlice
+from ternmq_producer.config import ProducerConfig
+from ternmq_producer.encoding import StreamFormat
+from ternmq_producer.pending import Pending, renewed
+from ternmq_producer.replies import Failure, deliver, fits
+from ternmq_producer.verdict import Verdict, judge
+from ternmq_protos.v1 import messages_pb2 as messages
+from ternmq_remoting.contracts import SEND_STREAM
+from ternmq_remoting.rpc import ClientStream
+from ternmq_runtime.service import OwnedTasks
+
+logger = logging.getLogger(__name__)
+
+SendStream = ClientStream[messages.SendStreamReply, messages.SendStreamRequest]
+
+_ROUTE_IS_OLD: Final = frozenset({ResponseCode.TOPIC_NOT_EXIST, ResponseCode.NO_PERMISSION})
+
+
+class Dispatcher(Protocol):
+    """Whom a link works for: a `Producer`."""
+
+    @property
+    def config(self) -> ProducerConfig:
+        """The producer's settings."""
+        ...
+
+    @property
+    def group(self) -> str:
+        """The producer group."""
+        ...
+
+    @property
+    def client(self) -> ClientInstance:
+        """Connections, clock, randomness."""
+        ...
+
+    @property
+    def buffer(self) -> Buffer:
+        """What messages are charged to until they are answered."""
+        ...
+
+    def unique_keys(self, born_host: bytes) -> UniqueKeys:
+        """Return the maker of keys; the first caller's address goes into them."""
+        ...
+
+    def dispatch_again(self, pending: Sequence[Pending], *, avoid: str, delay_s: float) -> None:
+        """Send messages by any queue, best not one of broker `avoid`; if there, after a pause."""
+        ...
+
+
+class BrokerLink:
+    """Everything that goes to one broker. Owned by its producer; one task runs `run`.
+
+    Attributes:
+        broker_name: The broker.
+        is_down: It could not be reached and is not to be tried for a moment; messages that may go
+            elsewhere should.
+    """
+
+    def __init__(self, broker_name: str, owner: Dispatcher) -> None:
+        self.broker_name = broker_name
+        self.is_down = False
+        self._owner = owner
+        self._config = owner.config
+        self._client = owner.client
+        self._clock = owner.client.env.clock
+        self._batcher = Batcher(
+            batch_bytes_max=owner.config.batch_bytes,
+            batches_max=owner.config.batches_unanswered_max,
+            free=owner.buffer.give_back,
+        )
+        self._format: StreamFormat | None = None
+        self._stream: SendStream | None = None
+        self._write_error: TernError | None = None
+        self._wake = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at_ms: float = math.inf
+        self._failures = 0
+
+    def add(self, pending: Pending) -> None:
+        """Send `pending`. Its sink has the answer at its deadline at the latest."""
+        self._batcher.add(pending)
+        if pending.deadline_ms < self._timer_at_ms:
+            self._arm(pending.deadline_ms)
+        self._wake.set()
+
+    def add_slice(self, part: BulkSlice) -> None:
+        """Send `part`, likewise."""
+        self._batcher.add_slice(part)
+        if part.deadline_ms < self._timer_at_ms:
+            self._arm(part.deadline_ms)
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Send what comes until cancelled."""
+        while True:
+            while self._batcher.is_empty:
+                self._wake.clear()
+                await self._wake.wait()
+            self._format = None
+            error = await self._serve()
+            self._failures += 1
+            if self._failures == 1 or not isinstance(error, TransportError):
+                logger.warning("send stream lost broker=%s error=%s", self.broker_name, error)
+            self.is_down = True
+            self._settle_break(error)
+            await asyncio.sleep(self._delay_s(self._failures))
+            self.is_down = False
+
+    def fail_all(self, error: TernError) -> None:
+        """Answer everything with `error`: the producer is closing and waits no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+        for batch in self._batcher.break_off():
+            for pending in all_pending(batch):
+                pending.maybe_stored = True
+                self._give_up(pending, error)
+        for pending in self._batcher.drain():
+            self._give_up(pending, error)
+
+    async def _serve(self) -> TernError:
+        """Open the stream and send over it. Return why it ended."""
+        try:
+            connection = await self._client.broker(self.broker_name)
+            stream: SendStream = connection.open(SEND_STREAM)
+        except ClosedError as error:  # somebody else found the connection broken just now
+            return Unreachable(str(error))
+        except TernError as error:
+            return error
+        failure: TernError = ConnectionLost(f"broker {self.broker_name}: ended the send stream")
+        try:
+            await self._open(stream)
+            async with OwnedTasks() as tasks:
+                tasks.spawn(self._write_batches(stream), f"send to {self.broker_name}")
+                await self._read_replies(stream)
+        except TernError as error:
+            failure = self._write_error or error
+        finally:
+            self._stream = None
+            stream.cancel()
+        if isinstance(failure, ClosedError):  # this side ended it, because of its silence
+            failure = ConnectionLost(str(failure))
+        if isinstance(failure, TransportError):
+            self._client.forget(self.broker_name, connection)
+        return failure
+
+    async def _open(self, stream: SendStream) -> None:
+        """Agree with the broker on how records look."""
+        config = self._config
+        auto_create = messages.AutoCreate()
+        if config.creates_topics:
+            auto_create.template_topic = config.template_topic
+            auto_create.queues = config.topic_queues
+        request = messages.SendStreamRequest(
+            open=messages.SendStreamOpen(
+                client_id=self._client.client_id,
+                producer_group=self._owner.group,
+                auto_create=auto_create,
+            )
+        )
+        try:
+            async with asyncio.timeout(self._client.config.request_timeout_s):
+                await stream.write(request)
+                reply = await stream.read()
+        except TimeoutError:
+            # Nothing but `open` was sent, so no message can have been stored.
+            raise Unreachable(f"broker {self.broker_name}: opens no send stream") from None
+        if reply is None or not reply.HasField("opened"):
+            raise Unreachable(f"broker {self.broker_name}: ended the send stream at once")
+        opened = reply.opened
+        if opened.status.code:
+            raise refusal(opened.status.code, opened.status.remark, self.broker_name)
+        self._format = StreamFormat(opened, self._owner.unique_keys(opened.born_host))
+        self._batcher.batch_bytes_max = min(config.batch_bytes, self._format.batch_bytes_max)
+        self._write_error = None
+        self._stream = stream
+        self._client.sessions.attend(self.broker_name)
+        logger.info("send stream open broker=%s", self.broker_name)
+
+    async def _write_batches(self, stream: SendStream) -> None:
+        """Write a batch whenever one may leave. Ends when the stream does."""
+        batcher, wake, clock, layout = self._batcher, self._wake, self._clock, self._format
+        assert layout is not None, "the stream is open"
+        try:
+            while True:
+                while not batcher.can_send:
+                    wake.clear()
+                    await wake.wait()
+                batch = batcher.next_batch(clock.monotonic_ms())
+                if batch is None:
+                    continue
+                for pending, error in layout.take_illegal(batch):
+                    self._give_up(pending, error)
+                if len(batch):
+                    await stream.write(layout.encode(batch, wall_ms=clock.wall_ms()))
+                else:
+                    batcher.withdraw(batch)
+        except TernError as error:
+            self._write_error = error
+            stream.cancel()  # which the reader notices
+
+    async def _read_replies(self, stream: SendStream) -> None:
+        """Give answers out until the broker ends the stream."""
+        assert self._format is not None, "the stream is open"
+        store_host = self._format.store_host
+        while (reply := await stream.read()) is not None:
+            batch = self._batcher.answered()
+            if batch is None or not reply.HasField("stored") or not fits(batch, reply.stored):
+                if batch is not None:
+                    self._batcher.unanswer(batch)
+                raise ConnectionLost(f"broker {self.broker_name}: sent an impossible reply")
+            failures = deliver(
+                batch, reply.stored, store_host=store_host, broker_name=self.broker_name
+            )
+            self._failures = 0
+            if failures:
+                self._settle_refused(batch, failures)
+            else:
+                self._batcher.release(batch.ordered_queues)
+                self._owner.buffer.give_back(batch.record_bytes)
+            self._wake.set()
+
+    def _settle_refused(self, batch: Batch, failures: list[Failure]) -> None:
+        """Try again, or give up, what the broker refused of `batch`; the rest is answered."""
+        codes = {each.error.code for each in failures if isinstance(each.error, RefusedError)}
+        if codes & _ROUTE_IS_OLD:
+            for topic in {failure.pending.topic.decode() for failure in failures}:
+                self._client.ask_route_again(topic)
+        kept_bytes = sum(failure.pending.record_bytes for failure in failures)
+        self._owner.buffer.give_back(batch.record_bytes - kept_bytes)
+        delay_s = self._delay_s(max(failure.pending.attempts for failure in failures))
+        resting = self._settle(failures, delay_s=delay_s)
+        self._batcher.release(batch.ordered_queues - resting)
+        if resting:
+            self._loop.call_later(delay_s, self._release, resting)
+
+    def _settle_break(self, error: TernError) -> None:
+        """Try again, or give up, what the broken stream left behind.
+
+        When it was not even opened, that is everything that waits.
+        """
+        failures: list[Failure] = []
+        for batch in self._batcher.break_off():
+            for pending in all_pending(batch):
+                pending.maybe_stored = True
+                failures.append(Failure(pending, error))
+        if self._format is None:
+            for pending in self._batcher.drain():
+                pending.attempts += 1
+                failures.append(Failure(pending, error))
+        self._settle(failures, delay_s=0.0)
+        self._batcher.release(self._batcher.ordered_queues())
+
+    def _settle(self, failures: list[Failure], *, delay_s: float) -> set[MessageQueue]:
+        """Do with `failures` what `judge` says; return the queues of those tried again in order."""
+        config = self._config
+        here: list[Pending] = []
+        anywhere: list[Pending] = []
+        for failure in failures:
+            pending = failure.pending
+            verdict = Verdict.GIVE_UP
+            if not failure.is_overtaken and not pending.sink.done():
+                verdict = judge(
+                    failure.error,
+                    attempts=pending.attempts,
+                    attempts_max=config.attempts_max,
+                    is_ordered=pending.is_ordered,
+                    maybe_stored=pending.maybe_stored,
+                    duplicates_allowed=config.duplicates_allowed,
+                )
+            if verdict is Verdict.GIVE_UP:
+                self._give_up(pending, failure.error)
+            elif verdict is Verdict.AGAIN_HERE:
+                here.append(pending)
+            else:
+                anywhere.append(pending)
+        self._batcher.put_back(here)
+        if anywhere:
+            self._owner.dispatch_again(anywhere, avoid=self.broker_name, delay_s=delay_s)
+        return {pending.queue for pending in here if pending.is_ordered}
+
+    def _give_up(self, pending: Pending, error: TernError) -> None:
+        self._owner.buffer.give_back(pending.record_bytes)
+        if not pending.sink.done():
+            pending.sink.set_exception(renewed(error, may_have_happened=pending.maybe_stored))
+
+    def _release(self, queues: set[MessageQueue]) -> None:
+        self._batcher.release(queues)
+        self._wake.set()
+
+    def _arm(self, deadline_ms: int) -> None:
+        """Look for expired messages at `deadline_ms`. One timer serves the whole link."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at_ms = deadline_ms
+        delay_s = max(0, deadline_ms - self._clock.monotonic_ms()) / 1000
+        self._timer = self._loop.call_later(delay_s, self._expire)
+
+    def _expire(self) -> None:
+        """Answer what ran out of time; end the stream of a broker that stays silent."""
+        self._timer, self._timer_at_ms = None, math.inf
+        now_ms = self._clock.monotonic_ms()
+        oldest_ms = self._batcher.oldest_batch_ms
+        expired, next_ms = self._batcher.expire(now_ms)
+        for pending in expired.unsent:
+            pending.sink.set_exception(self._timeout(pending.maybe_stored))
+        for pending in expired.unanswered:
+            pending.sink.set_exception(self._timeout(True))
+        for part in expired.unsent_slices:
+            part.expire(lambda: self._timeout(False))
+        for part in expired.unanswered_slices:
+            part.expire(lambda: self._timeout(True))
+        if next_ms is not None:
+            self._arm(next_ms)
+        is_silent = (
+            oldest_ms is not None and now_ms - oldest_ms >= self._config.send_timeout_s * 500
+        )
+        if is_silent and self._stream is not None:
+            self._stream.cancel()
+
+    def _timeout(self, may_have_happened: bool) -> RequestTimedOut:
+        what = "no answer in time" if may_have_happened else "not sent in time"
+        error = RequestTimedOut(f"broker {self.broker_name}: {what}")
+        error.may_have_happened = may_have_happened
+        return error
+
+    def _delay_s(self, failures: int) -> float:
+        return self._config.retry.delay_s(failures, self._client.env.random)

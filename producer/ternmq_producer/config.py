@@ -1,0 +1,75 @@
+"""How a producer behaves."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from ternmq_client.retry import RetryPolicy
+from ternmq_model.errors import ConfigError
+from ternmq_model.names import AUTO_CREATE_TOPIC
+
+BATCH_BYTES_MAX: Final = 1 << 20
+"""Most bytes of records in one transport batch; one larger record travels alone."""
+
+BATCH_BYTES_MIN: Final = 4 << 10
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ProducerConfig:
+    """Sizes in bytes, durations in seconds."""
+
+    send_timeout_s: float = 3.0
+    """How long one message may take in all: waiting for room, sending, trying again."""
+
+    attempts_max: int = 3
+    """How often one message is tried, the first time included."""
+
+    retry_delay_s: float = 0.1
+    """Ceiling of the wait before the second attempt at the same broker; doubles up to 1 s."""
+
+    duplicates_allowed: bool = True
+    """A message whose answer was lost is sent again, although it may then be stored twice. When
+    False, such a message fails with an error whose `may_have_happened` is True."""
+
+    buffer_bytes: int = 64 << 20
+    """Memory for messages that are waiting or unanswered. When it is used up, sends wait."""
+
+    batch_bytes: int = BATCH_BYTES_MAX
+    """Most bytes of records in one batch."""
+
+    batches_unanswered_max: int = 2
+    """Batches that may travel to one broker before the first is answered. 1 or 2: what is sent
+    meanwhile forms the next batch, so more would make batches smaller, not sending faster."""
+
+    creates_topics: bool = True
+    """Ask brokers to create a topic that does not exist, if they are willing to."""
+
+    topic_queues: int = 4
+    """Queues on each broker of a topic that is so created, at most the template's."""
+
+    template_topic: str = AUTO_CREATE_TOPIC
+    """Whose settings such a topic gets."""
+
+    def __post_init__(self) -> None:
+        for name in ("send_timeout_s", "buffer_bytes", "topic_queues"):
+            value: float = getattr(self, name)
+            if not value > 0:
+                raise ConfigError(f"producer.{name}", value, "must be above 0")
+        if self.attempts_max < 1:
+            raise ConfigError("producer.attempts_max", self.attempts_max, "must be 1 or more")
+        if self.retry_delay_s < 0:
+            raise ConfigError("producer.retry_delay_s", self.retry_delay_s, "must not be negative")
+        if not BATCH_BYTES_MIN <= self.batch_bytes <= BATCH_BYTES_MAX:
+            rule = f"must be {BATCH_BYTES_MIN} to {BATCH_BYTES_MAX}"
+            raise ConfigError("producer.batch_bytes", self.batch_bytes, rule)
+        if self.batches_unanswered_max not in (1, 2):
+            setting = "producer.batches_unanswered_max"
+            raise ConfigError(setting, self.batches_unanswered_max, "must be 1 or 2")
+
+    @property
+    def retry(self) -> RetryPolicy:
+        """The waits between attempts at the same broker."""
+        return RetryPolicy(
+            attempts_max=self.attempts_max,
+            delay_s_first=self.retry_delay_s,
+            delay_s_max=max(1.0, self.retry_delay_s),
+        )

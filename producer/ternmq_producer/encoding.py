@@ -1,0 +1,118 @@
+"""A batch as its stream carries it: records in store format, back to back."""
+
+from typing import Final
+
+import numpy as np
+
+from ternmq_model.errors import IllegalMessage
+from ternmq_model.message_id import UniqueKeys
+from ternmq_model.properties import UNIQUE_KEY
+from ternmq_model.record_encoder import RecordEncoder
+from ternmq_producer.batcher import Batch, all_pending
+from ternmq_producer.pending import RECORD_EXTRA_BYTES, Pending
+from ternmq_protos.v1 import messages_pb2 as messages
+
+_UNIQUE_KEY_BYTES: Final = len(UNIQUE_KEY) + 2 + 56
+"""Longest property UNIQ_KEY: that of a host with an IPv6 address."""
+
+
+class StreamFormat:
+    """What a broker told when it opened a stream: how records for it look, and its limits.
+
+    Args:
+        opened: Its first reply.
+        keys: Makes unique keys for all links of a producer.
+    """
+
+    def __init__(self, opened: messages.SendStreamOpened, keys: UniqueKeys) -> None:
+        self.store_host = opened.store_host
+        self._keys = keys
+        self._body_bytes_max = opened.body_bytes_max
+        self._properties_bytes_max = (
+            opened.properties_bytes_max - _UNIQUE_KEY_BYTES - len(opened.properties_suffix)
+        )
+        self._surely_fits_bytes = min(self._body_bytes_max, self._properties_bytes_max)
+        extra = 115 + _UNIQUE_KEY_BYTES + len(opened.properties_suffix)
+        # Sizes were estimated before the broker was asked. With a suffix longer than expected,
+        # every record may be larger by the difference, the smallest ones relatively the most.
+        self.batch_bytes_max = opened.batch_bytes_max
+        if extra > RECORD_EXTRA_BYTES:
+            self.batch_bytes_max = self.batch_bytes_max * RECORD_EXTRA_BYTES // extra
+        self._encoder = RecordEncoder(
+            born_host=opened.born_host,
+            store_host=opened.store_host,
+            suffix=opened.properties_suffix,
+            properties_bytes_max=opened.properties_bytes_max,
+        )
+
+    def take_illegal(self, batch: Batch) -> list[tuple[Pending, IllegalMessage]]:
+        """Take out of `batch` what this broker would not take, with the reason for each."""
+        limit = self._surely_fits_bytes
+        if all(pending.record_bytes <= limit for pending in batch.singles) and all(
+            max(part.record_bytes) <= limit for part in batch.slices
+        ):
+            return []
+        everything = [(pending, self._rule_against(pending)) for pending in all_pending(batch)]
+        illegal = [(pending, rule) for pending, rule in everything if rule is not None]
+        if illegal:
+            batch.singles = [pending for pending, rule in everything if rule is None]
+            batch.slices = []
+            batch.record_bytes = sum(pending.record_bytes for pending in batch.singles)
+        return illegal
+
+    def _rule_against(self, pending: Pending) -> IllegalMessage | None:
+        topic = pending.topic.decode()
+        if len(pending.body) > self._body_bytes_max:
+            return IllegalMessage(
+                f"message for {topic!r}: body has {len(pending.body)} bytes, "
+                f"at most {self._body_bytes_max} fit"
+            )
+        if len(pending.properties) > self._properties_bytes_max:
+            return IllegalMessage(
+                f"message for {topic!r}: properties have {len(pending.properties)} bytes, "
+                f"at most {self._properties_bytes_max} fit beside those that are added"
+            )
+        return None
+
+    def encode(self, batch: Batch, *, wall_ms: int) -> messages.SendStreamRequest:
+        """Return `batch` as a request, having given a unique key to all that had none.
+
+        Args:
+            batch: Holds nothing that `take_illegal` would take out.
+            wall_ms: Now, for the keys.
+        """
+        encode = self._encoder.encode
+        next_key = self._keys.next
+        records: list[bytes] = []
+        for pending in batch.singles:
+            key = pending.unique_key
+            if not key:
+                key = pending.unique_key = next_key(wall_ms)
+            records.append(
+                encode(
+                    pending.topic,
+                    pending.queue.queue_id,
+                    pending.body,
+                    key,
+                    pending.properties,
+                    born_at_ms=pending.born_at_ms,
+                    flag=pending.flag,
+                )
+            )
+        for part in batch.slices:
+            part.unique_keys = self._keys.next_many(len(part), wall_ms)
+            records += self._encoder.encode_many(
+                part.topic,
+                part.queue_ids,
+                part.bodies,
+                part.unique_keys,
+                part.properties,
+                part.flags,
+                born_at_ms=part.born_at_ms,
+            )
+        sizes = np.fromiter(map(len, records), dtype="<i4", count=len(records))
+        return messages.SendStreamRequest(
+            batch=messages.SendBatch(
+                records=b"".join(records), record_sizes=sizes.tobytes(), is_retry=batch.is_retry
+            )
+        )

@@ -1,0 +1,98 @@
+"""One message on its way: what is known of it until its sender has an answer."""
+
+from typing import Final, Protocol
+
+from ternmq_model.errors import TernError
+from ternmq_model.message import Message, SendResult
+from ternmq_model.queue import MessageQueue
+
+RECORD_EXTRA_BYTES: Final = 256
+"""What a record has beside body, topic and the message's own properties, at most as far as known
+before a broker tells what it adds: a header of 115, UNIQ_KEY of 66, the broker's properties."""
+
+
+class Sink(Protocol):
+    """Where an answer goes: a future, or a place in the results of many messages."""
+
+    def done(self) -> bool:
+        """Tell whether nobody waits any more: answered, timed out, or cancelled."""
+        ...
+
+    def set_result(self, result: SendResult, /) -> None:
+        """Answer: stored."""
+        ...
+
+    def set_exception(self, error: BaseException, /) -> None:
+        """Answer: not stored, or nobody knows."""
+        ...
+
+
+class Pending:
+    """A message with its destination and history. Owned by the link it waits at.
+
+    A plain class with positional arguments: one is made for every single send.
+    """
+
+    __slots__ = (
+        "attempts",
+        "body",
+        "born_at_ms",
+        "deadline_ms",
+        "flag",
+        "is_ordered",
+        "maybe_stored",
+        "properties",
+        "queue",
+        "record_bytes",
+        "sink",
+        "topic",
+        "unique_key",
+    )
+
+    def __init__(
+        self,
+        sink: Sink,
+        message: Message,
+        topic: bytes,
+        properties: bytes,
+        queue: MessageQueue,
+        is_ordered: bool,
+        record_bytes: int,
+        born_at_ms: int,
+        deadline_ms: int,
+    ) -> None:
+        self.sink = sink
+        self.topic = topic
+        self.body = message.body
+        self.flag = message.flag
+        self.properties = properties
+        self.queue = queue
+        self.is_ordered = is_ordered
+        """Its queue was chosen by the caller or by a key: it stays there, in order."""
+
+        self.record_bytes = record_bytes
+        """At most, and what the buffer is charged."""
+
+        self.born_at_ms = born_at_ms
+        self.deadline_ms = deadline_ms
+        """Monotonic."""
+
+        self.unique_key = b""
+        """Given when it first goes into a batch, and kept."""
+
+        self.attempts = 0
+        self.maybe_stored = False
+        """It was written to a stream whose answer never came."""
+
+
+def renewed(error: TernError, *, may_have_happened: bool) -> TernError:
+    """Return a copy of `error` for one more waiter.
+
+    Each needs its own: a raised exception collects the tracebacks of all who raise it.
+    """
+    copy = type(error).__new__(type(error), *error.args)
+    copy.__dict__.update(error.__dict__)
+    copy.__cause__ = error.__cause__
+    if may_have_happened:
+        copy.may_have_happened = True
+    return copy

@@ -1,0 +1,238 @@
+"""The producer that applications use."""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import AsyncExitStack, suppress
+from dataclasses import replace
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self
+
+from ternmq_client.config import ClientConfig, nameserver_texts
+from ternmq_client.instance import ClientInstance
+from ternmq_model.errors import ClosedError
+from ternmq_model.message import Message, SendResult
+from ternmq_model.names import check_group
+from ternmq_model.queue import MessageQueue
+from ternmq_producer.bulk import Bulk, SendResults
+from ternmq_producer.config import ProducerConfig
+from ternmq_producer.dispatch import Dispatch, QueueSelector, closed_error
+from ternmq_producer.pending import RECORD_EXTRA_BYTES
+from ternmq_remoting.environment import Environment
+
+if TYPE_CHECKING:
+    from ternmq_model.clock import Clock
+
+_ENQUEUED_PER_TURN: Final = 128
+"""After so many `enqueue` calls that had no need to wait, the loop gets a turn: else nothing would
+be sent until the buffer is full."""
+
+_SLICE_BYTES: Final = 256 << 10
+_SLICE_MESSAGES_MAX: Final = 2048
+"""How much of a `send_many` is prepared in one go, while the broker works on the part before."""
+
+
+class Producer:
+    """Sends messages, in the shape `async with Producer("group") as producer:`.
+
+    Every send goes over one open stream for each broker. What is sent while earlier messages
+    travel forms the next batch by itself; one message alone leaves at once.
+
+    A message without a sharding key goes to the topic's queues in turn, and to another broker when
+    one fails. Messages of one sharding key, and those for which the caller chose the queue, stay on
+    their queue and in their order.
+
+    Used on the event loop that entered it, by any number of tasks. Leaving the block waits for what
+    is under way, at most the send timeout.
+
+    Args:
+        group: Name of the producer group.
+        nameserver: `HOST:PORT`, several separated by `;` or as a sequence. None = as in `client`.
+        config: How to send.
+        client: How to find and talk to services.
+        env: The seams. None = the real world.
+
+    Raises:
+        IllegalName: The group's name is illegal.
+        ConfigError: A NameServer's address is.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        *,
+        nameserver: str | Sequence[str] | None = None,
+        config: ProducerConfig | None = None,
+        client: ClientConfig | None = None,
+        env: Environment | None = None,
+    ) -> None:
+        self.group = check_group(group)
+        self.config = config or ProducerConfig()
+        client_config = client or ClientConfig()
+        if nameserver is not None:
+            client_config = replace(client_config, nameservers=nameserver_texts(nameserver))
+        self.client = ClientInstance(client_config, env=env)
+        self._clock: Clock
+        self._loop: asyncio.AbstractEventLoop
+        self._timeout_ms = round(self.config.send_timeout_s * 1000)
+        self._dispatch: Dispatch | None = None
+        self._without_turn = 0
+        self._exit: AsyncExitStack[bool | None] = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        """Open the producer. No service need be reachable before the first send."""
+        if self._dispatch is not None:
+            raise ClosedError("the producer is already open")
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self.client)
+            self.client.sessions.put_producer(self.group)
+            self._clock = self.client.env.clock
+            self._loop = asyncio.get_running_loop()
+            self._dispatch = Dispatch(self.group, self.config, self.client)
+            self._exit = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool | None:
+        dispatch, self._dispatch = self._dispatch, None
+        try:
+            if dispatch is not None:
+                dispatch.close()
+                if not isinstance(exc, asyncio.CancelledError):
+                    await self._finish(dispatch)
+        finally:
+            if dispatch is not None:
+                dispatch.abandon()
+            closed = await self._exit.__aexit__(exc_type, exc, traceback)
+        return closed
+
+    async def send(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        selector: QueueSelector | None = None,
+        timeout_s: float | None = None,
+    ) -> SendResult:
+        """Send `message` and return where it was stored.
+
+        Cancelling stops the waiting: the message may be sent all the same.
+
+        Args:
+            message: Not to be changed until it is answered.
+            queue: Where to; else by `selector`, by the sharding key, or in turn.
+            selector: Chooses among the queues of the topic, which come sorted.
+            timeout_s: Instead of the configured one. Covers waiting for room and all attempts.
+
+        Returns:
+            Its place. With a status other than SEND_OK it is stored and not (yet) confirmed.
+
+        Raises:
+            IllegalMessage: It breaks a limit; nothing was sent.
+            IllegalName: So does the topic.
+            TopicNotFound: No broker has the topic or would create it.
+            TernError: The last attempt's error. `may_have_happened` tells whether it may be stored.
+        """
+        dispatch = self._dispatch
+        if dispatch is None:
+            raise closed_error()
+        timeout_ms = self._timeout_ms if timeout_s is None else round(timeout_s * 1000)
+        deadline_ms = self._clock.monotonic_ms() + timeout_ms
+        future: asyncio.Future[SendResult] = self._loop.create_future()
+        if not dispatch.place_now(future, message, queue, selector, deadline_ms):
+            await dispatch.place(future, message, queue, selector, deadline_ms)
+        return await future
+
+    async def enqueue(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        selector: QueueSelector | None = None,
+        timeout_s: float | None = None,
+    ) -> "asyncio.Future[SendResult]":
+        """Let `message` be sent, and return the future of its answer.
+
+        Waits only for the topic's route and for room in the buffer, so that one task can have many
+        messages under way. Await the future, or look at it later: an error that nobody asks for is
+        reported by asyncio when the future is dropped.
+
+        Cancelling this call sends nothing. Cancelling the future drops the message if it still can.
+
+        Args:
+            message: Not to be changed until it is answered.
+            queue: Where to; else by `selector`, by the sharding key, or in turn.
+            selector: Chooses among the queues of the topic, which come sorted.
+            timeout_s: Instead of the configured one.
+
+        Raises:
+            TernError: As `send` does, when the message could not even be queued.
+        """
+        dispatch = self._dispatch
+        if dispatch is None:
+            raise closed_error()
+        timeout_ms = self._timeout_ms if timeout_s is None else round(timeout_s * 1000)
+        deadline_ms = self._clock.monotonic_ms() + timeout_ms
+        future: asyncio.Future[SendResult] = self._loop.create_future()
+        if not dispatch.place_now(future, message, queue, selector, deadline_ms):
+            await dispatch.place(future, message, queue, selector, deadline_ms)
+            return future
+        self._without_turn += 1
+        if self._without_turn >= _ENQUEUED_PER_TURN:
+            self._without_turn = 0
+            await asyncio.sleep(0)
+        return future
+
+    async def send_many(
+        self, messages: Sequence[Message], *, timeout_s: float | None = None
+    ) -> SendResults:
+        """Send `messages` and return where each was stored, in their order.
+
+        The fastest way: one answer for many. They may go to several queues and brokers; messages
+        with a sharding key keep their order. They are not one transaction: some may fail.
+
+        Cancelling stops the waiting: the messages may be sent all the same.
+
+        Args:
+            messages: Of any topics, any number. Not to be changed until they are answered.
+            timeout_s: Instead of the configured one, for each part of them from when it found room
+                in the buffer.
+
+        Raises:
+            SendManyFailed: Some were not stored, or nobody knows; its `results` say which.
+        """
+        dispatch = self._dispatch
+        if dispatch is None:
+            raise closed_error()
+        count = len(messages)
+        done: asyncio.Future[None] = self._loop.create_future()
+        bulk = Bulk(count, done)
+        timeout_ms = self._timeout_ms if timeout_s is None else round(timeout_s * 1000)
+        try:
+            start = 0
+            while start < count:
+                room_for = _SLICE_BYTES // (len(messages[start].body) + RECORD_EXTRA_BYTES)
+                size = min(max(room_for, 1), _SLICE_MESSAGES_MAX)
+                part = messages[start : start + size]
+                await dispatch.place_part(bulk, part, start, timeout_ms)
+                start += len(part)
+                await asyncio.sleep(0)  # let it leave before the next part is prepared
+            if count:
+                await done
+        finally:
+            bulk.abandon()
+        return bulk.results()
+
+    async def flush(self) -> None:
+        """Wait until everything sent so far, and meanwhile, has its answer. Cancelling is safe."""
+        if self._dispatch is not None:
+            await self._dispatch.buffer.emptied()
+
+    async def _finish(self, dispatch: Dispatch) -> None:
+        """Wait for the answers to what is under way, at most the send timeout."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.config.send_timeout_s):
+                await dispatch.buffer.emptied()

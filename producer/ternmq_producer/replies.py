@@ -1,0 +1,119 @@
+"""Giving the answers of a batch to those who wait for them. No I/O."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ternmq_model.errors import RefusedError, TernError, refusal
+from ternmq_model.message import SendResult, SendStatus
+from ternmq_model.response_code import STORED_CODES
+from ternmq_producer.batcher import Batch, all_pending
+from ternmq_producer.pending import Pending
+from ternmq_protos.v1 import messages_pb2 as messages
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ternmq_model.queue import MessageQueue
+
+_STATUSES: Final = {int(status.value): status for status in SendStatus}
+_new_result: Final = cast(
+    "Callable[[type[SendResult], tuple[object, ...]], SendResult]", tuple.__new__
+)
+"""Makes a result in a third of the time: one is made for every message."""
+
+
+@dataclass(slots=True)
+class Failure:
+    """A message that a batch did not store."""
+
+    pending: Pending
+    error: TernError
+    is_overtaken: bool = False
+    """A later message of its ordered queue was stored: it cannot take its place any more."""
+
+
+def fits(batch: Batch, reply: messages.SendBatchReply) -> bool:
+    """Tell whether `reply` can be the answer to `batch`."""
+    if reply.status.code not in STORED_CODES:
+        return True
+    length = 8 * len(batch)
+    return (
+        len(reply.queue_offsets) == length
+        and len(reply.physical_offsets) == length
+        and all(0 <= refused.index < len(batch) for refused in reply.refused)
+    )
+
+
+def deliver(
+    batch: Batch, reply: messages.SendBatchReply, *, store_host: bytes, broker_name: str
+) -> list[Failure]:
+    """Answer every message of `batch` that was stored; return the others, in their order."""
+    code = reply.status.code
+    if code not in STORED_CODES:
+        error = refusal(code, reply.status.remark, broker_name)
+        return [Failure(pending, error) for pending in all_pending(batch)]
+    queue_offsets = np.frombuffer(reply.queue_offsets, dtype="<i8")
+    physical_offsets = np.frombuffer(reply.physical_offsets, dtype="<i8")
+    if reply.refused:
+        return _deliver_some(batch, reply, queue_offsets, physical_offsets, store_host, broker_name)
+    status = _STATUSES[code]
+    begin = len(batch.singles)
+    for pending, queue_offset, physical_offset in zip(
+        batch.singles,
+        queue_offsets[:begin].tolist(),
+        physical_offsets[:begin].tolist(),
+        strict=True,
+    ):
+        sink = pending.sink
+        if not sink.done():
+            key = pending.unique_key.decode()
+            sink.set_result(
+                _new_result(
+                    SendResult,
+                    (status, key, pending.queue, queue_offset, physical_offset, store_host),
+                )
+            )
+    for part in batch.slices:
+        end = begin + len(part)
+        if not part.is_over and not part.bulk.is_abandoned:
+            part.bulk.put_many(
+                part, queue_offsets[begin:end], physical_offsets[begin:end], code, store_host
+            )
+        begin = end
+    return []
+
+
+def _deliver_some(
+    batch: Batch,
+    reply: messages.SendBatchReply,
+    queue_offsets: NDArray[np.int64],
+    physical_offsets: NDArray[np.int64],
+    store_host: bytes,
+    broker_name: str,
+) -> list[Failure]:
+    """Answer a batch of which some messages were refused, from its end to its beginning."""
+    errors: dict[int, RefusedError] = {
+        refused.index: refusal(refused.status.code, refused.status.remark, broker_name)
+        for refused in reply.refused
+    }
+    status = _STATUSES[reply.status.code]
+    stored_queues: set[MessageQueue] = set()
+    failures: list[Failure] = []
+    everything = all_pending(batch)
+    for index in range(len(everything) - 1, -1, -1):
+        pending = everything[index]
+        if (error := errors.get(index)) is not None:
+            is_overtaken = pending.is_ordered and pending.queue in stored_queues
+            failures.append(Failure(pending, error, is_overtaken))
+            continue
+        if pending.is_ordered:
+            stored_queues.add(pending.queue)
+        if not pending.sink.done():
+            key = pending.unique_key.decode()
+            place = (int(queue_offsets[index]), int(physical_offsets[index]), store_host)
+            pending.sink.set_result(_new_result(SendResult, (status, key, pending.queue, *place)))
+    failures.reverse()
+    return failures

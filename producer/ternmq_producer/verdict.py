@@ -1,0 +1,50 @@
+"""What to do with a message that an attempt did not store. Pure."""
+
+from enum import Enum, auto
+
+from ternmq_model.errors import TernError, Unreachable
+
+
+class Verdict(Enum):
+    """Where to try next, if at all."""
+
+    GIVE_UP = auto()
+    AGAIN_HERE = auto()
+    """At the same broker, in the same queue."""
+
+    AGAIN_ANYWHERE = auto()
+    """In another queue, best at another broker."""
+
+
+def judge(
+    error: TernError,
+    *,
+    attempts: int,
+    attempts_max: int,
+    is_ordered: bool,
+    maybe_stored: bool,
+    duplicates_allowed: bool,
+) -> Verdict:
+    """Say what follows after an attempt ended with `error`.
+
+    Args:
+        error: Of this attempt.
+        attempts: Made so far, this one included.
+        attempts_max: That may be made.
+        is_ordered: It must stay in its queue.
+        maybe_stored: An attempt, this one included, may have stored it.
+        duplicates_allowed: Whether storing it twice is better than not knowing.
+
+    Source:
+        RocketMQ `DefaultMQProducerImpl.sendDefaultImpl`, except that an attempt which may have
+        stored the message is repeated at the same broker first: it alone can tell.
+    """
+    if not error.retryable or attempts >= attempts_max:
+        return Verdict.GIVE_UP
+    if maybe_stored and not duplicates_allowed:
+        return Verdict.GIVE_UP
+    if is_ordered:
+        return Verdict.AGAIN_HERE
+    if maybe_stored and not isinstance(error, Unreachable):
+        return Verdict.AGAIN_HERE
+    return Verdict.AGAIN_ANYWHERE
