@@ -30,7 +30,7 @@ class Broker:
 
     Entering returns when it listens and every NameServer that can be reached knows it. Leaving
     withdraws the registration, answers what was sent, stops, brings everything to the disk and lets
-    go of the data directory. If a job fails, the block is cancelled and its failure comes out of it.
+    go of the data directory. A job's failure cancels the block and comes out of it.
 
     Owns all mutable state of the broker, on one event loop.
 

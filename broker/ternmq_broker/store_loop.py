@@ -13,7 +13,6 @@ from typing import Final
 
 from ternmq_broker.confirmations import Confirmations
 from ternmq_model.clock import Clock
-from ternmq_model.errors import StoreFailed
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_remoting.environment import Blocking
 from ternmq_runtime.service import Job
@@ -30,6 +29,7 @@ FILES_JOB: Final = "store-files"
 _FLUSH_PAUSE_S: Final = 0.5
 _CHECKPOINT_PAUSE_S: Final = 1.0
 _FILES_PAUSE_S: Final = 1.0
+_SPACE_PAUSE_S: Final = 1.0
 _FILES_EVERY_SHIFT: Final = 24
 """Look whether the next file is to be made every 16 MiB, besides."""
 
@@ -66,6 +66,7 @@ class StoreLoop:
         self._on_arrivals = on_arrivals
         self._confirmed = PhysicalOffset(-1)
         self._file_made = asyncio.Event()
+        self._is_waiting = False
         self._note_confirmed()
 
     def jobs(self) -> tuple[Job, ...]:
@@ -120,9 +121,15 @@ class StoreLoop:
         """Let messages become readable: one bounded step of a job."""
         try:
             done = self._store.dispatch(messages_max=_DISPATCH_MESSAGES_MAX)
-        except StoreFailed:  # the store has said so; what is readable stays so
-            self._note_confirmed()
-            return False
+        except OSError as error:
+            if not self._is_waiting:
+                self._is_waiting = True
+                logger.error("dispatch waits for space on the disk error=%s", error)
+            await asyncio.sleep(_SPACE_PAUSE_S)
+            return True
+        if self._is_waiting:
+            self._is_waiting = False
+            logger.info("dispatch goes on")
         if done.arrivals:
             self._on_arrivals(done.arrivals)
         return done.more
