@@ -1,0 +1,99 @@
+"""TernMQ: a message queue with the semantics of Apache RocketMQ, for Python.
+
+Everything an application needs is here; other packages may change without notice.
+"""
+
+import inspect
+
+from ternmq_client.admin import AdminClient as AdminClient
+from ternmq_client.config import ClientConfig as ClientConfig
+from ternmq_consumer.blocking import BlockingPullConsumer as BlockingPullConsumer
+from ternmq_consumer.config import ConsumeFrom as ConsumeFrom
+from ternmq_consumer.config import PullConsumerConfig as PullConsumerConfig
+from ternmq_consumer.config import PushConsumerConfig as PushConsumerConfig
+from ternmq_consumer.listener import ConsumeStatus as ConsumeStatus
+from ternmq_consumer.pull import PullConsumer as PullConsumer
+from ternmq_consumer.push import PushConsumer as PushConsumer
+from ternmq_model.errors import BrokerBusy as BrokerBusy
+from ternmq_model.errors import ClosedError as ClosedError
+from ternmq_model.errors import ConfigError as ConfigError
+from ternmq_model.errors import ConnectionLost as ConnectionLost
+from ternmq_model.errors import CorruptRecord as CorruptRecord
+from ternmq_model.errors import GroupNotFound as GroupNotFound
+from ternmq_model.errors import IllegalMessage as IllegalMessage
+from ternmq_model.errors import IllegalName as IllegalName
+from ternmq_model.errors import InvalidParameter as InvalidParameter
+from ternmq_model.errors import MessageNotFound as MessageNotFound
+from ternmq_model.errors import MessageRefused as MessageRefused
+from ternmq_model.errors import PermissionRefused as PermissionRefused
+from ternmq_model.errors import RefusedError as RefusedError
+from ternmq_model.errors import RequestTimedOut as RequestTimedOut
+from ternmq_model.errors import SendManyFailed as SendManyFailed
+from ternmq_model.errors import TernError as TernError
+from ternmq_model.errors import TopicNotFound as TopicNotFound
+from ternmq_model.errors import TransportError as TransportError
+from ternmq_model.errors import Unreachable as Unreachable
+from ternmq_model.errors import UsageError as UsageError
+from ternmq_model.message import Message as Message
+from ternmq_model.message import SendResult as SendResult
+from ternmq_model.message import SendStatus as SendStatus
+from ternmq_model.queue import MessageQueue as MessageQueue
+from ternmq_model.route import Permission as Permission
+from ternmq_model.route import TopicConfig as TopicConfig
+from ternmq_model.stored_message import StoredMessage as StoredMessage
+from ternmq_model.subscription import Subscription as Subscription
+from ternmq_model.version import __version__ as __version__
+from ternmq_producer.blocking import BlockingProducer as BlockingProducer
+from ternmq_producer.config import ProducerConfig as ProducerConfig
+from ternmq_producer.producer import Producer as Producer
+
+__all__ = [
+    "AdminClient",
+    "BlockingProducer",
+    "BlockingPullConsumer",
+    "BrokerBusy",
+    "ClientConfig",
+    "ClosedError",
+    "ConfigError",
+    "ConnectionLost",
+    "ConsumeFrom",
+    "ConsumeStatus",
+    "CorruptRecord",
+    "GroupNotFound",
+    "IllegalMessage",
+    "IllegalName",
+    "InvalidParameter",
+    "Message",
+    "MessageNotFound",
+    "MessageQueue",
+    "MessageRefused",
+    "Permission",
+    "PermissionRefused",
+    "Producer",
+    "ProducerConfig",
+    "PullConsumer",
+    "PullConsumerConfig",
+    "PushConsumer",
+    "PushConsumerConfig",
+    "RefusedError",
+    "RequestTimedOut",
+    "SendManyFailed",
+    "SendResult",
+    "SendStatus",
+    "StoredMessage",
+    "Subscription",
+    "TernError",
+    "TopicConfig",
+    "TopicNotFound",
+    "TransportError",
+    "Unreachable",
+    "UsageError",
+    "__version__",
+]
+
+# Names say where users find them, not in which folder we keep them.
+for _name in __all__:
+    _value = globals()[_name]
+    if inspect.isclass(_value):
+        _value.__module__ = "ternmq"
+del _name, _value, inspect

@@ -55,7 +55,11 @@ class ConsumerProcess:
             else:
                 self.reports += [
                     Consumed(
-                        report["queue"], offset, tail, carrier, None if delay is None else float(delay)
+                        report["queue"],
+                        offset,
+                        tail,
+                        carrier,
+                        None if delay is None else float(delay),
                     )
                     for offset, tail, carrier, delay in report["rows"]
                 ]

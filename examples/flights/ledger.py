@@ -65,7 +65,9 @@ class Ledger:
                 carrier.delay_minutes += report.departure_delay
 
 
-def verdict(*, sent: int, stored: int, ledger: Ledger, redeliveries_allowed: bool) -> tuple[str, bool]:
+def verdict(
+    *, sent: int, stored: int, ledger: Ledger, redeliveries_allowed: bool
+) -> tuple[str, bool]:
     """Return the check line, and whether it holds."""
     holds = (
         sent == stored == ledger.consumed

@@ -1,0 +1,82 @@
+"""`ternmq consume`: print messages as they come."""
+
+import asyncio
+import json
+import sys
+from contextlib import suppress
+
+import click
+
+from ternmq_client.config import ClientConfig, nameserver_texts
+from ternmq_console.exits import errors_as_exits
+from ternmq_console.message import message_row
+from ternmq_console.options import nameserver_option, output_option
+from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
+from ternmq_consumer.push import PushConsumer
+from ternmq_model.stored_message import StoredMessage
+
+_STARTS = {"first": ConsumeFrom.FIRST_OFFSET, "last": ConsumeFrom.LAST_OFFSET}
+
+
+@click.command()
+@click.argument("topic")
+@click.option("--group", required=True, help="Consumer group: what it has finished is not printed.")
+@click.option(
+    "--from",
+    "start",
+    type=click.Choice(list(_STARTS)),
+    default="first",
+    show_default=True,
+    help="Where a group begins that never consumed the topic.",
+)
+@click.option(
+    "--tag", "expression", default="*", metavar="EXPRESSION", help="Tags to take: 'a || b'."
+)
+@click.option("--max", "count_max", type=click.IntRange(min=1), help="End after so many messages.")
+@click.option("--json", "as_json", is_flag=True, help="The same as -o json.")
+@nameserver_option
+@output_option
+def consume(
+    topic: str,
+    group: str,
+    start: str,
+    expression: str,
+    count_max: int | None,
+    as_json: bool,
+    nameserver: str,
+    output: str,
+) -> None:
+    """Print the messages of TOPIC as they come, as a member of GROUP, until Ctrl-C or --max.
+
+    A line is the body of a message; with --json an object that has everything of it. What was
+    printed is finished: the group does not see it again.
+    """
+    with_everything = as_json or output == "json"
+
+    async def main() -> None:
+        consumer = PushConsumer(
+            group,
+            {topic: expression},
+            config=PushConsumerConfig(consume_from=_STARTS[start]),
+            client_config=ClientConfig(nameservers=nameserver_texts(nameserver)),
+        )
+        async with consumer:
+            printed = 0
+            async for message in consumer:
+                _print(message, with_everything=with_everything)
+                printed += 1
+                if printed == count_max:
+                    await consumer.commit()
+                    return
+
+    with errors_as_exits(), suppress(KeyboardInterrupt):
+        asyncio.run(main())
+
+
+def _print(message: StoredMessage, *, with_everything: bool) -> None:
+    if with_everything:
+        line = json.dumps(message_row(message), ensure_ascii=False).encode()
+    else:
+        line = message.body
+    sys.stdout.buffer.write(line + b"\n")
+    sys.stdout.buffer.flush()
