@@ -35,6 +35,9 @@ _BOTH: Final = (
     ("grpc.max_metadata_size", METADATA_BYTES_MAX),
     ("grpc.keepalive_time_ms", KEEPALIVE_TIME_MS),
     ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),
+    # Without it a peer has a minute to answer, whatever the keepalive's own timeout says (measured
+    # with grpcio 1.85.1).
+    ("grpc.http2.ping_timeout_ms", KEEPALIVE_TIMEOUT_MS),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
 )

@@ -38,6 +38,7 @@ CODE_KEY: Final = "ternmq-code"
 
 _NEVER_SENT: Final = (
     "failed to connect to all addresses",
+    "errors resolving",
     "dns resolution failed",
     "name resolution failed",
     "empty address list",

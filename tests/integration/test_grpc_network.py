@@ -17,6 +17,7 @@ from ternmq_model.errors import (
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.version import __version__
 from ternmq_protos.v1 import messages_pb2 as messages
+from ternmq_remoting.connection import GrpcConnection
 from ternmq_remoting.contracts import PULL, SEND, SEND_STREAM, VIEW_MESSAGE
 from ternmq_remoting.grpc_network import GrpcNetwork
 from ternmq_remoting.system import system_environment
@@ -294,5 +295,32 @@ def test_the_environment_of_real_processes_is_whole() -> None:
             assert 0 <= env.random.random() < 1
             async with env.network.serve([], ANY_PORT) as server:
                 await (await env.network.connect([server.address])).close()
+
+    run(test)
+
+
+def test_a_name_that_nobody_has_is_unreachable() -> None:
+    async def test() -> None:
+        unknown = Address("broker.invalid", 1)
+        link = GrpcConnection(unknown)
+        error = await error_of(send(link, "T"))
+        assert type(error) is Unreachable
+        assert "broker.invalid" in str(error)
+        await link.close()
+
+    run(test)
+
+
+def test_a_peer_that_loses_its_power_is_noticed_on_both_sides_by_keepalive() -> None:
+    async def test() -> None:
+        async with toy() as (broker, server, _), CutWire(server.address) as wire:
+            link = await GrpcNetwork().connect([wire.address])
+            opened = await open_stream(link)
+            wire.silence()
+            # At most 10 s until a ping and 5 s for its answer; `run` gives up after 20 s.
+            assert type(await error_of(opened.read())) is ConnectionLost
+            await broker.ended.wait()
+            assert broker.endings == ["CancelledError"]
+            await link.close()
 
     run(test)

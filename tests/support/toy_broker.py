@@ -43,6 +43,7 @@ class ToyBroker:
     Attributes:
         calls: What handlers knew of their callers, in order.
         endings: How each stream handler saw its stream end, in order.
+        ended: Set when the first stream has ended.
         arrived: Set when a request is being held.
         release: Lets held requests go on.
     """
@@ -51,6 +52,7 @@ class ToyBroker:
         self.records: list[bytes] = []
         self.calls: list[Call] = []
         self.endings: list[str] = []
+        self.ended = asyncio.Event()
         self.arrived = asyncio.Event()
         self.release = asyncio.Event()
 
@@ -120,6 +122,7 @@ class ToyBroker:
             raise
         finally:
             self.endings.append(ending)
+            self.ended.set()
 
 
 @asynccontextmanager

@@ -29,6 +29,7 @@ REFUSED = "failed to connect to all addresses; last error: UNKNOWN: ipv4:127.0.0
     ("code", "details", "error", "may_have_happened"),
     [
         ("UNAVAILABLE", REFUSED, Unreachable, False),
+        ("UNAVAILABLE", "errors resolving nowhere:1: Domain name not found", Unreachable, False),
         ("UNAVAILABLE", "DNS resolution failed for nowhere:1: not found", Unreachable, False),
         ("UNAVAILABLE", "Socket closed", ConnectionLost, True),
         ("UNAVAILABLE", "recvmsg:Connection reset by peer", ConnectionLost, True),
