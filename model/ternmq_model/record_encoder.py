@@ -109,9 +109,18 @@ class RecordEncoder:
         properties: Sequence[bytes],
         flags: Sequence[int],
         *,
-        born_at_ms: int,
+        born_at_ms: int | Sequence[int],
     ) -> list[bytes]:
         """Return records of one topic, as `encode` would make them one by one.
+
+        Args:
+            topic: As for `encode`; the columns that follow have one length.
+            queue_ids: As for `encode`, one for each record.
+            bodies: Likewise.
+            unique_keys: Likewise.
+            properties: Likewise.
+            flags: Likewise.
+            born_at_ms: One for all, or one for each.
 
         Raises:
             IllegalMessage: Some properties are too long; nothing is returned.
