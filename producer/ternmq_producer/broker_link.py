@@ -213,13 +213,14 @@ class BrokerLink:
                 while not batcher.can_send:
                     wake.clear()
                     await wake.wait()
-                batch = batcher.next_batch(clock.monotonic_ms())
+                now_ms = clock.monotonic_ms()
+                batch = batcher.next_batch(now_ms)
                 if batch is None:
                     continue
                 for pending, error in layout.take_illegal(batch):
                     self._give_up(pending, error)
                 if len(batch):
-                    await stream.write(layout.encode(batch, wall_ms=clock.wall_ms()))
+                    await stream.write(layout.encode(batch, wall_ms=clock.wall_ms(), now_ms=now_ms))
                 else:
                     batcher.withdraw(batch)
         except TernError as error:

@@ -186,7 +186,6 @@ class BulkSlice:
 
     __slots__ = (
         "bodies",
-        "born_at_ms",
         "bulk",
         "bytes_total",
         "deadline_ms",
@@ -197,6 +196,7 @@ class BulkSlice:
         "queue_ids",
         "queues",
         "record_bytes",
+        "started_ms",
         "topic",
         "unique_keys",
     )
@@ -211,7 +211,7 @@ class BulkSlice:
         flags: list[int],
         queues: list[MessageQueue],
         record_bytes: list[int],
-        born_at_ms: int,
+        started_ms: int,
         deadline_ms: int,
     ) -> None:
         self.bulk = bulk
@@ -224,7 +224,7 @@ class BulkSlice:
         self.queue_ids = [queue.queue_id for queue in queues]
         self.record_bytes = record_bytes
         self.bytes_total = sum(record_bytes)
-        self.born_at_ms = born_at_ms
+        self.started_ms = started_ms
         self.deadline_ms = deadline_ms
         self.unique_keys: list[bytes] = []
         """Given when it goes into a batch."""
@@ -257,7 +257,7 @@ class BulkSlice:
                 self.queues[index],
                 False,
                 self.record_bytes[index],
-                self.born_at_ms,
+                self.started_ms,
                 self.deadline_ms,
             )
             if self.unique_keys:
@@ -282,6 +282,6 @@ class BulkSlice:
             self.flags[part],
             self.queues[part],
             self.record_bytes[part],
-            self.born_at_ms,
+            self.started_ms,
             self.deadline_ms,
         )

@@ -9,6 +9,7 @@ from typing import Final
 from ternmq_client.instance import ClientInstance
 from ternmq_model.errors import (
     ClosedError,
+    IllegalMessage,
     IllegalName,
     RequestTimedOut,
     TernError,
@@ -20,6 +21,7 @@ from ternmq_model.message import Message
 from ternmq_model.message_id import UniqueKeys
 from ternmq_model.names import SEND_FORBIDDEN_TOPICS, check_topic
 from ternmq_model.queue import MessageQueue
+from ternmq_model.record import BODY_BYTES_MAX
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import Permission, TopicRoute
 from ternmq_producer.broker_link import BrokerLink
@@ -32,6 +34,8 @@ from ternmq_producer.spread import spread
 
 QueueSelector = Callable[[Sequence[MessageQueue], Message], MessageQueue]
 """Chooses the queue of a message among those of its topic, which come sorted."""
+
+_TAGS_REMEMBERED_MAX: Final = 1024
 
 _PART_BYTES_MAX: Final = 4 << 20
 """Messages that are larger together are taken one by one, as the buffer finds room."""
@@ -46,6 +50,42 @@ class Target(QueuePicker):
         self.overhead_bytes = RECORD_EXTRA_BYTES + len(self.topic)
         self.links: list[BrokerLink] = []
         """The link of each queue."""
+
+        self._properties_by_tag: dict[str, bytes] = {}
+
+    def properties_of(self, message: Message) -> bytes:
+        """Check `message`, which is for this topic, and return its properties, encoded.
+
+        Most messages have a tag and nothing else, and there are few tags: those are remembered.
+
+        Raises:
+            IllegalMessage: It breaks a limit.
+        """
+        body = message.body
+        if body.__class__ is not bytes or message.flag:
+            check_fields(message)
+        if message.properties or message.keys or message.sharding_key or len(body) > BODY_BYTES_MAX:
+            return message.encoded_properties()
+        properties = self._properties_by_tag.get(message.tags)
+        if properties is None:
+            properties = message.encoded_properties()
+            if len(self._properties_by_tag) < _TAGS_REMEMBERED_MAX:
+                self._properties_by_tag[message.tags] = properties
+        return properties
+
+
+def check_fields(message: Message) -> None:
+    """Refuse what a record cannot hold.
+
+    Raises:
+        IllegalMessage: The body is not `bytes`, or the flag does not fit into 32 bits.
+    """
+    body: object = message.body
+    if not isinstance(body, bytes):
+        kind = type(body).__name__
+        raise IllegalMessage(f"message for {message.topic!r}: body is {kind}, must be bytes")
+    if not -(1 << 31) <= message.flag < 1 << 31:
+        raise IllegalMessage(f"message for {message.topic!r}: flag {message.flag} is not 32 bits")
 
 
 class Dispatch:
@@ -140,17 +180,20 @@ class Dispatch:
         message: Message,
         queue: MessageQueue | None,
         selector: QueueSelector | None,
+        started_ms: int,
         deadline_ms: int,
     ) -> bool:
         """Hand `message` to its link; False when that must wait for a route or for room."""
-        properties = message.encoded_properties()
         target = self._targets.get(message.topic)
         if target is None:
             return False
+        properties = target.properties_of(message)
         size = target.overhead_bytes + len(message.body) + len(properties)
         if not self.buffer.take_now(size):
             return False
-        self._hand_over(sink, message, target, properties, size, queue, selector, deadline_ms)
+        self._hand_over(
+            sink, message, target, properties, size, queue, selector, started_ms, deadline_ms
+        )
         return True
 
     async def place(
@@ -159,16 +202,20 @@ class Dispatch:
         message: Message,
         queue: MessageQueue | None,
         selector: QueueSelector | None,
+        started_ms: int,
         deadline_ms: int,
     ) -> None:
         """Hand `message` to its link as soon as there is a route and room."""
+        message.encoded_properties()  # an illegal message fails without asking anybody
         async with self._until(deadline_ms, "its topic's route"):
             target = await self._target(message.topic)
-        properties = message.encoded_properties()
+        properties = target.properties_of(message)
         size = target.overhead_bytes + len(message.body) + len(properties)
         async with self._until(deadline_ms, "room in the buffer"):
             await self.buffer.take(size)
-        self._hand_over(sink, message, target, properties, size, queue, selector, deadline_ms)
+        self._hand_over(
+            sink, message, target, properties, size, queue, selector, started_ms, deadline_ms
+        )
 
     def _hand_over(
         self,
@@ -179,6 +226,7 @@ class Dispatch:
         size: int,
         queue: MessageQueue | None,
         selector: QueueSelector | None,
+        started_ms: int,
         deadline_ms: int,
     ) -> None:
         """Choose the queue and give the message to its link; give `size` back on an error."""
@@ -207,7 +255,7 @@ class Dispatch:
                 queue,
                 is_ordered,
                 size,
-                self._clock.wall_ms(),
+                started_ms,
                 deadline_ms,
             )
         )
@@ -223,7 +271,7 @@ class Dispatch:
         if selector is not None:
             queue = selector(target.queues, message)
         assert queue is not None, "given or selected"
-        if queue.topic != message.topic:
+        if queue.topic != message.topic or not 0 <= queue.queue_id < 1 << 31:
             raise UsageError(f"a message for {message.topic!r} cannot go to {queue}")
         return queue
 
@@ -241,26 +289,29 @@ class Dispatch:
 
         What goes wrong is the answer to the messages concerned.
         """
-        deadline_ms = self._clock.monotonic_ms() + timeout_ms
-        plain = await self._plain(part, deadline_ms)
+        now_ms = self._clock.monotonic_ms()
+        plain = await self._plain(part, now_ms + timeout_ms)
         if plain is None:
             for index, message in enumerate(part, start):
                 slot = BulkSlot(bulk, index)
+                end_ms = now_ms + timeout_ms
                 try:
-                    if not self.place_now(slot, message, None, None, deadline_ms):
-                        deadline_ms = self._clock.monotonic_ms() + timeout_ms
-                        await self.place(slot, message, None, None, deadline_ms)
+                    if not self.place_now(slot, message, None, None, now_ms, end_ms):
+                        now_ms = self._clock.monotonic_ms()
+                        end_ms = now_ms + timeout_ms
+                        await self.place(slot, message, None, None, now_ms, end_ms)
                 except TernError as error:
                     slot.set_exception(error)
             return
         target, properties, sizes = plain
         try:
-            async with self._until(deadline_ms, "room in the buffer"):
+            async with self._until(now_ms + timeout_ms, "room in the buffer"):
                 await self.buffer.take(sum(sizes))
         except RequestTimedOut as error:
             for index in range(start, start + len(part)):
                 bulk.put(index, renewed(error, may_have_happened=False))
             return
+        now_ms = self._clock.monotonic_ms()
         slices = spread(
             bulk,
             target,
@@ -269,8 +320,8 @@ class Dispatch:
             sizes,
             first=self._next_index(target),
             start=start,
-            born_at_ms=self._clock.wall_ms(),
-            deadline_ms=self._clock.monotonic_ms() + timeout_ms,
+            started_ms=now_ms,
+            deadline_ms=now_ms + timeout_ms,
         )
         target.skip(len(part) - 1)
         for index, one in slices:
@@ -288,9 +339,12 @@ class Dispatch:
             if message.sharding_key or message.topic != topic:
                 return None
         try:
-            properties = [message.encoded_properties() for message in part]
-            async with self._until(deadline_ms, "its topic's route"):
-                target = self._targets.get(topic) or await self._target(topic)
+            target = self._targets.get(topic)
+            if target is None:
+                async with self._until(deadline_ms, "its topic's route"):
+                    target = await self._target(topic)
+            properties_of = target.properties_of
+            properties = [properties_of(message) for message in part]
         except TernError:
             return None
         overhead = target.overhead_bytes

@@ -1,5 +1,7 @@
 """A batch as its stream carries it: records in store format, back to back."""
 
+from itertools import groupby
+from operator import attrgetter
 from typing import Final
 
 import numpy as np
@@ -14,6 +16,12 @@ from ternmq_protos.v1 import messages_pb2 as messages
 
 _UNIQUE_KEY_BYTES: Final = len(UNIQUE_KEY) + 2 + 56
 """Longest property UNIQ_KEY: that of a host with an IPv6 address."""
+
+
+_MANY: Final = 24
+"""From so many messages on, encoding by columns is faster than one by one."""
+
+_topic_of = attrgetter("topic")
 
 
 class StreamFormat:
@@ -74,31 +82,21 @@ class StreamFormat:
             )
         return None
 
-    def encode(self, batch: Batch, *, wall_ms: int) -> messages.SendStreamRequest:
+    def encode(self, batch: Batch, *, wall_ms: int, now_ms: int) -> messages.SendStreamRequest:
         """Return `batch` as a request, having given a unique key to all that had none.
 
         Args:
             batch: Holds nothing that `take_illegal` would take out.
-            wall_ms: Now, for the keys.
+            wall_ms: Now, by the wall clock.
+            now_ms: Now, by the monotonic clock.
         """
-        encode = self._encoder.encode
-        next_key = self._keys.next
+        behind_ms = wall_ms - now_ms
         records: list[bytes] = []
-        for pending in batch.singles:
-            key = pending.unique_key
-            if not key:
-                key = pending.unique_key = next_key(wall_ms)
-            records.append(
-                encode(
-                    pending.topic,
-                    pending.queue.queue_id,
-                    pending.body,
-                    key,
-                    pending.properties,
-                    born_at_ms=pending.born_at_ms,
-                    flag=pending.flag,
-                )
-            )
+        if len(batch.singles) < _MANY:
+            records = [self._encode_one(pending, wall_ms, behind_ms) for pending in batch.singles]
+        else:
+            for _, group in groupby(batch.singles, _topic_of):
+                records += self._encode_group(list(group), wall_ms, behind_ms)
         for part in batch.slices:
             part.unique_keys = self._keys.next_many(len(part), wall_ms)
             records += self._encoder.encode_many(
@@ -108,11 +106,39 @@ class StreamFormat:
                 part.unique_keys,
                 part.properties,
                 part.flags,
-                born_at_ms=part.born_at_ms,
+                born_at_ms=behind_ms + part.started_ms,
             )
         sizes = np.fromiter(map(len, records), dtype="<i4", count=len(records))
         return messages.SendStreamRequest(
             batch=messages.SendBatch(
                 records=b"".join(records), record_sizes=sizes.tobytes(), is_retry=batch.is_retry
             )
+        )
+
+    def _encode_one(self, pending: Pending, wall_ms: int, behind_ms: int) -> bytes:
+        if not pending.unique_key:
+            pending.unique_key = self._keys.next(wall_ms)
+        return self._encoder.encode(
+            pending.topic,
+            pending.queue.queue_id,
+            pending.body,
+            pending.unique_key,
+            pending.properties,
+            born_at_ms=behind_ms + pending.started_ms,
+            flag=pending.flag,
+        )
+
+    def _encode_group(self, singles: list[Pending], wall_ms: int, behind_ms: int) -> list[bytes]:
+        """Encode messages of one topic by columns, which takes half as long."""
+        for pending, key in zip(singles, self._keys.next_many(len(singles), wall_ms), strict=True):
+            if not pending.unique_key:
+                pending.unique_key = key
+        return self._encoder.encode_many(
+            singles[0].topic,
+            [pending.queue.queue_id for pending in singles],
+            [pending.body for pending in singles],
+            [pending.unique_key for pending in singles],
+            [pending.properties for pending in singles],
+            [pending.flag for pending in singles],
+            born_at_ms=[behind_ms + pending.started_ms for pending in singles],
         )

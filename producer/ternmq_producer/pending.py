@@ -36,7 +36,6 @@ class Pending:
     __slots__ = (
         "attempts",
         "body",
-        "born_at_ms",
         "deadline_ms",
         "flag",
         "is_ordered",
@@ -45,6 +44,7 @@ class Pending:
         "queue",
         "record_bytes",
         "sink",
+        "started_ms",
         "topic",
         "unique_key",
     )
@@ -58,7 +58,7 @@ class Pending:
         queue: MessageQueue,
         is_ordered: bool,
         record_bytes: int,
-        born_at_ms: int,
+        started_ms: int,
         deadline_ms: int,
     ) -> None:
         self.sink = sink
@@ -73,9 +73,11 @@ class Pending:
         self.record_bytes = record_bytes
         """At most, and what the buffer is charged."""
 
-        self.born_at_ms = born_at_ms
+        self.started_ms = started_ms
+        """When it was sent, by the monotonic clock: the one clock that is read for each message."""
+
         self.deadline_ms = deadline_ms
-        """Monotonic."""
+        """Likewise."""
 
         self.unique_key = b""
         """Given when it first goes into a batch, and kept."""

@@ -22,7 +22,7 @@ from ternmq_remoting.environment import Environment
 if TYPE_CHECKING:
     from ternmq_model.clock import Clock
 
-_ENQUEUED_PER_TURN: Final = 128
+_ENQUEUED_PER_TURN: Final = 256
 """After so many `enqueue` calls that had no need to wait, the loop gets a turn: else nothing would
 be sent until the buffer is full."""
 
@@ -140,10 +140,11 @@ class Producer:
         if dispatch is None:
             raise closed_error()
         timeout_ms = self._timeout_ms if timeout_s is None else round(timeout_s * 1000)
-        deadline_ms = self._clock.monotonic_ms() + timeout_ms
+        now_ms = self._clock.monotonic_ms()
+        end_ms = now_ms + timeout_ms
         future: asyncio.Future[SendResult] = self._loop.create_future()
-        if not dispatch.place_now(future, message, queue, selector, deadline_ms):
-            await dispatch.place(future, message, queue, selector, deadline_ms)
+        if not dispatch.place_now(future, message, queue, selector, now_ms, end_ms):
+            await dispatch.place(future, message, queue, selector, now_ms, end_ms)
         return await future
 
     async def enqueue(
@@ -175,10 +176,11 @@ class Producer:
         if dispatch is None:
             raise closed_error()
         timeout_ms = self._timeout_ms if timeout_s is None else round(timeout_s * 1000)
-        deadline_ms = self._clock.monotonic_ms() + timeout_ms
+        now_ms = self._clock.monotonic_ms()
+        end_ms = now_ms + timeout_ms
         future: asyncio.Future[SendResult] = self._loop.create_future()
-        if not dispatch.place_now(future, message, queue, selector, deadline_ms):
-            await dispatch.place(future, message, queue, selector, deadline_ms)
+        if not dispatch.place_now(future, message, queue, selector, now_ms, end_ms):
+            await dispatch.place(future, message, queue, selector, now_ms, end_ms)
             return future
         self._without_turn += 1
         if self._without_turn >= _ENQUEUED_PER_TURN:

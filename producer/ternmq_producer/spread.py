@@ -16,7 +16,7 @@ def spread(
     *,
     first: int,
     start: int,
-    born_at_ms: int,
+    started_ms: int,
     deadline_ms: int,
 ) -> list[tuple[int, BulkSlice]]:
     """Give the messages of `part` to the queues in turn; return a slice for each broker.
@@ -29,7 +29,7 @@ def spread(
         record_bytes: Of each, at most.
         first: Index of the queue of the first one.
         start: Its place in `bulk`.
-        born_at_ms: Wall time.
+        started_ms: When they were sent; monotonic time.
         deadline_ms: Monotonic time.
 
     Returns:
@@ -51,7 +51,7 @@ def spread(
             [message.flag for message in part],
             chosen,
             list(record_bytes),
-            born_at_ms,
+            started_ms,
             deadline_ms,
         )
         return [(first, whole)]
@@ -69,7 +69,7 @@ def spread(
             [part[index].flag for index in mine],
             [chosen[index] for index in mine],
             [record_bytes[index] for index in mine],
-            born_at_ms,
+            started_ms,
             deadline_ms,
         )
         slices.append((queues.index(chosen[mine[0]]), one))
