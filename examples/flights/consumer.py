@@ -9,6 +9,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
 from flights import TOPIC
 
@@ -17,8 +18,8 @@ from ternmq import PushConsumer, PushConsumerConfig, StoredMessage
 GROUP = "flight-statistics"
 
 
-def report(messages: Sequence[StoredMessage]) -> None:
-    """Tell the demo what this batch holds."""
+async def report(messages: Sequence[StoredMessage]) -> None:
+    """Tell the demo what this batch holds. On the loop, so that lines do not get mixed up."""
     rows = [
         (
             message.queue_offset,
@@ -52,7 +53,9 @@ async def main(nameserver: str) -> None:
             if now != assigned:
                 assigned = now
                 tell({"assigned": assigned})
-            await asyncio.wait([loop.create_task(ended.wait())], timeout=0.1)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(0.1):
+                    await ended.wait()
 
 
 if __name__ == "__main__":

@@ -37,11 +37,11 @@ _LINE_BYTES_MAX = 16 << 20
 class ConsumerProcess:
     """One consumer with what it reported so far. Owned by the demo."""
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: Process, news: asyncio.Event) -> None:
         self.process = process
         self.assigned: Sequence[int] = ()
         self.reports: list[Consumed] = []
-        self.changed = asyncio.Event()
+        self._news = news
 
     async def listen(self) -> None:
         """Take its lines until it ends."""
@@ -63,7 +63,7 @@ class ConsumerProcess:
                     )
                     for offset, tail, carrier, delay in report["rows"]
                 ]
-            self.changed.set()
+            self._news.set()
 
 
 @asynccontextmanager
@@ -163,13 +163,15 @@ def account(consumers: Sequence[ConsumerProcess]) -> Ledger:
     return ledger
 
 
-async def assigned(consumers: Sequence[ConsumerProcess]) -> None:
-    """Wait until the consumers share all queues."""
+async def assigned(consumers: Sequence[ConsumerProcess], news: asyncio.Event) -> None:
+    """Wait until the consumers share all queues and none is without."""
     async with asyncio.timeout(30):
-        while sorted(queue for one in consumers for queue in one.assigned) != [*range(QUEUES)] or (
-            not all(consumer.assigned for consumer in consumers)
-        ):
-            await asyncio.sleep(0.05)
+        while True:
+            shares = [consumer.assigned for consumer in consumers]
+            if all(shares) and sorted(sum(map(list, shares), [])) == [*range(QUEUES)]:
+                return
+            news.clear()
+            await news.wait()
 
 
 def print_carriers(console: Console, ledger: Ledger) -> None:
@@ -199,10 +201,11 @@ async def main(*, kill: bool) -> bool:
                 process(script, nameserver, stdin=PIPE) as second,
                 asyncio.TaskGroup() as tasks,
             ):
-                consumers = [ConsumerProcess(first), ConsumerProcess(second)]
+                news = asyncio.Event()
+                consumers = [ConsumerProcess(first, news), ConsumerProcess(second, news)]
                 for consumer in consumers:
                     tasks.create_task(consumer.listen())
-                await assigned(consumers)
+                await assigned(consumers, news)
                 with Progress(*columns, console=console) as progress:
                     sending = progress.add_task("sent", total=FLIGHTS)
                     consuming = progress.add_task("consumed", total=FLIGHTS)
