@@ -1,0 +1,213 @@
+"""The command line as a user has it: real processes against `ternmq dev`."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Generator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.dev_process import DevProcess, running_dev
+
+TERNMQ = (sys.executable, "-m", "ternmq")
+
+
+@pytest.fixture(scope="module")
+def dev(tmp_path_factory: pytest.TempPathFactory) -> Generator[DevProcess]:
+    with running_dev(TERNMQ, tmp_path_factory.mktemp("dev")) as running:
+        yield running
+
+
+class Console:
+    """Runs verbs against one cluster."""
+
+    def __init__(self, dev: DevProcess) -> None:
+        self._dev = dev
+
+    def run(self, *arguments: str, stdin: bytes = b"") -> "subprocess.CompletedProcess[bytes]":
+        return subprocess.run(
+            [*TERNMQ, *arguments, "--nameserver", self._dev.nameserver],
+            input=stdin,
+            capture_output=True,
+            timeout=60,
+        )
+
+    def text(self, *arguments: str, stdin: bytes = b"") -> str:
+        done = self.run(*arguments, stdin=stdin)
+        assert done.returncode == 0, done.stderr.decode()
+        return done.stdout.decode()
+
+    def json(self, *arguments: str, stdin: bytes = b"") -> Any:
+        return json.loads(self.text(*arguments, "-o", "json", stdin=stdin))
+
+    def refused(self, code: int, *arguments: str, stdin: bytes = b"") -> str:
+        """Run a verb that must fail with `code` and one line; return the line."""
+        done = self.run(*arguments, stdin=stdin)
+        lines = done.stderr.decode().splitlines()
+        assert done.returncode == code, lines
+        assert lines[-1].startswith("ternmq: ")
+        assert not any("Traceback" in line for line in lines)
+        return lines[-1]
+
+
+@pytest.fixture
+def console(dev: DevProcess) -> Console:
+    return Console(dev)
+
+
+def test_lines_become_messages_that_are_printed_again(console: Console) -> None:
+    assert console.text("produce", "words", stdin=b"one\ntwo\nthree") == "sent 3\n"
+    taken = console.text("consume", "words", "--group", "readers", "--max", "3")
+    assert sorted(taken.split()) == ["one", "three", "two"]
+
+
+def test_what_was_printed_is_not_printed_again(console: Console) -> None:
+    console.text("produce", "pages", "--sharding-key", "k", stdin=b"1\n2\n3\n4\n")
+    first = console.text("consume", "pages", "--group", "book", "--max", "3")
+    rest = console.text("consume", "pages", "--group", "book", "--max", "1")
+    assert (first.split(), rest.split()) == (["1", "2", "3"], ["4"])
+
+
+def test_a_message_carries_what_it_was_given_and_is_found_by_its_id(console: Console) -> None:
+    sent = console.json(
+        "produce", "tagged", "--tag", "t", "--key", "k1", "--key", "k2", "--property", "a=b=c",
+        stdin=b"body\n",
+    )  # fmt: skip
+    found = console.json("message", "get", sent["offset_message_id"])
+    assert found["message_id"] == sent["message_id"]
+    assert (found["topic"], found["tags"], found["keys"]) == ("tagged", "t", ["k1", "k2"])
+    assert (found["body"], found["properties"]["a"]) == ("body", "b=c")
+    taken = console.run("consume", "tagged", "--group", "g", "--tag", "x || t", "--max=1", "--json")
+    assert json.loads(taken.stdout)["offset_message_id"] == sent["offset_message_id"]
+    assert "body" in console.text("message", "get", sent["offset_message_id"])
+
+
+def test_a_topic_is_created_shown_changed_and_deleted(console: Console) -> None:
+    assert console.json("topic", "create", "made", "--queues", "3")["brokers"] == ["broker-a"]
+    assert [queue["queue"] for queue in console.json("topic", "describe", "made")["queues"]] == [
+        0, 1, 2,
+    ]  # fmt: skip
+    console.text("topic", "create", "made", "--queues", "5", "--permissions", "r")
+    changed = console.json("topic", "describe", "made")
+    assert (len(changed["queues"]), changed["brokers"][0]["permissions"]) == (5, "R--")
+    assert {"topic": "made"} in console.json("topic", "list")
+    assert console.json("topic", "delete", "made")["deleted_from"] == ["broker-a"]
+    assert "'made'" in console.refused(3, "topic", "describe", "made")
+    assert {"topic": "made"} not in console.json("topic", "list")
+
+
+def test_a_group_is_shown_with_its_lag(console: Console) -> None:
+    console.text("produce", "counted", "--sharding-key", "k", stdin=b"1\n2\n3\n")
+    console.text("consume", "counted", "--group", "counter", "--max", "1")
+    assert {"group": "counter"} in console.json("group", "list")
+    progress = console.json("group", "describe", "counter")["progress"]
+    assert sum(queue["lag"] for queue in progress if queue["topic"] == "counted") == 2
+    assert "counted" in console.text("group", "describe", "counter")
+
+
+def test_the_cluster_is_listed(console: Console, dev: DevProcess) -> None:
+    [broker] = console.json("cluster", "list")
+    assert (broker["broker"], broker["status"]) == ("broker-a", "serving")
+    assert broker["addresses"] == [dev.broker]
+    assert "broker-a" in console.text("cluster", "list")
+
+
+def test_health_tells_who_serves(dev: DevProcess) -> None:
+    def health(address: str) -> int:
+        return subprocess.run([*TERNMQ, "health", address], capture_output=True).returncode
+
+    assert [health(dev.nameserver), health(dev.broker), health("127.0.0.1:1")] == [0, 0, 4]
+
+
+LONG = b"x" * ((4 << 20) + 1)
+
+
+@pytest.mark.parametrize(
+    ("code", "arguments", "stdin", "culprit"),
+    [
+        (2, ("produce", "a b"), b"x\n", "'a b'"),
+        (2, ("produce", "../../etc/passwd"), b"x\n", "letters"),
+        (2, ("produce", "T" * 128), b"x\n", "127"),
+        (2, ("produce", "big"), LONG + b"\n", "4194304"),
+        (2, ("produce", "props", "--property", "a=" + "x" * 32_767), b"x\n", "32770 bytes"),
+        (2, ("produce", "props", "--property", "a=b\x01c"), b"x\n", "'a'"),
+        (2, ("produce", "props", "--property", "a"), b"x\n", "NAME=VALUE"),
+        (2, ("produce", "props", "--property", "DELAY=3"), b"x\n", "DELAY"),
+        (2, ("produce", "SCHEDULE_TOPIC_XXXX"), b"x\n", "SCHEDULE_TOPIC_XXXX"),
+        (2, ("consume", "words", "--group", "a b"), b"", "'a b'"),
+        (2, ("consume", "words", "--group", "g" * 121), b"", "120"),
+        (2, ("topic", "create", "words", "--queues", "-1"), b"", "-1"),
+        (2, ("topic", "create", "words", "--queues", "100000"), b"", "100000"),
+        (2, ("topic", "create", "words", "--broker", "nobody"), b"", "nobody"),
+        (2, ("message", "get", "xyz"), b"", "'xyz'"),
+        (3, ("message", "get", "7F00000100002A9F" + "0" * 16), b"", "7F00000100002A9F"),
+        (3, ("topic", "describe", "never"), b"", "'never'"),
+        (3, ("topic", "delete", "never"), b"", "'never'"),
+        (3, ("group", "describe", "never"), b"", "'never'"),
+    ],
+)
+def test_bad_input_gives_one_line_that_names_the_culprit(
+    console: Console, code: int, arguments: Sequence[str], stdin: bytes, culprit: str
+) -> None:
+    before = console.json("cluster", "list")[0]["log_bytes"]
+    assert culprit in console.refused(code, *arguments, stdin=stdin)
+    [broker] = console.json("cluster", "list")
+    assert (broker["log_bytes"], broker["status"]) == (before, "serving")
+
+
+@pytest.mark.parametrize(
+    "verb", [("topic", "list"), ("produce", "T"), ("consume", "T", "--group", "g")]
+)
+def test_an_address_where_nobody_listens_is_named(verb: Sequence[str]) -> None:
+    done = subprocess.run(
+        [*TERNMQ, *verb, "--nameserver", "127.0.0.1:1"],
+        input=b"x\n", capture_output=True, text=False, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 4
+    assert "127.0.0.1:1" in done.stderr.decode().splitlines()[-1]
+
+
+def test_a_data_directory_that_another_broker_holds_is_named(
+    dev: DevProcess, tmp_path: Path
+) -> None:
+    arguments = [str(argument) for argument in dev.process.args]  # type: ignore[union-attr]
+    folder = arguments[arguments.index("--data") + 1]
+    second = subprocess.run(
+        [*TERNMQ, "dev", "--data", folder, "--port-nameserver", "0", "--port-broker", "0"],
+        capture_output=True, text=True, timeout=60, cwd=tmp_path,
+    )  # fmt: skip
+    assert second.returncode == 1
+    assert folder in second.stderr.splitlines()[-1]
+
+
+def test_all_bad_settings_are_told_at_once() -> None:
+    done = subprocess.run(
+        [*TERNMQ, "dev", "--set", "broker.flush_mod=async", "--set", "broker.port=x"],
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "did you mean 'broker.flush_mode'" in done.stderr
+    assert "broker.port" in done.stderr
+
+
+def test_a_port_that_is_taken_is_named(dev: DevProcess, tmp_path: Path) -> None:
+    port = dev.nameserver.rpartition(":")[2]
+    done = subprocess.run(
+        [*TERNMQ, "nameserver", "--port-nameserver", port],
+        capture_output=True, text=True, timeout=60, cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode in (1, 4)
+    assert port in done.stderr.splitlines()[-1]
+
+
+def test_help_does_not_wait_for_what_it_does_not_need() -> None:
+    helped = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "ternmq_console.main", "--help"],
+        check=True,
+        capture_output=True,
+    )
+    assert b"produce" in helped.stdout
+    for heavy in (b"grpc", b"numpy", b"rich", b"asyncio"):
+        assert heavy not in helped.stderr, f"{heavy.decode()} is imported"
