@@ -251,10 +251,15 @@ class CommitLog:
             wiped = _zero(file.file, end - file.base, file.file_bytes)
             # Zeros found may be those of an earlier attempt that never reached the disk.
             file.file.sync()
-        if self.files.drop_from(end + 1):
-            self._file_system.sync_folder(self.files.folder)
+        self._drop_behind(end)
         self.end = end
         return wiped
+
+    def _drop_behind(self, end: PhysicalOffset) -> None:
+        # One after the other, newest first: a crash in between must not leave a gap.
+        while self.files.files and self.files.last.base > end:
+            self.files.drop_from(self.files.last.base)
+            self._file_system.sync_folder(self.files.folder)
 
     def prepare_due(self) -> PrepareTask | None:
         """Return the task of making the next file when it is time."""
@@ -288,8 +293,7 @@ class CommitLog:
 
     def close(self) -> None:
         """Remove a next file that was not needed, and close the others."""
-        if self.files.drop_from(self.end + 1):
-            self._file_system.sync_folder(self.files.folder)
+        self._drop_behind(self.end)
         self.files.close()
 
 

@@ -11,6 +11,7 @@ Nothing above the confirm offset is dispatched, and nothing that is not dispatch
 Source: RocketMQ `DefaultMessageStore`.
 """
 
+import contextlib
 import logging
 import os
 from collections.abc import Sequence
@@ -115,6 +116,8 @@ class MessageStore:
             OSError: The disk failed; opening again starts anew.
         """
         files.make_folder(root)
+        with contextlib.suppress(PermissionError):
+            files.sync_folder(root.parent)
         lock = files.lock(lock_path(root))
         try:
             was_clean = not files.exists(abort_path(root))

@@ -26,6 +26,7 @@ from ternmq_store.flush import write_checkpoint
 from ternmq_store.layout import (
     checkpoint_path,
     commit_log_folder,
+    consume_queue_folder,
     deletions_path,
     file_name,
     next_file_path,
@@ -70,6 +71,7 @@ def open_files(
     dispatcher = Dispatcher(log, queues)
     dispatcher.dropped = load_deletions(files, deletions_path(root))
     start = _load_queues(queues, dispatcher, was_clean=was_clean)
+    _sync_names(files, root, queues, was_clean=was_clean)
     checkpoint = _load_checkpoint(files, root)
     if start is not None and not was_clean:
         start = scan_start(_first_records(log), checkpoint.safe_at_ms) if len(queues) else None
@@ -129,6 +131,19 @@ def _load_queues(
     return _last_dispatched(dispatcher.log, queues) if was_clean else PhysicalOffset(0)
 
 
+def _sync_names(files: FileSystem, root: Path, queues: ConsumeQueues, *, was_clean: bool) -> None:
+    """Bring the names of all that was found to the disk.
+
+    A process that is killed may leave names which only the next one relies on.
+    """
+    folders = [root, commit_log_folder(root), consume_queue_folder(root)]
+    if not was_clean:
+        folders += sorted({queue.files.folder.parent for queue in queues})
+        folders += [queue.files.folder for queue in queues]
+    for folder in folders:
+        files.sync_folder(folder)
+
+
 def _cut_queues(queues: ConsumeQueues, limit: PhysicalOffset) -> None:
     for queue in queues:
         queue.cut_from(limit)
@@ -149,6 +164,7 @@ def _load_log(files: FileSystem, root: Path, config: StoreConfig) -> CommitLog:
     file_bytes = found[0].file_bytes if found else config.commit_log_file_bytes
     _check_row(found, file_bytes)
     files.make_folder(commit_log_folder(root))
+    files.make_folder(consume_queue_folder(root))
     log = CommitLog(files, root, file_bytes)
     for file in found:
         log.files.open_file(file.base)

@@ -261,6 +261,15 @@ class PowerLossFileSystem(MemoryFileSystem):
             else:
                 self._waiting.append(changes)
 
+    def restart(self) -> "PowerLossFileSystem":
+        """Return what the next process finds after this one was killed: all, synced or not."""
+        after = PowerLossFileSystem()
+        after.made_folders = self.made_folders
+        after.nodes = self.nodes
+        after._on_disk = self._on_disk
+        after._waiting = self._waiting
+        return after
+
     def lose_power(self, chance: random.Random) -> "PowerLossFileSystem":
         """Return what is left: of the sectors and names not synced, any."""
         after = PowerLossFileSystem()
