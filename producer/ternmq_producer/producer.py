@@ -228,6 +228,11 @@ class Producer:
             bulk.abandon()
         return bulk.results()
 
+    @property
+    def buffered_bytes(self) -> int:
+        """Memory that waiting and unanswered messages take, at most `buffer_bytes`."""
+        return 0 if self._dispatch is None else self._dispatch.buffer.used_bytes
+
     async def flush(self) -> None:
         """Wait until everything sent so far, and meanwhile, has its answer. Cancelling is safe."""
         if self._dispatch is not None:

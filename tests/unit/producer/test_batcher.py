@@ -1,0 +1,240 @@
+"""What forms the next batch, and what becomes of those before it."""
+
+import asyncio
+from dataclasses import dataclass, field
+
+from ternmq_model.errors import ConnectionLost, IllegalMessage, Unreachable, refusal
+from ternmq_model.message import Message, SendResult
+from ternmq_model.queue import MessageQueue
+from ternmq_producer.batcher import Batch, Batcher, all_pending
+from ternmq_producer.bulk import Bulk, BulkSlice
+from ternmq_producer.pending import Pending
+from ternmq_producer.verdict import Verdict, judge
+
+
+@dataclass
+class Waiter:
+    """A sink that remembers."""
+
+    answers: list[object] = field(default_factory=list[object])
+
+    def done(self) -> bool:
+        return bool(self.answers)
+
+    def set_result(self, result: SendResult, /) -> None:
+        self.answers.append(result)
+
+    def set_exception(self, error: BaseException, /) -> None:
+        self.answers.append(error)
+
+
+def pending(
+    body: bytes = b"x", *, queue_id: int = 0, ordered: bool = False, size: int = 100, at: int = 1000
+) -> Pending:
+    queue = MessageQueue("t", "b", queue_id)
+    return Pending(Waiter(), Message("t", body), b"t", b"", queue, ordered, size, 0, at)
+
+
+class Freed:
+    total = 0
+
+    def __call__(self, size: int) -> None:
+        self.total += size
+
+
+def batcher(freed: Freed | None = None, *, batch_bytes: int = 1000, batches: int = 2) -> Batcher:
+    free = freed or Freed()
+    return Batcher(batch_bytes_max=batch_bytes, batches_max=batches, free=free)
+
+
+def bodies(batch: Batch | None) -> list[bytes]:
+    assert batch is not None
+    return [one.body for one in all_pending(batch)]
+
+
+def test_a_batch_takes_what_waits_up_to_its_size() -> None:
+    some = batcher()
+    for number in range(15):
+        some.add(pending(b"%d" % number))
+    assert bodies(some.next_batch(0)) == [b"%d" % number for number in range(10)]
+    assert bodies(some.next_batch(0)) == [b"%d" % number for number in range(10, 15)]
+    assert some.next_batch(0) is None
+
+
+def test_a_larger_message_goes_alone() -> None:
+    some = batcher()
+    for one in (pending(b"a"), pending(b"large", size=5000), pending(b"b")):
+        some.add(one)
+    assert bodies(some.next_batch(0)) == [b"a"]
+    assert bodies(some.next_batch(0)) == [b"large"]
+    some.answered()
+    assert bodies(some.next_batch(0)) == [b"b"]
+
+
+def test_no_batch_leaves_while_two_are_unanswered() -> None:
+    some = batcher()
+    for _ in range(2):
+        some.add(pending())
+        assert some.next_batch(7) is not None
+    some.add(pending(b"third"))
+    assert [some.can_send, some.next_batch(0)] == [False, None]
+    assert some.oldest_batch_ms == 7
+    some.answered()
+    assert bodies(some.next_batch(0)) == [b"third"]
+
+
+def test_an_ordered_queue_is_in_one_unanswered_batch_only() -> None:
+    some = batcher()
+    some.add(pending(b"a1", queue_id=1, ordered=True))
+    first = some.next_batch(0)
+    assert first is not None
+    some.add(pending(b"a2", queue_id=1, ordered=True))
+    assert not some.can_send
+    assert some.next_batch(0) is None
+    some.add(pending(b"b1", queue_id=2, ordered=True))
+    some.add(pending(b"any", queue_id=1))
+    assert bodies(some.next_batch(0)) == [b"b1", b"any"]
+    assert some.answered() is first
+    some.release(first.ordered_queues)
+    assert bodies(some.next_batch(0)) == [b"a2"]
+
+
+def test_what_is_put_back_comes_before_what_waited() -> None:
+    some = batcher()
+    for number in range(3):
+        some.add(pending(b"%d" % number, ordered=True))
+    first = some.next_batch(0)
+    assert first is not None
+    some.add(pending(b"3", ordered=True))
+    some.answered()
+    some.put_back(first.singles)
+    assert not some.can_send  # held until it is released
+    some.release(first.ordered_queues)
+    assert bodies(some.next_batch(0)) == [b"0", b"1", b"2", b"3"]
+
+
+def test_suspects_travel_in_batches_of_their_own_marked_as_retries() -> None:
+    some = batcher()
+    suspect = pending(b"suspect")
+    ordered = pending(b"ordered", queue_id=1, ordered=True)
+    suspect.maybe_stored = ordered.maybe_stored = True
+    for one in (pending(b"fresh"), suspect, ordered, pending(b"next", queue_id=1, ordered=True)):
+        some.add(one)
+    retry = some.next_batch(0)
+    assert retry is not None
+    assert retry.is_retry
+    assert bodies(retry) == [b"ordered", b"suspect"]
+    second = some.next_batch(0)
+    assert second is not None
+    assert not second.is_retry
+    assert bodies(second) == [b"fresh"]
+    some.answered()
+    some.release(retry.ordered_queues)
+    assert bodies(some.next_batch(0)) == [b"next"]
+
+
+def test_what_nobody_waits_for_is_dropped_and_freed() -> None:
+    freed = Freed()
+    some = batcher(freed)
+    gone = pending(b"gone")
+    gone.sink.set_exception(ConnectionLost("cancelled"))
+    lost = pending(b"lost", queue_id=3, ordered=True)
+    lost.sink.set_exception(ConnectionLost("cancelled"))
+    some.add(gone)
+    some.add(lost)
+    assert some.can_send
+    assert some.next_batch(0) is None
+    assert freed.total == 200
+    assert some.is_empty
+
+
+def test_a_withdrawn_batch_leaves_nothing_behind() -> None:
+    some = batcher()
+    some.add(pending(b"a", ordered=True))
+    batch = some.next_batch(0)
+    assert batch is not None
+    some.withdraw(batch)
+    assert some.is_empty
+
+
+def test_expiry_tells_what_was_written_from_what_was_not() -> None:
+    freed = Freed()
+    some = batcher(freed, batches=1)
+    some.add(pending(b"written", at=10))
+    some.add(pending(b"also", at=50))
+    some.next_batch(0)
+    some.add(pending(b"waiting", at=10))
+    some.add(pending(b"ordered", at=10, ordered=True))
+    some.add(pending(b"later", at=30))
+    expired, next_ms = some.expire(10)
+    assert [one.body for one in expired.unanswered] == [b"written"]
+    assert sorted(one.body for one in expired.unsent) == [b"ordered", b"waiting"]
+    assert next_ms == 30
+    assert freed.total == 200
+    some.expire(30)
+    expired, next_ms = some.expire(60)
+    assert {one.body for one in expired.unanswered} == {b"written", b"also"}
+    assert next_ms is None
+
+
+def test_draining_gives_everything_that_waits() -> None:
+    some = batcher()
+    for one in (
+        pending(b"a"),
+        pending(b"b", ordered=True),
+        pending(b"c", queue_id=1, ordered=True),
+    ):
+        some.add(one)
+    assert sorted(one.body for one in some.drain()) == [b"a", b"b", b"c"]
+    assert not some.can_send
+    some.release(some.ordered_queues())
+    assert some.is_empty
+
+
+def test_slices_and_single_messages_take_turns_and_large_slices_split() -> None:
+    async def main() -> None:
+        some = batcher()
+        bulk = Bulk(15, asyncio.get_running_loop().create_future())
+        queues = [MessageQueue("t", "b", 0)] * 15
+        numbered = [b"s%d" % number for number in range(15)]
+        part = BulkSlice(
+            bulk, b"t", range(15), numbered, [b""] * 15, [0] * 15, queues, [100] * 15, 0, 1000
+        )
+        some.add_slice(part)
+        some.add(pending(b"single"))
+        first, second = some.next_batch(0), some.next_batch(0)
+        assert bodies(first) == numbered[:10]
+        assert bodies(second) == [b"single", *numbered[10:]]
+
+    asyncio.run(main())
+
+
+def judged(error: Exception, **changes: object) -> Verdict:
+    facts: dict[str, object] = {
+        "attempts": 1,
+        "attempts_max": 3,
+        "is_ordered": False,
+        "maybe_stored": False,
+        "duplicates_allowed": True,
+    } | changes
+    return judge(error, **facts)  # type: ignore[arg-type]
+
+
+def test_a_refused_message_is_tried_elsewhere_and_an_ordered_one_here() -> None:
+    busy = refusal(2, "busy")
+    assert judged(busy) is Verdict.AGAIN_ANYWHERE
+    assert judged(busy, is_ordered=True) is Verdict.AGAIN_HERE
+    assert judged(busy, attempts=3) is Verdict.GIVE_UP
+    assert judged(refusal(13, "illegal")) is Verdict.GIVE_UP
+    assert judged(IllegalMessage("too large")) is Verdict.GIVE_UP
+
+
+def test_what_may_be_stored_is_asked_for_where_it_may_be_stored() -> None:
+    lost = ConnectionLost("lost")
+    assert judged(lost, maybe_stored=True) is Verdict.AGAIN_HERE
+    assert judged(lost, maybe_stored=True, duplicates_allowed=False) is Verdict.GIVE_UP
+    away = Unreachable("away")
+    assert judged(away, maybe_stored=True) is Verdict.AGAIN_ANYWHERE
+    assert judged(away, maybe_stored=True, duplicates_allowed=False) is Verdict.GIVE_UP
+    assert judged(away, duplicates_allowed=False) is Verdict.AGAIN_ANYWHERE
+    assert judged(away, maybe_stored=True, is_ordered=True) is Verdict.AGAIN_HERE

@@ -1,0 +1,115 @@
+"""Who gets which answer of a batch."""
+
+import asyncio
+
+import numpy as np
+
+from ternmq_model.errors import BrokerBusy, MessageRefused
+from ternmq_model.message import Message, SendResult, SendStatus
+from ternmq_model.queue import MessageQueue
+from ternmq_producer.batcher import Batch
+from ternmq_producer.bulk import Bulk
+from ternmq_producer.queue_picker import QueuePicker
+from ternmq_producer.replies import deliver, fits
+from ternmq_producer.spread import spread
+from ternmq_protos.v1 import common_pb2 as common
+from ternmq_protos.v1 import messages_pb2 as messages
+from tests.unit.producer.test_batcher import Waiter, pending
+
+HOST = b"\x7f\x00\x00\x01\x00\x00\x2a\x9f"
+
+
+def reply(
+    count: int, code: int = 0, refused: dict[int, int] | None = None
+) -> messages.SendBatchReply:
+    numbers = np.arange(count, dtype="<i8")
+    return messages.SendBatchReply(
+        status=common.Status(code=code),
+        queue_offsets=numbers.tobytes(),
+        physical_offsets=(numbers * 100).tobytes(),
+        refused=[
+            messages.RefusedRecord(index=index, status=common.Status(code=why))
+            for index, why in (refused or {}).items()
+        ],
+    )
+
+
+def answer(waiter: object) -> object:
+    assert isinstance(waiter, Waiter)
+    (one,) = waiter.answers
+    return one
+
+
+def test_every_message_gets_its_own_place() -> None:
+    batch = Batch(singles=[pending(b"%d" % number, queue_id=number) for number in range(3)])
+    for one in batch.singles:
+        one.unique_key = b"K" + one.body
+    assert fits(batch, reply(3))
+    assert deliver(batch, reply(3, 10), store_host=HOST, broker_name="b") == []
+    result = answer(batch.singles[2].sink)
+    assert isinstance(result, SendResult)
+    assert result.status is SendStatus.FLUSH_DISK_TIMEOUT
+    assert result.message_id == "K2"
+    assert result.queue == MessageQueue("t", "b", 2)
+    assert (result.queue_offset, result.physical_offset) == (2, 200)
+    assert result.offset_message_id == (HOST + (200).to_bytes(8, "big")).hex().upper()
+
+
+def test_a_whole_batch_refused_leaves_every_message_to_be_judged() -> None:
+    batch = Batch(singles=[pending(), pending()])
+    failures = deliver(batch, reply(0, 2), store_host=HOST, broker_name="b")
+    assert [failure.pending for failure in failures] == batch.singles
+    assert all(isinstance(failure.error, BrokerBusy) for failure in failures)
+
+
+def test_refused_messages_are_told_in_order_and_overtaken_ones_are_marked() -> None:
+    batch = Batch(
+        singles=[
+            pending(b"0", ordered=True),
+            pending(b"1", ordered=True),
+            pending(b"2"),
+            pending(b"3", ordered=True, queue_id=5),
+        ]
+    )
+    told = reply(4, refused={0: 2, 2: 13, 3: 2})
+    failures = deliver(batch, told, store_host=HOST, broker_name="b")
+    assert [failure.pending.body for failure in failures] == [b"0", b"2", b"3"]
+    assert [failure.is_overtaken for failure in failures] == [True, False, False]
+    assert isinstance(failures[1].error, MessageRefused)
+    assert isinstance(answer(batch.singles[1].sink), SendResult)
+
+
+def test_a_reply_of_another_length_does_not_fit() -> None:
+    batch = Batch(singles=[pending(), pending()])
+    assert not fits(batch, reply(1))
+    assert not fits(batch, reply(2, refused={2: 13}))
+    assert fits(batch, reply(0, 2))
+
+
+def test_many_messages_are_answered_by_columns() -> None:
+    async def main() -> None:
+        queues = [MessageQueue("t", broker, number) for broker in "ab" for number in range(2)]
+        bulk = Bulk(10, asyncio.get_running_loop().create_future())
+        sent = [Message("t", b"%d" % number) for number in range(10)]
+        slices = spread(
+            bulk,
+            QueuePicker(queues, start=0),
+            sent,
+            [b""] * 10,
+            [1] * 10,
+            first=3,
+            start=0,
+            started_ms=0,
+            deadline_ms=1,
+        )
+        assert [queues[index].broker_name for index, _ in slices] == ["a", "b"]
+        for _, part in slices:
+            part.unique_keys = [b"K" + body for body in part.bodies]
+            deliver(Batch(slices=[part]), reply(len(part)), store_host=HOST, broker_name="x")
+        results = bulk.results()
+        assert [result.queue for result in results] == [queues[(3 + n) % 4] for n in range(10)]
+        assert [result.message_id for result in results] == [f"K{n}" for n in range(10)]
+        assert sorted(results.queue_offsets.tolist()) == sorted([*range(5), *range(5)])
+        assert bulk.is_abandoned
+
+    asyncio.run(main())
