@@ -1,0 +1,66 @@
+"""One producer process that measures how fast it sends; bench.py starts it.
+
+    python benchmarks/load_producer.py --nameserver HOST:PORT --only pipelined
+
+Lines on standard output are JSON: each figure once it is known.
+"""
+
+import argparse
+import asyncio
+import os
+from collections.abc import Collection, Sequence
+from typing import Final
+
+from benchmarks.figures import BACKLOG, SENDING
+from benchmarks.patterns import BODY_BYTES, MANY, Enqueue, Send, many, measure, scaled, tell
+from ternmq import AdminClient, ClientConfig, Message, Producer, TopicConfig
+
+TOPIC: Final = "benchmark"
+BACKLOG_TOPIC: Final = "backlog"
+QUEUES: Final = 8
+
+
+class ProducerSender:
+    """Sends through a `Producer`, each message made when it is sent (for `send_many`: before)."""
+
+    def __init__(self, producer: Producer, topic: str = TOPIC) -> None:
+        self._producer = producer
+        self._topic = topic
+
+    def send_of(self, body: bytes) -> Send:
+        """Return what sends one message with `body` and waits for its answer."""
+        send, topic = self._producer.send, self._topic
+        return lambda: send(Message(topic, body, tags="TagA"))
+
+    def enqueue_of(self, body: bytes) -> Enqueue:
+        """Return what takes one message with `body` and tells later what became of it."""
+        enqueue, topic = self._producer.enqueue, self._topic
+        return lambda: enqueue(Message(topic, body, tags="TagA"))
+
+    def many_of(self, bodies: Sequence[bytes]) -> Send:
+        """Return what sends one message with each of `bodies` and waits for all answers."""
+        batch = [Message(self._topic, body, tags="TagA") for body in bodies]
+        return lambda: self._producer.send_many(batch)
+
+
+async def main(nameserver: str, only: Collection[str], scale: float) -> None:
+    """Make the topics, then measure, or leave a backlog for consumers."""
+    async with AdminClient(ClientConfig(nameservers=(nameserver,))) as admin:
+        for topic in (TOPIC, BACKLOG_TOPIC):
+            await admin.create_topic(TopicConfig(topic, read_queues=QUEUES, write_queues=QUEUES))
+    async with Producer("benchmark-producers", nameserver=nameserver) as producer:
+        if "fill" in only:
+            bodies = [os.urandom(BODY_BYTES) for _ in range(MANY)]
+            send = ProducerSender(producer, BACKLOG_TOPIC).many_of(bodies)
+            tell("fill", await many(send, scaled(BACKLOG, scale)))
+        else:
+            await measure(ProducerSender(producer), only, scale)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--nameserver", required=True, metavar="HOST:PORT")
+    parser.add_argument("--only", action="append", default=[], choices=[*SENDING, "fill"])
+    parser.add_argument("--scale", type=float, default=1.0, help="factor on the numbers")
+    chosen = parser.parse_args()
+    asyncio.run(main(chosen.nameserver, chosen.only, chosen.scale))

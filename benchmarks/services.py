@@ -1,0 +1,117 @@
+"""Starting what is measured, as processes of their own."""
+
+import contextlib
+import queue
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Final
+
+from benchmarks.patterns import told
+
+HERE: Final = Path(__file__).parent
+READY_WITHIN_S: Final = 30.0
+ENDS_WITHIN_S: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Dev:
+    """A running `ternmq dev`."""
+
+    nameserver: str
+    process_id: int
+    ready_ms: float
+    """From the command to the second address line."""
+
+
+@contextlib.contextmanager
+def dev(parent: Path, mode: str) -> Generator[Dev]:
+    """Run `ternmq dev` on free ports in a folder below `parent` that goes with it."""
+    with tempfile.TemporaryDirectory(prefix="bench-", dir=parent) as folder:
+        command = [
+            *(sys.executable, "-m", "ternmq", "dev", "--data", folder),
+            *("--port-nameserver", "0", "--port-broker", "0"),
+            *("--set", f"broker.flush_mode={mode}", "--set", "logging.level=warning"),
+        ]
+        begun_s = time.perf_counter()
+        with _running(command) as (process, output):
+            lines = Lines(output)
+            found: dict[str, str] = {}
+            while not {"nameserver", "broker"} <= found.keys():
+                word, *rest = lines.next(READY_WITHIN_S).split()
+                found[word] = rest[-1]
+            ready_ms = (time.perf_counter() - begun_s) * 1e3
+            yield Dev(found["nameserver"], process.pid, ready_ms)
+            process.send_signal(signal.SIGINT)
+            process.wait(ENDS_WITHIN_S)
+
+
+@contextlib.contextmanager
+def bare(parent: Path, mode: str) -> Generator[int]:
+    """Run the bare path's service and yield its port."""
+    with tempfile.TemporaryDirectory(prefix="bare-", dir=parent) as folder:
+        command = [sys.executable, str(HERE / "bare_path.py"), "serve", "--data", folder]
+        if mode == "sync":
+            command.append("--sync")
+        with _running(command) as (process, output):
+            yield int(Lines(output).next(READY_WITHIN_S))
+            assert process.stdin is not None
+            process.stdin.close()
+            process.wait(ENDS_WITHIN_S)
+
+
+def load(script: str, *arguments: str) -> Mapping[str, float]:
+    """Run a load to its end and return the figures that it told."""
+    done = subprocess.run(
+        [sys.executable, HERE / script, *arguments], stdout=subprocess.PIPE, text=True
+    )
+    if done.returncode:
+        print(f"{script} {' '.join(arguments)} failed with {done.returncode}", file=sys.stderr)
+    return told(done.stdout.splitlines())
+
+
+class Lines:
+    """What a process prints, line by line, with a limit on the waiting."""
+
+    def __init__(self, output: IO[str]) -> None:
+        self._lines: queue.Queue[str] = queue.Queue()
+        threading.Thread(target=self._read, args=(output,), daemon=True).start()
+
+    def next(self, within_s: float) -> str:
+        """Return the next line.
+
+        Raises:
+            SystemExit: None came, or none will come.
+        """
+        try:
+            line = self._lines.get(timeout=within_s)
+        except queue.Empty:
+            line = ""
+        if not line:
+            raise SystemExit("a service did not get ready")
+        return line
+
+    def _read(self, output: IO[str]) -> None:
+        for line in output:
+            self._lines.put(line)
+        self._lines.put("")
+
+
+@contextlib.contextmanager
+def _running(
+    command: Sequence[str],
+) -> Generator[tuple["subprocess.Popen[str]", IO[str]]]:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        try:
+            yield process, process.stdout
+        finally:
+            process.kill()

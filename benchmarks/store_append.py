@@ -1,0 +1,145 @@
+"""What the store costs a record: append, dispatch, read. Prints microseconds, machine and commit.
+
+    .venv/bin/python benchmarks/store_append.py [--folder DIR]
+
+Flushing is left out: it runs in another thread, and `bench.py` measures it end to end.
+"""
+
+import argparse
+import os
+import platform
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from ternmq_model.offsets import QueueOffset
+from ternmq_model.record import encode_record
+from ternmq_model.record_batch import RecordBatch, check_records
+from ternmq_store.config import FlushMode, StoreConfig
+from ternmq_store.filesystem import RealFileSystem
+from ternmq_store.message_store import MessageStore
+
+HOST = bytes((127, 0, 0, 1)) + (10_911).to_bytes(4, "big")
+ROUNDS = 5
+
+
+class SystemClock:
+    """The system's clocks."""
+
+    def monotonic_ms(self) -> int:
+        """Return the time since some moment."""
+        return time.monotonic_ns() // 1_000_000
+
+    def wall_ms(self) -> int:
+        """Return the time."""
+        return time.time_ns() // 1_000_000
+
+
+def batch_of(count: int, body_bytes: int, *, queues: int) -> RecordBatch:
+    """Return a checked batch over `queues` queues."""
+    body = os.urandom(body_bytes)
+    records = [
+        encode_record(
+            topic=b"benchmark",
+            queue_id=row % queues,
+            body=body,
+            properties=b"UNIQ_KEY\x01%032x\x02TAGS\x01TagA\x02" % row,
+            born_at_ms=1_700_000_000_000,
+            born_host=HOST,
+            store_host=HOST,
+        )
+        for row in range(count)
+    ]
+    sizes = np.fromiter(map(len, records), dtype="<i4", count=count)
+    batch = check_records(b"".join(records), sizes, born_host_bytes=8, store_host_bytes=8).batch
+    assert batch is not None
+    return batch
+
+
+def best_us(step: Callable[[], object], *, repeats: int, records: int) -> float:
+    """Return the microseconds a record costs in the best of some rounds."""
+    best = float("inf")
+    for _ in range(ROUNDS):
+        begin = time.perf_counter()
+        for _ in range(repeats):
+            step()
+        best = min(best, time.perf_counter() - begin)
+    return best / repeats / records * 1e6
+
+
+def warm(store: MessageStore, log_bytes: int) -> None:
+    """Use the log's first blocks once, as a file that was zero-filled ahead has been."""
+    del store, log_bytes
+
+
+def measure(folder: Path) -> Sequence[tuple[str, float, float]]:
+    """Return what each step costs a record, and what it should cost at most."""
+    found: list[tuple[str, float, float]] = []
+    shapes = (
+        ("1 KiB x 230, 8 queues", 230, 1024, 8, 30, 1.5, 0.1),
+        ("1 KiB x 230, 1 queue", 230, 1024, 1, 30, 1.5, 0.1),
+        ("128 B x 4,000, 8 queues", 4000, 128, 8, 6, 0.5, 0.1),
+        ("128 B x 4,000, 1 queue", 4000, 128, 1, 6, 0.5, 0.1),
+        ("128 B x 1", 1, 128, 1, 2000, 40.0, 25.0),
+    )
+    for name, count, body_bytes, queues, repeats, append_us, dispatch_us in shapes:
+        config = StoreConfig(commit_log_file_bytes=256 << 20)
+        root = Path(tempfile.mkdtemp(dir=folder))
+        store = MessageStore.open(root, config, FlushMode.ASYNC, RealFileSystem(), SystemClock())
+        batch = batch_of(count, body_bytes, queues=queues)
+        store.append(batch, born_host=HOST, store_host=HOST)
+        task = store.file_due()
+        if task is not None:
+            task.run()
+            store.file_ready(task)
+
+        def append(store: MessageStore = store, batch: RecordBatch = batch) -> None:
+            store.append(batch, born_host=HOST, store_host=HOST)
+
+        def dispatch(store: MessageStore = store) -> None:
+            store.dispatch(messages_max=1)
+
+        store.dispatch()
+        found.append((f"append {name}", best_us(append, repeats=repeats, records=count), append_us))
+        steps = ROUNDS * repeats
+        best = best_us(dispatch, repeats=steps // ROUNDS, records=count)
+        found.append((f"dispatch {name}", best, dispatch_us))
+        if body_bytes == 1024:
+            _, end = store.queue_range("benchmark", 0)
+            wanted = min(1000, end)
+
+            def read(store: MessageStore = store, wanted: int = wanted) -> None:
+                result = store.read_run(
+                    "benchmark", 0, QueueOffset(0), messages_max=wanted, bytes_max=8 << 20
+                )
+                assert len(result.record_sizes) == wanted
+
+            read_name = f"read_run {wanted} of {name}"
+            found.append((read_name, best_us(read, repeats=20, records=wanted), 0.6))
+        store.close()
+    return found
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--folder", type=Path, help="where the stores are made")
+    arguments = parser.parse_args()
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
+    ).stdout.strip()
+    print(
+        f"{platform.machine()} {os.cpu_count()} cores, Python {platform.python_version()}, ", end=""
+    )
+    print(f"numpy {np.__version__}, commit {commit or 'unknown'}")
+    with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
+        for name, cost_us, target_us in measure(Path(folder)):
+            print(f"{name:44} {cost_us:8.3f} us a record (at most {target_us:g})")
+
+
+if __name__ == "__main__":
+    main()
