@@ -1,0 +1,115 @@
+from ternmq_broker.clients import ClientTable, GroupMembership, Session
+from ternmq_model.address import Address
+from ternmq_model.subscription import parse_subscription
+
+
+def table() -> ClientTable:
+    return ClientTable(broken_ms=10_000, silent_ms=60_000)
+
+
+def session(client_id: str, incarnation: str = "1", now_ms: int = 0) -> Session:
+    return Session(client_id, incarnation, Address("127.0.0.1", 5), 0, now_ms)
+
+
+def member(group: str = "G", expression: str = "*", version_ms: int = 0) -> GroupMembership:
+    subscription = parse_subscription("T", expression, version_ms=version_ms)
+    return GroupMembership(group, False, "LAST_OFFSET", {"T": subscription})
+
+
+def joined(clients: ClientTable, client_id: str, *groups: str, now_ms: int = 0) -> Session:
+    new = session(client_id, now_ms=now_ms)
+    assert clients.hello(new) is None
+    told = {group: member(group) for group in groups}
+    clients.heard(new, producer_groups=(), memberships=told, now_ms=now_ms)
+    return new
+
+
+def ids(clients: ClientTable, group: str = "G") -> list[str]:
+    return [each.client_id for each in clients.members(group)]
+
+
+def test_members_come_sorted() -> None:
+    clients = table()
+    for client_id in ("b", "c", "a"):
+        joined(clients, client_id, "G")
+    assert ids(clients) == ["a", "b", "c"]
+    assert clients.groups() == {"G"}
+
+
+def test_a_goodbye_ends_the_membership_at_once() -> None:
+    clients = table()
+    one, _ = joined(clients, "a", "G", "H"), joined(clients, "b", "G")
+    assert clients.remove(one) == {"G", "H"}
+    assert ids(clients) == ["b"]
+    assert clients.groups() == {"G"}
+    assert clients.remove(one) == set()
+
+
+def test_a_broken_stream_counts_as_a_member_for_10_s() -> None:
+    clients = table()
+    one = joined(clients, "a", "G")
+    clients.broke(one, now_ms=5_000)
+    assert clients.expired(now_ms=14_999) == []
+    assert ids(clients) == ["a"]
+    assert clients.expired(now_ms=15_000) == [one]
+
+
+def test_a_silent_client_is_gone_after_60_s() -> None:
+    clients = table()
+    one = joined(clients, "a", "G")
+    clients.heard(one, producer_groups=(), memberships={"G": member()}, now_ms=30_000)
+    assert clients.expired(now_ms=89_999) == []
+    assert clients.expired(now_ms=90_000) == [one]
+
+
+def test_the_same_incarnation_replaces_its_old_stream_and_nobody_is_told() -> None:
+    clients = table()
+    old = joined(clients, "a", "G")
+    new = session("a")
+    assert clients.hello(new) is None
+    assert not clients.is_current(old)
+    assert clients.members("G") == [new]
+    told = clients.heard(new, producer_groups=(), memberships={"G": member()}, now_ms=1)
+    assert told == set()
+    assert clients.remove(old) == set()
+    assert clients.members("G") == [new]
+
+
+def test_another_incarnation_is_refused_while_the_first_is_there() -> None:
+    clients = table()
+    first = joined(clients, "a", "G")
+    assert clients.hello(session("a", "2")) is first
+    clients.broke(first, now_ms=1)
+    assert clients.hello(session("a", "2")) is first
+    clients.remove(first)
+    assert clients.hello(session("a", "2")) is None
+
+
+def test_members_are_told_when_topics_or_filters_change_and_not_otherwise() -> None:
+    clients = table()
+    one = joined(clients, "a", "G")
+
+    def heard(**memberships: GroupMembership) -> set[str]:
+        return clients.heard(one, producer_groups=(), memberships=memberships, now_ms=1)
+
+    assert heard(G=member(version_ms=7)) == set()
+    assert heard(G=member(expression="x")) == {"G"}
+    assert heard(G=member(expression="x"), H=member("H")) == {"H"}
+    assert heard(H=member("H")) == {"G"}
+    assert ids(clients) == []
+
+
+def test_the_newest_subscription_of_the_members_counts() -> None:
+    clients = table()
+    one, two = joined(clients, "a", "G"), joined(clients, "b", "G")
+    clients.heard(
+        one, producer_groups=(), memberships={"G": member(expression="new", version_ms=2)}, now_ms=1
+    )
+    clients.heard(
+        two, producer_groups=(), memberships={"G": member(expression="old", version_ms=1)}, now_ms=1
+    )
+    subscription = clients.subscription("G", "T")
+    assert subscription is not None
+    assert subscription.tags == {"new"}
+    assert clients.subscription("G", "Other") is None
+    assert clients.subscription("H", "T") is None

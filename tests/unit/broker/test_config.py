@@ -1,0 +1,59 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ternmq_broker.config import BrokerConfig
+from ternmq_model.address import Address
+from ternmq_model.errors import ConfigError
+from ternmq_model.message_id import host_text
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("cluster", ""),
+        ("name", "a b"),
+        ("broker_id", 1),
+        ("listen", "a:b:c]"),
+        ("port", 65_536),
+        ("advertised", ("nowhere",)),
+        ("advertised", ("host:0",)),
+        ("nameservers", ("127.0.0.1",)),
+        ("store_host", "a-name"),
+        ("region", "a\x01"),
+        ("default_topic_queues", 0),
+        ("registration_interval_ms", 1),
+        ("unanswered_bytes_per_stream_max", 1 << 40),
+        ("pull_wait_ms_max", -1),
+    ],
+)
+def test_a_setting_that_cannot_work_is_named(setting: str, value: Any) -> None:
+    with pytest.raises(ConfigError, match=f"broker.{setting}=") as caught:
+        BrokerConfig(data=Path("x"), **{setting: value})
+    assert caught.value.setting == f"broker.{setting}"
+
+
+@pytest.mark.parametrize(
+    ("settings", "endpoints", "store_host"),
+    [
+        ({}, [("127.0.0.1", 7)], "127.0.0.1:7"),
+        ({"listen": "10.0.0.1"}, [("10.0.0.1", 7)], "10.0.0.1:7"),
+        ({"listen": "0.0.0.0", "hostname": "box"}, [("box", 7), ("*", 7)], "127.0.0.1:7"),
+        ({"listen": "::", "hostname": "bad name"}, [("*", 7)], "127.0.0.1:7"),
+        ({"listen": "0.0.0.0", "store_host": "10.9.9.9"}, None, "10.9.9.9:7"),
+        (
+            {"listen": "0.0.0.0", "advertised": ("broker.example:99", "10.0.0.2:99")},
+            [("broker.example", 99), ("10.0.0.2", 99)],
+            "10.0.0.2:7",
+        ),
+        ({"listen": "::1"}, [("::1", 7)], "[::1]:7"),
+    ],
+)
+def test_endpoints_and_store_host_follow_from_where_it_listens(
+    settings: dict[str, Any], endpoints: list[tuple[str, int]] | None, store_host: str
+) -> None:
+    config = BrokerConfig(**settings)
+    if endpoints is not None:
+        assert list(config.endpoints(7)) == [Address(*each) for each in endpoints]
+    assert host_text(config.store_host_bytes(7)) == store_host

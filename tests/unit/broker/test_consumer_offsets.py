@@ -1,0 +1,95 @@
+import logging
+
+import pytest
+
+from ternmq_broker.consumer_offsets import OffsetTable
+from ternmq_broker.loose_json import parse_json, write_json
+from ternmq_model.data_version import DataVersion
+from ternmq_model.offsets import QueueOffset
+
+
+def table() -> OffsetTable:
+    return OffsetTable(DataVersion(0))
+
+
+def commit(offsets: OffsetTable, offset: int, *, force: bool = False, queue_id: int = 0) -> int:
+    return offsets.commit("G", "T", queue_id, QueueOffset(offset), force=force, now_ms=1)
+
+
+def test_a_queue_never_consumed_is_not_at_0() -> None:
+    offsets = table()
+    assert offsets.query("G", "T", 0) is None
+    commit(offsets, 0)
+    assert offsets.query("G", "T", 0) == 0
+
+
+def test_offsets_only_rise_unless_forced() -> None:
+    offsets = table()
+    assert commit(offsets, 10) == 10
+    assert commit(offsets, 5) == 10
+    assert offsets.query("G", "T", 0) == 10
+    assert commit(offsets, 5, force=True) == 5
+    assert offsets.query("G", "T", 0) == 5
+
+
+def test_a_refusal_is_logged_once_until_the_state_changes(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    offsets = table()
+    commit(offsets, 10)
+    with caplog.at_level(logging.WARNING):
+        commit(offsets, 5)
+        commit(offsets, 6)
+        assert len(caplog.records) == 1
+        commit(offsets, 11)
+        commit(offsets, 5)
+        assert len(caplog.records) == 2
+    assert "group=G topic=T queue=0 offset=5 kept=11" in caplog.text
+
+
+def test_only_a_change_makes_a_save_due() -> None:
+    offsets = table()
+    commit(offsets, 10)
+    before = offsets.changes
+    commit(offsets, 10)
+    commit(offsets, 9)
+    assert offsets.changes == before
+    commit(offsets, 11)
+    assert offsets.changes != before
+
+
+def test_offsets_are_found_by_group_and_by_topic() -> None:
+    offsets = table()
+    commit(offsets, 3, queue_id=1)
+    commit(offsets, 4)
+    offsets.commit("G", "%RETRY%G", 0, QueueOffset(1), now_ms=1)
+    offsets.commit("H", "T", 0, QueueOffset(2), now_ms=1)
+    assert offsets.topics_of("G") == {"%RETRY%G": {0: 1}, "T": {0: 4, 1: 3}}
+    assert offsets.groups() == {"G", "H"}
+    offsets.remove_topic("T")
+    assert offsets.groups() == {"G"}
+    assert offsets.query("G", "T", 0) is None
+
+
+def test_the_version_rises_once_in_500_commits() -> None:
+    offsets = table()
+    for offset in range(500):
+        commit(offsets, offset)
+    assert offsets.to_dict()["dataVersion"]["counter"] == 1
+
+
+def test_a_file_of_rocketmq_is_read_and_written_strictly() -> None:
+    text = '{"offsetTable":{"T@G":{0:10,1:12},"%RETRY%G@G":{0:-1}}}'
+    offsets = OffsetTable.from_dict(parse_json(text), now_ms=1)
+    assert offsets.query("G", "T", 1) == 12
+    assert offsets.query("G", "%RETRY%G", 0) is None
+    again = parse_json(write_json(offsets.to_dict()))
+    assert again["offsetTable"] == {"T@G": {"0": 10, "1": 12}}
+
+
+@pytest.mark.parametrize(
+    "text", ['{"T":{0:1}}', '{"T@G":[1]}', '{"T@G":{"x":1}}', '{"T@G":{0:"1"}}', '{"T@G":{-1:1}}']
+)
+def test_what_cannot_be_read_is_an_error_and_never_0(text: str) -> None:
+    with pytest.raises(ValueError, match=r".*"):
+        OffsetTable.from_dict(parse_json(f'{{"offsetTable":{text}}}'), now_ms=1)

@@ -1,0 +1,41 @@
+import pytest
+
+from ternmq_broker.loose_json import parse_json, version_from_dict, version_to_dict, write_json
+from ternmq_model.data_version import DataVersion
+
+
+def test_integer_keys_without_quotes_are_read() -> None:
+    text = '{"offsetTable":{"T@G":{0:10,\n\t1:12},"%RETRY%G@G":{0:0}}}'
+    assert parse_json(text) == {"offsetTable": {"T@G": {"0": 10, "1": 12}, "%RETRY%G@G": {"0": 0}}}
+
+
+def test_what_looks_like_a_key_inside_a_text_stays() -> None:
+    assert parse_json('{"a":"{0:1}, \\"{2:3", 4 : "x"}') == {"a": '{0:1}, "{2:3', "4": "x"}
+
+
+def test_what_is_written_is_strict_json() -> None:
+    text = write_json({"b": {"0": 1}, "a": "ä"})
+    assert parse_json(text) == {"a": "ä", "b": {"0": 1}}
+    assert text.startswith('{\n\t"a"')
+
+
+@pytest.mark.parametrize("text", ["", "[1]", "null", '{"a":', "{0 1}"])
+def test_anything_else_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r".*"):
+        parse_json(text)
+
+
+def test_a_version_survives_the_file() -> None:
+    version = DataVersion(1_700_000_000_000, 7, 2)
+    assert version_from_dict(version_to_dict(version), now_ms=1) == version
+
+
+def test_a_file_of_version_4_without_one_gets_a_new_version() -> None:
+    assert version_from_dict(None, now_ms=5) == DataVersion(5)
+    assert version_from_dict({"counter": 2, "timestamp": 3}, now_ms=5) == DataVersion(3, 2)
+
+
+@pytest.mark.parametrize("value", [3, [], {"counter": "x"}, {"counter": True}])
+def test_a_senseless_version_is_refused(value: object) -> None:
+    with pytest.raises(ValueError, match=r"is .*, not"):
+        version_from_dict(value, now_ms=5)

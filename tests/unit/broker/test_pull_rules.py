@@ -1,0 +1,136 @@
+import pytest
+
+from ternmq_broker.clients import ClientTable, GroupMembership, Session
+from ternmq_broker.groups import GroupTable
+from ternmq_broker.pull_rules import PullRules, check_range, outcome_of
+from ternmq_broker.topics import TopicTable
+from ternmq_model.address import Address
+from ternmq_model.data_version import DataVersion
+from ternmq_model.errors import IllegalName, RefusedError
+from ternmq_model.offsets import QueueOffset
+from ternmq_model.response_code import ResponseCode as Code
+from ternmq_model.route import Permission, TopicConfig
+from ternmq_model.subscription import parse_subscription
+from ternmq_protos.v1 import messages_pb2 as messages
+from ternmq_store.reader import ReadStatus as Status
+
+CASES = [
+    # status, offset, least, end, appended -> code, next
+    (Status.FOUND, 5, 0, 10, 10, Code.SUCCESS, 7),
+    (Status.NO_MATCHED_MESSAGE, 5, 0, 10, 10, Code.PULL_RETRY_IMMEDIATELY, 7),
+    (Status.MESSAGE_WAS_REMOVING, 5, 0, 10, 10, Code.PULL_RETRY_IMMEDIATELY, 7),
+    (Status.OFFSET_FOUND_NULL, 5, 0, 10, 10, Code.PULL_NOT_FOUND, 7),
+    (Status.OFFSET_OVERFLOW_ONE, 10, 0, 10, 10, Code.PULL_NOT_FOUND, 7),
+    (Status.OFFSET_TOO_SMALL, 1, 3, 10, 10, Code.PULL_OFFSET_MOVED, 7),
+    (Status.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0, 0, Code.PULL_NOT_FOUND, 0),
+    (Status.NO_MATCHED_LOGIC_QUEUE, 4, 0, 0, 0, Code.PULL_OFFSET_MOVED, 0),
+    (Status.NO_MESSAGE_IN_QUEUE, 0, 0, 0, 0, Code.PULL_NOT_FOUND, 0),
+    (Status.NO_MESSAGE_IN_QUEUE, 4, 0, 0, 0, Code.PULL_OFFSET_MOVED, 0),
+]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_status_of_the_store_has_rocketmqs_code(
+    case: tuple[Status, int, int, int, int, Code, int],
+) -> None:
+    status, offset, least, end, appended, code, next_offset = case
+    assert outcome(status, offset, least, end, appended) == (code, next_offset)
+
+
+def outcome(
+    status: Status, offset: int, least: int, end: int, appended: int
+) -> tuple[Code, QueueOffset]:
+    return outcome_of(
+        status,
+        offset=QueueOffset(offset),
+        next_offset=QueueOffset(7),
+        min_offset=QueueOffset(least),
+        max_offset=QueueOffset(end),
+        end_offset=QueueOffset(appended),
+    )
+
+
+def test_far_beyond_the_end_goes_to_the_minimum_when_that_is_0_else_to_the_end() -> None:
+    status = Status.OFFSET_OVERFLOW_BADLY
+    assert outcome(status, 99, 0, 10, 10) == (Code.PULL_OFFSET_MOVED, 0)
+    assert outcome(status, 99, 3, 10, 10) == (Code.PULL_OFFSET_MOVED, 10)
+
+
+@pytest.mark.parametrize("status", [Status.OFFSET_OVERFLOW_BADLY, Status.NO_MESSAGE_IN_QUEUE])
+def test_behind_a_message_that_is_stored_and_not_readable_yet_is_not_beyond_the_end(
+    status: Status,
+) -> None:
+    assert outcome(status, 12, 0, 10, 12) == (Code.PULL_NOT_FOUND, 12)
+
+
+def rules(**permissions: int) -> PullRules:
+    topics = TopicTable(DataVersion(0))
+    for topic, value in permissions.items():
+        topics.put(TopicConfig(topic, 2, 2, Permission(value)), now_ms=1)
+    clients = ClientTable(broken_ms=1, silent_ms=1)
+    session = Session("c", "1", Address("h", 1), 0, 0)
+    clients.hello(session)
+    membership = GroupMembership("G", False, "", {"T": parse_subscription("T", "a")})
+    clients.heard(session, producer_groups=(), memberships={"G": membership}, now_ms=0)
+    return PullRules(topics, GroupTable(DataVersion(0)), clients)
+
+
+@pytest.mark.parametrize(
+    ("topic", "queue_id", "code"),
+    [
+        ("Unknown", 0, Code.TOPIC_NOT_EXIST),
+        ("WriteOnly", 0, Code.NO_PERMISSION),
+        ("T", 2, Code.INVALID_PARAMETER),
+        ("T", -1, Code.INVALID_PARAMETER),
+    ],
+)
+def test_what_may_not_be_read_is_named(topic: str, queue_id: int, code: Code) -> None:
+    with pytest.raises(RefusedError, match=topic) as caught:
+        rules(T=6, WriteOnly=2).check_queue(topic, queue_id)
+    assert caught.value.code == code
+
+
+def test_an_illegal_topic_is_told_as_such() -> None:
+    with pytest.raises(IllegalName, match=r"\.\./x"):
+        rules().check_queue("../x", 0)
+
+
+def test_a_group_may_be_left_out_and_else_comes_into_being() -> None:
+    some = rules()
+    some.check_group("", now_ms=1)
+    some.check_group("New", now_ms=1)
+    with pytest.raises(IllegalName, match="no good"):
+        some.check_group("no good", now_ms=1)
+
+
+def test_the_requests_subscription_counts_and_else_the_members() -> None:
+    some = rules(T=6, U=6)
+    given = messages.Subscription(topic="T", expression="x || y")
+    assert some.subscription("", "T", given).tags == {"x", "y"}
+    assert some.subscription("G", "T", None).tags == {"a"}
+    for group, topic in (("G", "U"), ("Nobody", "T")):
+        with pytest.raises(RefusedError) as caught:
+            some.subscription(group, topic, None)
+        assert caught.value.code == Code.SUBSCRIPTION_NOT_EXIST
+
+
+@pytest.mark.parametrize(
+    ("given", "code"),
+    [
+        (messages.Subscription(topic="U"), Code.INVALID_PARAMETER),
+        (messages.Subscription(expression_type="SQL92"), Code.SUBSCRIPTION_PARSE_FAILED),
+        (messages.Subscription(expression="||"), Code.SUBSCRIPTION_PARSE_FAILED),
+    ],
+)
+def test_a_subscription_that_cannot_be_served_is_refused(
+    given: messages.Subscription, code: Code
+) -> None:
+    with pytest.raises(RefusedError) as caught:
+        rules(T=6).subscription("G", "T", given)
+    assert caught.value.code == code
+
+
+def test_a_number_out_of_range_is_named() -> None:
+    assert check_range("wait_ms", 5, 0, 10) == 5
+    with pytest.raises(RefusedError, match="wait_ms is -1; must be 0 to 10"):
+        check_range("wait_ms", -1, 0, 10)

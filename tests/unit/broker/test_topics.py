@@ -1,0 +1,112 @@
+import pytest
+
+from ternmq_broker.loose_json import parse_json, write_json
+from ternmq_broker.topics import TopicTable
+from ternmq_model.data_version import DataVersion
+from ternmq_model.errors import IllegalName
+from ternmq_model.route import READ_WRITE, Permission, TopicConfig
+
+OF_ROCKETMQ = """{
+	"dataVersion":{"counter":2,"stateVersion":0,"timestamp":1700000000000},
+	"topicConfigTable":{
+		"T":{"attributes":{"+queue.type":"BatchCQ"},"order":false,"perm":6,"readQueueNums":8,
+			"topicFilterType":"MULTI_TAG","topicName":"T","topicSysFlag":1,"writeQueueNums":4}
+	}
+}"""
+
+
+def table_with_template(queues: int = 8) -> TopicTable:
+    table = TopicTable(DataVersion(0))
+    table.set_template(queues=queues, is_allowed=True, now_ms=1)
+    return table
+
+
+def create(table: TopicTable, topic: str, queues: int = 0) -> TopicConfig | None:
+    return table.create_for_send(topic, template="TBW102", queues=queues, now_ms=2)
+
+
+def test_every_change_raises_the_version_and_no_change_does_not() -> None:
+    table = TopicTable(DataVersion(0))
+    assert table.put(TopicConfig("T"), now_ms=5) is True
+    assert table.version == DataVersion(5, 1)
+    assert table.put(TopicConfig("T"), now_ms=6) is False
+    assert table.version == DataVersion(5, 1)
+    assert table.put(TopicConfig("T", 4, 4), now_ms=7) is False
+    assert table.version.counter == 2
+    assert table.remove("T", now_ms=8) is True
+    assert table.remove("T", now_ms=9) is False
+    assert table.version == DataVersion(8, 3)
+
+
+def test_topics_come_sorted() -> None:
+    table = TopicTable(DataVersion(0))
+    for name in ("b", "a", "c"):
+        table.put(TopicConfig(name), now_ms=1)
+    assert [config.topic for config in table] == ["a", "b", "c"]
+
+
+def test_an_illegal_name_changes_nothing() -> None:
+    table = TopicTable(DataVersion(0))
+    with pytest.raises(IllegalName, match="topic"):
+        table.put(TopicConfig("../../../../topic2020"), now_ms=1)
+    assert len(table) == 0
+    assert table.version == DataVersion(0)
+
+
+@pytest.mark.parametrize(("asked", "given"), [(0, 4), (1, 1), (8, 8), (100, 8)])
+def test_a_send_creates_a_topic_from_the_template(asked: int, given: int) -> None:
+    table = table_with_template()
+    config = create(table, "New", asked)
+    assert config == TopicConfig("New", given, given, READ_WRITE)
+    assert table.get("New") == config
+
+
+def test_a_template_without_inherit_creates_nothing() -> None:
+    table = TopicTable(DataVersion(0))
+    table.put(TopicConfig("TBW102"), now_ms=1)
+    assert create(table, "New") is None
+    assert table.create_for_send("New", template="", queues=4, now_ms=2) is None
+    assert table.get("New") is None
+
+
+def test_switching_automatic_creation_off_takes_inherit_from_the_template() -> None:
+    table = table_with_template()
+    table.set_template(queues=8, is_allowed=False, now_ms=3)
+    template = table.get("TBW102")
+    assert template is not None
+    assert template.permissions == READ_WRITE
+    assert create(table, "New") is None
+
+
+def test_a_retry_topic_has_one_queue_and_needs_no_template() -> None:
+    table = TopicTable(DataVersion(0))
+    assert create(table, "%RETRY%G", 8) == TopicConfig("%RETRY%G", 1, 1, READ_WRITE)
+
+
+def test_a_file_of_rocketmq_is_read_and_nothing_in_it_is_lost() -> None:
+    table = TopicTable.from_dict(parse_json(OF_ROCKETMQ), now_ms=1)
+    assert table.get("T") == TopicConfig("T", 8, 4, Permission(6), 1, False)
+    assert table.version == DataVersion(1_700_000_000_000, 2)
+    again = parse_json(write_json(table.to_dict()))
+    assert again == parse_json(OF_ROCKETMQ)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        '"T"',
+        "{}",
+        '{"perm":6,"readQueueNums":"8","writeQueueNums":8}',
+        '{"perm":6,"readQueueNums":8,"writeQueueNums":99999}',
+        '{"topicName":"Other","perm":6,"readQueueNums":8,"writeQueueNums":8}',
+    ],
+)
+def test_a_broken_entry_is_refused(entry: str) -> None:
+    with pytest.raises(ValueError, match="T"):
+        TopicTable.from_dict(parse_json(f'{{"topicConfigTable":{{"T":{entry}}}}}'), now_ms=1)
+
+
+def test_a_name_that_is_a_path_is_refused() -> None:
+    entry = '{"perm":6,"readQueueNums":8,"writeQueueNums":8}'
+    with pytest.raises(ValueError, match="may have only"):
+        TopicTable.from_dict(parse_json(f'{{"topicConfigTable":{{"../x":{entry}}}}}'), now_ms=1)
