@@ -206,7 +206,8 @@ class PullConsumer:
         is safe: what was not returned is returned by the next call.
 
         Args:
-            timeout_s: How long to wait. 0 = give what is there.
+            timeout_s: How long to wait, once it is known where to begin in every queue. 0 = give
+                what is there.
             messages_max: Most messages, 1 or more.
 
         Returns:
@@ -222,9 +223,9 @@ class PullConsumer:
             raise UsageError("assign queues before you poll")
         if messages_max < 1:
             raise UsageError(f"messages_max={messages_max}: must be 1 or more")
+        await self._begin_new()
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
-                await self._begin_new()
                 while not (found := self._take(messages_max)):
                     self._arrived.clear()
                     await self._arrived.wait()

@@ -205,6 +205,10 @@ class PullLink:
                 self._changed.clear()
                 await self._changed.wait()
             reason = await self._stream_once()
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                # A stream that breaks in the instant of cancelling hides the cancellation.
+                raise asyncio.CancelledError
             self._failures += 1
             delay_s = _REOPEN.delay_s(self._failures, self._env.random)
             logger.warning(

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from types import TracebackType
 from typing import Final, Self, TypeAlias
@@ -19,7 +19,7 @@ from ternmq_consumer.offset_store import OffsetStore
 from ternmq_consumer.pull_link import PullLinks
 from ternmq_consumer.rebalance import RETRY_S, Rebalancer
 from ternmq_consumer.statistics import ConsumerStatistics, Counters
-from ternmq_model.errors import ClosedError, UsageError
+from ternmq_model.errors import ClosedError, TopicNotFound, UsageError
 from ternmq_model.names import check_group
 from ternmq_model.queue import MessageQueue
 from ternmq_model.stored_message import StoredMessage
@@ -53,6 +53,9 @@ class PushConsumer:
     Leaving stops reading, gives running listener calls `config.close_wait_s` to end, commits, and
     leaves the group. A plain function in a thread cannot be cancelled, so leaving waits for its
     present call. A crash inside the consumer cancels the block and comes out of it.
+
+    Entering raises `Unreachable` when no NameServer can be reached, and `RefusedError` when a broker
+    refuses this client. A topic that does not exist yet is waited for.
 
     Args:
         group: Who consumes together.
@@ -124,6 +127,7 @@ class PushConsumer:
             stack.push_async_callback(assignment.quiesce, self._config.close_wait_s)
             stack.callback(self._end_iteration)
             jobs = self._make_jobs(assignment, links)
+            await self._find_topics()
             client.routes.add_listener(lambda _topic: jobs.wake("rebalance"))
             await client.join_group(self._group_message(), lambda: jobs.wake("rebalance"))
             await stack.enter_async_context(jobs)
@@ -289,6 +293,17 @@ class PushConsumer:
         if self._assignment is not None:
             await self._assignment.commit()
         return False
+
+    async def _find_topics(self) -> None:
+        """Ask for the topics, so that an address where nobody listens is named at once.
+
+        Raises:
+            Unreachable: No NameServer can be reached.
+            TransportError: None answers.
+        """
+        for topic in self._subscriptions:
+            with suppress(TopicNotFound):  # it may be created any moment
+                await self._client.routes.route(topic)
 
     def _end_iteration(self) -> None:
         if self._iterator is not None:

@@ -1,0 +1,268 @@
+"""Members of a group that come, go, crash and lose connections: nothing lost, nothing skipped."""
+
+import asyncio
+from collections import Counter
+from contextlib import AsyncExitStack
+from random import Random
+
+import pytest
+
+from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
+from ternmq_consumer.push import PushConsumer
+from ternmq_model.queue import MessageQueue
+from ternmq_model.stored_message import StoredMessage
+from tests.support.toy_cluster import TOPIC, ToyCluster, toy_cluster
+from tests.support.virtual_time import run_in_virtual_time
+
+FIRST = PushConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET)
+
+
+class Journal:
+    """What every member's listener has finished, and the promise that commits keep to it."""
+
+    def __init__(self, cluster: ToyCluster) -> None:
+        self.cluster = cluster
+        self.finished: Counter[tuple[MessageQueue, int]] = Counter()
+        self.last_owner: dict[MessageQueue, str] = {}
+        self._checked = dict.fromkeys(cluster.brokers, 0)
+
+    def check_commits(self) -> None:
+        """Assert that no offset was committed past a message that nobody has finished."""
+        for name, broker in self.cluster.brokers.items():
+            for _, queue_id, offset in broker.commits[self._checked[name] :]:
+                queue = MessageQueue(TOPIC, name, queue_id)
+                missing = [place for place in range(offset) if (queue, place) not in self.finished]
+                assert not missing, f"{queue}: {offset} was committed without {missing}"
+            self._checked[name] = len(broker.commits)
+
+    @property
+    def is_all_committed(self) -> bool:
+        """The group has committed the end of every queue."""
+        return all(
+            self.cluster.committed("g", queue)
+            == len(self.cluster.brokers[queue.broker_name].queues[queue.queue_id])
+            for queue in self.cluster.queues
+        )
+
+    @property
+    def duplicates(self) -> int:
+        """How often a message was finished again."""
+        return self.finished.total() - len(self.finished)
+
+
+class Member:
+    """One consumer on a host of its own, run as a task so that it can be killed."""
+
+    def __init__(self, cluster: ToyCluster, name: str, journal: Journal, random: Random) -> None:
+        self.name = name
+        self._cluster = cluster
+        self._journal = journal
+        self._random = random
+        self._stop = asyncio.Event()
+        self.is_killed = False
+        self.consumer = PushConsumer(
+            "g",
+            TOPIC,
+            listener=self._on_message,
+            nameserver=cluster.nameserver,
+            config=PushConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET, workers=4),
+            env=cluster.environment(name),
+        )
+
+    async def run(self) -> None:
+        """Consume until `leave`."""
+        async with self.consumer:
+            await self._stop.wait()
+
+    def leave(self) -> None:
+        """Go in order."""
+        self._stop.set()
+
+    def kill(self) -> None:
+        """Die: nothing more reaches the cluster, and nothing of it comes here."""
+        self.is_killed = True
+        self._stop.set()
+        for broker in ("nameserver", *self._cluster.brokers):
+            self._cluster.network.partition(self.name, broker)
+
+    async def _on_message(self, message: StoredMessage) -> bool:
+        await asyncio.sleep(self._random.uniform(0, 0.02))
+        if self.is_killed or self._random.random() < 0.01:
+            return False
+        self._journal.finished[message.queue, message.queue_offset] += 1
+        self._journal.last_owner[message.queue] = self.name
+        return True
+
+
+async def churn(cluster: ToyCluster, random: Random, journal: Journal) -> int:
+    """Let members come and go while messages are stored; return how many were."""
+    stored = 0
+    async with asyncio.TaskGroup() as tasks:
+        members: list[Member] = []
+
+        def join() -> None:
+            member = Member(cluster, f"host-{len(tasks_of)}", journal, random)
+            members.append(member)
+            tasks_of[member.name] = tasks.create_task(member.run())
+
+        tasks_of: dict[str, asyncio.Task[None]] = {}
+        join()
+        for _ in range(40):
+            await asyncio.sleep(random.uniform(0, 4))
+            journal.check_commits()
+            for queue in random.choices(cluster.queues, k=60):
+                cluster.append(queue, b"body")
+                stored += 1
+            event = random.choice(["join", "leave", "kill", "cut", "cut", "calm"])
+            if event == "join" and len(members) < 5:
+                join()
+            elif event in ("leave", "kill") and len(members) > 1:
+                member = members.pop(random.randrange(len(members)))
+                member.leave() if event == "leave" else member.kill()
+            elif event == "cut":
+                cluster.network.cut(random.choice(members).name)
+        async with asyncio.timeout(300):
+            while len(journal.finished) < stored or not journal.is_all_committed:
+                await asyncio.sleep(0.1)
+        for member in members:
+            member.leave()
+    journal.check_commits()
+    return stored
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_members_come_go_and_crash_and_every_message_is_consumed(seed: int) -> None:
+    async def main() -> None:
+        async with toy_cluster(seed=seed, brokers=2, queues=4) as cluster:
+            journal = Journal(cluster)
+            stored = await churn(cluster, Random(seed), journal)
+            assert len(journal.finished) == stored == 2400
+            assert journal.is_all_committed
+
+    run_in_virtual_time(main())
+
+
+def test_two_members_share_the_queues_evenly_and_without_overlap() -> None:
+    async def main() -> None:
+        async with toy_cluster(brokers=2, queues=5) as cluster, AsyncExitStack() as stack:
+            consumers = [
+                await stack.enter_async_context(
+                    PushConsumer(
+                        "g",
+                        TOPIC,
+                        listener=lambda _: None,
+                        nameserver=cluster.nameserver,
+                        env=cluster.environment(f"host-{number}"),
+                    )
+                )
+                for number in range(2)
+            ]
+            for consumer in consumers:
+                await consumer.assigned()
+            await asyncio.sleep(3)
+            first, second = (consumer.assignment() for consumer in consumers)
+            assert len(first) == len(second) == 5
+            assert sorted(first + second) == cluster.queues
+
+    run_in_virtual_time(main())
+
+
+def test_nothing_is_consumed_twice_when_a_member_joins_and_leaves_in_calm() -> None:
+    async def main() -> None:
+        async with toy_cluster(brokers=2, queues=4) as cluster:
+            seen: Counter[tuple[MessageQueue, int]] = Counter()
+
+            def listener(message: StoredMessage) -> None:
+                seen[message.queue, message.queue_offset] += 1
+
+            def member(host: str) -> PushConsumer:
+                return PushConsumer(
+                    "g",
+                    TOPIC,
+                    listener=listener,
+                    nameserver=cluster.nameserver,
+                    config=FIRST,
+                    env=cluster.environment(host),
+                )
+
+            async def store(rounds: int) -> None:
+                for _ in range(rounds):
+                    for queue in cluster.queues:
+                        cluster.append(queue, b"body")
+                    await asyncio.sleep(0.1)
+
+            async with member("a") as first:
+                await first.assigned()
+                await store(5)
+                await asyncio.sleep(6)
+                async with member("b") as second:
+                    await second.assigned()
+                    await asyncio.sleep(3)
+                    assert len(first.assignment()) == len(second.assignment()) == 4
+                    await store(50)
+                await asyncio.sleep(3)
+                assert first.assignment() == cluster.queues
+                await store(5)
+                await asyncio.sleep(1)
+            assert len(seen) == seen.total() == 60 * 8
+
+    run_in_virtual_time(main())
+
+
+def test_a_broker_that_is_away_for_a_while_costs_no_message() -> None:
+    async def main() -> None:
+        async with toy_cluster(brokers=2, queues=2) as cluster:
+            seen: Counter[tuple[MessageQueue, int]] = Counter()
+
+            def listener(message: StoredMessage) -> None:
+                seen[message.queue, message.queue_offset] += 1
+
+            async with PushConsumer(
+                "g",
+                TOPIC,
+                listener=listener,
+                nameserver=cluster.nameserver,
+                config=FIRST,
+                env=cluster.environment("a"),
+            ) as consumer:
+                await consumer.assigned()
+                for number in range(100):
+                    for queue in cluster.queues:
+                        cluster.append(queue, b"body")
+                    if number == 30:
+                        cluster.network.partition("a", "broker-1")
+                    if number == 60:
+                        cluster.network.heal()
+                    await asyncio.sleep(1)
+                async with asyncio.timeout(60):
+                    while len(seen) < 400:
+                        await asyncio.sleep(0.1)
+                assert consumer.assignment() == cluster.queues
+            assert all(cluster.committed("g", queue) == 100 for queue in cluster.queues)
+
+    run_in_virtual_time(main())
+
+
+def test_new_queues_of_a_topic_are_found_and_consumed_from_their_first_message() -> None:
+    async def main() -> None:
+        async with toy_cluster(brokers=1, queues=2) as cluster:
+            seen: list[StoredMessage] = []
+            async with PushConsumer(
+                "g",
+                TOPIC,
+                listener=seen.append,
+                nameserver=cluster.nameserver,
+                config=FIRST,
+                env=cluster.environment("a"),
+            ) as consumer:
+                await consumer.assigned()
+                async with cluster.serving("broker-9", 3):
+                    for queue in cluster.queues:
+                        cluster.append(queue, b"body")
+                    async with asyncio.timeout(60):
+                        while len(seen) < 5:
+                            await asyncio.sleep(0.1)
+                    assert consumer.assignment() == cluster.queues
+                    assert len(cluster.queues) == 5
+
+    run_in_virtual_time(main())
