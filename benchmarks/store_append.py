@@ -71,11 +71,6 @@ def best_us(step: Callable[[], object], *, repeats: int, records: int) -> float:
     return best / repeats / records * 1e6
 
 
-def warm(store: MessageStore, log_bytes: int) -> None:
-    """Use the log's first blocks once, as a file that was zero-filled ahead has been."""
-    del store, log_bytes
-
-
 def measure(folder: Path) -> Sequence[tuple[str, float, float]]:
     """Return what each step costs a record, and what it should cost at most."""
     found: list[tuple[str, float, float]] = []

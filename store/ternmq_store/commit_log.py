@@ -66,23 +66,29 @@ class PrepareTask:
         """Make the file and put it in its place, durably.
 
         Raises:
-            OSError: It could not be made; what there is of it is removed at the next attempt.
+            OSError: It could not be made, and nothing is left of it.
         """
         file = self.files.open(self.draft, create=True)
         try:
-            file.resize(self.file_bytes)
-            file.allocate(0, self.file_bytes)
-            zeros = bytes(_PIECE_BYTES)
-            for count, position in enumerate(range(0, self.file_bytes, _PIECE_BYTES), 1):
-                file.write(position, zeros[: self.file_bytes - position])
-                if count % _SYNC_EVERY_PIECES == 0:
-                    file.sync()
-            file.sync()
+            self._fill(file)
+        except OSError:
+            self.files.remove(self.draft)
+            raise
         finally:
             file.close()
         self.files.rename(self.draft, self.path)
         self.files.sync_folder(self.path.parent)
         self.files.sync_folder(self.draft.parent)
+
+    def _fill(self, file: File) -> None:
+        file.resize(self.file_bytes)
+        file.allocate(0, self.file_bytes)
+        zeros = bytes(_PIECE_BYTES)
+        for count, position in enumerate(range(0, self.file_bytes, _PIECE_BYTES), 1):
+            file.write(position, zeros[: self.file_bytes - position])
+            if count % _SYNC_EVERY_PIECES == 0:
+                file.sync()
+        file.sync()
 
 
 class CommitLog:

@@ -4,7 +4,7 @@ import os
 import random
 from collections import defaultdict
 
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ternmq_model.errors import StoreFull
@@ -122,7 +122,7 @@ class Machine:
         self.acknowledged.update(found)
 
 
-@settings(max_examples=REPEATS, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=REPEATS, deadline=None)
 @given(seed=st.integers(0, 2**32))
 @example(seed=4177)  # files behind a cut were removed in an order that could leave a gap
 @example(seed=4943)  # a name that a killed process had left unsynced was relied on
@@ -143,7 +143,7 @@ def test_what_was_acknowledged_survives_every_loss_of_power(seed: int) -> None:
         machine.check()
 
 
-@settings(max_examples=REPEATS // 2, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=REPEATS // 2, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_after_a_crash_the_queues_say_what_a_scan_of_the_whole_log_says(seed: int) -> None:
     chance = random.Random(seed)
@@ -163,7 +163,7 @@ def test_after_a_crash_the_queues_say_what_a_scan_of_the_whole_log_says(seed: in
     }
 
 
-@settings(max_examples=REPEATS // 2, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=REPEATS // 2, deadline=None)
 @given(seed=st.integers(0, 2**32), space_bytes=st.integers(0, 60_000))
 def test_a_full_disk_refuses_whole_batches_and_loses_nothing(seed: int, space_bytes: int) -> None:
     machine = Machine(random.Random(seed))
