@@ -3,8 +3,6 @@
 Everything an application needs is here; other packages may change without notice.
 """
 
-import inspect
-
 from ternmq_client.admin import AdminClient as AdminClient
 from ternmq_client.config import ClientConfig as ClientConfig
 from ternmq_consumer.blocking import BlockingPullConsumer as BlockingPullConsumer
@@ -91,9 +89,13 @@ __all__ = [
     "__version__",
 ]
 
-# Names say where users find them, not in which folder we keep them.
-for _name in __all__:
-    _value = globals()[_name]
-    if inspect.isclass(_value):
-        _value.__module__ = "ternmq"
-del _name, _value, inspect
+
+def _claim_names() -> None:
+    """Let names say where users find them, not in which folder we keep them."""
+    for name in __all__:
+        value = globals()[name]
+        if isinstance(value, type):
+            value.__module__ = "ternmq"
+
+
+_claim_names()

@@ -6,7 +6,7 @@
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, cast
 
 from ternmq_model.errors import (
     GroupNotFound,
@@ -40,8 +40,9 @@ def exit_code(error: BaseException) -> int:
 
 def first_cause(error: BaseException) -> BaseException:
     """Return the first error inside nested groups, which jobs and tasks wrap theirs in."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
+    if isinstance(error, BaseExceptionGroup):
+        group = cast("BaseExceptionGroup[BaseException]", error)
+        return first_cause(group.exceptions[0])
     return error
 
 

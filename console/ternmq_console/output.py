@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from typing import cast
 
 import click
 
@@ -47,7 +48,8 @@ def _text(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, Mapping):
-        return " ".join(f"{name}={_text(part)}" for name, part in value.items())
+        parts = cast("Mapping[object, object]", value)
+        return " ".join(f"{name}={_text(part)}" for name, part in parts.items())
     if isinstance(value, list | tuple):
-        return ", ".join(map(_text, value))
+        return ", ".join(map(_text, cast("Sequence[object]", value)))
     return "" if value is None else str(value)

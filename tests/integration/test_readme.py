@@ -31,8 +31,8 @@ def dev(tmp_path: Path) -> Generator[DevProcess]:
 def pointed_at(dev: DevProcess, code: str) -> str:
     """Return the README's code with the address of this `dev` instead of the default one."""
     made = re.sub(
-        r"(Producer|PushConsumer)\((.*)\) as",
-        rf'\1(\2, nameserver="{dev.nameserver}") as',
+        r"(async with \w+\()(.*)(\)(?: as \w+)?:)",
+        rf'\1\2, nameserver="{dev.nameserver}"\3',
         code,
     )
     assert made != code

@@ -35,7 +35,11 @@ THIRD_PARTY: Final[Mapping[str, frozenset[str]]] = {
 ONE_HOME: Final[Mapping[str, tuple[str, ...]]] = {
     "mmap": ("store/ternmq_store/filesystem.py",),
     "threading": ("runtime/", "client/ternmq_client/blocking.py"),
-    "concurrent": ("runtime/", "client/ternmq_client/blocking.py"),
+    "concurrent": (
+        "runtime/",
+        "client/ternmq_client/blocking.py",
+        "producer/ternmq_producer/blocking.py",
+    ),
     "multiprocessing": ("runtime/",),
     "pickle": (),
     "marshal": (),
