@@ -111,11 +111,6 @@ class Dispatcher:
             self._hints.append(hint)
             self._hinted += hint.records
 
-    def forget_hints(self) -> None:
-        """Throw all hints away: the log is read."""
-        self._hints.clear()
-        self._hinted = 0
-
     def step(self, limit: PhysicalOffset, *, messages_max: int) -> Dispatched:
         """Dispatch up to `limit`, and about `messages_max` records at most.
 

@@ -13,9 +13,8 @@ Source: RocketMQ `DefaultMessageStore`.
 
 import contextlib
 import logging
-import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -28,15 +27,14 @@ from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.record import FLAG_PREPARED
 from ternmq_model.record_batch import RecordBatch
 from ternmq_model.record_heads import Ints
-from ternmq_store.checkpoint import Checkpoint, encode_checkpoint
 from ternmq_store.commit_log import Placement, PrepareTask, check_full
 from ternmq_store.config import FlushMode, StoreConfig
 from ternmq_store.consume_queue import ConsumeQueue, make_units
 from ternmq_store.deletions import save_deletions
 from ternmq_store.dispatcher import Dispatched, Hint, HintPart
 from ternmq_store.filesystem import FileSystem, Lock
-from ternmq_store.flush import CheckpointTask, FlushTask, is_flush_due
-from ternmq_store.layout import abort_path, checkpoint_path, deletions_path, lock_path
+from ternmq_store.flush import CheckpointTask, FlushTask
+from ternmq_store.layout import abort_path, deletions_path, lock_path
 from ternmq_store.opening import OpenedFiles, open_files
 from ternmq_store.reader import ReadResult, read_queue, stored_at_ms
 from ternmq_store.recovery import RecoveryReport
@@ -76,7 +74,6 @@ class MessageStore:
     ) -> None:
         """Use `open`."""
         self._root = root
-        self._config = config
         self._flush_mode = flush_mode
         self._files = files
         self._clock = clock
@@ -86,18 +83,13 @@ class MessageStore:
         self._dispatcher = opened.dispatcher
         self._report = opened.report
         self._failure: OSError | None = None
-        self._flushed = self._log.end
-        self._flushing: FlushTask | None = None
-        self._flushed_at_ms = clock.monotonic_ms()
-        self._checkpoint = opened.checkpoint
-        self._checkpointing: Checkpoint | None = None
-        self._checkpointed_at_ms = self._flushed_at_ms
         self._last_stored_at_ms = max(
             opened.dispatcher.stored_at_ms,
             max((self.last_stored_at_ms(q.topic, q.queue_id) for q in self._queues), default=0),
         )
-        # Opening left everything on the disk and dispatched.
-        self._log_stored_at_ms = self._dispatcher.stored_at_ms = self._last_stored_at_ms
+        self._dispatcher.stored_at_ms = self._last_stored_at_ms
+        now_ms = clock.monotonic_ms()
+        self._disk = Durability(files, root, config, flush_mode, opened, now_ms=now_ms)
 
     @classmethod
     def open(
@@ -120,10 +112,7 @@ class MessageStore:
             files.sync_folder(root.parent)
         lock = files.lock(lock_path(root))
         try:
-            was_clean = not files.exists(abort_path(root))
-            if was_clean:
-                _write_abort(files, root)
-            opened = open_files(files, root, config, was_clean=was_clean)
+            opened = open_files(files, root, config)
         except BaseException:
             lock.release()
             raise
@@ -153,12 +142,12 @@ class MessageStore:
     @property
     def flushed_offset(self) -> PhysicalOffset:
         """Everything before it survives a loss of power."""
-        return self._flushed
+        return self._disk.flushed
 
     @property
     def confirm_offset(self) -> PhysicalOffset:
         """Everything before it counts as stored: it may be dispatched and acknowledged."""
-        return self._flushed if self._flush_mode is FlushMode.SYNC else self._log.end
+        return self._disk.flushed if self._flush_mode is FlushMode.SYNC else self._log.end
 
     @property
     def dispatched_offset(self) -> PhysicalOffset:
@@ -350,33 +339,15 @@ class MessageStore:
         Args:
             now_ms: On the monotonic clock.
         """
-        due = self._flushing is None and self._failure is None
-        if not due or not is_flush_due(
-            self._flush_mode,
-            self._config,
-            flushed=self._flushed,
-            end=self._log.end,
-            file_bytes=self._log.files.file_bytes,
-            flushed_at_ms=self._flushed_at_ms,
-            now_ms=now_ms,
-        ):
+        if self._failure is not None:
             return None
-        self._flushing = self._flush_task()
-        self._flushed_at_ms = now_ms
-        return self._flushing
-
-    def _flush_task(self) -> FlushTask:
-        end = self._log.end
-        return FlushTask(self._log.files_between(self._flushed, end), end, self._last_stored_at_ms)
+        return self._disk.flush_due(now_ms, stored_at_ms=self._last_stored_at_ms)
 
     def flush_done(self, task: FlushTask, error: OSError | None = None) -> None:
         """Take note that `task` has run: what it synced counts as on disk, unless it failed."""
-        self._flushing = None
         if error is not None:
             self._fail(error)
-        elif self._failure is None:
-            self._flushed = max(self._flushed, task.end)
-            self._log_stored_at_ms = task.stored_at_ms
+        self._disk.flush_done(task, is_good=self._failure is None)
 
     def checkpoint_due(self, now_ms: int) -> CheckpointTask | None:
         """Return the task of bringing consume queues and checkpoint to the disk, when it is time.
@@ -386,35 +357,13 @@ class MessageStore:
         Args:
             now_ms: On the monotonic clock.
         """
-        waited_ms = now_ms - self._checkpointed_at_ms
-        if self._checkpointing is not None or self._failure is not None:
-            return None
-        if waited_ms < self._config.checkpoint_interval_ms:
-            return None
-        self._checkpointed_at_ms = now_ms
-        checkpoint, task = self._checkpoint_task()
-        if checkpoint == self._checkpoint and not task.files:
-            return None
-        self._checkpointing = checkpoint
-        return task
-
-    def _checkpoint_task(self) -> tuple[Checkpoint, CheckpointTask]:
-        files = self._queues.take_dirty()
-        checkpoint = replace(
-            self._checkpoint,
-            log_stored_at_ms=self._log_stored_at_ms,
-            queues_stored_at_ms=self._dispatcher.stored_at_ms,
-        )
-        path, data = checkpoint_path(self._root), encode_checkpoint(checkpoint)
-        return checkpoint, CheckpointTask(self._files, files, path, data)
+        return self._disk.checkpoint_due(now_ms) if self._failure is None else None
 
     def checkpoint_done(self, task: CheckpointTask, error: OSError | None = None) -> None:
         """Take note that `task` has run."""
         if error is not None:
             self._fail(error)
-        elif self._checkpointing is not None:
-            self._checkpoint = self._checkpointing
-        self._checkpointing = None
+        self._disk.checkpoint_done(is_good=error is None)
 
     def file_due(self) -> PrepareTask | None:
         """Return the task of making the log's next file, when it is time."""
@@ -458,8 +407,7 @@ class MessageStore:
         """
         if self._lock is None:
             return
-        assert self._flushing is None, "a flush is under way"
-        assert self._checkpointing is None, "a checkpoint is under way"
+        assert self._disk.is_idle, "a task is under way"
         try:
             if self._failure is None:
                 self._finish()
@@ -467,23 +415,19 @@ class MessageStore:
             self._fail(error)
         finally:
             lock, self._lock = self._lock, None
-            self._dispatcher.forget_hints()
             self._queues.close()
             self._log.close()
             lock.release()
             logger.info("store closed root=%s clean=%s", self._root, self._failure is None)
 
     def _finish(self) -> None:
-        task = self._flush_task()
-        task.run()
-        self.flush_done(task)
+        self._disk.flush_now(stored_at_ms=self._last_stored_at_ms)
         while self._dispatcher.offset < self._log.end and self._failure is None:
             before = self._dispatcher.offset
             self._dispatcher.step(self._log.end, messages_max=_DISPATCH_MAX)
             if self._dispatcher.offset == before:
                 raise OSError(f"dispatch stopped: {self._dispatcher.stopped_by}")
-        _, checkpoint = self._checkpoint_task()
-        checkpoint.run()
+        self._disk.checkpoint_now()
         self._files.remove(abort_path(self._root))
         self._files.sync_folder(self._root)
 
@@ -500,14 +444,3 @@ class MessageStore:
         self._check_open()
         if self._failure is not None:
             raise StoreFailed(f"the store failed: {self._failure}") from self._failure
-
-
-def _write_abort(files: FileSystem, root: Path) -> None:
-    """Leave the mark that only a clean stop takes away."""
-    file = files.open(abort_path(root), create=True)
-    try:
-        file.write(0, str(os.getpid()).encode())
-        file.sync()
-    finally:
-        file.close()
-    files.sync_folder(root)

@@ -7,6 +7,7 @@ Source: RocketMQ `DefaultMessageStore.load`, `recover`.
 """
 
 import logging
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,7 @@ from ternmq_store.dispatcher import Dispatcher
 from ternmq_store.filesystem import FileSystem
 from ternmq_store.flush import write_checkpoint
 from ternmq_store.layout import (
+    abort_path,
     checkpoint_path,
     commit_log_folder,
     consume_queue_folder,
@@ -48,9 +50,7 @@ class OpenedFiles:
     report: RecoveryReport
 
 
-def open_files(
-    files: FileSystem, root: Path, config: StoreConfig, *, was_clean: bool
-) -> OpenedFiles:
+def open_files(files: FileSystem, root: Path, config: StoreConfig) -> OpenedFiles:
     """Load and recover what lies in `root`, which may be empty.
 
     Every record that was on disk before a crash, up to the first bad one, is kept. When this
@@ -60,12 +60,14 @@ def open_files(
         files: The file system.
         root: The store's directory, held by the caller.
         config: Sizes for a store that is new.
-        was_clean: The store was closed as it should.
 
     Raises:
         StoreError: The log's files are not those of one log; nothing was changed.
         OSError: A file could not be read or written; opening again starts anew.
     """
+    was_clean = not files.exists(abort_path(root))
+    if was_clean:
+        _write_abort(files, root)
     log = _load_log(files, root, config)
     queues = ConsumeQueues(files, root, config.consume_queue_file_bytes)
     dispatcher = Dispatcher(log, queues)
@@ -147,6 +149,17 @@ def _sync_names(files: FileSystem, root: Path, queues: ConsumeQueues, *, was_cle
 def _cut_queues(queues: ConsumeQueues, limit: PhysicalOffset) -> None:
     for queue in queues:
         queue.cut_from(limit)
+
+
+def _write_abort(files: FileSystem, root: Path) -> None:
+    """Leave the mark that only a clean stop takes away."""
+    file = files.open(abort_path(root), create=True)
+    try:
+        file.write(0, str(os.getpid()).encode())
+        file.sync()
+    finally:
+        file.close()
+    files.sync_folder(root)
 
 
 def _reason(error: CorruptRecord | None) -> str:

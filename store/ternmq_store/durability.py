@@ -1,0 +1,140 @@
+"""What of a store is on the disk, and what is on its way there.
+
+Source: RocketMQ `GroupCommitService`, `FlushRealTimeService`, `StoreCheckpoint`.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+
+from ternmq_store.checkpoint import Checkpoint, encode_checkpoint
+from ternmq_store.config import FlushMode, StoreConfig
+from ternmq_store.filesystem import FileSystem
+from ternmq_store.flush import CheckpointTask, FlushTask, is_flush_due
+from ternmq_store.layout import checkpoint_path
+from ternmq_store.opening import OpenedFiles
+
+
+class Durability:
+    """The flushed offset and the checkpoint of one store.
+
+    Owned by `MessageStore`, on the store's thread. One flush and one checkpoint may be under way,
+    each in its own thread; what they achieve counts once they are reported as done.
+
+    Attributes:
+        flushed: Everything before it survives a loss of power.
+    """
+
+    def __init__(
+        self,
+        files: FileSystem,
+        root: Path,
+        config: StoreConfig,
+        flush_mode: FlushMode,
+        opened: OpenedFiles,
+        *,
+        now_ms: int,
+    ) -> None:
+        self._files = files
+        self._path = checkpoint_path(root)
+        self._config = config
+        self._mode = flush_mode
+        self._log = opened.log
+        self._queues = opened.queues
+        self._dispatcher = opened.dispatcher
+        # Opening left everything on the disk and dispatched.
+        self.flushed = opened.log.end
+        self._log_stored_at_ms = opened.dispatcher.stored_at_ms
+        self._checkpoint = opened.checkpoint
+        self._flushing: FlushTask | None = None
+        self._flushed_at_ms = now_ms
+        self._checkpointing: Checkpoint | None = None
+        self._checkpointed_at_ms = now_ms
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing is under way."""
+        return self._flushing is None and self._checkpointing is None
+
+    def flush_due(self, now_ms: int, *, stored_at_ms: int) -> FlushTask | None:
+        """Return what to sync of the log now, if anything.
+
+        Args:
+            now_ms: On the monotonic clock.
+            stored_at_ms: Store time of the newest record.
+        """
+        if self._flushing is not None or not is_flush_due(
+            self._mode,
+            self._config,
+            flushed=self.flushed,
+            end=self._log.end,
+            file_bytes=self._log.files.file_bytes,
+            flushed_at_ms=self._flushed_at_ms,
+            now_ms=now_ms,
+        ):
+            return None
+        self._flushed_at_ms = now_ms
+        self._flushing = self._flush_task(stored_at_ms)
+        return self._flushing
+
+    def _flush_task(self, stored_at_ms: int) -> FlushTask:
+        end = self._log.end
+        return FlushTask(self._log.files_between(self.flushed, end), end, stored_at_ms)
+
+    def flush_done(self, task: FlushTask, *, is_good: bool) -> None:
+        """Take note that `task` has run; what it synced counts if it was good."""
+        self._flushing = None
+        if is_good:
+            self.flushed = max(self.flushed, task.end)
+            self._log_stored_at_ms = max(self._log_stored_at_ms, task.stored_at_ms)
+
+    def checkpoint_due(self, now_ms: int) -> CheckpointTask | None:
+        """Return the task of bringing queues and checkpoint to the disk, when it is time.
+
+        Args:
+            now_ms: On the monotonic clock.
+        """
+        if self._checkpointing is not None:
+            return None
+        if now_ms - self._checkpointed_at_ms < self._config.checkpoint_interval_ms:
+            return None
+        self._checkpointed_at_ms = now_ms
+        checkpoint, task = self._checkpoint_task()
+        if checkpoint == self._checkpoint and not task.files:
+            return None
+        self._checkpointing = checkpoint
+        return task
+
+    def _checkpoint_task(self) -> tuple[Checkpoint, CheckpointTask]:
+        files = self._queues.take_dirty()
+        checkpoint = replace(
+            self._checkpoint,
+            log_stored_at_ms=self._log_stored_at_ms,
+            queues_stored_at_ms=self._dispatcher.stored_at_ms,
+        )
+        data = encode_checkpoint(checkpoint)
+        return checkpoint, CheckpointTask(self._files, files, self._path, data)
+
+    def checkpoint_done(self, *, is_good: bool) -> None:
+        """Take note that the checkpoint's task has run."""
+        if is_good and self._checkpointing is not None:
+            self._checkpoint = self._checkpointing
+        self._checkpointing = None
+
+    def flush_now(self, *, stored_at_ms: int) -> None:
+        """Bring the whole log to the disk, here and now.
+
+        Raises:
+            OSError: It is not there.
+        """
+        task = self._flush_task(stored_at_ms)
+        task.run()
+        self.flush_done(task, is_good=True)
+
+    def checkpoint_now(self) -> None:
+        """Bring queues and checkpoint to the disk, here and now.
+
+        Raises:
+            OSError: They are not there.
+        """
+        _, task = self._checkpoint_task()
+        task.run()
