@@ -32,6 +32,7 @@ from ternmq_store.config import FlushMode, StoreConfig
 from ternmq_store.consume_queue import ConsumeQueue, make_units
 from ternmq_store.deletions import save_deletions
 from ternmq_store.dispatcher import Dispatched, Hint, HintPart
+from ternmq_store.durability import Durability
 from ternmq_store.filesystem import FileSystem, Lock
 from ternmq_store.flush import CheckpointTask, FlushTask
 from ternmq_store.layout import abort_path, deletions_path, lock_path
