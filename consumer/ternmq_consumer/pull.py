@@ -72,6 +72,8 @@ class PullConsumer:
             client = replace(client, nameservers=nameserver_texts(nameserver))
         self._client = ClientInstance(client, env=env)
         self._fetched: dict[MessageQueue, FetchedQueue] = {}
+        self._new: dict[MessageQueue, None] = {}
+        """Assigned queues that no poll has seen yet."""
         self._ready: deque[FetchedQueue] = deque()
         self._arrived = asyncio.Event()
         self._opened: tuple[PullLinks, OffsetStore, StartingPoints] | None = None
@@ -144,8 +146,10 @@ class PullConsumer:
         }
         for queue in self._fetched.keys() - wanted.keys():
             self._fetched.pop(queue).stop()
+            self._new.pop(queue, None)
             self._parts[1].forget((queue,))
         config = self._config
+        self._new.update(dict.fromkeys(new))
         for queue, subscription in new.items():
             self._fetched[queue] = FetchedQueue(
                 queue,
@@ -223,7 +227,8 @@ class PullConsumer:
             raise UsageError("assign queues before you poll")
         if messages_max < 1:
             raise UsageError(f"messages_max={messages_max}: must be 1 or more")
-        await self._begin_new()
+        if self._new:
+            await self._begin_new()
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 while not (found := self._take(messages_max)):
@@ -288,17 +293,17 @@ class PullConsumer:
         return QueueOffset((await self._status(queue)).max_offset)
 
     async def _begin_new(self) -> None:
-        """Find out where to begin in queues that have no position, and read them."""
+        """Learn who serves newly assigned queues, and where to begin in those not sought."""
         links, offsets, starting_points = self._parts
-        for fetched in list(self._fetched.values()):
-            if fetched.position is not None:
-                continue
-            queue = fetched.queue
+        for queue in list(self._new):
             await self._client.routes.route(queue.topic)
-            start, committed = await starting_points.find(queue)
-            if fetched.position is None and self._fetched.get(queue) is fetched:
-                offsets.begin(queue, start, committed)
-                fetched.start(links, start)
+            fetched = self._fetched.get(queue)
+            if fetched is not None and fetched.position is None:
+                start, committed = await starting_points.find(queue)
+                if fetched.position is None and self._fetched.get(queue) is fetched:
+                    offsets.begin(queue, start, committed)
+                    fetched.start(links, start)
+            self._new.pop(queue, None)
 
     def _take(self, count_max: int) -> list[StoredMessage]:
         """Return what is there, at most `count_max` messages, queue by queue in turn."""

@@ -54,8 +54,8 @@ class PushConsumer:
     leaves the group. A plain function in a thread cannot be cancelled, so leaving waits for its
     present call. A crash inside the consumer cancels the block and comes out of it.
 
-    Entering raises `Unreachable` when no NameServer can be reached, and `RefusedError` when a broker
-    refuses this client. A topic that does not exist yet is waited for.
+    Entering raises `Unreachable` when no NameServer can be reached, and `RefusedError` when a
+    broker refuses this client. A topic that does not exist yet is waited for.
 
     Args:
         group: Who consumes together.

@@ -61,6 +61,10 @@ def in_cluster(
     run_in_virtual_time(main())
 
 
+def ignore(_: object) -> None:
+    """A listener with nothing to do."""
+
+
 def place(message: StoredMessage) -> tuple[MessageQueue, int]:
     return message.queue, message.queue_offset
 
@@ -386,7 +390,7 @@ def test_a_crash_inside_the_consumer_comes_out_of_the_block() -> None:
     async def test(cluster: ToyCluster) -> None:
         config = PushConsumerConfig(allocate=broken)
         with pytest.raises(ExceptionGroup) as raised:
-            async with consumer_at(cluster, "c1", config, listener=lambda _: None):
+            async with consumer_at(cluster, "c1", config, listener=ignore):
                 await asyncio.sleep(1000)
         assert raised.group_contains(LookupError)
 
@@ -395,7 +399,7 @@ def test_a_crash_inside_the_consumer_comes_out_of_the_block() -> None:
 
 def test_statistics_tell_rates_of_the_last_seconds() -> None:
     async def test(cluster: ToyCluster) -> None:
-        async with consumer_at(cluster, "c1", listener=lambda _: None) as consumer:
+        async with consumer_at(cluster, "c1", listener=ignore) as consumer:
             for _ in range(200):
                 fill(cluster, 1)
                 await asyncio.sleep(0.1)
@@ -416,7 +420,7 @@ def test_bad_arguments_are_named_before_anything_is_dialled() -> None:
     with pytest.raises(UsageError, match="at least one"):
         PushConsumer("g", {})
     with pytest.raises(UsageError, match="not both"):
-        PushConsumer("g", TOPIC, listener=lambda _: None, batch_listener=lambda _: None)
+        PushConsumer("g", TOPIC, listener=ignore, batch_listener=ignore)
 
 
 def test_where_no_nameserver_listens_entering_fails_and_names_it() -> None:
@@ -431,7 +435,7 @@ def test_where_no_nameserver_listens_entering_fails_and_names_it() -> None:
 
 def test_a_consumer_of_an_unknown_topic_waits_for_it() -> None:
     async def test(cluster: ToyCluster) -> None:
-        consumer = consumer_at(cluster, "c1", topics="no_such", listener=lambda _: None)
+        consumer = consumer_at(cluster, "c1", topics="no_such", listener=ignore)
         async with consumer:
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(60):

@@ -355,6 +355,11 @@ class ToyCluster:
         """Return the committed offset, -1 for none."""
         return self.brokers[queue.broker_name].offsets.get((group, queue.queue_id), -1)
 
+    def add(self, name: str, broker: ToyBroker, address: Address) -> None:
+        """Let the route tell of a broker that is served elsewhere."""
+        self.brokers[name] = broker
+        self._addresses[name] = address
+
     async def route(
         self, request: nameserver.GetTopicRouteRequest, call: Call
     ) -> nameserver.GetTopicRouteReply:

@@ -1,0 +1,245 @@
+"""Pull consumers in a simulated cluster, on virtual time."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from ternmq_consumer.config import ConsumeFrom, PullConsumerConfig
+from ternmq_consumer.pull import PullConsumer
+from ternmq_model.errors import CorruptRecord, TopicNotFound, Unreachable, UsageError
+from ternmq_model.queue import MessageQueue
+from ternmq_model.stored_message import StoredMessage
+from tests.support.toy_cluster import TOPIC, ToyCluster, toy_cluster
+from tests.support.virtual_time import run_in_virtual_time
+
+
+def fill(cluster: ToyCluster, per_queue: int, tags: tuple[str, ...] = ("",)) -> int:
+    """Store messages in every queue and return how many."""
+    for queue in cluster.queues:
+        for number in range(per_queue):
+            cluster.append(queue, b"body", tags[number % len(tags)])
+    return per_queue * len(cluster.queues)
+
+
+def consumer_at(
+    cluster: ToyCluster, group: str = "", config: PullConsumerConfig | None = None
+) -> PullConsumer:
+    env = cluster.environment("reader")
+    return PullConsumer(group, nameserver=cluster.nameserver, config=config, env=env)
+
+
+async def read(consumer: PullConsumer, count: int, messages_max: int = 100) -> list[StoredMessage]:
+    found: list[StoredMessage] = []
+    async with asyncio.timeout(120):
+        while len(found) < count:
+            found += await consumer.poll(messages_max=messages_max)
+    return found
+
+
+def in_cluster(test: Callable[[ToyCluster], Awaitable[None]], *, queues: int = 4) -> None:
+    async def main() -> None:
+        async with toy_cluster(brokers=2, queues=queues // 2) as cluster:
+            await test(cluster)
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("messages_max", [1, 7, 10_000])
+def test_every_message_of_the_assigned_queues_is_polled_once_and_in_order(
+    messages_max: int,
+) -> None:
+    async def test(cluster: ToyCluster) -> None:
+        count = fill(cluster, 150)
+        async with consumer_at(cluster) as consumer:
+            consumer.assign(await consumer.queues(TOPIC))
+            assert consumer.assignment() == cluster.queues
+            found = await read(consumer, count, messages_max)
+            for queue in cluster.queues:
+                offsets = [message.queue_offset for message in found if message.queue == queue]
+                assert offsets == list(range(150))
+                assert consumer.position(queue) == 150
+            assert await consumer.poll(timeout_s=5) == []
+
+    in_cluster(test)
+
+
+def test_reading_ahead_stops_at_the_threshold_and_goes_on_with_polling() -> None:
+    async def test(cluster: ToyCluster) -> None:
+        fill(cluster, 500)
+        config = PullConsumerConfig(pull_threshold_messages=60)
+        async with consumer_at(cluster, config=config) as consumer:
+            consumer.assign(cluster.queues[:1])
+            assert len(await consumer.poll(messages_max=1)) == 1
+            await asyncio.sleep(60)
+            assert cluster.brokers["broker-0"].sent <= 60 + 15 + 1
+            assert len(await read(consumer, 499)) == 499
+
+    in_cluster(test)
+
+
+def test_seeking_goes_anywhere_and_what_was_read_ahead_is_forgotten() -> None:
+    async def test(cluster: ToyCluster) -> None:
+        fill(cluster, 100)
+        queue = cluster.queues[0]
+        cluster.brokers["broker-0"].min_offsets[queue.queue_id] = 10
+        async with consumer_at(cluster) as consumer:
+            consumer.assign([queue])
+            assert [m.queue_offset for m in await consumer.poll(messages_max=2)] == [10, 11]
+            for offset, expected in ((70, 70), (3, 10), (20, 20)):
+                consumer.seek(queue, offset)
+                (message,) = await consumer.poll(messages_max=1)
+                assert message.queue_offset == expected
+            await consumer.seek_to_last()
+            assert consumer.position(queue) == 100 == await consumer.max_offset(queue)
+            assert await consumer.poll(timeout_s=3) == []
+            cluster.append(queue, b"new")
+            (message,) = await consumer.poll()
+            assert message.body == b"new"
+            await consumer.seek_to_first(queue)
+            assert consumer.position(queue) == 10 == await consumer.min_offset(queue)
+
+    in_cluster(test)
+
+
+def test_a_group_goes_on_where_it_committed_also_after_seeking_back() -> None:
+    async def test(cluster: ToyCluster) -> None:
+        fill(cluster, 100)
+        queue = cluster.queues[0]
+        async with consumer_at(cluster, "g") as consumer:
+            assert await consumer.committed(queue) is None
+            consumer.assign([queue])
+            await consumer.poll(messages_max=40)
+            assert await consumer.committed(queue) is None
+            assert await consumer.commit()
+            assert await consumer.committed(queue) == consumer.position(queue)
+        async with consumer_at(cluster, "g") as consumer:
+            consumer.assign([queue])
+            (message,) = await consumer.poll(messages_max=1)
+            assert message.queue_offset == cluster.committed("g", queue) > 0
+            consumer.seek(queue, 5)
+            await consumer.poll(messages_max=1)
+            assert await consumer.commit()
+        assert cluster.committed("g", queue) == 6
+
+    in_cluster(test)
+
+
+def test_where_nothing_is_known_the_setting_says_where_to_begin() -> None:
+    async def test(cluster: ToyCluster) -> None:
+        fill(cluster, 10)
+        config = PullConsumerConfig(consume_from=ConsumeFrom.LAST_OFFSET)
+        async with consumer_at(cluster, config=config) as consumer:
+            consumer.assign(cluster.queues)
+            assert await consumer.poll() == []
+            fill(cluster, 1)
+            assert {m.queue_offset for m in await read(consumer, 4)} == {10}
+
+    in_cluster(test)
+
+
+@pytest.mark.parametrize("messages_max", [3, 1000])
+def test_unwanted_tags_are_passed_over(messages_max: int) -> None:
+    async def test(cluster: ToyCluster) -> None:
+        # "Aa" and "BB" have one hash code: the broker sends both.
+        fill(cluster, 90, tags=("Aa", "BB", "other"))
+        async with consumer_at(cluster) as consumer:
+            consumer.assign(cluster.queues, "Aa")
+            found = await read(consumer, 120, messages_max)
+            assert {message.tags for message in found} == {"Aa"}
+            assert await consumer.poll(timeout_s=1, messages_max=messages_max) == []
+            assert {consumer.position(queue) for queue in cluster.queues} == {90}
+
+    in_cluster(test)
+
+
+def test_assigning_anew_keeps_positions_and_ends_what_is_left_out() -> None:
+    async def test(cluster: ToyCluster) -> None:
+        fill(cluster, 50)
+        first, second = cluster.queues[0], cluster.queues[3]
+        async with consumer_at(cluster) as consumer:
+            consumer.assign([first])
+            before = await consumer.poll(messages_max=10)
+            consumer.assign([first, second])
+            found = await read(consumer, 100 - len(before))
+            assert len({(m.queue, m.queue_offset) for m in before + found}) == 100
+            consumer.assign([second])
+            cluster.append(first, b"unseen")
+            assert await consumer.poll(timeout_s=5) == []
+            with pytest.raises(UsageError, match="not assigned"):
+                consumer.position(first)
+
+    in_cluster(test)
+
+
+def test_a_broken_batch_is_told_and_read_again() -> None:
+    async def test(cluster: ToyCluster) -> None:
+        fill(cluster, 100)
+        queue = cluster.queues[0]
+        async with consumer_at(cluster) as consumer:
+            consumer.assign([queue])
+            before = await consumer.poll(messages_max=1)
+            consumer.seek(queue, 0)
+            cluster.brokers["broker-0"].corrupt_next = True
+            with pytest.raises(CorruptRecord):
+                await consumer.poll()
+            found = await read(consumer, 100)
+            assert [m.queue_offset for m in found] == list(range(100))
+            assert before[0].body == found[0].body
+
+    in_cluster(test)
+
+
+def test_a_lost_connection_costs_no_message_and_brings_none_twice() -> None:
+    async def test(cluster: ToyCluster) -> None:
+        found: list[tuple[MessageQueue, int]] = []
+        async with consumer_at(cluster) as consumer:
+            consumer.assign(cluster.queues)
+            for number in range(200):
+                fill(cluster, 3)
+                if number % 7 == 0:
+                    cluster.network.cut("reader")
+                batch = await consumer.poll(timeout_s=0.05, messages_max=5)
+                found += [(m.queue, m.queue_offset) for m in batch]
+            rest = await read(consumer, 2400 - len(found))
+            found += [(m.queue, m.queue_offset) for m in rest]
+        assert len(found) == len(set(found)) == 2400
+
+    in_cluster(test)
+
+
+def test_a_queue_that_ends_earlier_than_the_position_is_read_on_at_its_end() -> None:
+    async def test(cluster: ToyCluster) -> None:
+        fill(cluster, 20)
+        queue = cluster.queues[0]
+        async with consumer_at(cluster, "g") as consumer:
+            consumer.assign([queue])
+            consumer.seek(queue, 500)
+            assert await consumer.poll() == []
+            assert consumer.position(queue) == 20
+            assert await consumer.commit()
+            assert cluster.committed("g", queue) == 20
+
+    in_cluster(test)
+
+
+def test_misuse_and_absence_have_errors_of_their_own() -> None:
+    async def test(cluster: ToyCluster) -> None:
+        async with consumer_at(cluster) as consumer:
+            with pytest.raises(UsageError, match="assign"):
+                await consumer.poll()
+            with pytest.raises(UsageError, match="without a group"):
+                await consumer.commit()
+            with pytest.raises(TopicNotFound):
+                await consumer.queues("no_such")
+            consumer.assign(cluster.queues)
+            with pytest.raises(UsageError, match="negative"):
+                consumer.seek(cluster.queues[0], -1)
+            with pytest.raises(UsageError, match="messages_max"):
+                await consumer.poll(messages_max=0)
+        lost = PullConsumer(nameserver="nowhere:1", env=cluster.environment("reader"))
+        async with lost:
+            with pytest.raises(Unreachable, match="nowhere:1"):
+                await lost.queues(TOPIC)
+
+    in_cluster(test)

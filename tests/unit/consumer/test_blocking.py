@@ -1,0 +1,83 @@
+"""The blocking pull consumer, over gRPC on this machine."""
+
+from collections.abc import Generator
+from contextlib import AsyncExitStack, contextmanager
+from random import Random
+from types import TracebackType
+from typing import Self
+
+import pytest
+
+from ternmq_client.blocking import BlockingFace
+from ternmq_consumer.blocking import BlockingPullConsumer
+from ternmq_model.address import Address
+from ternmq_model.errors import TopicNotFound
+from ternmq_remoting import contracts
+from ternmq_remoting.grpc_network import GrpcNetwork
+from ternmq_remoting.rpc import Identity, unary
+from tests.support.memory_network import MemoryNetwork
+from tests.support.toy_cluster import TOPIC, ToyBroker, ToyCluster
+
+
+class GrpcToys:
+    """A toy NameServer and broker that listen on free ports."""
+
+    def __init__(self) -> None:
+        self.nameserver = ""
+        self._exit = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        network = GrpcNetwork()
+        cluster = ToyCluster(MemoryNetwork(Random(1)), Random(1))
+        broker = ToyBroker("toy", 2)
+        for number in range(200):
+            broker.append(number % 2, b"body %d" % number)
+        async with AsyncExitStack() as stack:
+            serving = network.serve(
+                broker.handlers(), Address("127.0.0.1", 0), identity=Identity("toys", "toy", 0, 0)
+            )
+            cluster.add("toy", broker, (await stack.enter_async_context(serving)).address)
+            routes = network.serve(
+                [unary(contracts.GET_TOPIC_ROUTE, cluster.route)], Address("127.0.0.1", 0)
+            )
+            self.nameserver = str((await stack.enter_async_context(routes)).address)
+            self._exit = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._exit.aclose()
+
+
+@contextmanager
+def grpc_toys() -> Generator[str, None, None]:
+    toys = GrpcToys()
+    with BlockingFace(toys):
+        yield toys.nameserver
+
+
+def test_a_script_reads_a_topic_without_an_event_loop() -> None:
+    with grpc_toys() as nameserver, BlockingPullConsumer("g", nameserver=nameserver) as consumer:
+        queues = consumer.queues(TOPIC)
+        consumer.assign(queues)
+        assert consumer.assignment() == queues
+        bodies: set[bytes] = set()
+        while batch := consumer.poll(timeout_s=0.5 if len(bodies) == 200 else 10):
+            bodies |= {message.body for message in batch}
+        assert bodies == {b"body %d" % number for number in range(200)}
+        assert [consumer.position(queue) for queue in queues] == [100, 100]
+        assert consumer.committed(queues[0]) is None
+        assert consumer.commit()
+        assert consumer.committed(queues[0]) == 100
+        consumer.seek_to_first()
+        assert consumer.position(queues[1]) == consumer.min_offset(queues[1]) == 0
+        consumer.seek_to_last(queues[1])
+        assert consumer.position(queues[1]) == consumer.max_offset(queues[1]) == 100
+        consumer.seek(queues[0], 99)
+        assert consumer.poll(timeout_s=10)[0].queue_offset == 99
+        with pytest.raises(TopicNotFound):
+            consumer.queues("no_such")

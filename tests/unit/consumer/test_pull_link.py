@@ -1,0 +1,266 @@
+"""The pull stream's bookkeeping, against a broker whose every word the test writes."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from random import Random
+from typing import Any, cast
+
+from ternmq_consumer.flow_control import Window
+from ternmq_consumer.pull_link import STALE_AFTER_S, PulledQueue, PullLink
+from ternmq_model.errors import ConnectionLost, CorruptRecord
+from ternmq_model.offsets import PhysicalOffset, QueueOffset
+from ternmq_model.queue import MessageQueue
+from ternmq_model.response_code import ResponseCode
+from ternmq_model.subscription import parse_subscription
+from ternmq_protos.v1 import common_pb2 as common
+from ternmq_protos.v1 import messages_pb2 as messages
+from ternmq_remoting.environment import Environment
+from ternmq_remoting.rpc import Connection
+from ternmq_runtime.service import OwnedTasks
+from tests.support.virtual_time import InlineBlocking, VirtualClock, run_in_virtual_time
+
+QUEUE = MessageQueue("t", "b", 0)
+WINDOW = Window(100, 10_000)
+
+
+class Stream:
+    """The broker's side of one stream."""
+
+    def __init__(self) -> None:
+        self.written: list[messages.PullStreamRequest] = []
+        self.replies: asyncio.Queue[messages.PullStreamReply | Exception | None] = asyncio.Queue()
+        self.is_cancelled = False
+
+    async def read(self) -> messages.PullStreamReply | None:
+        reply = await self.replies.get()
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+    async def write(self, message: messages.PullStreamRequest, /) -> None:
+        self.written.append(message)
+
+    async def finish(self) -> None:
+        raise AssertionError("is not called")
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+
+    def answer(self, handle: int, next_offset: int, count: int = 1, code: int = 0) -> None:
+        """Send `count` records of 10 bytes."""
+        pulled = messages.PulledRecords(
+            handle=handle,
+            status=common.Status(code=code),
+            next_offset=next_offset,
+            records=b"." * 10 * count,
+            record_sizes=(10).to_bytes(4, "little") * count,
+        )
+        self.replies.put_nowait(messages.PullStreamReply(pulled=[pulled]))
+
+    @property
+    def subscribes(self) -> list[tuple[int, int, int]]:
+        """Number, offset and credit in messages of each subscription."""
+        return [
+            (one.subscribe.handle, one.subscribe.offset, one.subscribe.credit_messages)
+            for one in self.written
+            if one.HasField("subscribe")
+        ]
+
+
+class World:
+    """One link, its streams, and what its receiver was given."""
+
+    def __init__(self) -> None:
+        self.streams: list[Stream] = []
+        self.offsets: list[int] = []
+        self.moves: list[int] = []
+        self.forgotten = 0
+        self.is_corrupt = False
+        env = Environment(
+            clock=VirtualClock(),
+            network=cast("Any", None),
+            random=Random(1),
+            blocking=InlineBlocking(),
+        )
+        self.link = PullLink(env, self, broker_name="b", client_id="c", group="g")
+
+    async def broker(self, broker_name: str, broker_id: int = 0) -> Connection:
+        return cast("Connection", self)
+
+    def forget(self, broker_name: str, connection: Connection, broker_id: int = 0) -> None:
+        self.forgotten += 1
+
+    def open(self, rpc: object) -> Stream:
+        self.streams.append(Stream())
+        return self.streams[-1]
+
+    def on_records(self, pulled: messages.PulledRecords) -> None:
+        if self.is_corrupt:
+            raise CorruptRecord(PhysicalOffset(0), "torn")
+        self.offsets.append(pulled.next_offset)
+
+    def on_moved(self, offset: QueueOffset) -> None:
+        self.moves.append(offset)
+
+    def subscribe(self, offset: int = 0, queue: MessageQueue = QUEUE) -> PulledQueue:
+        subscription = parse_subscription("t", "*")
+        return self.link.subscribe(queue, subscription, QueueOffset(offset), WINDOW, self)
+
+
+def with_link(test: Callable[[World], Awaitable[None]]) -> None:
+    async def main() -> None:
+        world = World()
+        async with OwnedTasks() as tasks:
+            tasks.spawn(world.link.run(), "link")
+            await test(world)
+        assert all(stream.is_cancelled for stream in world.streams)
+
+    run_in_virtual_time(main())
+
+
+async def settle(seconds: float = 0.01) -> None:
+    await asyncio.sleep(seconds)
+
+
+def test_no_stream_is_opened_before_there_is_something_to_read() -> None:
+    async def test(world: World) -> None:
+        await settle(100)
+        assert not world.streams
+        world.subscribe(7)
+        await settle()
+        (stream,) = world.streams
+        assert stream.written[0].open.group == "g"
+        assert stream.subscribes == [(1, 7, 100)]
+
+    with_link(test)
+
+
+def test_replies_to_a_number_that_was_given_up_are_dropped() -> None:
+    async def test(world: World) -> None:
+        first = world.subscribe()
+        await settle()
+        (stream,) = world.streams
+        first.close()
+        world.subscribe(50)
+        stream.answer(1, 10)
+        stream.answer(2, 60)
+        await settle()
+        assert world.offsets == [60]
+        assert stream.written[2].unsubscribe.handle == 1
+        assert stream.subscribes[1] == (2, 50, 100)
+
+    with_link(test)
+
+
+def test_a_broken_stream_is_opened_again_with_what_is_still_needed() -> None:
+    async def test(world: World) -> None:
+        reading = world.subscribe()
+        gone = world.subscribe(queue=QUEUE._replace(queue_id=1))
+        await settle()
+        world.streams[0].answer(1, 30, count=30)
+        await settle()
+        reading.release(10, 100)
+        gone.close()
+        world.streams[0].replies.put_nowait(ConnectionLost("cut"))
+        await settle(5)
+        assert world.forgotten == 1
+        assert len(world.streams) == 2
+        assert world.streams[1].subscribes == [(3, 30, 80)]
+        world.streams[1].answer(3, 31)
+        await settle()
+        assert world.offsets == [30, 31]
+
+    with_link(test)
+
+
+def test_a_stream_that_the_broker_ends_is_opened_again_over_the_same_connection() -> None:
+    async def test(world: World) -> None:
+        world.subscribe()
+        await settle()
+        world.streams[0].replies.put_nowait(None)
+        await settle(5)
+        assert len(world.streams) == 2
+        assert world.forgotten == 0
+
+    with_link(test)
+
+
+def test_a_correction_moves_the_subscription_which_goes_on() -> None:
+    async def test(world: World) -> None:
+        reading = world.subscribe(5)
+        await settle()
+        world.streams[0].answer(1, 40, count=0, code=ResponseCode.PULL_OFFSET_MOVED)
+        world.streams[0].answer(1, 41)
+        await settle()
+        assert world.moves == [40]
+        assert world.offsets == [41]
+        assert reading.next_offset == 41
+        assert len(world.streams[0].subscribes) == 1
+
+    with_link(test)
+
+
+def test_a_refused_subscription_is_sent_again_later_and_later() -> None:
+    async def test(world: World) -> None:
+        world.subscribe(5)
+        await settle()
+        (stream,) = world.streams
+        for attempt in range(1, 5):
+            stream.answer(attempt, 0, count=0, code=ResponseCode.NO_PERMISSION)
+            await settle(11)
+            assert stream.subscribes[-1] == (attempt + 1, 5, 100)
+        assert world.offsets == world.moves == []
+
+    with_link(test)
+
+
+def test_what_the_receiver_finds_corrupt_is_read_again() -> None:
+    async def test(world: World) -> None:
+        world.subscribe(5)
+        await settle()
+        (stream,) = world.streams
+        world.is_corrupt = True
+        stream.answer(1, 6)
+        await settle()
+        world.is_corrupt = False
+        await settle(11)
+        assert stream.written[-2].unsubscribe.handle == 1
+        assert stream.subscribes[-1] == (2, 5, 100)
+
+    with_link(test)
+
+
+def test_a_closed_subscription_is_not_sent_again() -> None:
+    async def test(world: World) -> None:
+        reading = world.subscribe(5)
+        await settle()
+        (stream,) = world.streams
+        stream.answer(1, 0, count=0, code=ResponseCode.NO_PERMISSION)
+        await settle()
+        reading.close()
+        reading.close()
+        await settle(60)
+        assert len(stream.subscribes) == 1
+
+    with_link(test)
+
+
+def test_a_subscription_that_hears_nothing_for_long_is_sent_again() -> None:
+    async def test(world: World) -> None:
+        world.subscribe(5)
+        await settle()
+        (stream,) = world.streams
+        await settle(STALE_AFTER_S - 10)
+        world.link.renew_stale()
+        await settle()
+        assert len(stream.subscribes) == 1
+        await settle(10)
+        world.link.renew_stale()
+        await settle()
+        assert stream.subscribes[-1] == (2, 5, 100)
+        stream.answer(1, 6)
+        stream.answer(2, 6)
+        await settle()
+        assert world.offsets == [6]
+
+    with_link(test)

@@ -1,0 +1,164 @@
+"""What changes when the share changes, and when a look must be repeated."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from ternmq_consumer.allocation import allocate_averagely
+from ternmq_consumer.rebalance import MISSES_MAX, Change, Rebalancer, change_of
+from ternmq_model.address import Address
+from ternmq_model.errors import Unreachable
+from ternmq_model.queue import MessageQueue
+from ternmq_model.route import BrokerData, BrokerMember, Permission, QueueData, TopicRoute
+from ternmq_model.subscription import Subscription, parse_subscription
+from ternmq_protos.v1 import groups_pb2 as groups
+from ternmq_remoting.rpc import Connection
+
+QUEUES = [MessageQueue("t", name, queue_id) for name in ("a", "b") for queue_id in (0, 1)]
+
+
+def test_a_change_names_what_goes_and_what_comes() -> None:
+    assert change_of(QUEUES[:2], QUEUES[1:3]) == Change([QUEUES[0]], [QUEUES[2]])
+    assert change_of(QUEUES, QUEUES) == Change([], [])
+
+
+class World:
+    """Brokers, routes and owned queues of one member, all as a test sets them."""
+
+    def __init__(self) -> None:
+        self.members: dict[str, list[str] | None] = {"a": ["me", "you"], "b": ["me", "you"]}
+        self.has_route = True
+        self.can_start = True
+        self.queues: list[MessageQueue] = []
+        self.settled = 0
+        self.retries = 0
+
+    async def route(self, topic: str) -> TopicRoute:
+        if not self.has_route:
+            raise Unreachable("no nameserver")
+        return TopicRoute(
+            topic,
+            tuple(QueueData(name, 2, 2, Permission(6)) for name in ("a", "b")),
+            tuple(
+                BrokerData("c", name, (BrokerMember(0, (Address(name, 1),)),))
+                for name in ("a", "b")
+            ),
+        )
+
+    async def broker(self, broker_name: str, broker_id: int = 0) -> Connection:
+        if self.members[broker_name] is None:
+            raise Unreachable(broker_name)
+        return cast("Connection", _Lists(self.members[broker_name] or []))
+
+    def forget(self, broker_name: str, connection: Connection, broker_id: int = 0) -> None:
+        raise AssertionError("nothing failed")
+
+    async def start(self, wanted: Mapping[MessageQueue, Subscription]) -> bool:
+        if self.can_start:
+            self.queues = sorted([*self.queues, *wanted])
+        return self.can_start
+
+    async def drop(self, queues: Sequence[MessageQueue]) -> None:
+        self.queues = [queue for queue in self.queues if queue not in queues]
+
+    def look(self, count: int = 1) -> None:
+        """Run that many steps."""
+
+        def settle() -> None:
+            self.settled += 1
+
+        def retry() -> None:
+            self.retries += 1
+
+        if not hasattr(self, "_rebalancer"):
+            self._rebalancer = Rebalancer(
+                self,
+                self,
+                self,
+                group="g",
+                client_id="me",
+                subscriptions={"t": parse_subscription("t", "*")},
+                allocate=allocate_averagely,
+                timeout_s=1,
+                on_settled=settle,
+                retry_soon=retry,
+            )
+        for _ in range(count):
+            asyncio.run(self._step())
+
+    async def _step(self) -> None:
+        assert not await self._rebalancer.step()
+
+
+class _Lists:
+    def __init__(self, members: list[str]) -> None:
+        self._members = members
+
+    async def call(self, rpc: object, request: Any, *, timeout_s: float) -> Any:
+        assert request.group == "g"
+        return groups.ListMembersReply(client_ids=self._members)
+
+
+def test_a_look_makes_the_owned_queues_the_share() -> None:
+    world = World()
+    world.look()
+    assert world.queues == QUEUES[:2]
+    world.members["a"] = ["me"]
+    world.look()
+    assert world.queues == QUEUES
+    world.members["a"] = ["i am before", "me"]
+    world.look()
+    assert world.queues == QUEUES[2:]
+    assert (world.settled, world.retries) == (3, 0)
+
+
+def test_another_broker_is_asked_when_the_first_does_not_answer() -> None:
+    world = World()
+    world.members["a"] = None
+    world.members["b"] = ["me"]
+    world.look()
+    assert world.queues == QUEUES
+
+
+def test_without_route_or_members_what_is_owned_stays() -> None:
+    world = World()
+    world.look()
+    world.has_route = False
+    world.look()
+    world.has_route = True
+    world.members = {"a": None, "b": None}
+    world.look()
+    assert world.queues == QUEUES[:2]
+    assert (world.settled, world.retries) == (1, 2)
+
+
+def test_who_is_listed_no_more_gives_its_queues_away_after_some_looks() -> None:
+    world = World()
+    world.look()
+    world.members["a"] = ["you"]
+    world.look(MISSES_MAX - 1)
+    assert world.queues == QUEUES[:2], "a broker that restarts hears from its clients one by one"
+    world.look()
+    assert world.queues == []
+    world.members["a"] = ["me", "you"]
+    world.look()
+    assert world.queues == QUEUES[:2]
+
+
+def test_an_empty_list_gives_nothing_away() -> None:
+    world = World()
+    world.look()
+    world.members["a"] = []
+    world.look(10)
+    assert world.queues == QUEUES[:2]
+
+
+def test_a_queue_that_cannot_be_taken_over_is_tried_again_soon() -> None:
+    world = World()
+    world.can_start = False
+    world.look()
+    assert (world.settled, world.retries) == (0, 1)
+    world.can_start = True
+    world.look()
+    assert world.queues == QUEUES[:2]
+    assert world.settled == 1
