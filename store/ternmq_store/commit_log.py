@@ -111,39 +111,35 @@ class CommitLog:
         """Where the oldest record that is left begins."""
         return PhysicalOffset(self.files.files[0].base if self.files.files else 0)
 
-    def place(self, sizes: Ints) -> Placement:
-        """Find room for records of `sizes` bytes, making files where they are needed.
+    def place(self, batch: RecordBatch) -> Placement:
+        """Find room for the records of `batch`, making files where they are needed.
 
         Raises:
             StoreFull: The disk cannot hold another file.
             BrokerBusy: The next file is being prepared; try again when it is.
             MessageRefused: A record is longer than a file.
         """
-        ends = np.cumsum(sizes)
-        total = int(ends[-1])
-        begin = self.end
+        total, begin = len(batch.data), self.end
         if self.files.has(begin):
             file = self.files.at(begin)
             if fits(total, file.end - begin):
                 self._make_real(file)
-                offsets = ends - sizes
-                offsets += begin
-                piece = Piece(0, len(sizes), begin, -1)
-                return Placement((piece,), offsets, PhysicalOffset(begin + total))
-        return self._place_in_many(sizes, ends)
+                piece = Piece(0, len(batch), begin, -1)
+                return Placement((piece,), batch.starts + begin, PhysicalOffset(begin + total))
+        return self._place_in_many(batch.starts, batch.sizes)
 
-    def _place_in_many(self, sizes: Ints, ends: Ints) -> Placement:
+    def _place_in_many(self, starts: Ints, sizes: Ints) -> Placement:
         if not fits(int(sizes.max()), self.files.file_bytes):
             raise MessageRefused(
                 ResponseCode.MESSAGE_ILLEGAL,
                 f"a record of {int(sizes.max())} bytes is longer than a file of the log",
             )
         pieces: list[Piece] = []
-        offsets = ends - sizes
+        offsets, ends = starts.copy(), starts + sizes
         first, at = 0, self.end
         while first < len(sizes):
             file = self._file_for(at)
-            before = int(ends[first] - sizes[first])
+            before = int(starts[first])
             room = file.end - at - BLANK_BYTES
             last = int(np.searchsorted(ends, before + room, side="right"))
             offsets[first:last] += at - before

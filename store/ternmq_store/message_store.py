@@ -176,7 +176,7 @@ class MessageStore:
         stored_at = max(self._clock.wall_ms(), self._last_stored_at_ms)
         try:
             queue_offsets, parts = self._number(batch)
-            placement = self._log.place(batch.sizes)
+            placement = self._log.place(batch)
         except OSError as error:
             self._fail(error)
             raise StoreFailed(f"the store failed: {error}") from error
