@@ -7,7 +7,6 @@ leaves the row and is held like a waiting pull.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
 from typing import Final
 
 from ternmq_broker.pull_hold import HeldPull, PullHoldTable
@@ -23,11 +22,15 @@ from ternmq_remoting.rpc import ServerStream
 from ternmq_remoting.status import refusal_of
 from ternmq_runtime.service import OwnedTasks
 from ternmq_store.message_store import MessageStore
+from ternmq_store.reader import ReadResult
 
 PullServerStream = ServerStream[messages.PullStreamRequest, messages.PullStreamReply]
 
 REPLY_BYTES_MAX: Final = 1 << 20
 _TURN_BYTES_LEAST: Final = 128 << 10
+_ROOM_BYTES_LEAST: Final = 64 << 10
+"""A reply with less room left is full."""
+
 _TURN_MESSAGES_MAX: Final = 8192
 _TURNS_MAX: Final = 64
 """Turns of one reply: a bound on the time the loop is held."""
@@ -208,40 +211,48 @@ class PullingStream:
     def _fill(self, reply: messages.PullStreamReply) -> bool:
         """Give handles their turns until the reply is full; return whether any read was made.
 
-        One that only filtered ends the reply, so that the loop has a chance after 800 units.
+        A turn that only filtered ends the reply, so that the loop has a chance after 800 units.
         """
         room = REPLY_BYTES_MAX
         has_read = False
         for _ in range(_TURNS_MAX):
-            if not self._row or room <= 0:
+            if not self._row or room < _ROOM_BYTES_LEAST:
                 break
             handle = self._row.popleft()
             handle.in_row = False
             if handle.is_over or not handle.has_credit:
                 continue
+            if handle.checked is not self._rules.version and not self._check(handle, reply):
+                continue
             turn_bytes = max(_TURN_BYTES_LEAST, REPLY_BYTES_MAX // (len(self._row) + 1))
-            has_read = True
-            taken = self._turn(handle, min(room, turn_bytes), reply.pulled.add)
-            if taken < 0:
+            result = self._read(handle, min(room, turn_bytes))
+            taken = len(result.records)
+            if taken > room < REPLY_BYTES_MAX:
+                # One record longer than what is left of this reply: it begins the next one.
+                handle.in_row = True
+                self._row.appendleft(handle)
                 break
+            has_read = True
             room -= taken
+            if self._apply(handle, result, reply) is ResponseCode.PULL_RETRY_IMMEDIATELY:
+                break
         return has_read
 
-    def _turn(
-        self, handle: _Handle, bytes_max: int, add: Callable[[], messages.PulledRecords]
-    ) -> int:
-        """Read once for a handle; return the bytes it got, -1 when it only filtered."""
-        if handle.checked is not self._rules.version and not self._check(handle, add):
-            return 0
-        offset = handle.next_offset
-        result = self._store.read_run(
+    def _read(self, handle: _Handle, bytes_max: int) -> ReadResult:
+        return self._store.read_run(
             handle.topic,
             handle.queue_id,
-            offset,
+            handle.next_offset,
             messages_max=min(handle.messages_left, _TURN_MESSAGES_MAX),
             bytes_max=min(handle.bytes_left, bytes_max),
             tag_codes=handle.subscription.tag_codes,
         )
+
+    def _apply(
+        self, handle: _Handle, result: ReadResult, reply: messages.PullStreamReply
+    ) -> ResponseCode:
+        """Move a handle on by what was read, and tell the reader what there is to tell."""
+        offset = handle.next_offset
         code, next_offset = outcome_of(
             result.status,
             offset=offset,
@@ -252,45 +263,39 @@ class PullingStream:
         )
         handle.next_offset = next_offset
         count = len(result.record_sizes)
-        if code is ResponseCode.PULL_NOT_FOUND or (not count and code is ResponseCode.SUCCESS):
-            self._hold(handle)
-        elif code is not ResponseCode.SUCCESS:
-            handle.scans += 1
-            self._enter_row(handle)
-        is_news = next_offset != handle.told_offset and (
-            handle.held is not None or handle.scans >= _SCANS_PER_REPORT
-        )
-        if not (count or is_news or code is ResponseCode.PULL_OFFSET_MOVED):
-            return -1 if code is ResponseCode.PULL_RETRY_IMMEDIATELY else 0
-        pulled = add()
-        pulled.handle = handle.number
-        pulled.next_offset = next_offset
-        pulled.min_offset = result.min_offset
-        pulled.max_offset = result.max_offset
-        pulled.suggested_broker_id = MASTER_ID
-        if code is ResponseCode.PULL_OFFSET_MOVED:
-            pulled.status.code = code
-            pulled.status.remark = f"offset {offset} moved to {next_offset}"
-        handle.told_offset, handle.scans = next_offset, 0
-        if not count:
-            return 0
-        pulled.records = result.records
-        pulled.record_sizes = result.record_sizes.astype("<i4", copy=False).tobytes()
-        taken = len(result.records)
-        handle.bytes_left -= taken
+        handle.bytes_left -= len(result.records)
         handle.messages_left -= count
-        if next_offset >= result.max_offset:
+        if code is ResponseCode.PULL_NOT_FOUND or next_offset >= result.max_offset > 0:
             self._hold(handle)
         else:
             self._enter_row(handle)
-        return taken
+        handle.scans += not count
+        is_news = next_offset != handle.told_offset and (
+            handle.held is not None or handle.scans >= _SCANS_PER_REPORT
+        )
+        if count or is_news or code is ResponseCode.PULL_OFFSET_MOVED:
+            handle.told_offset, handle.scans = next_offset, 0
+            pulled = reply.pulled.add(
+                handle=handle.number,
+                next_offset=next_offset,
+                min_offset=result.min_offset,
+                max_offset=result.max_offset,
+                suggested_broker_id=MASTER_ID,
+            )
+            if code is ResponseCode.PULL_OFFSET_MOVED:
+                pulled.status.code = code
+                pulled.status.remark = f"offset {offset} moved to {next_offset}"
+            if count:
+                pulled.records = result.records
+                pulled.record_sizes = result.record_sizes.astype("<i4", copy=False).tobytes()
+        return code
 
-    def _check(self, handle: _Handle, add: Callable[[], messages.PulledRecords]) -> bool:
+    def _check(self, handle: _Handle, reply: messages.PullStreamReply) -> bool:
         """Look again whether a queue may be read, after topics changed; end the handle if not."""
         try:
             self._rules.check_queue(handle.topic, handle.queue_id)
         except TernError as error:
-            add().CopyFrom(_end(handle.number, error))
+            reply.pulled.append(_end(handle.number, error))
             self._drop(handle)
             return False
         handle.checked = self._rules.version

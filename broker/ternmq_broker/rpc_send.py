@@ -290,16 +290,15 @@ class SendingStream:
         services, clock = self._services, self._services.clock
         has_answerer = False
         while not self._is_lost:
-            is_busy = not services.intake.has_room(self._unanswered_bytes)
-            if is_busy:
-                is_busy = not await self._room()
+            if not services.intake.has_room(self._unanswered_bytes):
+                await self._room()
             if len(self._pending) >= _PENDING_MAX:
                 await self._until(lambda: len(self._pending) < _PENDING_MAX)
             request = await self._stream.read()
             if request is None:
                 return
             began_ms = clock.monotonic_ms()
-            pending = await self._take(request, is_busy=is_busy)
+            pending = await self._take(request)
             if not pending.safe and not self._pending:
                 await self._stream.write(pending.reply)
                 self._answered(pending)
@@ -313,7 +312,7 @@ class SendingStream:
             if clock.monotonic_ms() - began_ms >= _YIELD_AFTER_MS:
                 await asyncio.sleep(0)
 
-    async def _take(self, request: messages.SendStreamRequest, *, is_busy: bool) -> Pending:
+    async def _take(self, request: messages.SendStreamRequest) -> Pending:
         """Store one batch and return its answer."""
         services = self._services
         if request.WhichOneof("request") != "batch":
@@ -322,6 +321,7 @@ class SendingStream:
             )
         batch = request.batch
         records = batch.records
+        is_busy = not services.intake.has_room(self._unanswered_bytes)
         self._unanswered_bytes += len(records)
         services.intake.took(len(records))
         if is_busy:
@@ -369,17 +369,17 @@ class SendingStream:
         self._unanswered_bytes -= pending.request_bytes
         self._services.intake.answered(pending.request_bytes)
 
-    async def _room(self) -> bool:
-        """Wait until the stream may be read; False when it took too long."""
-        return await self._until(
+    async def _room(self) -> None:
+        """Leave the stream unread until there is room, but not for too long."""
+        await self._until(
             lambda: self._services.intake.has_room(self._unanswered_bytes),
             timeout_s=self._services.config.unread_ms_max / 1000,
         )
 
     async def _until(
         self, condition: Callable[[], bool], *, timeout_s: float | None = None
-    ) -> bool:
-        """Wait until `condition` holds, which answers bring about; False when it took too long."""
+    ) -> None:
+        """Wait until `condition` holds, which answers bring about, or the time is over."""
         self._services.intake.watch(self, self._look.set)
         try:
             async with asyncio.timeout(timeout_s):
@@ -387,10 +387,9 @@ class SendingStream:
                     self._look.clear()
                     await self._look.wait()
         except TimeoutError:
-            return False
+            return
         finally:
             self._services.intake.unwatch(self)
-        return True
 
 
 _TIMED_OUT: Final = "stored, but not on disk in time: it will be visible when it is"

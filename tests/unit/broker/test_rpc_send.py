@@ -1,0 +1,346 @@
+import asyncio
+from typing import Any
+
+import pytest
+
+from ternmq_model.errors import (
+    InvalidParameter,
+    MessageRefused,
+    PermissionRefused,
+    RefusedError,
+    TopicNotFound,
+)
+from ternmq_model.response_code import ResponseCode as Code
+from ternmq_model.route import Permission
+from ternmq_remoting import contracts
+from ternmq_store.config import FlushMode, StoreConfig
+from tests.support.brokers import bodies, offsets_of, serving, stored
+from tests.support.virtual_time import run_in_virtual_time
+
+
+def test_a_stream_tells_what_records_are_built_with() -> None:
+    async def main() -> None:
+        async with serving() as (_, client):
+            opened = (await client.open_sender()).opened
+            assert opened.born_host[:4] == opened.store_host[:4] == bytes((127, 0, 0, 1))
+            assert opened.properties_suffix == (
+                b"MSG_REGION\x01DefaultRegion\x02TRACE_ON\x01true\x02CLUSTER\x01DefaultCluster\x02"
+            )
+            assert opened.body_bytes_max == 4 << 20
+            assert opened.properties_bytes_max == 32_767
+            assert opened.batch_bytes_max == 1 << 20
+
+    run_in_virtual_time(main())
+
+
+def test_one_batch_may_go_to_many_topics_and_queues() -> None:
+    async def main() -> None:
+        async with serving(topics={"A": 2, "B": 1}) as (_, client):
+            sender = await client.open_sender()
+            reply = await sender.send(
+                sender.record("A", b"1", queue_id=0),
+                sender.record("B", b"2", queue_id=0),
+                sender.record("A", b"3", queue_id=1),
+                sender.record("A", b"4", queue_id=0),
+            )
+            assert reply.status.code == Code.SUCCESS
+            assert offsets_of(reply.queue_offsets) == [0, 0, 0, 1]
+            physical = offsets_of(reply.physical_offsets)
+            assert physical[0] == 0
+            assert physical == sorted(physical)
+            assert not reply.refused
+            assert bodies(await client.pull("A", queue_id=0)) == [b"1", b"4"]
+            assert bodies(await client.pull("B", queue_id=0)) == [b"2"]
+
+    run_in_virtual_time(main())
+
+
+def test_what_is_refused_of_a_batch_is_named_and_the_rest_is_stored() -> None:
+    async def main() -> None:
+        async with serving(topics={"A": 2}, auto_create_topics=False) as (_, client):
+            await client.put_topic("ReadOnly", 1, Permission.READ)
+            sender = await client.open_sender()
+            good = sender.record("A", b"good")
+            reply = await sender.send(
+                sender.record("Unknown"),
+                good,
+                sender.record("A", queue_id=2),
+                sender.record("ReadOnly"),
+                sender.record("SCHEDULE_TOPIC_XXXX"),
+                sender.record("TBW102"),
+                good[:-1] + b"\x03",
+                sender.record("A", properties={"DELAY": "3"}),
+                sender.record("A", b"last", queue_id=1),
+            )
+            assert reply.status.code == Code.SUCCESS
+            assert offsets_of(reply.queue_offsets) == [-1, 0, -1, -1, -1, -1, -1, -1, 0]
+            refused = {each.index: each.status for each in reply.refused}
+            assert list(refused) == [0, 2, 3, 4, 5, 6, 7]
+            assert refused[0].code == Code.TOPIC_NOT_EXIST
+            assert "'Unknown'" in refused[0].remark
+            assert refused[2].code == Code.INVALID_PARAMETER
+            assert "queues 0 to 1, not 2" in refused[2].remark
+            assert [refused[index].code for index in (3, 4, 5)] == [Code.NO_PERMISSION] * 3
+            assert [refused[index].code for index in (6, 7)] == [Code.MESSAGE_ILLEGAL] * 2
+            assert "'DELAY'" in refused[7].remark
+            assert bodies(await client.pull("A", queue_id=1)) == [b"last"]
+
+    run_in_virtual_time(main())
+
+
+def test_a_batch_of_which_nothing_is_good_stores_nothing() -> None:
+    async def main() -> None:
+        async with serving(topics={"A": 1}) as (_, client):
+            sender = await client.open_sender()
+            reply = await sender.send(sender.record("A", queue_id=1))
+            assert offsets_of(reply.queue_offsets) == offsets_of(reply.physical_offsets) == [-1]
+            reply = await sender.send(sender.record("A"), sizes=[5])
+            assert reply.status.code == Code.MESSAGE_ILLEGAL
+            assert "do not add up" in reply.status.remark
+            reply = await sender.send()
+            assert reply.status.code == Code.MESSAGE_ILLEGAL
+            reply = await sender.send(sender.record("A"))
+            assert offsets_of(reply.physical_offsets) == [0]
+
+    run_in_virtual_time(main())
+
+
+def test_a_send_creates_its_topic_which_is_saved_before_it_is_answered() -> None:
+    async def main() -> None:
+        async with serving() as (around, client):
+            sender = await client.open_sender()
+            reply = await sender.send(sender.record("New", queue_id=3))
+            assert offsets_of(reply.queue_offsets) == [0]
+            saved = around.files.nodes[around.config.data / "config" / "topics.json"]
+            assert '"New"' in saved.data.tobytes().decode()
+            reply = await sender.send(sender.record("New", queue_id=4))
+            assert "queues 0 to 3" in reply.refused[0].status.remark
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("first", ["batch", None])
+def test_a_stream_begins_with_open(first: str | None) -> None:
+    async def main() -> None:
+        async with serving() as (_, client):
+            stream = client.connection.open(contracts.SEND_STREAM)
+            request = contracts.SEND_STREAM.request()
+            if first:
+                getattr(request, first).SetInParent()
+            await stream.write(request)
+            with pytest.raises(InvalidParameter, match="begins with `open`"):
+                await stream.read()
+
+    run_in_virtual_time(main())
+
+
+def test_a_synchronous_send_is_answered_after_the_sync_and_one_sync_serves_many() -> None:
+    async def main() -> None:
+        async with serving(topics={"A": 1}, flush_mode=FlushMode.SYNC) as (around, client):
+            around.sync_s = 0.5
+            senders = [await client.open_sender() for _ in range(3)]
+            loop = asyncio.get_running_loop()
+            began_s, before = loop.time(), around.files.syncs
+            replies = await asyncio.gather(*(sender.send(sender.record("A")) for sender in senders))
+            assert 0.5 <= loop.time() - began_s < 1.1
+            assert around.files.syncs - before <= 4
+            assert sorted(offsets_of(reply.queue_offsets)[0] for reply in replies) == [0, 1, 2]
+
+    run_in_virtual_time(main())
+
+
+def test_the_next_batch_is_appended_while_the_one_before_waits_for_the_disk() -> None:
+    async def main() -> None:
+        async with serving(topics={"A": 1}, flush_mode=FlushMode.SYNC) as (around, client):
+            around.sync_s = 0.5
+            sender = await client.open_sender()
+            loop = asyncio.get_running_loop()
+            began_s = loop.time()
+            for number in range(4):
+                await sender.write(sender.record("A", b"%d" % number))
+            replies = [await sender.read() for _ in range(4)]
+            assert loop.time() - began_s < 1.1
+            assert [offsets_of(reply.queue_offsets)[0] for reply in replies] == [0, 1, 2, 3]
+
+    run_in_virtual_time(main())
+
+
+def test_a_disk_that_takes_too_long_is_told_and_the_message_shows_up_later() -> None:
+    async def main() -> None:
+        async with serving(topics={"A": 1}, flush_mode=FlushMode.SYNC) as (around, client):
+            around.sync_s = 8.0
+            sender = await client.open_sender()
+            reply = await sender.send(sender.record("A"))
+            assert reply.status.code == Code.FLUSH_DISK_TIMEOUT
+            assert offsets_of(reply.queue_offsets) == [0]
+            assert (await client.pull("A")).status.code == Code.PULL_NOT_FOUND
+            answer = await client.send("A", b"two", queue_id=0)
+            assert answer.status.code == Code.FLUSH_DISK_TIMEOUT
+            assert bodies(await client.pull("A", wait_ms=15_000)) == [b"body"]
+            around.sync_s = 0.0
+
+    run_in_virtual_time(main())
+
+
+def test_a_disk_that_fails_stops_sends_and_reads_go_on() -> None:
+    async def main() -> None:
+        async with serving(topics={"A": 1}, flush_mode=FlushMode.SYNC) as (around, client):
+            sender = await client.open_sender()
+            await sender.send(sender.record("A", b"safe"))
+            around.files.sync_error = OSError("broken disk")
+            reply = await sender.send(sender.record("A", b"lost"))
+            assert reply.status.code == Code.FLUSH_DISK_TIMEOUT
+            assert "broken disk" in reply.status.remark
+            reply = await sender.send(sender.record("A", b"refused"))
+            assert reply.status.code == Code.SERVICE_NOT_AVAILABLE
+            with pytest.raises(RefusedError, match="broken disk"):
+                await client.send("A")
+            assert bodies(await client.pull("A")) == [b"safe"]
+            around.files.sync_error = None
+
+    run_in_virtual_time(main())
+
+
+def test_a_stream_beyond_its_share_is_left_unread_then_answered_busy() -> None:
+    async def main() -> None:
+        limits: dict[str, Any] = {
+            "unanswered_bytes_max": 1 << 20,
+            "unanswered_bytes_per_stream_max": 1 << 20,
+        }
+        async with serving(topics={"A": 1}, flush_mode=FlushMode.SYNC, **limits) as (
+            around,
+            client,
+        ):
+            around.sync_s = 2.0
+            sender = await client.open_sender()
+            loop = asyncio.get_running_loop()
+            began_s = loop.time()
+            await sender.write(sender.record("A", bytes(1 << 20)))
+            await sender.write(sender.record("A", b"busy"))
+            await asyncio.sleep(0.1)
+            assert (await client.pull("A")).max_offset == 0
+            first, second = await sender.read(), await sender.read()
+            assert first.status.code == Code.SUCCESS
+            assert second.status.code == Code.SYSTEM_BUSY
+            assert loop.time() - began_s < 4.1
+            around.sync_s = 0.0
+            assert (await sender.send(sender.record("A"))).status.code == Code.SUCCESS
+            assert (await client.pull("A")).max_offset == 2
+
+    run_in_virtual_time(main())
+
+
+def test_a_unary_send_is_stored_with_what_the_broker_adds() -> None:
+    async def main() -> None:
+        async with serving() as (_, client):
+            reply = await client.send(
+                "New",
+                b"hello",
+                properties={"TAGS": "a", "x": "y"},
+                queue_id=2,
+                flag=7,
+                born_at_ms=5,
+            )
+            assert (reply.queue_id, reply.queue_offset) == (2, 0)
+            assert len(reply.message_id) == len(reply.offset_message_id) == 32
+            (message,) = stored(await client.pull("New", queue_id=2))
+            assert message.body == b"hello"
+            assert message.tags == "a"
+            assert message.message_id == reply.message_id
+            assert message.offset_message_id == reply.offset_message_id
+            assert message.born_at_ms == 5
+            assert message.flag == 7
+            assert message.properties["CLUSTER"] == "DefaultCluster"
+
+    run_in_virtual_time(main())
+
+
+def test_the_broker_picks_a_queue_and_keeps_a_given_key() -> None:
+    async def main() -> None:
+        async with serving(topics={"A": 4}) as (_, client):
+            replies = [
+                await client.send("A", queue_id=-1, properties={"UNIQ_KEY": f"K{number}"})
+                for number in range(32)
+            ]
+            assert {reply.queue_id for reply in replies} == {0, 1, 2, 3}
+            assert replies[5].message_id == "K5"
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize(
+    ("fields", "error", "says"),
+    [
+        ({"topic": "no good"}, InvalidParameter, "'no good'"),
+        ({"topic": ""}, InvalidParameter, "must not be empty"),
+        ({"topic": "x" * 128}, InvalidParameter, "128 characters"),
+        ({"body": bytes((4 << 20) + 1)}, MessageRefused, "4194305 bytes"),
+        ({"properties": {"a": "b\x01"}}, MessageRefused, "'a'"),
+        ({"properties": {"a\x02": "b"}}, MessageRefused, "separate"),
+        ({"properties": {"a": ""}}, MessageRefused, "empty"),
+        ({"properties": {"a": "b" * 32_700}}, MessageRefused, "at most 32767"),
+        ({"properties": {"TRAN_MSG": "true"}}, MessageRefused, "'TRAN_MSG'"),
+        ({"properties": {"TIMER_DELAY_MS": "5"}}, MessageRefused, "'TIMER_DELAY_MS'"),
+        ({"sys_flag": 4}, MessageRefused, "sys_flag"),
+        ({"queue_id": 4}, InvalidParameter, "queues 0 to 3, not 4"),
+        ({"queue_id": -2}, InvalidParameter, "-2"),
+        ({"topic": "RMQ_SYS_TRANS_HALF_TOPIC"}, PermissionRefused, "RMQ_SYS_TRANS_HALF_TOPIC"),
+        ({"topic": "Unknown", "auto_create": {}}, TopicNotFound, "'Unknown'"),
+        (
+            {"topic": "Unknown", "auto_create": {"template_topic": "A"}},
+            TopicNotFound,
+            "'Unknown'",
+        ),
+    ],
+)
+def test_a_bad_message_is_refused_with_what_is_wrong(
+    fields: dict[str, Any], error: type[RefusedError], says: str
+) -> None:
+    async def main() -> None:
+        async with serving(topics={"A": 4}) as (_, client):
+            with pytest.raises(error, match=says):
+                await client.send(**({"topic": "A"} | fields))
+            assert (await client.pull("A")).max_offset == 0
+            assert (await client.send("A")).queue_offset == 0
+
+    run_in_virtual_time(main())
+
+
+def test_a_full_disk_refuses_sends_and_the_broker_goes_on() -> None:
+    async def main() -> None:
+        async with serving(topics={"A": 1}) as (around, client):
+            sender = await client.open_sender()
+            around.files.space_bytes = 0
+            reply = await sender.send(sender.record("A"))
+            assert reply.status.code == Code.SERVICE_NOT_AVAILABLE
+            assert "space" in reply.status.remark
+            around.files.space_bytes = None
+            reply = await sender.send(sender.record("A"))
+            assert reply.status.code == Code.SUCCESS
+
+    run_in_virtual_time(main())
+
+
+def test_a_send_waits_for_the_next_file_of_the_log() -> None:
+    async def main() -> None:
+        async with serving(topics={"A": 1}) as (around, client):
+            sender = await client.open_sender()
+            await sender.send(sender.record("A", bytes(2 << 20)))
+            around.sync_s = 1.0
+            await asyncio.sleep(1.1)  # the next file is being made now
+            reply = await sender.send(sender.record("A", bytes(2 << 20)))
+            assert reply.status.code == Code.SUCCESS
+            around.sync_s = 0.0
+
+    run_in_virtual_time(main())
+
+
+def test_a_record_longer_than_a_file_is_refused() -> None:
+    async def main() -> None:
+        async with serving(topics={"A": 1}) as (_, client):
+            sender = await client.open_sender()
+            reply = await sender.send(sender.record("A", bytes(4 << 20)))
+            assert reply.status.code == Code.MESSAGE_ILLEGAL
+            assert StoreConfig().commit_log_file_bytes > 4 << 20
+
+    run_in_virtual_time(main())
