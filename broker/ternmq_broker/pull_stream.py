@@ -12,7 +12,7 @@ from typing import Final
 from ternmq_broker.pull_hold import HeldPull, PullHoldTable
 from ternmq_broker.pull_rules import PullRules, check_range, outcome_of
 from ternmq_model.data_version import DataVersion
-from ternmq_model.errors import ConnectionLost, InvalidParameter, TernError
+from ternmq_model.errors import ClosedError, ConnectionLost, InvalidParameter, TernError
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import MASTER_ID
@@ -205,7 +205,7 @@ class PullingStream:
                 else:
                     self._changed.clear()
                     await self._changed.wait()
-        except ConnectionLost:
+        except (ConnectionLost, ClosedError):
             return  # the reading half is told by the transport
 
     def _fill(self, reply: messages.PullStreamReply) -> bool:

@@ -38,7 +38,7 @@ from ternmq_store.message_store import MessageStore
 
 logger = logging.getLogger(__name__)
 
-_PERMISSIONS: Final = Permission.READ | Permission.WRITE | Permission.INHERIT
+_PERMISSIONS: Final = int(Permission.READ | Permission.WRITE | Permission.INHERIT)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -201,7 +201,7 @@ def _checked(told: common.TopicConfig) -> TopicConfig:
             remark = f"topic {topic!r}: {count} {kind} queues; must be 1 to {QUEUES_MAX}"
             raise refusal(ResponseCode.INVALID_PARAMETER, remark)
     if told.permissions & ~_PERMISSIONS or not told.permissions:
-        remark = f"topic {topic!r}: permissions {told.permissions}; must be 1 to {_PERMISSIONS:d}"
+        remark = f"topic {topic!r}: permissions {told.permissions}; must be 1 to {_PERMISSIONS}"
         raise refusal(ResponseCode.INVALID_PARAMETER, remark)
     if told.sys_flag & ~3:
         remark = f"topic {topic!r}: sys_flag {told.sys_flag}; must be 0 to 3"

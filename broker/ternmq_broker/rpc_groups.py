@@ -15,7 +15,7 @@ from ternmq_broker.pull_rules import OFFSET_MAX, check_range, subscription_of
 from ternmq_broker.sessions import Outbox, Sessions
 from ternmq_broker.topics import TopicTable
 from ternmq_model.clock import Clock
-from ternmq_model.errors import ConnectionLost, InvalidParameter, refusal
+from ternmq_model.errors import ConnectionLost, InvalidParameter, TernError, refusal
 from ternmq_model.names import check_group, check_topic
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.record import decode_record
@@ -88,18 +88,22 @@ class GroupService:
             sessions.heard(session, producers, memberships)
             await stream.write(_welcome(ResponseCode.SUCCESS, ""))
             async with OwnedTasks() as tasks:
-                tasks.spawn(self._hear(stream, session, outbox), "session-hear")
+                hearing = tasks.spawn(self._hear(stream, session, outbox), "session-hear")
                 while told := await outbox.next():
                     for group in told:
                         changed = groups.MembersChanged(group=group)
                         await stream.write(groups.SessionReply(members_changed=changed))
+                if hearing.done() and (error := hearing.result()) is not None:
+                    raise error
         except ConnectionLost:
             return
         finally:
             sessions.broke(session)
 
-    async def _hear(self, stream: SessionServerStream, session: Session, outbox: Outbox) -> None:
-        """Take heartbeats until the stream ends; then end the other half too."""
+    async def _hear(
+        self, stream: SessionServerStream, session: Session, outbox: Outbox
+    ) -> TernError | None:
+        """Take heartbeats until the stream ends, then end the other half too; return why."""
         sessions = self._services.sessions
         try:
             while (request := await stream.read()) is not None:
@@ -110,13 +114,16 @@ class GroupService:
                         sessions.heard(session, _producer_groups(beat.producer_groups), memberships)
                     case "goodbye":
                         sessions.goodbye(session)
-                        return
+                        return None
                     case _:
-                        return  # a second hello, or nothing: no client of ours
-        except ConnectionLost:
-            return
+                        return refusal(
+                            ResponseCode.INVALID_PARAMETER, "a Session goes on with heartbeats"
+                        )
+        except TernError as error:
+            return error
         finally:
             outbox.end()
+        return None
 
     def _memberships(self, told: Iterable[groups.ConsumerGroup]) -> dict[str, GroupMembership]:
         """Return what a client says of its consumer groups; they come into being here.

@@ -17,6 +17,7 @@ from ternmq_model import properties as names
 from ternmq_model.clock import Clock
 from ternmq_model.errors import (
     BrokerBusy,
+    ClosedError,
     ConnectionLost,
     IllegalMessage,
     InvalidParameter,
@@ -361,7 +362,7 @@ class SendingStream:
                     self._answered(pending)
                 self._changed.clear()
                 await self._changed.wait()
-        except ConnectionLost:
+        except (ConnectionLost, ClosedError):
             self._is_lost = True  # the reading half is told by the transport
             self._look.set()
 

@@ -1,0 +1,271 @@
+import asyncio
+from typing import Any
+
+import pytest
+
+from ternmq_model.errors import InvalidParameter, RefusedError
+from ternmq_model.response_code import ResponseCode as Code
+from ternmq_protos.v1 import groups_pb2 as groups
+from ternmq_remoting import contracts
+from tests.support.brokers import Client, SessionStream, membership, serving
+from tests.support.virtual_time import run_in_virtual_time
+
+
+async def members(client: Client, group: str = "G") -> list[str]:
+    reply = await client.call(contracts.LIST_MEMBERS, groups.ListMembersRequest(group=group))
+    return list(reply.client_ids)
+
+
+async def command(session: SessionStream) -> str:
+    """Return the group whose members changed."""
+    reply = await session.read()
+    assert reply is not None
+    return reply.members_changed.group
+
+
+async def heartbeat(session: SessionStream, *memberships: groups.ConsumerGroup) -> None:
+    beat = groups.Heartbeat(consumer_groups=memberships)
+    await session.write(groups.SessionRequest(heartbeat=beat))
+
+
+async def commit(
+    client: Client, *offsets: tuple[str, int, int], group: str = "G", force: bool = False
+) -> groups.CommitOffsetsReply:
+    request = groups.CommitOffsetsRequest(
+        group=group,
+        force=force,
+        offsets=[
+            groups.QueueOffset(topic=topic, queue_id=queue_id, offset=offset)
+            for topic, queue_id, offset in offsets
+        ],
+    )
+    reply: groups.CommitOffsetsReply = await client.call(contracts.COMMIT_OFFSETS, request)
+    return reply
+
+
+async def query(client: Client, topic: str, queue_id: int = 0, group: str = "G") -> int:
+    request = groups.QueryOffsetRequest(group=group, topic=topic, queue_id=queue_id)
+    reply: groups.QueryOffsetReply = await client.call(contracts.QUERY_OFFSET, request)
+    return reply.offset
+
+
+def test_members_are_told_at_once_when_one_comes_and_when_one_says_goodbye() -> None:
+    async def main() -> None:
+        async with serving() as (_, client):
+            loop = asyncio.get_running_loop()
+            first, welcome = await client.open_session("a@1", membership("G", "T"))
+            assert welcome.status.code == Code.SUCCESS
+            assert await command(first) == "G"
+            began_s = loop.time()
+            second, _welcome = await client.open_session("b@1", membership("G", "T"))
+            assert await command(first) == "G"
+            assert await command(second) == "G"
+            assert await members(client) == ["a@1", "b@1"]
+            await second.write(groups.SessionRequest(goodbye=groups.Goodbye()))
+            assert await command(first) == "G"
+            assert await members(client) == ["a@1"]
+            assert await second.read() is None
+            assert loop.time() - began_s < 0.1
+
+    run_in_virtual_time(main())
+
+
+def test_a_broken_stream_is_gone_after_10_s() -> None:
+    async def main() -> None:
+        async with serving() as (_, client):
+            first, _welcome = await client.open_session("a@1", membership("G", "T"))
+            second, _welcome = await client.open_session("b@1", membership("G", "T"))
+            second.cancel()
+            await asyncio.sleep(9)
+            assert await members(client) == ["a@1", "b@1"]
+            await asyncio.sleep(2.1)
+            assert await members(client) == ["a@1"]
+            assert [await command(first) for _ in range(2)] == ["G", "G"]
+
+    run_in_virtual_time(main())
+
+
+def test_a_silent_client_is_gone_after_60_s_and_its_stream_ends() -> None:
+    async def main() -> None:
+        async with serving() as (_, client):
+            loop = asyncio.get_running_loop()
+            session, _welcome = await client.open_session("a@1", membership("G", "T"))
+            await asyncio.sleep(30)
+            await heartbeat(session, membership("G", "T"))
+            heard_s = loop.time()
+            assert await command(session) == "G"
+            assert await session.read() is None
+            assert 60 <= loop.time() - heard_s < 62
+            assert await members(client) == []
+
+    run_in_virtual_time(main())
+
+
+def test_the_same_client_replaces_its_stream_and_another_one_is_refused() -> None:
+    async def main() -> None:
+        async with serving() as (_, client):
+            old, _welcome = await client.open_session("a@1", membership("G", "T"))
+            assert await command(old) == "G"
+            new, welcome = await client.open_session("a@1", membership("G", "T"))
+            assert welcome.status.code == Code.SUCCESS
+            assert await old.read() is None
+            other, welcome = await client.open_session("a@1", incarnation="2")
+            assert welcome.status.code == Code.INVALID_PARAMETER
+            assert "'a@1' is in use at " in welcome.status.remark
+            assert await other.read() is None
+            await asyncio.sleep(20)
+            assert await members(client) == ["a@1"]
+            new.cancel()
+            await asyncio.sleep(12)
+            _, welcome = await client.open_session("a@1", incarnation="2")
+            assert welcome.status.code == Code.SUCCESS
+
+    run_in_virtual_time(main())
+
+
+def test_a_heartbeat_changes_the_groups() -> None:
+    async def main() -> None:
+        async with serving() as (_, client):
+            session, _welcome = await client.open_session("a@1")
+            assert await members(client) == []
+            await heartbeat(session, membership("G", "T"), membership("H", "T"))
+            assert {await command(session), await command(session)} == {"G", "H"}
+            await heartbeat(session, membership("H", "T"))
+            await asyncio.sleep(0.1)
+            assert await members(client) == []
+            assert await members(client, "H") == ["a@1"]
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize(
+    ("hello", "says"),
+    [
+        (groups.Hello(client_id="", incarnation="1"), "client_id"),
+        (groups.Hello(client_id="a\n", incarnation="1"), "client_id"),
+        (groups.Hello(client_id="x" * 256, incarnation="1"), "client_id"),
+        (groups.Hello(client_id="a", incarnation=""), "incarnation"),
+        (
+            groups.Hello(client_id="a", incarnation="1", consumer_groups=[membership("no good")]),
+            "'no good'",
+        ),
+        (
+            groups.Hello(client_id="a", incarnation="1", consumer_groups=[membership("G", "../T")]),
+            r"'\.\./T'",
+        ),
+        (
+            groups.Hello(client_id="a", incarnation="1", producer_groups=["no good"]),
+            "'no good'",
+        ),
+        (None, "begins with `hello`"),
+    ],
+)
+def test_a_bad_hello_is_refused_with_what_is_wrong(hello: groups.Hello | None, says: str) -> None:
+    async def main() -> None:
+        async with serving() as (_, client):
+            stream: SessionStream = client.connection.open(contracts.SESSION)
+            goodbye = groups.SessionRequest(goodbye=groups.Goodbye())
+            await stream.write(goodbye if hello is None else groups.SessionRequest(hello=hello))
+            with pytest.raises(RefusedError, match=says) as caught:
+                await stream.read()
+            assert caught.value.code == Code.INVALID_PARAMETER
+            assert await members(client) == []
+
+    run_in_virtual_time(main())
+
+
+def test_a_heartbeat_that_cannot_be_read_ends_the_stream_with_what_is_wrong() -> None:
+    async def main() -> None:
+        async with serving() as (_, client):
+            session, _welcome = await client.open_session("a@1")
+            await heartbeat(session, membership("no good"))
+            with pytest.raises(RefusedError, match="no good"):
+                await session.read()
+            _, welcome = await client.open_session("a@1")
+            assert welcome.status.code == Code.SUCCESS
+
+    run_in_virtual_time(main())
+
+
+def test_offsets_are_kept_and_lower_ones_refused_unless_forced() -> None:
+    async def main() -> None:
+        async with serving(topics={"A": 2}) as (_, client):
+            for _ in range(5):
+                await client.send("A", queue_id=0)
+            reply = await commit(client, ("A", 0, 4), ("A", 1, 0))
+            assert reply.status.code == Code.SUCCESS
+            reply = await commit(client, ("A", 0, 2), ("A", 1, 0))
+            assert reply.status.code == Code.INVALID_PARAMETER
+            assert "4 is kept, not 2" in reply.status.remark
+            assert [(each.queue_id, each.offset) for each in reply.refused] == [(0, 4)]
+            reply = await commit(client, ("A", 0, 2), force=True)
+            assert not reply.refused
+            assert await query(client, "A") == 2
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize(
+    ("offset", "says"),
+    [
+        (("Unknown", 0, 0), "'Unknown' does not exist"),
+        (("A", 2, 0), "queues 0 to 1, not 2"),
+        (("A", -1, 0), "not -1"),
+        (("A", 0, 2), "ends at 1; 2 is outside"),
+        (("A", 0, -1), "-1 is outside"),
+    ],
+)
+def test_an_offset_that_cannot_be_is_refused_and_the_others_are_kept(
+    offset: tuple[str, int, int], says: str
+) -> None:
+    async def main() -> None:
+        async with serving(topics={"A": 2}) as (_, client):
+            await client.send("A", queue_id=0)
+            reply = await commit(client, offset, ("A", 1, 0))
+            assert says in reply.status.remark
+            assert [each.offset for each in reply.refused] == [-1]
+            assert await query(client, "A", 1) == 0
+
+    run_in_virtual_time(main())
+
+
+def test_an_illegal_group_commits_nothing() -> None:
+    async def main() -> None:
+        async with serving(topics={"A": 1}) as (_, client):
+            reply = await commit(client, ("A", 0, 0), group="no good")
+            assert reply.status.code == Code.INVALID_PARAMETER
+            assert "'no good'" in reply.status.remark
+            assert not reply.refused
+
+    run_in_virtual_time(main())
+
+
+def test_a_new_group_begins_at_the_first_message_while_that_is_in_memory() -> None:
+    async def main() -> None:
+        async with serving(topics={"A": 1}, memory_bytes=10_000) as (_, client):
+            assert await query(client, "A") == 0
+            await client.send("A")
+            assert await query(client, "A") == 0
+            await client.send("A", bytes(5_000))
+            assert await query(client, "A") == -1
+            assert await query(client, "Unknown") == -1
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize(
+    ("rpc", "request_"),
+    [
+        (contracts.LIST_MEMBERS, groups.ListMembersRequest(group="no good")),
+        (contracts.QUERY_OFFSET, groups.QueryOffsetRequest(group="no good", topic="A")),
+        (contracts.QUERY_OFFSET, groups.QueryOffsetRequest(group="G", topic="no good")),
+        (contracts.QUERY_OFFSET, groups.QueryOffsetRequest(group="G", topic="A", queue_id=-1)),
+    ],
+)
+def test_bad_names_and_numbers_are_refused(rpc: Any, request_: Any) -> None:
+    async def main() -> None:
+        async with serving(topics={"A": 1}) as (_, client):
+            with pytest.raises(InvalidParameter):
+                await client.call(rpc, request_)
+
+    run_in_virtual_time(main())

@@ -1,0 +1,152 @@
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ternmq_model.address import Address
+from ternmq_model.errors import ClosedError, StoreError, StoreLocked, Unreachable
+from ternmq_model.response_code import ResponseCode as Code
+from ternmq_protos.v1 import groups_pb2 as groups
+from ternmq_remoting import contracts
+from ternmq_runtime.service import OwnedTasks
+from ternmq_store.config import FlushMode
+from tests.support.brokers import Client, bodies, offsets_of, world
+from tests.support.virtual_time import run_in_virtual_time
+
+
+async def commit(client: Client, offset: int) -> None:
+    each = groups.QueueOffset(topic="A", queue_id=0, offset=offset)
+    request = groups.CommitOffsetsRequest(group="G", offsets=[each])
+    await client.call(contracts.COMMIT_OFFSETS, request)
+
+
+async def query(client: Client) -> int:
+    request = groups.QueryOffsetRequest(group="G", topic="A")
+    reply: groups.QueryOffsetReply = await client.call(contracts.QUERY_OFFSET, request)
+    return reply.offset
+
+
+def test_messages_topics_and_offsets_are_there_after_a_restart() -> None:
+    async def main() -> None:
+        async with world() as around:
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                await client.put_topic("A", 1)
+                await client.send("A", b"1")
+                await client.send("A", b"2")
+                await commit(client, 1)
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                assert bodies(await client.pull("A")) == [b"1", b"2"]
+                assert await query(client) == 1
+                assert (await client.send("A", b"3")).queue_offset == 2
+
+    run_in_virtual_time(main())
+
+
+def test_offsets_are_saved_every_5_s() -> None:
+    async def main() -> None:
+        async with world() as around, around.broker() as broker:
+            client = await around.connect(broker)
+            await client.put_topic("A", 1)
+            await client.send("A")
+            await commit(client, 1)
+            path = around.config.data / "config" / "consumerOffset.json"
+            await asyncio.sleep(5.1)
+            assert '"A@G"' in around.files.nodes[path].data.tobytes().decode()
+
+    run_in_virtual_time(main())
+
+
+def test_a_data_directory_is_held_by_one_broker() -> None:
+    async def main() -> None:
+        async with world() as around, around.broker():
+            with pytest.raises(StoreLocked, match="/broker"):
+                await around.broker().__aenter__()
+        assert not around.files.locks
+
+    run_in_virtual_time(main())
+
+
+def test_an_address_that_is_taken_lets_go_of_the_data_directory() -> None:
+    async def main() -> None:
+        async with world() as around, around.broker() as first:
+            second = around.broker(port=first.address.port, data=Path("/second"))
+            with pytest.raises(Unreachable, match=str(first.address.port)):
+                await second.__aenter__()
+            assert around.files.locks == {around.config.data / "lock"}
+            with pytest.raises(ClosedError):
+                _ = second.address
+
+    run_in_virtual_time(main())
+
+
+def test_offsets_that_cannot_be_read_stop_the_start_and_are_never_taken_for_none() -> None:
+    async def main() -> None:
+        async with world() as around:
+            async with around.broker():
+                pass
+            path = around.config.data / "config" / "consumerOffset.json"
+            around.files.open(path, create=True).write(0, b"\0\0\0")
+            with pytest.raises(StoreError, match=r"consumerOffset\.json"):
+                await around.broker().__aenter__()
+            assert not around.files.locks
+
+    run_in_virtual_time(main())
+
+
+def test_a_batch_under_way_is_answered_before_the_broker_ends() -> None:
+    async def main() -> None:
+        async with world(flush_mode=FlushMode.SYNC) as around, OwnedTasks() as tasks:
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                await client.put_topic("A", 1)
+                sender = await client.open_sender()
+                around.sync_s = 1.0
+                sending = tasks.spawn(sender.send(sender.record("A")), "send")
+                await asyncio.sleep(0.1)
+            reply = await sending
+            assert reply.status.code == Code.SUCCESS
+            assert offsets_of(reply.queue_offsets) == [0]
+
+    run_in_virtual_time(main())
+
+
+def test_a_store_of_another_file_size_is_read_as_it_is() -> None:
+    async def main() -> None:
+        async with world() as around:
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                await client.send("A", b"1", queue_id=0)
+            around.store_config = replace(around.store_config, commit_log_file_bytes=1 << 20)
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                assert bodies(await client.pull("A")) == [b"1"]
+
+    run_in_virtual_time(main())
+
+
+def test_a_broker_that_listens_everywhere_tells_its_name_and_a_star() -> None:
+    async def main() -> None:
+        async with world(listen="0.0.0.0") as around, around.broker() as broker:
+            network = around.network.host("other")
+            address = Address("localhost", broker.address.port)
+            with pytest.raises(Unreachable):
+                await network.connect([address])
+            client = Client(await around.network.connect([address]))
+            reply = await client.send("A", queue_id=0)
+            assert reply.offset_message_id
+
+    run_in_virtual_time(main())
+
+
+def test_an_idle_broker_leaves_the_disk_alone() -> None:
+    async def main() -> None:
+        async with world() as around, around.broker():
+            await asyncio.sleep(10)
+            syncs = around.files.syncs
+            await asyncio.sleep(3600)
+            assert around.files.syncs == syncs
+
+    run_in_virtual_time(main())

@@ -1,0 +1,136 @@
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ternmq_broker.state_files import StateFile, read_newest, replace_file
+from ternmq_model.errors import StoreError
+from tests.support.files import MemoryFileSystem
+from tests.support.virtual_time import InlineBlocking, run_in_virtual_time
+
+PATH = Path("/state/table.json")
+
+
+def files_with_folder() -> MemoryFileSystem:
+    files = MemoryFileSystem()
+    files.make_folder(PATH.parent)
+    return files
+
+
+def same(value: Mapping[str, Any]) -> Mapping[str, Any]:
+    return value
+
+
+def test_the_newest_generation_is_read() -> None:
+    files = files_with_folder()
+    assert read_newest(files, PATH, same) is None
+    replace_file(files, PATH, b'{"a":1}')
+    replace_file(files, PATH, b'{"a":2}')
+    assert read_newest(files, PATH, same) == {"a": 2}
+
+
+@pytest.mark.parametrize("damage", [b"", b'{"a":', b"\xff", b"[]"])
+def test_a_damaged_file_gives_way_to_the_generation_before(damage: bytes) -> None:
+    files = files_with_folder()
+    replace_file(files, PATH, b'{"a":1}')
+    replace_file(files, PATH, b'{"a":2}')
+    file = files.open(PATH)
+    file.resize(0)
+    file.write(0, damage)
+    assert read_newest(files, PATH, same) == {"a": 1}
+
+
+def test_between_the_renames_the_generation_before_is_there() -> None:
+    files = files_with_folder()
+    replace_file(files, PATH, b'{"a":1}')
+    files.rename(PATH, PATH.with_name(PATH.name + ".bak"))
+    assert read_newest(files, PATH, same) == {"a": 1}
+
+
+def test_what_cannot_be_read_is_not_taken_for_empty() -> None:
+    files = files_with_folder()
+    files.open(PATH, create=True).write(0, b"{")
+    with pytest.raises(StoreError, match=r"table\.json"):
+        read_newest(files, PATH, same)
+
+
+class Table:
+    """A counter with a file."""
+
+    def __init__(self, files: MemoryFileSystem, delay_s: float = 0.0) -> None:
+        self.value = 0
+        self.wakes = 0
+        self.file = StateFile(
+            PATH,
+            files,
+            InlineBlocking(lambda: delay_s),
+            changes=lambda: self.value,
+            to_dict=lambda: {"value": self.value},
+            wake=self._wake,
+        )
+        self.file.mark_saved()
+
+    def _wake(self) -> None:
+        self.wakes += 1
+
+
+def test_who_waits_is_told_when_the_table_is_saved() -> None:
+    async def main() -> None:
+        files = files_with_folder()
+        table = Table(files)
+        assert table.file.saved() is None
+        table.value = 1
+        first, second = table.file.saved(), table.file.saved()
+        assert first is not None
+        assert second is not None
+        assert table.wakes == 2
+        await table.file.step()
+        await first
+        await second
+        assert table.file.is_saved
+        assert read_newest(files, PATH, same) == {"value": 1}
+
+    run_in_virtual_time(main())
+
+
+def test_a_change_during_a_save_is_saved_by_the_next_one() -> None:
+    async def main() -> None:
+        files = files_with_folder()
+        table = Table(files, delay_s=1.0)
+        table.value = 1
+        step = asyncio.gather(table.file.step())
+        await asyncio.sleep(0.5)
+        table.value = 2
+        waiting = table.file.saved()
+        assert waiting is not None
+        assert await step == [True]
+        assert not table.file.is_saved
+        await table.file.step()
+        await waiting
+        assert read_newest(files, PATH, same) == {"value": 2}
+
+    run_in_virtual_time(main())
+
+
+def test_a_disk_that_refuses_is_told_once_and_tried_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main() -> None:
+        files = files_with_folder()
+        table = Table(files)
+        table.value = 1
+        files.sync_error = OSError("no disk")
+        for _ in range(2):
+            waiting = table.file.saved()
+            assert waiting is not None
+            await table.file.step()
+            with pytest.raises(StoreError, match="no disk"):
+                await waiting
+        files.sync_error = None
+        await table.file.step()
+        assert table.file.is_saved
+
+    run_in_virtual_time(main())
+    assert caplog.text.count("table not saved") == 1
