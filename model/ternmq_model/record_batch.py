@@ -5,6 +5,7 @@ the bytes that will be stored. What a whole batch costs is a few passes of numpy
 short loop for the checksums and tags.
 """
 
+import re
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -34,9 +35,8 @@ _PAIR_END: Final = 2
 UNSERVED_PROPERTIES: Final = ("DELAY", "TRAN_MSG", "TIMER_", "INNER_", "POP_CK", "__CRC32#")
 """Beginnings of properties that would send a record another way than into its own queue."""
 
-_UNSERVED_QUADS: Final = np.array(
-    sorted(int.from_bytes(name.encode()[:4], "big") for name in UNSERVED_PROPERTIES),
-    dtype=np.uint32,
+_UNSERVED: Final = re.compile(
+    b"\x02(?:%b)" % b"|".join(re.escape(name.encode()) for name in UNSERVED_PROPERTIES)
 )
 
 
@@ -263,11 +263,7 @@ def _tag_code(value: bytes) -> int:
 
 def _has_unserved(joined: bytes) -> bool:
     """Tell whether a property may begin with one of `UNSERVED_PROPERTIES`; rarely a false alarm."""
-    bytes_ = np.frombuffer(joined + b"\0\0\0", dtype=np.uint8)
-    begins = np.flatnonzero(bytes_[:-3] == _PAIR_END) + 1
-    begins = np.concatenate((np.zeros(1, dtype=np.int64), begins))[: len(begins)]
-    quads: NDArray[np.uint32] = np.ndarray((len(bytes_) - 3,), ">u4", bytes_, strides=(1,))[begins]
-    return bool(np.isin(quads, _UNSERVED_QUADS, kind="sort").any()) if len(quads) else False
+    return _UNSERVED.search(b"\x02" + joined) is not None
 
 
 @lru_cache(maxsize=16_384)
@@ -320,11 +316,12 @@ def _queues(names: Sequence[str], topic_of: Ints | None, queue_ids: Ints) -> tup
         return (QueueRows(names[first >> 32], first & 0xFFFFFFFF, np.arange(len(keys))),)
     order = np.argsort(keys, kind="stable")
     sorted_keys = keys[order]
-    cuts = np.flatnonzero(sorted_keys[1:] != sorted_keys[:-1]) + 1
+    cuts = (np.flatnonzero(sorted_keys[1:] != sorted_keys[:-1]) + 1).tolist()
+    begins = [0, *cuts]
+    firsts: list[int] = sorted_keys[begins].tolist()
     return tuple(
-        QueueRows(names[key >> 32], key & 0xFFFFFFFF, rows)
-        for rows in np.split(order, cuts)
-        for key in (int(keys[rows[0]]),)
+        QueueRows(names[key >> 32], key & 0xFFFFFFFF, order[begin:end])
+        for key, begin, end in zip(firsts, begins, [*cuts, len(order)], strict=True)
     )
 
 
