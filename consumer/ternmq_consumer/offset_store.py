@@ -38,7 +38,7 @@ class OffsetStore:
 
     Args:
         brokers: Gives the connections.
-        group: Whose offsets.
+        group: Whose offsets; empty = none are kept, and nothing is to be committed.
         client_id: Who commits; for the broker's log.
         timeout_s: For each request.
     """
@@ -64,6 +64,8 @@ class OffsetStore:
             TransportError: The broker did not answer.
             RefusedError: It said no.
         """
+        if not self._group:
+            return None
         connection = await self._brokers.broker(queue.broker_name)
         request = groups.QueryOffsetRequest(
             group=self._group, topic=queue.topic, queue_id=queue.queue_id

@@ -168,6 +168,7 @@ class ToyBroker:
     async def query_offset(
         self, request: groups.QueryOffsetRequest, call: Call
     ) -> groups.QueryOffsetReply:
+        assert request.group, "a group has a name"
         offset = self.offsets.get((request.group, request.queue_id), -1)
         return groups.QueryOffsetReply(offset=offset)
 
