@@ -15,7 +15,8 @@ RUN mkdir -p wheels && python3 -m venv /opt/ternmq \
 
 FROM ${BASE}
 COPY --from=build /opt/ternmq /opt/ternmq
-RUN useradd --system --uid 10001 --home-dir /data --shell /usr/sbin/nologin ternmq \
+RUN groupadd --system --gid 10001 ternmq \
+    && useradd --system --uid 10001 --gid ternmq --home-dir /data --shell /usr/sbin/nologin ternmq \
     && install -d -o ternmq -g ternmq /data
 ENV PATH=/opt/ternmq/bin:$PATH PYTHONUNBUFFERED=1
 USER ternmq

@@ -4,6 +4,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Generator
 from pathlib import Path
 
@@ -69,11 +70,14 @@ def test_what_the_producer_sends_the_consumer_takes(dev: DevProcess, tmp_path: P
         [sys.executable, "-u", "-c", consumer], stdout=subprocess.PIPE, text=True, cwd=tmp_path
     ) as process:
         assert process.stdout is not None
+        watchdog = threading.Timer(30, process.kill)
+        watchdog.start()
         try:
             lines = [process.stdout.readline() for _ in range(10)]
             process.send_signal(signal.SIGINT)
             process.wait(15)
         finally:
+            watchdog.cancel()
             process.kill()
     taken = [line.split(maxsplit=2)[2].strip() for line in lines]
     assert sorted(taken) == [f"hello {number}" for number in range(10)]
