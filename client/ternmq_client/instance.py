@@ -14,7 +14,7 @@ from ternmq_client.route_cache import RouteCache
 from ternmq_client.session import Sessions
 from ternmq_client.single_flight import SingleFlight
 from ternmq_model.address import resolve_addresses
-from ternmq_model.errors import ClosedError, TernError, Unreachable
+from ternmq_model.errors import ClosedError, TopicNotFound, Unreachable
 from ternmq_model.route import MASTER_ID
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_remoting.environment import Environment
@@ -153,7 +153,7 @@ class ClientInstance:
 
         Raises:
             RefusedError: A broker refuses this client; most likely another live one has its id.
-            TransportError: No NameServer answers.
+            Unreachable: No NameServer answers.
         """
         opened = self._open
         for subscription in group.subscriptions:
@@ -242,10 +242,8 @@ class _Opened:
         """Have the route of `topic` in the cache, if there is one."""
         try:
             await self.routes.route(topic)
-        except TernError as error:
-            if not error.retryable or error.may_have_happened:
-                raise
-            logger.info("route not found topic=%s error=%s", topic, error)
+        except TopicNotFound as error:
+            logger.info("topic is waited for topic=%s error=%s", topic, error)
 
     def attend_consumed_topics(self) -> None:
         """Have Sessions with the masters of every consumed topic."""

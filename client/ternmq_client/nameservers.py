@@ -9,7 +9,7 @@ from google.protobuf.message import Message as ProtoMessage
 
 from ternmq_client.single_flight import SingleFlight
 from ternmq_model.address import Address
-from ternmq_model.errors import RefusedError, TopicNotFound, TransportError
+from ternmq_model.errors import RefusedError, TopicNotFound, TransportError, Unreachable
 from ternmq_model.route import TopicRoute
 from ternmq_protos.v1 import nameserver_pb2 as nameserver
 from ternmq_remoting.contracts import GET_TOPIC_ROUTE
@@ -81,8 +81,7 @@ class NameServers:
 
         Raises:
             RefusedError: A NameServer said no.
-            Unreachable: None can be reached; names each.
-            TransportError: The last one that was reached did not answer.
+            Unreachable: None answers; names each.
         """
         answer, _ = await self._ask_any(rpc, request, self._addresses)
         if isinstance(answer, RefusedError):
@@ -97,8 +96,7 @@ class NameServers:
 
         Raises:
             TopicNotFound: None of those that answer knows it.
-            Unreachable: None can be reached; names each.
-            TransportError: The last one that was reached did not answer.
+            Unreachable: None answers; names each.
         """
         request = nameserver.GetTopicRouteRequest(topic=topic)
         left = self._addresses
@@ -106,7 +104,7 @@ class NameServers:
         while left:
             try:
                 answer, address = await self._ask_any(GET_TOPIC_ROUTE, request, left)
-            except TransportError:
+            except Unreachable:
                 if unknown is None:
                     raise
                 break
@@ -131,8 +129,13 @@ class NameServers:
     ) -> tuple[Rep | RefusedError, Address]:
         """Ask those of `candidates` that can be reached, one after the other, up to an answer."""
         left = candidates
-        while True:
-            connection = await self._connected(left)
+        failures: list[TransportError] = []
+        while left:
+            try:
+                connection = await self._connected(left)
+            except Unreachable as error:
+                failures.append(error)
+                break
             address = self._current = connection.address
             try:
                 return await connection.call(
@@ -141,11 +144,13 @@ class NameServers:
             except RefusedError as error:
                 return error, address
             except TransportError as error:
+                logger.warning("nameserver gave no answer address=%s error=%s", address, error)
+                failures.append(error)
                 await self._forget(connection)
                 left = tuple(other for other in left if other != address)
-                if not left:
-                    raise
-                logger.warning("nameserver gave no answer address=%s error=%s", address, error)
+        unreachable = Unreachable(f"no nameserver answers: {'; '.join(map(str, failures))}")
+        unreachable.may_have_happened = any(failure.may_have_happened for failure in failures)
+        raise unreachable
 
     async def _connected(self, candidates: tuple[Address, ...]) -> Connection:
         if self._current in candidates and (kept := self._connections.get(self._current)):

@@ -89,7 +89,7 @@ class RouteCache:
 
         Raises:
             TopicNotFound: No NameServer knows it.
-            TransportError: No NameServer answers; `Unreachable` names each.
+            Unreachable: No NameServer answers; names each.
         """
         return self.cached(topic) or await self._ask(topic)
 
@@ -105,7 +105,7 @@ class RouteCache:
 
         Raises:
             TopicNotFound: It is unknown, and no broker would create it.
-            TransportError: No NameServer answers; `Unreachable` names each.
+            Unreachable: No NameServer answers; names each.
 
         Source:
             RocketMQ `MQClientInstance.updateTopicRouteInfoFromNameServer`.

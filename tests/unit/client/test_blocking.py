@@ -1,0 +1,102 @@
+"""The blocking face: threads outside, one loop inside."""
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+
+import pytest
+
+from ternmq_client.blocking import BlockingFace, LoopThread
+from ternmq_model.errors import ClosedError
+
+
+class Client(AbstractAsyncContextManager["Client", None]):
+    """An async client that checks that one task enters and leaves it."""
+
+    def __init__(self, *, fails: str = "") -> None:
+        self.fails = fails
+        self.events: list[str] = []
+        self._task: asyncio.Task[object] | None = None
+
+    async def __aenter__(self) -> "Client":
+        if self.fails == "entering":
+            raise ClosedError("cannot be entered")
+        self._task = asyncio.current_task()
+        self.events.append("entered")
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        assert asyncio.current_task() is self._task
+        self.events.append("left")
+        if self.fails == "leaving":
+            raise ClosedError("cannot be left")
+
+    async def double(self, number: int) -> int:
+        await asyncio.sleep(0)
+        if number < 0:
+            raise ValueError(number)
+        return 2 * number
+
+
+class Face(BlockingFace[Client]):
+    """Its blocking face."""
+
+    def double(self, number: int) -> int:
+        return self._run(self._client.double(number))
+
+
+def test_calls_of_many_threads_run_on_one_loop() -> None:
+    client = Client()
+    with Face(client) as face, ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(face.double, range(100))) == [2 * n for n in range(100)]
+        with pytest.raises(ValueError, match="-1"):
+            face.double(-1)
+    assert client.events == ["entered", "left"]
+    assert not any(thread.name.startswith("ternmq-") for thread in threading.enumerate())
+
+
+def test_a_closed_face_refuses_and_may_be_closed_again() -> None:
+    face = Face(Client())
+    with pytest.raises(ClosedError):
+        face.double(1)
+    with face:
+        pass
+    face.close()
+    with pytest.raises(ClosedError):
+        face.double(1)
+
+
+def test_what_entering_or_leaving_raises_comes_out() -> None:
+    with pytest.raises(ClosedError, match="cannot be entered"), Face(Client(fails="entering")):
+        pass
+    with pytest.raises(ClosedError, match="cannot be left"), Face(Client(fails="leaving")):
+        pass
+    assert not any(thread.name.startswith("ternmq-") for thread in threading.enumerate())
+
+
+def test_the_loop_thread_does_not_wait_for_itself() -> None:
+    thread = LoopThread()
+    thread.start()
+
+    async def inner() -> None:
+        thread.run(asyncio.sleep(0))
+
+    with pytest.raises(ClosedError, match="own loop"):
+        thread.run(inner())
+    thread.close()
+    thread.close()
+
+
+def test_closing_cancels_what_still_runs() -> None:
+    thread = LoopThread()
+    thread.start()
+    future = thread.submit(asyncio.sleep(3600))
+    thread.close()
+    assert future.cancelled()

@@ -1,0 +1,65 @@
+"""Settings of a client, and how it names itself."""
+
+from random import Random
+
+import pytest
+
+from ternmq_client.config import ClientConfig, nameserver_texts
+from ternmq_client.retry import RetryPolicy
+from ternmq_model.address import Address
+from ternmq_model.errors import ConfigError
+
+
+def test_the_default_is_a_nameserver_on_this_machine() -> None:
+    assert ClientConfig().addresses() == (Address("127.0.0.1", 9876),)
+
+
+def test_nameservers_are_read_in_every_usual_form() -> None:
+    assert nameserver_texts("a:1;b:2, c:3") == ("a:1", "b:2", "c:3")
+    assert nameserver_texts(["a:1", "b:2;c:3"]) == ("a:1", "b:2", "c:3")
+    config = ClientConfig(nameservers=("a:1", "[::1]:2", "a:1"))
+    assert config.addresses() == (Address("a", 1), Address("::1", 2))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"nameservers": ()},
+        {"nameservers": ("nowhere",)},
+        {"host_name": "a@b"},
+        {"instance_name": "a\x01"},
+        {"heartbeat_s": 0},
+        {"request_timeout_s": float("nan")},
+    ],
+)
+def test_a_setting_that_cannot_work_is_named(changes: dict[str, object]) -> None:
+    with pytest.raises(ConfigError) as told:
+        ClientConfig(**changes)  # type: ignore[arg-type]
+    assert told.value.setting == f"client.{next(iter(changes))}"
+
+
+def test_clients_of_one_process_never_share_an_id() -> None:
+    config, random = ClientConfig(host_name="h"), Random(1)
+    ids = {config.client_id(now_ms=5, random=random) for _ in range(100)}
+    assert len(ids) == 100
+    assert all(each.startswith("h@") for each in ids)
+    named = ClientConfig(host_name="h", instance_name="DEFAULT")
+    assert named.client_id(now_ms=5, random=random) == "h@DEFAULT"
+
+
+def test_waits_double_up_to_a_limit_and_are_drawn_below_it() -> None:
+    policy = RetryPolicy(attempts_max=6, delay_s_first=0.1, delay_s_max=0.5)
+    assert [policy.ceiling_s(n) for n in range(1, 6)] == [0.1, 0.2, 0.4, 0.5, 0.5]
+    assert policy.ceiling_s(10_000) == 0.5
+    delays = list(policy.delays_s(Random(1)))
+    assert len(delays) == 5
+    assert all(0 <= delay <= policy.ceiling_s(n) for n, delay in enumerate(delays, 1))
+    assert list(policy.delays_s(Random(1))) == delays
+
+
+@pytest.mark.parametrize(
+    "changes", [{"attempts_max": 0}, {"delay_s_first": -1.0}, {"delay_s_max": 0.01}]
+)
+def test_a_policy_that_cannot_work_is_refused(changes: dict[str, float]) -> None:
+    with pytest.raises(ConfigError):
+        RetryPolicy(**changes)  # type: ignore[arg-type]

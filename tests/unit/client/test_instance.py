@@ -1,0 +1,284 @@
+"""Routes, connections and sessions of one client, over a network with faults."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from ternmq_client.config import ClientConfig
+from ternmq_client.instance import ClientInstance
+from ternmq_model.address import Address
+from ternmq_model.errors import ClosedError, RefusedError, TopicNotFound, Unreachable
+from ternmq_model.response_code import ResponseCode
+from ternmq_protos.v1 import groups_pb2 as groups
+from ternmq_protos.v1 import messages_pb2 as messages
+from ternmq_remoting import contracts
+from ternmq_remoting.rpc import unary
+from tests.support.send_cluster import TOPIC, SendCluster, send_cluster
+from tests.support.virtual_time import run_in_virtual_time
+
+
+def client_of(cluster: SendCluster, *more: str, host: str = "client") -> ClientInstance:
+    config = ClientConfig(nameservers=(cluster.nameserver_address, *more), host_name=host)
+    return ClientInstance(config, env=cluster.environment(host))
+
+
+def readers(*topics: str) -> groups.ConsumerGroup:
+    subscriptions = [messages.Subscription(topic=topic, expression="*") for topic in topics]
+    return groups.ConsumerGroup(
+        group="readers", model=groups.CLUSTERING, subscriptions=subscriptions
+    )
+
+
+@asynccontextmanager
+async def second_nameserver(cluster: SendCluster) -> AsyncGenerator[str]:
+    async with AsyncExitStack() as stack:
+        server = await stack.enter_async_context(
+            cluster.network.host("other").serve(
+                [unary(contracts.GET_TOPIC_ROUTE, cluster.get_topic_route)], Address("other", 0)
+            )
+        )
+        yield str(server.address)
+
+
+def test_a_client_is_used_inside_its_block_only() -> None:
+    async def main() -> None:
+        async with send_cluster() as cluster:
+            client = client_of(cluster)
+            with pytest.raises(ClosedError):
+                await client.broker("broker-0")
+            async with client:
+                with pytest.raises(ClosedError):
+                    await client.__aenter__()
+                await client.routes.route(TOPIC)
+            with pytest.raises(ClosedError):
+                _ = client.routes
+
+    run_in_virtual_time(main())
+
+
+def test_questions_at_the_same_time_are_asked_once() -> None:
+    async def main() -> None:
+        async with send_cluster() as cluster, client_of(cluster) as client:
+            routes = await asyncio.gather(*(client.routes.route(TOPIC) for _ in range(20)))
+            assert cluster.route_questions == [TOPIC]
+            assert all(route is routes[0] for route in routes)
+            connections = await asyncio.gather(*(client.broker("broker-0") for _ in range(20)))
+            assert all(connection is connections[0] for connection in connections)
+
+    run_in_virtual_time(main())
+
+
+def test_a_waiter_that_leaves_does_not_take_the_question_with_it() -> None:
+    async def main() -> None:
+        async with send_cluster() as cluster, client_of(cluster) as client:
+            first = asyncio.ensure_future(client.routes.route(TOPIC))
+            second = asyncio.ensure_future(client.routes.route(TOPIC))
+            await asyncio.sleep(0)
+            first.cancel()
+            assert (await second).topic == TOPIC
+
+    run_in_virtual_time(main())
+
+
+def test_another_nameserver_is_asked_when_one_does_not_answer() -> None:
+    async def main() -> None:
+        async with (
+            send_cluster() as cluster,
+            second_nameserver(cluster) as other,
+            client_of(cluster, other) as client,
+        ):
+            await client.routes.route(TOPIC)
+            for cut, left in (("nameserver", "other"), ("other", "nameserver")):
+                cluster.network.heal()
+                cluster.network.partition("client", cut)
+                cluster.put_route(left, 1)
+                found = await client.nameservers.topic_route(left)
+                assert found.nameserver_host == left
+            cluster.network.partition("client", "nameserver")
+            with pytest.raises(Unreachable, match=r"nameserver:.*other:|other:.*nameserver:"):
+                await client.nameservers.topic_route("third")
+
+    run_in_virtual_time(main())
+
+
+def test_a_topic_is_unknown_only_when_no_nameserver_knows_it() -> None:
+    async def main() -> None:
+        async with send_cluster() as cluster, send_cluster(seed=2) as empty:
+            del empty.routes[TOPIC]
+            async with cluster.network.host("fresh").serve(
+                [unary(contracts.GET_TOPIC_ROUTE, empty.get_topic_route)], Address("fresh", 0)
+            ) as fresh:
+                config = ClientConfig(
+                    nameservers=(str(fresh.address), cluster.nameserver_address), host_name="c"
+                )
+                async with ClientInstance(config, env=cluster.environment()) as client:
+                    assert (await client.routes.route(TOPIC)).topic == TOPIC
+                    with pytest.raises(TopicNotFound):
+                        await client.routes.route("unknown")
+
+    run_in_virtual_time(main())
+
+
+def test_routes_are_refreshed_and_listeners_hear_of_changes_only() -> None:
+    async def main() -> None:
+        async with send_cluster() as cluster, client_of(cluster) as client:
+            heard: list[str] = []
+            client.routes.add_listener(heard.append)
+            await client.routes.route(TOPIC)
+            await asyncio.sleep(95)
+            assert heard == [TOPIC]
+            assert len(cluster.route_questions) == 4
+            cluster.put_route(TOPIC, 9)
+            await asyncio.sleep(31)
+            assert heard == [TOPIC, TOPIC]
+            assert len((await client.routes.route(TOPIC)).write_queues()) == 9
+            del cluster.routes[TOPIC]
+            await asyncio.sleep(31)
+            assert client.routes.cached(TOPIC) is None
+            client.routes.remove_listener(heard.append)
+
+    run_in_virtual_time(main())
+
+
+def test_a_broker_is_dialled_by_name_and_must_prove_it() -> None:
+    async def main() -> None:
+        async with send_cluster(brokers=2) as cluster, client_of(cluster) as client:
+            with pytest.raises(Unreachable, match="no route tells"):
+                await client.broker("broker-0")
+            await client.routes.route(TOPIC)
+            first = await client.broker("broker-0")
+            client.forget("broker-0", first)
+            client.forget("broker-0", first)
+            assert await client.broker("broker-0") is not first
+            route = cluster.routes[TOPIC]
+            ours, other = route.brokers
+            wrong = replace(ours, members=other.members)
+            cluster.routes[TOPIC] = replace(route, brokers=(wrong, other))
+            await asyncio.sleep(35)
+            client.forget("broker-0", await client.broker("broker-0"))
+            with pytest.raises(Unreachable, match="broker broker-0: "):
+                await client.broker("broker-0")
+            cluster.routes[TOPIC] = route
+            await asyncio.sleep(1)  # the failure made it ask again
+            assert (await client.broker("broker-0")).address == ours.members[0].endpoints[0]
+
+    run_in_virtual_time(main())
+
+
+def test_a_member_is_greeted_everywhere_and_leaves_with_a_goodbye() -> None:
+    async def main() -> None:
+        async with send_cluster(brokers=2) as cluster:
+            calls: list[str] = []
+            async with client_of(cluster) as client:
+                await client.join_group(readers(TOPIC), lambda: calls.append("changed"))
+                for broker in cluster.brokers:
+                    (hello,) = broker.hellos
+                    assert hello.client_id == client.client_id
+                    assert hello.consumer_groups[0] == readers(TOPIC)
+                    assert client.sessions.is_known_to(broker.name)
+                assert cluster.brokers[0].hellos[0].incarnation
+                before = len(calls)
+                cluster.brokers[0].members_changed = asyncio.Event()
+                await asyncio.sleep(31)
+                assert len(calls) == before + 1
+                beats = cluster.brokers[1].heartbeats
+                assert [len(beat.consumer_groups) for beat in beats] == [1]
+                client.leave_group("readers")
+                await asyncio.sleep(0.1)
+                assert [len(beat.consumer_groups) for beat in beats] == [1, 0]
+            assert sum(broker.goodbyes for broker in cluster.brokers) == 2
+
+    run_in_virtual_time(main())
+
+
+def test_a_broken_session_is_opened_again_by_the_same_incarnation() -> None:
+    async def main() -> None:
+        async with send_cluster() as cluster, client_of(cluster) as client:
+            changes: list[int] = []
+            await client.join_group(readers(TOPIC), lambda: changes.append(1))
+            broker = cluster.brokers[0]
+            cluster.network.cut("broker-0")
+            await asyncio.sleep(2)
+            first, second = broker.hellos
+            assert first == second
+            assert len(changes) == 2  # words may have been missed meanwhile
+            await cluster.stop(broker)
+            await asyncio.sleep(20)
+            assert not client.sessions.is_known_to("broker-0")
+            await cluster.start(broker)
+            await asyncio.sleep(10)
+            assert client.sessions.is_known_to("broker-0")
+
+    run_in_virtual_time(main())
+
+
+def test_a_refused_session_is_told_to_who_joins() -> None:
+    async def main() -> None:
+        async with send_cluster() as cluster, client_of(cluster) as client:
+            cluster.brokers[0].session_refusal = int(ResponseCode.INVALID_PARAMETER)
+            with pytest.raises(RefusedError, match="broker-0"):
+                await client.join_group(readers(TOPIC), lambda: None)
+
+    run_in_virtual_time(main())
+
+
+def test_a_topic_that_comes_later_is_joined_then() -> None:
+    async def main() -> None:
+        async with send_cluster() as cluster, client_of(cluster) as client:
+            await client.join_group(readers("later"), lambda: None)
+            assert not cluster.brokers[0].hellos
+            cluster.put_route("later", 1)
+            await asyncio.sleep(3)
+            assert len(cluster.brokers[0].hellos) == 1
+
+    run_in_virtual_time(main())
+
+
+def test_sessions_end_where_no_topic_is_served_any_more() -> None:
+    async def main() -> None:
+        async with send_cluster(brokers=2) as cluster, client_of(cluster) as client:
+            await client.join_group(readers(TOPIC), lambda: None)
+            cluster.put_route(TOPIC, 4, ["broker-1"])
+            await asyncio.sleep(35)
+            assert [broker.goodbyes for broker in cluster.brokers] == [1, 0]
+
+    run_in_virtual_time(main())
+
+
+def test_joining_without_any_nameserver_fails() -> None:
+    async def main() -> None:
+        async with send_cluster() as cluster, client_of(cluster) as client:
+            cluster.network.partition("client", "nameserver")
+            with pytest.raises(Unreachable, match="nameserver"):
+                await client.join_group(readers(TOPIC), lambda: None)
+
+    run_in_virtual_time(main())
+
+
+def test_joining_goes_on_although_a_broker_is_away() -> None:
+    async def main() -> None:
+        async with send_cluster(brokers=2) as cluster, client_of(cluster) as client:
+            await cluster.stop(cluster.brokers[0])
+            await client.join_group(readers(TOPIC), lambda: None)
+            assert client.sessions.is_known_to("broker-1")
+            assert not client.sessions.is_known_to("broker-0")
+
+    run_in_virtual_time(main())
+
+
+def test_two_clients_of_one_process_have_two_names() -> None:
+    async def main() -> None:
+        async with send_cluster() as cluster:
+            env = cluster.environment()
+            env = replace(env, random=Random(5))
+            async with (
+                ClientInstance(ClientConfig(), env=env) as one,
+                ClientInstance(ClientConfig(), env=env) as other,
+            ):
+                assert one.client_id != other.client_id
+
+    run_in_virtual_time(main())
