@@ -19,7 +19,7 @@ from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting import contracts
 from ternmq_remoting.environment import Environment
-from ternmq_remoting.rpc import ClientStream, Connection, Identity
+from ternmq_remoting.rpc import ClientStream, Connection
 from ternmq_store.config import FlushMode, StoreConfig
 from tests.support.files import MemoryFileSystem
 from tests.support.memory_network import MemoryNetwork
@@ -58,20 +58,15 @@ class World:
             blocking=InlineBlocking(lambda: self.sync_s),
         )
 
-    def broker(self, **settings: Any) -> Broker:
+    def broker(self, host: str = "localhost", **settings: Any) -> Broker:
         """Return a broker over this world's files, not entered."""
         config = replace(self.config, **settings)
-        return Broker(config, self.store_config, self.environment(), files=self.files)
+        return Broker(config, self.store_config, self.environment(host), files=self.files)
 
     async def connect(self, broker: Broker, host: str = "localhost") -> "Client":
         """Return a client of `broker`."""
         network = self.network.host(host)
-        return Client(await network.connect([broker.address], expect=identity_of(broker)))
-
-
-def identity_of(broker: Broker) -> Identity:
-    """Return who answers at the broker's address."""
-    return broker.identity
+        return Client(await network.connect([broker.address], expect=broker.identity))
 
 
 @asynccontextmanager

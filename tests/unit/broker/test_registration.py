@@ -1,0 +1,135 @@
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from ternmq_model.address import Address
+from ternmq_model.errors import RefusedError
+from ternmq_nameserver.config import NameServerConfig
+from ternmq_nameserver.server import NameServer
+from ternmq_protos.v1 import common_pb2 as common
+from ternmq_protos.v1 import nameserver_pb2 as nameserver
+from ternmq_remoting import contracts
+from tests.support.brokers import World, world
+from tests.support.virtual_time import run_in_virtual_time
+
+PORT = 9876
+
+
+@asynccontextmanager
+async def nameserver_of(around: World, host: str = "ns") -> AsyncGenerator[None]:
+    """Run a NameServer on `host`."""
+    config = NameServerConfig(listen="0.0.0.0", port=PORT)
+    async with NameServer(config, around.environment(host)):
+        yield
+
+
+async def route(around: World, topic: str, host: str = "ns") -> common.TopicRoute:
+    connection = await around.network.connect([Address(host, PORT)])
+    reply = await connection.call(
+        contracts.GET_TOPIC_ROUTE, nameserver.GetTopicRouteRequest(topic=topic), timeout_s=1
+    )
+    return reply.route
+
+
+async def brokers(around: World, host: str = "ns") -> list[str]:
+    connection = await around.network.connect([Address(host, PORT)])
+    reply = await connection.call(
+        contracts.GET_CLUSTER, nameserver.GetClusterRequest(), timeout_s=1
+    )
+    return [data.broker_name for data in reply.brokers]
+
+
+def test_a_broker_is_known_when_it_serves_and_forgotten_when_it_has_left() -> None:
+    async def main() -> None:
+        async with world(nameservers=("ns:9876",)) as around, nameserver_of(around):
+            async with around.broker() as broker:
+                assert await brokers(around) == ["broker-a"]
+                data = await route(around, "TBW102")
+                endpoint = data.brokers[0].members[0].endpoints[0]
+                assert (endpoint.host, endpoint.port) == ("127.0.0.1", broker.address.port)
+                assert data.brokers[0].members[0].epoch == 1
+            assert await brokers(around) == []
+
+    run_in_virtual_time(main())
+
+
+def test_a_topic_has_its_route_when_it_was_put_and_none_when_it_was_deleted() -> None:
+    async def main() -> None:
+        async with (
+            world(nameservers=("ns:9876", "ns2:9876")) as around,
+            nameserver_of(around),
+            nameserver_of(around, "ns2"),
+            around.broker() as broker,
+        ):
+            client = await around.connect(broker)
+            await client.put_topic("A", 3)
+            for host in ("ns", "ns2"):
+                assert (await route(around, "A", host)).queues[0].read_queues == 3
+            await client.call(contracts.DELETE_TOPIC, contracts.DELETE_TOPIC.request(topic="A"))
+            with pytest.raises(RefusedError, match="A"):
+                await route(around, "A")
+
+    run_in_virtual_time(main())
+
+
+def test_a_topic_that_a_send_creates_has_its_route_soon() -> None:
+    async def main() -> None:
+        async with (
+            world(nameservers=("ns:9876",)) as around,
+            nameserver_of(around),
+            around.broker() as broker,
+        ):
+            client = await around.connect(broker)
+            await client.send("New", queue_id=0)
+            await asyncio.sleep(0.1)
+            assert (await route(around, "New")).queues[0].write_queues == 4
+
+    run_in_virtual_time(main())
+
+
+def test_a_nameserver_that_starts_later_or_again_knows_the_broker_within_seconds() -> None:
+    async def main() -> None:
+        async with world(nameservers=("ns:9876",)) as around, around.broker():
+            for _ in range(2):
+                await asyncio.sleep(20)
+                async with nameserver_of(around):
+                    await asyncio.sleep(2)
+                    assert await brokers(around) == ["broker-a"]
+
+    run_in_virtual_time(main())
+
+
+def test_a_nameserver_that_is_away_holds_nobody_up() -> None:
+    async def main() -> None:
+        async with (
+            world(nameservers=("ns:9876", "away:9876")) as around,
+            nameserver_of(around),
+        ):
+            loop = asyncio.get_running_loop()
+            began_s = loop.time()
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                await client.put_topic("A", 1)
+                assert (await route(around, "A")).queues
+            assert loop.time() - began_s < 1
+            assert await brokers(around) == []
+
+    run_in_virtual_time(main())
+
+
+def test_a_lost_registration_does_not_outlive_a_partition() -> None:
+    async def main() -> None:
+        async with (
+            world(nameservers=("ns:9876",)) as around,
+            nameserver_of(around),
+            around.broker(),
+        ):
+            around.network.partition("localhost", "ns")
+            await asyncio.sleep(150)
+            around.network.heal()
+            await asyncio.sleep(3)
+            assert await brokers(around) == ["broker-a"]
+
+    run_in_virtual_time(main())
