@@ -56,12 +56,14 @@ class OwnedTasks:
 
     def __init__(self) -> None:
         self._group = asyncio.TaskGroup()
+        self._cancels_before = 0
         # In the order of spawning, in which they are cancelled too: a set would make simulations
         # differ from run to run.
         self._tasks: dict[asyncio.Task[Any], None] = {}
         self._is_open = False
 
     async def __aenter__(self) -> Self:
+        self._cancels_before = _cancels()
         await self._group.__aenter__()
         self._is_open = True
         return self
@@ -75,7 +77,7 @@ class OwnedTasks:
         self._is_open = False
         for task in tuple(self._tasks):
             task.cancel()
-        await _leave(self._group, exc_type, exc, traceback)
+        await _leave(self._group, exc_type, exc, traceback, cancels_before=self._cancels_before)
 
     def __len__(self) -> int:
         """Return how many tasks have not ended yet."""
@@ -119,10 +121,12 @@ class JobRunner:
             raise ValueError(f"two jobs have one name: {sorted(job.name for job in jobs)}")
         self._wakers = {job.name: asyncio.Event() for job in jobs}
         self._group = asyncio.TaskGroup()
+        self._cancels_before = 0
         self._tasks: list[asyncio.Task[None]] = []
         self._stopping = False
 
     async def __aenter__(self) -> Self:
+        self._cancels_before = _cancels()
         await self._group.__aenter__()
         self._tasks = [
             self._group.create_task(self._repeat(job), name=job.name) for job in self._jobs.values()
@@ -141,7 +145,7 @@ class JobRunner:
         if exc is not None:  # the group would do it too, but in an order that differs between runs
             for task in self._tasks:
                 task.cancel()
-        await _leave(self._group, exc_type, exc, traceback)
+        await _leave(self._group, exc_type, exc, traceback, cancels_before=self._cancels_before)
 
     def wake(self, name: str) -> None:
         """Run the step of job `name` now instead of at the end of its interval.
@@ -187,14 +191,38 @@ async def _leave(
     exc_type: type[BaseException] | None,
     exc: BaseException | None,
     traceback: TracebackType | None,
+    *,
+    cancels_before: int,
 ) -> None:
     """Leave `group`, whose wrapping of an exception that only the body raised is undone."""
     try:
         await group.__aexit__(exc_type, exc, traceback)
     except BaseExceptionGroup as failures:
+        _raise_lost_cancel(cancels_before)
         if failures.exceptions != (exc,):
             raise
+    _raise_lost_cancel(cancels_before)
     # Not a swallowed exception: one that came in and is not raised again here goes on by itself.
+
+
+def _cancels() -> int:
+    """Return how many cancellations of the running task nobody has taken back."""
+    task = asyncio.current_task()
+    assert task is not None, "runs in a task"
+    return task.cancelling()
+
+
+def _raise_lost_cancel(cancels_before: int) -> None:
+    """Raise the cancellation of this task that came while it left a group which was failing.
+
+    Up to Python 3.12 a group that is being aborted takes such a cancellation for its own and drops
+    it: whoever catches the group's error and tries again would never end.
+
+    Args:
+        cancels_before: What `_cancels` said when the group was entered.
+    """
+    if _cancels() > cancels_before:
+        raise asyncio.CancelledError
 
 
 @runtime_checkable

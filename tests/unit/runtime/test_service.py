@@ -279,6 +279,38 @@ def test_a_crash_in_a_task_cancels_its_siblings_and_comes_out_of_the_block() -> 
     run_in_virtual_time(main())
 
 
+@pytest.mark.parametrize("crash_of", ["body", "task"])
+def test_a_cancellation_that_comes_while_a_failing_block_is_left_is_not_lost(crash_of: str) -> None:
+    async def crash() -> None:
+        raise ValueError
+
+    async def linger() -> None:
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + 10
+        while loop.time() < until_s:
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(until_s - loop.time())
+
+    async def try_for_ever() -> None:
+        while True:
+            with suppress(ValueError, ExceptionGroup):
+                async with OwnedTasks() as tasks:
+                    tasks.spawn(linger(), "linger")
+                    await asyncio.sleep(1)
+                    if crash_of == "body":
+                        await crash()
+                    tasks.spawn(crash(), "crash")
+                    await asyncio.sleep(1)
+
+    async def main() -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(5):
+                await try_for_ever()
+        assert asyncio.get_running_loop().time() < 12
+
+    run_in_virtual_time(main())
+
+
 def test_nothing_is_spawned_outside_the_block() -> None:
     async def main() -> None:
         tasks = OwnedTasks()
