@@ -112,18 +112,19 @@ class Client:
         config = common.TopicConfig(
             topic=topic, read_queues=queues, write_queues=queues, permissions=int(permissions)
         )
-        return await self.call(contracts.PUT_TOPIC, admin.PutTopicRequest(topic=config))
+        request = admin.PutTopicRequest(topic=config)
+        return await self.connection.call(contracts.PUT_TOPIC, request, timeout_s=40)
 
     async def send(self, topic: str, body: bytes = b"body", **fields: Any) -> messages.SendReply:
         """Send one message by the unary call."""
         request = messages.SendRequest(topic=topic, body=body, **fields)
-        return await self.call(contracts.SEND, request)
+        return await self.connection.call(contracts.SEND, request, timeout_s=40)
 
     async def pull(self, topic: str, offset: int = 0, **fields: Any) -> messages.PullReply:
         """Read one queue once."""
         fields.setdefault("subscription", EVERYTHING)
         request = messages.PullRequest(topic=topic, offset=offset, **fields)
-        return await self.call(contracts.PULL, request)
+        return await self.connection.call(contracts.PULL, request, timeout_s=40)
 
     async def open_sender(self, **fields: Any) -> "Sender":
         """Open a SendStream."""
@@ -165,8 +166,9 @@ class Sender:
 
     def record(self, topic: str, body: bytes = b"body", **fields: Any) -> bytes:
         """Return a record for this stream."""
-        hosts = {"born_host": self.opened.born_host, "store_host": self.opened.store_host}
-        return record(topic, body=body, **(hosts | fields))
+        fields.setdefault("born_host", self.opened.born_host)
+        fields.setdefault("store_host", self.opened.store_host)
+        return record(topic, body=body, **fields)
 
     async def write(self, *records: bytes, sizes: Sequence[int] | None = None) -> None:
         """Send one batch; `sizes` may lie."""

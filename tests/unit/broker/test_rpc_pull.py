@@ -187,8 +187,9 @@ def test_a_bad_pull_is_refused_with_what_is_wrong(
     async def main() -> None:
         async with serving(topics={"A": 1}) as (_, client):
             await client.put_topic("WriteOnly", 1, Permission.WRITE)
+            asked: dict[str, Any] = {"topic": "A"} | fields
             with pytest.raises(RefusedError, match=says) as caught:
-                await client.pull(**({"topic": "A"} | fields))
+                await client.pull(**asked)
             assert caught.value.code == code
             assert (await client.pull("A")).status.code == Code.PULL_NOT_FOUND
 

@@ -298,8 +298,9 @@ def test_a_bad_message_is_refused_with_what_is_wrong(
 ) -> None:
     async def main() -> None:
         async with serving(topics={"A": 4}) as (_, client):
+            asked: dict[str, Any] = {"topic": "A"} | fields
             with pytest.raises(error, match=says):
-                await client.send(**({"topic": "A"} | fields))
+                await client.send(**asked)
             assert (await client.pull("A")).max_offset == 0
             assert (await client.send("A")).queue_offset == 0
 
