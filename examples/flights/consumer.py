@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from flights import TOPIC
-
 from ternmq import PushConsumer, PushConsumerConfig, StoredMessage
 
 GROUP = "flight-statistics"

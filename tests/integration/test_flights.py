@@ -1,6 +1,6 @@
 """Rows of the data set as messages."""
 
-from examples.flights.flights import FLIGHTS, data_file, message_of, rows
+from flights import FLIGHTS, data_file, message_of, rows
 
 ROW = {
     "carrier": "UA",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from examples.flights.ledger import Consumed, Ledger, verdict
+from ledger import Consumed, Ledger, verdict
 
 
 def flight(queue_id: int, offset: int, tail: str = "N1", delay: float | None = 2.0) -> Consumed:
