@@ -229,6 +229,8 @@ class PullConsumer:
             raise UsageError(f"messages_max={messages_max}: must be 1 or more")
         if self._new:
             await self._begin_new()
+        # One who polls in a loop must not keep what reads ahead, and heartbeats, from their turn.
+        await asyncio.sleep(0)
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 while not (found := self._take(messages_max)):
