@@ -378,6 +378,7 @@ class Dispatch:
         return target
 
     def link(self, broker_name: str) -> BrokerLink:
+        """Return the way to `broker_name`, made at the first need."""
         link = self._links.get(broker_name)
         if link is None:
             link = self._links[broker_name] = BrokerLink(broker_name, self)
@@ -402,6 +403,7 @@ class Dispatch:
 
 
 def closed_error() -> ClosedError:
+    """Return what a producer raises that is not open."""
     return ClosedError("the producer is not open: use it inside `async with`")
 
 

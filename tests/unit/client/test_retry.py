@@ -1,0 +1,26 @@
+"""How long to wait before trying again."""
+
+from random import Random
+
+import pytest
+
+from ternmq_client.retry import RetryPolicy
+from ternmq_model.errors import ConfigError
+
+
+def test_waits_double_up_to_a_limit_and_are_drawn_below_it() -> None:
+    policy = RetryPolicy(attempts_max=6, delay_s_first=0.1, delay_s_max=0.5)
+    assert [policy.ceiling_s(n) for n in range(1, 6)] == [0.1, 0.2, 0.4, 0.5, 0.5]
+    assert policy.ceiling_s(10_000) == 0.5
+    delays = list(policy.delays_s(Random(1)))
+    assert len(delays) == 5
+    assert all(0 <= delay <= policy.ceiling_s(n) for n, delay in enumerate(delays, 1))
+    assert list(policy.delays_s(Random(1))) == delays
+
+
+@pytest.mark.parametrize(
+    "changes", [{"attempts_max": 0}, {"delay_s_first": -1.0}, {"delay_s_max": 0.01}]
+)
+def test_a_policy_that_cannot_work_is_refused(changes: dict[str, float]) -> None:
+    with pytest.raises(ConfigError):
+        RetryPolicy(**changes)  # type: ignore[arg-type]

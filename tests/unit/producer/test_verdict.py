@@ -1,0 +1,35 @@
+"""Whether and where a message is tried again."""
+
+from ternmq_model.errors import ConnectionLost, IllegalMessage, Unreachable, refusal
+from ternmq_producer.verdict import Verdict, judge
+
+
+def judged(error: Exception, **changes: object) -> Verdict:
+    facts: dict[str, object] = {
+        "attempts": 1,
+        "attempts_max": 3,
+        "is_ordered": False,
+        "maybe_stored": False,
+        "duplicates_allowed": True,
+    } | changes
+    return judge(error, **facts)  # type: ignore[arg-type]
+
+
+def test_a_refused_message_is_tried_elsewhere_and_an_ordered_one_here() -> None:
+    busy = refusal(2, "busy")
+    assert judged(busy) is Verdict.AGAIN_ANYWHERE
+    assert judged(busy, is_ordered=True) is Verdict.AGAIN_HERE
+    assert judged(busy, attempts=3) is Verdict.GIVE_UP
+    assert judged(refusal(13, "illegal")) is Verdict.GIVE_UP
+    assert judged(IllegalMessage("too large")) is Verdict.GIVE_UP
+
+
+def test_what_may_be_stored_is_asked_for_where_it_may_be_stored() -> None:
+    lost = ConnectionLost("lost")
+    assert judged(lost, maybe_stored=True) is Verdict.AGAIN_HERE
+    assert judged(lost, maybe_stored=True, duplicates_allowed=False) is Verdict.GIVE_UP
+    away = Unreachable("away")
+    assert judged(away, maybe_stored=True) is Verdict.AGAIN_ANYWHERE
+    assert judged(away, maybe_stored=True, duplicates_allowed=False) is Verdict.GIVE_UP
+    assert judged(away, duplicates_allowed=False) is Verdict.AGAIN_ANYWHERE
+    assert judged(away, maybe_stored=True, is_ordered=True) is Verdict.AGAIN_HERE
