@@ -50,7 +50,7 @@ class BrokerConfig:
     """This machine's name: registered when the broker listens on every interface."""
 
     store_host: str = ""
-    """IP address that message ids carry. Empty = the advertised or listening one, or 127.0.0.1."""
+    """IP address that message ids carry. Empty = the advertised, the listening or this machine's."""
 
     nameservers: tuple[str, ...] = ("127.0.0.1:9876",)
     """Every NameServer, as `HOST:PORT`. Empty = registered nowhere."""
@@ -178,20 +178,27 @@ class BrokerConfig:
         everywhere = Address(ANY_HOST, port)
         return (named, everywhere) if named.is_legal_endpoint else (everywhere,)
 
-    def store_host_bytes(self, port: int) -> bytes:
+    @property
+    def own_name(self) -> str:
+        """A name or address of this machine, as far as the settings tell."""
+        host = self.listen_address.host
+        return self.hostname if host in _UNSPECIFIED else host
+
+    def store_host_bytes(self, port: int, *, own_host: str) -> bytes:
         """Return STOREHOST of every message: names this broker in ids, is never dialled.
 
         Args:
             port: The port it really listens on.
+            own_host: The IP address of `own_name`.
         """
-        hosts = (self.store_host, *(each.host for each in self.endpoints(port)), "127.0.0.1")
+        hosts = (self.store_host, *(each.host for each in self.endpoints(port)), own_host)
         for host in hosts:
             if host and host not in _UNSPECIFIED:
                 try:
                     return host_bytes(Address(host, port))
                 except ValueError:
                     continue
-        raise AssertionError("127.0.0.1 is an address")
+        return host_bytes(Address("127.0.0.1", port))
 
 
 def _addresses(texts: Sequence[str], setting: str) -> tuple[Address, ...]:

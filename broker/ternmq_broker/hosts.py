@@ -1,5 +1,6 @@
-"""A socket's address as a record keeps a host. Pure."""
+"""Addresses as records keep them."""
 
+import socket
 from ipaddress import IPv6Address, ip_address
 
 from ternmq_model.address import Address
@@ -18,3 +19,14 @@ def born_host_bytes(peer: Address) -> bytes:
     if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
         address = address.ipv4_mapped
     return host_bytes(Address(str(address), peer.port))
+
+
+def own_host(hostname: str) -> str:
+    """Return an IPv4 address of this machine that others may know it by; blocks.
+
+    127.0.0.1 when its name leads nowhere.
+    """
+    try:
+        return socket.gethostbyname(hostname)
+    except OSError:
+        return "127.0.0.1"

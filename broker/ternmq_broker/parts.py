@@ -62,6 +62,8 @@ class Parts:
         registrar: Registrar,
         wake: Callable[[str], None],
     ) -> None:
+        self._config = config
+        self._env = env
         self._store = store
         self._tables = tables
         self._registrar = registrar
@@ -76,78 +78,95 @@ class Parts:
             broken_ms=config.broken_session_ms, silent_ms=config.silent_session_ms
         )
         self._sessions = Sessions(env.clock, clients)
-        confirmations = Confirmations()
+        self._confirmations = Confirmations()
         self._store_loop = StoreLoop(
             store,
-            confirmations,
+            self._confirmations,
             env.clock,
             env.blocking,
             wake=wake,
             on_arrivals=self._wake_pulls,
         )
+        self._services = (
+            self._send_service(sync_flush_timeout_ms),
+            self._pull_service(),
+            self._group_service(),
+            self._admin_service(identity),
+        )
+
+    def _send_service(self, sync_flush_timeout_ms: int) -> SendService:
+        registrar = self._registrar
         writer = MessageWriter(
-            store,
-            tables.topics,
-            env.clock,
+            self._store,
+            self._tables.topics,
+            self._env.clock,
             on_appended=self._store_loop.appended,
             on_created=lambda _topic: registrar.changed(),
         )
-        self._send = SendService(
+        return SendService(
             SendServices(
-                config=config,
+                config=self._config,
                 sync_flush_timeout_ms=sync_flush_timeout_ms,
-                clock=env.clock,
-                random=env.random,
+                clock=self._env.clock,
+                random=self._env.random,
                 writer=writer,
-                confirmations=confirmations,
+                confirmations=self._confirmations,
                 intake=self._intake,
-                properties_suffix=properties_suffix(config),
+                properties_suffix=properties_suffix(self._config),
                 store_host=self.store_host,
-                topics_saved=tables.topics_file.saved,
+                topics_saved=self._tables.topics_file.saved,
                 file_made=self._store_loop.file_made,
                 is_closing=self.is_closing,
             )
         )
-        self._pull = PullService(
+
+    def _pull_service(self) -> PullService:
+        tables = self._tables
+        return PullService(
             PullServices(
-                store=store,
-                rules=PullRules(tables.topics, tables.groups, clients),
+                store=self._store,
+                rules=PullRules(tables.topics, tables.groups, self._sessions.table),
                 holds=self._holds,
-                clock=env.clock,
-                wait_ms_max=config.pull_wait_ms_max,
+                clock=self._env.clock,
+                wait_ms_max=self._config.pull_wait_ms_max,
                 is_closing=self.is_closing,
             )
         )
-        self._groups = GroupService(
+
+    def _group_service(self) -> GroupService:
+        tables = self._tables
+        return GroupService(
             GroupServices(
-                store=store,
+                store=self._store,
                 topics=tables.topics,
                 groups=tables.groups,
                 offsets=tables.offsets,
                 sessions=self._sessions,
-                clock=env.clock,
-                memory_bytes=config.memory_bytes or memory_bytes(),
+                clock=self._env.clock,
+                memory_bytes=self._config.memory_bytes or memory_bytes(),
             )
         )
-        self._admin = AdminService(
+
+    def _admin_service(self, identity: Identity) -> AdminService:
+        tables = self._tables
+        return AdminService(
             AdminServices(
-                config=config,
+                config=self._config,
                 identity=identity,
-                store=store,
+                store=self._store,
                 topics=tables.topics,
                 groups=tables.groups,
                 offsets=tables.offsets,
                 sessions=self._sessions,
-                clock=env.clock,
-                started_at_ms=env.clock.wall_ms(),
+                clock=self._env.clock,
+                started_at_ms=self._env.clock.wall_ms(),
                 topic_changed=self._topic_changed,
             )
         )
 
     def handlers(self) -> Sequence[Handler]:
         """Return what to serve."""
-        services = (self._send, self._pull, self._groups, self._admin)
-        return [handler for service in services for handler in service.handlers()]
+        return [handler for service in self._services for handler in service.handlers()]
 
     def jobs(self) -> Sequence[Job]:
         """Return what runs beside the handlers."""

@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from ternmq_broker.config import BrokerConfig
+from ternmq_broker.hosts import own_host
 from ternmq_broker.parts import Parts
 from ternmq_broker.registration import Registrant, Registrar
 from ternmq_broker.tables import load_tables
@@ -148,7 +149,8 @@ class Broker:
         )
         stack.push_async_callback(parts.drain)
         port = server.address.port
-        parts.listening(config.store_host_bytes(port))
+        found = config.store_host or await blocking.run(own_host, config.own_name)
+        parts.listening(config.store_host_bytes(port, own_host=found))
         registrant = Registrant(
             self._identity, config.endpoints(port), f"{env.random.getrandbits(64):016x}"
         )

@@ -48,6 +48,7 @@ def broker_config(mode: FlushMode, data: str = "/broker") -> BrokerConfig:
         listen="0.0.0.0",
         port=10_911,
         hostname="broker",
+        store_host="10.0.0.1",
         nameservers=(NAMESERVER,),
         flush_mode=mode,
         memory_bytes=1 << 30,

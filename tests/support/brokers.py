@@ -27,7 +27,12 @@ from tests.support.records import record, sizes_of
 from tests.support.virtual_time import InlineBlocking, VirtualClock
 
 CONFIG = BrokerConfig(
-    data=Path("/broker"), port=0, nameservers=(), memory_bytes=1 << 30, hostname="broker-host"
+    data=Path("/broker"),
+    port=0,
+    nameservers=(),
+    memory_bytes=1 << 30,
+    hostname="broker-host",
+    store_host="127.0.0.1",
 )
 SMALL_STORE = StoreConfig(commit_log_file_bytes=4 << 20, consume_queue_file_units=1000)
 

@@ -39,8 +39,8 @@ def test_a_setting_that_cannot_work_is_named(setting: str, value: Any) -> None:
     [
         ({}, [("127.0.0.1", 7)], "127.0.0.1:7"),
         ({"listen": "10.0.0.1"}, [("10.0.0.1", 7)], "10.0.0.1:7"),
-        ({"listen": "0.0.0.0", "hostname": "box"}, [("box", 7), ("*", 7)], "127.0.0.1:7"),
-        ({"listen": "::", "hostname": "bad name"}, [("*", 7)], "127.0.0.1:7"),
+        ({"listen": "0.0.0.0", "hostname": "box"}, [("box", 7), ("*", 7)], "10.5.5.5:7"),
+        ({"listen": "::", "hostname": "bad name"}, [("*", 7)], "10.5.5.5:7"),
         ({"listen": "0.0.0.0", "store_host": "10.9.9.9"}, None, "10.9.9.9:7"),
         (
             {"listen": "0.0.0.0", "advertised": ("broker.example:99", "10.0.0.2:99")},
@@ -56,4 +56,4 @@ def test_endpoints_and_store_host_follow_from_where_it_listens(
     config = BrokerConfig(**settings)
     if endpoints is not None:
         assert list(config.endpoints(7)) == [Address(*each) for each in endpoints]
-    assert host_text(config.store_host_bytes(7)) == store_host
+    assert host_text(config.store_host_bytes(7, own_host="10.5.5.5")) == store_host
