@@ -2,7 +2,7 @@
 
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -46,11 +46,12 @@ class BrokerConfig:
     """Where clients reach this broker, as `HOST:PORT`, best first. Empty = worked out from
     `listen`."""
 
-    hostname: str = field(default_factory=socket.gethostname)
-    """This machine's name: registered when the broker listens on every interface."""
+    hostname: str = ""
+    """This machine's name: registered when the broker listens on every interface. Empty = as the
+    system has it."""
 
     store_host: str = ""
-    """IP address that message ids carry. Empty = the advertised, the listening or this machine's."""
+    """IP address that message ids carry. Empty = the advertised, listening or this machine's."""
 
     nameservers: tuple[str, ...] = ("127.0.0.1:9876",)
     """Every NameServer, as `HOST:PORT`. Empty = registered nowhere."""
@@ -77,16 +78,16 @@ class BrokerConfig:
     offsets_interval_ms: int = 5_000
     """Pause between two saves of consumer offsets: what a crash may set back."""
 
-    unanswered_bytes_max: int = 64 * MIB
+    unanswered_max_bytes: int = 64 * MIB
     """Received and not yet answered: beyond it, streams are left unread, then answered busy."""
 
-    unanswered_bytes_per_stream_max: int = 8 * MIB
+    stream_unanswered_max_bytes: int = 8 * MIB
     """The same for one stream."""
 
-    unread_ms_max: int = 200
+    unread_max_ms: int = 200
     """How long a stream is left unread before its next batch is answered busy."""
 
-    pull_wait_ms_max: int = 30_000
+    pull_wait_max_ms: int = 30_000
     """Longest time that a pull without messages is held."""
 
     memory_bytes: int = 0
@@ -117,15 +118,15 @@ class BrokerConfig:
             ("default_topic_queues", self.default_topic_queues, 1, QUEUES_MAX),
             ("registration_interval_ms", self.registration_interval_ms, 10_000, 60_000),
             ("offsets_interval_ms", self.offsets_interval_ms, 100, 60_000),
-            ("unanswered_bytes_max", self.unanswered_bytes_max, MIB, 1 << 40),
+            ("unanswered_max_bytes", self.unanswered_max_bytes, MIB, 1 << 40),
             (
-                "unanswered_bytes_per_stream_max",
-                self.unanswered_bytes_per_stream_max,
+                "stream_unanswered_max_bytes",
+                self.stream_unanswered_max_bytes,
                 MIB,
-                self.unanswered_bytes_max,
+                self.unanswered_max_bytes,
             ),
-            ("unread_ms_max", self.unread_ms_max, 1, 60_000),
-            ("pull_wait_ms_max", self.pull_wait_ms_max, 0, 300_000),
+            ("unread_max_ms", self.unread_max_ms, 1, 60_000),
+            ("pull_wait_max_ms", self.pull_wait_max_ms, 0, 300_000),
             ("memory_bytes", self.memory_bytes, 0, 1 << 50),
             ("broken_session_ms", self.broken_session_ms, 0, 600_000),
             ("silent_session_ms", self.silent_session_ms, 1_000, 3_600_000),
@@ -174,7 +175,7 @@ class BrokerConfig:
         host = self.listen_address.host
         if host not in _UNSPECIFIED:
             return (Address(host, port),)
-        named = Address(self.hostname, port)
+        named = Address(self.hostname or socket.gethostname(), port)
         everywhere = Address(ANY_HOST, port)
         return (named, everywhere) if named.is_legal_endpoint else (everywhere,)
 
@@ -182,7 +183,7 @@ class BrokerConfig:
     def own_name(self) -> str:
         """A name or address of this machine, as far as the settings tell."""
         host = self.listen_address.host
-        return self.hostname if host in _UNSPECIFIED else host
+        return host if host not in _UNSPECIFIED else self.hostname or socket.gethostname()
 
     def store_host_bytes(self, port: int, *, own_host: str) -> bytes:
         """Return STOREHOST of every message: names this broker in ids, is never dialled.

@@ -71,8 +71,8 @@ class Parts:
         self._is_closing = False
         self._holds = PullHoldTable()
         self._intake = Intake(
-            bytes_max=config.unanswered_bytes_max,
-            bytes_per_stream_max=config.unanswered_bytes_per_stream_max,
+            bytes_max=config.unanswered_max_bytes,
+            bytes_per_stream_max=config.stream_unanswered_max_bytes,
         )
         clients = ClientTable(
             broken_ms=config.broken_session_ms, silent_ms=config.silent_session_ms
@@ -128,7 +128,7 @@ class Parts:
                 rules=PullRules(tables.topics, tables.groups, self._sessions.table),
                 holds=self._holds,
                 clock=self._env.clock,
-                wait_ms_max=self._config.pull_wait_ms_max,
+                wait_ms_max=self._config.pull_wait_max_ms,
                 is_closing=self.is_closing,
             )
         )

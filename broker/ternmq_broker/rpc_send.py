@@ -374,7 +374,7 @@ class SendingStream:
         """Leave the stream unread until there is room, but not for too long."""
         await self._until(
             lambda: self._services.intake.has_room(self._unanswered_bytes),
-            timeout_s=self._services.config.unread_ms_max / 1000,
+            timeout_s=self._services.config.unread_max_ms / 1000,
         )
 
     async def _until(

@@ -24,8 +24,8 @@ from ternmq_model.message_id import host_text
         ("region", "a\x01"),
         ("default_topic_queues", 0),
         ("registration_interval_ms", 1),
-        ("unanswered_bytes_per_stream_max", 1 << 40),
-        ("pull_wait_ms_max", -1),
+        ("stream_unanswered_max_bytes", 1 << 40),
+        ("pull_wait_max_ms", -1),
     ],
 )
 def test_a_setting_that_cannot_work_is_named(setting: str, value: Any) -> None:

@@ -204,8 +204,8 @@ def test_a_disk_that_fails_stops_sends_and_reads_go_on() -> None:
 def test_a_stream_beyond_its_share_is_left_unread_then_answered_busy() -> None:
     async def main() -> None:
         limits: dict[str, Any] = {
-            "unanswered_bytes_max": 1 << 20,
-            "unanswered_bytes_per_stream_max": 1 << 20,
+            "unanswered_max_bytes": 1 << 20,
+            "stream_unanswered_max_bytes": 1 << 20,
         }
         async with serving(topics={"A": 1}, flush_mode=FlushMode.SYNC, **limits) as (
             around,
