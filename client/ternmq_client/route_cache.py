@@ -8,7 +8,7 @@ from typing import Final
 from ternmq_client.nameservers import NameServers
 from ternmq_client.single_flight import SingleFlight
 from ternmq_model.clock import Clock
-from ternmq_model.errors import TopicNotFound, TransportError
+from ternmq_model.errors import TernError, TopicNotFound
 from ternmq_model.route import BrokerData, TopicRoute
 from ternmq_runtime.service import OwnedTasks
 
@@ -157,7 +157,7 @@ class RouteCache:
     async def refresh(self) -> bool:
         """Ask for every route that is due. The step of a job.
 
-        When no NameServer answers, all are kept, and asked again at the next step.
+        When no NameServer tells them, all are kept, and asked again at the next step.
         """
         now_ms = self._clock.monotonic_ms()
         for topic in sorted(self._watched - self._known.keys()):
@@ -168,9 +168,9 @@ class RouteCache:
                 await self._ask(topic)
             except TopicNotFound:
                 continue
-            except TransportError as error:
+            except TernError as error:
                 if self._is_answered:
-                    logger.warning("routes are kept while no nameserver answers error=%s", error)
+                    logger.warning("routes are kept while no nameserver tells them error=%s", error)
                 self._is_answered = False
                 return False
         if due and not self._is_answered:

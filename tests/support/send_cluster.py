@@ -15,7 +15,7 @@ import numpy as np
 
 from ternmq_client.config import ClientConfig
 from ternmq_model.address import Address
-from ternmq_model.errors import ConnectionLost, TopicNotFound
+from ternmq_model.errors import ConnectionLost, TernError, TopicNotFound
 from ternmq_model.properties import decode_properties
 from ternmq_model.record import decode_record
 from ternmq_model.response_code import ResponseCode
@@ -287,6 +287,7 @@ class SendCluster:
     servers: dict[str, AsyncExitStack] = field(default_factory=dict[str, AsyncExitStack])
     addresses: dict[str, Address] = field(default_factory=dict[str, Address])
     nameserver_address: str = ""
+    nameserver_error: TernError | None = None
 
     def environment(self, host: str = "client") -> Environment:
         """Return the world as `host` sees it."""
@@ -341,6 +342,8 @@ class SendCluster:
     ) -> nameserver.GetTopicRouteReply:
         """Serve the NameServer's one question."""
         self.route_questions.append(request.topic)
+        if self.nameserver_error is not None:
+            raise self.nameserver_error
         route = self.routes.get(request.topic)
         if route is None:
             raise TopicNotFound(ResponseCode.TOPIC_NOT_EXIST, f"no topic {request.topic}")

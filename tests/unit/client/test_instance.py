@@ -11,7 +11,7 @@ import pytest
 from ternmq_client.config import ClientConfig
 from ternmq_client.instance import ClientInstance
 from ternmq_model.address import Address
-from ternmq_model.errors import ClosedError, RefusedError, TopicNotFound, Unreachable
+from ternmq_model.errors import ClosedError, RefusedError, TopicNotFound, Unreachable, refusal
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_protos.v1 import messages_pb2 as messages
@@ -140,6 +140,23 @@ def test_routes_are_refreshed_and_listeners_hear_of_changes_only() -> None:
             await asyncio.sleep(31)
             assert client.routes.cached(TOPIC) is None
             client.routes.remove_listener(heard.append)
+
+    run_in_virtual_time(main())
+
+
+def test_routes_are_kept_while_the_nameserver_cannot_tell_them() -> None:
+    async def main() -> None:
+        async with send_cluster() as cluster, client_of(cluster) as client:
+            route = await client.routes.route(TOPIC)
+            cluster.nameserver_error = refusal(ResponseCode.SYSTEM_ERROR, "out of order")
+            await asyncio.sleep(100)
+            assert client.routes.cached(TOPIC) == route
+            with pytest.raises(RefusedError, match="out of order"):
+                await client.routes.route("other")
+            cluster.nameserver_error = None
+            cluster.put_route(TOPIC, 9)
+            await asyncio.sleep(35)
+            assert client.routes.cached(TOPIC) == cluster.routes[TOPIC]
 
     run_in_virtual_time(main())
 
