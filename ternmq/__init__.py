@@ -26,13 +26,13 @@ from ternmq_model.errors import MessageRefused as MessageRefused
 from ternmq_model.errors import PermissionRefused as PermissionRefused
 from ternmq_model.errors import RefusedError as RefusedError
 from ternmq_model.errors import RequestTimedOut as RequestTimedOut
-from ternmq_model.errors import SendManyFailed as SendManyFailed
 from ternmq_model.errors import TernError as TernError
 from ternmq_model.errors import TopicNotFound as TopicNotFound
 from ternmq_model.errors import TransportError as TransportError
 from ternmq_model.errors import Unreachable as Unreachable
 from ternmq_model.errors import UsageError as UsageError
 from ternmq_model.message import Message as Message
+from ternmq_model.message import SendManyFailed as SendManyFailed
 from ternmq_model.message import SendResult as SendResult
 from ternmq_model.message import SendStatus as SendStatus
 from ternmq_model.queue import MessageQueue as MessageQueue

@@ -9,8 +9,8 @@ import click
 
 from ternmq_console.exits import errors_as_exits
 from ternmq_console.options import nameserver_option, output_option
-from ternmq_model.errors import IllegalMessage, SendManyFailed, TernError, UsageError
-from ternmq_model.message import Message, SendResult
+from ternmq_model.errors import IllegalMessage, TernError, UsageError
+from ternmq_model.message import Message, SendManyFailed, SendResult
 from ternmq_model.names import check_topic
 from ternmq_model.record import BODY_BYTES_MAX
 from ternmq_producer.blocking import BlockingProducer

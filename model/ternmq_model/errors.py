@@ -14,7 +14,8 @@
         * `Unreachable` (retryable)
         * `RequestTimedOut` (retryable, may have happened)
         * `ConnectionLost` (retryable, may have happened)
-    * `SendManyFailed`: some messages of many were not stored. `results` says which.
+    * `SendManyFailed`: some messages of many were not stored. `results` says which. It lives with
+      what it holds, in `ternmq_model.message`.
     * `StoreError`: the local disk, or what lies on it.
         * `CorruptRecord`, `StoreFull`, `StoreLocked`, `StoreFailed`
 
@@ -23,13 +24,9 @@ happened anyway (`may_have_happened`).
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.response_code import RETRYABLE_CODES, ResponseCode
-
-if TYPE_CHECKING:
-    from ternmq_model.message import SendResult
 
 
 class TernError(Exception):
@@ -173,21 +170,6 @@ class ConnectionLost(TransportError):
 
     retryable = True
     may_have_happened = True
-
-
-class SendManyFailed(TernError):
-    """Some messages of many were not stored, or it is not known whether they were.
-
-    Attributes:
-        results: For each message, in order, where it was stored or why it was not.
-    """
-
-    def __init__(self, results: "Sequence[SendResult | TernError]") -> None:
-        errors = [result for result in results if isinstance(result, TernError)]
-        super().__init__(f"{len(errors)} of {len(results)} messages failed; the first: {errors[0]}")
-        self.results = results
-        self.retryable = all(error.retryable for error in errors)
-        self.may_have_happened = any(error.may_have_happened for error in errors)
 
 
 class StoreError(TernError):

@@ -6,7 +6,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from ternmq_model import properties as names
-from ternmq_model.errors import IllegalMessage
+from ternmq_model.errors import IllegalMessage, TernError
 from ternmq_model.message_id import offset_message_id
 from ternmq_model.names import check_topic
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
@@ -108,3 +108,18 @@ class SendResult(NamedTuple):
     def offset_message_id(self) -> str:
         """The id that names broker and place: what `ternmq message get` finds without an index."""
         return offset_message_id(self.store_host, self.physical_offset)
+
+
+class SendManyFailed(TernError):
+    """Some messages of many were not stored, or it is not known whether they were.
+
+    Attributes:
+        results: For each message, in order, where it was stored or why it was not.
+    """
+
+    def __init__(self, results: Sequence[SendResult | TernError]) -> None:
+        errors = [result for result in results if isinstance(result, TernError)]
+        super().__init__(f"{len(errors)} of {len(results)} messages failed; the first: {errors[0]}")
+        self.results = results
+        self.retryable = all(error.retryable for error in errors)
+        self.may_have_happened = any(error.may_have_happened for error in errors)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from ternmq_model.errors import SendManyFailed, TernError
-from ternmq_model.message import Message, SendResult, SendStatus
+from ternmq_model.errors import TernError
+from ternmq_model.message import Message, SendManyFailed, SendResult, SendStatus
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_producer.pending import Pending

@@ -12,11 +12,10 @@ from ternmq_model.errors import (
     MessageRefused,
     PermissionRefused,
     RequestTimedOut,
-    SendManyFailed,
     TernError,
     Unreachable,
 )
-from ternmq_model.message import Message, SendResult, SendStatus
+from ternmq_model.message import Message, SendManyFailed, SendResult, SendStatus
 from ternmq_model.response_code import ResponseCode
 from ternmq_producer.config import ProducerConfig
 from tests.support.send_cluster import TOPIC, Answer, SendCluster, SentBatch, send_cluster

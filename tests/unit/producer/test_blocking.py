@@ -10,8 +10,8 @@ import pytest
 from ternmq_client.blocking import BlockingFace
 from ternmq_client.config import ClientConfig
 from ternmq_model.address import Address
-from ternmq_model.errors import ClosedError, IllegalMessage, SendManyFailed, Unreachable
-from ternmq_model.message import Message, SendStatus
+from ternmq_model.errors import ClosedError, IllegalMessage, Unreachable
+from ternmq_model.message import Message, SendManyFailed, SendStatus
 from ternmq_producer.blocking import BlockingProducer
 from ternmq_producer.config import ProducerConfig
 from ternmq_remoting import contracts
