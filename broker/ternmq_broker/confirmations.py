@@ -1,4 +1,4 @@
-"""Senders that wait until what they sent is safe. Pure but for the futures it resolves."""
+"""Senders that wait until what they sent is safe."""
 
 import asyncio
 import heapq

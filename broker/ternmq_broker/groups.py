@@ -36,8 +36,6 @@ class SubscriptionGroup:
     group: str
     consume_enabled: bool = True
     broadcast_enabled: bool = True
-    notify_members: bool = True
-    """Tell members when another comes or goes."""
 
 
 class GroupTable:
@@ -86,7 +84,6 @@ class GroupTable:
                 "groupName": each.group,
                 "consumeEnable": each.consume_enabled,
                 "consumeBroadcastEnable": each.broadcast_enabled,
-                "notifyConsumerIdsChangedEnable": each.notify_members,
             }
             for each in self
         }
@@ -116,7 +113,6 @@ class GroupTable:
                 name,
                 bool(fields.get("consumeEnable", True)),
                 bool(fields.get("consumeBroadcastEnable", True)),
-                bool(fields.get("notifyConsumerIdsChangedEnable", True)),
             )
             table._extras[name] = dict(fields)
         return table

@@ -1,4 +1,5 @@
 import asyncio
+from random import Random
 from typing import Any
 
 import pytest
@@ -343,5 +344,44 @@ def test_a_record_longer_than_a_file_is_refused() -> None:
             reply = await sender.send(sender.record("A", bytes(4 << 20)))
             assert reply.status.code == Code.MESSAGE_ILLEGAL
             assert StoreConfig().commit_log_file_bytes > 4 << 20
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_whatever_bytes_come_what_is_stored_can_be_read(seed: int) -> None:
+    random = Random(seed)
+
+    def damaged(good: bytes) -> bytes:
+        data = bytearray(good)
+        for _ in range(random.choice((0, 1, 1, 2, 30))):
+            data[random.randrange(len(data))] = random.randrange(256)
+        return bytes(data[: random.choice((None, None, None, random.randrange(len(data))))])
+
+    async def main() -> None:
+        async with serving(topics={"A": 2}) as (_, client):
+            sender = await client.open_sender()
+            stored_count = 0
+            for _ in range(150):
+                records = [
+                    damaged(sender.record("A", random.randbytes(20), queue_id=random.randrange(2)))
+                    for _ in range(random.randrange(1, 6))
+                ]
+                lies = [random.randrange(-5, 300) for _ in records]
+                sizes = lies if random.random() < 0.1 else None
+                reply = await sender.send(*records, sizes=sizes)
+                refused = {each.index for each in reply.refused}
+                for index, offset in enumerate(offsets_of(reply.queue_offsets)):
+                    assert (offset < 0) == (index in refused)
+                    stored_count += offset >= 0
+            assert stored_count > 50
+            found = 0
+            for queue_id in range(2):
+                offset = 0
+                while (pulled := await client.pull("A", offset, queue_id=queue_id)).records:
+                    found += len(stored(pulled))
+                    offset = pulled.next_offset
+            # A damaged name may be another legal one.
+            assert stored_count - 10 <= found <= stored_count
 
     run_in_virtual_time(main())

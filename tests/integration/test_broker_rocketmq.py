@@ -1,0 +1,83 @@
+"""A broker on the data directory of an Apache RocketMQ broker."""
+
+import asyncio
+import json
+import shutil
+import tarfile
+from collections import Counter
+from pathlib import Path
+from typing import Any, Final
+
+from ternmq_broker import Broker, BrokerConfig
+from ternmq_broker.loose_json import parse_json
+from ternmq_protos.v1 import groups_pb2 as groups
+from ternmq_protos.v1 import messages_pb2 as messages
+from ternmq_remoting import contracts
+from ternmq_remoting.system import system_environment
+from ternmq_store.config import StoreConfig
+from tests.support.brokers import Client, stored
+
+DATA: Final = Path(__file__).parents[1] / "compat" / "data"
+FILES: Final = ("topics.json", "subscriptionGroup.json", "consumerOffset.json")
+
+
+def read(root: Path, name: str) -> dict[str, Any]:
+    return parse_json((root / "config" / name).read_text(encoding="utf-8"))
+
+
+async def queue_ends(client: Client, wanted: Counter[tuple[str, int]]) -> Counter[tuple[str, int]]:
+    """Return how many messages each queue has, all of them read."""
+    found: Counter[tuple[str, int]] = Counter()
+    for topic, queue_id in wanted:
+        offset = 0
+        while (reply := await client.pull(topic, offset, queue_id=queue_id)).records:
+            found[topic, queue_id] += len(stored(reply))
+            offset = reply.next_offset
+    return found
+
+
+def test_messages_topics_groups_and_offsets_of_rocketmq_are_served(tmp_path: Path) -> None:
+    with tarfile.open(DATA / "rocketmq-store.tar.gz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    root = tmp_path / "store"
+    shutil.copytree(DATA / "rocketmq-config", root / "config")
+    before = {name: read(root, name) for name in FILES}
+    lines = [
+        json.loads(line)
+        for line in (tmp_path / "manifest.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
+    units = Counter((line["topic"], line["queueId"]) for line in lines if line["kind"] == "unit")
+    first = next(line for line in lines if line["kind"] == "record" and line["topic"] == "Orders")
+
+    async def main() -> None:
+        config = BrokerConfig(data=root, port=0, nameservers=())
+        async with (
+            asyncio.timeout(30),
+            system_environment() as env,
+            Broker(config, StoreConfig(), env) as broker,
+        ):
+            client = Client(await env.network.connect([broker.address]))
+            assert await queue_ends(client, units) == units
+            view = messages.ViewMessageRequest(offset_message_id=first["msgId"])
+            assert (await client.call(contracts.VIEW_MESSAGE, view)).record
+            for key, queues in before["consumerOffset.json"]["offsetTable"].items():
+                topic, _, group = key.partition("@")
+                for queue_id, offset in queues.items():
+                    request = groups.QueryOffsetRequest(
+                        group=group, topic=topic, queue_id=int(queue_id)
+                    )
+                    reply = await client.call(contracts.QUERY_OFFSET, request)
+                    assert reply.offset == offset
+            sent = await client.send("Orders", b"ours", queue_id=0)
+            assert sent.queue_offset == units["Orders", 0]
+            await client.put_topic("Ours", 1)
+            await client.connection.close()
+
+    asyncio.run(main())
+    after = {name: read(root, name) for name in FILES}
+    table = after["topics.json"]["topicConfigTable"]
+    assert table.pop("Ours")["perm"] == 6
+    assert table == before["topics.json"]["topicConfigTable"] | {"TBW102": table["TBW102"]}
+    assert after["subscriptionGroup.json"] == before["subscriptionGroup.json"]
+    offsets = after["consumerOffset.json"]
+    assert offsets["offsetTable"] == before["consumerOffset.json"]["offsetTable"]
