@@ -24,7 +24,7 @@ from typing import Final
 from benchmarks import machine
 from benchmarks.figures import BACKLOG, CONSUMING, MEASUREMENTS, MODES, SENDING, table
 from benchmarks.patterns import scaled
-from benchmarks.services import bare, dev, load
+from benchmarks.services import TERNMQ, bare, dev, load
 
 IDLE_S: Final = 5.0
 HELP_RUNS: Final = 5
@@ -71,9 +71,7 @@ def measure_help() -> float:
     taken_ms: list[float] = []
     for _ in range(HELP_RUNS):
         begun_s = time.perf_counter()
-        subprocess.run(
-            [sys.executable, "-m", "ternmq", "--help"], stdout=subprocess.DEVNULL, check=True
-        )
+        subprocess.run([TERNMQ, "--help"], stdout=subprocess.DEVNULL, check=True)
         taken_ms.append((time.perf_counter() - begun_s) * 1e3)
     return statistics.median(taken_ms)
 

@@ -16,6 +16,9 @@ from typing import IO, Final
 from benchmarks.patterns import told
 
 HERE: Final = Path(__file__).parent
+TERNMQ: Final = str(Path(sys.executable).parent / "ternmq")
+"""The command as it is installed."""
+
 READY_WITHIN_S: Final = 30.0
 ENDS_WITHIN_S: Final = 60.0
 
@@ -35,7 +38,7 @@ def dev(parent: Path, mode: str) -> Generator[Dev]:
     """Run `ternmq dev` on free ports in a folder below `parent` that goes with it."""
     with tempfile.TemporaryDirectory(prefix="bench-", dir=parent) as folder:
         command = [
-            *(sys.executable, "-m", "ternmq", "dev", "--data", folder),
+            *(TERNMQ, "dev", "--data", folder),
             *("--port-nameserver", "0", "--port-broker", "0"),
             *("--set", f"broker.flush_mode={mode}", "--set", "logging.level=warning"),
         ]
