@@ -14,15 +14,15 @@ import time
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
-from flights import FLIGHTS, TOPIC, data_file, message_of, rows
-from ledger import Consumed, Ledger, verdict
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 from rich.table import Table
 
+from flights import FLIGHTS, TOPIC, data_file, message_of, rows
+from ledger import Consumed, Ledger, verdict
 from ternmq import Message, Producer
 
 QUEUES = 8
@@ -168,7 +168,7 @@ async def assigned(consumers: Sequence[ConsumerProcess], news: asyncio.Event) ->
     async with asyncio.timeout(30):
         while True:
             shares = [consumer.assigned for consumer in consumers]
-            if all(shares) and sorted(sum(map(list, shares), [])) == [*range(QUEUES)]:
+            if all(shares) and sorted(chain(*shares)) == [*range(QUEUES)]:
                 return
             news.clear()
             await news.wait()
