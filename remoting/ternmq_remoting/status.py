@@ -45,6 +45,9 @@ _NEVER_SENT: Final = (
     "no children in weighted_target",
 )
 
+_BROKEN: Final = ("internal error from core", "stream removed", "received rst_stream", "rst_stream")
+"""How gRPC's library tells INTERNAL or UNKNOWN of a connection that broke; no peer said it."""
+
 _REFUSAL_STATUS: Final[Mapping[int, str]] = {
     ResponseCode.SYSTEM_ERROR: "INTERNAL",
     ResponseCode.SYSTEM_BUSY: "RESOURCE_EXHAUSTED",
@@ -112,7 +115,8 @@ def error_of_status(status: GrpcStatus, peer: str) -> TernError:
         # Only the reply can be what the caller's side found too large to receive.
         error.may_have_happened = "CLIENT: Received" in details
         return error
-    if (refused := _STATUS_REFUSAL.get(code)) is not None:
+    is_broken = code in _IN_DOUBT and details.lower().startswith(_BROKEN)
+    if (refused := _STATUS_REFUSAL.get(code)) is not None and not is_broken:
         error = refusal(refused, f"{code} {details}", peer)
         error.may_have_happened = code in _IN_DOUBT
         return error
