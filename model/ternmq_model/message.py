@@ -16,6 +16,11 @@ from ternmq_model.record import BODY_BYTES_MAX
 from ternmq_model.response_code import ResponseCode
 
 
+def _no_properties() -> dict[str, str]:
+    # Not `dict[str, str]`, whose call takes half of the time that making a message takes.
+    return {}
+
+
 @dataclass(slots=True)
 class Message:
     """A message to send. Do not change it while a send is under way.
@@ -34,7 +39,7 @@ class Message:
     keys: Sequence[str] = ()
     """Business keys, by which a message can be found. No blanks in them."""
 
-    properties: Mapping[str, str] = field(default_factory=dict[str, str])
+    properties: Mapping[str, str] = field(default_factory=_no_properties)
     """Anything else. Names that have a meaning of their own are refused, as are empty values."""
 
     sharding_key: str = ""
