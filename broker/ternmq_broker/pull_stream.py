@@ -26,8 +26,11 @@ from ternmq_store.reader import ReadResult
 
 PullServerStream = ServerStream[messages.PullStreamRequest, messages.PullStreamReply]
 
-REPLY_BYTES_MAX: Final = 1 << 20
-_TURN_BYTES_LEAST: Final = 128 << 10
+REPLY_BYTES_MAX: Final = 256 << 10
+"""Records of one reply; one larger record goes alone. The contract allows 1 MiB, but that much is
+allocated anew for each copy on the way, and the page faults cost as much as everything else here:
+1.8 µs for a message of 1 KiB, 0.7 µs with replies of this size."""
+
 _ROOM_BYTES_LEAST: Final = 64 << 10
 """A reply with less room left is full."""
 
@@ -224,8 +227,7 @@ class PullingStream:
                 continue
             if handle.checked is not self._rules.version and not self._check(handle, reply):
                 continue
-            turn_bytes = max(_TURN_BYTES_LEAST, REPLY_BYTES_MAX // (len(self._row) + 1))
-            result = self._read(handle, min(room, turn_bytes))
+            result = self._read(handle, room)
             taken = len(result.records)
             if taken > room < REPLY_BYTES_MAX:
                 # One record longer than what is left of this reply: it begins the next one.

@@ -95,17 +95,17 @@ def test_credit_in_bytes_may_go_negative_by_one_record() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_reply_holds_1_mib_or_one_larger_record() -> None:
+def test_a_reply_holds_256_kib_or_one_larger_record() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (_, client):
             sender, puller = await client.open_sender(), await client.open_puller()
-            for size in (400_000, 400_000, 400_000, 3_000_000, 10):
+            for size in (100_000, 100_000, 100_000, 3_000_000, 10):
                 await send(sender, "A", bytes(size))
             await puller.subscribe(1, "A", credit_bytes=10 << 20)
             got = [bodies(await puller.read_one()) for _ in range(4)]
             assert [[len(body) for body in reply] for reply in got] == [
-                [400_000, 400_000],
-                [400_000],
+                [100_000, 100_000],
+                [100_000],
                 [3_000_000],
                 [10],
             ]
