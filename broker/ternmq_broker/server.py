@@ -3,8 +3,7 @@
 import logging
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from ternmq_broker.config import BrokerConfig
 from ternmq_broker.hosts import own_host
@@ -15,6 +14,7 @@ from ternmq_model.address import Address
 from ternmq_model.errors import ClosedError
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Identity
+from ternmq_runtime.lifecycle import Lifecycle
 from ternmq_runtime.service import Job, JobRunner
 from ternmq_store.config import StoreConfig
 from ternmq_store.filesystem import FileSystem, RealFileSystem
@@ -26,7 +26,7 @@ EPOCH: Final = 1
 """Counts the lives of a master; one that never fails over has one."""
 
 
-class Broker:
+class Broker(Lifecycle):
     """A broker that serves while its `async with` block runs.
 
     Entering returns when it listens and every NameServer that can be reached knows it. Leaving
@@ -62,7 +62,6 @@ class Broker:
         self._identity = Identity(config.cluster, config.name, config.broker_id, EPOCH)
         self._address: Address | None = None
         self._runners: dict[str, JobRunner] = {}
-        self._exit: AsyncExitStack | None = None
 
     @property
     def name(self) -> str:
@@ -85,33 +84,9 @@ class Broker:
             raise ClosedError(f"broker {self.name} does not serve")
         return self._address
 
-    async def __aenter__(self) -> Self:
-        async with AsyncExitStack() as stack:
-            await self._start(stack)
-            self._exit = stack.pop_all()
-        logger.info(
-            "broker serves name=%s address=%s flush_mode=%s data=%s",
-            self.name,
-            self.address,
-            self._config.flush_mode.value,
-            self._config.data,
-        )
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        stack, self._exit = self._exit, None
-        if stack is not None:
-            self._address = None
-            await stack.__aexit__(exc_type, exc, traceback)
-            logger.info("broker ended name=%s", self.name)
-
-    async def _start(self, stack: AsyncExitStack) -> None:
+    async def _open(self, stack: AsyncExitStack) -> None:
         """Build and begin everything. `stack` unwinds it backwards: the order of leaving."""
+        stack.callback(logger.info, "broker ended name=%s", self.name)
         config, env, blocking = self._config, self._env, self._env.blocking
         store = await blocking.run(
             MessageStore.open,
@@ -158,6 +133,17 @@ class Broker:
         await self._run(stack, registrar.jobs(registrant))
         await registrar.told()
         self._address = server.address
+        stack.callback(self._forget)
+        logger.info(
+            "broker serves name=%s address=%s flush_mode=%s data=%s",
+            self.name,
+            self.address,
+            config.flush_mode.value,
+            config.data,
+        )
+
+    def _forget(self) -> None:
+        self._address = None
 
     async def _run(self, stack: AsyncExitStack, jobs: Sequence[Job]) -> None:
         runner = JobRunner(*jobs)

@@ -3,8 +3,7 @@
 from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 import numpy as np
 
@@ -43,6 +42,7 @@ from ternmq_remoting.convert import broker_data_from_pb, topic_config_from_pb, t
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Connection, Identity
 from ternmq_remoting.system import system_environment
+from ternmq_runtime.lifecycle import Lifecycle
 from ternmq_runtime.service import OwnedTasks
 
 NEVER_CONSUMED: Final = -1
@@ -113,7 +113,7 @@ class GroupDescription:
     """Sorted by queue."""
 
 
-class AdminClient:
+class AdminClient(Lifecycle):
     """Asks and tells every broker of a cluster, between `async with` and its end.
 
     Every method asks the NameServer who is there, dials whom it needs and hangs up again, so that
@@ -129,32 +129,20 @@ class AdminClient:
     ) -> None:
         self._config = config or ClientConfig()
         self._env = env
-        self._exit = AsyncExitStack()
         self._nameservers: NameServers | None = None
 
-    async def __aenter__(self) -> Self:
-        async with AsyncExitStack() as stack:
-            if self._env is None:
-                self._env = await stack.enter_async_context(system_environment())
-            tasks = await stack.enter_async_context(OwnedTasks())
-            self._nameservers = NameServers(
-                self._env,
-                self._config.addresses(),
-                tasks,
-                connect_timeout_s=self._config.connect_timeout_s,
-                request_timeout_s=self._config.request_timeout_s,
-            )
-            stack.push_async_callback(self._nameservers.close)
-            self._exit = stack.pop_all()
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> bool | None:
-        return await self._exit.__aexit__(exc_type, exc, traceback)
+    async def _open(self, stack: AsyncExitStack) -> None:
+        if self._env is None:
+            self._env = await stack.enter_async_context(system_environment())
+        tasks = await stack.enter_async_context(OwnedTasks())
+        self._nameservers = NameServers(
+            self._env,
+            self._config.addresses(),
+            tasks,
+            connect_timeout_s=self._config.connect_timeout_s,
+            request_timeout_s=self._config.request_timeout_s,
+        )
+        stack.push_async_callback(self._nameservers.close)
 
     async def brokers(self, cluster: str = "") -> list[BrokerData]:
         """Return every broker name, sorted; only those of `cluster` when that is given.

@@ -4,8 +4,6 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from types import TracebackType
-from typing import Self
 
 from ternmq_client.config import ClientConfig
 from ternmq_client.nameservers import NameServers
@@ -20,6 +18,7 @@ from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Connection, Identity
 from ternmq_remoting.system import system_environment
+from ternmq_runtime.lifecycle import Lifecycle
 from ternmq_runtime.service import Job, JobRunner, OwnedTasks
 
 logger = logging.getLogger(__name__)
@@ -28,7 +27,7 @@ SESSION_DELAY_FACTOR_MAX = 8
 """Ceiling of the wait between two attempts to open a Session, in terms of the first one."""
 
 
-class ClientInstance:
+class ClientInstance(Lifecycle):
     """One client of a cluster, between `async with` and its end.
 
     Entering asks nobody anything: NameServers and brokers are dialled when they are first needed.
@@ -48,65 +47,53 @@ class ClientInstance:
         self.config = config or ClientConfig()
         self._given_env = env
         self._opened: _Opened | None = None
-        self._exit = AsyncExitStack()
 
-    async def __aenter__(self) -> Self:
+    async def _open(self, stack: AsyncExitStack) -> None:
         if self._opened is not None:
             raise ClosedError("the client is already open")
-        async with AsyncExitStack() as stack:
-            env = self._given_env
-            if env is None:
-                env = await stack.enter_async_context(system_environment())
-            tasks = OwnedTasks()
-            opened = _Opened(self, env, tasks)
-            stack.push_async_callback(opened.close_connections)
-            await stack.enter_async_context(tasks)
-            await stack.enter_async_context(opened.jobs)
-            stack.push_async_callback(opened.sessions.close)
-            self._opened = opened
-            self._exit = stack.pop_all()
-        return self
+        env = self._given_env
+        if env is None:
+            env = await stack.enter_async_context(system_environment())
+        tasks = OwnedTasks()
+        self._opened = opened = _Opened(self, env, tasks)
+        stack.callback(self._forget)
+        stack.push_async_callback(opened.close_connections)
+        await stack.enter_async_context(tasks)
+        await stack.enter_async_context(opened.jobs)
+        stack.push_async_callback(opened.sessions.close)
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> bool | None:
-        try:
-            return await self._exit.__aexit__(exc_type, exc, traceback)
-        finally:
-            self._opened = None
+    def _forget(self) -> None:
+        self._opened = None
 
     @property
     def env(self) -> Environment:
         """Clock, network, randomness, blocking calls."""
-        return self._open.env
+        return self._parts.env
 
     @property
     def client_id(self) -> str:
         """`host@instance`, by which brokers know this client."""
-        return self._open.client_id
+        return self._parts.client_id
 
     @property
     def tasks(self) -> OwnedTasks:
         """Where producers and consumers spawn theirs; they end with the client."""
-        return self._open.tasks
+        return self._parts.tasks
 
     @property
     def nameservers(self) -> NameServers:
         """For questions other than routes."""
-        return self._open.nameservers
+        return self._parts.nameservers
 
     @property
     def routes(self) -> RouteCache:
         """Routes by topic."""
-        return self._open.routes
+        return self._parts.routes
 
     @property
     def sessions(self) -> Sessions:
         """Who brokers think is here."""
-        return self._open.sessions
+        return self._parts.sessions
 
     async def broker(self, broker_name: str, broker_id: int = MASTER_ID) -> Connection:
         """Return the connection to a broker that a route has named, dialling it at need.
@@ -116,7 +103,7 @@ class ClientInstance:
         Raises:
             Unreachable: No route names it, or nobody who proves to be it answers.
         """
-        opened = self._open
+        opened = self._parts
         key = (broker_name, broker_id)
         kept = opened.connections.get(key)
         return kept or await opened.dialling.run(key, lambda: opened.dial(broker_name, broker_id))
@@ -127,7 +114,7 @@ class ClientInstance:
         The connection is closed: what else runs over it ends, as it was about to. Safe to repeat,
         and with a connection that was replaced already.
         """
-        opened = self._open
+        opened = self._parts
         key = (broker_name, broker_id)
         if opened.connections.get(key) is connection:
             del opened.connections[key]
@@ -135,7 +122,7 @@ class ClientInstance:
 
     def ask_route_again(self, topic: str) -> None:
         """Ask for the route of `topic` now, in the background: a broker's answer did not fit it."""
-        opened = self._open
+        opened = self._parts
         opened.routes.expire(topic)
         opened.jobs.wake("routes")
 
@@ -155,7 +142,7 @@ class ClientInstance:
             RefusedError: A broker refuses this client; most likely another live one has its id.
             Unreachable: No NameServer answers.
         """
-        opened = self._open
+        opened = self._parts
         for subscription in group.subscriptions:
             opened.routes.watch(subscription.topic)
         opened.sessions.put_consumer(group, on_members_changed)
@@ -166,14 +153,14 @@ class ClientInstance:
 
     def leave_group(self, group: str) -> None:
         """Take back `join_group`: brokers hear of it at once, and the group's others take over."""
-        opened = self._open
+        opened = self._parts
         before = opened.sessions.consumer_topics
         opened.sessions.remove_consumer(group)
         for topic in before - opened.sessions.consumer_topics:
             opened.routes.unwatch(topic)
 
     @property
-    def _open(self) -> "_Opened":
+    def _parts(self) -> "_Opened":
         if self._opened is None:
             raise ClosedError("the client is not open: use it inside `async with`")
         return self._opened

@@ -7,8 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 
@@ -19,6 +18,7 @@ from ternmq_nameserver.config import NameServerConfig
 from ternmq_nameserver.server import NameServer
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.system import system_environment
+from ternmq_runtime.lifecycle import Lifecycle
 from ternmq_runtime.logs import LoggingSettings, configure_logging
 from ternmq_runtime.service import run_until_signalled
 from ternmq_runtime.settings import Settings, load_settings
@@ -42,37 +42,25 @@ DEV_LOG_FILE_BYTES: Final = 64 << 20
 """`ternmq dev` makes small files: it is for a laptop."""
 
 
-class DevServices:
+class DevServices(Lifecycle):
     """A NameServer with a broker beside it, between `async with` and its end."""
 
     def __init__(self, settings: Settings, env: Environment) -> None:
         self._settings = settings
         self._env = env
-        self._exit = AsyncExitStack()
 
-    async def __aenter__(self) -> Self:
+    async def _open(self, stack: AsyncExitStack) -> None:
         settings, env = self._settings, self._env
-        async with AsyncExitStack() as stack:
-            self.nameserver = await stack.enter_async_context(
-                NameServer(settings[NameServerConfig], env)
-            )
-            config = dataclasses.replace(
-                settings[BrokerConfig], nameservers=(str(self.nameserver.address),)
-            )
-            store = settings[StoreConfig]
-            if "store.commit_log_file_bytes" not in settings.origins:
-                store = dataclasses.replace(store, commit_log_file_bytes=DEV_LOG_FILE_BYTES)
-            self.broker = await stack.enter_async_context(Broker(config, store, env))
-            self._exit = stack.pop_all()
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> bool | None:
-        return await self._exit.__aexit__(exc_type, exc, traceback)
+        self.nameserver = await stack.enter_async_context(
+            NameServer(settings[NameServerConfig], env)
+        )
+        config = dataclasses.replace(
+            settings[BrokerConfig], nameservers=(str(self.nameserver.address),)
+        )
+        store = settings[StoreConfig]
+        if "store.commit_log_file_bytes" not in settings.origins:
+            store = dataclasses.replace(store, commit_log_file_bytes=DEV_LOG_FILE_BYTES)
+        self.broker = await stack.enter_async_context(Broker(config, store, env))
 
 
 def service_options(function: F) -> F:

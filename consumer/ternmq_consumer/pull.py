@@ -5,8 +5,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from ternmq_client.config import ClientConfig, nameserver_texts
 from ternmq_client.instance import ClientInstance
@@ -25,6 +24,7 @@ from ternmq_model.subscription import ALL_TAGS, parse_subscription
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_remoting.contracts import DESCRIBE_TOPIC
 from ternmq_remoting.environment import Environment
+from ternmq_runtime.lifecycle import Lifecycle
 from ternmq_runtime.service import Job, JobRunner
 
 POLL_MESSAGES_MAX: Final = 4096
@@ -33,7 +33,7 @@ POLL_MESSAGES_MAX: Final = 4096
 _STALE_INTERVAL_S: Final = 20.0
 
 
-class PullConsumer:
+class PullConsumer(Lifecycle):
     """Reads assigned queues, between `async with` and its end.
 
     It is no member of a group and shares nothing: every queue of `assign` is read from its
@@ -77,43 +77,31 @@ class PullConsumer:
         self._ready: deque[FetchedQueue] = deque()
         self._arrived = asyncio.Event()
         self._opened: tuple[PullLinks, OffsetStore, StartingPoints] | None = None
-        self._exit = AsyncExitStack()
 
-    async def __aenter__(self) -> Self:
+    async def _open(self, stack: AsyncExitStack) -> None:
         if self._opened is not None:
             raise ClosedError("a consumer is entered once")
-        async with AsyncExitStack() as stack:
-            client = await stack.enter_async_context(self._client)
-            links = PullLinks(
-                client.env, client, client.tasks, client_id=client.client_id, group=self._group
-            )
-            timeout_s = client.config.request_timeout_s
-            offsets = OffsetStore(
-                client, group=self._group, client_id=client.client_id, timeout_s=timeout_s
-            )
-            starting_points = StartingPoints(
-                client, offsets, self._config.consume_from, timeout_s=timeout_s
-            )
+        client = await stack.enter_async_context(self._client)
+        links = PullLinks(
+            client.env, client, client.tasks, client_id=client.client_id, group=self._group
+        )
+        timeout_s = client.config.request_timeout_s
+        offsets = OffsetStore(
+            client, group=self._group, client_id=client.client_id, timeout_s=timeout_s
+        )
+        starting_points = StartingPoints(
+            client, offsets, self._config.consume_from, timeout_s=timeout_s
+        )
 
-            async def renew_stale() -> bool:
-                links.renew_stale()
-                return False
+        async def renew_stale() -> bool:
+            links.renew_stale()
+            return False
 
-            await stack.enter_async_context(
-                JobRunner(Job(name="renew-stale", interval_s=_STALE_INTERVAL_S, step=renew_stale))
-            )
-            self._opened = links, offsets, starting_points
-            self._exit = stack.pop_all()
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> bool | None:
-        self.assign(())
-        return await self._exit.__aexit__(exc_type, exc, traceback)
+        await stack.enter_async_context(
+            JobRunner(Job(name="renew-stale", interval_s=_STALE_INTERVAL_S, step=renew_stale))
+        )
+        self._opened = links, offsets, starting_points
+        stack.callback(self.assign, ())
 
     async def queues(self, topic: str) -> list[MessageQueue]:
         """Return the queues of `topic` that may be read, sorted.

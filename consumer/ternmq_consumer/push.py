@@ -4,8 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
-from types import TracebackType
-from typing import Final, Self, TypeAlias
+from typing import Final, TypeAlias
 
 from ternmq_client.config import ClientConfig, nameserver_texts
 from ternmq_client.instance import ClientInstance
@@ -28,6 +27,7 @@ from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting.environment import Blocking, Environment
 from ternmq_runtime.blocking import BlockingPool
+from ternmq_runtime.lifecycle import Lifecycle
 from ternmq_runtime.service import Job, JobRunner, OwnedTasks
 
 Subscriptions: TypeAlias = str | Mapping[str, str] | Sequence[Subscription]
@@ -37,7 +37,7 @@ _ITERATED_MESSAGES_MAX: Final = 256
 _STALE_INTERVAL_S: Final = 20.0
 
 
-class PushConsumer:
+class PushConsumer(Lifecycle):
     """Consumes topics as a member of a group, between `async with` and its end.
 
     Every message of the topics goes to one member of the group, at least once: a member that dies,
@@ -105,42 +105,28 @@ class PushConsumer:
         self._assigned = asyncio.Event()
         self._assignment: Assignment | None = None
         self._iterator: MessageIterator | None = None
-        self._exit = AsyncExitStack()
 
-    async def __aenter__(self) -> Self:
+    async def _open(self, stack: AsyncExitStack) -> None:
         if self._assignment is not None:
             raise ClosedError("a consumer is entered once")
-        async with AsyncExitStack() as stack:
-            client = await stack.enter_async_context(self._client)
-            now_ms = client.env.clock.wall_ms()
-            for topic, subscription in self._subscriptions.items():
-                self._subscriptions[topic] = replace(subscription, version_ms=now_ms)
-            stack.push_async_callback(self._leave_group)
-            blocking = await self._enter_blocking(stack)
-            tasks = await stack.enter_async_context(OwnedTasks())
-            links = PullLinks(
-                client.env, client, tasks, client_id=client.client_id, group=self._group
-            )
-            self._assignment = assignment = self._make_assignment(links)
-            for number, call in enumerate(self._callers(blocking)):
-                tasks.spawn(work_on(self._dispatcher, call), f"listener-{number}")
-            stack.push_async_callback(assignment.quiesce, self._config.close_wait_s)
-            stack.callback(self._end_iteration)
-            jobs = self._make_jobs(assignment, links)
-            await self._find_topics()
-            client.routes.add_listener(lambda _topic: jobs.wake("rebalance"))
-            await client.join_group(self._group_message(), lambda: jobs.wake("rebalance"))
-            await stack.enter_async_context(jobs)
-            self._exit = stack.pop_all()
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> bool | None:
-        return await self._exit.__aexit__(exc_type, exc, traceback)
+        client = await stack.enter_async_context(self._client)
+        now_ms = client.env.clock.wall_ms()
+        for topic, subscription in self._subscriptions.items():
+            self._subscriptions[topic] = replace(subscription, version_ms=now_ms)
+        stack.push_async_callback(self._leave_group)
+        blocking = await self._enter_blocking(stack)
+        tasks = await stack.enter_async_context(OwnedTasks())
+        links = PullLinks(client.env, client, tasks, client_id=client.client_id, group=self._group)
+        self._assignment = assignment = self._make_assignment(links)
+        for number, call in enumerate(self._callers(blocking)):
+            tasks.spawn(work_on(self._dispatcher, call), f"listener-{number}")
+        stack.push_async_callback(assignment.quiesce, self._config.close_wait_s)
+        stack.callback(self._end_iteration)
+        jobs = self._make_jobs(assignment, links)
+        await self._find_topics()
+        client.routes.add_listener(lambda _topic: jobs.wake("rebalance"))
+        await client.join_group(self._group_message(), lambda: jobs.wake("rebalance"))
+        await stack.enter_async_context(jobs)
 
     def __aiter__(self) -> AsyncIterator[StoredMessage]:
         """Iterate over the messages as they come, without an end.

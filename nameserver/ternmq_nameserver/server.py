@@ -2,8 +2,7 @@
 
 import math
 from contextlib import AsyncExitStack
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from ternmq_model.address import Address
 from ternmq_model.errors import ClosedError
@@ -12,13 +11,14 @@ from ternmq_nameserver.kv_store import FILE_NAME, KvStore
 from ternmq_nameserver.route_table import RouteTable
 from ternmq_nameserver.service import NameServerService
 from ternmq_remoting.environment import Environment
+from ternmq_runtime.lifecycle import Lifecycle
 from ternmq_runtime.service import Job, JobRunner
 
 if TYPE_CHECKING:
     from ternmq_remoting.rpc import Server
 
 
-class NameServer:
+class NameServer(Lifecycle):
     """Serves routes and settings between `async with` and its end.
 
     Entering returns when it listens. Leaving stops the server, then the jobs. NameServers know
@@ -36,7 +36,6 @@ class NameServer:
     def __init__(self, config: NameServerConfig, env: Environment) -> None:
         self._config = config
         self._env = env
-        self._exit = AsyncExitStack()
         self._server: Server | None = None
 
     @property
@@ -50,7 +49,7 @@ class NameServer:
             raise ClosedError("the NameServer is not serving")
         return self._server.address
 
-    async def __aenter__(self) -> Self:
+    async def _open(self, stack: AsyncExitStack) -> None:
         config, env = self._config, self._env
         path = config.data / FILE_NAME if config.data else None
         settings = KvStore(path, env.blocking, wake=lambda: jobs.wake("settings"))
@@ -60,19 +59,11 @@ class NameServer:
             Job(name="expiry", interval_s=config.scan_interval_s, step=service.expire),
             Job(name="settings", interval_s=math.inf, step=settings.step),
         )
-        async with AsyncExitStack() as stack:
-            await stack.enter_async_context(jobs)
-            self._server = await stack.enter_async_context(
-                env.network.serve(service.handlers(), config.listen_address)
-            )
-            self._exit = stack.pop_all()
-        return self
+        await stack.enter_async_context(jobs)
+        self._server = await stack.enter_async_context(
+            env.network.serve(service.handlers(), config.listen_address)
+        )
+        stack.callback(self._forget)
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> bool | None:
+    def _forget(self) -> None:
         self._server = None
-        return await self._exit.__aexit__(exc_type, exc, traceback)

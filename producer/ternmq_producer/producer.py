@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final
 
 from ternmq_client.config import ClientConfig, nameserver_texts
 from ternmq_client.instance import ClientInstance
@@ -18,6 +18,7 @@ from ternmq_producer.config import ProducerConfig
 from ternmq_producer.dispatch import Dispatch, QueueSelector, closed_error
 from ternmq_producer.pending import RECORD_EXTRA_BYTES
 from ternmq_remoting.environment import Environment
+from ternmq_runtime.lifecycle import Lifecycle
 
 if TYPE_CHECKING:
     from ternmq_model.clock import Clock
@@ -31,7 +32,7 @@ _SLICE_MESSAGES_MAX: Final = 2048
 """How much of a `send_many` is prepared in one go, while the broker works on the part before."""
 
 
-class Producer:
+class Producer(Lifecycle):
     """Sends messages, in the shape `async with Producer("group") as producer:`.
 
     Every send goes over one open stream for each broker. What is sent while earlier messages
@@ -76,38 +77,33 @@ class Producer:
         self._timeout_ms = round(self.config.send_timeout_s * 1000)
         self._dispatch: Dispatch | None = None
         self._without_turn = 0
-        self._exit: AsyncExitStack[bool | None] = AsyncExitStack()
 
-    async def __aenter__(self) -> Self:
+    async def _open(self, stack: AsyncExitStack) -> None:
         """Open the producer. No service need be reachable before the first send."""
         if self._dispatch is not None:
             raise ClosedError("the producer is already open")
-        async with AsyncExitStack() as stack:
-            await stack.enter_async_context(self.client)
-            self.client.sessions.put_producer(self.group)
-            self._clock = self.client.env.clock
-            self._loop = asyncio.get_running_loop()
-            self._dispatch = Dispatch(self.group, self.config, self.client)
-            self._exit = stack.pop_all()
-        return self
+        await stack.enter_async_context(self.client)
+        self.client.sessions.put_producer(self.group)
+        self._clock = self.client.env.clock
+        self._loop = asyncio.get_running_loop()
+        self._dispatch = Dispatch(self.group, self.config, self.client)
+        stack.push_async_exit(self._close)
 
-    async def __aexit__(
+    async def _close(
         self,
         exc_type: type[BaseException] | None,
         exc: BaseException | None,
         traceback: TracebackType | None,
-    ) -> bool | None:
+    ) -> None:
+        """Take no more, and wait for the answers to what is under way unless cancelled."""
         dispatch, self._dispatch = self._dispatch, None
+        assert dispatch is not None, "was opened"
         try:
-            if dispatch is not None:
-                dispatch.close()
-                if not isinstance(exc, asyncio.CancelledError):
-                    await self._finish(dispatch)
+            dispatch.close()
+            if not isinstance(exc, asyncio.CancelledError):
+                await self._finish(dispatch)
         finally:
-            if dispatch is not None:
-                dispatch.abandon()
-            closed = await self._exit.__aexit__(exc_type, exc, traceback)
-        return closed
+            dispatch.abandon()
 
     async def send(
         self,

@@ -1,0 +1,63 @@
+"""Opening is all or nothing, and closing is opening backwards."""
+
+from contextlib import AsyncExitStack
+
+import pytest
+
+from ternmq_runtime.lifecycle import Lifecycle
+from tests.support.virtual_time import run_in_virtual_time
+
+
+class Service(Lifecycle):
+    """Opens two parts and notes what happens."""
+
+    def __init__(self, *, fails: bool = False) -> None:
+        self.events: list[str] = []
+        self._fails = fails
+
+    async def _open(self, stack: AsyncExitStack) -> None:
+        for part in ("first", "second"):
+            self.events.append(f"open {part}")
+            stack.callback(self.events.append, f"close {part}")
+        if self._fails:
+            raise ValueError("half-way")
+
+
+OPENED = ["open first", "open second"]
+CLOSED = ["close second", "close first"]
+
+
+def test_what_was_opened_first_is_closed_last() -> None:
+    service = Service()
+
+    async def main() -> None:
+        async with service as entered:
+            assert entered is service
+            assert service.events == OPENED
+
+    run_in_virtual_time(main())
+    assert service.events == OPENED + CLOSED
+
+
+def test_what_fails_while_it_opens_is_closed() -> None:
+    service = Service(fails=True)
+
+    async def main() -> None:
+        with pytest.raises(ValueError, match="half-way"):
+            await service.__aenter__()
+        await service.__aexit__(None, None, None)
+
+    run_in_virtual_time(main())
+    assert service.events == OPENED + CLOSED
+
+
+def test_leaving_again_does_nothing() -> None:
+    service = Service()
+
+    async def main() -> None:
+        async with service:
+            pass
+        await service.__aexit__(None, None, None)
+
+    run_in_virtual_time(main())
+    assert service.events == OPENED + CLOSED
