@@ -1,4 +1,4 @@
-"""Which queues a member of a group consumes.
+"""Which queues a member of a group consumes. Pure.
 
 Members never talk to each other: each computes the whole plan alone and takes its own part. So a
 strategy may depend on its arguments only, never on a clock, on randomness or on local load, or two

@@ -1,4 +1,4 @@
-"""How much of a queue a broker may send ahead: credits given, used and given back.
+"""How much of a queue a broker may send ahead: credits given, used and given back. Pure.
 
 A reader opens a queue with a credit in bytes and in messages; the broker stops when either ends,
 which it may overshoot by one record. What the reader has finished with it gives back, and tells

@@ -1,4 +1,4 @@
-"""The messages of one queue that a consumer has in hand, and how far it may commit.
+"""The messages of one queue that a consumer has in hand, and how far it may commit. Pure.
 
 Messages come in batches, in the order of their offsets, and are handed out in the same order in
 pieces of any size. So the unfinished ones are a row of hand-outs followed by a row of batches,

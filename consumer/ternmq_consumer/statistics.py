@@ -1,4 +1,4 @@
-"""What a consumer has done so far, and how fast it is."""
+"""What a consumer has done so far, and how fast it is. Pure."""
 
 from collections import deque
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Natural batching: what is sent while earlier batches travel forms the next one.
+"""Natural batching: what is sent while earlier batches travel forms the next one. Pure.
 
 Everything here is decided without waiting: a `BrokerLink` does the I/O and tells what came of it.
 

@@ -1,4 +1,4 @@
-"""The checkpoint: up to which store time the log and the consume queues are on disk.
+"""The checkpoint: up to which store time the log and the consume queues are on disk. Pure.
 
 4,096 bytes, five big-endian integers of 8 bytes, then zeros (docs/formats/checkpoint.md).
 

@@ -1,4 +1,4 @@
-"""Where things lie in a store's directory: names, positions and rolling, by arithmetic alone.
+"""Where things lie in a store's directory: names, positions and rolling, by arithmetic alone. Pure.
 
 Source: RocketMQ `UtilAll`, `StorePathConfigHelper`, `CommitLog`, `ConsumeQueue`.
 """

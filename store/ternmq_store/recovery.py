@@ -1,4 +1,4 @@
-"""What recovery decides: which bytes are good, where to begin to look, which units may stay.
+"""What recovery decides: which bytes are good, where to begin to look, which units may stay. Pure.
 
 A loss of power may lose any of the disk's sectors that were not synced. Behind the end of the log
 lie only zeros (a file is zeros when it is made, and a cut zeroes what it leaves), so a lost sector
