@@ -44,7 +44,7 @@ class Broker(Lifecycle):
     Raises:
         StoreLocked: On entering: another broker holds the data directory.
         StoreError: On entering: what lies there cannot be read.
-        Unreachable: On entering: the address is taken.
+        CannotListen: On entering: the address is taken.
     """
 
     def __init__(

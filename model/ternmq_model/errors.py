@@ -16,6 +16,7 @@
         * `ConnectionLost` (retryable, may have happened)
     * `SendManyFailed`: some messages of many were not stored. `results` says which. It lives with
       what it holds, in `ternmq_model.message`.
+    * `CannotListen`: a service's own address is taken, or is none of this machine.
     * `StoreError`: the local disk, or what lies on it.
         * `CorruptRecord`, `StoreFull`, `StoreLocked`, `StoreFailed`
 
@@ -72,6 +73,7 @@ class IllegalName(UsageError):
         super().__init__(f"{kind} {name!r}: {rule}")
         self.kind = kind
         self.name = name
+        self.rule = rule
 
 
 class IllegalMessage(UsageError):
@@ -170,6 +172,10 @@ class ConnectionLost(TransportError):
 
     retryable = True
     may_have_happened = True
+
+
+class CannotListen(TernError):
+    """The address to listen on is taken, or is none of this machine."""
 
 
 class StoreError(TernError):

@@ -29,7 +29,7 @@ class NameServer(Lifecycle):
         env: The seams.
 
     Raises:
-        Unreachable: On entering: the address cannot be bound.
+        CannotListen: On entering: the address cannot be bound.
         StoreError: On entering: the file of settings cannot be read.
     """
 

@@ -233,6 +233,6 @@ class Network(Protocol):
         Leaving refuses new calls, lets running ones end for a grace period, then cancels them.
 
         Raises:
-            Unreachable: The address cannot be bound.
+            CannotListen: The address cannot be bound.
         """
         ...

@@ -11,7 +11,7 @@ import grpc.aio
 from google.protobuf.message import DecodeError
 from google.protobuf.message import Message as ProtoMessage
 
-from ternmq_model.errors import ConnectionLost, TernError, Unreachable
+from ternmq_model.errors import CannotListen, ConnectionLost, TernError
 from ternmq_remoting.health import Health
 from ternmq_remoting.options import SERVER_OPTIONS
 from ternmq_remoting.peer import address_of_peer, is_loopback, texts_of
@@ -231,7 +231,7 @@ async def serving(
     have `grace_s` seconds; then the socket is closed.
 
     Raises:
-        Unreachable: The address is taken, or is none of this machine.
+        CannotListen: The address is taken, or is none of this machine.
     """
     shared = _Serving(identity)
     generic = shared.generic_handlers(handlers)
@@ -243,7 +243,7 @@ async def serving(
     try:
         port = server.add_insecure_port(str(listen))
     except (RuntimeError, OSError) as error:
-        raise Unreachable(f"cannot listen on {listen}: {_why_not_bound(listen)}") from error
+        raise CannotListen(f"cannot listen on {listen}: {_why_not_bound(listen)}") from error
     address = Address(listen.host, port)
     if not is_loopback(listen.host):
         logger.warning(

@@ -11,6 +11,7 @@ import pytest
 
 from ternmq_broker import Broker, BrokerConfig
 from ternmq_model.errors import (
+    CannotListen,
     ConnectionLost,
     InvalidParameter,
     MessageRefused,
@@ -18,7 +19,6 @@ from ternmq_model.errors import (
     StoreLocked,
     TopicNotFound,
     TransportError,
-    Unreachable,
 )
 from ternmq_model.response_code import ResponseCode as Code
 from ternmq_protos.v1 import groups_pb2 as groups
@@ -175,7 +175,7 @@ def test_a_directory_in_use_and_an_address_in_use_are_named(tmp_path: Path) -> N
             with pytest.raises(StoreLocked, match=str(os.getpid())):
                 await Broker(config_of(tmp_path / "one"), STORE, env).__aenter__()
             port = broker.address.port
-            with pytest.raises(Unreachable, match=str(port)):
+            with pytest.raises(CannotListen, match=str(port)):
                 await Broker(config_of(tmp_path / "two", port=port), STORE, env).__aenter__()
             async with Broker(config_of(tmp_path / "two"), STORE, env):
                 pass

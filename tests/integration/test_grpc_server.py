@@ -8,11 +8,11 @@ import pytest
 
 from ternmq_model.address import Address
 from ternmq_model.errors import (
+    CannotListen,
     ConnectionLost,
     RefusedError,
     TernError,
     TransportError,
-    Unreachable,
 )
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import messages_pb2 as messages
@@ -124,7 +124,7 @@ def test_an_address_that_is_taken_or_elsewhere_is_named() -> None:
                 (server.address, "in use"),
                 (Address("192.0.2.1", 0), "assign"),
             ):
-                with pytest.raises(Unreachable, match=f"{address}: .*{why}"):
+                with pytest.raises(CannotListen, match=f"{address}: .*{why}"):
                     async with network.serve([], address):
                         pass
 

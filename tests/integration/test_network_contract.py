@@ -10,6 +10,7 @@ import pytest
 
 from ternmq_model.address import Address
 from ternmq_model.errors import (
+    CannotListen,
     ClosedError,
     ConnectionLost,
     IllegalName,
@@ -391,7 +392,7 @@ def test_connect_takes_the_first_address_that_is_who_is_expected(make_network: M
 def test_an_address_that_is_taken_cannot_be_served(make_network: MakeNetwork) -> None:
     async def main() -> None:
         async with connected(make_network) as (network, server, _service, _connection):
-            with pytest.raises(Unreachable, match=str(server.address.port)):
+            with pytest.raises(CannotListen, match=str(server.address.port)):
                 async with network.serve([], server.address):
                     pass
 

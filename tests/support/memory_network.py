@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from ternmq_model.address import Address
-from ternmq_model.errors import ClosedError, ConnectionLost, Unreachable
+from ternmq_model.errors import CannotListen, ClosedError, ConnectionLost, Unreachable
 from ternmq_remoting.peer import is_expected
 from ternmq_remoting.rpc import Connection, Handler, Identity, Server
 from ternmq_runtime.service import OwnedTasks
@@ -162,15 +162,15 @@ class MemoryNetwork:
         """Let `server` be found, under a free port when its own is 0.
 
         Raises:
-            Unreachable: The address is another host's, or taken.
+            CannotListen: The address is another host's, or taken.
         """
         listen = server.address
         if listen.host not in LOOPBACK_HOSTS | _ANY | {server.host}:
-            raise Unreachable(f"{listen}: cannot be bound: not an address of host {server.host}")
+            raise CannotListen(f"{listen}: cannot be bound: not an address of host {server.host}")
         if listen.port == 0:
             server.address = Address(listen.host, self.free_port())
         elif (server.host, listen.port) in self._servers:
-            raise Unreachable(f"{listen}: cannot be bound: already in use")
+            raise CannotListen(f"{listen}: cannot be bound: already in use")
         self._servers[server.host, server.address.port] = server
 
     def release(self, server: MemoryServer) -> None:

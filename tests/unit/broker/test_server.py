@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ternmq_model.address import Address
-from ternmq_model.errors import ClosedError, StoreError, StoreLocked, Unreachable
+from ternmq_model.errors import CannotListen, ClosedError, StoreError, StoreLocked, Unreachable
 from ternmq_model.response_code import ResponseCode as Code
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_remoting import contracts
@@ -73,7 +73,7 @@ def test_an_address_that_is_taken_lets_go_of_the_data_directory() -> None:
     async def main() -> None:
         async with world() as around, around.broker() as first:
             second = around.broker(port=first.address.port, data=Path("/second"))
-            with pytest.raises(Unreachable, match=str(first.address.port)):
+            with pytest.raises(CannotListen, match=str(first.address.port)):
                 await second.__aenter__()
             assert around.files.locks == {around.config.data / "lock"}
             with pytest.raises(ClosedError):

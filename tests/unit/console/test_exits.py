@@ -4,6 +4,7 @@ import pytest
 
 from ternmq_console.exits import errors_as_exits, exit_code
 from ternmq_model.errors import (
+    CannotListen,
     ConfigError,
     ConnectionLost,
     IllegalName,
@@ -30,6 +31,7 @@ from ternmq_model.response_code import ResponseCode
         (ConnectionLost("127.0.0.1:1"), 4),
         (refusal(ResponseCode.SYSTEM_BUSY, "busy"), 1),
         (StoreLocked("data"), 1),
+        (CannotListen("127.0.0.1:9876"), 1),
     ],
 )
 def test_an_error_has_the_exit_code_of_its_kind(error: TernError, code: int) -> None:

@@ -9,12 +9,12 @@ from random import Random
 import pytest
 
 from ternmq_model.errors import (
+    CannotListen,
     ClosedError,
     InvalidParameter,
     MessageNotFound,
     RefusedError,
     TopicNotFound,
-    Unreachable,
 )
 from ternmq_model.response_code import ResponseCode
 from ternmq_nameserver.config import NameServerConfig
@@ -198,7 +198,7 @@ def test_an_address_is_known_only_while_it_serves_and_a_taken_one_is_refused() -
                 _ = server.address
             async with server:
                 assert server.address.port == 9876
-                with pytest.raises(Unreachable, match="9876"):
+                with pytest.raises(CannotListen, match="9876"):
                     await NameServer(NameServerConfig(), env).__aenter__()
             with pytest.raises(ClosedError):
                 _ = server.address

@@ -8,7 +8,13 @@ from random import Random
 import pytest
 
 from ternmq_model.address import Address
-from ternmq_model.errors import ConnectionLost, RefusedError, RequestTimedOut, Unreachable
+from ternmq_model.errors import (
+    CannotListen,
+    ConnectionLost,
+    RefusedError,
+    RequestTimedOut,
+    Unreachable,
+)
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_protos.v1 import nameserver_pb2 as nameserver
 from ternmq_remoting.contracts import LIST_TOPICS, SESSION
@@ -89,9 +95,9 @@ def test_a_taken_or_foreign_address_cannot_be_bound() -> None:
         async with MemoryNetwork(Random(1)) as network:
             host = network.host("a")
             async with host.serve([], ANY_PORT) as server:
-                with pytest.raises(Unreachable, match="already in use"):
+                with pytest.raises(CannotListen, match="already in use"):
                     await host.serve([], server.address).__aenter__()
-                with pytest.raises(Unreachable, match="not an address of host a"):
+                with pytest.raises(CannotListen, match="not an address of host a"):
                     await host.serve([], Address("b", 0)).__aenter__()
             async with host.serve([], server.address):
                 pass
