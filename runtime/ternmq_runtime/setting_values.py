@@ -62,7 +62,10 @@ def _parse_text(text: str, kind: type, name: str) -> object:
     if kind is Path:
         if not text:
             raise ValueError("must be a path, not empty")
-        return Path(text).expanduser()
+        try:
+            return Path(text).expanduser()
+        except RuntimeError:
+            raise ValueError("names a home directory that is not there") from None
     if kind not in (int, float):
         raise TypeError(f"setting {name!r} has the type {kind!r}, which cannot be given as text")
     number = _parse_number(text, name)

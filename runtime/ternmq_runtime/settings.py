@@ -7,6 +7,7 @@ that an operator corrects a deployment once and not line by line.
 
 import dataclasses
 import difflib
+import re
 import tomllib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass
@@ -24,6 +25,14 @@ CONFIG_VARIABLE = "TERNMQ_CONFIG"
 """Names the TOML file where no argument does."""
 
 _RESERVED = frozenset({CONFIG_VARIABLE})
+
+_RESEMBLES = 0.9
+"""How like a setting's variable another one must be to be taken for a slip. Kubernetes gives every
+container variables of its services: for one called `ternmq-broker`, TERNMQ_BROKER_SERVICE_PORT."""
+
+_SERVICE_LINK = re.compile(r"(tcp|udp|sctp)://", re.IGNORECASE)
+"""How the value of the one variable of Kubernetes begins that is called like a setting: of
+TERNMQ_BROKER_PORT."""
 
 
 class Settings:
@@ -71,7 +80,8 @@ def load_settings(
         sections: Section name to dataclass.
         toml_path: The file with a table for each section; if left out, the file that the variable
             TERNMQ_CONFIG names, if any.
-        environ: Variables such as TERNMQ_BROKER__FLUSH_MODE=async; others are not looked at.
+        environ: Variables such as TERNMQ_BROKER__FLUSH_MODE=async. Others are not looked at, but
+            for a TERNMQ_ variable without the two underscores that is nearly a setting's.
         flags: What came with `--set`: `broker.flush_mode=async`. The last of a name counts.
         also_known: Sections of other services, which one file or environment may serve as well:
             their settings are checked, but not built and not required.
@@ -107,11 +117,11 @@ def load_settings(
         except ValueError as error:
             problems.append(one.problem(str(error)))
             bad.add(one.setting)
+            values.pop(one.setting, None)
 
     built: dict[type, object] = {}
     for section, kind in sections.items():
-        if not any(setting.startswith(f"{section}.") for setting in bad):
-            built[kind] = _build(section, kind, values, winners, problems)
+        built[kind] = _build(section, kind, values, winners, bad, problems)
     if problems:
         raise SettingsError(problems)
     return Settings(built, {setting: one.origin for setting, one in winners.items()})
@@ -132,27 +142,41 @@ def _build(
     kind: type,
     values: Mapping[str, object],
     winners: Mapping[str, _Given],
+    bad: Collection[str],
     problems: list[str],
 ) -> object | None:
-    """Return the section, or None after adding to `problems` why it cannot be."""
+    """Return the section, or None after adding to `problems` all that is wrong with it.
+
+    A class tells its first mistake only. So each setting that it refuses goes back to its default,
+    and the rest is tried again.
+    """
     arguments: dict[str, object] = {}
-    is_complete = True
+    required: set[str] = set()
     for field in _fields(kind):
         setting = f"{section}.{field.name}"
+        if field.default is MISSING and field.default_factory is MISSING:
+            required.add(setting)
+            if setting not in values and setting not in bad:
+                problems.append(f"{setting}: must be set, it has no default")
         if setting in values:
             arguments[field.name] = values[setting]
-        elif field.default is MISSING and field.default_factory is MISSING:
-            problems.append(f"{setting}: must be set, it has no default")
-            is_complete = False
-    if not is_complete:
-        return None
-    try:
-        return cast("object", kind(**arguments))
-    except ConfigError as error:
-        setting = error.setting if "." in error.setting else f"{section}.{error.setting}"
-        origin = winners[setting].origin if setting in winners else "default"
-        problems.append(f"{setting}={error.value!r}: {error.rule} ({origin})")
-        return None
+    is_as_given = not any(setting.startswith(f"{section}.") for setting in bad)
+    while all(setting.partition(".")[2] in arguments for setting in required):
+        try:
+            return cast("object", kind(**arguments))
+        except ConfigError as error:
+            setting = error.setting if "." in error.setting else f"{section}.{error.setting}"
+            field_name = setting.partition(".")[2]
+            was_given = field_name in arguments
+            arguments.pop(field_name, None)
+            # A default may fail because a value that it goes with is back at its own.
+            if was_given or is_as_given:
+                origin = winners[setting].origin if setting in winners else "default"
+                problems.append(f"{setting}={error.value!r}: {error.rule} ({origin})")
+            if not was_given:
+                return None
+            is_as_given = False
+    return None
 
 
 def _from_toml(path: Path, problems: list[str]) -> list[_Given]:
@@ -190,10 +214,20 @@ def _from_environ(
         raw = environ[variable]
         if variable in known_variables:
             given.append(_Given(known_variables[variable], raw, f"environment {variable}"))
-        else:
-            rule = _unknown(variable, known_variables)
+        elif "__" in variable or _is_slip(variable, raw, [*known_variables, *reserved]):
+            rule = _unknown(variable, [*known_variables, *reserved])
             problems.append(f"{variable}={raw!r}: {rule} (environment)")
     return given
+
+
+def _is_slip(variable: str, raw: str, known: Collection[str]) -> bool:
+    """Tell whether somebody meant a setting; others may call their variables TERNMQ_ too."""
+    if _SERVICE_LINK.match(raw):
+        return False
+    without_section = "__" + variable.removeprefix(ENVIRONMENT_PREFIX)
+    return any(one.endswith(without_section) for one in known) or bool(
+        difflib.get_close_matches(variable, known, n=1, cutoff=_RESEMBLES)
+    )
 
 
 def _variable(setting: str) -> str:

@@ -97,6 +97,7 @@ def test_a_value_is_read_by_its_type_and_unit(
         ("asink", FlushMode, "flush_mode", "must be one of sync, async"),
         (True, FlushMode, "flush_mode", "must be one of sync, async"),
         (" ", Path, "data", "must be a path, not empty"),
+        ("~no-such-user/data", Path, "data", "names a home directory that is not there"),
         (True, str, "name", "must be text"),
         ({"a": 1}, str, "name", "must be text"),
         ("x", int | None, "limit", "must be a whole number"),

@@ -22,6 +22,8 @@ class Broker:
     queues_max: int = 64
 
     def __post_init__(self) -> None:
+        if not self.name:
+            raise ConfigError("broker.name", self.name, "must not be empty")
         if self.queues > self.queues_max:
             raise ConfigError("broker.queues", self.queues, "must be at most broker.queues_max")
 
@@ -34,6 +36,8 @@ class NameServer:
     def __post_init__(self) -> None:
         if not 0 <= self.port < 65536:
             raise ConfigError("port", self.port, "must be a port, 0 to 65535")
+        if self.expire_s <= 0:
+            raise ConfigError("expire_s", self.expire_s, "must be above 0")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -156,6 +160,37 @@ def test_a_relation_between_settings_is_checked_and_says_where_its_setting_was_g
     )
 
 
+def test_every_value_that_a_section_refuses_is_named() -> None:
+    assert sorted(problems({"TERNMQ_BROKER__QUEUES": "9"}, SEVERAL_BAD)) == [
+        "broker.flush_mode='x': must be one of sync, async (flag --set)",
+        "broker.name='': must not be empty (flag --set)",
+        "broker.queues=9: must be at most broker.queues_max (environment TERNMQ_BROKER__QUEUES)",
+        "nameserver.expire_s=0.0: must be above 0 (flag --set)",
+        "nameserver.port=70000: must be a port, 0 to 65535 (flag --set)",
+    ]
+
+
+SEVERAL_BAD = (
+    "broker.flush_mode=x",
+    "broker.name=",
+    "broker.queues_max=8",
+    "nameserver.port=70000",
+    "nameserver.expire_s=0",
+)
+
+
+def test_a_default_is_not_blamed_for_a_value_that_went_back_to_its_own() -> None:
+    assert problems(flags=("broker.queues_max=4", "broker.queues=x")) == (
+        "broker.queues='x': must be a whole number (flag --set)",
+    )
+
+
+def test_a_required_value_that_is_bad_is_named_once() -> None:
+    with pytest.raises(SettingsError) as refused:
+        load_settings({"store": Store}, environ={}, flags=["store.root="])
+    assert refused.value.problems == ("store.root='': must be a path, not empty (flag --set)",)
+
+
 def test_a_bad_value_that_another_source_overrides_is_reported_all_the_same() -> None:
     assert len(problems({"TERNMQ_BROKER__QUEUES": "x"}, ("broker.queues=1",))) == 1
 
@@ -199,7 +234,39 @@ def test_settings_of_other_services_are_checked_but_not_required() -> None:
 
 
 def test_reserved_variables_are_no_settings() -> None:
-    environ = {"TERNMQ_NAMESERVER": "127.0.0.1:9876", "TERNMQ_CONFIG": ""}
-    load_settings(SECTIONS, environ=environ, reserved=["TERNMQ_NAMESERVER"])
+    environ = {"TERNMQ_NAME": "127.0.0.1:9876", "TERNMQ_CONFIG": ""}
+    load_settings(SECTIONS, environ=environ, reserved=["TERNMQ_NAME"])
     [problem] = problems(environ)
-    assert problem.startswith("TERNMQ_NAMESERVER=")
+    assert problem.startswith("TERNMQ_NAME=")
+
+
+@pytest.mark.parametrize(
+    "variable",
+    [
+        "TERNMQ_BROKER_QUEUES",
+        "TERNMQ_BROKER_FLUSHMODE",
+        "TERNMQ_FLUSH_MODE",
+        "TERNMQ_CONFG",
+        "TERNMQ_BROKR__QUEUES",
+        "TERNMQ_ANYTHING__ELSE",
+    ],
+)
+def test_a_variable_that_was_meant_as_a_setting_is_a_problem(variable: str) -> None:
+    [problem] = problems({variable: "1"})
+    assert problem.startswith(f"{variable}='1': no such setting")
+
+
+def test_variables_of_others_are_let_be() -> None:
+    environ = {"TERNMQ_BASE": "python:3.12", "TERNMQ_WHEELS": "only", "TERNMQ_SOAK": "1"}
+    for service in ("TERNMQ", "TERNMQ_BROKER", "TERNMQ_NAMESERVER"):
+        environ |= {  # as Kubernetes tells containers of its services
+            f"{service}_SERVICE_HOST": "10.0.0.7",
+            f"{service}_SERVICE_PORT": "9876",
+            f"{service}_SERVICE_PORT_GRPC": "9876",
+            f"{service}_PORT": "tcp://10.0.0.7:9876",
+            f"{service}_PORT_9876_TCP": "tcp://10.0.0.7:9876",
+            f"{service}_PORT_9876_TCP_PROTO": "tcp",
+            f"{service}_PORT_9876_TCP_PORT": "9876",
+            f"{service}_PORT_9876_TCP_ADDR": "10.0.0.7",
+        }
+    assert load_settings(SECTIONS, environ=environ).origins == {}
