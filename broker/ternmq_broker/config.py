@@ -6,14 +6,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from ternmq_model.address import ANY_HOST, PORT_MAX, Address, parse_address
+from ternmq_model.address import (
+    ANY_HOST,
+    PORT_MAX,
+    Address,
+    is_host,
+    is_unspecified,
+    listen_address,
+    parse_address,
+)
 from ternmq_model.errors import ConfigError, IllegalName
 from ternmq_model.message_id import host_bytes
 from ternmq_model.route import MASTER_ID, QUEUES_MAX, check_broker_name, check_cluster
 from ternmq_store.config import FlushMode
 
 MIB: Final = 1 << 20
-_UNSPECIFIED: Final = frozenset({ANY_HOST, "0.0.0.0", "::"})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -108,7 +115,7 @@ class BrokerConfig:
             try:
                 check(name)
             except IllegalName as error:
-                raise ConfigError(setting, name, str(error)) from None
+                raise ConfigError(setting, name, error.rule) from None
         if self.broker_id != MASTER_ID:
             raise ConfigError(
                 "broker.broker_id", self.broker_id, "must be 0: slaves are not served"
@@ -137,6 +144,9 @@ class BrokerConfig:
             raise ConfigError("broker.region", self.region, "must not be empty or hold 0x01, 0x02")
         if self.store_host:
             self._check_store_host()
+        if self.hostname and (not is_host(self.hostname) or is_unspecified(self.hostname)):
+            rule = "must be a host name or an IP address that others can dial"
+            raise ConfigError("broker.hostname", self.hostname, rule)
         _ = self.listen_address, self.nameserver_addresses, self.advertised_addresses
 
     def _check_store_host(self) -> None:
@@ -149,20 +159,17 @@ class BrokerConfig:
     @property
     def listen_address(self) -> Address:
         """Where to listen."""
-        host = self.listen
-        if ":" in host and not host.startswith("["):
-            host = f"[{host}]"
-        return parse_address(f"{host}:{self.port}", setting="broker.listen")
+        return listen_address(self.listen, self.port, setting="broker.listen")
 
     @property
     def nameserver_addresses(self) -> tuple[Address, ...]:
         """Every NameServer, each once."""
-        return _addresses(self.nameservers, "broker.nameservers")
+        return _addresses(self.nameservers, "broker.nameservers", may_be_any=False)
 
     @property
     def advertised_addresses(self) -> tuple[Address, ...]:
         """What the operator says clients are to dial."""
-        return _addresses(self.advertised, "broker.advertised")
+        return _addresses(self.advertised, "broker.advertised", may_be_any=True)
 
     def endpoints(self, port: int) -> tuple[Address, ...]:
         """Return what to register: where clients find this broker, best first.
@@ -173,7 +180,7 @@ class BrokerConfig:
         if self.advertised:
             return self.advertised_addresses
         host = self.listen_address.host
-        if host not in _UNSPECIFIED:
+        if not is_unspecified(host):
             return (Address(host, port),)
         named = Address(self.hostname or socket.gethostname(), port)
         everywhere = Address(ANY_HOST, port)
@@ -183,7 +190,7 @@ class BrokerConfig:
     def own_name(self) -> str:
         """A name or address of this machine, as far as the settings tell."""
         host = self.listen_address.host
-        return host if host not in _UNSPECIFIED else self.hostname or socket.gethostname()
+        return self.hostname or socket.gethostname() if is_unspecified(host) else host
 
     def store_host_bytes(self, port: int, *, own_host: str) -> bytes:
         """Return STOREHOST of every message: names this broker in ids, is never dialled.
@@ -194,7 +201,7 @@ class BrokerConfig:
         """
         hosts = (self.store_host, *(each.host for each in self.endpoints(port)), own_host)
         for host in hosts:
-            if host and host not in _UNSPECIFIED:
+            if host not in ("", ANY_HOST) and not is_unspecified(host):
                 try:
                     return host_bytes(Address(host, port))
                 except ValueError:
@@ -202,9 +209,24 @@ class BrokerConfig:
         return host_bytes(Address("127.0.0.1", port))
 
 
-def _addresses(texts: Sequence[str], setting: str) -> tuple[Address, ...]:
-    addresses = tuple(dict.fromkeys(parse_address(text, setting=setting) for text in texts))
-    for address, text in zip(addresses, texts, strict=False):
+def _addresses(texts: Sequence[str], setting: str, *, may_be_any: bool) -> tuple[Address, ...]:
+    """Return the addresses, each once; all can be dialled.
+
+    Args:
+        texts: As an operator wrote them.
+        setting: Its name, for the error.
+        may_be_any: The host "*" is legal: the one through which a reader reached the NameServer.
+
+    Raises:
+        ConfigError: One of them cannot be dialled; names that one.
+    """
+    addresses: list[Address] = []
+    for text in texts:
+        address = parse_address(text, setting=setting)
+        is_any = may_be_any and address.host == ANY_HOST
         if not address.port:
             raise ConfigError(setting, text, "needs a port to dial")
-    return addresses
+        if not is_any and (not is_host(address.host) or is_unspecified(address.host)):
+            raise ConfigError(setting, text, "needs a host name or an IP address to dial")
+        addresses.append(address)
+    return tuple(dict.fromkeys(addresses))

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from ipaddress import ip_address
 from typing import Final
 
 from ternmq_model.errors import ConfigError
@@ -58,6 +59,41 @@ def parse_address(text: str, *, setting: str) -> Address:
     if address.port > PORT_MAX:
         raise ConfigError(setting, text, f"a port is at most {PORT_MAX}")
     return address
+
+
+def listen_address(host: str, port: int, *, setting: str) -> Address:
+    """Return where to listen.
+
+    Args:
+        host: What an operator wrote: a name or an IP address, an IPv6 one with brackets or without.
+        port: 0 = any free one.
+        setting: The name of `host`, for the error.
+
+    Raises:
+        ConfigError: `host` is neither.
+    """
+    plain = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    if not is_host(plain) or (plain != host and ":" not in plain):
+        raise ConfigError(setting, host, "must be a host name or an IP address")
+    return Address(plain, port)
+
+
+def is_host(text: str) -> bool:
+    """Tell whether `text` is a host name or an IP address, without brackets."""
+    if ":" in text:
+        try:
+            return bool(ip_address(text))
+        except ValueError:
+            return False
+    return len(text) <= HOST_CHARACTERS_MAX and _HOST.fullmatch(text) is not None
+
+
+def is_unspecified(host: str) -> bool:
+    """Tell whether `host` is an IP address that stands for every interface: no one to dial."""
+    try:
+        return ip_address(host).is_unspecified
+    except ValueError:
+        return False
 
 
 def resolve_addresses(endpoints: Iterable[Address], *, nameserver_host: str) -> tuple[Address, ...]:

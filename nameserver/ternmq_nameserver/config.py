@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from ternmq_model.address import PORT_MAX, Address, parse_address
+from ternmq_model.address import PORT_MAX, Address, listen_address
 from ternmq_model.errors import ConfigError
 from ternmq_nameserver.route_table import EXPIRY_MS, EXPIRY_MS_MAX, EXPIRY_MS_MIN
 
@@ -44,7 +44,4 @@ class NameServerConfig:
     @property
     def listen_address(self) -> Address:
         """Where to listen."""
-        host = self.listen
-        if ":" in host and not host.startswith("["):
-            host = f"[{host}]"
-        return parse_address(f"{host}:{self.port}", setting="nameserver.listen")
+        return listen_address(self.listen, self.port, setting="nameserver.listen")

@@ -1,3 +1,4 @@
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,11 @@ from ternmq_model.message_id import host_text
         ("name", "a b"),
         ("broker_id", 1),
         ("listen", "a:b:c]"),
+        ("listen", "a b"),
+        ("listen", "*"),
+        ("hostname", "bad host!"),
+        ("hostname", "0.0.0.0"),
+        ("hostname", "*"),
         ("port", 65_536),
         ("advertised", ("nowhere",)),
         ("advertised", ("host:0",)),
@@ -32,6 +38,40 @@ def test_a_setting_that_cannot_work_is_named(setting: str, value: Any) -> None:
     with pytest.raises(ConfigError, match=f"broker.{setting}=") as caught:
         BrokerConfig(data=Path("x"), **{setting: value})
     assert caught.value.setting == f"broker.{setting}"
+    if not isinstance(value, tuple):
+        assert caught.value.value == value
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "culprit"),
+    [
+        ("nameservers", ("a:1", "a:1", "b:0"), "b:0"),
+        ("nameservers", ("a:1", "*:2"), "*:2"),
+        ("nameservers", ("0.0.0.0:9876",), "0.0.0.0:9876"),
+        ("advertised", ("*:1", "0.0.0.0:1"), "0.0.0.0:1"),
+        ("advertised", ("[0::0]:1",), "[0::0]:1"),
+        ("advertised", ("a!:1",), "a!:1"),
+    ],
+)
+def test_the_one_of_several_addresses_that_cannot_be_dialled_is_named(
+    setting: str, value: Any, culprit: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        BrokerConfig(**{setting: value})
+    assert (caught.value.setting, caught.value.value) == (f"broker.{setting}", culprit)
+
+
+def test_a_bad_name_is_told_once() -> None:
+    with pytest.raises(ConfigError) as caught:
+        BrokerConfig(name="bad name")
+    assert str(caught.value).count("bad name") == 1
+
+
+def test_a_machine_whose_name_is_none_is_registered_without_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(socket, "gethostname", lambda: "bad name")
+    assert list(BrokerConfig(listen="0::0").endpoints(7)) == [Address("*", 7)]
 
 
 @pytest.mark.parametrize(
@@ -40,7 +80,7 @@ def test_a_setting_that_cannot_work_is_named(setting: str, value: Any) -> None:
         ({}, [("127.0.0.1", 7)], "127.0.0.1:7"),
         ({"listen": "10.0.0.1"}, [("10.0.0.1", 7)], "10.0.0.1:7"),
         ({"listen": "0.0.0.0", "hostname": "box"}, [("box", 7), ("*", 7)], "10.5.5.5:7"),
-        ({"listen": "::", "hostname": "bad name"}, [("*", 7)], "10.5.5.5:7"),
+        ({"listen": "0.0.0.0", "advertised": ("*:9",)}, [("*", 9)], "10.5.5.5:7"),
         ({"listen": "0.0.0.0", "store_host": "10.9.9.9"}, None, "10.9.9.9:7"),
         (
             {"listen": "0.0.0.0", "advertised": ("broker.example:99", "10.0.0.2:99")},

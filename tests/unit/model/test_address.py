@@ -1,6 +1,12 @@
 import pytest
 
-from ternmq_model.address import Address, parse_address, resolve_addresses
+from ternmq_model.address import (
+    Address,
+    is_unspecified,
+    listen_address,
+    parse_address,
+    resolve_addresses,
+)
 from ternmq_model.errors import ConfigError
 
 
@@ -23,6 +29,26 @@ def test_an_address_is_read_as_it_is_written(text: str, address: Address) -> Non
 def test_text_that_is_no_address_is_refused_with_its_setting(text: str) -> None:
     with pytest.raises(ConfigError, match="nameservers="):
         parse_address(text, setting="client.nameservers")
+
+
+@pytest.mark.parametrize(
+    ("host", "plain"),
+    [("localhost", "localhost"), ("0.0.0.0", "0.0.0.0"), ("::1", "::1"), ("[::1]", "::1")],
+)
+def test_a_service_listens_on_a_name_or_an_ip_address(host: str, plain: str) -> None:
+    assert listen_address(host, 0, setting="x") == Address(plain, 0)
+
+
+@pytest.mark.parametrize("host", ["", "*", "a b", "a:1", "::x", "[::1", "[name]", "1:2:3"])
+def test_a_host_that_is_neither_is_refused_as_it_was_written(host: str) -> None:
+    with pytest.raises(ConfigError, match="must be a host name or an IP address") as caught:
+        listen_address(host, 7, setting="broker.listen")
+    assert (caught.value.setting, caught.value.value) == ("broker.listen", host)
+
+
+def test_every_spelling_of_all_interfaces_is_known() -> None:
+    assert all(is_unspecified(host) for host in ("0.0.0.0", "::", "0:0::0"))
+    assert not any(is_unspecified(host) for host in ("127.0.0.1", "::1", "host", "*"))
 
 
 def test_a_star_becomes_the_host_of_the_nameserver_and_each_address_comes_once() -> None:

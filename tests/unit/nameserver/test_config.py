@@ -20,6 +20,10 @@ def test_it_listens_on_loopback_unless_told_otherwise() -> None:
         ("port", -1),
         ("listen", "x:y"),
         ("listen", ""),
+        ("listen", "*"),
+        ("listen", "a b"),
+        ("listen", "[::1"),
+        ("listen", "[host]"),
         ("expiry_ms", 999),
         ("scan_interval_s", 0.0),
     ],
@@ -28,3 +32,4 @@ def test_a_setting_that_cannot_work_is_named(setting: str, value: Any) -> None:
     with pytest.raises(ConfigError, match=setting) as caught:
         NameServerConfig(**{setting: value})
     assert caught.value.setting == f"nameserver.{setting}"
+    assert caught.value.value == value
