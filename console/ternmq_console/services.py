@@ -14,6 +14,7 @@ import click
 from ternmq_broker.config import BrokerConfig
 from ternmq_broker.server import Broker
 from ternmq_console.exits import errors_as_exits
+from ternmq_model.errors import SettingsError
 from ternmq_nameserver.config import NameServerConfig
 from ternmq_nameserver.server import NameServer
 from ternmq_remoting.environment import Environment
@@ -46,21 +47,36 @@ class DevServices(Lifecycle):
     """A NameServer with a broker beside it, between `async with` and its end."""
 
     def __init__(self, settings: Settings, env: Environment) -> None:
-        self._settings = settings
+        self._sections = dev_sections(settings)
         self._env = env
 
     async def _open(self, stack: AsyncExitStack) -> None:
-        settings, env = self._settings, self._env
-        self.nameserver = await stack.enter_async_context(
-            NameServer(settings[NameServerConfig], env)
-        )
-        config = dataclasses.replace(
-            settings[BrokerConfig], nameservers=(str(self.nameserver.address),)
-        )
-        store = settings[StoreConfig]
-        if "store.commit_log_file_bytes" not in settings.origins:
-            store = dataclasses.replace(store, commit_log_file_bytes=DEV_LOG_FILE_BYTES)
-        self.broker = await stack.enter_async_context(Broker(config, store, env))
+        nameserver, broker, store = self._sections
+        self.nameserver = await stack.enter_async_context(NameServer(nameserver, self._env))
+        broker = dataclasses.replace(broker, nameservers=(str(self.nameserver.address),))
+        self.broker = await stack.enter_async_context(Broker(broker, store, self._env))
+
+
+def dev_sections(settings: Settings) -> tuple[NameServerConfig, BrokerConfig, StoreConfig]:
+    """Return the settings with the defaults of `ternmq dev` for what nobody set.
+
+    Raises:
+        SettingsError: The broker was told NameServers; it registers with the one beside it.
+    """
+    origins = settings.origins
+    nameserver, broker = settings[NameServerConfig], settings[BrokerConfig]
+    store = settings[StoreConfig]
+    if "broker.nameservers" in origins:
+        told, origin = ",".join(broker.nameservers), origins["broker.nameservers"]
+        rule = "`dev` registers with its own NameServer; leave it out, or run `ternmq broker`"
+        raise SettingsError([f"broker.nameservers={told!r}: {rule} ({origin})"])
+    if "nameserver.data" not in origins:
+        nameserver = dataclasses.replace(nameserver, data=DEV_DATA / "nameserver")
+    if "broker.data" not in origins:
+        broker = dataclasses.replace(broker, data=DEV_DATA / "broker")
+    if "store.commit_log_file_bytes" not in origins:
+        store = dataclasses.replace(store, commit_log_file_bytes=DEV_LOG_FILE_BYTES)
+    return nameserver, broker, store
 
 
 def service_options(function: F) -> F:
@@ -101,13 +117,12 @@ def dev(
 ) -> None:
     """Run a NameServer and a broker in one process, until Ctrl-C.
 
-    The data lies in ./.ternmq unless --data says otherwise. Once both serve, their addresses are
-    printed on standard output; the log goes to standard error.
+    The data lies in ./.ternmq unless --data or a setting says otherwise. Once both serve, their
+    addresses are printed on standard output; the log goes to standard error.
     """
-    folder = data or DEV_DATA
     flags = [
-        *_flag("nameserver.data", folder / "nameserver"),
-        *_flag("broker.data", folder / "broker"),
+        *_flag("nameserver.data", data and data / "nameserver"),
+        *_flag("broker.data", data and data / "broker"),
         *_flag("nameserver.listen", listen),
         *_flag("broker.listen", listen),
         *_flag("nameserver.port", port_nameserver),

@@ -1,0 +1,49 @@
+"""What `ternmq dev` makes of its settings."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from ternmq_console.services import SECTIONS, dev_sections
+from ternmq_model.errors import SettingsError
+from ternmq_runtime.settings import Settings, load_settings
+
+
+def loaded(
+    *flags: str, environ: dict[str, str] | None = None, toml_path: Path | None = None
+) -> Settings:
+    return load_settings(SECTIONS, toml_path=toml_path, environ=environ or {}, flags=flags)
+
+
+def data_of(settings: Settings) -> Sequence[str]:
+    nameserver, broker, _ = dev_sections(settings)
+    return [str(nameserver.data), str(broker.data)]
+
+
+def test_without_settings_dev_keeps_its_data_in_the_working_directory() -> None:
+    assert data_of(loaded()) == [".ternmq/nameserver", ".ternmq/broker"]
+
+
+def test_each_place_beats_the_default_of_dev(tmp_path: Path) -> None:
+    file = tmp_path / "t.toml"
+    file.write_text('[broker]\ndata = "/file/b"\n[nameserver]\ndata = "/file/n"\n')
+    environ = {"TERNMQ_BROKER__DATA": "/environ/b"}
+    assert data_of(loaded(toml_path=file)) == ["/file/n", "/file/b"]
+    assert data_of(loaded(toml_path=file, environ=environ)) == ["/file/n", "/environ/b"]
+    assert data_of(loaded("broker.data=/flag", environ=environ)) == [".ternmq/nameserver", "/flag"]
+
+
+def test_dev_makes_small_files_of_the_log_unless_told_otherwise() -> None:
+    assert dev_sections(loaded())[2].commit_log_file_bytes == 64 << 20
+    told = loaded("store.commit_log_file_bytes=1GiB")
+    assert dev_sections(told)[2].commit_log_file_bytes == 1 << 30
+
+
+def test_dev_refuses_nameservers_that_it_would_not_use() -> None:
+    environ = {"TERNMQ_BROKER__NAMESERVERS": "10.0.0.1:9876"}
+    with pytest.raises(SettingsError) as refused:
+        dev_sections(loaded(environ=environ))
+    [problem] = refused.value.problems
+    assert problem.startswith("broker.nameservers='10.0.0.1:9876': `dev` registers with its own")
+    assert problem.endswith("(environment TERNMQ_BROKER__NAMESERVERS)")
