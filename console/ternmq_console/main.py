@@ -1,6 +1,8 @@
 """`ternmq`: services, administration, and messages from and to the shell."""
 
+import logging
 import sys
+from typing import Final
 
 import click
 
@@ -63,8 +65,35 @@ ternmq = LazyGroup(
 click.version_option(__version__, prog_name="ternmq")(ternmq)
 
 
+LOGGERS: Final = (
+    "ternmq",
+    "ternmq_broker",
+    "ternmq_client",
+    "ternmq_console",
+    "ternmq_consumer",
+    "ternmq_model",
+    "ternmq_nameserver",
+    "ternmq_producer",
+    "ternmq_protos",
+    "ternmq_remoting",
+    "ternmq_runtime",
+    "ternmq_store",
+)
+"""Every package's logger."""
+
+
+def quieten_logs() -> None:
+    """Keep Python from printing our warnings where nobody configured logging.
+
+    A verb for clients ends with one line that says all. Services configure logging, and see them.
+    """
+    for name in LOGGERS:
+        logging.getLogger(name).addHandler(logging.NullHandler())
+
+
 def main() -> None:
     """Run the command line of this process; never returns."""
+    quieten_logs()
     sys.exit(ternmq.main(prog_name="ternmq"))
 
 
