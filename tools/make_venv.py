@@ -12,18 +12,25 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 VENV = ROOT / ".venv"
+LOCK = ROOT / ".venv.lock"
+
+
+def make(folder: Path) -> None:
+    """Make the environment `folder` unless it is there and whole."""
+    # pip comes last: without it, making it was interrupted.
+    if not ((folder / "bin" / "python").exists() and (folder / "bin" / "pip").exists()):
+        print(f"making {folder.name}", flush=True)
+        venv.create(folder, with_pip=True, clear=True)
 
 
 def main(extra: str) -> int:
     """Install the project with `extra` ("core" is no extra) and leave a stamp."""
     python = VENV / "bin" / "python"
-    VENV.mkdir(exist_ok=True)
-    # Targets may run side by side (`make -j`), and pip must not.
-    with (VENV / ".lock").open("w") as lock:
+    # Targets may run side by side (`make -j`), and pip must not. Beside the folder, which may be
+    # made anew while the lock is held.
+    with LOCK.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not python.exists():
-            print("making .venv", flush=True)
-            venv.create(VENV, with_pip=True)
+        make(VENV)
         target = "." if extra == "core" else f".[{extra}]"
         print(f"installing {target} into .venv", flush=True)
         command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
