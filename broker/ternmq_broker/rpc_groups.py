@@ -15,13 +15,14 @@ from ternmq_broker.pull_rules import OFFSET_MAX, check_range, subscription_of
 from ternmq_broker.sessions import Outbox, Sessions
 from ternmq_broker.topics import TopicTable
 from ternmq_model.clock import Clock
-from ternmq_model.errors import ConnectionLost, InvalidParameter, TernError, refusal
+from ternmq_model.errors import ConnectionLost, InvalidParameter, RefusedError, TernError, refusal
 from ternmq_model.names import check_group, check_topic
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.record import decode_record
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_remoting.contracts import COMMIT_OFFSETS, LIST_MEMBERS, QUERY_OFFSET, SESSION
+from ternmq_remoting.convert import status_of
 from ternmq_remoting.rpc import Call, Handler, ServerStream, stream, unary
 from ternmq_runtime.service import OwnedTasks
 from ternmq_store.message_store import MessageStore
@@ -166,11 +167,10 @@ class GroupService:
         now_ms = services.clock.wall_ms()
         services.groups.use(request.group, now_ms=now_ms)
         reply = groups.CommitOffsetsReply()
-        remarks: list[str] = []
         for each in request.offsets:
             kept = services.offsets.query(request.group, each.topic, each.queue_id)
-            remark = self._why_not(each)
-            if not remark:
+            why = self._why_not(each)
+            if why is None:
                 kept = services.offsets.commit(
                     request.group,
                     each.topic,
@@ -182,29 +182,32 @@ class GroupService:
                 if kept == each.offset:
                     continue
                 remark = f"{each.topic} queue {each.queue_id}: {kept} is kept, not {each.offset}"
-            remarks.append(remark)
+                why = refusal(ResponseCode.PULL_OFFSET_MOVED, remark)
             reply.refused.add(
                 topic=each.topic,
                 queue_id=each.queue_id,
                 offset=NEVER_CONSUMED if kept is None else kept,
+                status=status_of(why),
             )
-        if remarks:
+        if reply.refused:
             reply.status.code = ResponseCode.INVALID_PARAMETER
-            reply.status.remark = "; ".join(remarks[:3])
+            reply.status.remark = "; ".join(each.status.remark for each in reply.refused[:3])
         return reply
 
-    def _why_not(self, told: groups.QueueOffset) -> str:
-        """Return why an offset cannot be one of its queue; empty when it can."""
+    def _why_not(self, told: groups.QueueOffset) -> RefusedError | None:
+        """Return why an offset cannot be one of its queue; None when it can."""
         config = self._services.topics.get(told.topic)
         if config is None:
-            return f"topic {told.topic!r} does not exist"
+            return refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {told.topic!r} does not exist")
         queues = max(config.read_queues, config.write_queues)
         if not 0 <= told.queue_id < queues:
-            return f"topic {told.topic!r} has queues 0 to {queues - 1}, not {told.queue_id}"
+            remark = f"topic {told.topic!r} has queues 0 to {queues - 1}, not {told.queue_id}"
+            return refusal(ResponseCode.INVALID_PARAMETER, remark)
         end = self._services.store.next_offset(told.topic, told.queue_id)
         if not 0 <= told.offset <= end:
-            return f"{told.topic} queue {told.queue_id} ends at {end}; {told.offset} is outside"
-        return ""
+            remark = f"{told.topic} queue {told.queue_id} ends at {end}; {told.offset} is outside"
+            return refusal(ResponseCode.INVALID_PARAMETER, remark)
+        return None
 
     async def query_offset(
         self, request: groups.QueryOffsetRequest, call: Call

@@ -145,9 +145,13 @@ _BY_CODE: dict[int, type[RefusedError]] = {
 }
 
 
-def refusal(code: int, remark: str, peer: str = "") -> RefusedError:
+def refusal(
+    code: int, remark: str, peer: str = "", *, may_have_happened: bool = False
+) -> RefusedError:
     """Return the error class that stands for `code`, ready to be raised."""
-    return _BY_CODE.get(code, RefusedError)(code, remark, peer)
+    error = _BY_CODE.get(code, RefusedError)(code, remark, peer)
+    error.may_have_happened = may_have_happened
+    return error
 
 
 class TransportError(TernError):

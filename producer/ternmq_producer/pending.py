@@ -84,7 +84,7 @@ class Pending:
 
         self.attempts = 0
         self.maybe_stored = False
-        """It was written to a stream whose answer never came."""
+        """It was written to a stream whose answer never came, or the answer left it in doubt."""
 
 
 def renewed(error: TernError, *, may_have_happened: bool) -> TernError:

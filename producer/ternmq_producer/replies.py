@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Final, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from ternmq_model.errors import RefusedError, TernError, refusal
+from ternmq_model.errors import RefusedError, TernError
 from ternmq_model.message import SendResult, SendStatus
 from ternmq_model.response_code import STORED_CODES
 from ternmq_producer.batcher import Batch, all_pending
 from ternmq_producer.pending import Pending
 from ternmq_protos.v1 import messages_pb2 as messages
+from ternmq_remoting.convert import error_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,8 +54,7 @@ def deliver(
     """Answer every message of `batch` that was stored; return the others, in their order."""
     code = reply.status.code
     if code not in STORED_CODES:
-        error = refusal(code, reply.status.remark, broker_name)
-        return [Failure(pending, error) for pending in all_pending(batch)]
+        return _refuse_all(batch, reply, broker_name)
     queue_offsets = np.frombuffer(reply.queue_offsets, dtype="<i8")
     physical_offsets = np.frombuffer(reply.physical_offsets, dtype="<i8")
     if reply.refused:
@@ -86,6 +86,26 @@ def deliver(
     return []
 
 
+def _refuse_all(batch: Batch, reply: messages.SendBatchReply, broker_name: str) -> list[Failure]:
+    """Return every message of a batch that is not known to be stored.
+
+    One that was refused alone is not stored for certain, whatever became of the others.
+    """
+    error = error_of(reply.status, broker_name)
+    errors = _errors_of(reply, broker_name)
+    failures: list[Failure] = []
+    for index, pending in enumerate(all_pending(batch)):
+        refused = errors.get(index)
+        if refused is None:
+            pending.maybe_stored |= error.may_have_happened
+        failures.append(Failure(pending, refused or error))
+    return failures
+
+
+def _errors_of(reply: messages.SendBatchReply, broker_name: str) -> dict[int, RefusedError]:
+    return {refused.index: error_of(refused.status, broker_name) for refused in reply.refused}
+
+
 def _deliver_some(
     batch: Batch,
     reply: messages.SendBatchReply,
@@ -95,10 +115,7 @@ def _deliver_some(
     broker_name: str,
 ) -> list[Failure]:
     """Answer a batch of which some messages were refused, from its end to its beginning."""
-    errors: dict[int, RefusedError] = {
-        refused.index: refusal(refused.status.code, refused.status.remark, broker_name)
-        for refused in reply.refused
-    }
+    errors = _errors_of(reply, broker_name)
     status = _STATUSES[reply.status.code]
     stored_queues: set[MessageQueue] = set()
     failures: list[Failure] = []

@@ -11,6 +11,7 @@ from google.protobuf.message import Message as ProtoMessage
 from ternmq_model.errors import ClosedError, ConnectionLost, TernError, refusal
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.version import __version__
+from ternmq_remoting.convert import error_of
 from ternmq_remoting.options import CLIENT_OPTIONS
 from ternmq_remoting.peer import target_of, texts_of
 from ternmq_remoting.rpc import Address, ClientStream, Rep, Req, StreamRpc, UnaryRpc
@@ -139,7 +140,7 @@ class GrpcConnection:
         reply, _ = await self._exchange(rpc, request, timeout_s)
         status: Any = getattr(reply, "status", None)
         if status is not None and status.code not in rpc.answers:
-            raise refusal(status.code, status.remark, self._peer)
+            raise error_of(status, self._peer)
         return reply
 
     async def ask(

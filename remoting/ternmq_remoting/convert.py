@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from ternmq_model.address import Address
 from ternmq_model.data_version import DataVersion
-from ternmq_model.errors import TernError
+from ternmq_model.errors import RefusedError, TernError, refusal
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import (
     BrokerData,
@@ -26,8 +26,24 @@ def status_of(error: TernError) -> common.Status:
     """
     refused = refusal_of(error)
     if refused is None:
-        return common.Status(code=ResponseCode.SYSTEM_ERROR, remark=str(error))
-    return common.Status(code=refused.code, remark=refused.remark)
+        return common.Status(
+            code=ResponseCode.SYSTEM_ERROR,
+            remark=str(error),
+            may_have_happened=error.may_have_happened,
+        )
+    return common.Status(
+        code=refused.code, remark=refused.remark, may_have_happened=refused.may_have_happened
+    )
+
+
+def error_of(status: common.Status, peer: str) -> RefusedError:
+    """Return the error that a typed status with another code than success tells.
+
+    Args:
+        status: Of a reply, or of a part of one.
+        peer: Who refused, for the message.
+    """
+    return refusal(status.code, status.remark, peer, may_have_happened=status.may_have_happened)
 
 
 def endpoint_to_pb(address: Address) -> common.Endpoint:

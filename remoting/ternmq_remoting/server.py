@@ -12,6 +12,7 @@ from google.protobuf.message import DecodeError
 from google.protobuf.message import Message as ProtoMessage
 
 from ternmq_model.errors import CannotListen, ConnectionLost, TernError
+from ternmq_remoting.convert import status_of
 from ternmq_remoting.health import Health
 from ternmq_remoting.options import SERVER_OPTIONS
 from ternmq_remoting.peer import address_of_peer, is_loopback, texts_of
@@ -131,7 +132,7 @@ class _Serving:
                 refused = refusal_of(error)
                 if refused is None or not has_status:
                     await abort(context, status_of_error(error))
-                reply = reply_type(status={"code": refused.code, "remark": refused.remark})
+                reply = reply_type(status=status_of(refused))
             except DecodeError:
                 await abort(context, UNPARSABLE)
             except Exception as error:

@@ -16,6 +16,7 @@ from ternmq_model.errors import (
 )
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.version import __version__
+from ternmq_remoting.convert import error_of, status_of
 from ternmq_remoting.rpc import Call, ClientStream, Handler, Rep, Req, StreamRpc, UnaryRpc
 from ternmq_remoting.status import refusal_of
 from tests.support.memory_exchange import (
@@ -65,7 +66,7 @@ class MemoryConnection:
         reply = rpc.reply.FromString(raw)
         status: Any = getattr(reply, "status", None)
         if status is not None and status.code not in rpc.answers:
-            raise refusal(status.code, status.remark, str(self._address))
+            raise error_of(status, str(self._address))
         return reply
 
     def open(self, rpc: StreamRpc[Req, Rep]) -> ClientStream[Rep, Req]:
@@ -248,10 +249,7 @@ def _unary_refusal(rpc: UnaryRpc[Any, Any], error: TernError) -> bytes | None:
     refused = refusal_of(error)
     if refused is None:
         return None
-    reply = rpc.reply()
-    reply.status.code = refused.code
-    reply.status.remark = refused.remark
-    payload: bytes = reply.SerializeToString()
+    payload: bytes = rpc.reply(status=status_of(refused)).SerializeToString()
     return payload
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final, Protocol
 from ternmq_model.address import Address
 from ternmq_model.errors import ClosedError, ConnectionLost, RequestTimedOut, TernError, refusal
 from ternmq_model.response_code import ResponseCode
+from ternmq_remoting.convert import error_of, status_of
 from ternmq_remoting.options import MESSAGE_BYTES_MAX
 from ternmq_remoting.rpc import Handler, Identity
 from ternmq_remoting.status import refusal_of
@@ -115,8 +116,8 @@ class MemoryServer:
         """Return what the caller gets for a handler's `error`."""
         refused = refusal_of(error)
         if refused is not None:
-            code, remark = refused.code, refused.remark
-            return lambda: refusal(code, remark, str(self.address))
+            status = status_of(refused)
+            return lambda: error_of(status, str(self.address))
         kind = RequestTimedOut if isinstance(error, RequestTimedOut) else ConnectionLost
         return lambda: kind(f"{self.address}: {error}")
 

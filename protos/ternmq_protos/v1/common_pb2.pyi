@@ -7,12 +7,14 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Status(_message.Message):
-    __slots__ = ("code", "remark")
+    __slots__ = ("code", "remark", "may_have_happened")
     CODE_FIELD_NUMBER: _ClassVar[int]
     REMARK_FIELD_NUMBER: _ClassVar[int]
+    MAY_HAVE_HAPPENED_FIELD_NUMBER: _ClassVar[int]
     code: int
     remark: str
-    def __init__(self, code: _Optional[int] = ..., remark: _Optional[str] = ...) -> None: ...
+    may_have_happened: bool
+    def __init__(self, code: _Optional[int] = ..., remark: _Optional[str] = ..., may_have_happened: bool = ...) -> None: ...
 
 class MessageQueue(_message.Message):
     __slots__ = ("topic", "broker_name", "queue_id")

@@ -26,17 +26,17 @@ from ternmq_protos.v1 import common_pb2 as ternmq_dot_v1_dot_common__pb2
 from ternmq_protos.v1 import messages_pb2 as ternmq_dot_v1_dot_messages__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16ternmq/v1/groups.proto\x12\tternmq.v1\x1a\x16ternmq/v1/common.proto\x1a\x18ternmq/v1/messages.proto\"\xa4\x01\n\rConsumerGroup\x12\r\n\x05group\x18\x01 \x01(\t\x12&\n\x05model\x18\x02 \x01(\x0e\x32\x17.ternmq.v1.MessageModel\x12,\n\x0c\x63onsume_from\x18\x03 \x01(\x0e\x32\x16.ternmq.v1.ConsumeFrom\x12.\n\rsubscriptions\x18\x04 \x03(\x0b\x32\x17.ternmq.v1.Subscription\"\x90\x01\n\x0eSessionRequest\x12!\n\x05hello\x18\x01 \x01(\x0b\x32\x10.ternmq.v1.HelloH\x00\x12)\n\theartbeat\x18\x02 \x01(\x0b\x32\x14.ternmq.v1.HeartbeatH\x00\x12%\n\x07goodbye\x18\x03 \x01(\x0b\x32\x12.ternmq.v1.GoodbyeH\x00\x42\t\n\x07request\"{\n\x05Hello\x12\x11\n\tclient_id\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x17\n\x0fproducer_groups\x18\x03 \x03(\t\x12\x31\n\x0f\x63onsumer_groups\x18\x04 \x03(\x0b\x32\x18.ternmq.v1.ConsumerGroup\"W\n\tHeartbeat\x12\x17\n\x0fproducer_groups\x18\x01 \x03(\t\x12\x31\n\x0f\x63onsumer_groups\x18\x02 \x03(\x0b\x32\x18.ternmq.v1.ConsumerGroup\"\t\n\x07Goodbye\"t\n\x0cSessionReply\x12%\n\x07welcome\x18\x01 \x01(\x0b\x32\x12.ternmq.v1.WelcomeH\x00\x12\x34\n\x0fmembers_changed\x18\x02 \x01(\x0b\x32\x19.ternmq.v1.MembersChangedH\x00\x42\x07\n\x05reply\",\n\x07Welcome\x12!\n\x06status\x18\x01 \x01(\x0b\x32\x11.ternmq.v1.Status\"\x1f\n\x0eMembersChanged\x12\r\n\x05group\x18\x01 \x01(\t\"#\n\x12ListMembersRequest\x12\r\n\x05group\x18\x01 \x01(\t\"I\n\x10ListMembersReply\x12!\n\x06status\x18\x01 \x01(\x0b\x32\x11.ternmq.v1.Status\x12\x12\n\nclient_ids\x18\x02 \x03(\t\">\n\x0bQueueOffset\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08queue_id\x18\x02 \x01(\x05\x12\x0e\n\x06offset\x18\x03 \x01(\x03\"p\n\x14\x43ommitOffsetsRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\x11\n\tclient_id\x18\x02 \x01(\t\x12\'\n\x07offsets\x18\x03 \x03(\x0b\x32\x16.ternmq.v1.QueueOffset\x12\r\n\x05\x66orce\x18\x04 \x01(\x08\"`\n\x12\x43ommitOffsetsReply\x12!\n\x06status\x18\x01 \x01(\x0b\x32\x11.ternmq.v1.Status\x12\'\n\x07refused\x18\x02 \x03(\x0b\x32\x16.ternmq.v1.QueueOffset\"D\n\x12QueryOffsetRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x10\n\x08queue_id\x18\x03 \x01(\x05\"E\n\x10QueryOffsetReply\x12!\n\x06status\x18\x01 \x01(\x0b\x32\x11.ternmq.v1.Status\x12\x0e\n\x06offset\x18\x02 \x01(\x03*O\n\x0cMessageModel\x12\x1d\n\x19MESSAGE_MODEL_UNSPECIFIED\x10\x00\x12\x0e\n\nCLUSTERING\x10\x01\x12\x10\n\x0c\x42ROADCASTING\x10\x02*]\n\x0b\x43onsumeFrom\x12\x1c\n\x18\x43ONSUME_FROM_UNSPECIFIED\x10\x00\x12\x0f\n\x0bLAST_OFFSET\x10\x01\x12\x10\n\x0c\x46IRST_OFFSET\x10\x02\x12\r\n\tTIMESTAMP\x10\x03\x32\xb2\x02\n\x06Groups\x12\x41\n\x07Session\x12\x19.ternmq.v1.SessionRequest\x1a\x17.ternmq.v1.SessionReply(\x01\x30\x01\x12I\n\x0bListMembers\x12\x1d.ternmq.v1.ListMembersRequest\x1a\x1b.ternmq.v1.ListMembersReply\x12O\n\rCommitOffsets\x12\x1f.ternmq.v1.CommitOffsetsRequest\x1a\x1d.ternmq.v1.CommitOffsetsReply\x12I\n\x0bQueryOffset\x12\x1d.ternmq.v1.QueryOffsetRequest\x1a\x1b.ternmq.v1.QueryOffsetReplyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16ternmq/v1/groups.proto\x12\tternmq.v1\x1a\x16ternmq/v1/common.proto\x1a\x18ternmq/v1/messages.proto\"\xa4\x01\n\rConsumerGroup\x12\r\n\x05group\x18\x01 \x01(\t\x12&\n\x05model\x18\x02 \x01(\x0e\x32\x17.ternmq.v1.MessageModel\x12,\n\x0c\x63onsume_from\x18\x03 \x01(\x0e\x32\x16.ternmq.v1.ConsumeFrom\x12.\n\rsubscriptions\x18\x04 \x03(\x0b\x32\x17.ternmq.v1.Subscription\"\x90\x01\n\x0eSessionRequest\x12!\n\x05hello\x18\x01 \x01(\x0b\x32\x10.ternmq.v1.HelloH\x00\x12)\n\theartbeat\x18\x02 \x01(\x0b\x32\x14.ternmq.v1.HeartbeatH\x00\x12%\n\x07goodbye\x18\x03 \x01(\x0b\x32\x12.ternmq.v1.GoodbyeH\x00\x42\t\n\x07request\"{\n\x05Hello\x12\x11\n\tclient_id\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x17\n\x0fproducer_groups\x18\x03 \x03(\t\x12\x31\n\x0f\x63onsumer_groups\x18\x04 \x03(\x0b\x32\x18.ternmq.v1.ConsumerGroup\"W\n\tHeartbeat\x12\x17\n\x0fproducer_groups\x18\x01 \x03(\t\x12\x31\n\x0f\x63onsumer_groups\x18\x02 \x03(\x0b\x32\x18.ternmq.v1.ConsumerGroup\"\t\n\x07Goodbye\"t\n\x0cSessionReply\x12%\n\x07welcome\x18\x01 \x01(\x0b\x32\x12.ternmq.v1.WelcomeH\x00\x12\x34\n\x0fmembers_changed\x18\x02 \x01(\x0b\x32\x19.ternmq.v1.MembersChangedH\x00\x42\x07\n\x05reply\",\n\x07Welcome\x12!\n\x06status\x18\x01 \x01(\x0b\x32\x11.ternmq.v1.Status\"\x1f\n\x0eMembersChanged\x12\r\n\x05group\x18\x01 \x01(\t\"#\n\x12ListMembersRequest\x12\r\n\x05group\x18\x01 \x01(\t\"I\n\x10ListMembersReply\x12!\n\x06status\x18\x01 \x01(\x0b\x32\x11.ternmq.v1.Status\x12\x12\n\nclient_ids\x18\x02 \x03(\t\"a\n\x0bQueueOffset\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08queue_id\x18\x02 \x01(\x05\x12\x0e\n\x06offset\x18\x03 \x01(\x03\x12!\n\x06status\x18\x04 \x01(\x0b\x32\x11.ternmq.v1.Status\"p\n\x14\x43ommitOffsetsRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\x11\n\tclient_id\x18\x02 \x01(\t\x12\'\n\x07offsets\x18\x03 \x03(\x0b\x32\x16.ternmq.v1.QueueOffset\x12\r\n\x05\x66orce\x18\x04 \x01(\x08\"`\n\x12\x43ommitOffsetsReply\x12!\n\x06status\x18\x01 \x01(\x0b\x32\x11.ternmq.v1.Status\x12\'\n\x07refused\x18\x02 \x03(\x0b\x32\x16.ternmq.v1.QueueOffset\"D\n\x12QueryOffsetRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x10\n\x08queue_id\x18\x03 \x01(\x05\"E\n\x10QueryOffsetReply\x12!\n\x06status\x18\x01 \x01(\x0b\x32\x11.ternmq.v1.Status\x12\x0e\n\x06offset\x18\x02 \x01(\x03*O\n\x0cMessageModel\x12\x1d\n\x19MESSAGE_MODEL_UNSPECIFIED\x10\x00\x12\x0e\n\nCLUSTERING\x10\x01\x12\x10\n\x0c\x42ROADCASTING\x10\x02*]\n\x0b\x43onsumeFrom\x12\x1c\n\x18\x43ONSUME_FROM_UNSPECIFIED\x10\x00\x12\x0f\n\x0bLAST_OFFSET\x10\x01\x12\x10\n\x0c\x46IRST_OFFSET\x10\x02\x12\r\n\tTIMESTAMP\x10\x03\x32\xb2\x02\n\x06Groups\x12\x41\n\x07Session\x12\x19.ternmq.v1.SessionRequest\x1a\x17.ternmq.v1.SessionReply(\x01\x30\x01\x12I\n\x0bListMembers\x12\x1d.ternmq.v1.ListMembersRequest\x1a\x1b.ternmq.v1.ListMembersReply\x12O\n\rCommitOffsets\x12\x1f.ternmq.v1.CommitOffsetsRequest\x1a\x1d.ternmq.v1.CommitOffsetsReply\x12I\n\x0bQueryOffset\x12\x1d.ternmq.v1.QueryOffsetRequest\x1a\x1b.ternmq.v1.QueryOffsetReplyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'ternmq.v1.groups_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_MESSAGEMODEL']._serialized_start=1352
-  _globals['_MESSAGEMODEL']._serialized_end=1431
-  _globals['_CONSUMEFROM']._serialized_start=1433
-  _globals['_CONSUMEFROM']._serialized_end=1526
+  _globals['_MESSAGEMODEL']._serialized_start=1387
+  _globals['_MESSAGEMODEL']._serialized_end=1466
+  _globals['_CONSUMEFROM']._serialized_start=1468
+  _globals['_CONSUMEFROM']._serialized_end=1561
   _globals['_CONSUMERGROUP']._serialized_start=88
   _globals['_CONSUMERGROUP']._serialized_end=252
   _globals['_SESSIONREQUEST']._serialized_start=255
@@ -58,15 +58,15 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LISTMEMBERSREPLY']._serialized_start=860
   _globals['_LISTMEMBERSREPLY']._serialized_end=933
   _globals['_QUEUEOFFSET']._serialized_start=935
-  _globals['_QUEUEOFFSET']._serialized_end=997
-  _globals['_COMMITOFFSETSREQUEST']._serialized_start=999
-  _globals['_COMMITOFFSETSREQUEST']._serialized_end=1111
-  _globals['_COMMITOFFSETSREPLY']._serialized_start=1113
-  _globals['_COMMITOFFSETSREPLY']._serialized_end=1209
-  _globals['_QUERYOFFSETREQUEST']._serialized_start=1211
-  _globals['_QUERYOFFSETREQUEST']._serialized_end=1279
-  _globals['_QUERYOFFSETREPLY']._serialized_start=1281
-  _globals['_QUERYOFFSETREPLY']._serialized_end=1350
-  _globals['_GROUPS']._serialized_start=1529
-  _globals['_GROUPS']._serialized_end=1835
+  _globals['_QUEUEOFFSET']._serialized_end=1032
+  _globals['_COMMITOFFSETSREQUEST']._serialized_start=1034
+  _globals['_COMMITOFFSETSREQUEST']._serialized_end=1146
+  _globals['_COMMITOFFSETSREPLY']._serialized_start=1148
+  _globals['_COMMITOFFSETSREPLY']._serialized_end=1244
+  _globals['_QUERYOFFSETREQUEST']._serialized_start=1246
+  _globals['_QUERYOFFSETREQUEST']._serialized_end=1314
+  _globals['_QUERYOFFSETREPLY']._serialized_start=1316
+  _globals['_QUERYOFFSETREPLY']._serialized_end=1385
+  _globals['_GROUPS']._serialized_start=1564
+  _globals['_GROUPS']._serialized_end=1870
 # @@protoc_insertion_point(module_scope)

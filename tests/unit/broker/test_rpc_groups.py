@@ -198,6 +198,7 @@ def test_offsets_are_kept_and_lower_ones_refused_unless_forced() -> None:
             assert reply.status.code == Code.INVALID_PARAMETER
             assert "4 is kept, not 2" in reply.status.remark
             assert [(each.queue_id, each.offset) for each in reply.refused] == [(0, 4)]
+            assert reply.refused[0].status.code == Code.PULL_OFFSET_MOVED
             reply = await commit(client, ("A", 0, 2), force=True)
             assert not reply.refused
             assert await query(client, "A") == 2
@@ -224,6 +225,9 @@ def test_an_offset_that_cannot_be_is_refused_and_the_others_are_kept(
             reply = await commit(client, offset, ("A", 1, 0))
             assert says in reply.status.remark
             assert [each.offset for each in reply.refused] == [-1]
+            is_unknown = offset[0] == "Unknown"
+            code = Code.TOPIC_NOT_EXIST if is_unknown else Code.INVALID_PARAMETER
+            assert reply.refused[0].status.code == code
             assert await query(client, "A", 1) == 0
 
     run_in_virtual_time(main())

@@ -113,3 +113,13 @@ def test_many_messages_are_answered_by_columns() -> None:
         assert bulk.is_abandoned
 
     asyncio.run(main())
+
+
+def test_a_batch_in_doubt_is_told_apart_from_one_that_was_not_stored() -> None:
+    batch = Batch(singles=[pending(b"0"), pending(b"1")])
+    told = reply(2, 14, refused={1: 13})
+    told.status.may_have_happened = True
+    failures = deliver(batch, told, store_host=HOST, broker_name="b")
+    assert [failure.error.may_have_happened for failure in failures] == [True, False]
+    assert [one.maybe_stored for one in batch.singles] == [True, False]
+    assert isinstance(failures[1].error, MessageRefused)

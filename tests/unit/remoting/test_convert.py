@@ -1,6 +1,6 @@
 from ternmq_model.address import Address
 from ternmq_model.data_version import DataVersion
-from ternmq_model.errors import IllegalName, TernError, Unreachable, refusal
+from ternmq_model.errors import ConnectionLost, IllegalName, TernError, Unreachable, refusal
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import (
     BrokerData,
@@ -78,3 +78,14 @@ def test_every_error_has_a_typed_status() -> None:
         status = convert.status_of(error)
         assert status.code == code
         assert status.remark
+
+
+def test_that_something_may_have_happened_survives_the_way_to_the_caller() -> None:
+    for may_have_happened in (True, False):
+        error = refusal(
+            ResponseCode.SERVICE_NOT_AVAILABLE, "disk", may_have_happened=may_have_happened
+        )
+        told = convert.error_of(convert.status_of(error), "b:1")
+        assert told.may_have_happened is may_have_happened
+        assert (told.code, told.remark, told.peer) == (error.code, "disk", "b:1")
+    assert convert.status_of(ConnectionLost("nameserver")).may_have_happened
