@@ -104,6 +104,7 @@ class Producer(Lifecycle):
                 await self._finish(dispatch)
         finally:
             dispatch.abandon()
+            self.client.sessions.remove_producer(self.group)
 
     async def send(
         self,

@@ -246,6 +246,7 @@ def test_closing_waits_for_answers_and_says_goodbye() -> None:
             assert future.result().status is SendStatus.SEND_OK
             assert broker.goodbyes == 1
             assert list(broker.hellos[0].producer_groups) == ["senders"]
+            assert list(broker.heartbeats[-1].producer_groups) == []
             with pytest.raises(ClosedError):
                 await producer.send(message())
 
