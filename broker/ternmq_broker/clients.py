@@ -1,7 +1,8 @@
 """Who is connected, and which clients consume together. Pure.
 
 A client says hello on its Session stream and repeats the whole picture in heartbeats. It is gone at
-once when it says goodbye, some seconds after its stream broke, and when it stays silent.
+once when it says goodbye, some seconds after its stream broke, and when it stays silent. One
+whose stream broke gives way to a new client of its id: it was restarted.
 
 Source: RocketMQ `ConsumerManager`, `ProducerManager`, `ClientHousekeepingService`.
 """
@@ -73,6 +74,13 @@ class ClientTable:
     def is_current(self, session: Session) -> bool:
         """Tell whether `session` still is its client's."""
         return self._sessions.get(session.client_id) is session
+
+    def displaced(self, session: Session) -> Session | None:
+        """Return whom `session`, of another incarnation, replaces: one whose stream broke."""
+        known = self._sessions.get(session.client_id)
+        if known is None or known.incarnation == session.incarnation or known.broken_at_ms is None:
+            return None
+        return known
 
     def hello(self, session: Session) -> Session | None:
         """Make `session` its client's, and return who stands in the way (then nothing changes).

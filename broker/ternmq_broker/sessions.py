@@ -58,7 +58,13 @@ class Sessions:
         return self._table
 
     def open(self, session: Session) -> Outbox | Session:
-        """Begin a session; return what its stream tells, or the live session that forbids it."""
+        """Begin a session; return what its stream tells, or the live session that forbids it.
+
+        A broken session of the client's id that another incarnation left behind is over at once,
+        and its groups are told: their new member begins with nothing in hand.
+        """
+        if (gone := self._table.displaced(session)) is not None:
+            self._end(gone, "replaced")
         previous = self._table.live(session.client_id)
         if (other := self._table.hello(session)) is not None:
             return other
@@ -107,11 +113,13 @@ class Sessions:
     async def expire(self) -> bool:
         """Forget clients whose time is over: one step of the `sessions` job."""
         for session in self._table.expired(now_ms=self._clock.monotonic_ms()):
-            reason = "silent" if session.broken_at_ms is None else "broken"
-            logger.info("session ended client=%s reason=%s", session.client_id, reason)
-            self._end_stream(session)
-            self._tell(self._table.remove(session))
+            self._end(session, "silent" if session.broken_at_ms is None else "broken")
         return False
+
+    def _end(self, session: Session, reason: str) -> None:
+        logger.info("session ended client=%s reason=%s", session.client_id, reason)
+        self._end_stream(session)
+        self._tell(self._table.remove(session))
 
     def _end_stream(self, session: Session) -> None:
         outbox = self._outboxes.pop(session, None)

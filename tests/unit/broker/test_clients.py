@@ -79,9 +79,18 @@ def test_another_incarnation_is_refused_while_the_first_is_there() -> None:
     clients = table()
     first = joined(clients, "a", "G")
     assert clients.hello(session("a", "2")) is first
-    clients.broke(first, now_ms=1)
-    assert clients.hello(session("a", "2")) is first
+    assert clients.displaced(session("a", "2")) is None
     clients.remove(first)
+    assert clients.hello(session("a", "2")) is None
+
+
+def test_another_incarnation_displaces_one_whose_stream_broke() -> None:
+    clients = table()
+    first = joined(clients, "a", "G")
+    clients.broke(first, now_ms=1)
+    assert clients.displaced(session("a")) is None  # itself again, which keeps its picture
+    assert clients.displaced(session("a", "2")) is first
+    assert clients.remove(first) == {"G"}
     assert clients.hello(session("a", "2")) is None
 
 

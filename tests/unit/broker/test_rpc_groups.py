@@ -106,7 +106,7 @@ def test_the_same_client_replaces_its_stream_and_another_one_is_refused() -> Non
         async with serving() as (_, client):
             old, _welcome = await client.open_session("a@1", membership("G", "T"))
             assert await command(old) == "G"
-            new, welcome = await client.open_session("a@1", membership("G", "T"))
+            _new, welcome = await client.open_session("a@1", membership("G", "T"))
             assert welcome.status.code == Code.SUCCESS
             assert await old.read() is None
             other, welcome = await client.open_session("a@1", incarnation="2")
@@ -115,10 +115,27 @@ def test_the_same_client_replaces_its_stream_and_another_one_is_refused() -> Non
             assert await other.read() is None
             await asyncio.sleep(20)
             assert await members(client) == ["a@1"]
-            new.cancel()
-            await asyncio.sleep(12)
-            _, welcome = await client.open_session("a@1", incarnation="2")
+
+    run_in_virtual_time(main())
+
+
+def test_a_client_that_was_killed_gives_way_to_its_successor_at_once() -> None:
+    async def main() -> None:
+        async with serving() as (_, client):
+            other, _welcome = await client.open_session("b@1", membership("G", "T"))
+            killed, _welcome = await client.open_session(
+                "a@1", membership("G", "T"), membership("H", "T")
+            )
+            assert [await command(other) for _ in range(2)] == ["G", "G"]
+            killed.cancel()
+            await asyncio.sleep(0.1)
+            _, welcome = await client.open_session("a@1", membership("G", "T"), incarnation="2")
             assert welcome.status.code == Code.SUCCESS
+            assert await command(other) == "G"
+            assert await members(client) == ["a@1", "b@1"]
+            assert await members(client, "H") == []
+            await asyncio.sleep(20)
+            assert await members(client) == ["a@1", "b@1"]
 
     run_in_virtual_time(main())
 
