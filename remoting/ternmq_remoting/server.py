@@ -11,7 +11,8 @@ import grpc.aio
 from google.protobuf.message import DecodeError
 from google.protobuf.message import Message as ProtoMessage
 
-from ternmq_model.errors import CannotListen, ConnectionLost, TernError
+from ternmq_model.errors import CannotListen, ConnectionLost, TernError, refusal
+from ternmq_model.response_code import ResponseCode
 from ternmq_remoting.convert import status_of
 from ternmq_remoting.health import Health
 from ternmq_remoting.options import SERVER_OPTIONS
@@ -181,7 +182,9 @@ class _Serving:
 
 
 UNPARSABLE: Final = GrpcStatus("INVALID_ARGUMENT", "the request cannot be parsed", {})
-CRASHED: Final = GrpcStatus("INTERNAL", "the handler failed; see the server's log", {})
+CRASHED: Final = status_of_error(
+    refusal(ResponseCode.SYSTEM_ERROR, "the handler failed; see the server's log")
+)
 CLOSING: Final = GrpcStatus("UNAVAILABLE", "the server is closing", {})
 
 

@@ -4,7 +4,8 @@ Three ways carry an error to the caller:
 
 * a unary reply's `status` field: every `RefusedError`;
 * a gRPC status with `ternmq-code` in its trailing metadata: a `RefusedError` that ends a stream;
-* a gRPC status alone: what gRPC itself, or a proxy, has to say.
+* a gRPC status alone: what gRPC itself, or a proxy, has to say. INTERNAL, UNKNOWN and DATA_LOSS are
+  then words about the connection: when a handler of ours crashes, its server says so with a code.
 
 UNAVAILABLE is gRPC's word both for "never connected" and for "connection broke under the request".
 The first is safe to repeat, the second is not. gRPC's load balancing answers the first itself,
@@ -45,9 +46,6 @@ _NEVER_SENT: Final = (
     "no children in weighted_target",
 )
 
-_BROKEN: Final = ("internal error from core", "stream removed", "received rst_stream", "rst_stream")
-"""How gRPC's library tells INTERNAL or UNKNOWN of a connection that broke; no peer said it."""
-
 _REFUSAL_STATUS: Final[Mapping[int, str]] = {
     ResponseCode.SYSTEM_ERROR: "INTERNAL",
     ResponseCode.SYSTEM_BUSY: "RESOURCE_EXHAUSTED",
@@ -74,15 +72,9 @@ _STATUS_REFUSAL: Final[Mapping[str, ResponseCode]] = {
     "ALREADY_EXISTS": ResponseCode.TOPIC_EXIST_ALREADY,
     "RESOURCE_EXHAUSTED": ResponseCode.SYSTEM_BUSY,
     "FAILED_PRECONDITION": ResponseCode.SERVICE_NOT_AVAILABLE,
-    "INTERNAL": ResponseCode.SYSTEM_ERROR,
-    "UNKNOWN": ResponseCode.SYSTEM_ERROR,
-    "DATA_LOSS": ResponseCode.SYSTEM_ERROR,
 }
-"""What a bare gRPC status means to us; UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED, ABORTED are
-transport errors."""
-
-_IN_DOUBT: Final = frozenset({"INTERNAL", "UNKNOWN", "DATA_LOSS"})
-"""The peer failed while it worked: part of the work may be done."""
+"""What a bare gRPC status means to us when a peer must have said it. All others are transport
+errors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +97,10 @@ def error_of_status(status: GrpcStatus, peer: str) -> TernError:
     """
     code, details = status.code, status.details
     if (told := status.trailing.get(CODE_KEY, "")).isdecimal():
-        return refusal(int(told), details, peer)
+        error = refusal(int(told), details, peer)
+        # The peer failed while it worked: part of the work may be done.
+        error.may_have_happened = error.code == ResponseCode.SYSTEM_ERROR
+        return error
     if code == "UNAVAILABLE" and details.lower().startswith(_NEVER_SENT):
         return Unreachable(f"{peer}: {details}")
     if code == "DEADLINE_EXCEEDED":
@@ -115,11 +110,8 @@ def error_of_status(status: GrpcStatus, peer: str) -> TernError:
         # Only the reply can be what the caller's side found too large to receive.
         error.may_have_happened = "CLIENT: Received" in details
         return error
-    is_broken = code in _IN_DOUBT and details.lower().startswith(_BROKEN)
-    if (refused := _STATUS_REFUSAL.get(code)) is not None and not is_broken:
-        error = refusal(refused, f"{code} {details}", peer)
-        error.may_have_happened = code in _IN_DOUBT
-        return error
+    if (refused := _STATUS_REFUSAL.get(code)) is not None:
+        return refusal(refused, f"{code} {details}", peer)
     return ConnectionLost(f"{peer}: {code} {details}")
 
 

@@ -20,6 +20,7 @@ from ternmq_model.errors import (
 )
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.response_code import ResponseCode
+from ternmq_remoting.server import CRASHED
 from ternmq_remoting.status import GrpcStatus, error_of_status, refusal_of, status_of_error
 
 REFUSED = "failed to connect to all addresses; last error: UNKNOWN: ipv4:127.0.0.1:1: refused"
@@ -41,8 +42,9 @@ REFUSED = "failed to connect to all addresses; last error: UNKNOWN: ipv4:127.0.0
         ("INTERNAL", "Internal error from Core", ConnectionLost, True),
         ("INTERNAL", "Received RST_STREAM with error code 2", ConnectionLost, True),
         ("UNKNOWN", "Stream removed", ConnectionLost, True),
-        ("INTERNAL", "crashed", RefusedError, True),
-        ("UNKNOWN", "crashed", RefusedError, True),
+        ("INTERNAL", "Error received from peer", ConnectionLost, True),
+        ("UNKNOWN", "", ConnectionLost, True),
+        ("DATA_LOSS", "a word of a proxy", ConnectionLost, True),
         ("UNIMPLEMENTED", "Method not found!", RefusedError, False),
         ("INVALID_ARGUMENT", "cannot be parsed", InvalidParameter, False),
         ("RESOURCE_EXHAUSTED", "too many", BrokerBusy, False),
@@ -58,6 +60,12 @@ def test_a_bare_grpc_status_says_whose_fault_and_whether_it_may_have_happened(
     assert type(found) is error
     assert found.may_have_happened is may_have_happened
     assert str(found).startswith("broker:1: ")
+
+
+def test_a_crash_of_a_handler_is_told_as_the_peers_own_word_and_leaves_doubt() -> None:
+    found = error_of_status(CRASHED, "broker:1")
+    assert isinstance(found, RefusedError)
+    assert (found.code, found.may_have_happened) == (ResponseCode.SYSTEM_ERROR, True)
 
 
 @pytest.mark.parametrize("code", [*map(int, ResponseCode), 9999])
