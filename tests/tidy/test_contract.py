@@ -1,3 +1,4 @@
+import pytest
 from breaking import (
     additions,
     broken_promises,
@@ -5,6 +6,35 @@ from breaking import (
     contract_of,
     read_snapshot,
 )
+
+from tests.tidy.proto_rules import uncommented
+from tools.project import ROOT, relative
+
+
+def test_everything_in_the_contracts_has_a_comment() -> None:
+    files = sorted((ROOT / "protos" / "ternmq").rglob("*.proto"))
+    assert files
+    found = [str(bare) for file in files for bare in uncommented(relative(file), file.read_text())]
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "service A {",
+        "  rpc B(C) returns (D);",
+        "message A {}",
+        "  int32 a = 1;",
+        "  repeated a.B b = 2;",
+        "    map<string, string> c = 3;",
+        "enum A {",
+        "  A_B = 0;",
+    ],
+)
+def test_what_has_no_comment_is_found_at_its_line(line: str) -> None:
+    begin = 'syntax = "proto3";\n\n// Why.\nmessage X {\n'
+    assert [bare.line for bare in uncommented("x.proto", f"{begin}{line}\n}}\n")] == [5]
+    assert not list(uncommented("x.proto", f"{begin}  // Why.\n{line}\n  // End.\n}}\n"))
 
 
 def test_the_contracts_keep_what_was_promised() -> None:

@@ -26,7 +26,8 @@ if _version_not_supported:
 
 
 class AdminStub(object):
-    """Missing associated documentation comment in .proto file."""
+    """Topics, groups and the broker itself, for operators.
+    """
 
     def __init__(self, channel):
         """Constructor.
@@ -67,7 +68,8 @@ class AdminStub(object):
 
 
 class AdminServicer(object):
-    """Missing associated documentation comment in .proto file."""
+    """Topics, groups and the broker itself, for operators.
+    """
 
     def PutTopic(self, request, context):
         """Create a topic or change its queues and permissions; registered with every NameServer before the answer.
@@ -153,7 +155,8 @@ def add_AdminServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Admin(object):
-    """Missing associated documentation comment in .proto file."""
+    """Topics, groups and the broker itself, for operators.
+    """
 
     @staticmethod
     def PutTopic(request,

@@ -26,7 +26,8 @@ if _version_not_supported:
 
 
 class GroupsStub(object):
-    """Missing associated documentation comment in .proto file."""
+    """Consumer groups: members, and how far they are.
+    """
 
     def __init__(self, channel):
         """Constructor.
@@ -57,7 +58,8 @@ class GroupsStub(object):
 
 
 class GroupsServicer(object):
-    """Missing associated documentation comment in .proto file."""
+    """Consumer groups: members, and how far they are.
+    """
 
     def Session(self, request_iterator, context):
         """One stream per client and broker: heartbeats up, commands down. Its end is the client's end, 10 s
@@ -82,7 +84,7 @@ class GroupsServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def QueryOffset(self, request, context):
-        """How far a group is; −1 = it never consumed the queue.
+        """How far a group is with one queue, or where it begins.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -120,7 +122,8 @@ def add_GroupsServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Groups(object):
-    """Missing associated documentation comment in .proto file."""
+    """Consumer groups: members, and how far they are.
+    """
 
     @staticmethod
     def Session(request_iterator,

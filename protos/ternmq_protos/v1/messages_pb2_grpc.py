@@ -26,7 +26,8 @@ if _version_not_supported:
 
 
 class MessagesStub(object):
-    """Missing associated documentation comment in .proto file."""
+    """Messages: to the broker, and from it.
+    """
 
     def __init__(self, channel):
         """Constructor.
@@ -62,7 +63,8 @@ class MessagesStub(object):
 
 
 class MessagesServicer(object):
-    """Missing associated documentation comment in .proto file."""
+    """Messages: to the broker, and from it.
+    """
 
     def Send(self, request, context):
         """One message with typed fields: for tools and other languages.
@@ -137,7 +139,8 @@ def add_MessagesServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Messages(object):
-    """Missing associated documentation comment in .proto file."""
+    """Messages: to the broker, and from it.
+    """
 
     @staticmethod
     def Send(request,

@@ -26,7 +26,8 @@ if _version_not_supported:
 
 
 class NameServerStub(object):
-    """Missing associated documentation comment in .proto file."""
+    """Routes, and key-value settings.
+    """
 
     def __init__(self, channel):
         """Constructor.
@@ -82,7 +83,8 @@ class NameServerStub(object):
 
 
 class NameServerServicer(object):
-    """Missing associated documentation comment in .proto file."""
+    """Routes, and key-value settings.
+    """
 
     def RegisterBroker(self, request, context):
         """A broker tells its endpoints and topics; every 30 s and at once on a change.
@@ -204,7 +206,8 @@ def add_NameServerServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class NameServer(object):
-    """Missing associated documentation comment in .proto file."""
+    """Routes, and key-value settings.
+    """
 
     @staticmethod
     def RegisterBroker(request,
