@@ -196,6 +196,28 @@ def test_health_follows_the_life_of_a_server() -> None:
     run(test)
 
 
+def test_metadata_is_taken_up_to_a_limit() -> None:
+    async def test() -> None:
+        async with (
+            toy() as (_, server, _),
+            grpc.aio.insecure_channel(
+                str(server.address), options=[("grpc.max_metadata_size", 1 << 20)]
+            ) as channel,
+        ):
+            check: Any = channel.unary_unary(
+                "/grpc.health.v1.Health/Check",
+                HealthRequest.SerializeToString,
+                HealthReply.FromString,
+            )
+            for _ in range(20):  # above 16 KiB gRPC draws lots
+                await check(HealthRequest(), metadata=[("big", "x" * (15 << 10))])
+                with pytest.raises(grpc.aio.AioRpcError) as caught:
+                    await check(HealthRequest(), metadata=[("big", "x" * (20 << 10))])
+                assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+    run(test)
+
+
 @pytest.mark.parametrize("file", [REFLECTION_V1, REFLECTION_V1ALPHA], ids=["v1", "v1alpha"])
 def test_a_server_tells_what_it_serves(file: Any) -> None:
     request, reply = (
