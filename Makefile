@@ -1,7 +1,7 @@
 # What a developer runs. Needs Python 3.11 or newer, git and make; everything else goes into .venv.
 PYTHON3 := $(shell for p in python3 python3.13 python3.12 python3.11; do $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 BIN := .venv/bin
-.PHONY: help venv dev demo demo-kill test lint types fmt protos bench soak check
+.PHONY: help venv dev demo demo-kill test lint types fmt protos reference bench soak check
 
 help: ; @sed -nE 's/^([a-z-]+):.*## ([a-z].*)/\1\t\2/p' Makefile | expand -t 12
 venv: .venv/.dev .venv/.demo ## make .venv with everything a developer needs
@@ -13,6 +13,7 @@ lint: .venv/.dev ; @$(BIN)/ruff check . && $(BIN)/ruff format --check . ## look 
 types: .venv/.dev ; @$(BIN)/python tools/check_types.py ## mypy strict and pyright strict over every file
 fmt: .venv/.dev ; @$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format . ## lay the code out
 protos: .venv/.dev ; @$(BIN)/python protos/generate.py ## write the contracts' Python code
+reference: .venv/.dev ; @$(BIN)/python tools/write_reference.py ## write the tables of settings into docs/reference/config.md
 bench: .venv/.dev ; @$(BIN)/python benchmarks/bench.py ## measure, and print machine and commit beside it
 soak: venv ; @TERNMQ_SOAK=1 $(BIN)/pytest tests/property tests/simulation ## property and simulation tests, many more repetitions
 check: lint types ; @$(BIN)/pytest -q tests/unit tests/property tests/tidy ## the quick part of `make test`: run it before every commit

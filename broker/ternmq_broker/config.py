@@ -50,8 +50,8 @@ class BrokerConfig:
     """Port to listen on; 0 = any free one."""
 
     advertised: tuple[str, ...] = ()
-    """Where clients reach this broker, as `HOST:PORT`, best first. Empty = worked out from
-    `listen`."""
+    """Where clients reach this broker, as `HOST:PORT`, best first. The host `*` = the one through
+    which a client reached the NameServer. Empty = worked out from `listen`."""
 
     hostname: str = ""
     """This machine's name: registered when the broker listens on every interface. Empty = as the

@@ -57,7 +57,7 @@ def settings_table(sections: Mapping[str, type]) -> str:
             f"## {section}\n\n| setting | value | default | meaning |\n|---|---|---|---|\n"
         )
         parts += [
-            f"| `{one.name}` | {_cell(one.kind)} | `{_cell(one.default)}` | {_cell(one.doc)} |\n"
+            f"| `{one.name}` | {_cell(one.kind)} | {_code(one.default)} | {_cell(one.doc)} |\n"
             for one in describe({section: kind})
         ]
         parts.append("\n")
@@ -91,6 +91,10 @@ def _field_docs(kind: type) -> dict[str, str]:
                 case _:
                     pass
     return docs
+
+
+def _code(default: str) -> str:
+    return f"`{_cell(default)}`" if default else "empty"
 
 
 def _cell(text: str) -> str:

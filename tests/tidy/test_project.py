@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tools.project import GENERATED, PACKAGES, ROLES, ROOT, files_beside, relative, shipped_files
+from tools.write_reference import MARKER, PAGE, page_with_tables
 
 
 def strays(tests: Iterable[str], modules: Iterable[str]) -> list[str]:
@@ -93,6 +94,18 @@ def test_stale_generated_code_is_found(tmp_path: Path) -> None:
         (tmp_path / folder / "old.py").write_text(folder)
     (tmp_path / "committed" / "gone.pyi").write_text("")
     assert stale(tmp_path / "made", tmp_path / "committed") == ["gone.pyi", "old.py"]
+
+
+def test_the_tables_of_settings_are_fresh() -> None:
+    page = PAGE.read_text()
+    assert page == page_with_tables(page), "run `make reference`"
+
+
+def test_stale_tables_of_settings_are_renewed() -> None:
+    page = page_with_tables(f"# Settings\n{MARKER}| obsolete |\n")
+    assert page.startswith(f"# Settings\n{MARKER}\n## nameserver\n")
+    assert "`broker.flush_mode`" in page
+    assert "obsolete" not in page
 
 
 def test_the_face_shows_what_it_lists_under_its_own_name() -> None:

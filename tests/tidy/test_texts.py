@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tidy.text_rules import banned_words, dead_links
+from tests.tidy.text_rules import banned_words, dead_links, linked_pages
 from tools.project import GENERATED, ROOT, relative
 
 EXEMPT = ("tests/tidy/text_rules.py", "tests/tidy/test_texts.py", relative(GENERATED), "LICENSE")
@@ -39,6 +39,14 @@ def test_every_link_between_pages_leads_somewhere() -> None:
     assert not found, "\n".join(found)
 
 
+def test_every_page_is_listed_in_the_readme_of_the_docs() -> None:
+    listed = linked_pages(ROOT, "docs/README.md")
+    for readme in [page for page in listed if page.endswith("/README.md")]:
+        listed |= linked_pages(ROOT, readme)
+    pages = {file for file in text_files() if file.startswith("docs/") and file.endswith(".md")}
+    assert pages - {"docs/README.md"} <= listed, sorted(pages - listed)
+
+
 @pytest.mark.parametrize(
     "line",
     [
@@ -64,3 +72,10 @@ def test_a_dead_link_is_found_at_its_line(tmp_path: Path) -> None:
     page = "[good](b.md#one-thing-it)\n[web](https://x.y)\n[gone](c.md)\n[no](b.md#two)\n```\n[](q)\n```\n"
     (tmp_path / "a.md").write_text(page)
     assert [dead.line for dead in dead_links(tmp_path, "a.md", page)] == [3, 4]
+
+
+def test_what_a_page_links_to_is_found(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    page = "[a](a.md#x)\n[b](../b.md)\n[out](../../c.md)\n[web](https://x.y)\n```\n[](q.md)\n```\n"
+    (tmp_path / "docs" / "README.md").write_text(page)
+    assert linked_pages(tmp_path, "docs/README.md") == {"docs/a.md", "b.md"}

@@ -38,6 +38,15 @@ def anchors(text: str) -> set[str]:
     return {heading.replace(" ", "-") for heading in plain}
 
 
+def linked_pages(root: Path, file: str) -> set[str]:
+    """Return the files that the page `file` links to, as seen from `root`."""
+    folder = (root / file).parent
+    text = _FENCE.sub("", (root / file).read_text())
+    targets = {(found[1] or found[2]).partition("#")[0] for found in _LINK.finditer(text)}
+    paths = {(folder / target).resolve() for target in targets if target and ":" not in target}
+    return {path.relative_to(root).as_posix() for path in paths if path.is_relative_to(root)}
+
+
 def dead_links(root: Path, file: str, text: str) -> Iterator[Violation]:
     """Find relative links of the page `file` to files and headings that are not there."""
     code = [range(found.start(), found.end()) for found in _FENCE.finditer(text)]

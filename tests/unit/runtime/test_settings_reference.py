@@ -27,6 +27,9 @@ class Store(Base):
 
     hosts: tuple[str, ...] = field(default_factory=lambda: ("a", "b"))
     undocumented: bool = False
+    remark: str = ""
+    """Shown to others."""
+
     computed: int = field(default=0, init=False)
     """Not a setting."""
 
@@ -39,6 +42,7 @@ def test_every_setting_is_described_by_the_words_below_its_field() -> None:
         "store.file_bytes",
         "store.hosts",
         "store.undocumented",
+        "store.remark",
     ]
     assert described["store.root"] == SettingDescription(
         name="store.root",
@@ -49,6 +53,12 @@ def test_every_setting_is_described_by_the_words_below_its_field() -> None:
     assert described["store.file_bytes"].default == "1GiB"
     assert described["store.hosts"].default == "a,b"
     assert described["store.undocumented"].doc == ""
+
+
+def test_an_empty_default_is_told_in_a_word() -> None:
+    assert "| `store.remark` | text | empty | Shown to others. |" in settings_table(
+        {"store": Store}
+    )
 
 
 def test_the_table_is_markdown_with_a_heading_per_section() -> None:
