@@ -9,7 +9,7 @@ import numpy as np
 from ternmq_consumer.flow_control import Window
 from ternmq_consumer.process_queue import Handout, ProcessQueue
 from ternmq_consumer.pull_link import PulledQueue, PullReceiver
-from ternmq_model.errors import CorruptRecord
+from ternmq_model.errors import CorruptRecord, RefusedError
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_model.stored_message import StoredMessage, decode_records
@@ -44,6 +44,7 @@ class AssignedQueue:
         window: How far reading may be ahead.
         on_ready: Called when messages wait to be handed over.
         on_restart: Called when the queue ends before what was read: it goes on at that offset.
+        on_gone: Called when the broker has it no more; nothing of it is read or handed over.
 
     Attributes:
         in_hand: Its messages; another object after a restart.
@@ -59,6 +60,7 @@ class AssignedQueue:
         *,
         on_ready: Callable[["AssignedQueue"], None],
         on_restart: Callable[[MessageQueue, QueueOffset], None],
+        on_gone: Callable[["AssignedQueue"], None],
     ) -> None:
         self.queue = queue
         self.in_hand = ProcessQueue[StoredMessage](start)
@@ -67,6 +69,7 @@ class AssignedQueue:
         self._window = window
         self._on_ready = on_ready
         self._on_restart = on_restart
+        self._on_gone = on_gone
         self._reads: Reads | None = None
         self._pulled: PulledQueue | None = None
         self._idle = asyncio.Event()
@@ -160,6 +163,11 @@ class AssignedQueue:
         self._on_restart(self.queue, offset)
         if self._reads is not None:
             self.start(self._reads)
+
+    def on_gone(self, error: RefusedError) -> None:
+        """Have nothing of the queue handed over any more. See `PullReceiver`."""
+        self.stop()
+        self._on_gone(self)
 
     def _release(self, in_hand: ProcessQueue[StoredMessage], count: int, record_bytes: int) -> None:
         if in_hand is self.in_hand and self._pulled is not None and not in_hand.dropped:

@@ -1,7 +1,9 @@
-"""The queues that a push consumer owns: how they are taken over and given away.
+"""The queues that a push consumer owns: how they are taken over, given away, and lost.
 
 Nothing is lost and nothing is skipped on the way from one member to the next: what is committed
-when a queue is given away is its lowest unfinished offset, and who takes it over begins there.
+when a queue is given away is its lowest unfinished offset, and who takes it over begins there. A
+queue that its broker has no more is lost: what is known of it says nothing of one that comes after
+it under the same name, which is taken over like any new one.
 """
 
 import asyncio
@@ -70,7 +72,7 @@ class StartingPoints:
 
 
 class Assignment:
-    """The queues that one push consumer owns. Changed by its rebalance job alone.
+    """The queues that one push consumer owns. Changed by its rebalance job, and by their loss.
 
     Args:
         reads: Reads the queues.
@@ -79,6 +81,7 @@ class Assignment:
         window: How far reading each may be ahead.
         drop_wait_s: How long a queue that is given away waits for running listener calls.
         on_ready: Called when messages of a queue wait to be handed over.
+        on_lost: Called with a queue that was owned and that its broker has no more.
     """
 
     def __init__(
@@ -90,6 +93,7 @@ class Assignment:
         *,
         drop_wait_s: float,
         on_ready: Callable[[AssignedQueue], None],
+        on_lost: Callable[[MessageQueue], None],
     ) -> None:
         self._reads = reads
         self._offsets = offsets
@@ -97,6 +101,7 @@ class Assignment:
         self._window = window
         self._drop_wait_s = drop_wait_s
         self._on_ready = on_ready
+        self._on_lost = on_lost
         self._owned: dict[MessageQueue, AssignedQueue] = {}
 
     @property
@@ -138,6 +143,7 @@ class Assignment:
                 self._window,
                 on_ready=self._on_ready,
                 on_restart=self._offsets.restart,
+                on_gone=self._lose,
             )
             self._owned[queue] = owned
             owned.start(self._reads)
@@ -171,6 +177,12 @@ class Assignment:
         for owned in self._all():
             self._offsets.update(owned.queue, owned.in_hand.commit_offset)
         await self._offsets.commit()
+
+    def _lose(self, owned: AssignedQueue) -> None:
+        """Forget a queue that is gone. Its offset is not committed: a later queue has its name."""
+        del self._owned[owned.queue]
+        self._offsets.forget([owned.queue])
+        self._on_lost(owned.queue)
 
     def _all(self) -> Iterable[AssignedQueue]:
         return self._owned.values()

@@ -8,7 +8,7 @@ import numpy as np
 
 from ternmq_consumer.assigned_queue import Reads
 from ternmq_consumer.flow_control import Window
-from ternmq_model.errors import CorruptRecord
+from ternmq_model.errors import CorruptRecord, RefusedError
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_model.stored_message import StoredMessage, decode_records
@@ -41,6 +41,7 @@ class FetchedQueue:
         window: How far reading may be ahead.
         check_crc: Verify the checksum of every body.
         on_ready: Called when there is something to take.
+        on_gone: Called when the broker has the queue no more; the position is forgotten then.
 
     Attributes:
         position: Offset of the next message to take; None while it is not known where to begin.
@@ -55,6 +56,7 @@ class FetchedQueue:
         *,
         check_crc: bool,
         on_ready: Callable[["FetchedQueue"], None],
+        on_gone: Callable[["FetchedQueue", RefusedError], None],
     ) -> None:
         self.queue = queue
         self.position: QueueOffset | None = None
@@ -63,6 +65,7 @@ class FetchedQueue:
         self._window = window
         self._check_crc = check_crc
         self._on_ready = on_ready
+        self._on_gone = on_gone
         self._reads: Reads | None = None
         self._pulled: PulledQueue | None = None
         self._batches: deque[_Batch] = deque()
@@ -145,6 +148,12 @@ class FetchedQueue:
         elif self._reads is not None:
             # The queue ends before what was read ahead, which is no more.
             self.start(self._reads, offset)
+
+    def on_gone(self, error: RefusedError) -> None:
+        """Forget what was read ahead, and where. See `PullReceiver`."""
+        self.stop()
+        self.position = None
+        self._on_gone(self, error)
 
     def _decode(self, batch: _Batch) -> list[StoredMessage]:
         sizes = np.frombuffer(batch.record_sizes, "<i4")

@@ -12,6 +12,7 @@ from ternmq_consumer.brokers import Brokers
 from ternmq_model.errors import TernError
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
+from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_remoting.contracts import COMMIT_OFFSETS, QUERY_OFFSET
 
@@ -24,6 +25,9 @@ class _Progress:
     committed: QueueOffset | None
     is_forced: bool = False
     """The queue ended earlier than we were: the next commit goes back on purpose."""
+
+    refusal: str = ""
+    """What the log said of the last refusal, so that one that repeats itself is logged once."""
 
     @property
     def is_dirty(self) -> bool:
@@ -117,14 +121,15 @@ class OffsetStore:
     async def commit(self, queues: Iterable[MessageQueue] | None = None) -> bool:
         """Tell the brokers every offset that they do not have yet.
 
-        A broker that does not answer is logged, and its offsets are tried again by the next call.
-        Cancelling leaves open which offsets were taken; none is lost here.
+        A broker that does not answer, or refuses an offset, is logged, and what it does not have
+        is tried again by the next call. Cancelling leaves open which offsets were taken; none is
+        lost here.
 
         Args:
             queues: Only these; None = all.
 
         Returns:
-            Whether every broker has answered.
+            Whether the brokers have every offset now.
         """
         by_broker: dict[tuple[str, bool], dict[MessageQueue, QueueOffset]] = {}
         for queue in list(self._progress) if queues is None else queues:
@@ -144,6 +149,8 @@ class OffsetStore:
     async def _commit_at(
         self, broker_name: str, offsets: Mapping[MessageQueue, QueueOffset], *, is_forced: bool
     ) -> bool:
+        # A queue may be lost and taken over anew before the answer comes, which then is not for it.
+        asked = {queue: self._progress[queue] for queue in offsets}
         request = groups.CommitOffsetsRequest(
             group=self._group,
             client_id=self._client_id,
@@ -165,20 +172,43 @@ class OffsetStore:
                 error,
             )
             return False
-        for refused in reply.refused:
-            # Another member is further: it had the queue before us, or has it now. What we
-            # finish beyond that will be taken.
-            logger.warning(
-                "offset refused queue=%s@%s:%s group=%s kept=%s",
-                refused.topic,
-                broker_name,
-                refused.queue_id,
-                self._group,
-                refused.offset,
-            )
+        refusals = {
+            MessageQueue(refused.topic, broker_name, refused.queue_id): refused
+            for refused in reply.refused
+        }
         for queue, offset in offsets.items():
-            progress = self._progress.get(queue)
-            if progress is not None:
-                progress.committed = offset
-                progress.is_forced = progress.is_forced and progress.offset != offset
-        return True
+            progress = asked[queue]
+            refused = refusals.get(queue)
+            if refused is not None:
+                self._note_refusal(queue, offset, progress, refused)
+                continue
+            progress.committed = offset
+            progress.is_forced = progress.is_forced and progress.offset != offset
+            progress.refusal = ""
+        return not refusals
+
+    def _note_refusal(
+        self,
+        queue: MessageQueue,
+        offset: QueueOffset,
+        progress: _Progress,
+        refused: groups.QueueOffset,
+    ) -> None:
+        """Keep what the broker keeps, and log why unless that was the reason before."""
+        progress.committed = QueueOffset(refused.offset) if refused.offset >= 0 else None
+        status = refused.status
+        if status.code == ResponseCode.PULL_OFFSET_MOVED:
+            # It had the queue before us, or has it now. What we finish beyond that will be taken.
+            reason = f"another consumer has committed {refused.offset}"
+        else:
+            reason = f"{status.remark or 'the broker gives no reason'} [{status.code}]"
+        if reason != progress.refusal:
+            progress.refusal = reason
+            logger.warning(
+                "offset refused queue=%s group=%s offset=%s kept=%s reason=%s",
+                queue,
+                self._group,
+                offset,
+                refused.offset,
+                reason,
+            )

@@ -15,10 +15,11 @@ from ternmq_consumer.fetched_queue import FetchedQueue
 from ternmq_consumer.flow_control import Window
 from ternmq_consumer.offset_store import OffsetStore
 from ternmq_consumer.pull_link import PullLinks
-from ternmq_model.errors import ClosedError, CorruptRecord, UsageError
+from ternmq_model.errors import ClosedError, CorruptRecord, RefusedError, TopicNotFound, UsageError
 from ternmq_model.names import check_group
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
+from ternmq_model.response_code import ResponseCode
 from ternmq_model.stored_message import StoredMessage
 from ternmq_model.subscription import ALL_TAGS, parse_subscription
 from ternmq_protos.v1 import admin_pb2 as admin
@@ -73,7 +74,9 @@ class PullConsumer(Lifecycle):
         self._client = ClientInstance(client, env=env)
         self._fetched: dict[MessageQueue, FetchedQueue] = {}
         self._new: dict[MessageQueue, None] = {}
-        """Assigned queues that no poll has seen yet."""
+        """Assigned queues that no poll has seen yet, or not since they were gone."""
+        self._gone: dict[MessageQueue, RefusedError] = {}
+        """Queues whose broker has them no more, until a poll has said so."""
         self._ready: deque[FetchedQueue] = deque()
         self._arrived = asyncio.Event()
         self._opened: tuple[PullLinks, OffsetStore, StartingPoints] | None = None
@@ -135,6 +138,7 @@ class PullConsumer(Lifecycle):
         for queue in self._fetched.keys() - wanted.keys():
             self._fetched.pop(queue).stop()
             self._new.pop(queue, None)
+            self._gone.pop(queue, None)
             self._parts[1].forget((queue,))
         config = self._config
         self._new.update(dict.fromkeys(new))
@@ -145,6 +149,7 @@ class PullConsumer(Lifecycle):
                 Window(config.pull_threshold_messages, config.pull_threshold_bytes),
                 check_crc=config.check_crc,
                 on_ready=self._offer,
+                on_gone=self._lose,
             )
 
     def assignment(self) -> list[MessageQueue]:
@@ -208,6 +213,9 @@ class PullConsumer(Lifecycle):
         Raises:
             CorruptRecord: What the broker sent of one queue is broken. The positions stay; the
                 next call goes on, with that queue read again.
+            TopicNotFound: A queue, which it names, is gone, with what was read ahead of it and with
+                its position. It stays assigned: once it exists again, the next call begins it as
+                if it were newly assigned; until then each raises this. `assign` others to go on.
             TransportError: It could not be found out where to begin in a queue.
             UsageError: No queue is assigned.
         """
@@ -215,6 +223,7 @@ class PullConsumer(Lifecycle):
             raise UsageError("assign queues before you poll")
         if messages_max < 1:
             raise UsageError(f"messages_max={messages_max}: must be 1 or more")
+        self._tell_gone()
         if self._new:
             await self._begin_new()
         # One who polls in a loop must not keep what reads ahead, and heartbeats, from their turn.
@@ -222,6 +231,7 @@ class PullConsumer(Lifecycle):
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 while not (found := self._take(messages_max)):
+                    self._tell_gone()
                     self._arrived.clear()
                     await self._arrived.wait()
                 return found
@@ -241,7 +251,8 @@ class PullConsumer(Lifecycle):
         After a `seek` backwards, lower offsets than before are kept too.
 
         Returns:
-            Whether every broker has answered; if not, the next call tries again.
+            Whether the brokers have all positions now. If one did not answer, or refused (the log
+            says why: another consumer of the group may be further), the next call tries again.
 
         Raises:
             UsageError: The consumer has no group.
@@ -314,6 +325,21 @@ class PullConsumer(Lifecycle):
                 self._offer(fetched)
             found = found + part if found else part
         return found
+
+    def _lose(self, fetched: FetchedQueue, error: RefusedError) -> None:
+        """Forget where a queue was that is gone; the next poll says so."""
+        queue = fetched.queue
+        self._parts[1].forget((queue,))
+        self._client.ask_route_again(queue.topic)
+        self._new[queue] = None
+        self._gone[queue] = error
+        self._arrived.set()
+
+    def _tell_gone(self) -> None:
+        for queue in self._gone:
+            error = self._gone.pop(queue)
+            remark = f"queue {queue} is gone: {error.remark}"
+            raise TopicNotFound(ResponseCode.TOPIC_NOT_EXIST, remark, error.peer)
 
     def _offer(self, fetched: FetchedQueue) -> None:
         if not fetched.is_listed:

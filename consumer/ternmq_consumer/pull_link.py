@@ -2,7 +2,8 @@
 
 A subscription (`PulledQueue`) outlives the stream: when the stream breaks it is opened again, and
 every subscription goes on at the offset after the last reply that arrived. What was on its way is
-read again; nothing is skipped and nothing comes twice.
+read again; nothing is skipped and nothing comes twice. Only when the broker says that there is no
+such queue the subscription is over.
 
 On the wire a subscription has a number, new each time it is sent, so that replies to an earlier
 one, which may still be under way, are told apart and dropped.
@@ -21,6 +22,7 @@ from ternmq_model.errors import (
     CorruptRecord,
     RefusedError,
     TransportError,
+    refusal,
 )
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
@@ -39,6 +41,9 @@ STALE_AFTER_S: Final = 120.0
 
 Source: RocketMQ `ProcessQueue.isPullExpired`.
 """
+
+_GONE: Final = frozenset({ResponseCode.TOPIC_NOT_EXIST, ResponseCode.INVALID_PARAMETER})
+"""By these a broker ends a subscription whose topic it does not have, or not that queue of it."""
 
 _REOPEN: Final = RetryPolicy(delay_s_first=0.2, delay_s_max=5.0)
 _RESUBSCRIBE: Final = RetryPolicy(delay_s_first=1.0, delay_s_max=10.0)
@@ -61,6 +66,13 @@ class PullReceiver(Protocol):
         """Learn that the queue has no message where reading stood, and that it goes on here.
 
         Forwards when the messages have expired, backwards when the queue ends earlier.
+        """
+        ...
+
+    def on_gone(self, error: RefusedError) -> None:
+        """Learn that the broker has the queue no more, and that the subscription is over.
+
+        Should there be such a queue again, it is another one: no offset means there what it meant.
         """
         ...
 
@@ -298,11 +310,25 @@ class PullLink:
                 )
                 pulled_queue.next_offset = QueueOffset(pulled.next_offset)
                 pulled_queue.receiver.on_moved(pulled_queue.next_offset)
+            elif code in _GONE:
+                self._end(pulled_queue, refusal(code, pulled.status.remark, self._broker_name))
             else:
                 self._try_again(pulled_queue, f"{pulled.status.remark} [{code}]", tell_broker=False)
         except CorruptRecord as error:
             logger.error("pulled records are corrupt queue=%s", pulled_queue.queue)
             self._try_again(pulled_queue, str(error), tell_broker=True)
+
+    def _end(self, pulled_queue: PulledQueue, error: RefusedError) -> None:
+        """Forget a subscription that the broker has ended for good."""
+        logger.warning(
+            "queue is gone queue=%s offset=%s reason=%s",
+            pulled_queue.queue,
+            pulled_queue.next_offset,
+            error,
+        )
+        self._take_number(pulled_queue, tell_broker=False)
+        self.unsubscribe(pulled_queue)
+        pulled_queue.receiver.on_gone(error)
 
     def _take_records(self, pulled_queue: PulledQueue, pulled: messages.PulledRecords) -> None:
         if pulled.next_offset < pulled_queue.next_offset:

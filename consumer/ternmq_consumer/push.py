@@ -104,6 +104,7 @@ class PushConsumer(Lifecycle):
         self._dispatcher = self._make_dispatcher()
         self._assigned = asyncio.Event()
         self._assignment: Assignment | None = None
+        self._jobs: JobRunner | None = None
         self._iterator: MessageIterator | None = None
 
     async def _open(self, stack: AsyncExitStack) -> None:
@@ -198,14 +199,27 @@ class PushConsumer(Lifecycle):
             Window(config.pull_threshold_messages, config.pull_threshold_bytes, config.span_max),
             drop_wait_s=config.drop_wait_s,
             on_ready=self._dispatcher.offer,
+            on_lost=self._look_for,
         )
+
+    def _look_for(self, queue: MessageQueue) -> None:
+        """Look soon whether a queue that was lost has come again, or has left the route.
+
+        After a pause: a broker may serve what no route tells yet, and the other way round.
+        """
+        self._client.ask_route_again(queue.topic)
+        asyncio.get_running_loop().call_later(RETRY_S, self._rebalance_now)
+
+    def _rebalance_now(self) -> None:
+        if self._jobs is not None:
+            self._jobs.wake("rebalance")
 
     def _make_jobs(self, assignment: Assignment, links: PullLinks) -> JobRunner:
         client, config = self._client, self._config
         loop = asyncio.get_running_loop()
 
         def retry_soon() -> None:
-            loop.call_later(RETRY_S, jobs.wake, "rebalance")
+            loop.call_later(RETRY_S, self._rebalance_now)
 
         rebalancer = Rebalancer(
             client,
@@ -228,13 +242,13 @@ class PushConsumer(Lifecycle):
             self._counters.sample(client.env.clock.monotonic_ms())
             return False
 
-        jobs = JobRunner(
+        self._jobs = JobRunner(
             Job(name="rebalance", interval_s=config.rebalance_s, step=rebalancer.step),
             Job(name="commit", interval_s=config.commit_s, step=self._commit_step),
             Job(name="renew-stale", interval_s=_STALE_INTERVAL_S, step=renew_stale),
             Job(name="sample", interval_s=1.0, step=sample),
         )
-        return jobs
+        return self._jobs
 
     def _callers(self, blocking: Blocking) -> list[CallListener]:
         """Return what each worker calls; none for a consumer that is iterated."""

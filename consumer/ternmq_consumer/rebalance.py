@@ -132,7 +132,8 @@ class Rebalancer:
         try:
             route = await self._routes.route(topic)
         except TernError as error:
-            # What is owned stays: the NameServer may be away or may just have started.
+            # What is owned stays: the NameServer may be away or may just have started. Whether a
+            # queue is gone its broker says, and ends the subscription.
             return f"no route: {error}"
         members = await self._members(route)
         if members is None:

@@ -243,3 +243,51 @@ def test_misuse_and_absence_have_errors_of_their_own() -> None:
                 await lost.queues(TOPIC)
 
     in_cluster(test)
+
+
+def test_poll_tells_that_a_queue_is_gone_and_begins_its_successor_anew() -> None:
+    async def test(cluster: ToyCluster) -> None:
+        fill(cluster, 50)
+        gone, other = cluster.queues[0], cluster.queues[-1]
+        broker = cluster.brokers[gone.broker_name]
+        async with consumer_at(cluster, "g") as consumer:
+            consumer.assign([gone, other])
+            await read(consumer, 20, messages_max=10)
+            assert await consumer.commit()
+            broker.delete_topic()
+            with pytest.raises(TopicNotFound, match=f"{gone} is gone"):
+                await read(consumer, 100)
+            assert consumer.position(gone) is None
+            assert await consumer.commit(), "nothing is committed of a queue that is gone"
+            with pytest.raises(TopicNotFound):
+                await consumer.poll()
+            assert await consumer.commit()
+            broker.create_topic()
+            for number in range(30):
+                cluster.append(gone, b"%d" % number)
+            bodies: list[bytes] = []
+            while len(bodies) < 30:
+                bodies += [
+                    message.body for message in await read(consumer, 1) if message.queue == gone
+                ]
+            assert bodies == [b"%d" % number for number in range(30)]
+
+    in_cluster(test)
+
+
+def test_a_position_that_the_broker_refuses_is_not_told_to_be_committed() -> None:
+    async def test(cluster: ToyCluster) -> None:
+        fill(cluster, 50)
+        queue = cluster.queues[0]
+        broker = cluster.brokers[queue.broker_name]
+        async with consumer_at(cluster, "g") as consumer:
+            consumer.assign([queue])
+            await consumer.poll(messages_max=10)
+            broker.offsets["g", queue.queue_id] = 40
+            assert not await consumer.commit()
+            assert not await consumer.commit()
+            assert cluster.committed("g", queue) == 40
+            await read(consumer, 35)
+            assert await consumer.commit()
+
+    in_cluster(test)

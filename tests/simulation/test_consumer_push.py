@@ -443,3 +443,37 @@ def test_a_consumer_of_an_unknown_topic_waits_for_it() -> None:
             assert consumer.assignment() == []
 
     in_cluster(test)
+
+
+@pytest.mark.parametrize("away_s", [0.0, 30.0])
+def test_a_topic_that_is_deleted_and_created_again_is_consumed_from_its_beginning(
+    away_s: float,
+) -> None:
+    async def test(cluster: ToyCluster) -> None:
+        broker = cluster.brokers["broker-0"]
+        fill(cluster, 5)
+        seen: list[bytes] = []
+
+        def listen(message: StoredMessage) -> bool:
+            seen.append(message.body)
+            return message.body != b"stuck"
+
+        cluster.append(cluster.queues[0], b"stuck")
+        async with consumer_at(cluster, "c1", listener=listen) as consumer:
+            await until(lambda: len(seen) >= 21)
+            await asyncio.sleep(7)  # the old topic's offsets are committed
+            broker.delete_topic()
+            await asyncio.sleep(away_s)
+            broker.create_topic()
+            sent = [b"%d" % number for number in range(80)]
+            for number, body in enumerate(sent):
+                cluster.append(cluster.queues[number % 4], body)
+                await asyncio.sleep(0.01)
+            await until(lambda: set(sent) <= set(seen))
+            assert consumer.assignment() == cluster.queues
+            stuck = seen.count(b"stuck")
+            await asyncio.sleep(20)
+            assert seen.count(b"stuck") == stuck, "nothing of the old topic comes again"
+        assert [cluster.committed("g", queue) for queue in cluster.queues] == [20] * 4
+
+    in_cluster(test)

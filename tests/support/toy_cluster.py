@@ -83,6 +83,7 @@ class ToyBroker:
         self.reply_messages_max = 32
         self.sent = 0
         self.subscribes = 0
+        self.has_topic = True
         self._members: dict[str, dict[str, object]] = {}
         self._sessions: dict[str, SessionStream] = {}
         self._changed = asyncio.Event()
@@ -108,6 +109,17 @@ class ToyBroker:
         self.queues[queue_id].append(ToyRecord(data, tag))
         self.wake()
         return offset
+
+    def delete_topic(self) -> None:
+        """Forget the topic with all that is known of it, and end every subscription."""
+        self.has_topic = False
+        self.queues = [[] for _ in self.queues]
+        self.offsets.clear()
+        self.wake()
+
+    def create_topic(self) -> None:
+        """Have the topic again."""
+        self.has_topic = True
 
     def wake(self) -> None:
         """Let every pull stream look again."""
@@ -154,6 +166,8 @@ class ToyBroker:
         self, request: groups.CommitOffsetsRequest, call: Call
     ) -> groups.CommitOffsetsReply:
         reply = groups.CommitOffsetsReply()
+        if not self.has_topic:
+            raise TopicNotFound(ResponseCode.TOPIC_NOT_EXIST, "deleted")
         for offset in request.offsets:
             key = (request.group, offset.queue_id)
             kept = self.offsets.get(key, -1)
@@ -175,7 +189,7 @@ class ToyBroker:
     async def describe_topic(
         self, request: admin.DescribeTopicRequest, call: Call
     ) -> admin.DescribeTopicReply:
-        if request.topic != TOPIC:
+        if request.topic != TOPIC or not self.has_topic:
             raise TopicNotFound(ResponseCode.TOPIC_NOT_EXIST, f"no topic {request.topic}")
         return admin.DescribeTopicReply(
             queues=[
@@ -213,8 +227,9 @@ class ToyBroker:
             assert wanted.credit_bytes >= 0
             assert wanted.credit_messages >= 0
             self.subscribes += 1
-            if self.refusal:
-                status = common.Status(code=self.refusal, remark="not now")
+            if self.refusal or not self.has_topic:
+                code = self.refusal or ResponseCode.TOPIC_NOT_EXIST
+                status = common.Status(code=code, remark="not now")
                 ended.append(messages.PulledRecords(handle=wanted.handle, status=status))
                 return
             handles[wanted.handle] = ToyHandle(
@@ -240,6 +255,10 @@ class ToyBroker:
         try:
             while True:
                 changed = self._changed
+                if not self.has_topic:
+                    status = common.Status(code=ResponseCode.TOPIC_NOT_EXIST, remark="deleted")
+                    ended += [messages.PulledRecords(handle=n, status=status) for n in handles]
+                    handles.clear()
                 pulled = [*ended, *self._read_all(handles)]
                 ended.clear()
                 if pulled:
@@ -364,17 +383,19 @@ class ToyCluster:
     async def route(
         self, request: nameserver.GetTopicRouteRequest, call: Call
     ) -> nameserver.GetTopicRouteReply:
-        if request.topic != TOPIC:
+        serving = [name for name, broker in sorted(self.brokers.items()) if broker.has_topic]
+        if request.topic != TOPIC or not serving:
             raise TopicNotFound(ResponseCode.TOPIC_NOT_EXIST, f"no topic {request.topic}")
         route = TopicRoute(
             TOPIC,
             queues=tuple(
-                QueueData(name, len(broker.queues), len(broker.queues), Permission(6))
-                for name, broker in sorted(self.brokers.items())
+                QueueData(name, count, count, Permission(6))
+                for name in serving
+                for count in [len(self.brokers[name].queues)]
             ),
             brokers=tuple(
                 BrokerData("toys", name, (BrokerMember(0, (self._addresses[name],)),))
-                for name in sorted(self.brokers)
+                for name in serving
             ),
         )
         return nameserver.GetTopicRouteReply(route=route_to_pb(route))

@@ -36,6 +36,9 @@ class World:
         def on_restart(queue: MessageQueue, offset: QueueOffset) -> None:
             raise AssertionError("does not happen here")
 
+        def on_gone(queue: AssignedQueue) -> None:
+            raise AssertionError("does not happen here")
+
         return AssignedQueue(
             MessageQueue("t", "b", queue_id),
             parse_subscription("t", "*"),
@@ -43,6 +46,7 @@ class World:
             Window(100, 1000),
             on_ready=self.dispatcher.offer,
             on_restart=on_restart,
+            on_gone=on_gone,
         )
 
     def add(self, queue: AssignedQueue, count: int) -> None:

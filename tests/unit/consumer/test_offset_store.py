@@ -3,10 +3,14 @@
 import asyncio
 from typing import Any, cast
 
+import pytest
+
 from ternmq_consumer.offset_store import OffsetStore
 from ternmq_model.errors import Unreachable
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
+from ternmq_model.response_code import ResponseCode
+from ternmq_protos.v1 import common_pb2 as common
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_remoting.contracts import COMMIT_OFFSETS, QUERY_OFFSET
 from ternmq_remoting.rpc import Connection
@@ -22,6 +26,7 @@ class World:
         self.kept: dict[MessageQueue, int] = {}
         self.away: set[str] = set()
         self.requests: list[tuple[str, dict[int, int], bool]] = []
+        self.refusal: common.Status | None = None
 
     async def broker(self, broker_name: str, broker_id: int = 0) -> Connection:
         if broker_name in self.away:
@@ -49,10 +54,22 @@ class _Keeps:
             queue = MessageQueue(offset.topic, self._name, offset.queue_id)
             kept = self._world.kept.get(queue, -1)
             if offset.offset < kept and not request.force:
-                reply.refused.add(topic=offset.topic, queue_id=offset.queue_id, offset=kept)
+                moved = common.Status(code=ResponseCode.PULL_OFFSET_MOVED)
+                self._refuse(reply, offset, kept, moved)
+            elif self._world.refusal is not None:
+                self._refuse(reply, offset, kept, self._world.refusal)
             else:
                 self._world.kept[queue] = offset.offset
         return reply
+
+    def _refuse(
+        self,
+        reply: groups.CommitOffsetsReply,
+        offset: groups.QueueOffset,
+        kept: int,
+        status: common.Status,
+    ) -> None:
+        reply.refused.add(topic=offset.topic, queue_id=offset.queue_id, offset=kept, status=status)
 
 
 def store_in(world: World) -> OffsetStore:
@@ -101,17 +118,35 @@ def test_a_broker_that_is_away_is_told_later_and_does_not_hold_up_others() -> No
     assert world.kept == {QUEUE: 1, OTHER: 2}
 
 
-def test_a_refused_offset_is_not_sent_again_until_it_moves() -> None:
+def test_a_refused_offset_is_told_tried_again_and_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     world = World()
     store = store_in(world)
     world.kept[QUEUE] = 100
     store.begin(QUEUE, offset(50), offset(40))
+    store.begin(OTHER, offset(7), None)
+    assert not asyncio.run(store.commit())
+    assert not asyncio.run(store.commit())
+    assert world.requests[1:] == [("b", {3: 7}, False), ("a", {0: 50}, False)]
+    assert len(caplog.messages) == 1
+    assert "offset=50 kept=100 reason=another consumer has committed 100" in caplog.text
+    world.kept[QUEUE] = 45  # an operator has put it back
     assert asyncio.run(store.commit())
+    assert world.kept[QUEUE] == 50
     assert asyncio.run(store.commit())
-    assert len(world.requests) == 1
-    store.update(QUEUE, offset(120))
-    assert asyncio.run(store.commit())
-    assert world.kept[QUEUE] == 120
+    assert len(world.requests) == 4
+
+
+def test_the_log_tells_the_brokers_reason_when_nobody_is_further(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world = World()
+    store = store_in(world)
+    world.refusal = common.Status(code=ResponseCode.INVALID_PARAMETER, remark="t ends at 3")
+    store.begin(QUEUE, offset(50), offset(40))
+    assert not asyncio.run(store.commit())
+    assert "reason=t ends at 3 [29]" in caplog.text
 
 
 def test_only_a_restart_goes_back_and_only_once() -> None:

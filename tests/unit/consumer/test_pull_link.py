@@ -5,9 +5,11 @@ from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Any, cast
 
+import pytest
+
 from ternmq_consumer.flow_control import Window
 from ternmq_consumer.pull_link import STALE_AFTER_S, PulledQueue, PullLink
-from ternmq_model.errors import ConnectionLost, CorruptRecord
+from ternmq_model.errors import ConnectionLost, CorruptRecord, RefusedError
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
@@ -74,6 +76,7 @@ class World:
         self.streams: list[Stream] = []
         self.offsets: list[int] = []
         self.moves: list[int] = []
+        self.gone: list[int] = []
         self.forgotten = 0
         self.is_corrupt = False
         env = Environment(
@@ -101,6 +104,9 @@ class World:
 
     def on_moved(self, offset: QueueOffset) -> None:
         self.moves.append(offset)
+
+    def on_gone(self, error: RefusedError) -> None:
+        self.gone.append(error.code)
 
     def subscribe(self, offset: int = 0, queue: MessageQueue = QUEUE) -> PulledQueue:
         subscription = parse_subscription("t", "*")
@@ -210,6 +216,21 @@ def test_a_refused_subscription_is_sent_again_later_and_later() -> None:
             await settle(11)
             assert stream.subscribes[-1] == (attempt + 1, 5, 100)
         assert world.offsets == world.moves == []
+
+    with_link(test)
+
+
+@pytest.mark.parametrize("code", [ResponseCode.TOPIC_NOT_EXIST, ResponseCode.INVALID_PARAMETER])
+def test_a_subscription_of_a_queue_that_is_no_more_is_over(code: int) -> None:
+    async def test(world: World) -> None:
+        world.subscribe(5)
+        await settle()
+        (stream,) = world.streams
+        stream.answer(1, 0, count=0, code=code)
+        stream.answer(1, 6)
+        await settle(60)
+        assert (world.gone, world.offsets) == ([code], [])
+        assert len(stream.subscribes) == 1
 
     with_link(test)
 
