@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ternmq_broker.topics import TopicTable
 from ternmq_model.clock import Clock
 from ternmq_model.errors import refusal
-from ternmq_model.names import AUTO_CREATE_TOPIC, SEND_FORBIDDEN_TOPICS
+from ternmq_model.names import is_send_forbidden
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.record_batch import QueueRows, RecordBatch, check_records, select_rows
 from ternmq_model.response_code import ResponseCode
@@ -215,7 +215,7 @@ class MessageWriter:
 
     def find_or_create(self, topic: str, sender: Sender) -> TopicConfig | Refusal:
         """Return the topic that records are sent to, created if need be, or why it takes none."""
-        if is_forbidden(topic):
+        if is_send_forbidden(topic):
             remark = f"topic {topic!r} belongs to the broker: nothing may be sent to it"
             return Refusal(ResponseCode.NO_PERMISSION, remark)
         config = self._topics.get(topic)
@@ -235,13 +235,6 @@ class MessageWriter:
             remark = f"topic {topic!r} may not be written ({config.permissions.text})"
             return Refusal(ResponseCode.NO_PERMISSION, remark)
         return config
-
-
-def is_forbidden(topic: str) -> bool:
-    """Tell whether clients may not send to `topic`."""
-    return (
-        topic in SEND_FORBIDDEN_TOPICS or topic == AUTO_CREATE_TOPIC or topic.startswith("rmq_sys_")
-    )
 
 
 def _spread(values: Ints, indexes: Ints, count: int) -> Ints:

@@ -26,13 +26,19 @@ CHECK_MAX_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
 OFFSET_MOVED_TOPIC: Final = "OFFSET_MOVED_EVENT"
 SELF_TEST_TOPIC: Final = "SELF_TEST_TOPIC"
 
-SEND_FORBIDDEN_TOPICS: Final = frozenset(
-    {SCHEDULE_TOPIC, HALF_TOPIC, OP_TOPIC, CHECK_MAX_TOPIC, SELF_TEST_TOPIC, OFFSET_MOVED_TOPIC}
+_SEND_FORBIDDEN: Final = frozenset(
+    {
+        SCHEDULE_TOPIC,
+        HALF_TOPIC,
+        OP_TOPIC,
+        CHECK_MAX_TOPIC,
+        SELF_TEST_TOPIC,
+        OFFSET_MOVED_TOPIC,
+        AUTO_CREATE_TOPIC,
+    }
 )
-"""The broker alone writes to these."""
-
-_SYSTEM_TOPICS: Final = SEND_FORBIDDEN_TOPICS | {
-    AUTO_CREATE_TOPIC,
+_SYSTEM_PREFIX: Final = "rmq_sys_"
+_SYSTEM_TOPICS: Final = _SEND_FORBIDDEN | {
     "RMQ_SYS_TRACE_TOPIC",
     "BenchmarkTest",
     "CHECKPOINT_TOPIC",
@@ -72,7 +78,12 @@ def _check(kind: str, name: str, bytes_max: int) -> str:
 
 def is_system_topic(topic: str) -> bool:
     """Tell whether the broker made `topic` for itself."""
-    return topic in _SYSTEM_TOPICS or topic.startswith("rmq_sys_")
+    return topic in _SYSTEM_TOPICS or topic.startswith(_SYSTEM_PREFIX)
+
+
+def is_send_forbidden(topic: str) -> bool:
+    """Tell whether clients may not send to `topic`: the broker alone writes to it, or nobody."""
+    return topic in _SEND_FORBIDDEN or topic.startswith(_SYSTEM_PREFIX)
 
 
 def retry_topic(group: str) -> str:

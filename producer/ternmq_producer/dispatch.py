@@ -19,7 +19,7 @@ from ternmq_model.errors import (
 )
 from ternmq_model.message import Message
 from ternmq_model.message_id import UniqueKeys
-from ternmq_model.names import SEND_FORBIDDEN_TOPICS, check_topic
+from ternmq_model.names import check_topic, is_send_forbidden
 from ternmq_model.queue import MessageQueue
 from ternmq_model.record import BODY_BYTES_MAX
 from ternmq_model.response_code import ResponseCode
@@ -359,7 +359,7 @@ class Dispatch:
         if target is not None:
             return target
         check_topic(topic)
-        if topic in SEND_FORBIDDEN_TOPICS:
+        if is_send_forbidden(topic):
             raise IllegalName("topic", topic, "brokers alone write to it")
         config = self.config
         route = await self.client.routes.route_to_write(

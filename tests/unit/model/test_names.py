@@ -7,6 +7,7 @@ from ternmq_model.names import (
     check_group,
     check_topic,
     dead_letter_topic,
+    is_send_forbidden,
     is_system_topic,
     retry_topic,
 )
@@ -40,3 +41,10 @@ def test_system_topics_are_known() -> None:
     assert is_system_topic("TBW102")
     assert is_system_topic("rmq_sys_anything")
     assert not is_system_topic("flights")
+
+
+def test_clients_may_not_send_to_the_brokers_own_topics() -> None:
+    for topic in ("SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC", "TBW102", "rmq_sys_x"):
+        assert is_send_forbidden(topic)
+    for topic in ("flights", "BenchmarkTest", "%RETRY%g"):
+        assert not is_send_forbidden(topic)
