@@ -4,7 +4,7 @@ Source: RocketMQ `ConsumerOffsetManager`.
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Self
 
 from ternmq_broker.loose_json import as_int, as_object, version_from_dict, version_to_dict
@@ -103,6 +103,27 @@ class OffsetTable:
             del self._offsets[key]
             self._changes += 1
         self._refused = {entry for entry in self._refused if entry[0] in self._offsets}
+
+    def keep_up_to(self, end_of: Callable[[str, int], QueueOffset | None]) -> None:
+        """Forget offsets beyond the end of their queue; one without an end has no topic.
+
+        Args:
+            end_of: Returns the end of a topic's queue.
+        """
+        for key, queues in list(self._offsets.items()):
+            topic, _, group = key.partition(_SEPARATOR)
+            for queue_id, offset in list(queues.items()):
+                end = end_of(topic, queue_id)
+                if end is None or offset > end:
+                    del queues[queue_id]
+                    self._changes += 1
+                    logger.warning(
+                        "offset of what is gone left out group=%s topic=%s queue=%s offset=%s "
+                        "end=%s",
+                        *(group, topic, queue_id, offset, end),
+                    )
+            if not queues:
+                del self._offsets[key]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the table as `consumerOffset.json` keeps it."""

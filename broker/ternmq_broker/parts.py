@@ -10,7 +10,7 @@ from ternmq_broker.config import BrokerConfig
 from ternmq_broker.confirmations import Confirmations
 from ternmq_broker.intake import Intake
 from ternmq_broker.memory import memory_bytes
-from ternmq_broker.pull_hold import PullHoldTable
+from ternmq_broker.pull_hold import PullHoldTable, TopicReaders
 from ternmq_broker.pull_rules import PullRules
 from ternmq_broker.registration import Registrar
 from ternmq_broker.rpc_admin import AdminService, AdminServices
@@ -70,6 +70,7 @@ class Parts:
         self._store_host: bytes | None = None
         self._is_closing = False
         self._holds = PullHoldTable()
+        self._readers = TopicReaders()
         self._intake = Intake(
             bytes_max=config.unanswered_max_bytes,
             bytes_per_stream_max=config.stream_unanswered_max_bytes,
@@ -127,6 +128,7 @@ class Parts:
                 store=self._store,
                 rules=PullRules(tables.topics, tables.groups, self._sessions.table),
                 holds=self._holds,
+                readers=self._readers,
                 clock=self._env.clock,
                 wait_ms_max=self._config.pull_wait_max_ms,
                 is_closing=self.is_closing,
@@ -161,6 +163,7 @@ class Parts:
                 clock=self._env.clock,
                 started_at_ms=self._env.clock.wall_ms(),
                 topic_changed=self._topic_changed,
+                topic_deleted=self._topic_deleted,
             )
         )
 
@@ -231,6 +234,18 @@ class Parts:
             await saved
         if not await self._registrar.told():
             logger.warning("a NameServer does not answer: it will be told later topic=%s", topic)
+
+    async def _topic_deleted(self, topic: str) -> None:
+        """End who reads the topic, and let neither it nor its offsets come back after a crash.
+
+        Raises:
+            StoreError: A table could not be saved; it is, as soon as the disk allows it.
+        """
+        self._readers.deleted(topic)
+        offsets_saved = self._tables.offsets_file.saved()
+        await self._topic_changed(topic)
+        if offsets_saved is not None:
+            await offsets_saved
 
 
 def properties_suffix(config: BrokerConfig) -> bytes:

@@ -3,7 +3,8 @@
 Source: RocketMQ `PullRequestHoldService`, `NotifyMessageArrivingListener`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ternmq_model.offsets import QueueOffset
@@ -66,3 +67,27 @@ class PullHoldTable:
         taken = [pull for held in self._held.values() for pull in held]
         self._held.clear()
         return taken
+
+
+class TopicReaders:
+    """Who is told, at once, that a topic is deleted. Owned by the broker's loop.
+
+    Looking later is not enough: a topic of that name may exist again by then.
+    """
+
+    def __init__(self) -> None:
+        self._readers: dict[Callable[[str], None], None] = {}
+
+    @contextmanager
+    def told(self, reader: Callable[[str], None]) -> Generator[None]:
+        """Call `reader` with the name of every topic that is deleted during the block."""
+        self._readers[reader] = None
+        try:
+            yield
+        finally:
+            del self._readers[reader]
+
+    def deleted(self, topic: str) -> None:
+        """Tell all of them."""
+        for reader in list(self._readers):
+            reader(topic)

@@ -112,7 +112,7 @@ class PullRules:
         config = self._topics.get(topic)
         if config is None:
             check_topic(topic)
-            raise refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {topic!r} does not exist")
+            raise no_topic(topic)
         if Permission.READ not in config.permissions:
             remark = f"topic {topic!r} may not be read ({config.permissions.text})"
             raise refusal(ResponseCode.NO_PERMISSION, remark)
@@ -143,6 +143,11 @@ class PullRules:
                 raise refusal(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark)
             return known
         return subscription_of(topic, given)
+
+
+def no_topic(topic: str) -> RefusedError:
+    """Return what a reader of a topic that does not exist is told, or one whose topic went away."""
+    return refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {topic!r} does not exist")
 
 
 def subscription_of(topic: str, given: messages.Subscription) -> Subscription:

@@ -9,8 +9,8 @@ import asyncio
 from collections import deque
 from typing import Final
 
-from ternmq_broker.pull_hold import HeldPull, PullHoldTable
-from ternmq_broker.pull_rules import PullRules, check_range, outcome_of
+from ternmq_broker.pull_hold import HeldPull, PullHoldTable, TopicReaders
+from ternmq_broker.pull_rules import PullRules, check_range, no_topic, outcome_of
 from ternmq_model.data_version import DataVersion
 from ternmq_model.errors import ClosedError, ConnectionLost, InvalidParameter, TernError
 from ternmq_model.offsets import QueueOffset
@@ -92,12 +92,14 @@ class PullingStream:
         store: MessageStore,
         rules: PullRules,
         holds: PullHoldTable,
+        readers: TopicReaders,
         group: str,
         stream: PullServerStream,
     ) -> None:
         self._store = store
         self._rules = rules
         self._holds = holds
+        self._readers = readers
         self._group = group
         self._stream = stream
         self._handles: dict[int, _Handle] = {}
@@ -109,14 +111,22 @@ class PullingStream:
         """Serve until the consumer has finished."""
         async with OwnedTasks() as tasks:
             try:
-                tasks.spawn(self._serve(), "pull-serve")
-                while (request := await self._stream.read()) is not None:
-                    self._take(request)
+                with self._readers.told(self._end_topic):
+                    tasks.spawn(self._serve(), "pull-serve")
+                    while (request := await self._stream.read()) is not None:
+                        self._take(request)
             except ConnectionLost:
                 return
             finally:
                 for handle in list(self._handles.values()):
                     self._drop(handle)
+
+    def _end_topic(self, topic: str) -> None:
+        """End the handles of a topic that is deleted, whether they have credit or not."""
+        for handle in [each for each in self._handles.values() if each.topic == topic]:
+            self._ended.append(_end(handle.number, no_topic(topic)))
+            self._drop(handle)
+            self._changed.set()
 
     def _take(self, request: messages.PullStreamRequest) -> None:
         """Do what the consumer asks."""

@@ -57,6 +57,9 @@ class AdminServices:
     topic_changed: Callable[[str], Awaitable[None]]
     """Saves the topics, tells NameServers and wakes who reads the topic."""
 
+    topic_deleted: Callable[[str], Awaitable[None]]
+    """Ends whoever reads the topic, then the same, and saves the offsets."""
+
 
 class AdminService:
     """Serves the broker's part of Admin."""
@@ -94,7 +97,11 @@ class AdminService:
     async def delete_topic(
         self, request: admin.DeleteTopicRequest, call: Call
     ) -> admin.DeleteTopicReply:
-        """Forget a topic, its consume queues and the offsets of its groups."""
+        """Forget a topic, its consume queues and the offsets of its groups, all on disk too.
+
+        Who reads it is told before anything else happens: a topic created again at once is
+        another one.
+        """
         services = self._services
         topic = self._existing(request.topic).topic
         if is_system_topic(topic):
@@ -104,7 +111,7 @@ class AdminService:
         services.topics.remove(topic, now_ms=services.clock.wall_ms())
         services.offsets.remove_topic(topic)
         logger.info("topic deleted topic=%s", topic)
-        await services.topic_changed(topic)
+        await services.topic_deleted(topic)
         return admin.DeleteTopicReply()
 
     async def describe_topic(

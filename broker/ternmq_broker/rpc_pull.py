@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ternmq_broker.pull_hold import HeldPull, PullHoldTable
-from ternmq_broker.pull_rules import Outcome, PullRules, check_range, outcome_of
+from ternmq_broker.pull_hold import HeldPull, PullHoldTable, TopicReaders
+from ternmq_broker.pull_rules import Outcome, PullRules, check_range, no_topic, outcome_of
 from ternmq_broker.pull_stream import PullingStream
 from ternmq_model.clock import Clock
 from ternmq_model.errors import InvalidParameter, UsageError, refusal
@@ -37,6 +37,7 @@ class PullServices:
     store: MessageStore
     rules: PullRules
     holds: PullHoldTable
+    readers: TopicReaders
     clock: Clock
     wait_ms_max: int
     is_closing: Callable[[], bool]
@@ -105,7 +106,10 @@ class PullService:
         services = self._services
         group = first.open.group
         services.rules.check_group(group, now_ms=services.clock.wall_ms())
-        await PullingStream(services.store, services.rules, services.holds, group, stream).run()
+        pulling = PullingStream(
+            services.store, services.rules, services.holds, services.readers, group, stream
+        )
+        await pulling.run()
 
     async def view_message(
         self, request: messages.ViewMessageRequest, call: Call
@@ -139,12 +143,16 @@ class _Pulling:
         result, outcome = self._read(offset)
         if outcome.code is not ResponseCode.PULL_NOT_FOUND or not wait_ms:
             return result, outcome
+        deleted: set[str] = set()
         try:
             async with asyncio.timeout(wait_ms / 1000):
                 while self._is_waiting(result, outcome):
                     if self.services.is_closing():
                         break
-                    await self._arrival(outcome.next_offset)
+                    with self.services.readers.told(deleted.add):
+                        await self._arrival(outcome.next_offset)
+                    if self.topic in deleted:
+                        raise no_topic(self.topic)
                     self.services.rules.check_queue(self.topic, self.queue_id)
                     result, outcome = self._read(outcome.next_offset)
         except TimeoutError:

@@ -43,7 +43,8 @@ class Broker(Lifecycle):
 
     Raises:
         StoreLocked: On entering: another broker holds the data directory.
-        StoreError: On entering: what lies there cannot be read.
+        StoreError: On entering: what lies there cannot be read. On leaving: a table could not be
+            saved; everything else was ended as it should.
         CannotListen: On entering: the address is taken.
     """
 
@@ -98,7 +99,12 @@ class Broker(Lifecycle):
         )
         stack.push_async_callback(blocking.run, store.close)
         tables = await load_tables(
-            config, self._files, blocking, now_ms=env.clock.wall_ms(), wake=self._wake
+            config,
+            self._files,
+            blocking,
+            end_of=store.next_offset,
+            now_ms=env.clock.wall_ms(),
+            wake=self._wake,
         )
         stack.push_async_callback(tables.save)
         registrar = Registrar(

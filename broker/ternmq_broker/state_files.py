@@ -136,7 +136,11 @@ class StateFile:
         return future
 
     async def step(self) -> bool:
-        """Save the table if it changed: a step of a job, and the last one at the end."""
+        """Save the table if it changed: a step of a job."""
+        return await self.save() is None and bool(self._waiting)
+
+    async def save(self) -> StoreError | None:
+        """Save the table if it changed, and tell who waits; return why that is not possible."""
         waiting, self._waiting = self._waiting, []
         error: StoreError | None = None
         if not self.is_saved:
@@ -149,7 +153,7 @@ class StateFile:
             else:
                 future.set_exception(error)
                 future.exception()  # one that nobody awaits any more is no bug
-        return error is None and bool(self._waiting)
+        return error
 
     async def _save(self) -> StoreError | None:
         saving = self._changes()
@@ -160,7 +164,9 @@ class StateFile:
             if not self._is_failing:
                 self._is_failing = True
                 logger.error("table not saved file=%s error=%s", self._path, error)
-            return StoreError(f"cannot save {self._path}: {error}")
+            refused = StoreError(f"cannot save {self._path}: {error}")
+            refused.may_have_happened = True  # the change itself counts, until a crash
+            return refused
         self._saved = saving
         if self._is_failing:
             self._is_failing = False

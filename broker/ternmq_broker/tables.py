@@ -11,6 +11,8 @@ from ternmq_broker.groups import GroupTable
 from ternmq_broker.state_files import StateFile, read_newest
 from ternmq_broker.topics import TopicTable
 from ternmq_model.data_version import DataVersion
+from ternmq_model.errors import StoreError
+from ternmq_model.offsets import QueueOffset
 from ternmq_remoting.environment import Blocking
 from ternmq_runtime.service import Job
 from ternmq_store.filesystem import FileSystem
@@ -83,9 +85,15 @@ class Tables:
         )
 
     async def save(self) -> None:
-        """Save what changed since the jobs ended."""
-        for file in (self.topics_file, self.groups_file, self.offsets_file):
-            await file.step()
+        """Save what changed since the jobs ended.
+
+        Raises:
+            StoreError: Names every table that could not be saved; the others are.
+        """
+        files = (self.topics_file, self.groups_file, self.offsets_file)
+        errors = [error for file in files if (error := await file.save()) is not None]
+        if errors:
+            raise StoreError("; ".join(map(str, errors)))
 
 
 def config_folder(data: Path) -> Path:
@@ -98,10 +106,14 @@ async def load_tables(
     files: FileSystem,
     blocking: Blocking,
     *,
+    end_of: Callable[[str, int], QueueOffset],
     now_ms: int,
     wake: Callable[[str], None],
 ) -> Tables:
     """Return the tables that lie in the data directory; empty ones where there are none.
+
+    A crash may have left offsets of a topic that was deleted: what points beyond its queue's end,
+    which `end_of` tells, or into a topic that does not exist, is left out.
 
     Raises:
         StoreError: A file is there and cannot be read.
@@ -122,7 +134,7 @@ async def load_tables(
     topics.set_template(
         queues=config.default_topic_queues, is_allowed=config.auto_create_topics, now_ms=now_ms
     )
-    return Tables(
+    tables = Tables(
         config,
         files,
         blocking,
@@ -131,3 +143,7 @@ async def load_tables(
         offsets or OffsetTable(version),
         wake=wake,
     )
+    tables.offsets.keep_up_to(
+        lambda topic, queue_id: None if topics.get(topic) is None else end_of(topic, queue_id)
+    )
+    return tables

@@ -129,7 +129,9 @@ def refusal_of(error: TernError) -> RefusedError | None:
         case ConnectionLost() | Unreachable() | RequestTimedOut():
             return None
         case _:
-            return refusal(ResponseCode.SYSTEM_ERROR, str(error))
+            return refusal(
+                ResponseCode.SYSTEM_ERROR, str(error), may_have_happened=error.may_have_happened
+            )
 
 
 def status_of_error(error: TernError) -> GrpcStatus:

@@ -9,6 +9,7 @@ from ternmq_model.route import Permission
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting import contracts
+from ternmq_runtime.service import OwnedTasks
 from tests.support.brokers import Client, Puller, Sender, bodies, serving
 from tests.support.virtual_time import run_in_virtual_time
 
@@ -253,6 +254,29 @@ def test_a_topic_that_goes_away_ends_its_handles(change: Any, code: Code) -> Non
             assert (pulled.handle, pulled.status.code) == (1, code)
             await send(sender, "B", b"2")
             assert (await puller.read_one()).handle == 2
+
+    run_in_virtual_time(main())
+
+
+def test_a_topic_deleted_and_created_again_ends_its_handles_with_or_without_credit() -> None:
+    async def main() -> None:
+        async with serving(topics={"A": 1, "B": 1}) as (_, client), OwnedTasks() as tasks:
+            sender, puller = await client.open_sender(), await client.open_puller()
+            await send(sender, "A", b"1")
+            await puller.subscribe(1, "A")
+            await puller.read_one()
+            await puller.subscribe(2, "A", offset=1, credit_messages=0)
+            await puller.subscribe(3, "B")
+            await asyncio.sleep(1)
+            deleting = tasks.spawn(delete(client, "A"), "delete")
+            creating = tasks.spawn(client.put_topic("A", 1), "create")
+            await deleting
+            await creating
+            await send(sender, "A", b"new")
+            ended = [(each.handle, each.status.code) for each in await puller.read()]
+            assert ended == [(1, Code.TOPIC_NOT_EXIST), (2, Code.TOPIC_NOT_EXIST)]
+            await puller.subscribe(4, "A")
+            assert bodies(await puller.read_one()) == [b"new"]
 
     run_in_virtual_time(main())
 

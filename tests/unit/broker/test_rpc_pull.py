@@ -196,6 +196,26 @@ def test_a_bad_pull_is_refused_with_what_is_wrong(
     run_in_virtual_time(main())
 
 
+def test_a_held_pull_of_a_topic_that_is_deleted_and_created_again_ends() -> None:
+    async def main() -> None:
+        async with serving(topics={"A": 1}) as (_, client), OwnedTasks() as tasks:
+            await fill(client, "A", "old")
+
+            async def hold() -> None:
+                with pytest.raises(TopicNotFound):
+                    await client.pull("A", 1, wait_ms=15_000)
+
+            held = tasks.spawn(hold(), "pull")
+            await asyncio.sleep(1)
+            request = admin.DeleteTopicRequest(topic="A")
+            deleting = tasks.spawn(client.call(contracts.DELETE_TOPIC, request), "delete")
+            await client.put_topic("A", 1)
+            await deleting
+            await held
+
+    run_in_virtual_time(main())
+
+
 def view(message_id: str) -> messages.ViewMessageRequest:
     return messages.ViewMessageRequest(offset_message_id=message_id)
 

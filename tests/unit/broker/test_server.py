@@ -7,6 +7,7 @@ import pytest
 from ternmq_model.address import Address
 from ternmq_model.errors import CannotListen, ClosedError, StoreError, StoreLocked, Unreachable
 from ternmq_model.response_code import ResponseCode as Code
+from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_remoting import contracts
 from ternmq_runtime.service import OwnedTasks
@@ -148,5 +149,65 @@ def test_an_idle_broker_leaves_the_disk_alone() -> None:
             syncs = around.files.syncs
             await asyncio.sleep(3600)
             assert around.files.syncs == syncs
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("is_created_again", [False, True])
+def test_offsets_of_a_deleted_topic_do_not_come_back_after_a_crash(is_created_again: bool) -> None:
+    async def main() -> None:
+        async with world() as around, around.broker() as broker:
+            client = await around.connect(broker)
+            await client.put_topic("A", 1)
+            for _ in range(3):
+                await client.send("A", queue_id=0)
+            await commit(client, 3)
+            path = around.config.data / "config" / "consumerOffset.json"
+            await asyncio.sleep(6)
+            assert b"A@G" in around.files.nodes[path].data.tobytes()
+            await client.call(contracts.DELETE_TOPIC, admin.DeleteTopicRequest(topic="A"))
+            assert b"A@G" not in around.files.nodes[path].data.tobytes()
+
+    async def with_a_stale_file() -> None:
+        async with world() as around:
+            path = around.config.data / "config" / "consumerOffset.json"
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                await client.put_topic("A", 1)
+                for _ in range(3):
+                    await client.send("A", queue_id=0)
+                await commit(client, 3)
+                await asyncio.sleep(6)
+                stale = around.files.nodes[path].data.copy()
+                await client.call(contracts.DELETE_TOPIC, admin.DeleteTopicRequest(topic="A"))
+                if is_created_again:
+                    await client.put_topic("A", 1)
+                    await client.send("A", b"new", queue_id=0)
+            around.files.nodes[path].data = stale
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                if not is_created_again:
+                    await client.put_topic("A", 1)
+                    await client.send("A", b"new", queue_id=0)
+                assert await query(client) == 0
+                assert bodies(await client.pull("A")) == [b"new"]
+
+    run_in_virtual_time(main())
+    run_in_virtual_time(with_a_stale_file())
+
+
+def test_tables_that_cannot_be_saved_at_the_end_are_told_and_let_go_of_the_directory() -> None:
+    async def main() -> None:
+        async with world() as around:
+            broker = around.broker()
+            await broker.__aenter__()
+            client = await around.connect(broker)
+            await client.put_topic("A", 1)
+            await client.send("A", queue_id=0)
+            await commit(client, 1)
+            around.files.sync_error = OSError("broken disk")
+            with pytest.raises(StoreError, match=r"consumerOffset\.json: broken disk"):
+                await broker.__aexit__(None, None, None)
+            assert not around.files.locks
 
     run_in_virtual_time(main())
