@@ -36,6 +36,7 @@ from ternmq_model.record import (
     encode_record,
 )
 from ternmq_model.response_code import ResponseCode
+from ternmq_protos.v1 import common_pb2 as common
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting.contracts import SEND, SEND_STREAM
 from ternmq_remoting.rpc import Call, Handler, ServerStream, stream, unary
@@ -65,7 +66,7 @@ class Pending:
     """All are done when the answer may leave; none = at once."""
 
     deadline_s: float = 0.0
-    """Loop time at which the answer is FLUSH_DISK_TIMEOUT instead."""
+    """Loop time at which the answer is FLUSH_DISK_TIMEOUT instead. Both as `safe` returns them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -106,6 +107,23 @@ class SendServices:
             except TimeoutError:
                 pass
         return self.writer.store(records, record_sizes, sender)
+
+    def safe(self, end: PhysicalOffset) -> tuple[Sequence[asyncio.Future[None]], float]:
+        """Return what to wait for before records that end at `end` are acknowledged, and how long.
+
+        Returns:
+            Futures that raise StoreError when the disk fails; none when all is safe already. The
+            loop's time at which the sender is told that it takes too long.
+        """
+        saved = self.topics_saved()
+        if saved is None and self.confirmations.reached(end):
+            return (), 0.0
+        confirmed = self.confirmations.wait(end)
+        timeout_s = self.sync_flush_timeout_ms / 1000
+        return (
+            (confirmed,) if saved is None else (confirmed, saved),
+            asyncio.get_running_loop().time() + timeout_s,
+        )
 
 
 class SendService:
@@ -160,11 +178,7 @@ class SendService:
             if stored.refused:
                 _, code, remark = stored.refused[0]
                 raise refusal(code, remark)
-            code = ResponseCode.SUCCESS
-            if (saved := services.topics_saved()) is not None:
-                await saved
-            if not services.confirmations.reached(stored.end):
-                code = await self._confirmed(stored.end)
+            unsafe = await _until_safe(*services.safe(stored.end))
         finally:
             services.intake.answered(len(record))
         reply = messages.SendReply(
@@ -175,18 +189,9 @@ class SendService:
             queue_id=queue_id,
             queue_offset=int(stored.queue_offsets[0]),
         )
-        if code:
-            reply.status.code = code
-            reply.status.remark = _TIMED_OUT
+        if unsafe is not None:
+            reply.status.CopyFrom(unsafe)
         return reply
-
-    async def _confirmed(self, end: PhysicalOffset) -> ResponseCode:
-        try:
-            async with asyncio.timeout(self._services.sync_flush_timeout_ms / 1000):
-                await self._services.confirmations.wait(end)
-        except TimeoutError:
-            return ResponseCode.FLUSH_DISK_TIMEOUT
-        return ResponseCode.SUCCESS
 
     def _sender(self, call: Call, auto_create: messages.AutoCreate | None) -> Sender:
         """Return who calls. A caller that says nothing of new topics lets them be created."""
@@ -341,12 +346,7 @@ class SendingStream:
                 raise
             return _refused(refused.code, refused.remark, len(records))
         pending = Pending(messages.SendStreamReply(stored=_reply(stored)), len(records))
-        saved = services.topics_saved()
-        if saved is not None or not services.confirmations.reached(stored.end):
-            confirmed = services.confirmations.wait(stored.end)
-            pending.safe = (confirmed,) if saved is None else (confirmed, saved)
-            timeout_s = services.sync_flush_timeout_ms / 1000
-            pending.deadline_s = asyncio.get_running_loop().time() + timeout_s
+        pending.safe, pending.deadline_s = services.safe(stored.end)
         return pending
 
     async def _answer(self) -> None:
@@ -355,8 +355,9 @@ class SendingStream:
             while True:
                 while self._pending:
                     pending = self._pending[0]
-                    if pending.safe:
-                        await _settle(pending)
+                    unsafe = await _until_safe(pending.safe, pending.deadline_s)
+                    if unsafe is not None:
+                        pending.reply.stored.status.CopyFrom(unsafe)
                     await self._stream.write(pending.reply)
                     self._pending.popleft()
                     self._answered(pending)
@@ -393,7 +394,7 @@ class SendingStream:
             self._services.intake.unwatch(self)
 
 
-_TIMED_OUT: Final = "stored, but not on disk in time: it will be visible when it is"
+_TIMED_OUT: Final = "stored, but it or its topic is not on disk in time; that goes on"
 
 
 def _reply(stored: Stored) -> messages.SendBatchReply:
@@ -413,16 +414,26 @@ def _refused(code: int, remark: str, request_bytes: int) -> Pending:
     return Pending(messages.SendStreamReply(stored=reply), request_bytes)
 
 
-async def _settle(pending: Pending) -> None:
-    """Wait until a batch is safe; if it does not become so, say it in its answer."""
+async def _until_safe(
+    safe: Sequence[asyncio.Future[None]], deadline_s: float
+) -> common.Status | None:
+    """Wait until what was appended is safe; return what to say when it does not become so.
+
+    It lies in the log, so a plain refusal would be untrue, whatever happens.
+    """
+    if not safe:
+        return None
     try:
-        async with asyncio.timeout_at(pending.deadline_s):
-            for future in pending.safe:
+        async with asyncio.timeout_at(deadline_s):
+            for future in safe:
                 await future
     except TimeoutError:
-        pending.reply.stored.status.code = ResponseCode.FLUSH_DISK_TIMEOUT
-        pending.reply.stored.status.remark = _TIMED_OUT
+        return common.Status(code=ResponseCode.FLUSH_DISK_TIMEOUT, remark=_TIMED_OUT)
     except StoreError as error:
-        # What lies in the log may or may not be on disk: stored, never confirmed.
-        pending.reply.stored.status.code = ResponseCode.FLUSH_DISK_TIMEOUT
-        pending.reply.stored.status.remark = str(error)
+        # What lies in the log may or may not be on disk, and the broker will not find out.
+        return common.Status(
+            code=ResponseCode.SERVICE_NOT_AVAILABLE,
+            remark=f"appended, and whether it is stored is not known: {error}",
+            may_have_happened=True,
+        )
+    return None

@@ -1,4 +1,5 @@
 import asyncio
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -15,7 +16,8 @@ from ternmq_model.response_code import ResponseCode as Code
 from ternmq_model.route import Permission
 from ternmq_remoting import contracts
 from ternmq_store.config import FlushMode, StoreConfig
-from tests.support.brokers import bodies, offsets_of, serving, stored
+from tests.support.brokers import bodies, offsets_of, serving, stored, world
+from tests.support.files import MemoryFileSystem
 from tests.support.virtual_time import run_in_virtual_time
 
 
@@ -190,14 +192,80 @@ def test_a_disk_that_fails_stops_sends_and_reads_go_on() -> None:
             await sender.send(sender.record("A", b"safe"))
             around.files.sync_error = OSError("broken disk")
             reply = await sender.send(sender.record("A", b"lost"))
-            assert reply.status.code == Code.FLUSH_DISK_TIMEOUT
+            assert reply.status.code == Code.SERVICE_NOT_AVAILABLE
+            assert reply.status.may_have_happened
             assert "broken disk" in reply.status.remark
             reply = await sender.send(sender.record("A", b"refused"))
             assert reply.status.code == Code.SERVICE_NOT_AVAILABLE
+            assert not reply.status.may_have_happened
             with pytest.raises(RefusedError, match="broken disk"):
                 await client.send("A")
             assert bodies(await client.pull("A")) == [b"safe"]
             around.files.sync_error = None
+
+    run_in_virtual_time(main())
+
+
+def test_a_unary_send_whose_sync_fails_is_in_doubt() -> None:
+    async def main() -> None:
+        async with serving(topics={"A": 1}, flush_mode=FlushMode.SYNC) as (around, client):
+            await client.send("A")
+            around.files.sync_error = OSError("broken disk")
+            with pytest.raises(RefusedError, match="broken disk") as caught:
+                await client.send("A")
+            assert caught.value.may_have_happened
+            with pytest.raises(RefusedError, match="broken disk") as caught:
+                await client.send("A")
+            assert not caught.value.may_have_happened
+            around.files.sync_error = None
+
+    run_in_virtual_time(main())
+
+
+class FrozenTopics(MemoryFileSystem):
+    """A disk on which `topics.json` cannot be replaced."""
+
+    is_frozen = False
+
+    def rename(self, old: Path, new: Path) -> None:
+        if self.is_frozen and new.name == "topics.json":
+            raise OSError("frozen")
+        super().rename(old, new)
+
+
+def test_a_send_whose_new_topic_cannot_be_saved_is_in_doubt() -> None:
+    async def main() -> None:
+        async with world(flush_mode=FlushMode.ASYNC) as around:
+            files = around.files = FrozenTopics()
+            broker = around.broker()
+            await broker.__aenter__()
+            client = await around.connect(broker)
+            sender = await client.open_sender()
+            files.is_frozen = True
+            with pytest.raises(RefusedError, match=r"topics\.json") as caught:
+                await client.send("New", b"unary", queue_id=0)
+            assert caught.value.may_have_happened
+            reply = await sender.send(sender.record("New2", b"streamed"))
+            assert reply.status.code == Code.SERVICE_NOT_AVAILABLE
+            assert reply.status.may_have_happened
+            assert bodies(await client.pull("New")) == [b"unary"]
+            files.is_frozen = False
+            await broker.__aexit__(None, None, None)
+
+    run_in_virtual_time(main())
+
+
+def test_a_send_whose_new_topic_takes_too_long_to_save_is_told_as_stored() -> None:
+    async def main() -> None:
+        async with serving() as (around, client):
+            sender = await client.open_sender()
+            around.sync_s = 8.0
+            reply = await client.send("New", b"1", queue_id=0)
+            assert reply.status.code == Code.FLUSH_DISK_TIMEOUT
+            streamed = await sender.send(sender.record("New2"))
+            assert streamed.status.code == Code.FLUSH_DISK_TIMEOUT
+            assert bodies(await client.pull("New")) == [b"1"]
+            around.sync_s = 0.0
 
     run_in_virtual_time(main())
 
