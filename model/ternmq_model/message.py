@@ -10,7 +10,7 @@ from ternmq_model.errors import IllegalMessage, TernError
 from ternmq_model.message_id import offset_message_id
 from ternmq_model.names import check_topic
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
-from ternmq_model.properties import KEY_SEPARATOR, check_property
+from ternmq_model.properties import KEY_SEPARATOR, check_property, check_tag
 from ternmq_model.queue import MessageQueue
 from ternmq_model.record import BODY_BYTES_MAX
 from ternmq_model.response_code import ResponseCode
@@ -63,7 +63,7 @@ class Message:
             )
         pairs: list[str] = []
         if self.tags:
-            check_property(names.TAGS, self.tags)
+            check_tag(self.tags)
             pairs.append(f"{names.TAGS}\x01{self.tags}\x02")
         if self.keys:
             if isinstance(self.keys, str):

@@ -47,16 +47,35 @@ RESERVED: Final = frozenset(
 """Names with a meaning of their own, which a user property may not take."""
 
 
+TRANSIENT_PREFIX: Final = "__RMQ.TRANSIENT."
+"""Begins names that a client keeps for itself: they are never stored."""
+
+
 def check_property(name: str, value: str) -> None:
     """Refuse a pair that could not be read back as it was written.
 
     Raises:
-        IllegalMessage: Name or value is empty or holds 0x01 or 0x02.
+        IllegalMessage: Name or value is empty or holds 0x01 or 0x02, or the name begins as those do
+            that are never stored.
     """
+    if name.startswith(TRANSIENT_PREFIX):
+        raise IllegalMessage(f"property {name!r}: names with that beginning are never stored")
     if not name or not value:
         raise IllegalMessage(f"property {name!r}={value!r}: neither may be empty")
     if "\x01" in name or "\x02" in name or "\x01" in value or "\x02" in value:
         raise IllegalMessage(f"property {name!r}: 0x01 and 0x02 separate properties on disk")
+
+
+def check_tag(tag: str) -> None:
+    """Refuse a tag that no subscription can name.
+
+    Raises:
+        IllegalMessage: As for any property, and when it holds `|`, which separates tags in a
+            subscription, or begins or ends with a blank.
+    """
+    check_property(TAGS, tag)
+    if "|" in tag or tag != tag.strip():
+        raise IllegalMessage(f"tag {tag!r}: no | and no blanks around it, or nobody can select it")
 
 
 def encode_properties(properties: Mapping[str, str]) -> bytes:

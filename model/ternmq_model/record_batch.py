@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ternmq_model.errors import CorruptRecord, IllegalName
 from ternmq_model.names import check_topic
-from ternmq_model.properties import decode_properties, tag_code
+from ternmq_model.properties import TRANSIENT_PREFIX, decode_properties, tag_code
 from ternmq_model.record import (
     BODY_BYTES_MAX,
     FLAG_BORN_HOST_V6,
@@ -32,8 +32,12 @@ from ternmq_model.record_heads import Heads, Ints, head_type, put_heads, take_he
 _TAGS: Final = b"TAGS\x01"
 _PAIR_END: Final = 2
 
-UNSERVED_PROPERTIES: Final = ("DELAY", "TRAN_MSG", "TIMER_", "INNER_", "POP_CK", "__CRC32#")
-"""Beginnings of properties that would send a record another way than into its own queue."""
+UNSERVED_PROPERTIES: Final = (
+    *("DELAY", "TRAN_MSG", "TIMER_", "INNER_", "POP_CK", "__CRC32#"),
+    TRANSIENT_PREFIX,
+)
+"""Beginnings of properties that would send a record another way than into its own queue, or that
+are never stored."""
 
 _UNSERVED: Final = re.compile(
     b"\x02(?:%b)" % b"|".join(re.escape(name.encode()) for name in UNSERVED_PROPERTIES)

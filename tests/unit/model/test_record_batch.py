@@ -58,6 +58,7 @@ def test_compressed_bodies_are_taken() -> None:
         (record(properties={"DELAY": "3"}), "DELAY"),
         (record(properties={"a": "b", "TIMER_DELAY_MS": "3"}), "TIMER_DELAY_MS"),
         (record(properties={"__CRC32#": "0123456789"}), "CRC32"),
+        (record(properties={"__RMQ.TRANSIENT.x": "1"}), "TRANSIENT"),
         (record(born_host=bytes(20)), "sys flag"),
         (record(body=b"x" * 100)[:-1], "fit|add up|length"),
         (record(body=b"x" * 100).replace(b"x", b"y", 1), "checksum"),
