@@ -3,6 +3,11 @@
 import time
 
 
+def rest(seconds: float) -> None:
+    """Let the present thread, which must not be an event loop's, do nothing for a while."""
+    time.sleep(seconds)
+
+
 class SystemClock:
     """The `ternmq_model.clock.Clock` of real processes. Stateless: any thread may share one."""
 

@@ -23,6 +23,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
 from ternmq_model.errors import ClosedError
+from ternmq_runtime.descriptors import raise_descriptor_limit
 
 T = TypeVar("T")
 
@@ -244,7 +245,8 @@ async def run_until_signalled(
 
     A first signal leaves the block in order, also when it comes while the service still starts
     (then right after the start). A second one cancels what goes on, without waiting for it.
-    Signals are heard only in the main thread; elsewhere `stopping` is the way to end it.
+    Signals are heard only in the main thread; elsewhere `stopping` is the way to end it. The
+    process may open as many files as the system lets it from then on.
 
     Args:
         service: Serves from the end of its `__aenter__` to the beginning of its `__aexit__`. If it
@@ -259,6 +261,7 @@ async def run_until_signalled(
     Raises:
         Exception: What starting the service, or `on_ready`, raised: nothing runs any more.
     """
+    raise_descriptor_limit()
     stop = asyncio.Event() if stopping is None else stopping
     has_started = False
     async with _signals_heard(stop) as hurry:

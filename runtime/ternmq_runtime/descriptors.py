@@ -1,0 +1,18 @@
+"""How many files and connections a process may have open."""
+
+import contextlib
+import resource
+
+
+def raise_descriptor_limit() -> int:
+    """Let this process open as many files as it may without more rights; return how many.
+
+    A broker keeps one for each queue, and the usual limit, 1024, is meant for processes that
+    `select`, which an event loop here does not.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # Some systems tell a hard limit that they do not grant.
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        return hard
+    return soft
