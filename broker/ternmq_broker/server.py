@@ -14,6 +14,7 @@ from ternmq_model.address import Address
 from ternmq_model.errors import ClosedError
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Identity
+from ternmq_runtime.clock import rest
 from ternmq_runtime.lifecycle import Lifecycle
 from ternmq_runtime.service import Job, JobRunner
 from ternmq_store.config import StoreConfig
@@ -59,7 +60,7 @@ class Broker(Lifecycle):
         self._config = config
         self._store_config = store_config
         self._env = env
-        self._files: FileSystem = RealFileSystem() if files is None else files
+        self._files: FileSystem = RealFileSystem(rest) if files is None else files
         self._identity = Identity(config.cluster, config.name, config.broker_id, EPOCH)
         self._address: Address | None = None
         self._runners: dict[str, JobRunner] = {}

@@ -145,7 +145,8 @@ class StoreLoop:
         return False
 
     async def file_made(self) -> None:
-        """Wait until the making of a next file has ended, one way or the other."""
+        """Have the next file made, and wait until that has ended, one way or the other."""
+        self._wake(FILES_JOB)
         await self._file_made.wait()
 
     async def _run(self, task: Callable[[], None], done: Callable[[OSError | None], None]) -> None:

@@ -1,6 +1,6 @@
 """The commit log: every record of every queue, one after the other (docs/formats/commit-log.md)."""
 
-import errno
+import contextlib
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,11 +20,18 @@ from ternmq_store.filesystem import File, FileSystem
 from ternmq_store.layout import commit_log_folder, file_name, fits, next_file_path
 from ternmq_store.mapped_file import MappedFile
 from ternmq_store.mapped_file_queue import MappedFileQueue
+from ternmq_store.prepare import PrepareTask
+from ternmq_store.shortage import check_full
 
 logger = logging.getLogger(__name__)
 
 _PIECE_BYTES: Final = 1 << 20
-_SYNC_EVERY_PIECES: Final = 16
+_ON_THE_SPOT_BYTES_MAX: Final = 4 << 20
+"""A file no longer than that is made while the append waits; it takes a millisecond or two."""
+
+_FIRST_ZERO_BYTES: Final = 64 << 20
+"""What opening fills of the first file: more would keep the start waiting. The rest is reserved."""
+
 _PREPARE_AFTER: Final = 4
 """The next file is prepared once a quarter of the present one is used: in good time for a fast
 writer, and an idle store does without."""
@@ -49,48 +56,6 @@ class Placement:
     end: PhysicalOffset
 
 
-@dataclass(frozen=True, slots=True)
-class PrepareTask:
-    """Make the log's next file, zero-filled: for a blocking thread.
-
-    Appending to blocks that were only reserved makes the file system convert them during a sync,
-    which stalls whoever writes meanwhile; blocks that hold zeros are simply overwritten.
-    """
-
-    files: FileSystem
-    draft: Path
-    path: Path
-    file_bytes: int
-
-    def run(self) -> None:
-        """Make the file and put it in its place, durably.
-
-        Raises:
-            OSError: It could not be made, and nothing is left of it.
-        """
-        file = self.files.open(self.draft, create=True)
-        try:
-            self._fill(file)
-        except OSError:
-            self.files.remove(self.draft)
-            raise
-        finally:
-            file.close()
-        self.files.rename(self.draft, self.path)
-        self.files.sync_folder(self.path.parent)
-        self.files.sync_folder(self.draft.parent)
-
-    def _fill(self, file: File) -> None:
-        file.resize(self.file_bytes)
-        file.allocate(0, self.file_bytes)
-        zeros = bytes(_PIECE_BYTES)
-        for count, position in enumerate(range(0, self.file_bytes, _PIECE_BYTES), 1):
-            file.write(position, zeros[: self.file_bytes - position])
-            if count % _SYNC_EVERY_PIECES == 0:
-                file.sync()
-        file.sync()
-
-
 class CommitLog:
     """The log's files and its end.
 
@@ -104,6 +69,8 @@ class CommitLog:
         self.files = MappedFileQueue(files, commit_log_folder(root), file_bytes)
         self.end = PhysicalOffset(0)
         self._preparing: PrepareTask | None = None
+        self._is_wanted = False
+        self._shortage: OSError | None = None
         self._scratch = np.zeros(0, dtype=np.uint8)
 
     @property
@@ -156,10 +123,14 @@ class CommitLog:
             return file
         if self._preparing is not None:
             raise BrokerBusy(ResponseCode.SYSTEM_BUSY, "the next file of the log is being made")
+        if self._shortage is not None:
+            what = f"the next file of the commit log cannot be made: {self._shortage}"
+            raise StoreFull(what) from self._shortage
+        if self.files.file_bytes > _ON_THE_SPOT_BYTES_MAX:
+            self._is_wanted = True
+            raise BrokerBusy(ResponseCode.SYSTEM_BUSY, "the next file of the log is to be made")
         try:
-            file = self.files.create_file(offset, real_bytes=self.files.file_bytes)
-            file.file.sync()
-            self._file_system.sync_folder(self.files.folder)
+            file = self.files.create_durable_file(offset, real_bytes=self.files.file_bytes)
         except OSError as error:
             check_full(error, "commit log")
             raise
@@ -265,29 +236,66 @@ class CommitLog:
 
     def prepare_due(self) -> PrepareTask | None:
         """Return the task of making the next file when it is time."""
-        if self._preparing is not None or not self.files.files:
+        if self._preparing is not None:
             return None
-        last = self.files.last
-        if self.end - last.base < self.files.file_bytes // _PREPARE_AFTER:
+        file_bytes, files = self.files.file_bytes, self.files.files
+        if not self._is_wanted and (
+            not files or self.end - files[-1].base < file_bytes // _PREPARE_AFTER
+        ):
             return None
-        self._preparing = PrepareTask(
-            self._file_system,
-            next_file_path(self._root),
-            self.files.folder / file_name(last.end),
-            self.files.file_bytes,
-        )
+        self._preparing = self._prepare_task(file_bytes)
         return self._preparing
 
+    def _prepare_task(self, zero_bytes: int) -> PrepareTask:
+        base = self.files.last.end if self.files.files else self.end
+        return PrepareTask(
+            self._file_system,
+            next_file_path(self._root),
+            self.files.folder / file_name(base),
+            self.files.file_bytes,
+            min(zero_bytes, self.files.file_bytes),
+        )
+
     def prepared(self, error: OSError | None) -> None:
-        """Take over the file that was prepared, if it was.
+        """Take over the file that was prepared; if it was not, remember why.
 
         Raises:
             OSError: It cannot be opened.
         """
         self._preparing = None
-        if error is None:
-            file = self.files.open_file(self.files.last.end)
-            file.real_bytes = file.file_bytes
+        if error is not None:
+            if self._shortage is None:
+                logger.warning("next file of the commit log not made error=%s", error)
+            self._shortage = error
+            return
+        self._shortage, self._is_wanted = None, False
+        file = self.files.open_file(self.files.last.end if self.files.files else self.end)
+        file.real_bytes = file.file_bytes
+
+    def make_room(self) -> None:
+        """Make the space of the last file real, and the first file if there is none.
+
+        It blocks, so it is a part of opening. That there is no space is no error: the first append
+        will tell.
+
+        Raises:
+            OSError: The disk failed.
+        """
+        if self.files.files:
+            last = self.files.last
+            try:
+                last.make_real(last.file_bytes)
+            except OSError as error:
+                _check_only_full(error)
+        elif self.files.file_bytes > _ON_THE_SPOT_BYTES_MAX:
+            try:
+                self._prepare_task(_FIRST_ZERO_BYTES).run()
+            except OSError as error:
+                _check_only_full(error)
+                self._is_wanted = True
+                self.prepared(error)
+            else:
+                self.prepared(None)
 
     def files_between(self, start: PhysicalOffset, end: PhysicalOffset) -> Sequence[File]:
         """Return the files to sync for everything from `start` to `end` to be on disk."""
@@ -299,10 +307,10 @@ class CommitLog:
         self.files.close()
 
 
-def check_full(error: OSError, what: str) -> None:
-    """Raise StoreFull when `error` says that there is no space for `what`."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        raise StoreFull(f"no space for more of the {what}: {error}") from error
+def _check_only_full(error: OSError) -> None:
+    with contextlib.suppress(StoreFull):
+        check_full(error, "commit log")
+        raise error
 
 
 def _zero(file: File, start: int, end: int) -> int:

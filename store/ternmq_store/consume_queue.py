@@ -106,9 +106,8 @@ class ConsumeQueue:
     def _create_file(self, base: int) -> MappedFile:
         # Its length and name are on the disk before it is used: so a file that a crash left
         # without its length never held a unit.
-        file = self.files.create_file(base, real_bytes=0)
-        file.file.sync()
-        self._file_system.sync_folder(self.files.folder)
+        file = self.files.create_durable_file(base, real_bytes=0)
+        file.file.park()
         return file
 
     def append(self, units: Units) -> None:
@@ -230,7 +229,8 @@ class ConsumeQueue:
     def open_files(self, found: Sequence[FoundFile]) -> None:
         """Map files that exist. `find_written` or `cut_from` must follow."""
         for file in found:
-            self.files.open_file(file.base)
+            # Many queues have many files: each keeps no more than what its map needs.
+            self.files.open_file(file.base).file.park()
 
     def begins_before(self, offset: PhysicalOffset) -> bool:
         """Tell whether the first unit, if it is written, tells of a record before `offset`."""

@@ -49,6 +49,8 @@ class Durability:
         self._flushed_at_ms = now_ms
         self._checkpointing: Checkpoint | None = None
         self._checkpointed_at_ms = now_ms
+        self._not_synced: tuple[Path, ...] = ()
+        self._log.files.park_before(self.flushed)
 
     @property
     def is_idle(self) -> bool:
@@ -86,6 +88,7 @@ class Durability:
         if is_good:
             self.flushed = max(self.flushed, task.end)
             self._log_stored_at_ms = max(self._log_stored_at_ms, task.stored_at_ms)
+            self._log.files.park_before(self.flushed)
 
     def checkpoint_due(self, now_ms: int) -> CheckpointTask | None:
         """Return the task of bringing queues and checkpoint to the disk, when it is time.
@@ -105,7 +108,8 @@ class Durability:
         return task
 
     def _checkpoint_task(self) -> tuple[Checkpoint, CheckpointTask]:
-        files = self._queues.take_dirty()
+        files = tuple(dict.fromkeys((*self._not_synced, *self._queues.take_dirty())))
+        self._not_synced = ()
         checkpoint = replace(
             self._checkpoint,
             log_stored_at_ms=self._log_stored_at_ms,
@@ -114,10 +118,12 @@ class Durability:
         data = encode_checkpoint(checkpoint)
         return checkpoint, CheckpointTask(self._files, files, self._path, data)
 
-    def checkpoint_done(self, *, is_good: bool) -> None:
-        """Take note that the checkpoint's task has run."""
+    def checkpoint_done(self, task: CheckpointTask, *, is_good: bool) -> None:
+        """Take note that the checkpoint's task has run; one that was not good is due again."""
         if is_good and self._checkpointing is not None:
             self._checkpoint = self._checkpointing
+        elif not is_good:
+            self._not_synced = tuple(task.files)
         self._checkpointing = None
 
     def flush_now(self, *, stored_at_ms: int) -> None:

@@ -5,9 +5,13 @@ what was not synced, behind the same protocols.
 """
 
 import contextlib
+import errno
 import fcntl
 import mmap
 import os
+import resource
+import struct
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -17,6 +21,9 @@ from numpy.typing import NDArray
 from ternmq_model.errors import StoreLocked
 
 _PIECE_BYTES: Final = 1 << 20
+_SPARE_DESCRIPTORS: Final = 512
+_LOCK_TEXT: Final = b"lock"
+_HOLDER_NAME: Final = "abort"
 
 
 class Region(Protocol):
@@ -70,11 +77,22 @@ class File(Protocol):
         ...
 
     def map(self) -> Region:
-        """Return the file, as long as it is now, in memory."""
+        """Return the file, as long as it is now, in memory.
+
+        Raises:
+            OSError: EMFILE when too many are mapped; it names the limit.
+        """
         ...
 
     def sync(self) -> None:
         """Return when what was written, through the map too, survives a loss of power."""
+        ...
+
+    def park(self) -> None:
+        """Give the descriptor back; a map of it stays.
+
+        Whatever is asked of the file later opens it again, for as long as that takes.
+        """
         ...
 
     def close(self) -> None:
@@ -133,12 +151,58 @@ class FileSystem(Protocol):
         """
         ...
 
+    def used_share(self, folder: Path) -> float:
+        """Return how much of the disk that holds `folder` is in use: 0 to 1."""
+        ...
+
+    def rest(self, seconds: float) -> None:
+        """Leave the disk to others for a while. Not for the store's own thread."""
+        ...
+
+
+class MapBudget:
+    """How many files are mapped, and may be. Owned by a `RealFileSystem`, used on one thread.
+
+    Each map keeps a descriptor. Some are left for connections, for the tables and for syncs: a
+    process without any can do nothing but fail.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def take(self) -> None:
+        """Count one more map.
+
+        Raises:
+            OSError: EMFILE; names the limit.
+        """
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        if limit != resource.RLIM_INFINITY:
+            most = limit - min(_SPARE_DESCRIPTORS, limit // 4)
+            if self.count >= most:
+                raise OSError(
+                    errno.EMFILE,
+                    f"{self.count} files are mapped, and the limit of open files is {limit}: "
+                    "raise it (ulimit -n)",
+                )
+        self.count += 1
+
+    def give_back(self) -> None:
+        """Count one map less."""
+        self.count -= 1
+
 
 class MemoryMap:
     """A real file, mapped shared."""
 
-    def __init__(self, descriptor: int) -> None:
-        self._map = mmap.mmap(descriptor, 0)
+    def __init__(self, descriptor: int, budget: MapBudget) -> None:
+        budget.take()
+        try:
+            self._map = mmap.mmap(descriptor, 0)
+        except BaseException:
+            budget.give_back()
+            raise
+        self._budget = budget
         self._view: memoryview | None = memoryview(self._map)
         self._bytes: NDArray[np.uint8] | None = np.frombuffer(self._map, dtype=np.uint8)
 
@@ -160,43 +224,61 @@ class MemoryMap:
             self._view.release()
             self._view = self._bytes = None
             self._map.close()
+            self._budget.give_back()
 
 
 class RealFile:
     """A file of the operating system."""
 
-    def __init__(self, path: Path, *, create: bool) -> None:
-        flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if create else 0)
+    def __init__(self, path: Path, budget: MapBudget, *, create: bool) -> None:
         self._path = path
-        self._descriptor = os.open(path, flags, 0o600)
+        self._budget = budget
+        self._descriptor: int | None = os.open(path, _flags(create=create), 0o600)
 
     @property
     def path(self) -> Path:
         """The file's name when it was opened."""
         return self._path
 
+    @contextlib.contextmanager
+    def _open(self) -> Generator[int]:
+        """Give the descriptor, or another one for the block when the file is parked."""
+        if self._descriptor is not None:
+            yield self._descriptor
+            return
+        descriptor = os.open(self._path, _flags(create=False))
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
     def size(self) -> int:
         """Return its length in bytes."""
-        return os.fstat(self._descriptor).st_size
+        with self._open() as descriptor:
+            return os.fstat(descriptor).st_size
 
     def read(self, position: int, length: int) -> bytes:
         """Return up to `length` bytes from `position`."""
-        return os.pread(self._descriptor, length, position)
+        with self._open() as descriptor:
+            return os.pread(descriptor, length, position)
 
     def write(self, position: int, data: bytes) -> None:
         """Put `data` at `position`, all of it."""
-        done = os.pwrite(self._descriptor, data, position)
-        while done < len(data):
-            done += os.pwrite(self._descriptor, data[done:], position + done)
+        with self._open() as descriptor:
+            done = os.pwrite(descriptor, data, position)
+            while done < len(data):
+                done += os.pwrite(descriptor, data[done:], position + done)
 
     def resize(self, length: int) -> None:
         """Cut the file, or lengthen it by a hole."""
-        os.ftruncate(self._descriptor, length)
+        with self._open() as descriptor:
+            os.ftruncate(descriptor, length)
 
     def allocate(self, position: int, length: int) -> None:
         """Make the space of a range real, so that touching it cannot fail."""
         if hasattr(os, "posix_fallocate"):
-            os.posix_fallocate(self._descriptor, position, length)
+            with self._open() as descriptor:
+                os.posix_fallocate(descriptor, position, length)
             return
         # Without the call, the only way is to write: what is there already, or zeros.
         end = position + length
@@ -208,48 +290,101 @@ class RealFile:
 
     def map(self) -> MemoryMap:
         """Return the file, as long as it is now, in memory."""
-        return MemoryMap(self._descriptor)
+        with self._open() as descriptor:
+            return MemoryMap(descriptor, self._budget)
 
     def sync(self) -> None:
         """Return when what was written survives a loss of power."""
         # Not mmap.flush: that holds the interpreter for as long as the disk takes.
-        if hasattr(os, "fdatasync"):
-            os.fdatasync(self._descriptor)
-        else:
-            os.fsync(self._descriptor)
+        with self._open() as descriptor:
+            if hasattr(os, "fdatasync"):
+                os.fdatasync(descriptor)
+            else:
+                os.fsync(descriptor)
+
+    def park(self) -> None:
+        """Give the descriptor back; a map of it stays."""
+        self.close()
 
     def close(self) -> None:
         """Close the file; a map of it stays."""
-        os.close(self._descriptor)
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def _flags(*, create: bool) -> int:
+    return os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if create else 0)
 
 
 class RealLock:
-    """A `flock`, which ends with the process and counts inside one process too."""
+    """A lock of the file's first byte, as RocketMQ takes it, and of the file as a whole.
+
+    The first belongs to the open file, not to the process, where the system knows such locks: so
+    it counts inside one process too. Where it does not, `flock` alone is taken. Either ends with
+    the process.
+
+    Source: RocketMQ `DefaultMessageStore.start`.
+    """
 
     def __init__(self, path: Path) -> None:
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _take_lock(self._descriptor)
         except OSError as error:
-            holder = os.pread(self._descriptor, 32, 0).decode("ascii", "replace").strip()
             os.close(self._descriptor)
-            raise StoreLocked(
-                f"{path.parent} is in use by {f'process {holder}' if holder else 'another process'}"
-            ) from error
-        os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
+            if error.errno not in (errno.EAGAIN, errno.EACCES):
+                raise
+            raise StoreLocked(f"{path.parent} is in use by {_holder(path)}") from error
+        if os.pread(self._descriptor, len(_LOCK_TEXT) + 1, 0) != _LOCK_TEXT:
+            os.ftruncate(self._descriptor, 0)
+            os.pwrite(self._descriptor, _LOCK_TEXT, 0)
 
     def release(self) -> None:
         """Let another process have the directory."""
         os.close(self._descriptor)
 
 
+def _take_lock(descriptor: int) -> None:
+    """Lock a file's first byte for as long as it is open.
+
+    Raises:
+        OSError: EAGAIN or EACCES when somebody has it.
+    """
+    command: int | None = getattr(fcntl, "F_OFD_SETLK", None)
+    if command is None:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return
+    fcntl.fcntl(descriptor, command, struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0))
+
+
+def _holder(path: Path) -> str:
+    """Return who holds the lock, as far as the file beside it tells."""
+    with contextlib.suppress(OSError):
+        text = path.with_name(_HOLDER_NAME).read_text(encoding="ascii", errors="replace").strip()
+        if text.isdigit():
+            return f"process {text}"
+    return "another process"
+
+
+def _no_rest(_seconds: float) -> None:
+    return
+
+
 class RealFileSystem:
-    """The operating system's files."""
+    """The operating system's files.
+
+    Args:
+        rest: Sleeps, in the thread that fills files ahead; left out, that goes on without a pause.
+    """
+
+    def __init__(self, rest: Callable[[float], None] = _no_rest) -> None:
+        self._rest = rest
+        self._budget = MapBudget()
 
     def open(self, path: Path, *, create: bool = False) -> RealFile:
         """Open a file to read and write."""
-        return RealFile(path, create=create)
+        return RealFile(path, self._budget, create=create)
 
     def exists(self, path: Path) -> bool:
         """Tell whether a file or folder is there."""
@@ -273,7 +408,11 @@ class RealFileSystem:
             return
         self.make_folder(folder.parent)
         folder.mkdir(mode=0o700, exist_ok=True)
-        self.sync_folder(folder.parent)
+        try:
+            self.sync_folder(folder.parent)
+        except OSError:
+            folder.rmdir()  # or the next attempt would find it and take it for safe
+            raise
 
     def rename(self, old: Path, new: Path) -> None:
         """Give a file another name, at once."""
@@ -297,3 +436,13 @@ class RealFileSystem:
     def lock(self, path: Path) -> RealLock:
         """Hold the file at `path` against every other process."""
         return RealLock(path)
+
+    def used_share(self, folder: Path) -> float:
+        """Return how much of the disk is in use, of what an ordinary user may have."""
+        stats = os.statvfs(folder)
+        used = stats.f_blocks - stats.f_bfree
+        return used / max(used + stats.f_bavail, 1)
+
+    def rest(self, seconds: float) -> None:
+        """Leave the disk to others for a while."""
+        self._rest(seconds)

@@ -41,6 +41,7 @@ class MappedFileQueue:
         self.folder = folder
         self.file_bytes = file_bytes
         self.files: list[MappedFile] = []
+        self._parked = 0
 
     @property
     def last(self) -> MappedFile:
@@ -77,15 +78,47 @@ class MappedFileQueue:
             file.close()
             self._file_system.remove(path)
             raise
-        created = self._add(file, base)
+        try:
+            created = self._add(file, base)
+        except OSError:
+            self._file_system.remove(path)
+            raise
         created.real_bytes = real_bytes
+        return created
+
+    def create_durable_file(self, base: int, *, real_bytes: int) -> MappedFile:
+        """Do what `create_file` does, durably.
+
+        Raises:
+            OSError: It cannot be made; there is no new file.
+        """
+        created = self.create_file(base, real_bytes=real_bytes)
+        try:
+            created.file.sync()
+            self._file_system.sync_folder(self.folder)
+        except OSError:
+            self.drop_from(base)
+            raise
         return created
 
     def _add(self, file: File, base: int) -> MappedFile:
         assert not self.files or base == self.files[-1].end, "files follow each other"
-        mapped = MappedFile(file, base)
+        try:
+            mapped = MappedFile(file, base)
+        except OSError:
+            file.close()
+            raise
         self.files.append(mapped)
         return mapped
+
+    def park_before(self, end: int) -> None:
+        """Give back the descriptors of the files that end at `end` or before.
+
+        No sync of them may be under way.
+        """
+        while self._parked < len(self.files) and self.files[self._parked].end <= end:
+            self.files[self._parked].file.park()
+            self._parked += 1
 
     def drop_from(self, offset: int) -> int:
         """Remove, newest first, every file that begins at `offset` or later.
@@ -100,6 +133,7 @@ class MappedFileQueue:
             mapped = self.files.pop()
             mapped.close()
             self._file_system.remove(self.folder / file_name(mapped.base))
+        self._parked = min(self._parked, len(self.files))
         return kept - len(self.files)
 
     def files_between(self, start: int, end: int) -> Sequence[File]:

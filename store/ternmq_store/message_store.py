@@ -21,13 +21,13 @@ from typing import Final
 import numpy as np
 
 from ternmq_model.clock import Clock
-from ternmq_model.errors import ClosedError, StoreFailed
+from ternmq_model.errors import ClosedError, StoreError, StoreFailed
 from ternmq_model.names import SCHEDULE_TOPIC, check_topic
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.record import FLAG_PREPARED
 from ternmq_model.record_batch import RecordBatch
 from ternmq_model.record_heads import Ints
-from ternmq_store.commit_log import Placement, PrepareTask, check_full
+from ternmq_store.commit_log import Placement
 from ternmq_store.config import FlushMode, StoreConfig
 from ternmq_store.consume_queue import ConsumeQueue, make_units
 from ternmq_store.deletions import save_deletions
@@ -36,9 +36,11 @@ from ternmq_store.durability import Durability
 from ternmq_store.filesystem import FileSystem, Lock
 from ternmq_store.flush import CheckpointTask, FlushTask
 from ternmq_store.layout import abort_path, deletions_path, lock_path
-from ternmq_store.opening import OpenedFiles, open_files
+from ternmq_store.opening import OpenedFiles, count_files, open_files
+from ternmq_store.prepare import PrepareTask
 from ternmq_store.reader import ReadResult, read_queue, stored_at_ms
 from ternmq_store.recovery import RecoveryReport
+from ternmq_store.shortage import check_full, is_shortage
 
 logger = logging.getLogger(__name__)
 
@@ -105,18 +107,23 @@ class MessageStore:
 
         Raises:
             StoreLocked: Another process holds the directory.
-            StoreError: The files in it are not a store.
-            OSError: The disk failed; opening again starts anew.
+            StoreError: The files in it are not a store, or the disk failed, or the process may not
+                open enough files; opening again starts anew.
         """
-        files.make_folder(root)
-        with contextlib.suppress(PermissionError):
-            files.sync_folder(root.parent)
-        lock = files.lock(lock_path(root))
         try:
-            opened = open_files(files, root, config)
-        except BaseException:
-            lock.release()
-            raise
+            files.make_folder(root)
+            with contextlib.suppress(PermissionError):
+                files.sync_folder(root.parent)
+            lock = files.lock(lock_path(root))
+            try:
+                opened = open_files(files, root, config)
+            except BaseException:
+                lock.release()
+                raise
+        except OSError as error:
+            raise StoreError(
+                f"data directory {root} cannot be used: {error}{_needs(files, root, error)}"
+            ) from error
         logger.info("store opened root=%s %s", root, opened.report)
         return cls(root, config, flush_mode, files, clock, lock, opened)
 
@@ -167,7 +174,7 @@ class MessageStore:
             store_host: Address bytes of this broker.
 
         Raises:
-            StoreFull: No space; nothing of the batch is stored.
+            StoreFull: No space, or too many open files; nothing of the batch is stored.
             BrokerBusy: The log's next file is still being made; nothing is stored, try again.
             MessageRefused: A record is longer than a file of the log; nothing is stored.
             StoreFailed: An I/O error made the store read-only; nothing is stored.
@@ -362,9 +369,11 @@ class MessageStore:
 
     def checkpoint_done(self, task: CheckpointTask, error: OSError | None = None) -> None:
         """Take note that `task` has run."""
-        if error is not None:
+        if error is not None and is_shortage(error):
+            logger.warning("checkpoint not moved root=%s error=%s", self._root, error)
+        elif error is not None:
             self._fail(error)
-        self._disk.checkpoint_done(is_good=error is None)
+        self._disk.checkpoint_done(task, is_good=error is None)
 
     def file_due(self) -> PrepareTask | None:
         """Return the task of making the log's next file, when it is time."""
@@ -373,27 +382,31 @@ class MessageStore:
     def file_ready(self, task: PrepareTask, error: OSError | None = None) -> None:
         """Take over the file that `task` made.
 
-        That there was no space is no failure: the present file is filled first.
+        That there was no space is no failure: the present file is filled, then appends are
+        refused until another attempt succeeds.
         """
         try:
             self._log.prepared(error)
         except OSError as failure:
             self._fail(failure)
-        if error is not None:
-            logger.warning("next file of the commit log not made path=%s %s", task.path, error)
 
     def delete_topic(self, topic: str) -> None:
         """Forget all messages of `topic`: its queues begin anew at 0.
 
         Raises:
             IllegalName: It is no topic's name.
+            StoreFull: No space, or too many open files; nothing is changed.
             StoreFailed: The disk failed.
         """
         self._check_usable()
         check_topic(topic)
         try:
             dropped = self._dispatcher.dropped | {topic: self._log.end}
-            save_deletions(self._files, deletions_path(self._root), dropped)
+            try:
+                save_deletions(self._files, deletions_path(self._root), dropped)
+            except OSError as error:
+                check_full(error, "deleted topics")
+                raise
             self._dispatcher.dropped = dropped
             self._queues.delete(topic)
         except OSError as error:
@@ -445,3 +458,12 @@ class MessageStore:
         self._check_open()
         if self._failure is not None:
             raise StoreFailed(f"the store failed: {self._failure}") from self._failure
+
+
+def _needs(files: FileSystem, root: Path, error: OSError) -> str:
+    """Return how many files a store has to map when `error` is that it cannot map them all."""
+    if not is_shortage(error):
+        return ""
+    with contextlib.suppress(OSError):
+        return f"; it has {count_files(files, root)} files to map"
+    return ""

@@ -66,8 +66,7 @@ def open_files(files: FileSystem, root: Path, config: StoreConfig) -> OpenedFile
         OSError: A file could not be read or written; opening again starts anew.
     """
     was_clean = not files.exists(abort_path(root))
-    if was_clean:
-        _write_abort(files, root)
+    _write_abort(files, root)
     log = _load_log(files, root, config)
     queues = ConsumeQueues(files, root, config.consume_queue_file_bytes)
     dispatcher = Dispatcher(log, queues)
@@ -107,7 +106,21 @@ def open_files(files: FileSystem, root: Path, config: StoreConfig) -> OpenedFile
         queues_rebuilt=is_rebuilt and len(log.files.files) > 0,
     )
     dispatcher.stopped_by = None
+    log.make_room()
     return OpenedFiles(log, queues, dispatcher, checkpoint, report)
+
+
+def count_files(files: FileSystem, root: Path) -> int:
+    """Return how many files of `root` an open store maps.
+
+    Raises:
+        OSError: A folder cannot be read.
+    """
+    count, queues = len(files.files(commit_log_folder(root))), consume_queue_folder(root)
+    for topic in files.folders(queues):
+        for queue_id in files.folders(queues / topic):
+            count += len(files.files(queues / topic / queue_id))
+    return count
 
 
 def _load_queues(
@@ -152,9 +165,10 @@ def _cut_queues(queues: ConsumeQueues, limit: PhysicalOffset) -> None:
 
 
 def _write_abort(files: FileSystem, root: Path) -> None:
-    """Leave the mark that only a clean stop takes away."""
+    """Leave the mark that only a clean stop takes away; it tells who holds the directory."""
     file = files.open(abort_path(root), create=True)
     try:
+        file.resize(0)
         file.write(0, str(os.getpid()).encode())
         file.sync()
     finally:
@@ -181,6 +195,7 @@ def _load_log(files: FileSystem, root: Path, config: StoreConfig) -> CommitLog:
     log = CommitLog(files, root, file_bytes)
     for file in found:
         log.files.open_file(file.base)
+        log.files.park_before(file.base)
     return log
 
 

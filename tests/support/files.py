@@ -101,6 +101,9 @@ class MemoryFile:
             raise self._files.sync_error
         self._files.keep(self._node)
 
+    def park(self) -> None:
+        """Give the descriptor back: there is none."""
+
     def close(self) -> None:
         """Close the file."""
 
@@ -130,6 +133,8 @@ class MemoryFileSystem:
         space_bytes: What the disk still holds; None = without end.
         sync_error: Raised by every sync, when set.
         syncs: How many there were.
+        used: The share of the disk that is in use, as it tells.
+        rests: How often it was left to others.
     """
 
     def __init__(self) -> None:
@@ -139,6 +144,8 @@ class MemoryFileSystem:
         self.space_bytes: int | None = None
         self.sync_error: OSError | None = None
         self.syncs = 0
+        self.used = 0.0
+        self.rests = 0
 
     def happen(self) -> None:
         """Something is about to change: a place for a subclass to cut in."""
@@ -219,6 +226,14 @@ class MemoryFileSystem:
             raise StoreLocked(f"{path.parent} is in use by this process")
         self.locks.add(path)
         return MemoryLock(self, path)
+
+    def used_share(self, folder: Path) -> float:
+        """Return `used`."""
+        return self.used
+
+    def rest(self, seconds: float) -> None:
+        """Count the rests."""
+        self.rests += 1
 
 
 class PowerLossFileSystem(MemoryFileSystem):

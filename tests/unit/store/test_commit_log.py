@@ -1,14 +1,18 @@
 """The commit log by itself."""
 
 import errno
+from dataclasses import replace
 
 import pytest
 
+from ternmq_model.errors import BrokerBusy, StoreFull
 from ternmq_model.offsets import PhysicalOffset
-from ternmq_store.commit_log import CommitLog, PrepareTask
+from ternmq_store.commit_log import CommitLog
 from ternmq_store.layout import commit_log_folder, file_name, next_file_path
+from ternmq_store.prepare import PrepareTask
 from tests.support.files import MemoryFileSystem, PowerLossFileSystem
-from tests.support.stores import ROOT
+from tests.support.records import batch_of, record
+from tests.support.stores import ROOT, SMALL, append, open_store, prepare, settle
 
 FILE_BYTES = 8192
 
@@ -49,7 +53,7 @@ def test_a_file_made_ahead_is_zeros_on_the_disk_before_it_has_its_name() -> None
     files = PowerLossFileSystem()
     files.make_folder(commit_log_folder(ROOT))
     path = commit_log_folder(ROOT) / file_name(0)
-    PrepareTask(files, next_file_path(ROOT), path, 3 << 20).run()
+    PrepareTask(files, next_file_path(ROOT), path, 3 << 20, 3 << 20).run()
     assert len(files.nodes[path].disk) == 3 << 20
     assert not files.exists(next_file_path(ROOT))
 
@@ -60,6 +64,68 @@ def test_a_file_that_the_disk_cannot_hold_leaves_nothing_behind() -> None:
     files.space_bytes = 1 << 20
     path = commit_log_folder(ROOT) / file_name(0)
     with pytest.raises(OSError, match="full") as caught:
-        PrepareTask(files, next_file_path(ROOT), path, 3 << 20).run()
+        PrepareTask(files, next_file_path(ROOT), path, 3 << 20, 3 << 20).run()
     assert caught.value.errno == errno.ENOSPC
     assert not files.nodes
+
+
+def test_filling_a_file_leaves_the_disk_to_others_and_stops_at_85_percent() -> None:
+    files = MemoryFileSystem()
+    files.make_folder(commit_log_folder(ROOT))
+    path = commit_log_folder(ROOT) / file_name(0)
+    task = PrepareTask(files, next_file_path(ROOT), path, 3 << 20, 3 << 20)
+    task.run()
+    assert files.rests == 3
+    files.remove(path)
+    files.used = 0.86
+    with pytest.raises(OSError, match="86% full") as caught:
+        task.run()
+    assert caught.value.errno == errno.ENOSPC
+    assert not files.nodes
+
+
+def test_a_large_file_is_never_made_while_an_append_waits() -> None:
+    files = MemoryFileSystem()
+    config = replace(SMALL, commit_log_file_bytes=8 << 20)
+    store = open_store(files, config=config)
+    first, second = (commit_log_folder(ROOT) / file_name(base) for base in (0, 8 << 20))
+    assert files.exists(first)  # made by opening
+    assert files.rests == 8
+    body = bytes(3 << 20)
+    append(store, batch_of(record(body=body)))
+    files.used = 0.9
+    task = store.file_due()
+    assert task is not None
+    with pytest.raises(OSError, match="90% full") as caught:
+        task.run()
+    store.file_ready(task, caught.value)
+    append(store, batch_of(record(body=body)))  # the present file is filled
+    for _ in range(2):
+        with pytest.raises(StoreFull, match="90% full"):
+            append(store, batch_of(record(body=body)))
+    files.used = 0.5
+    assert prepare(store)
+    append(store, batch_of(record(body=body)))
+    assert files.exists(second)
+    for _ in range(2):
+        append(store, batch_of(record(body=bytes(2 << 20))))
+    with pytest.raises(BrokerBusy):
+        append(store, batch_of(record(body=body)))
+    assert prepare(store)
+    append(store, batch_of(record(body=body)))
+    assert store.failure is None
+    settle(store)
+    store.close()
+
+
+def test_a_store_opens_on_a_full_disk_and_takes_messages_when_there_is_space() -> None:
+    files = MemoryFileSystem()
+    files.used = 0.9
+    store = open_store(files, config=replace(SMALL, commit_log_file_bytes=8 << 20))
+    with pytest.raises(StoreFull, match="90% full"):
+        append(store, batch_of(record()))
+    files.used = 0.5
+    assert prepare(store)
+    assert append(store, batch_of(record())).physical_offsets.tolist() == [0]
+    settle(store)
+    store.close()

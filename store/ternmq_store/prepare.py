@@ -1,0 +1,74 @@
+"""Making a file of the commit log ahead of its use: zero-filled, at leisure, durable."""
+
+import errno
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ternmq_store.filesystem import File, FileSystem
+
+USED_SHARE_MAX: Final = 0.85
+"""A disk fuller than that gets no further file."""
+
+_PIECE_BYTES: Final = 1 << 20
+_SYNC_EVERY_PIECES: Final = 16
+_REST_S: Final = 0.001
+"""After each piece: a file of 1 GiB takes a second longer, and whoever reads or syncs meanwhile
+finds the disk free every few milliseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class PrepareTask:
+    """Make the log's next file, zero-filled: for a blocking thread.
+
+    Appending to blocks that were only reserved makes the file system convert them during a sync,
+    which stalls whoever writes meanwhile; blocks that hold zeros are simply overwritten.
+    """
+
+    files: FileSystem
+    draft: Path
+    path: Path
+    file_bytes: int
+    zero_bytes: int
+    """How much of it is filled; the rest is only reserved."""
+
+    def run(self) -> None:
+        """Make the file and put it in its place, durably.
+
+        Raises:
+            OSError: It could not be made, and nothing is left of it. ENOSPC too when the disk is
+                fuller than `USED_SHARE_MAX`.
+        """
+        self._check_used()
+        file = self.files.open(self.draft, create=True)
+        try:
+            self._fill(file)
+        except OSError:
+            self.files.remove(self.draft)
+            raise
+        finally:
+            file.close()
+        self.files.rename(self.draft, self.path)
+        self.files.sync_folder(self.path.parent)
+        self.files.sync_folder(self.draft.parent)
+
+    def _fill(self, file: File) -> None:
+        file.resize(self.file_bytes)
+        file.allocate(0, self.file_bytes)
+        zeros = bytes(_PIECE_BYTES)
+        for count, position in enumerate(range(0, self.zero_bytes, _PIECE_BYTES), 1):
+            file.write(position, zeros[: self.zero_bytes - position])
+            self.files.rest(_REST_S)
+            if count % _SYNC_EVERY_PIECES == 0:
+                file.sync()
+                self._check_used()
+        file.sync()
+
+    def _check_used(self) -> None:
+        used = self.files.used_share(self.draft.parent)
+        if used > USED_SHARE_MAX:
+            raise OSError(
+                errno.ENOSPC,
+                f"the disk is {used:.0%} full, and above {USED_SHARE_MAX:.0%} no file is made",
+                str(self.path),
+            )

@@ -1,0 +1,22 @@
+"""When the system has no more of something: a batch is refused, and nothing has failed. Pure."""
+
+import errno
+from typing import Final
+
+from ternmq_model.errors import StoreFull
+
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+_TOO_MANY: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+
+
+def is_shortage(error: OSError) -> bool:
+    """Tell whether `error` says that there are too many open files or maps, or no memory."""
+    return error.errno in _TOO_MANY
+
+
+def check_full(error: OSError, what: str) -> None:
+    """Raise StoreFull when `error` says that there is no room for `what`, on disk or elsewhere."""
+    if error.errno in _FULL:
+        raise StoreFull(f"no space for more of the {what}: {error}") from error
+    if error.errno in _TOO_MANY:
+        raise StoreFull(f"no file for more of the {what}: {error}") from error
