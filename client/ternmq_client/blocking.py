@@ -1,6 +1,13 @@
-"""The clients for synchronous callers: one event loop in one thread, and thin faces over it."""
+"""The clients for synchronous callers: one event loop in one thread, and thin faces over it.
+
+All blocking clients of a process share one loop, which runs from the first use to the end of the
+process. gRPC has one queue of events for all loops of a process, and does not bear loops that come
+and go while others use it.
+"""
 
 import asyncio
+import atexit
+import functools
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import Future
@@ -12,6 +19,8 @@ from ternmq_model.errors import ClosedError
 
 T = TypeVar("T")
 ClientT = TypeVar("ClientT", bound=AbstractAsyncContextManager[Any])
+
+_starting = threading.Lock()
 
 
 class LoopThread:
@@ -78,8 +87,25 @@ class LoopThread:
         self._loop.run_until_complete(self._loop.shutdown_asyncgens())
 
 
+def shared_loop_thread() -> LoopThread:
+    """Return the loop thread of all blocking clients of this process, started at the first use.
+
+    It ends with the process: what then still runs on it is cancelled.
+    """
+    with _starting:
+        return _started_once()
+
+
+@functools.cache
+def _started_once() -> LoopThread:
+    thread = LoopThread()
+    thread.start()
+    atexit.register(thread.close)
+    return thread
+
+
 class BlockingFace(Generic[ClientT]):
-    """Base of the blocking clients: opens an async client on a loop thread of its own.
+    """Base of the blocking clients: opens an async client on the loop thread of all of them.
 
     One task enters and leaves the async client, as that demands; calls of any thread run beside it.
     A subclass adds the verbs: `return self._run(self._client.send(message))`.
@@ -90,19 +116,17 @@ class BlockingFace(Generic[ClientT]):
 
     def __init__(self, client: ClientT) -> None:
         self._client = client
-        self._thread = LoopThread(f"ternmq-{type(client).__name__.lower()}")
         self._leaving: asyncio.Event | None = None
         self._keeper: Future[None] | None = None
 
     def __enter__(self) -> Self:
         entered: Future[None] = Future()
-        self._thread.start()
-        self._keeper = self._thread.submit(self._keep(entered))
+        self._keeper = shared_loop_thread().submit(self._keep(entered))
         try:
             entered.result()
         except BaseException:
-            self._keeper.cancel()
-            self._thread.close()
+            keeper, self._keeper = self._keeper, None
+            keeper.cancel()
             raise
         return self
 
@@ -115,22 +139,26 @@ class BlockingFace(Generic[ClientT]):
         self.close()
 
     def close(self) -> None:
-        """Leave the async client and end its thread. Safe to repeat.
+        """Leave the async client. Safe to repeat.
 
         Raises:
-            Exception: What leaving the async client raised; the thread has ended all the same.
+            Exception: What leaving the async client raised; it is closed all the same.
         """
         keeper, self._keeper = self._keeper, None
-        try:
-            if keeper is not None:
-                self._thread.run(self._leave())
-                keeper.result()
-        finally:
-            self._thread.close()
+        if keeper is not None:
+            shared_loop_thread().run(self._leave())
+            keeper.result()
 
     def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run `coroutine` beside the client and return its result."""
-        return self._thread.run(coroutine)
+        """Run `coroutine` beside the client and return its result.
+
+        Raises:
+            ClosedError: The client is not open; the coroutine has not run.
+        """
+        if self._keeper is None:
+            coroutine.close()
+            raise ClosedError("the blocking client is not open: use it inside `with`")
+        return shared_loop_thread().run(coroutine)
 
     async def _leave(self) -> None:
         assert self._leaving is not None, "was entered"

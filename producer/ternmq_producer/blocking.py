@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class BlockingProducer(BlockingFace[Producer]):
     """A `Producer` whose verbs block: `with BlockingProducer("group") as producer:`.
 
-    It has an event loop in a thread of its own; any number of threads may use it. Arguments,
+    Its event loop has a thread of its own; any number of threads may use it. Arguments,
     results and errors are those of `Producer`. An interrupt (Ctrl-C) ends the waiting; the message
     may be sent all the same.
     """

@@ -1,13 +1,18 @@
 """The environment of real processes: system clock, gRPC, unseeded randomness, threads for files."""
 
+import asyncio
+import gc
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from random import Random
+from typing import Final
 
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.grpc_network import GrpcNetwork
 from ternmq_runtime.blocking import BlockingPool
 from ternmq_runtime.clock import SystemClock
+
+_LAST_EVENTS_S: Final = 0.02
 
 
 @asynccontextmanager
@@ -17,6 +22,20 @@ async def system_environment() -> AsyncGenerator[Environment]:
     Leaving it waits for blocking calls that still run, so services must be closed before.
     """
     async with BlockingPool() as blocking:
-        yield Environment(
-            clock=SystemClock(), network=GrpcNetwork(), random=Random(), blocking=blocking
-        )
+        try:
+            yield Environment(
+                clock=SystemClock(), network=GrpcNetwork(), random=Random(), blocking=blocking
+            )
+        finally:
+            await _let_grpc_finish()
+
+
+async def _let_grpc_finish() -> None:
+    """Let gRPC have done with this event loop, which may be closed next.
+
+    All loops of a process share one queue of gRPC's events. An event for a loop that is closed
+    raises in whichever loop takes it from the queue, and what lies behind it is held up. A call
+    has its last event when it is freed, and errors that were raised over it keep it in cycles.
+    """
+    gc.collect()
+    await asyncio.sleep(_LAST_EVENTS_S)

@@ -59,7 +59,14 @@ def test_calls_of_many_threads_run_on_one_loop() -> None:
         with pytest.raises(ValueError, match="-1"):
             face.double(-1)
     assert client.events == ["entered", "left"]
-    assert not any(thread.name.startswith("ternmq-") for thread in threading.enumerate())
+
+
+def test_all_faces_share_one_loop_thread() -> None:
+    with Face(Client()) as one, Face(Client()) as other:
+        assert one.double(2) == other.double(2) == 4
+    with Face(Client()) as later:
+        assert later.double(1) == 2
+    assert [thread.name for thread in threading.enumerate()].count("ternmq-loop") == 1
 
 
 def test_a_closed_face_refuses_and_may_be_closed_again() -> None:
@@ -78,7 +85,6 @@ def test_what_entering_or_leaving_raises_comes_out() -> None:
         pass
     with pytest.raises(ClosedError, match="cannot be left"), Face(Client(fails="leaving")):
         pass
-    assert not any(thread.name.startswith("ternmq-") for thread in threading.enumerate())
 
 
 def test_the_loop_thread_does_not_wait_for_itself() -> None:
