@@ -103,6 +103,8 @@ class BrokerLink:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_ms: float = math.inf
         self._failures = 0
+        self._away: Unreachable | None = None
+        """Why the broker cannot be reached; None when it can, as far as known."""
 
     def add(self, pending: Pending) -> None:
         """Send `pending`. Its sink has the answer at its deadline at the latest."""
@@ -130,6 +132,7 @@ class BrokerLink:
             if self._failures == 1 or not isinstance(error, TransportError):
                 logger.warning("send stream lost broker=%s error=%s", self.broker_name, error)
             self.is_down = True
+            self._away = error if isinstance(error, Unreachable) else None
             self._settle_break(error)
             await asyncio.sleep(self._delay_s(self._failures))
             self.is_down = False
@@ -169,6 +172,8 @@ class BrokerLink:
             failure = ConnectionLost(str(failure))
         if isinstance(failure, TransportError):
             self._client.forget(self.broker_name, connection)
+            if self._format is None:  # nothing but `open` was sent
+                failure = Unreachable(str(failure))
         return failure
 
     async def _open(self, stream: SendStream) -> None:
@@ -190,7 +195,6 @@ class BrokerLink:
                 await stream.write(request)
                 reply = await stream.read()
         except TimeoutError:
-            # Nothing but `open` was sent, so no message can have been stored.
             raise Unreachable(f"broker {self.broker_name}: opens no send stream") from None
         if reply is None or not reply.HasField("opened"):
             raise Unreachable(f"broker {self.broker_name}: ended the send stream at once")
@@ -200,6 +204,7 @@ class BrokerLink:
         self._format = StreamFormat(opened, self._owner.unique_keys(opened.born_host))
         self._batcher.batch_bytes_max = min(config.batch_bytes, self._format.batch_bytes_max)
         self._write_error = None
+        self._away = None
         self._stream = stream
         self._client.sessions.attend(self.broker_name)
         logger.info("send stream open broker=%s", self.broker_name)
@@ -274,7 +279,8 @@ class BrokerLink:
                 failures.append(Failure(pending, error))
         if self._format is None:
             for pending in self._batcher.drain():
-                pending.attempts += 1
+                if not isinstance(error, Unreachable):
+                    pending.attempts += 1
                 failures.append(Failure(pending, error))
         self._settle(failures, delay_s=0.0)
         self._batcher.release(self._batcher.ordered_queues())
@@ -346,7 +352,9 @@ class BrokerLink:
         if is_silent and self._stream is not None:
             self._stream.cancel()
 
-    def _timeout(self, may_have_happened: bool) -> RequestTimedOut:
+    def _timeout(self, may_have_happened: bool) -> TernError:
+        if self._away is not None:
+            return renewed(self._away, may_have_happened=may_have_happened)
         what = "no answer in time" if may_have_happened else "not sent in time"
         error = RequestTimedOut(f"broker {self.broker_name}: {what}")
         error.may_have_happened = may_have_happened

@@ -21,7 +21,8 @@ class ProducerConfig:
     """How long one message may take in all: waiting for room, sending, trying again."""
 
     attempts_max: int = 3
-    """How often one message is tried, the first time included."""
+    """How often one message is tried, the first time included. A broker that cannot be reached does
+    not count: it is waited for until `send_timeout_s` is over."""
 
     retry_delay_s: float = 0.1
     """Ceiling of the wait before the second attempt at the same broker; doubles up to 1 s."""

@@ -27,6 +27,8 @@ def judge(
 ) -> Verdict:
     """Say what follows after an attempt ended with `error`.
 
+    That nobody could be reached is no attempt: nothing was sent, and the send timeout is the limit.
+
     Args:
         error: Of this attempt.
         attempts: Made so far, this one included.
@@ -39,7 +41,9 @@ def judge(
         RocketMQ `DefaultMQProducerImpl.sendDefaultImpl`, except that an attempt which may have
         stored the message is repeated at the same broker first: it alone can tell.
     """
-    if not error.retryable or attempts >= attempts_max:
+    if not error.retryable:
+        return Verdict.GIVE_UP
+    if attempts >= attempts_max and not isinstance(error, Unreachable):
         return Verdict.GIVE_UP
     if maybe_stored and not duplicates_allowed:
         return Verdict.GIVE_UP

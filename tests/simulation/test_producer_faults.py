@@ -219,6 +219,42 @@ def test_an_ordered_message_waits_for_its_own_broker() -> None:
     run_in_virtual_time(main())
 
 
+@pytest.mark.parametrize("key", ["", "key"])
+@pytest.mark.parametrize("brokers", [1, 2])
+def test_messages_wait_for_brokers_that_are_all_away_until_their_time_is_over(
+    key: str, brokers: int
+) -> None:
+    async def main() -> None:
+        config = ProducerConfig(send_timeout_s=8)
+        loop = asyncio.get_running_loop()
+        async with send_cluster(brokers) as cluster, cluster.producer(config) as producer:
+            await producer.send(message(key=key))
+            for broker in cluster.brokers:
+                await cluster.stop(broker)
+            waiting = [
+                asyncio.ensure_future(producer.send(message(b"%d" % n, key))) for n in range(20)
+            ]
+            many = asyncio.ensure_future(producer.send_many([message(b"m", key)] * 20))
+            await asyncio.sleep(6)
+            for broker in cluster.brokers:
+                await cluster.start(broker)
+            began_s = loop.time()
+            await asyncio.gather(*waiting)
+            await many
+            assert loop.time() - began_s < 2
+            bodies = sorted(body for broker in cluster.brokers for body in broker.bodies)
+            assert bodies == sorted([b"x", *(b"%d" % n for n in range(20)), *[b"m"] * 20])
+            for broker in cluster.brokers:
+                await cluster.stop(broker)
+            began_s = loop.time()
+            with pytest.raises(Unreachable, match="broker-") as told:
+                await producer.send(message(key=key))
+            assert loop.time() - began_s == pytest.approx(8, abs=0.1)
+            assert not told.value.may_have_happened
+
+    run_in_virtual_time(main())
+
+
 def test_nobody_there_is_told_as_unreachable() -> None:
     async def main() -> None:
         async with send_cluster() as cluster, cluster.producer() as producer:

@@ -29,6 +29,8 @@ def test_what_may_be_stored_is_asked_for_where_it_may_be_stored() -> None:
     assert judged(lost, maybe_stored=True) is Verdict.AGAIN_HERE
     assert judged(lost, maybe_stored=True, duplicates_allowed=False) is Verdict.GIVE_UP
     away = Unreachable("away")
+    assert judged(away, attempts=9) is Verdict.AGAIN_ANYWHERE
+    assert judged(away, attempts=9, is_ordered=True) is Verdict.AGAIN_HERE
     assert judged(away, maybe_stored=True) is Verdict.AGAIN_ANYWHERE
     assert judged(away, maybe_stored=True, duplicates_allowed=False) is Verdict.GIVE_UP
     assert judged(away, duplicates_allowed=False) is Verdict.AGAIN_ANYWHERE
