@@ -8,6 +8,7 @@ from contextlib import suppress
 import click
 
 from ternmq_client.config import ClientConfig, nameserver_texts
+from ternmq_client.instance import ClientInstance
 from ternmq_console.exits import errors_as_exits
 from ternmq_console.message import message_row
 from ternmq_console.options import nameserver_option, output_option
@@ -33,6 +34,7 @@ _STARTS = {"first": ConsumeFrom.FIRST_OFFSET, "last": ConsumeFrom.LAST_OFFSET}
     "--tag", "expression", default="*", metavar="EXPRESSION", help="Tags to take: 'a || b'."
 )
 @click.option("--max", "count_max", type=click.IntRange(min=1), help="End after so many messages.")
+@click.option("--wait", is_flag=True, help="Wait for a topic that does not exist yet.")
 @click.option("--json", "as_json", is_flag=True, help="The same as -o json.")
 @nameserver_option
 @output_option
@@ -42,11 +44,14 @@ def consume(
     start: str,
     expression: str,
     count_max: int | None,
+    wait: bool,
     as_json: bool,
     nameserver: str,
     output: str,
 ) -> None:
     """Print the messages of TOPIC as they come, as a member of GROUP, until Ctrl-C or --max.
+
+    A topic that does not exist is an error (exit code 3) unless --wait is given.
 
     A line is the body of a message; with --json an object that has everything of it. What was
     printed is finished: the group does not see it again.
@@ -54,12 +59,16 @@ def consume(
     with_everything = as_json or output == "json"
 
     async def main() -> None:
+        client_config = ClientConfig(nameservers=nameserver_texts(nameserver))
         consumer = PushConsumer(
             group,
             {topic: expression},
             config=PushConsumerConfig(consume_from=_STARTS[start]),
-            client_config=ClientConfig(nameservers=nameserver_texts(nameserver)),
+            client_config=client_config,
         )
+        if not wait:
+            async with ClientInstance(client_config) as client:
+                await client.routes.route(topic)
         async with consumer:
             printed = 0
             async for message in consumer:

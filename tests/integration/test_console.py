@@ -70,6 +70,20 @@ def test_what_was_printed_is_not_printed_again(console: Console) -> None:
     assert (first.split(), rest.split()) == (["1", "2", "3"], ["4"])
 
 
+def test_a_topic_that_does_not_exist_yet_is_waited_for_on_demand(
+    console: Console, dev: DevProcess
+) -> None:
+    consume = [*TERNMQ, "consume", "soon", "--group", "g", "--max=1", "--wait"]
+    waiting = subprocess.Popen([*consume, "--nameserver", dev.nameserver], stdout=subprocess.PIPE)
+    try:
+        with pytest.raises(subprocess.TimeoutExpired):
+            waiting.communicate(timeout=3)
+        console.text("produce", "soon", stdin=b"late\n")
+        assert waiting.communicate(timeout=30)[0] == b"late\n"
+    finally:
+        waiting.kill()
+
+
 def test_a_message_carries_what_it_was_given_and_is_found_by_its_id(console: Console) -> None:
     sent = console.json(
         "produce", "tagged", "--tag", "t", "--key", "k1", "--key", "k2", "--property", "a=b=c",
@@ -144,6 +158,7 @@ LONG = b"x" * ((4 << 20) + 1)
         (2, ("message", "get", "xyz"), b"", "'xyz'"),
         (3, ("message", "get", "7F00000100002A9F" + "0" * 16), b"", "7F00000100002A9F"),
         (3, ("topic", "describe", "never"), b"", "'never'"),
+        (3, ("consume", "never", "--group", "g"), b"", "never"),
         (3, ("topic", "delete", "never"), b"", "'never'"),
         (3, ("group", "describe", "never"), b"", "'never'"),
     ],
