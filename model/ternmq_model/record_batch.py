@@ -30,6 +30,8 @@ from ternmq_model.record import (
 from ternmq_model.record_heads import Heads, Ints, head_type, put_heads, take_heads
 
 _TAGS: Final = b"TAGS\x01"
+_TAGS_PAIR: Final = b"\x02TAGS\x01"
+_PAIR_ENDS: Final = b"\x02"
 _PAIR_END: Final = 2
 
 UNSERVED_PROPERTIES: Final = (
@@ -248,15 +250,12 @@ def tag_code_of(properties: bytes) -> int:
 
     The same for a record that is being appended and for one that is read back from the log.
     """
-    at = properties.rfind(_TAGS)
-    if at < 0:
+    _, found, rest = properties.rpartition(_TAGS_PAIR)
+    if found and (value := rest.partition(_PAIR_ENDS)[0]):
+        return _tag_code(value)
+    if _TAGS not in properties:
         return 0
-    if at == 0 or properties[at - 1] == _PAIR_END:
-        end = properties.find(_PAIR_END, at)
-        value = properties[at + 5 : end if end >= 0 else len(properties)]
-        if value:
-            return _tag_code(value)
-    # 0x01 inside a value, or an empty tag: rare enough to be read the long way.
+    # The tag comes first, is empty, or stands inside a value: rare enough to be read the long way.
     return tag_code(decode_properties(properties).get("TAGS", ""))
 
 

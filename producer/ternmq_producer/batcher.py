@@ -293,9 +293,20 @@ class Batcher:
                 return
 
     def _take_singles(self, batch: Batch, waiting: deque[Pending]) -> None:
-        room = True
-        while room and waiting:
-            room = self._take_one(batch, waiting)
+        """Move `waiting` into `batch` as far as they fit. `_take_one` again and again, only faster:
+        every single message goes this way."""
+        singles, total = batch.singles, batch.record_bytes
+        while waiting:
+            pending = waiting[0]
+            if pending.sink.done():
+                self._free(waiting.popleft().record_bytes)
+                continue
+            grown = total + pending.record_bytes
+            if grown > self.batch_bytes_max and total:
+                break
+            total = grown
+            singles.append(waiting.popleft())
+        batch.record_bytes = total
 
     def _take_one(self, batch: Batch, waiting: deque[Pending]) -> bool:
         """Move the first of `waiting` into `batch`; tell False when it did not fit."""
