@@ -105,6 +105,9 @@ class Session:
         self._retry = retry
         self._on_members_changed = on_members_changed
         self._changed = asyncio.Event()
+        self._writing = asyncio.Lock()
+        """Two writes at a time break a stream, and then not even cancelling ends it."""
+
         self._stream: SessionStream | None = None
         self._is_closing = False
         self._failures = 0
@@ -143,7 +146,7 @@ class Session:
         if stream is None:
             return
         with suppress(TernError, TimeoutError):
-            async with asyncio.timeout(GOODBYE_TIMEOUT_S):
+            async with asyncio.timeout(GOODBYE_TIMEOUT_S), self._writing:
                 await stream.write(groups.SessionRequest(goodbye=groups.Goodbye()))
                 await stream.finish()
 
@@ -193,7 +196,10 @@ class Session:
                     await self._changed.wait()
             self._changed.clear()
             try:
-                await stream.write(self._picture.heartbeat())
+                async with self._writing:
+                    if self._is_closing:
+                        return  # the goodbye is the last word
+                    await stream.write(self._picture.heartbeat())
             except TernError:  # the reader is told why
                 stream.cancel()
                 return

@@ -1,7 +1,6 @@
 """The environment of real processes: system clock, gRPC, unseeded randomness, threads for files."""
 
 import asyncio
-import gc
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from random import Random
@@ -12,7 +11,7 @@ from ternmq_remoting.grpc_network import GrpcNetwork
 from ternmq_runtime.blocking import BlockingPool
 from ternmq_runtime.clock import SystemClock
 
-_LAST_EVENTS_S: Final = 0.02
+_LAST_EVENTS_S: Final = 0.05
 
 
 @asynccontextmanager
@@ -34,8 +33,7 @@ async def _let_grpc_finish() -> None:
     """Let gRPC have done with this event loop, which may be closed next.
 
     All loops of a process share one queue of gRPC's events. An event for a loop that is closed
-    raises in whichever loop takes it from the queue, and what lies behind it is held up. A call
-    has its last event when it is freed, and errors that were raised over it keep it in cycles.
+    raises in whichever loop takes it from the queue, and what lies behind it is held up. The last
+    events of calls and channels come some milliseconds after these were closed.
     """
-    gc.collect()
     await asyncio.sleep(_LAST_EVENTS_S)

@@ -1,0 +1,88 @@
+"""What a Session writes."""
+
+import asyncio
+from random import Random
+from typing import Any, cast
+
+from ternmq_client.retry import RetryPolicy
+from ternmq_client.session import Picture, Session
+from ternmq_protos.v1 import groups_pb2 as groups
+from ternmq_remoting.environment import Environment
+from ternmq_remoting.rpc import Connection
+from tests.support.virtual_time import InlineBlocking, VirtualClock, run_in_virtual_time
+
+
+class SlowStream:
+    """A stream whose writes take a second, and that bears one at a time, as gRPC's do."""
+
+    def __init__(self) -> None:
+        self.written: list[str | None] = []
+        self.is_writing = False
+        self._replies: asyncio.Queue[groups.SessionReply | None] = asyncio.Queue()
+        self._replies.put_nowait(groups.SessionReply(welcome=groups.Welcome()))
+
+    async def write(self, request: groups.SessionRequest) -> None:
+        assert not self.is_writing, "two writes at a time"
+        self.is_writing = True
+        await asyncio.sleep(0.3)
+        self.is_writing = False
+        self.written.append(request.WhichOneof("request"))
+
+    async def read(self) -> groups.SessionReply | None:
+        return await self._replies.get()
+
+    async def finish(self) -> None:
+        self._replies.put_nowait(None)
+
+    def cancel(self) -> None:
+        pass
+
+
+class Alone:
+    """A client with one broker."""
+
+    client_id = "c@1"
+
+    def __init__(self) -> None:
+        self.stream = SlowStream()
+        self.env = Environment(
+            clock=VirtualClock(),
+            network=cast("Any", None),
+            random=Random(1),
+            blocking=InlineBlocking(),
+        )
+
+    async def broker(self, broker_name: str, broker_id: int = 0) -> Connection:
+        return cast("Connection", self)
+
+    def forget(self, broker_name: str, connection: Connection) -> None:
+        raise AssertionError("is not called")
+
+    def open(self, rpc: object) -> SlowStream:
+        return self.stream
+
+
+def test_a_goodbye_waits_for_the_heartbeat_that_is_being_written_and_is_the_last_word() -> None:
+    async def main() -> None:
+        member = Alone()
+        session = Session(
+            "b",
+            member,
+            Picture(),
+            incarnation="1",
+            heartbeat_s=30,
+            answer_timeout_s=3,
+            retry=RetryPolicy(),
+            on_members_changed=lambda _: None,
+        )
+        running = asyncio.ensure_future(session.run())
+        await session.attempted.wait()
+        session.tell()
+        await asyncio.sleep(0.1)
+        assert member.stream.is_writing
+        session.tell()
+        await session.close()
+        await running
+        assert member.stream.written == ["hello", "heartbeat", "goodbye"]
+
+    run_in_virtual_time(main())
