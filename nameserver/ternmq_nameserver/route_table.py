@@ -1,5 +1,5 @@
 """Who serves what, as brokers register it. Pure: time is an argument, and changes are returned as
-lines for the log.
+lines for the log, template and arguments apart.
 
 Three rules keep an old broker from harming a new one:
 
@@ -13,7 +13,7 @@ Source: RocketMQ `RouteInfoManager`.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from ternmq_model.address import ANY_HOST, Address
 from ternmq_model.data_version import DataVersion
@@ -68,6 +68,22 @@ class Registration:
     expiry_ms: int = EXPIRY_MS
 
 
+class Change(NamedTuple):
+    """A line for the log, not yet put together.
+
+    Apart, so that the log counts different events apart, and shows each named value as a member.
+    """
+
+    template: str
+    """Names its values: `broker=%s`."""
+
+    args: tuple[object, ...]
+    """One for each `%s`."""
+
+    def __str__(self) -> str:
+        return self.template % self.args
+
+
 @dataclass(frozen=True, slots=True)
 class Registered:
     """What a registration did.
@@ -75,11 +91,11 @@ class Registered:
     Attributes:
         master_endpoints: Where a slave finds its master; empty for a master, and
             while there is none.
-        changes: One line for each change; none for a mere sign of life.
+        changes: What there is to log; none for a mere sign of life.
     """
 
     master_endpoints: tuple[Address, ...]
-    changes: tuple[str, ...]
+    changes: tuple[Change, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,11 +166,11 @@ class RouteTable:
 
     def unregister(
         self, *, cluster: str, broker_name: str, broker_id: int, incarnation: str
-    ) -> tuple[str, ...]:
+    ) -> tuple[Change, ...]:
         """Take a member out; nothing happens unless all four are as it registered.
 
         Returns:
-            One line for each change.
+            What there is to log.
         """
         broker = self._brokers.get(broker_name)
         member = broker.members.get(broker_id) if broker else None
@@ -164,11 +180,11 @@ class RouteTable:
             return ()
         return tuple(self._drop(broker_name, broker_id, "unregistered"))
 
-    def expire(self, *, now_ms: int) -> tuple[str, ...]:
+    def expire(self, *, now_ms: int) -> tuple[Change, ...]:
         """Take out every member that was silent for longer than its expiry.
 
         Returns:
-            One line for each change.
+            What there is to log.
         """
         silent = [
             (broker_name, broker_id)
@@ -176,7 +192,7 @@ class RouteTable:
             for broker_id, member in broker.members.items()
             if now_ms - member.seen_at_ms > member.expiry_ms
         ]
-        return tuple(line for member in silent for line in self._drop(*member, "expired"))
+        return tuple(change for member in silent for change in self._drop(*member, "expired"))
 
     def topic_route(self, topic: str) -> TopicRoute:
         """Return who serves `topic`.
@@ -248,7 +264,7 @@ class RouteTable:
             remark = f"broker {name}: epoch {registration.epoch} is over, {newest} has begun"
             raise refusal(ResponseCode.ILLEGAL_OPERATION, remark)
 
-    def _keep_member(self, registration: Registration, now_ms: int) -> Iterator[str]:
+    def _keep_member(self, registration: Registration, now_ms: int) -> Iterator[Change]:
         name, broker_id = registration.broker_name, registration.broker_id
         broker = self._brokers.get(name)
         if broker is None:
@@ -261,16 +277,15 @@ class RouteTable:
         for other_id in [*broker.members]:
             if other_id != broker_id and _share_an_address(broker.members[other_id], kept):
                 yield from self._drop(name, other_id, "took another id")
-        what = f"cluster={registration.cluster} broker={name} id={broker_id}"
-        where = f"endpoints={','.join(map(str, registration.endpoints))} epoch={registration.epoch}"
         if broker_id == MASTER_ID and broker.wiped_from != kept.incarnation:
             broker.wiped_from = None
-        if before is None:
-            yield f"broker registered {what} {where}"
-        elif before.incarnation != kept.incarnation:
-            yield f"broker replaced {what} {where}"
-        elif before.data != kept.data:
-            yield f"broker changed {what} {where}"
+        what = _what_happened(before, kept)
+        if what:
+            endpoints = ",".join(map(str, registration.endpoints))
+            yield Change(
+                f"broker {what} cluster=%s broker=%s id=%s endpoints=%s epoch=%s",
+                (registration.cluster, name, broker_id, endpoints, registration.epoch),
+            )
 
     def _is_news(self, broker: _Broker, registration: Registration) -> bool:
         source = _source_of(registration)
@@ -278,7 +293,7 @@ class RouteTable:
             return broker.topics_from != source
         return not broker.topics_from.is_master and broker.topics_from != source
 
-    def _keep_topics(self, broker: _Broker, registration: Registration) -> Iterator[str]:
+    def _keep_topics(self, broker: _Broker, registration: Registration) -> Iterator[Change]:
         name = registration.broker_name
         broker.topics_from = _source_of(registration)
         queues = {config.topic: _queue_data_of(name, config) for config in registration.topics}
@@ -291,13 +306,18 @@ class RouteTable:
         if before != queues:
             changed = sum(before.get(topic) != data for topic, data in queues.items())
             gone = len(before.keys() - queues.keys())
-            yield f"topics changed broker={name} topics={len(queues)} changed={changed} gone={gone}"
+            yield Change(
+                "topics changed broker=%s topics=%s changed=%s gone=%s",
+                (name, len(queues), changed, gone),
+            )
 
-    def _drop(self, broker_name: str, broker_id: int, reason: str) -> Iterator[str]:
+    def _drop(self, broker_name: str, broker_id: int, reason: str) -> Iterator[Change]:
         broker = self._brokers[broker_name]
         del broker.members[broker_id]
-        what = f"cluster={broker.cluster} broker={broker_name} id={broker_id}"
-        yield f"broker {reason} {what} members={len(broker.members)}"
+        yield Change(
+            f"broker {reason} cluster=%s broker=%s id=%s members=%s",
+            (broker.cluster, broker_name, broker_id, len(broker.members)),
+        )
         if broker.members:
             return
         del self._brokers[broker_name]
@@ -375,6 +395,15 @@ def _queue_data_of(broker_name: str, config: TopicConfig) -> QueueData:
 def _member_of(registration: Registration, now_ms: int) -> _Member:
     data = BrokerMember(registration.broker_id, registration.endpoints, registration.epoch)
     return _Member(data, registration.incarnation, registration.expiry_ms, now_ms)
+
+
+def _what_happened(before: _Member | None, kept: _Member) -> str:
+    """Return a word of ours, nobody's data: it is part of a template. "" = a mere sign of life."""
+    if before is None:
+        return "registered"
+    if before.incarnation != kept.incarnation:
+        return "replaced"
+    return "changed" if before.data != kept.data else ""
 
 
 def _share_an_address(one: _Member, other: _Member) -> bool:

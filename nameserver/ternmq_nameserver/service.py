@@ -11,7 +11,7 @@ from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import check_broker_name, check_cluster
 from ternmq_nameserver.kv_store import KvStore
 from ternmq_nameserver.kv_table import ORDER_NAMESPACE, check_setting_name
-from ternmq_nameserver.route_table import TOPICS_MAX, Registration, RouteTable
+from ternmq_nameserver.route_table import TOPICS_MAX, Change, Registration, RouteTable
 from ternmq_protos.v1 import nameserver_pb2 as pb
 from ternmq_remoting import contracts
 from ternmq_remoting.convert import (
@@ -153,6 +153,6 @@ class NameServerService:
         )
 
 
-def _log(changes: Iterable[str]) -> None:
+def _log(changes: Iterable[Change]) -> None:
     for change in changes:
-        logger.info("%s", change)
+        logger.info(change.template, *change.args)

@@ -11,7 +11,7 @@ from ternmq_model.data_version import DataVersion
 from ternmq_model.errors import IllegalName, InvalidParameter, RefusedError, TopicNotFound
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import Permission, TopicConfig
-from ternmq_nameserver.route_table import ENDPOINTS_MAX, Registration, RouteTable
+from ternmq_nameserver.route_table import ENDPOINTS_MAX, Change, Registration, RouteTable
 
 
 def topics(*names: str) -> tuple[TopicConfig, ...]:
@@ -38,7 +38,7 @@ def slave(name: str = "a", broker_id: int = 1, **changes: Any) -> Registration:
     return replace(whole, **changes)
 
 
-def unregister(table: RouteTable, registration: Registration) -> tuple[str, ...]:
+def unregister(table: RouteTable, registration: Registration) -> tuple[Change, ...]:
     return table.unregister(
         cluster=registration.cluster,
         broker_name=registration.broker_name,
@@ -79,8 +79,8 @@ def test_topics_and_clusters_are_told_by_cluster() -> None:
 def test_a_silent_broker_is_dropped_after_its_expiry_and_not_before() -> None:
     table = table_with(master("a"), master("b", expiry_ms=5_000))
     assert table.expire(now_ms=5_000) == ()
-    (line,) = table.expire(now_ms=5_001)
-    assert line == "broker expired cluster=c broker=b id=0 members=0"
+    (change,) = table.expire(now_ms=5_001)
+    assert str(change) == "broker expired cluster=c broker=b id=0 members=0"
     table.register(master("a"), now_ms=100_000)
     assert table.expire(now_ms=220_000) == ()
     assert len(table.expire(now_ms=220_001)) == 1
@@ -93,8 +93,8 @@ def test_topics_are_read_only_when_the_data_version_differs() -> None:
     assert same.changes == ()
     assert table.topics() == ["t"]
     newer = master(topics=topics("u"), data_version=DataVersion(1, 1))
-    (line,) = table.register(newer, now_ms=2).changes
-    assert line == "topics changed broker=a topics=1 changed=1 gone=1"
+    (change,) = table.register(newer, now_ms=2).changes
+    assert str(change) == "topics changed broker=a topics=1 changed=1 gone=1"
     assert table.topics() == ["u"]
     older = master(topics=topics("w"), data_version=DataVersion(0))
     table.register(older, now_ms=3)
@@ -105,7 +105,7 @@ def test_a_restarted_broker_with_an_unchanged_data_version_tells_its_topics_anew
     table = table_with(master())
     again = master(incarnation="a-life-2", topics=topics("u"))
     changes = table.register(again, now_ms=1).changes
-    assert changes[0].startswith("broker replaced cluster=c broker=a id=0")
+    assert str(changes[0]).startswith("broker replaced cluster=c broker=a id=0")
     assert table.topics() == ["u"]
 
 
@@ -156,7 +156,9 @@ def test_the_same_address_under_another_id_is_one_member() -> None:
     table = table_with(master(), slave())
     promoted = slave(broker_id=0, endpoints=slave().endpoints, epoch=1)
     changes = table.register(promoted, now_ms=1).changes
-    assert any("broker took another id cluster=c broker=a id=1" in line for line in changes)
+    assert any(
+        "broker took another id cluster=c broker=a id=1" in str(change) for change in changes
+    )
     (data,) = table.clusters()
     assert [member.broker_id for member in data.members] == [0]
 

@@ -2,7 +2,10 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Awaitable, Callable
+import io
+import json
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from pathlib import Path
 from random import Random
 
@@ -25,6 +28,7 @@ from ternmq_protos.v1 import nameserver_pb2 as pb
 from ternmq_remoting import contracts
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Connection, Rep, Req, UnaryRpc
+from ternmq_runtime.logs import LogFormat, LoggingSettings, configure_logging
 from tests.support.memory_network import MemoryNetwork
 from tests.support.virtual_time import InlineBlocking, VirtualClock, run_in_virtual_time
 
@@ -54,6 +58,22 @@ def run(main: Callable[[], Awaitable[None]]) -> None:
         await main()
 
     run_in_virtual_time(started())
+
+
+@contextlib.contextmanager
+def json_log() -> Generator[io.StringIO]:
+    """Log as a service does, limits included, for as long as the block lasts."""
+    root, stream = logging.getLogger(), io.StringIO()
+    handlers, level = root.handlers[:], root.level
+    configure_logging(LoggingSettings(format=LogFormat.JSON), stream)
+    try:
+        yield stream
+    finally:
+        for handler in root.handlers:
+            if handler not in handlers:
+                handler.close()
+        root.handlers[:] = handlers
+        root.setLevel(level)
 
 
 def registration(*topics: str, broker_id: int = 0) -> pb.RegisterBrokerRequest:
@@ -204,3 +224,26 @@ def test_an_address_is_known_only_while_it_serves_and_a_taken_one_is_refused() -
                 _ = server.address
 
     run(main)
+
+
+def test_sixteen_brokers_that_come_and_go_at_once_are_all_in_the_log_by_name() -> None:
+    names = [f"broker-{number}" for number in range(16)]
+
+    async def main() -> None:
+        async with nameserver() as call:
+            for name in names:
+                request = registration("t")
+                request.broker_name = name
+                request.endpoints[0].host = name
+                await call(contracts.REGISTER_BROKER, request)
+            await asyncio.sleep(130)
+
+    with json_log() as stream:
+        run(main)
+    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
+    lines = [line for line in lines if line["logger"] == "ternmq_nameserver.service"]
+    for event in ("broker registered", "topics changed", "broker expired"):
+        told = [line for line in lines if line["message"].startswith(event)]
+        assert [line["broker"] for line in told] == names, event
+    [first] = [line for line in lines if line["message"].startswith("broker registered")][:1]
+    assert (first["cluster"], first["id"], first["endpoints"]) == ("c", 0, "broker-0:10911")
