@@ -2,10 +2,15 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from ternmq_model.address import PORT_MAX, Address, listen_address
 from ternmq_model.errors import ConfigError
-from ternmq_nameserver.route_table import EXPIRY_MS, EXPIRY_MS_MAX, EXPIRY_MS_MIN
+from ternmq_nameserver.route_table import EXPIRY_MS, EXPIRY_MS_MAX
+
+EXPIRY_MS_LEAST: Final = 120_000
+"""Brokers register every 10 to 60 s: less than twice that drops one that lives when a single
+registration is late."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -26,7 +31,7 @@ class NameServerConfig:
     """Directory of the key-value settings. Without one they are lost when the process ends."""
 
     expiry_ms: int = EXPIRY_MS
-    """Silence after which a broker is dropped when it does not tell its own."""
+    """Silence after which a broker is dropped when it does not tell its own; at least 2 minutes."""
 
     scan_interval_s: float = 5.0
     """Pause between two looks for silent brokers."""
@@ -34,7 +39,7 @@ class NameServerConfig:
     def __post_init__(self) -> None:
         for setting, value, least, most in (
             ("port", self.port, 0, PORT_MAX),
-            ("expiry_ms", self.expiry_ms, EXPIRY_MS_MIN, EXPIRY_MS_MAX),
+            ("expiry_ms", self.expiry_ms, EXPIRY_MS_LEAST, EXPIRY_MS_MAX),
             ("scan_interval_s", self.scan_interval_s, 0.1, 60.0),
         ):
             if not least <= value <= most:

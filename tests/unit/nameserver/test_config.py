@@ -24,7 +24,7 @@ def test_it_listens_on_loopback_unless_told_otherwise() -> None:
         ("listen", "a b"),
         ("listen", "[::1"),
         ("listen", "[host]"),
-        ("expiry_ms", 999),
+        ("expiry_ms", 119_999),
         ("scan_interval_s", 0.0),
     ],
 )

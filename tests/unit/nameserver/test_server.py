@@ -44,12 +44,15 @@ class Caller:
 
 
 @contextlib.asynccontextmanager
-async def nameserver(data: Path | None = None) -> AsyncGenerator[Caller]:
+async def nameserver(
+    data: Path | None = None, *, expiry_ms: int = 120_000
+) -> AsyncGenerator[Caller]:
     async with MemoryNetwork(Random(1)) as network:
         env = Environment(
             clock=VirtualClock(), network=network, random=Random(1), blocking=InlineBlocking()
         )
-        async with NameServer(NameServerConfig(port=0, data=data), env) as server:
+        config = NameServerConfig(port=0, data=data, expiry_ms=expiry_ms)
+        async with NameServer(config, env) as server:
             yield Caller(await network.connect([server.address]))
 
 
@@ -114,6 +117,20 @@ def test_a_silent_broker_is_forgotten_within_a_scan_of_its_expiry() -> None:
             route = pb.GetTopicRouteRequest(topic="t")
             await call(contracts.REGISTER_BROKER, registration("t"))
             await asyncio.sleep(119)
+            await call(contracts.GET_TOPIC_ROUTE, route)
+            await asyncio.sleep(7)
+            with pytest.raises(TopicNotFound):
+                await call(contracts.GET_TOPIC_ROUTE, route)
+
+    run(main)
+
+
+def test_the_expiry_of_the_settings_counts_for_brokers_that_tell_none() -> None:
+    async def main() -> None:
+        async with nameserver(expiry_ms=300_000) as call:
+            route = pb.GetTopicRouteRequest(topic="t")
+            await call(contracts.REGISTER_BROKER, registration("t"))
+            await asyncio.sleep(299)
             await call(contracts.GET_TOPIC_ROUTE, route)
             await asyncio.sleep(7)
             with pytest.raises(TopicNotFound):
