@@ -9,7 +9,8 @@ from typing import Final
 from ternmq_model.errors import StoreFailed
 from ternmq_nameserver.kv_table import KvTable, kv_table_from_json
 from ternmq_remoting.environment import Blocking
-from ternmq_runtime.durable_file import read_newest, replace_durably
+from ternmq_runtime.directory_lock import DirectoryLock
+from ternmq_runtime.durable_file import make_directory_durably, read_newest, replace_durably
 
 FILE_NAME: Final = "kvConfig.json"
 
@@ -23,7 +24,8 @@ class KvStore:
     together. So a caller that goes away in the middle never leaves two writers behind.
 
     Args:
-        path: The file; None keeps the settings in memory alone.
+        path: The file; None keeps the settings in memory alone. Its directory belongs to this
+            store from `load` to `close`: two writers would undo each other's settings.
         blocking: Runs what waits for the disk.
         wake: Makes the owner's job run `step` soon.
 
@@ -37,18 +39,27 @@ class KvStore:
         self._blocking = blocking
         self._wake = wake
         self._wanted = self.table
+        self._lock: DirectoryLock | None = None
         self._waiters: list[asyncio.Future[None]] = []
 
     async def load(self) -> None:
-        """Take what the file holds; nothing when there is none.
+        """Lock the directory, and take what the file holds; nothing when there is none.
 
         Raises:
+            StoreLocked: Another NameServer holds the directory; names it.
             StoreError: The file is there and cannot be read, nor the generation before.
-            OSError: Its directory cannot be made.
+            OSError: Its directory cannot be made or locked.
         """
         if self._path is not None:
+            self._lock = await self._blocking.run(_locked, self._path.parent)
             self.table = self._wanted = await self._blocking.run(_load, self._path)
             logger.info("settings loaded file=%s settings=%s", self._path, len(self.table))
+
+    def close(self) -> None:
+        """Let another NameServer have the directory. Safe to repeat; nothing is written after."""
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            lock.release()
 
     async def put(self, namespace: str, key: str, value: str) -> None:
         """Keep a setting. When this returns it survives a loss of power.
@@ -106,8 +117,12 @@ class KvStore:
         await waiter
 
 
+def _locked(directory: Path) -> DirectoryLock:
+    make_directory_durably(directory)
+    return DirectoryLock(directory)
+
+
 def _load(path: Path) -> KvTable:
-    path.parent.mkdir(parents=True, exist_ok=True)
     return read_newest(path, kv_table_from_json) or KvTable()
 
 

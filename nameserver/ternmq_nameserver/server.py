@@ -30,6 +30,7 @@ class NameServer(Lifecycle):
 
     Raises:
         CannotListen: On entering: the address cannot be bound.
+        StoreLocked: On entering: another NameServer holds the data directory.
         StoreError: On entering: the file of settings cannot be read.
     """
 
@@ -53,6 +54,7 @@ class NameServer(Lifecycle):
         config, env = self._config, self._env
         path = config.data / FILE_NAME if config.data else None
         settings = KvStore(path, env.blocking, wake=lambda: jobs.wake("settings"))
+        stack.callback(settings.close)
         await settings.load()
         service = NameServerService(RouteTable(), settings, env.clock, expiry_ms=config.expiry_ms)
         jobs = JobRunner(

@@ -53,6 +53,21 @@ def replace_durably(path: Path, data: bytes, *, keep_previous: bool = True) -> N
     sync_directory(path.parent)
 
 
+def make_directory_durably(path: Path) -> None:
+    """Make the directory `path`, and those above it that are missing.
+
+    When this returns, those it made are there even after a loss of power. Those that were there
+    are left as they are.
+
+    Raises:
+        OSError: The disk refused. Some of them may be there.
+    """
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    for folder in reversed(missing):
+        folder.mkdir(exist_ok=True)
+        sync_directory(folder.parent)  # that is where its name stands
+
+
 def sync_directory(path: Path) -> None:
     """Make the names in the directory `path` survive a loss of power.
 

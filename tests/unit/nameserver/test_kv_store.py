@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ternmq_model.errors import StoreError, StoreFailed
+from ternmq_model.errors import StoreError, StoreFailed, StoreLocked
 from ternmq_nameserver.kv_store import FILE_NAME, KvStore
 from ternmq_runtime.service import Job, JobRunner
 from tests.support.virtual_time import InlineBlocking, run_in_virtual_time
@@ -14,10 +14,11 @@ from tests.support.virtual_time import InlineBlocking, run_in_virtual_time
 @contextlib.asynccontextmanager
 async def store_at(path: Path | None) -> AsyncGenerator[KvStore]:
     store = KvStore(path, InlineBlocking(lambda: 1.0), wake=lambda: jobs.wake("settings"))
-    await store.load()
     jobs = JobRunner(Job(name="settings", interval_s=3_600, step=store.step))
-    async with jobs:
-        yield store
+    with contextlib.closing(store):
+        await store.load()
+        async with jobs:
+            yield store
 
 
 def test_a_setting_that_was_answered_is_there_after_a_restart(tmp_path: Path) -> None:
@@ -86,8 +87,22 @@ def test_a_file_that_cannot_be_read_is_an_error_and_not_an_empty_table(tmp_path:
     path.write_bytes(b"{")
 
     async def main() -> None:
-        with pytest.raises(StoreError, match="kvConfig"):
-            await KvStore(path, InlineBlocking(), wake=lambda: None).load()
+        store = KvStore(path, InlineBlocking(), wake=lambda: None)
+        with contextlib.closing(store), pytest.raises(StoreError, match="kvConfig"):
+            await store.load()
+
+    run_in_virtual_time(main())
+
+
+def test_a_directory_that_another_nameserver_holds_is_refused_by_name(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with store_at(tmp_path / FILE_NAME) as store:
+            with pytest.raises(StoreLocked, match=str(tmp_path)):
+                async with store_at(tmp_path / FILE_NAME):
+                    pass
+            await store.put("n", "a", "1")
+        async with store_at(tmp_path / FILE_NAME) as store:
+            assert store.table.values("n") == {"a": "1"}
 
     run_in_virtual_time(main())
 

@@ -17,6 +17,7 @@ from ternmq_model.errors import (
     InvalidParameter,
     MessageNotFound,
     RefusedError,
+    StoreLocked,
     TopicNotFound,
 )
 from ternmq_model.response_code import ResponseCode
@@ -199,6 +200,18 @@ def test_settings_outlive_the_nameserver(tmp_path: Path) -> None:
             assert dict(whole.values) == {"b": "v"}
             with pytest.raises(MessageNotFound, match="no setting n/a is kept"):
                 await call(contracts.GET_KV, pb.GetKvRequest(namespace="n", key="a"))
+
+    run(main)
+
+
+def test_two_nameservers_never_share_a_data_directory(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with nameserver(tmp_path):
+            with pytest.raises(StoreLocked, match=str(tmp_path)):
+                async with nameserver(tmp_path):
+                    pass
+        async with nameserver(tmp_path):
+            pass
 
     run(main)
 

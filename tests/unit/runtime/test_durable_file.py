@@ -5,7 +5,12 @@ from pathlib import Path
 import pytest
 
 from ternmq_model.errors import StoreError
-from ternmq_runtime.durable_file import read_newest, replace_durably, sync_directory
+from ternmq_runtime.durable_file import (
+    make_directory_durably,
+    read_newest,
+    replace_durably,
+    sync_directory,
+)
 
 
 def names(directory: Path) -> list[str]:
@@ -104,3 +109,21 @@ def test_the_bytes_are_synced_before_the_rename_and_the_directory_after(
 def test_syncing_a_directory_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         sync_directory(tmp_path / "nowhere")
+
+
+def test_each_directory_that_was_made_is_synced_into_the_one_above(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[Path] = []
+    monkeypatch.setattr("ternmq_runtime.durable_file.sync_directory", synced.append)
+    make_directory_durably(tmp_path / "a" / "b")
+    assert (tmp_path / "a" / "b").is_dir()
+    assert synced == [tmp_path, tmp_path / "a"]
+    make_directory_durably(tmp_path / "a" / "b")
+    assert len(synced) == 2, "what was there is left as it is"
+
+
+def test_a_directory_is_not_made_where_a_file_lies(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match="file"):
+        make_directory_durably(tmp_path / "file" / "b")

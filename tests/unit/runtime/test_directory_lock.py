@@ -1,0 +1,45 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ternmq_model.errors import StoreLocked
+from ternmq_runtime.directory_lock import DirectoryLock
+
+HOLD = """
+import sys
+from pathlib import Path
+from ternmq_runtime.directory_lock import DirectoryLock
+
+lock = DirectoryLock(Path(sys.argv[1]))
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_directory_has_one_holder_at_a_time(tmp_path: Path) -> None:
+    lock = DirectoryLock(tmp_path)
+    with pytest.raises(StoreLocked, match=str(tmp_path)):
+        DirectoryLock(tmp_path)
+    lock.release()
+    lock.release()
+    DirectoryLock(tmp_path).release()
+
+
+def test_a_killed_process_holds_nothing(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, tmp_path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        with pytest.raises(StoreLocked):
+            DirectoryLock(tmp_path)
+        holder.kill()
+        holder.wait()
+        DirectoryLock(tmp_path).release()
+
+
+def test_a_directory_that_is_not_there_is_an_error_of_its_own(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        DirectoryLock(tmp_path / "absent")
