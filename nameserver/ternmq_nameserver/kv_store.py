@@ -54,6 +54,8 @@ class KvStore:
             self._lock = await self._blocking.run(_locked, self._path.parent)
             self.table = self._wanted = await self._blocking.run(_load, self._path)
             logger.info("settings loaded file=%s settings=%s", self._path, len(self.table))
+            for namespace, size in self.table.too_large().items():
+                logger.warning("namespace too large to tell namespace=%s bytes=%s", namespace, size)
 
     def close(self) -> None:
         """Let another NameServer have the directory. Safe to repeat; nothing is written after."""

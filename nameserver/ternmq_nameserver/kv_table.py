@@ -18,6 +18,8 @@ ORDER_NAMESPACE: Final = "ORDER_TOPIC_CONFIG"
 NAME_CHARACTERS_MAX: Final = 255
 VALUE_CHARACTERS_MAX: Final = 16_384
 SETTINGS_MAX: Final = 10_000
+NAMESPACE_BYTES_MAX: Final = 1 << 20
+"""Keys and values of one namespace, which travel in one message."""
 
 Namespaces = Mapping[str, Mapping[str, str]]
 
@@ -41,6 +43,11 @@ class KvTable:
         """Return every setting of a namespace, sorted by key; empty for an unknown one."""
         return dict(sorted(self._namespaces.get(namespace, {}).items()))
 
+    def too_large(self) -> dict[str, int]:
+        """Return the bytes of each namespace that fits no message. Only a file brings such."""
+        sizes = {name: size_of(values) for name, values in self._namespaces.items()}
+        return {name: size for name, size in sizes.items() if size > NAMESPACE_BYTES_MAX}
+
     def get(self, namespace: str, key: str) -> str | None:
         """Return one setting, or None."""
         return self._namespaces.get(namespace, {}).get(key)
@@ -50,8 +57,9 @@ class KvTable:
 
         Raises:
             IllegalName: The namespace or key is empty, too long or has control characters.
-            RefusedError: INVALID_PARAMETER for a value too long, or one of ORDER_TOPIC_CONFIG that
-                is no order of queues; FLOW_CONTROL when the table is full.
+            RefusedError: INVALID_PARAMETER for a value too long, one of ORDER_TOPIC_CONFIG that is
+                no order of queues, or a namespace that would be too large; FLOW_CONTROL when the
+                table is full.
         """
         check_setting_name("namespace", namespace)
         check_setting_name("key", key)
@@ -60,6 +68,7 @@ class KvTable:
             remark = f"{SETTINGS_MAX} settings are kept; no more fit"
             raise refusal(ResponseCode.FLOW_CONTROL, remark)
         changed = {**self._namespaces.get(namespace, {}), key: value}
+        check_namespace_size(namespace, changed)
         return KvTable({**self._namespaces, namespace: changed})
 
     def without_setting(self, namespace: str, key: str) -> "KvTable":
@@ -86,7 +95,8 @@ def kv_table_from_json(data: bytes) -> KvTable:
     """Return the table that a `kvConfig.json` holds, ours or RocketMQ's.
 
     Raises:
-        ValueError: It is no such file.
+        ValueError: It is no such file, or a setting of it fits no message: it has a lone half of
+            a surrogate pair, or is too large.
     """
     table = _object("configTable", _object("file", json.loads(data)).get("configTable", {}))
     namespaces: dict[str, dict[str, str]] = {}
@@ -94,15 +104,44 @@ def kv_table_from_json(data: bytes) -> KvTable:
         settings = namespaces[namespace] = {}
         for key, value in _object(f"namespace {namespace!r}", values).items():
             if not isinstance(value, str):
-                raise ValueError(f"setting {namespace}/{key} must be a string")
+                raise ValueError(f"setting {namespace!r}/{key!r} must be a string")
+            _check_fits_a_message(namespace, key, value)
             settings[key] = value
     return KvTable(namespaces)
+
+
+def _check_fits_a_message(namespace: str, key: str, value: str) -> None:
+    try:
+        size = size_of({namespace: "", key: value})
+    except UnicodeEncodeError as error:
+        raise ValueError(f"setting {namespace!r}/{key!r} is no text: {error.reason}") from error
+    if size > NAMESPACE_BYTES_MAX:
+        rule = f"is {size} bytes large, at most {NAMESPACE_BYTES_MAX} fit"
+        raise ValueError(f"setting {namespace!r}/{key[:NAME_CHARACTERS_MAX]!r} {rule}")
 
 
 def _object(what: str, value: object) -> dict[str, object]:
     if not isinstance(value, dict):
         raise ValueError(f"{what} must be an object")
     return cast("dict[str, object]", value)
+
+
+def size_of(values: Mapping[str, str]) -> int:
+    """Return how many bytes of text these settings are."""
+    return sum(len(key.encode()) + len(value.encode()) for key, value in values.items())
+
+
+def check_namespace_size(namespace: str, values: Mapping[str, str]) -> None:
+    """Refuse a namespace that fits no message.
+
+    Raises:
+        InvalidParameter: It is larger than 1 MiB.
+    """
+    size = size_of(values)
+    if size > NAMESPACE_BYTES_MAX:
+        rule = f"at most {NAMESPACE_BYTES_MAX} fit one namespace"
+        remark = f"namespace {namespace}: {size} bytes of settings, {rule}"
+        raise refusal(ResponseCode.INVALID_PARAMETER, remark)
 
 
 def check_setting_name(kind: str, name: str) -> str:

@@ -10,7 +10,13 @@ from ternmq_model.names import check_topic
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import check_broker_name, check_cluster
 from ternmq_nameserver.kv_store import KvStore
-from ternmq_nameserver.kv_table import ORDER_NAMESPACE, check_setting_name
+from ternmq_nameserver.kv_table import (
+    NAMESPACE_BYTES_MAX,
+    ORDER_NAMESPACE,
+    check_namespace_size,
+    check_setting_name,
+    size_of,
+)
 from ternmq_nameserver.route_table import TOPICS_MAX, Change, Registration, RouteTable
 from ternmq_protos.v1 import nameserver_pb2 as pb
 from ternmq_remoting import contracts
@@ -73,7 +79,7 @@ class NameServerService:
         _log(registered.changes)
         return pb.RegisterBrokerReply(
             master_endpoints=map(endpoint_to_pb, registered.master_endpoints),
-            order_topic_config=self._settings.table.values(ORDER_NAMESPACE),
+            order_topic_config=self._order_topic_config(),
         )
 
     async def unregister_broker(
@@ -115,7 +121,9 @@ class NameServerService:
         """Tell one setting, or those of a namespace."""
         check_setting_name("namespace", request.namespace)
         if not request.key:
-            return pb.GetKvReply(values=self._settings.table.values(request.namespace))
+            values = self._settings.table.values(request.namespace)
+            check_namespace_size(request.namespace, values)
+            return pb.GetKvReply(values=values)
         value = self._settings.table.get(request.namespace, request.key)
         if value is None:
             remark = f"no setting {request.namespace}/{request.key} is kept"
@@ -135,6 +143,11 @@ class NameServerService:
         changed = self._routes.wipe_write_permission(name)
         logger.info("write permission wiped broker=%s topics=%s", name, changed)
         return pb.WipeWritePermissionReply(topics_changed=changed)
+
+    def _order_topic_config(self) -> dict[str, str]:
+        # A broker that cannot register is worse than one that does not know the order of topics.
+        values = self._settings.table.values(ORDER_NAMESPACE)
+        return values if size_of(values) <= NAMESPACE_BYTES_MAX else {}
 
     def _registration_of(self, request: pb.RegisterBrokerRequest) -> Registration:
         if len(request.topics) > TOPICS_MAX:  # before objects are made of them

@@ -94,6 +94,18 @@ def test_a_file_that_cannot_be_read_is_an_error_and_not_an_empty_table(tmp_path:
     run_in_virtual_time(main())
 
 
+def test_a_file_with_half_a_surrogate_pair_is_an_error_that_names_it(tmp_path: Path) -> None:
+    path = tmp_path / FILE_NAME
+    path.write_bytes(rb'{"configTable": {"n": {"k": "\ud800"}}}')
+
+    async def main() -> None:
+        with pytest.raises(StoreError, match=r"kvConfig\.json: ValueError: setting 'n'/'k' is no"):
+            async with store_at(path):
+                pass
+
+    run_in_virtual_time(main())
+
+
 def test_a_directory_that_another_nameserver_holds_is_refused_by_name(tmp_path: Path) -> None:
     async def main() -> None:
         async with store_at(tmp_path / FILE_NAME) as store:

@@ -44,6 +44,10 @@ def test_the_file_has_rocketmqs_shape_and_reads_back() -> None:
         b'{"configTable": []}',
         b'{"configTable": {"n": 1}}',
         b'{"configTable": {"n": {"k": 1}}}',
+        b'{"configTable": {"n": {"k": "\\ud800"}}}',
+        b'{"configTable": {"n": {"\\udfff": "v"}}}',
+        b'{"configTable": {"\\ud800": {"k": "v"}}}',
+        b'{"configTable": {"n": {"k": "' + b"v" * (1 << 20) + b'"}}}',
     ],
 )
 def test_a_file_of_another_shape_is_refused(data: bytes) -> None:
@@ -75,3 +79,15 @@ def test_the_table_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     table.with_setting("n", "k", "w")
     with pytest.raises(RefusedError, match="no more fit"):
         table.with_setting("n", "l", "v")
+
+
+def test_a_namespace_has_room_for_one_mebibyte_and_a_refusal_says_so() -> None:
+    table, value = KvTable(), "ä" * 16_000  # two bytes each
+    for number in range(32):
+        table = table.with_setting("n", str(number), value)
+    with pytest.raises(InvalidParameter, match=r"namespace n: .* at most 1048576 fit") as caught:
+        table.with_setting("n", "more", value)
+    assert value not in str(caught.value)
+    assert len(table.with_setting("m", "more", value)) == 33, "each namespace has its own room"
+    assert len(table.without_setting("n", "0").with_setting("n", "more", value)) == 32
+    assert table.too_large() == {}

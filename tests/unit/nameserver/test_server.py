@@ -216,6 +216,31 @@ def test_two_nameservers_never_share_a_data_directory(tmp_path: Path) -> None:
     run(main)
 
 
+def test_a_file_with_more_than_a_message_holds_keeps_no_broker_from_registering(
+    tmp_path: Path,
+) -> None:
+    order = {f"t{number}": "a:1;" * 100_000 + "a:1" for number in range(3)}
+    text = json.dumps({"configTable": {"ORDER_TOPIC_CONFIG": order}})
+    (tmp_path / "kvConfig.json").write_text(text)
+
+    async def main() -> None:
+        async with nameserver(tmp_path) as call:
+            whole = pb.GetKvRequest(namespace="ORDER_TOPIC_CONFIG")
+            with pytest.raises(InvalidParameter, match="namespace ORDER_TOPIC_CONFIG: 1200015"):
+                await call(contracts.GET_KV, whole)
+            reply = await call(contracts.REGISTER_BROKER, registration("t0"))
+            assert not reply.order_topic_config
+            route = await call(contracts.GET_TOPIC_ROUTE, pb.GetTopicRouteRequest(topic="t0"))
+            assert route.route.order_topic_conf == order["t0"]
+            delete = pb.DeleteKvRequest(namespace="ORDER_TOPIC_CONFIG", key="t2")
+            await call(contracts.DELETE_KV, delete)
+            assert len((await call(contracts.GET_KV, whole)).values) == 2
+            reply = await call(contracts.REGISTER_BROKER, registration("t0"))
+            assert len(reply.order_topic_config) == 2
+
+    run(main)
+
+
 def test_what_cannot_be_is_refused_by_name_and_the_service_goes_on() -> None:
     async def main() -> None:
         async with nameserver() as call:
