@@ -5,6 +5,7 @@ import logging
 import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any, Final, Generic, Never, TypeVar, cast
 
 import grpc.aio
@@ -15,7 +16,7 @@ from ternmq_model.errors import CannotListen, ConnectionLost, TernError, refusal
 from ternmq_model.response_code import ResponseCode
 from ternmq_remoting.convert import status_of
 from ternmq_remoting.health import Health
-from ternmq_remoting.options import SERVER_OPTIONS
+from ternmq_remoting.options import MESSAGE_BYTES_MAX, SERVER_OPTIONS
 from ternmq_remoting.peer import address_of_peer, is_loopback, texts_of
 from ternmq_remoting.public_services import HEALTH, REFLECTION_V1, REFLECTION_V1ALPHA
 from ternmq_remoting.reflection import DescriptorIndex, reflection_handlers
@@ -139,7 +140,11 @@ class _Serving:
             except Exception as error:
                 self._report(path, error)
                 await abort(context, CRASHED)
-            return reply.SerializeToString()
+            written = reply.SerializeToString()
+            if len(written) > MESSAGE_BYTES_MAX:
+                # gRPC would log a traceback, and to the caller it would look like a refusal.
+                await abort(context, too_large(path, len(written)))
+            return written
 
         return serve
 
@@ -186,6 +191,13 @@ CRASHED: Final = status_of_error(
     refusal(ResponseCode.SYSTEM_ERROR, "the handler failed; see the server's log")
 )
 CLOSING: Final = GrpcStatus("UNAVAILABLE", "the server is closing", {})
+
+
+def too_large(path: str, reply_bytes: int) -> GrpcStatus:
+    """Return what ends a call whose handler ran, but whose reply cannot be sent."""
+    remark = f"the reply to {path} has {reply_bytes} bytes; at most {MESSAGE_BYTES_MAX} can be sent"
+    refused = refusal(ResponseCode.MESSAGE_ILLEGAL, remark, may_have_happened=True)
+    return replace(status_of_error(refused), code="RESOURCE_EXHAUSTED")
 
 
 def call_of(context: Context) -> Call:

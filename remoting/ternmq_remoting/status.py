@@ -3,7 +3,8 @@
 Three ways carry an error to the caller:
 
 * a unary reply's `status` field: every `RefusedError`;
-* a gRPC status with `ternmq-code` in its trailing metadata: a `RefusedError` that ends a stream;
+* a gRPC status with `ternmq-code` in its trailing metadata: a `RefusedError` that ends a stream, or
+  a call that has no reply to put it into;
 * a gRPC status alone: what gRPC itself, or a proxy, has to say. INTERNAL, UNKNOWN and DATA_LOSS are
   then words about the connection: when a handler of ours crashes, its server says so with a code.
 
@@ -35,7 +36,10 @@ from ternmq_model.errors import (
 from ternmq_model.response_code import ResponseCode
 
 CODE_KEY: Final = "ternmq-code"
-"""Trailing metadata: the response code of a refusal that ended a stream."""
+"""Trailing metadata: the response code of a refusal that ended a stream or a call."""
+
+DOUBT_KEY: Final = "ternmq-may-have-happened"
+"""Trailing metadata beside `CODE_KEY`: "1" when part of what was refused may be done all the same."""
 
 _NEVER_SENT: Final = (
     "failed to connect to all addresses",
@@ -98,8 +102,10 @@ def error_of_status(status: GrpcStatus, peer: str) -> TernError:
     code, details = status.code, status.details
     if (told := status.trailing.get(CODE_KEY, "")).isdecimal():
         error = refusal(int(told), details, peer)
-        # The peer failed while it worked: part of the work may be done.
-        error.may_have_happened = error.code == ResponseCode.SYSTEM_ERROR
+        # A peer that failed while it worked may have done part of the work.
+        error.may_have_happened = (
+            error.code == ResponseCode.SYSTEM_ERROR or status.trailing.get(DOUBT_KEY) == "1"
+        )
         return error
     if code == "UNAVAILABLE" and details.lower().startswith(_NEVER_SENT):
         return Unreachable(f"{peer}: {details}")
@@ -107,8 +113,8 @@ def error_of_status(status: GrpcStatus, peer: str) -> TernError:
         return RequestTimedOut(f"{peer}: no answer in time")
     if code == "RESOURCE_EXHAUSTED" and "larger than max" in details:
         error = refusal(ResponseCode.MESSAGE_ILLEGAL, details, peer)
-        # Only the reply can be what the caller's side found too large to receive.
-        error.may_have_happened = "CLIENT: Received" in details
+        # Only the reply can be what the caller received or the server sent.
+        error.may_have_happened = details.startswith(("CLIENT: Received", "SERVER: Sent"))
         return error
     if (refused := _STATUS_REFUSAL.get(code)) is not None:
         return refusal(refused, f"{code} {details}", peer)
@@ -138,7 +144,10 @@ def status_of_error(error: TernError) -> GrpcStatus:
     """Return the gRPC status that ends a stream, or a call that has no reply, for `error`."""
     if (refused := refusal_of(error)) is not None:
         code = _REFUSAL_STATUS.get(refused.code, "FAILED_PRECONDITION")
-        return GrpcStatus(code, refused.remark, {CODE_KEY: str(refused.code)})
+        trailing = {CODE_KEY: str(refused.code)}
+        if refused.may_have_happened:
+            trailing[DOUBT_KEY] = "1"
+        return GrpcStatus(code, refused.remark, trailing)
     if isinstance(error, RequestTimedOut):
         return GrpcStatus("DEADLINE_EXCEEDED", str(error), {})
     return GrpcStatus("UNAVAILABLE", str(error), {})

@@ -10,6 +10,7 @@ from ternmq_model.address import Address
 from ternmq_model.errors import (
     CannotListen,
     ConnectionLost,
+    MessageRefused,
     RefusedError,
     TernError,
     TransportError,
@@ -18,6 +19,7 @@ from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting.contracts import SEND, SEND_STREAM, VIEW_MESSAGE
 from ternmq_remoting.grpc_network import GrpcNetwork
+from ternmq_remoting.options import MESSAGE_BYTES_MAX
 from ternmq_remoting.public_services import (
     NOT_SERVING,
     REFLECTION_V1,
@@ -71,6 +73,26 @@ def test_bytes_that_are_no_message_are_refused_without_a_traceback(
                 with pytest.raises(grpc.aio.AioRpcError) as caught:
                     await waiting
                 assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+    run(test)
+    assert not caplog.records
+
+
+def test_a_reply_that_is_too_large_leaves_the_caller_in_doubt_and_logs_no_traceback(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def view(request: messages.ViewMessageRequest, call: Call) -> messages.ViewMessageReply:
+        return messages.ViewMessageReply(record=bytes(MESSAGE_BYTES_MAX))
+
+    async def test() -> None:
+        async with GrpcNetwork().serve([unary(VIEW_MESSAGE, view)], ANY_PORT) as server:
+            link = await GrpcNetwork().connect([server.address])
+            asked = messages.ViewMessageRequest(offset_message_id="A")
+            error = await error_of(link.call(VIEW_MESSAGE, asked, timeout_s=5))
+            assert type(error) is MessageRefused
+            assert error.may_have_happened
+            assert "the reply to /ternmq.v1.Messages/ViewMessage has 4456" in str(error)
+            await link.close()
 
     run(test)
     assert not caplog.records

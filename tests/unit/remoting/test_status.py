@@ -51,6 +51,7 @@ REFUSED = "failed to connect to all addresses; last error: UNKNOWN: ipv4:127.0.0
         ("RESOURCE_EXHAUSTED", "CLIENT: Sent message larger than max (9)", MessageRefused, False),
         ("RESOURCE_EXHAUSTED", "SERVER: Received message larger than max", MessageRefused, False),
         ("RESOURCE_EXHAUSTED", "CLIENT: Received message larger than max", MessageRefused, True),
+        ("RESOURCE_EXHAUSTED", "SERVER: Sent message larger than max (9)", MessageRefused, True),
     ],
 )
 def test_a_bare_grpc_status_says_whose_fault_and_whether_it_may_have_happened(
@@ -76,6 +77,12 @@ def test_a_refusal_that_ends_a_stream_arrives_as_it_was_raised(code: int) -> Non
     assert (told.code, told.remark, told.retryable) == (code, "because", sent.retryable)
     assert type(told) is type(sent)
     assert told.peer == "broker:1"
+
+
+@pytest.mark.parametrize("doubt", [True, False])
+def test_a_refusal_that_ends_a_stream_keeps_its_doubt(*, doubt: bool) -> None:
+    sent = refusal(ResponseCode.SERVICE_NOT_AVAILABLE, "because", may_have_happened=doubt)
+    assert error_of_status(status_of_error(sent), "broker:1").may_have_happened is doubt
 
 
 @pytest.mark.parametrize("text", ["", "x", "-1", "1.5"])
