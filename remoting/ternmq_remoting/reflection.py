@@ -1,12 +1,16 @@
 """`grpc.reflection`: a server tells what it serves, so that tools need no .proto files."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
-import grpc.aio
 from google.protobuf.descriptor import FileDescriptor
 
 from ternmq_remoting.public_services import REFLECTION_V1, REFLECTION_V1ALPHA, message_class
+from ternmq_remoting.rpc import Call, Handler, ServerStream, StreamRpc, stream
+
+_INVALID_ARGUMENT: Final = 3
+_NOT_FOUND: Final = 5
+"""gRPC's numbers of the statuses of these names."""
 
 
 class DescriptorIndex:
@@ -60,23 +64,32 @@ class DescriptorIndex:
             self._add(dependency)
 
 
+class _ReflectionRpc(StreamRpc[Any, Any]):
+    """An RPC under the path that its .proto file gives it, which is none of a TernMQ contract."""
+
+    __slots__ = ()
+
+    @property
+    def path(self) -> str:
+        return f"/{self.service}/{self.name}"
+
+
 class Reflection:
     """Answers one version of the reflection service; the versions differ in their package only."""
 
     def __init__(self, file: FileDescriptor, index: DescriptorIndex) -> None:
-        self._service = file.services_by_name["ServerReflection"].full_name
-        self._request = message_class(file, "ServerReflectionRequest")
         self._reply = message_class(file, "ServerReflectionResponse")
+        self._rpc = _ReflectionRpc(
+            file.services_by_name["ServerReflection"].full_name,
+            "ServerReflectionInfo",
+            message_class(file, "ServerReflectionRequest"),
+            self._reply,
+        )
         self._index = index
 
-    def handlers(self) -> grpc.GenericRpcHandler:
-        """Return the service for gRPC."""
-        handler = grpc.stream_stream_rpc_method_handler(
-            self._serve, self._request.FromString, self._reply.SerializeToString
-        )
-        return grpc.method_handlers_generic_handler(
-            self._service, {"ServerReflectionInfo": handler}
-        )
+    def handler(self) -> Handler:
+        """Return what serves it; a stream like any other, which ends when the server closes."""
+        return stream(self._rpc, self.serve)
 
     def answer(self, request: Any) -> Any:
         """Return the reply to one request."""
@@ -98,23 +111,24 @@ class Reflection:
             case "file_containing_extension" | "all_extension_numbers_of_type":
                 self._put_files(reply, [])
             case _:
-                reply.error_response.error_code = grpc.StatusCode.INVALID_ARGUMENT.value[0]
+                reply.error_response.error_code = _INVALID_ARGUMENT
                 reply.error_response.error_message = "the request asks nothing"
         return reply
 
-    async def _serve(self, requests: Any, _context: "grpc.aio.ServicerContext[Any, Any]") -> Any:
-        async for request in requests:
-            yield self.answer(request)
+    async def serve(self, questions: ServerStream[Any, Any], _call: Call) -> None:
+        """Answer until the caller has finished."""
+        while (request := await questions.read()) is not None:
+            await questions.write(self.answer(request))
 
     @staticmethod
     def _put_files(reply: Any, files: list[bytes]) -> None:
         if files:
             reply.file_descriptor_response.file_descriptor_proto.extend(files)
         else:
-            reply.error_response.error_code = grpc.StatusCode.NOT_FOUND.value[0]
+            reply.error_response.error_code = _NOT_FOUND
             reply.error_response.error_message = "unknown here"
 
 
-def reflection_handlers(index: DescriptorIndex) -> list[grpc.GenericRpcHandler]:
+def reflection_handlers(index: DescriptorIndex) -> list[Handler]:
     """Return the reflection services: v1, and v1alpha for tools that know only that."""
-    return [Reflection(file, index).handlers() for file in (REFLECTION_V1, REFLECTION_V1ALPHA)]
+    return [Reflection(file, index).handler() for file in (REFLECTION_V1, REFLECTION_V1ALPHA)]

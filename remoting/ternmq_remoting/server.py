@@ -89,7 +89,7 @@ class CrashLog:
         logger.error("handler crashed rpc=%s suppressed=%s", path, suppressed, exc_info=error)
 
 
-class _Serving:
+class Serving:
     """What the handlers of one server share. Owned by that server.
 
     Attributes:
@@ -212,17 +212,39 @@ async def abort(context: Context, status: GrpcStatus) -> Never:
     )
 
 
-def _why_not_bound(listen: Address) -> str:
-    """Return the system's reason, which gRPC keeps to itself."""
+def _why_not_bound(listen: Address) -> str | None:
+    """Return why `listen` cannot be bound, None when at least one of its addresses can.
+
+    gRPC keeps the system's reason to itself, and writes lines of its own on stderr.
+    """
+    reason = None
     try:
-        for family, kind, _, _, where in socket.getaddrinfo(
+        found = socket.getaddrinfo(
             listen.host, listen.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        ):
-            with socket.socket(family, kind) as probe:
-                probe.bind(where)
+        )
     except OSError as error:
         return error.strerror or str(error)
-    return "gRPC could not bind it"
+    for family, kind, _, _, where in found:
+        try:
+            with socket.socket(family, kind) as probe:
+                # As gRPC does: connections of an earlier server that linger are no obstacle.
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(where)
+        except OSError as error:
+            reason = error.strerror or str(error)
+        else:
+            return None
+    return reason
+
+
+def _bind(server: grpc.aio.Server, listen: Address) -> Address:
+    """Let `server` listen and return where, the port known."""
+    if (reason := _why_not_bound(listen)) is not None:
+        raise CannotListen(f"cannot listen on {listen}: {reason}")
+    try:
+        return Address(listen.host, server.add_insecure_port(str(listen)))
+    except (RuntimeError, OSError) as error:
+        raise CannotListen(f"cannot listen on {listen}: gRPC could not bind it") from error
 
 
 class GrpcServer:
@@ -249,18 +271,14 @@ async def serving(
     Raises:
         CannotListen: The address is taken, or is none of this machine.
     """
-    shared = _Serving(identity)
-    generic = shared.generic_handlers(handlers)
+    shared = Serving(identity)
     files = {handler.rpc.request.DESCRIPTOR.file for handler in handlers}
     index = DescriptorIndex([*files, HEALTH, REFLECTION_V1, REFLECTION_V1ALPHA])
     health = Health({handler.rpc.path[1:].partition("/")[0] for handler in handlers}, identity)
     server = grpc.aio.server(options=SERVER_OPTIONS)
-    server.add_generic_rpc_handlers([*generic, health.handlers(), *reflection_handlers(index)])
-    try:
-        port = server.add_insecure_port(str(listen))
-    except (RuntimeError, OSError) as error:
-        raise CannotListen(f"cannot listen on {listen}: {_why_not_bound(listen)}") from error
-    address = Address(listen.host, port)
+    generic = shared.generic_handlers([*handlers, *reflection_handlers(index)])
+    server.add_generic_rpc_handlers([*generic, health.handlers()])
+    address = _bind(server, listen)
     if not is_loopback(listen.host):
         logger.warning(
             "listening beyond this machine without authentication: anyone who reaches the port may"

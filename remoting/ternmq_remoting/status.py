@@ -39,7 +39,7 @@ CODE_KEY: Final = "ternmq-code"
 """Trailing metadata: the response code of a refusal that ended a stream or a call."""
 
 DOUBT_KEY: Final = "ternmq-may-have-happened"
-"""Trailing metadata beside `CODE_KEY`: "1" when part of what was refused may be done all the same."""
+"""Trailing metadata beside `CODE_KEY`: "1" when part of it may be done all the same."""
 
 _NEVER_SENT: Final = (
     "failed to connect to all addresses",

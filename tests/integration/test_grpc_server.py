@@ -1,5 +1,7 @@
 import asyncio
+import contextlib
 import logging
+import socket
 from collections.abc import AsyncGenerator
 from typing import Any, cast
 
@@ -138,7 +140,9 @@ def test_a_call_that_outlasts_the_grace_is_cut_off() -> None:
     run(test)
 
 
-def test_an_address_that_is_taken_or_elsewhere_is_named() -> None:
+def test_an_address_that_is_taken_or_elsewhere_is_named_and_grpc_says_nothing_of_its_own(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     async def test() -> None:
         network = GrpcNetwork()
         async with network.serve([], ANY_PORT) as server:
@@ -149,6 +153,20 @@ def test_an_address_that_is_taken_or_elsewhere_is_named() -> None:
                 with pytest.raises(CannotListen, match=f"{address}: .*{why}"):
                     async with network.serve([], address):
                         pass
+
+    run(test)
+    assert capfd.readouterr().err == ""
+
+
+def test_a_port_whose_last_connections_linger_can_be_listened_on_again() -> None:
+    async def test() -> None:
+        async with toy() as (_, server, link):
+            await send(link, "T")
+            address = server.address
+            with contextlib.closing(socket.create_connection((address.host, address.port))):
+                pass
+        async with GrpcNetwork().serve([], address) as server:
+            assert server.address == address
 
     run(test)
 
@@ -262,6 +280,51 @@ def test_a_server_tells_what_it_serves(file: Any) -> None:
             assert len(found) == 2
             await ask.done_writing()
             assert await ask.read() is grpc.aio.EOF
+
+    run(test)
+
+
+@pytest.mark.parametrize("file", [REFLECTION_V1, REFLECTION_V1ALPHA], ids=["v1", "v1alpha"])
+def test_an_open_reflection_stream_holds_up_no_closing_server(file: Any) -> None:
+    async def test() -> None:
+        loop = asyncio.get_running_loop()
+        async with GrpcNetwork(grace_s=10).serve([], ANY_PORT) as server:
+            channel = grpc.aio.insecure_channel(str(server.address))
+            path = f"/{file.package}.ServerReflection/ServerReflectionInfo"
+            ask = cast("Any", channel.stream_stream(path))()
+            question = message_class(file, "ServerReflectionRequest")(list_services="")
+            await ask.write(question.SerializeToString())
+            await ask.read()
+            began_s = loop.time()
+        assert loop.time() - began_s < 5
+        assert await ask.code() is grpc.StatusCode.UNAVAILABLE
+        assert await ask.details() == "the server is closing"
+        await channel.close()
+
+    run(test)
+
+
+IDENTITY = {
+    ("ternmq-cluster", "cluster"),
+    ("ternmq-broker-name", "broker-a"),
+    ("ternmq-broker-id", "0"),
+    ("ternmq-epoch", "3"),
+}
+
+
+def test_every_reply_of_a_call_or_stream_tells_who_the_server_is() -> None:
+    async def test() -> None:
+        async with toy() as (_, server, _), grpc.aio.insecure_channel(str(server.address)) as raw:
+            start = cast("Any", raw.unary_unary(SEND.path))
+            for topic in ("T", "none", "lost"):
+                call = start(messages.SendRequest(topic=topic).SerializeToString())
+                assert set(await call.initial_metadata()) >= IDENTITY, topic
+                await call.code()
+            for good in (True, False):
+                calls = cast("Any", raw.stream_stream(SEND_STREAM.path))()
+                await calls.write(batch(is_retry=not good).SerializeToString())
+                assert set(await calls.initial_metadata()) >= IDENTITY
+                calls.cancel()
 
     run(test)
 

@@ -1,8 +1,13 @@
+import asyncio
 import logging
+from typing import Any, cast
 
+import grpc
 import pytest
 
-from ternmq_remoting.server import CRASH_LOG_INTERVAL_S, CrashLog
+from ternmq_remoting.contracts import SEND_STREAM
+from ternmq_remoting.rpc import Call, ServerStream, stream
+from ternmq_remoting.server import CRASH_LOG_INTERVAL_S, CrashLog, Serving
 
 
 def test_a_handler_that_always_crashes_is_logged_once_in_a_while(
@@ -18,3 +23,39 @@ def test_a_handler_that_always_crashes_is_logged_once_in_a_while(
         "handler crashed rpc=/a/C suppressed=0",
     ]
     assert all(record.exc_info and record.levelno == logging.ERROR for record in caplog.records)
+
+
+class Aborted(Exception):
+    """What gRPC raises in a handler that ends its call."""
+
+
+class Context:
+    """As much of gRPC's context as a stream that is refused sees."""
+
+    async def abort(self, code: grpc.StatusCode, details: str, _trailing: object) -> None:
+        raise Aborted(code, details)
+
+
+class Details:
+    method = SEND_STREAM.path
+    invocation_metadata = ()
+
+
+def test_a_stream_that_begins_during_the_drain_is_refused_before_its_handler_runs() -> None:
+    begun: list[Call] = []
+
+    async def serve(_stream: ServerStream[Any, Any], call: Call) -> None:
+        begun.append(call)
+
+    async def main() -> None:
+        serving = Serving(None)
+        (generic,) = serving.generic_handlers([stream(SEND_STREAM, serve)])
+        method = cast("Any", generic.service(cast("Any", Details())))
+        serving.is_draining = True
+        with pytest.raises(Aborted) as caught:
+            await method.stream_stream(None, Context())
+        assert caught.value.args == (grpc.StatusCode.UNAVAILABLE, "the server is closing")
+        assert not serving.streams
+
+    asyncio.run(main())
+    assert not begun
