@@ -4,18 +4,25 @@ Source: RocketMQ `BrokerOuterAPI.registerBrokerAll`.
 """
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from ternmq_broker.topics import TopicTable
 from ternmq_model.address import Address
 from ternmq_model.data_version import DataVersion
-from ternmq_model.errors import TernError
+from ternmq_model.errors import ClosedError, TernError
+from ternmq_protos.v1 import common_pb2 as common
 from ternmq_protos.v1 import nameserver_pb2 as nameserver
 from ternmq_remoting.contracts import GET_CLUSTER, REGISTER_BROKER, UNREGISTER_BROKER
-from ternmq_remoting.convert import data_version_to_pb, endpoint_to_pb, topic_config_to_pb
+from ternmq_remoting.convert import (
+    data_version_to_pb,
+    endpoint_to_pb,
+    endpoints_from_pb,
+    topic_config_to_pb,
+)
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Connection, Identity
 from ternmq_runtime.service import Job
@@ -29,6 +36,7 @@ _PAUSE_S: Final = 1.0
 
 _TOLD_WITHIN_S: Final = 3.0
 _LEAVE_TIMEOUT_S: Final = 1.0
+"""For what still runs when the broker leaves, and once more for the goodbye."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +53,8 @@ class Registration:
     """Keeps one NameServer told. Owned by `Registrar`; `step` is its one user of the connection.
 
     Between registrations it asks every second whether the NameServer still knows this broker: one
-    that was restarted does not.
+    that was restarted does not. Another process under the same name and id is warned of, and goes
+    on registering as this one does: which of the two is wanted, only an operator knows.
     """
 
     def __init__(
@@ -68,6 +77,10 @@ class Registration:
         self._told = _NOTHING
         self._told_at_ms = 0
         self._is_failing = False
+        self._rival: tuple[Address, ...] = ()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._is_leaving = False
         self.is_away = False
 
     @property
@@ -77,6 +90,15 @@ class Registration:
 
     async def step(self) -> bool:
         """Register if it is time, else ask whether it still holds; pause after a failure."""
+        if self._is_leaving:
+            return False
+        self._idle.clear()
+        try:
+            return await self._keep_told()
+        finally:
+            self._idle.set()
+
+    async def _keep_told(self) -> bool:
         try:
             due_ms = self._told_at_ms + self._interval_ms
             if self.is_current and self._env.clock.monotonic_ms() < due_ms:
@@ -88,7 +110,7 @@ class Registration:
             self._told = _NOTHING
             self.is_away = True
             self._is_settled()
-            if not self._is_failing:
+            if not (self._is_failing or self._is_leaving):
                 self._is_failing = True
                 logger.warning("not registered nameserver=%s error=%s", self.address, error)
             return False
@@ -101,7 +123,11 @@ class Registration:
 
     async def _connected(self) -> Connection:
         if self._connection is None:
-            self._connection = await self._env.network.connect([self.address])
+            connection = await self._env.network.connect([self.address])
+            if self._is_leaving:
+                await connection.close()
+                raise ClosedError(f"{self.address}: the broker leaves")
+            self._connection = connection
         return self._connection
 
     async def _register(self) -> None:
@@ -114,19 +140,44 @@ class Registration:
 
     async def _is_known(self) -> bool:
         connection = await self._connected()
-        reply = await connection.call(
-            GET_CLUSTER, nameserver.GetClusterRequest(), timeout_s=_CALL_TIMEOUT_S
-        )
         identity = self._registrant.identity
-        return any(
-            member.broker_id == identity.broker_id
-            for data in reply.brokers
-            if (data.cluster, data.broker_name) == (identity.cluster, identity.name)
-            for member in data.members
+        request = nameserver.GetClusterRequest(broker_name=identity.name)
+        reply = await connection.call(GET_CLUSTER, request, timeout_s=_CALL_TIMEOUT_S)
+        endpoints = registered_endpoints(reply.brokers, identity)
+        if endpoints is None:
+            return False
+        self._note_rival(endpoints)
+        return True
+
+    def _note_rival(self, endpoints: tuple[Address, ...]) -> None:
+        """Warn, once per change, when others' endpoints are registered in place of our own."""
+        own = self._registrant.endpoints
+        rival = () if sorted(endpoints, key=str) == sorted(own, key=str) else endpoints
+        # Two that register in turn would else be warned of with every turn.
+        if not rival or rival == self._rival:
+            return
+        self._rival = rival
+        identity = self._registrant.identity
+        logger.warning(
+            "another process is registered as broker name=%s id=%s address=%s own_address=%s"
+            " nameserver=%s",
+            identity.name,
+            identity.broker_id,
+            ",".join(map(str, rival)),
+            ",".join(map(str, own)),
+            self.address,
         )
 
     async def leave(self) -> None:
-        """Withdraw the registration, if there is one and the NameServer answers; then hang up."""
+        """Withdraw the registration, if there is one and the NameServer answers; then hang up.
+
+        A registration that is under way is waited for, so that the goodbye comes after it; one
+        that takes too long is cut off.
+        """
+        self._is_leaving = True
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LEAVE_TIMEOUT_S):
+                await self._idle.wait()
         connection, self._connection = self._connection, None
         if connection is None:
             return
@@ -218,8 +269,23 @@ class Registrar:
         self._settled = asyncio.Event()
 
     async def leave(self) -> None:
-        """Withdraw every registration, side by side. The jobs have ended."""
+        """Withdraw every registration, side by side, within two seconds.
+
+        The jobs register no more from then on, and what they wait for ends.
+        """
         await asyncio.gather(*(each.leave() for each in self._registrations.values()))
+
+
+def registered_endpoints(
+    brokers: Iterable[common.BrokerData], identity: Identity
+) -> tuple[Address, ...] | None:
+    """Return where the broker of our name and id is said to be, None when there is none."""
+    for data in brokers:
+        if (data.cluster, data.broker_name) == (identity.cluster, identity.name):
+            for member in data.members:
+                if member.broker_id == identity.broker_id:
+                    return endpoints_from_pb(member.endpoints)
+    return None
 
 
 def register_request(

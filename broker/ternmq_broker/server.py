@@ -136,8 +136,9 @@ class Broker(Lifecycle):
         registrant = Registrant(
             self._identity, config.endpoints(port), f"{env.random.getrandbits(64):016x}"
         )
-        stack.push_async_callback(registrar.leave)
         await self._run(stack, registrar.jobs(registrant))
+        # Before the jobs are left: they may wait for a NameServer that does not answer.
+        stack.push_async_callback(registrar.leave)
         await registrar.told()
         self._address = server.address
         stack.callback(self._forget)

@@ -103,9 +103,14 @@ class NameServerService:
         order = self._settings.table.get(ORDER_NAMESPACE, request.topic) or ""
         return pb.GetTopicRouteReply(route=route_to_pb(replace(route, order_topic_conf=order)))
 
-    async def get_cluster(self, _request: pb.GetClusterRequest, _call: Call) -> pb.GetClusterReply:
-        """Tell every broker."""
-        return pb.GetClusterReply(brokers=map(broker_data_to_pb, self._routes.clusters()))
+    async def get_cluster(self, request: pb.GetClusterRequest, _call: Call) -> pb.GetClusterReply:
+        """Tell every broker, or those of one name."""
+        found = (
+            data
+            for data in self._routes.clusters()
+            if not request.broker_name or data.broker_name == request.broker_name
+        )
+        return pb.GetClusterReply(brokers=map(broker_data_to_pb, found))
 
     async def list_topics(self, request: pb.ListTopicsRequest, _call: Call) -> pb.ListTopicsReply:
         """Tell every topic."""

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from ternmq_protos.v1 import common_pb2 as ternmq_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1aternmq/v1/nameserver.proto\x12\tternmq.v1\x1a\x16ternmq/v1/common.proto\"\x85\x02\n\x15RegisterBrokerRequest\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12\x11\n\tbroker_id\x18\x03 \x01(\x03\x12&\n\tendpoints\x18\x04 \x03(\x0b\x32\x13.ternmq.v1.Endpoint\x12,\n\x0c\x64\x61ta_version\x18\x05 \x01(\x0b\x32\x16.ternmq.v1.DataVersion\x12&\n\x06topics\x18\x06 \x03(\x0b\x32\x16.ternmq.v1.TopicConfig\x12\r\n\x05\x65poch\x18\x07 \x01(\x03\x12\x13\n\x0bincarnation\x18\x08 \x01(\t\x12\x11\n\texpiry_ms\x18\t \x01(\x03\"\xf2\x01\n\x13RegisterBrokerReply\x12!\n\x06status\x18\x01 \x01(\x0b\x32\x11.ternmq.v1.Status\x12-\n\x10master_endpoints\x18\x02 \x03(\x0b\x32\x13.ternmq.v1.Endpoint\x12P\n\x12order_topic_config\x18\x03 \x03(\x0b\x32\x34.ternmq.v1.RegisterBrokerReply.OrderTopicConfigEntry\x1a\x37\n\x15OrderTopicConfigEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"g\n\x17UnregisterBrokerRequest\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12\x11\n\tbroker_id\x18\x03 \x01(\x03\x12\x13\n\x0bincarnation\x18\x04 \x01(\t\":\n\x15UnregisterBrokerReply\x12!\n\x06status\x18\x01 \x01(\x0b\x32\x11.ternmq.v1.Status\"%\n\x14GetTopicRouteRequest\x12\r\n\x05topic\x18\x01 \x01(\t\"]\n\x12GetTopicRouteReply\x12!\n\x06status\x18\x01 \x01(\x0b\x32\x11.ternmq.v1.Status\x12$\n\x05route\x18\x02 \x01(\x0b\x32\x15.ternmq.v1.TopicRoute\"\x13\n\x11GetClusterRequest\"\\\n\x0fGetClusterReply\x12!\n\x06status\x18\x01 \x01(\x0b\x32\x11.ternmq.v1.Status\x12&\n\x07\x62rokers\x18\x02 \x03(\x0b\x32\x15.ternmq.v1.BrokerData\"$\n\x11ListTopicsRequest\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\"D\n\x0fListTopicsReply\x12!\n\x06status\x18\x01 \x01(\x0b\x32\x11.ternmq.v1.Status\x12\x0e\n\x06topics\x18\x02 \x03(\t\"=\n\x0cPutKvRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\t\x12\r\n\x05value\x18\x03 \x01(\t\"/\n\nPutKvReply\x12!\n\x06status\x18\x01 \x01(\x0b\x32\x11.ternmq.v1.Status\".\n\x0cGetKvRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\t\"\x91\x01\n\nGetKvReply\x12!\n\x06status\x18\x01 \x01(\x0b\x32\x11.ternmq.v1.Status\x12\x31\n\x06values\x18\x02 \x03(\x0b\x32!.ternmq.v1.GetKvReply.ValuesEntry\x1a-\n\x0bValuesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"1\n\x0f\x44\x65leteKvRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\t\"2\n\rDeleteKvReply\x12!\n\x06status\x18\x01 \x01(\x0b\x32\x11.ternmq.v1.Status\"1\n\x1aWipeWritePermissionRequest\x12\x13\n\x0b\x62roker_name\x18\x01 \x01(\t\"U\n\x18WipeWritePermissionReply\x12!\n\x06status\x18\x01 \x01(\x0b\x32\x11.ternmq.v1.Status\x12\x16\n\x0etopics_changed\x18\x02 \x01(\x05\x32\xb2\x05\n\nNameServer\x12R\n\x0eRegisterBroker\x12 .ternmq.v1.RegisterBrokerRequest\x1a\x1e.ternmq.v1.RegisterBrokerReply\x12X\n\x10UnregisterBroker\x12\".ternmq.v1.UnregisterBrokerRequest\x1a .ternmq.v1.UnregisterBrokerReply\x12O\n\rGetTopicRoute\x12\x1f.ternmq.v1.GetTopicRouteRequest\x1a\x1d.ternmq.v1.GetTopicRouteReply\x12\x46\n\nGetCluster\x12\x1c.ternmq.v1.GetClusterRequest\x1a\x1a.ternmq.v1.GetClusterReply\x12\x46\n\nListTopics\x12\x1c.ternmq.v1.ListTopicsRequest\x1a\x1a.ternmq.v1.ListTopicsReply\x12\x37\n\x05PutKv\x12\x17.ternmq.v1.PutKvRequest\x1a\x15.ternmq.v1.PutKvReply\x12\x37\n\x05GetKv\x12\x17.ternmq.v1.GetKvRequest\x1a\x15.ternmq.v1.GetKvReply\x12@\n\x08\x44\x65leteKv\x12\x1a.ternmq.v1.DeleteKvRequest\x1a\x18.ternmq.v1.DeleteKvReply\x12\x61\n\x13WipeWritePermission\x12%.ternmq.v1.WipeWritePermissionRequest\x1a#.ternmq.v1.WipeWritePermissionReplyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1aternmq/v1/nameserver.proto\x12\tternmq.v1\x1a\x16ternmq/v1/common.proto\"\x85\x02\n\x15RegisterBrokerRequest\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12\x11\n\tbroker_id\x18\x03 \x01(\x03\x12&\n\tendpoints\x18\x04 \x03(\x0b\x32\x13.ternmq.v1.Endpoint\x12,\n\x0c\x64\x61ta_version\x18\x05 \x01(\x0b\x32\x16.ternmq.v1.DataVersion\x12&\n\x06topics\x18\x06 \x03(\x0b\x32\x16.ternmq.v1.TopicConfig\x12\r\n\x05\x65poch\x18\x07 \x01(\x03\x12\x13\n\x0bincarnation\x18\x08 \x01(\t\x12\x11\n\texpiry_ms\x18\t \x01(\x03\"\xf2\x01\n\x13RegisterBrokerReply\x12!\n\x06status\x18\x01 \x01(\x0b\x32\x11.ternmq.v1.Status\x12-\n\x10master_endpoints\x18\x02 \x03(\x0b\x32\x13.ternmq.v1.Endpoint\x12P\n\x12order_topic_config\x18\x03 \x03(\x0b\x32\x34.ternmq.v1.RegisterBrokerReply.OrderTopicConfigEntry\x1a\x37\n\x15OrderTopicConfigEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"g\n\x17UnregisterBrokerRequest\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12\x11\n\tbroker_id\x18\x03 \x01(\x03\x12\x13\n\x0bincarnation\x18\x04 \x01(\t\":\n\x15UnregisterBrokerReply\x12!\n\x06status\x18\x01 \x01(\x0b\x32\x11.ternmq.v1.Status\"%\n\x14GetTopicRouteRequest\x12\r\n\x05topic\x18\x01 \x01(\t\"]\n\x12GetTopicRouteReply\x12!\n\x06status\x18\x01 \x01(\x0b\x32\x11.ternmq.v1.Status\x12$\n\x05route\x18\x02 \x01(\x0b\x32\x15.ternmq.v1.TopicRoute\"(\n\x11GetClusterRequest\x12\x13\n\x0b\x62roker_name\x18\x01 \x01(\t\"\\\n\x0fGetClusterReply\x12!\n\x06status\x18\x01 \x01(\x0b\x32\x11.ternmq.v1.Status\x12&\n\x07\x62rokers\x18\x02 \x03(\x0b\x32\x15.ternmq.v1.BrokerData\"$\n\x11ListTopicsRequest\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\"D\n\x0fListTopicsReply\x12!\n\x06status\x18\x01 \x01(\x0b\x32\x11.ternmq.v1.Status\x12\x0e\n\x06topics\x18\x02 \x03(\t\"=\n\x0cPutKvRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\t\x12\r\n\x05value\x18\x03 \x01(\t\"/\n\nPutKvReply\x12!\n\x06status\x18\x01 \x01(\x0b\x32\x11.ternmq.v1.Status\".\n\x0cGetKvRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\t\"\x91\x01\n\nGetKvReply\x12!\n\x06status\x18\x01 \x01(\x0b\x32\x11.ternmq.v1.Status\x12\x31\n\x06values\x18\x02 \x03(\x0b\x32!.ternmq.v1.GetKvReply.ValuesEntry\x1a-\n\x0bValuesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"1\n\x0f\x44\x65leteKvRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\t\"2\n\rDeleteKvReply\x12!\n\x06status\x18\x01 \x01(\x0b\x32\x11.ternmq.v1.Status\"1\n\x1aWipeWritePermissionRequest\x12\x13\n\x0b\x62roker_name\x18\x01 \x01(\t\"U\n\x18WipeWritePermissionReply\x12!\n\x06status\x18\x01 \x01(\x0b\x32\x11.ternmq.v1.Status\x12\x16\n\x0etopics_changed\x18\x02 \x01(\x05\x32\xb2\x05\n\nNameServer\x12R\n\x0eRegisterBroker\x12 .ternmq.v1.RegisterBrokerRequest\x1a\x1e.ternmq.v1.RegisterBrokerReply\x12X\n\x10UnregisterBroker\x12\".ternmq.v1.UnregisterBrokerRequest\x1a .ternmq.v1.UnregisterBrokerReply\x12O\n\rGetTopicRoute\x12\x1f.ternmq.v1.GetTopicRouteRequest\x1a\x1d.ternmq.v1.GetTopicRouteReply\x12\x46\n\nGetCluster\x12\x1c.ternmq.v1.GetClusterRequest\x1a\x1a.ternmq.v1.GetClusterReply\x12\x46\n\nListTopics\x12\x1c.ternmq.v1.ListTopicsRequest\x1a\x1a.ternmq.v1.ListTopicsReply\x12\x37\n\x05PutKv\x12\x17.ternmq.v1.PutKvRequest\x1a\x15.ternmq.v1.PutKvReply\x12\x37\n\x05GetKv\x12\x17.ternmq.v1.GetKvRequest\x1a\x15.ternmq.v1.GetKvReply\x12@\n\x08\x44\x65leteKv\x12\x1a.ternmq.v1.DeleteKvRequest\x1a\x18.ternmq.v1.DeleteKvReply\x12\x61\n\x13WipeWritePermission\x12%.ternmq.v1.WipeWritePermissionRequest\x1a#.ternmq.v1.WipeWritePermissionReplyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -51,31 +51,31 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GETTOPICROUTEREPLY']._serialized_start=778
   _globals['_GETTOPICROUTEREPLY']._serialized_end=871
   _globals['_GETCLUSTERREQUEST']._serialized_start=873
-  _globals['_GETCLUSTERREQUEST']._serialized_end=892
-  _globals['_GETCLUSTERREPLY']._serialized_start=894
-  _globals['_GETCLUSTERREPLY']._serialized_end=986
-  _globals['_LISTTOPICSREQUEST']._serialized_start=988
-  _globals['_LISTTOPICSREQUEST']._serialized_end=1024
-  _globals['_LISTTOPICSREPLY']._serialized_start=1026
-  _globals['_LISTTOPICSREPLY']._serialized_end=1094
-  _globals['_PUTKVREQUEST']._serialized_start=1096
-  _globals['_PUTKVREQUEST']._serialized_end=1157
-  _globals['_PUTKVREPLY']._serialized_start=1159
-  _globals['_PUTKVREPLY']._serialized_end=1206
-  _globals['_GETKVREQUEST']._serialized_start=1208
-  _globals['_GETKVREQUEST']._serialized_end=1254
-  _globals['_GETKVREPLY']._serialized_start=1257
-  _globals['_GETKVREPLY']._serialized_end=1402
-  _globals['_GETKVREPLY_VALUESENTRY']._serialized_start=1357
-  _globals['_GETKVREPLY_VALUESENTRY']._serialized_end=1402
-  _globals['_DELETEKVREQUEST']._serialized_start=1404
-  _globals['_DELETEKVREQUEST']._serialized_end=1453
-  _globals['_DELETEKVREPLY']._serialized_start=1455
-  _globals['_DELETEKVREPLY']._serialized_end=1505
-  _globals['_WIPEWRITEPERMISSIONREQUEST']._serialized_start=1507
-  _globals['_WIPEWRITEPERMISSIONREQUEST']._serialized_end=1556
-  _globals['_WIPEWRITEPERMISSIONREPLY']._serialized_start=1558
-  _globals['_WIPEWRITEPERMISSIONREPLY']._serialized_end=1643
-  _globals['_NAMESERVER']._serialized_start=1646
-  _globals['_NAMESERVER']._serialized_end=2336
+  _globals['_GETCLUSTERREQUEST']._serialized_end=913
+  _globals['_GETCLUSTERREPLY']._serialized_start=915
+  _globals['_GETCLUSTERREPLY']._serialized_end=1007
+  _globals['_LISTTOPICSREQUEST']._serialized_start=1009
+  _globals['_LISTTOPICSREQUEST']._serialized_end=1045
+  _globals['_LISTTOPICSREPLY']._serialized_start=1047
+  _globals['_LISTTOPICSREPLY']._serialized_end=1115
+  _globals['_PUTKVREQUEST']._serialized_start=1117
+  _globals['_PUTKVREQUEST']._serialized_end=1178
+  _globals['_PUTKVREPLY']._serialized_start=1180
+  _globals['_PUTKVREPLY']._serialized_end=1227
+  _globals['_GETKVREQUEST']._serialized_start=1229
+  _globals['_GETKVREQUEST']._serialized_end=1275
+  _globals['_GETKVREPLY']._serialized_start=1278
+  _globals['_GETKVREPLY']._serialized_end=1423
+  _globals['_GETKVREPLY_VALUESENTRY']._serialized_start=1378
+  _globals['_GETKVREPLY_VALUESENTRY']._serialized_end=1423
+  _globals['_DELETEKVREQUEST']._serialized_start=1425
+  _globals['_DELETEKVREQUEST']._serialized_end=1474
+  _globals['_DELETEKVREPLY']._serialized_start=1476
+  _globals['_DELETEKVREPLY']._serialized_end=1526
+  _globals['_WIPEWRITEPERMISSIONREQUEST']._serialized_start=1528
+  _globals['_WIPEWRITEPERMISSIONREQUEST']._serialized_end=1577
+  _globals['_WIPEWRITEPERMISSIONREPLY']._serialized_start=1579
+  _globals['_WIPEWRITEPERMISSIONREPLY']._serialized_end=1664
+  _globals['_NAMESERVER']._serialized_start=1667
+  _globals['_NAMESERVER']._serialized_end=2357
 # @@protoc_insertion_point(module_scope)

@@ -79,8 +79,10 @@ class GetTopicRouteReply(_message.Message):
     def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., route: _Optional[_Union[_common_pb2.TopicRoute, _Mapping]] = ...) -> None: ...
 
 class GetClusterRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("broker_name",)
+    BROKER_NAME_FIELD_NUMBER: _ClassVar[int]
+    broker_name: str
+    def __init__(self, broker_name: _Optional[str] = ...) -> None: ...
 
 class GetClusterReply(_message.Message):
     __slots__ = ("status", "brokers")

@@ -1,6 +1,8 @@
 import asyncio
+import logging
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -12,6 +14,8 @@ from ternmq_protos.v1 import common_pb2 as common
 from ternmq_protos.v1 import nameserver_pb2 as nameserver
 from ternmq_remoting import contracts
 from tests.support.brokers import World, world
+from tests.support.files import MemoryFileSystem
+from tests.support.memory_network import Loss
 from tests.support.virtual_time import run_in_virtual_time
 
 PORT = 9876
@@ -33,11 +37,10 @@ async def route(around: World, topic: str, host: str = "ns") -> common.TopicRout
     return reply.route
 
 
-async def brokers(around: World, host: str = "ns") -> list[str]:
+async def brokers(around: World, host: str = "ns", name: str = "") -> list[str]:
     connection = await around.network.connect([Address(host, PORT)])
-    reply = await connection.call(
-        contracts.GET_CLUSTER, nameserver.GetClusterRequest(), timeout_s=1
-    )
+    request = nameserver.GetClusterRequest(broker_name=name)
+    reply = await connection.call(contracts.GET_CLUSTER, request, timeout_s=1)
     return [data.broker_name for data in reply.brokers]
 
 
@@ -131,5 +134,97 @@ def test_a_lost_registration_does_not_outlive_a_partition() -> None:
             around.network.heal()
             await asyncio.sleep(3)
             assert await brokers(around) == ["broker-a"]
+
+    run_in_virtual_time(main())
+
+
+def test_a_broker_registers_every_30_s_and_asks_for_its_own_name_alone_in_between() -> None:
+    async def main() -> None:
+        async with world(nameservers=("ns:9876",)) as around, nameserver_of(around):
+            calls: list[str] = []
+
+            def count(path: str) -> Loss:
+                calls.append(path)
+                return Loss.NONE
+
+            async with around.broker():
+                around.network.loss = count
+                await asyncio.sleep(95)
+                assert calls.count(contracts.REGISTER_BROKER.path) == 3
+                assert 80 < calls.count(contracts.GET_CLUSTER.path) <= 95
+
+    run_in_virtual_time(main())
+
+
+def test_a_nameserver_tells_one_broker_name_when_asked_for_one() -> None:
+    async def main() -> None:
+        async with (
+            world(nameservers=("ns:9876",)) as around,
+            nameserver_of(around),
+            around.broker(),
+        ):
+            around.files = MemoryFileSystem()
+            async with around.broker(name="broker-b"):
+                assert await brokers(around) == ["broker-a", "broker-b"]
+                assert await brokers(around, name="broker-b") == ["broker-b"]
+                assert await brokers(around, name="broker-c") == []
+
+    run_in_virtual_time(main())
+
+
+def test_two_brokers_of_one_name_are_warned_of_once_each(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main() -> tuple[Address, Address]:
+        async with (
+            world(nameservers=("ns:9876",)) as around,
+            nameserver_of(around),
+            around.broker() as one,
+        ):
+            around.files = MemoryFileSystem()
+            async with around.broker() as other:
+                await asyncio.sleep(100)
+                assert await brokers(around) == ["broker-a"]
+                return one.address, other.address
+
+    with caplog.at_level(logging.WARNING):
+        one, other = run_in_virtual_time(main())
+    said = [record.getMessage() for record in caplog.records if "another" in record.getMessage()]
+    assert len(said) == 2
+    for line, own, rival in ((said[0], one, other), (said[1], other, one)):
+        assert line.startswith("another process is registered as broker name=broker-a id=0")
+        assert f" address=127.0.0.1:{rival.port} own_address=127.0.0.1:{own.port} " in line
+
+
+@pytest.mark.parametrize("waits_for", [contracts.REGISTER_BROKER, contracts.GET_CLUSTER])
+def test_a_nameserver_that_hangs_delays_neither_the_end_nor_a_goodbye_to_another(
+    waits_for: Any,
+) -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        async with (
+            world(nameservers=("ns:9876", "hung:9876")) as around,
+            nameserver_of(around),
+            nameserver_of(around, "hung"),
+        ):
+            goodbyes_s: list[float] = []
+
+            def hang(path: str) -> Loss:
+                if path == contracts.UNREGISTER_BROKER.path:
+                    goodbyes_s.append(loop.time())
+                elif path == waits_for.path and not hung.is_set():
+                    hung.set()
+                    return Loss.REQUEST
+                return Loss.NONE if path != contracts.UNREGISTER_BROKER.path else lost.pop(0)
+
+            hung = asyncio.Event()
+            lost = [Loss.NONE, Loss.REQUEST]
+            async with around.broker():
+                around.network.loss = hang
+                await hung.wait()
+                began_s = loop.time()
+            assert loop.time() - began_s < 2.5
+            assert goodbyes_s[0] - began_s < 0.1
+            assert len(goodbyes_s) == 2
 
     run_in_virtual_time(main())
