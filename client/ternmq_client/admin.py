@@ -9,11 +9,14 @@ import numpy as np
 
 from ternmq_client.config import ClientConfig
 from ternmq_client.nameservers import NameServers
-from ternmq_model.address import resolve_addresses
+from ternmq_model.address import Address, resolve_addresses
 from ternmq_model.errors import (
     GroupNotFound,
     MessageNotFound,
+    RefusedError,
     TopicNotFound,
+    TransportError,
+    Unreachable,
     UsageError,
     refusal,
 )
@@ -22,7 +25,7 @@ from ternmq_model.names import check_group, check_topic
 from ternmq_model.queue import MessageQueue
 from ternmq_model.record import decode_record
 from ternmq_model.response_code import ResponseCode
-from ternmq_model.route import BrokerData, TopicConfig
+from ternmq_model.route import BrokerData, TopicConfig, check_broker_name
 from ternmq_model.stored_message import StoredMessage, decode_records
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import messages_pb2 as messages
@@ -37,6 +40,7 @@ from ternmq_remoting.contracts import (
     LIST_TOPICS,
     PUT_TOPIC,
     VIEW_MESSAGE,
+    WIPE_WRITE_PERMISSION,
 )
 from ternmq_remoting.convert import broker_data_from_pb, topic_config_from_pb, topic_config_to_pb
 from ternmq_remoting.environment import Environment
@@ -160,6 +164,47 @@ class AdminClient(Lifecycle):
             return await connection.call(
                 DESCRIBE_BROKER, admin.DescribeBrokerRequest(), timeout_s=self._timeout_s
             )
+
+    async def wipe_write_permission(self, broker_name: str) -> int:
+        """Let nobody send to a broker any more, while consumers read on.
+
+        Every configured NameServer is told. Each keeps it in memory: it is over when the broker or
+        that NameServer is restarted, or when the broker was silent for so long that it was dropped.
+        Harmless to repeat.
+
+        Returns:
+            How many topics lost the permission; 0 when it was taken before.
+
+        Raises:
+            IllegalName: No broker is called so; nothing was asked.
+            RefusedError: BROKER_NOT_EXIST: no NameServer knows the broker.
+            Unreachable: A NameServer gave no answer; names each such. The others were told.
+        """
+        check_broker_name(broker_name)
+        changed: list[int] = []
+        unknown: list[RefusedError] = []
+        failures: list[TransportError] = []
+        silent: list[str] = []
+        for address in self._names.addresses:
+            try:
+                changed.append(await self._wipe_at(address, broker_name))
+            except RefusedError as error:
+                if error.code != ResponseCode.BROKER_NOT_EXIST:
+                    raise
+                unknown.append(error)
+            except TransportError as error:
+                failures.append(error)
+                silent.append(f"{address}: {error}")
+        if failures:
+            how_many = f"{len(silent)} of {len(self._names.addresses)} nameservers"
+            unreachable = Unreachable(f"{how_many} not told: {'; '.join(silent)}")
+            unreachable.may_have_happened = bool(changed) or any(
+                failure.may_have_happened for failure in failures
+            )
+            raise unreachable
+        if not changed:
+            raise unknown[0]
+        return max(changed)
 
     async def topics(self, cluster: str = "") -> list[str]:
         """Return the names of all topics, sorted, those of the system included."""
@@ -340,6 +385,18 @@ class AdminClient(Lifecycle):
             where = f"cluster {cluster!r}" if cluster else "any cluster"
             raise UsageError(f"no master is registered in {where}")
         return [data for data in there if not brokers or data.broker_name in brokers]
+
+    async def _wipe_at(self, nameserver_address: Address, broker_name: str) -> int:
+        assert self._env is not None, "is open"
+        connection = await self._env.network.connect(
+            [nameserver_address], timeout_s=self._config.connect_timeout_s
+        )
+        try:
+            request = nameserver.WipeWritePermissionRequest(broker_name=broker_name)
+            reply = await connection.call(WIPE_WRITE_PERMISSION, request, timeout_s=self._timeout_s)
+        finally:
+            await connection.close()
+        return reply.topics_changed
 
     @asynccontextmanager
     async def _master(self, data: BrokerData) -> AsyncGenerator[Connection]:

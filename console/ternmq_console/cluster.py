@@ -5,7 +5,7 @@ import click
 from ternmq_client.admin import AdminClient
 from ternmq_console.admin import ask, time_text
 from ternmq_console.options import nameserver_option, output_option
-from ternmq_console.output import print_rows
+from ternmq_console.output import print_record, print_rows
 from ternmq_model.errors import TransportError
 
 _COLUMNS = ("cluster", "broker", "id", "addresses", "status", "version", "flush", "log_bytes")
@@ -20,6 +20,19 @@ def list_(nameserver: str, output: str) -> None:
     A broker that is registered and does not answer is listed as unreachable.
     """
     print_rows(ask(nameserver, _brokers), _COLUMNS, output)
+
+
+@click.command()
+@click.argument("broker")
+@nameserver_option
+@output_option
+def wipe_write_permission(broker: str, nameserver: str, output: str) -> None:
+    """Let nobody send to BROKER any more, so that it can be emptied and stopped.
+
+    Name every NameServer: each keeps this for itself, in memory, until it or BROKER is restarted.
+    """
+    changed = ask(nameserver, lambda admin: admin.wipe_write_permission(broker))
+    print_record({"broker": broker, "topics_changed": changed}, output)
 
 
 async def _brokers(admin: AdminClient) -> list[dict[str, object]]:

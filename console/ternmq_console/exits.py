@@ -13,12 +13,14 @@ from ternmq_model.errors import (
     InvalidParameter,
     MessageNotFound,
     MessageRefused,
+    RefusedError,
     SettingsError,
     TernError,
     TopicNotFound,
     TransportError,
     UsageError,
 )
+from ternmq_model.response_code import ResponseCode
 
 DONE: Final = 0
 FAILED: Final = 1
@@ -30,6 +32,8 @@ UNREACHABLE: Final = 4
 def exit_code(error: BaseException) -> int:
     """Return the exit code for `error`."""
     if isinstance(error, TopicNotFound | GroupNotFound | MessageNotFound):
+        return NOT_FOUND
+    if isinstance(error, RefusedError) and error.code == ResponseCode.BROKER_NOT_EXIST:
         return NOT_FOUND
     if isinstance(error, UsageError | InvalidParameter | MessageRefused):
         return USAGE

@@ -33,8 +33,14 @@ group = LazyGroup(
 
 cluster = LazyGroup(
     name="cluster",
-    help="Look at clusters.",
-    lazy={"list": (f"{_HERE}.cluster:list_", "List brokers and how their stores stand.")},
+    help="Look at clusters, and take brokers out of use.",
+    lazy={
+        "list": (f"{_HERE}.cluster:list_", "List brokers and how their stores stand."),
+        "wipe-write-permission": (
+            f"{_HERE}.cluster:wipe_write_permission",
+            "Let nobody send to a broker any more.",
+        ),
+    },
 )
 
 message = LazyGroup(
@@ -58,7 +64,7 @@ ternmq = LazyGroup(
         "consume": (f"{_HERE}.consume:consume", "Print messages as they come."),
         "topic": (f"{_HERE}.main:topic", "Create, list, describe and delete topics."),
         "group": (f"{_HERE}.main:group", "List and describe consumer groups."),
-        "cluster": (f"{_HERE}.main:cluster", "Look at clusters."),
+        "cluster": (f"{_HERE}.main:cluster", "Look at clusters, and take brokers out of use."),
         "message": (f"{_HERE}.main:message", "Look at messages."),
     },
 )

@@ -225,8 +225,9 @@ class RouteTable:
     def wipe_write_permission(self, broker_name: str) -> int:
         """Take the write permission from every topic of a broker, so that it can be emptied.
 
-        It lasts until the broker's master is another process, or the name is gone; new topics and
-        data versions do not bring the permission back.
+        It lasts until the broker's master is another process, or the name is gone, by leaving or by
+        silence; new topics and data versions do not bring the permission back. Nor does it outlive
+        this table.
 
         Returns:
             How many topics lost the permission; 0 when it was taken before.

@@ -128,6 +128,17 @@ def test_the_cluster_is_listed(console: Console, dev: DevProcess) -> None:
     assert "broker-a" in console.text("cluster", "list")
 
 
+def test_a_broker_is_emptied_when_nobody_may_send_to_it(tmp_path: Path) -> None:
+    with running_dev(TERNMQ, tmp_path) as cluster:
+        console = Console(cluster)
+        console.text("produce", "last", stdin=b"one\n")
+        wipe = ("cluster", "wipe-write-permission", "broker-a")
+        assert console.json(*wipe)["topics_changed"] > 0
+        assert console.json(*wipe)["topics_changed"] == 0
+        assert console.run("produce", "last", stdin=b"two\n").returncode != 0
+        assert console.text("consume", "last", "--group", "g", "--max", "1") == "one\n"
+
+
 def test_health_tells_who_serves(dev: DevProcess) -> None:
     def health(address: str) -> int:
         return subprocess.run([*TERNMQ, "health", address], capture_output=True).returncode
@@ -161,6 +172,8 @@ LONG = b"x" * ((4 << 20) + 1)
         (3, ("consume", "never", "--group", "g"), b"", "never"),
         (3, ("topic", "delete", "never"), b"", "'never'"),
         (3, ("group", "describe", "never"), b"", "'never'"),
+        (3, ("cluster", "wipe-write-permission", "nobody"), b"", "nobody"),
+        (2, ("cluster", "wipe-write-permission", "a b"), b"", "'a b'"),
     ],
 )
 def test_bad_input_gives_one_line_that_names_the_culprit(

@@ -27,6 +27,7 @@ from ternmq_model.response_code import ResponseCode
         (refusal(ResponseCode.TOPIC_NOT_EXIST, "topic x"), 3),
         (refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "group x"), 3),
         (refusal(ResponseCode.QUERY_NOT_FOUND, "message x"), 3),
+        (refusal(ResponseCode.BROKER_NOT_EXIST, "broker x"), 3),
         (Unreachable("127.0.0.1:1"), 4),
         (ConnectionLost("127.0.0.1:1"), 4),
         (refusal(ResponseCode.SYSTEM_BUSY, "busy"), 1),

@@ -1,0 +1,122 @@
+"""Administration against NameServers, over the in-memory network on virtual time."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from random import Random
+
+import pytest
+
+from ternmq_client.admin import AdminClient
+from ternmq_client.config import ClientConfig
+from ternmq_model.address import Address
+from ternmq_model.errors import IllegalName, RefusedError, Unreachable
+from ternmq_model.response_code import ResponseCode
+from ternmq_nameserver.config import NameServerConfig
+from ternmq_nameserver.server import NameServer
+from ternmq_protos.v1 import common_pb2 as common
+from ternmq_protos.v1 import nameserver_pb2 as pb
+from ternmq_remoting import contracts
+from ternmq_remoting.environment import Environment
+from tests.support.memory_network import MemoryNetwork
+from tests.support.virtual_time import InlineBlocking, VirtualClock, run_in_virtual_time
+
+HOSTS = ("ns-1", "ns-2")
+
+
+def environment(network: MemoryNetwork, host: str) -> Environment:
+    return Environment(
+        clock=VirtualClock(),
+        network=network.host(host),
+        random=Random(1),
+        blocking=InlineBlocking(),
+    )
+
+
+@asynccontextmanager
+async def two_nameservers() -> AsyncGenerator[tuple[MemoryNetwork, AdminClient]]:
+    config = NameServerConfig(listen="0.0.0.0")
+    async with (
+        MemoryNetwork(Random(1)) as network,
+        NameServer(config, environment(network, "ns-1")),
+        NameServer(config, environment(network, "ns-2")),
+        AdminClient(
+            ClientConfig(nameservers=tuple(f"{host}:9876" for host in HOSTS)),
+            env=environment(network, "client"),
+        ) as admin,
+    ):
+        yield network, admin
+
+
+async def register(network: MemoryNetwork, *nameservers: str, life: str = "1") -> None:
+    for host in nameservers:
+        connection = await network.connect([_address(host)])
+        topics = [
+            common.TopicConfig(topic=topic, read_queues=1, write_queues=1, permissions=6)
+            for topic in "tu"
+        ]
+        request = pb.RegisterBrokerRequest(
+            cluster="c",
+            broker_name="a",
+            endpoints=[common.Endpoint(host="a-0", port=10911)],
+            data_version=common.DataVersion(timestamp_ms=1),
+            topics=topics,
+            incarnation=life,
+        )
+        await connection.call(contracts.REGISTER_BROKER, request, timeout_s=3.0)
+        await connection.close()
+
+
+async def permissions(network: MemoryNetwork, host: str) -> int:
+    connection = await network.connect([_address(host)])
+    request = pb.GetTopicRouteRequest(topic="t")
+    reply = await connection.call(contracts.GET_TOPIC_ROUTE, request, timeout_s=3.0)
+    await connection.close()
+    return reply.route.queues[0].permissions
+
+
+def _address(host: str) -> Address:
+    return Address(host, 9876)
+
+
+def test_every_nameserver_is_told_to_let_nobody_send_to_a_broker() -> None:
+    async def main() -> None:
+        async with two_nameservers() as (network, admin):
+            await register(network, *HOSTS)
+            assert await admin.wipe_write_permission("a") == 2
+            assert [await permissions(network, host) for host in HOSTS] == [4, 4]
+            assert await admin.wipe_write_permission("a") == 0
+            await register(network, *HOSTS, life="2")
+            assert [await permissions(network, host) for host in HOSTS] == [6, 6]
+
+    run_in_virtual_time(main())
+
+
+def test_a_nameserver_that_was_not_told_is_named_and_the_other_was_told() -> None:
+    async def main() -> None:
+        async with two_nameservers() as (network, admin):
+            await register(network, *HOSTS)
+            network.partition("client", "ns-1")
+            with pytest.raises(
+                Unreachable, match=r"1 of 2 nameservers not told: ns-1:9876"
+            ) as told:
+                await admin.wipe_write_permission("a")
+            assert told.value.may_have_happened
+            assert [await permissions(network, host) for host in HOSTS] == [6, 4]
+            network.heal()
+            assert await admin.wipe_write_permission("a") == 2
+
+    run_in_virtual_time(main())
+
+
+def test_a_broker_is_unknown_when_no_nameserver_knows_it() -> None:
+    async def main() -> None:
+        async with two_nameservers() as (network, admin):
+            with pytest.raises(RefusedError, match="no broker a is registered") as caught:
+                await admin.wipe_write_permission("a")
+            assert caught.value.code == ResponseCode.BROKER_NOT_EXIST
+            await register(network, "ns-2")
+            assert await admin.wipe_write_permission("a") == 2
+            with pytest.raises(IllegalName, match="broker name"):
+                await admin.wipe_write_permission("a b")
+
+    run_in_virtual_time(main())
