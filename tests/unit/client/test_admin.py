@@ -120,3 +120,15 @@ def test_a_broker_is_unknown_when_no_nameserver_knows_it() -> None:
                 await admin.wipe_write_permission("a b")
 
     run_in_virtual_time(main())
+
+
+def test_when_no_nameserver_can_be_reached_nothing_has_happened() -> None:
+    async def main() -> None:
+        async with two_nameservers() as (network, admin):
+            for host in HOSTS:
+                network.partition("client", host)
+            with pytest.raises(Unreachable, match="2 of 2 nameservers not told") as told:
+                await admin.wipe_write_permission("a")
+            assert not told.value.may_have_happened
+
+    run_in_virtual_time(main())
