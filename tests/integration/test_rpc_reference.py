@@ -1,16 +1,14 @@
-import asyncio
 import re
+import subprocess
 import sys
 from pathlib import Path
 
-from ternmq_model.address import Address
 from ternmq_model.errors import refusal
 from ternmq_model.response_code import RETRYABLE_CODES, ResponseCode
 from ternmq_remoting.contracts import ALL
-from ternmq_remoting.grpc_network import GrpcNetwork
 from ternmq_remoting.rpc import UnaryRpc
 from ternmq_remoting.status import status_of_error
-from tests.support.toy_broker import ToyBroker
+from tests.support.dev_process import running_dev
 from tools.project import ROOT
 
 PAGE = (ROOT / "docs" / "reference" / "rpc.md").read_text()
@@ -50,17 +48,11 @@ def test_the_example_with_raw_stubs_sends_a_message_and_pulls_it(tmp_path: Path)
     script = tmp_path / "raw.py"
     script.write_text(example)
 
-    async def main() -> bytes:
-        handlers = ToyBroker().handlers()
-        async with GrpcNetwork().serve(handlers, Address("127.0.0.1", 0)) as server:
-            process = await asyncio.create_subprocess_exec(
-                sys.executable, script, str(server.address), stdout=asyncio.subprocess.PIPE
-            )
-            printed, _ = await process.communicate()
-            assert process.returncode == 0
-            return printed
-
-    sent, pulled = asyncio.run(main()).decode().splitlines()
-    assert sent.startswith("sent 0000")
-    assert sent.endswith("to queue 0 at 0")
+    with running_dev((sys.executable, "-m", "ternmq"), tmp_path) as dev:
+        done = subprocess.run(
+            [sys.executable, script, dev.broker], capture_output=True, text=True, timeout=60
+        )
+    assert (done.stderr, done.returncode) == ("", 0)
+    sent, pulled = done.stdout.splitlines()
+    assert re.fullmatch(r"sent [0-9A-F]{32} to queue \d+ at 0", sent)
     assert pulled == "pulled one coffee"
