@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ternmq_broker.topics import TopicTable
 from ternmq_model.clock import Clock
-from ternmq_model.errors import refusal
+from ternmq_model.errors import RefusedError, refusal
 from ternmq_model.names import is_send_forbidden
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.record_batch import QueueRows, RecordBatch, check_records, select_rows
@@ -220,12 +220,15 @@ class MessageWriter:
             return Refusal(ResponseCode.NO_PERMISSION, remark)
         config = self._topics.get(topic)
         if config is None:
-            config = self._topics.create_for_send(
-                topic,
-                template=sender.template,
-                queues=max(0, sender.new_topic_queues),
-                now_ms=self._clock.wall_ms(),
-            )
+            try:
+                config = self._topics.create_for_send(
+                    topic,
+                    template=sender.template,
+                    queues=max(0, sender.new_topic_queues),
+                    now_ms=self._clock.wall_ms(),
+                )
+            except RefusedError as error:
+                return Refusal(error.code, error.remark)
             if config is None:
                 remark = f"topic {topic!r} does not exist, and a send may not create it"
                 return Refusal(ResponseCode.TOPIC_NOT_EXIST, remark)

@@ -5,16 +5,22 @@ Source: RocketMQ `TopicConfigManager`.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from ternmq_broker.loose_json import as_int, as_object, version_from_dict, version_to_dict
 from ternmq_model.data_version import DataVersion
-from ternmq_model.errors import IllegalName
+from ternmq_model.errors import IllegalName, refusal
 from ternmq_model.names import AUTO_CREATE_TOPIC, RETRY_PREFIX
+from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import READ_WRITE, Permission, TopicConfig, check_topic_config
+from ternmq_remoting.convert import topic_config_to_pb
 
 AUTO_CREATE_QUEUES = 4
 """Queues of a topic that a send creates without saying how many."""
+
+TOPICS_MAX: Final = 65_536
+REGISTERED_BYTES_MAX: Final = 4 << 20
+"""A NameServer takes no more topics of one broker, and no longer message that tells them."""
 
 
 class TopicTable:
@@ -27,6 +33,7 @@ class TopicTable:
         self._version = version
         self._topics: dict[str, TopicConfig] = {}
         self._extras: dict[str, dict[str, Any]] = {}
+        self._registered_bytes = 0
 
     def __len__(self) -> int:
         return len(self._topics)
@@ -49,18 +56,49 @@ class TopicTable:
 
         Raises:
             IllegalName: Its name or a number of queues is illegal; nothing changes.
+            RefusedError: With it NameServers could not be told the topics; nothing changes.
         """
         check_topic_config(config)
-        is_new = config.topic not in self._topics
-        if self._topics.get(config.topic) != config:
-            self._topics[config.topic] = config
+        self._check_room(config)
+        return self._keep(config, now_ms)
+
+    def _keep(self, config: TopicConfig, now_ms: int) -> bool:
+        known = self._topics.get(config.topic)
+        if known != config:
+            self._set(config)
             self._version = self._version.next(now_ms)
-        return is_new
+        return known is None
+
+    def _set(self, config: TopicConfig) -> None:
+        self._registered_bytes += self._growth_bytes(config)
+        self._topics[config.topic] = config
+
+    def _growth_bytes(self, config: TopicConfig) -> int:
+        """Return how much longer a registration becomes with `config`."""
+        known = self._topics.get(config.topic)
+        return registered_bytes(config) - (0 if known is None else registered_bytes(known))
+
+    def _check_room(self, config: TopicConfig) -> None:
+        if config.topic not in self._topics and len(self._topics) >= TOPICS_MAX:
+            limit = f"{TOPICS_MAX} topics"
+        elif (
+            growth := self._growth_bytes(config)
+        ) > 0 and self._registered_bytes + growth > REGISTERED_BYTES_MAX:
+            limit = f"{REGISTERED_BYTES_MAX} bytes of topics in its registration"
+        else:
+            return
+        remark = (
+            f"topic {config.topic!r} does not fit: a broker has at most {limit}, and this one has"
+            f" {len(self._topics)} topics of {self._registered_bytes} bytes"
+        )
+        raise refusal(ResponseCode.SERVICE_NOT_AVAILABLE, remark)
 
     def remove(self, topic: str, *, now_ms: int) -> bool:
         """Forget a topic; return whether there was one."""
-        if self._topics.pop(topic, None) is None:
+        known = self._topics.pop(topic, None)
+        if known is None:
             return False
+        self._registered_bytes -= registered_bytes(known)
         self._extras.pop(topic, None)
         self._version = self._version.next(now_ms)
         return True
@@ -75,6 +113,9 @@ class TopicTable:
             template: Whose settings are copied; it must have the inherit permission.
             queues: How many the sender asks for; 0 = 4. The template's number is the most.
             now_ms: Wall clock.
+
+        Raises:
+            RefusedError: As for `put`.
 
         Source: RocketMQ `TopicConfigManager.createTopicInSendMessageMethod`.
         """
@@ -93,13 +134,17 @@ class TopicTable:
         return config
 
     def set_template(self, *, queues: int, is_allowed: bool, now_ms: int) -> None:
-        """Make TBW102 as the settings want it: a template, or no longer one."""
+        """Make TBW102 as the settings want it: a template, or no longer one.
+
+        It is kept also in a full table, which must not stop a broker from starting.
+        """
         known = self._topics.get(AUTO_CREATE_TOPIC)
         if is_allowed:
             permissions = READ_WRITE | Permission.INHERIT
-            self.put(TopicConfig(AUTO_CREATE_TOPIC, queues, queues, permissions), now_ms=now_ms)
+            config = TopicConfig(AUTO_CREATE_TOPIC, queues, queues, permissions)
+            self._keep(check_topic_config(config), now_ms)
         elif known is not None:
-            self.put(replace(known, permissions=READ_WRITE), now_ms=now_ms)
+            self._keep(replace(known, permissions=READ_WRITE), now_ms)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the table as `topics.json` keeps it."""
@@ -141,11 +186,17 @@ class TopicTable:
                 bool(known["order"]),
             )
             try:
-                table._topics[name] = check_topic_config(config)
+                table._set(check_topic_config(config))
             except IllegalName as error:
                 raise ValueError(str(error)) from None
             table._extras[name] = fields
         return table
+
+
+def registered_bytes(config: TopicConfig) -> int:
+    """Return how many bytes of a registration tell `config`."""
+    size = topic_config_to_pb(config).ByteSize()
+    return size + (2 if size < 128 else 3)  # the field's number and the length come before it
 
 
 _KNOWN = ("topicName", "readQueueNums", "writeQueueNums", "perm", "topicSysFlag", "order")

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from ternmq_broker import topics
 from ternmq_model.errors import (
     InvalidParameter,
     MessageRefused,
@@ -14,6 +15,7 @@ from ternmq_model.errors import (
 )
 from ternmq_model.response_code import ResponseCode as Code
 from ternmq_model.route import Permission
+from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting import contracts
 from ternmq_store.config import FlushMode, StoreConfig
 from tests.support.brokers import bodies, offsets_of, serving, stored, world
@@ -87,6 +89,26 @@ def test_what_is_refused_of_a_batch_is_named_and_the_rest_is_stored() -> None:
             assert [refused[index].code for index in (6, 7)] == [Code.MESSAGE_ILLEGAL] * 2
             assert "'DELAY'" in refused[7].remark
             assert bodies(await client.pull("A", queue_id=1)) == [b"last"]
+
+    run_in_virtual_time(main())
+
+
+def test_a_topic_too_many_is_refused_to_senders_and_operators_and_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def main() -> None:
+        async with serving(topics={"A": 1}) as (_, client):
+            monkeypatch.setattr(topics, "REGISTERED_BYTES_MAX", 30)
+            sender = await client.open_sender()
+            reply = await sender.send(sender.record("New"), sender.record("A"))
+            assert offsets_of(reply.queue_offsets) == [-1, 0]
+            (refused,) = reply.refused
+            assert refused.status.code == Code.SERVICE_NOT_AVAILABLE
+            assert "'New' does not fit: a broker has at most 30 bytes" in refused.status.remark
+            with pytest.raises(RefusedError, match="'New' does not fit"):
+                await client.put_topic("New")
+            with pytest.raises(RefusedError, match="'New' does not fit"):
+                await client.send("New", auto_create=messages.AutoCreate(template_topic="TBW102"))
 
     run_in_virtual_time(main())
 

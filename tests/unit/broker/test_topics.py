@@ -1,10 +1,15 @@
+from dataclasses import replace
+
 import pytest
 
 from ternmq_broker.loose_json import parse_json, write_json
-from ternmq_broker.topics import TopicTable
+from ternmq_broker.registration import Registrant, register_request
+from ternmq_broker.topics import REGISTERED_BYTES_MAX, TOPICS_MAX, TopicTable
 from ternmq_model.data_version import DataVersion
-from ternmq_model.errors import IllegalName
+from ternmq_model.errors import IllegalName, RefusedError
+from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import READ_WRITE, Permission, TopicConfig
+from ternmq_remoting.rpc import Identity
 
 OF_ROCKETMQ = """{
 	"dataVersion":{"counter":2,"stateVersion":0,"timestamp":1700000000000},
@@ -51,6 +56,47 @@ def test_an_illegal_name_changes_nothing() -> None:
         table.put(TopicConfig("../../../../topic2020"), now_ms=1)
     assert len(table) == 0
     assert table.version == DataVersion(0)
+
+
+def full_table(name_bytes: int) -> tuple[TopicTable, RefusedError]:
+    """Return a table with as many topics as fit, and why no other does."""
+    table = table_with_template()
+    for number in range(TOPICS_MAX):
+        try:
+            table.put(TopicConfig(f"{number:0{name_bytes}}"), now_ms=1)
+        except RefusedError as error:
+            return table, error
+    raise AssertionError("everything fits")
+
+
+def registration(table: TopicTable) -> int:
+    identity = Identity("cluster", "broker", 0, 1)
+    return register_request(Registrant(identity, (), ""), table).ByteSize()
+
+
+def test_topics_are_created_as_long_as_a_registration_can_tell_them() -> None:
+    table, error = full_table(127)
+    assert error.code == ResponseCode.SERVICE_NOT_AVAILABLE
+    assert f"at most {REGISTERED_BYTES_MAX} bytes" in str(error)
+    assert REGISTERED_BYTES_MAX - 200 < registration(table) < REGISTERED_BYTES_MAX + 200
+    assert 29_000 < len(table) < 31_000
+    known = next(iter(table))
+    with pytest.raises(RefusedError, match="does not fit"):
+        create(table, "N" * 127)
+    table.put(replace(known, permissions=Permission.READ), now_ms=1)
+    table.set_template(queues=9, is_allowed=True, now_ms=1)
+    table.remove(known.topic, now_ms=1)
+    assert create(table, "N" * 127) is not None
+    reread = TopicTable.from_dict(table.to_dict(), now_ms=1)
+    with pytest.raises(RefusedError, match="does not fit"):
+        create(reread, "M" * 127)
+
+
+def test_short_names_end_where_a_nameserver_counts_too_many() -> None:
+    table, error = full_table(45)
+    assert f"at most {TOPICS_MAX} topics" in str(error)
+    assert len(table) == TOPICS_MAX
+    assert registration(table) < REGISTERED_BYTES_MAX
 
 
 @pytest.mark.parametrize(("asked", "given"), [(0, 4), (1, 1), (8, 8), (100, 8)])
