@@ -20,11 +20,6 @@ class Confirmations:
         self._serial = itertools.count()
         self._failure: TernError | None = None
 
-    @property
-    def is_awaited(self) -> bool:
-        """Somebody waits."""
-        return bool(self._waiting)
-
     def reached(self, offset: PhysicalOffset) -> bool:
         """Tell whether everything below `offset` is safe already."""
         return offset <= self._confirmed

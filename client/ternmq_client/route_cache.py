@@ -150,10 +150,6 @@ class RouteCache:
         """Call `on_change` with the topic whenever a route has become another one."""
         self._listeners.append(on_change)
 
-    def remove_listener(self, on_change: Callable[[str], None]) -> None:
-        """Take back `add_listener`."""
-        self._listeners.remove(on_change)
-
     async def refresh(self) -> bool:
         """Ask for every route that is due. The step of a job.
 

@@ -304,11 +304,6 @@ class Sessions:
             if isinstance(session.error, RefusedError) and not session.error.retryable:
                 raise session.error
 
-    def is_known_to(self, broker_name: str) -> bool:
-        """Tell whether the Session with `broker_name` is open."""
-        entry = self._open.get(broker_name)
-        return entry is not None and entry[0].attempted.is_set() and entry[0].error is None
-
     async def close(self) -> None:
         """Say goodbye to every broker, waiting up to a second for each, side by side."""
         self._is_closing = True

@@ -14,7 +14,6 @@ TOPIC_BYTES_MAX: Final = 127
 GROUP_BYTES_MAX: Final = 120
 
 RETRY_PREFIX: Final = "%RETRY%"
-DEAD_LETTER_PREFIX: Final = "%DLQ%"
 
 AUTO_CREATE_TOPIC: Final = "TBW102"
 """The template whose settings a topic created by a send copies."""
@@ -84,13 +83,3 @@ def is_system_topic(topic: str) -> bool:
 def is_send_forbidden(topic: str) -> bool:
     """Tell whether clients may not send to `topic`: the broker alone writes to it, or nobody."""
     return topic in _SEND_FORBIDDEN or topic.startswith(_SYSTEM_PREFIX)
-
-
-def retry_topic(group: str) -> str:
-    """Return the topic that holds messages which `group` takes again."""
-    return RETRY_PREFIX + group
-
-
-def dead_letter_topic(group: str) -> str:
-    """Return the topic that holds messages which `group` gave up."""
-    return DEAD_LETTER_PREFIX + group

@@ -17,8 +17,6 @@ from ternmq_model.record import (
 from ternmq_model.record_heads import head_type
 
 _SHORT: Final = struct.Struct(">h")
-_QUEUE_ID: Final = struct.Struct(">i")
-_QUEUE_ID_AT: Final = 12
 
 
 class RecordEncoder:
@@ -166,8 +164,3 @@ class RecordEncoder:
             f"message for {topic.decode()!r}: properties have {length} bytes with what is added to "
             f"them, at most {self._properties_bytes_max} fit"
         )
-
-
-def with_queue_id(record: bytes, queue_id: int) -> bytes:
-    """Return `record` as it would be for another queue of the same broker."""
-    return record[:_QUEUE_ID_AT] + _QUEUE_ID.pack(queue_id) + record[_QUEUE_ID_AT + 4 :]

@@ -4,7 +4,7 @@ import pytest
 
 from ternmq_model.errors import IllegalMessage
 from ternmq_model.record import decode_record
-from ternmq_model.record_encoder import RecordEncoder, with_queue_id
+from ternmq_model.record_encoder import RecordEncoder
 from tests.support.records import BORN_HOST, STORE_HOST
 
 SUFFIX = b"CLUSTER\x01c\x02"
@@ -47,10 +47,3 @@ def test_properties_that_are_too_long_are_refused() -> None:
         small.encode(b"T", 0, b"", b"K" * 32, b"a\x01bbbbbb\x02", born_at_ms=1)
     with pytest.raises(IllegalMessage, match="at most 60"):
         small.encode_many(b"T", [0], [b""], [b"K" * 32], [b"a\x01bbbbbb\x02"], [0], born_at_ms=1)
-
-
-def test_a_record_can_be_moved_to_another_queue() -> None:
-    first, second = (
-        encoder().encode(b"T", queue_id, b"b", b"K" * 32, b"", born_at_ms=1) for queue_id in (0, 9)
-    )
-    assert with_queue_id(first, 9) == second
