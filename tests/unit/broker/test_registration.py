@@ -10,9 +10,11 @@ from ternmq_model.address import Address
 from ternmq_model.errors import RefusedError
 from ternmq_nameserver.config import NameServerConfig
 from ternmq_nameserver.server import NameServer
+from ternmq_nameserver.service import NameServerService
 from ternmq_protos.v1 import common_pb2 as common
 from ternmq_protos.v1 import nameserver_pb2 as nameserver
 from ternmq_remoting import contracts
+from ternmq_remoting.rpc import Call
 from tests.support.brokers import World, world
 from tests.support.files import MemoryFileSystem
 from tests.support.memory_network import Loss
@@ -138,7 +140,20 @@ def test_a_lost_registration_does_not_outlive_a_partition() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_broker_registers_every_30_s_and_asks_for_its_own_name_alone_in_between() -> None:
+def test_a_broker_registers_every_30_s_and_asks_for_its_own_name_alone_in_between(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names: list[str] = []
+    answer = NameServerService.get_cluster
+
+    async def note(
+        service: NameServerService, request: nameserver.GetClusterRequest, call: Call
+    ) -> nameserver.GetClusterReply:
+        names.append(request.broker_name)
+        return await answer(service, request, call)
+
+    monkeypatch.setattr(NameServerService, "get_cluster", note)
+
     async def main() -> None:
         async with world(nameservers=("ns:9876",)) as around, nameserver_of(around):
             calls: list[str] = []
@@ -152,6 +167,7 @@ def test_a_broker_registers_every_30_s_and_asks_for_its_own_name_alone_in_betwee
                 await asyncio.sleep(95)
                 assert calls.count(contracts.REGISTER_BROKER.path) == 3
                 assert 80 < calls.count(contracts.GET_CLUSTER.path) <= 95
+                assert set(names) == {"broker-a"}
 
     run_in_virtual_time(main())
 
