@@ -14,7 +14,7 @@ Source: RocketMQ `DefaultMessageStore`.
 import contextlib
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Final
 
@@ -124,7 +124,12 @@ class MessageStore:
             raise StoreError(
                 f"data directory {root} cannot be used: {error}{_needs(files, root, error)}"
             ) from error
-        logger.info("store opened root=%s %s", root, opened.report)
+        logger.info(
+            "store opened root=%s was_clean=%s log_files=%s scanned_from=%s end=%s cut_bytes=%s"
+            " cut_reason=%r records_scanned=%s queues=%s queues_rebuilt=%s",
+            root,
+            *astuple(opened.report),
+        )
         return cls(root, config, flush_mode, files, clock, lock, opened)
 
     @property

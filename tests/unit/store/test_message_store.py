@@ -1,7 +1,10 @@
 """The store as the broker sees it."""
 
 import errno
+import logging
 import random
+import re
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -40,6 +43,17 @@ from tests.support.stores import (
     units_in,
     whole,
 )
+
+
+def test_the_log_tells_each_finding_of_an_opening_by_its_name(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.INFO):
+        report = open_store(MemoryFileSystem()).report
+    (line,) = [one for one in caplog.records if "store opened" in one.getMessage()]
+    assert isinstance(line.args, tuple)
+    told = dict(zip(re.findall(r"(\w+)=%", line.msg), line.args, strict=True))
+    assert told == {"root": ROOT, **asdict(report)}
 
 
 def test_what_was_appended_flushed_and_dispatched_is_read_back_whole() -> None:
