@@ -62,6 +62,10 @@ class PushConsumerConfig:
     commit_s: float = 5.0
     """How often offsets are committed."""
 
+    take_over_wait_s: float = 0.5
+    """How long one of several members waits before it asks where to begin in a queue that is new to
+    it: whoever gives it away commits meanwhile. Less means more messages that come twice."""
+
     drop_wait_s: float = 1.0
     """How long a queue that goes to another member waits for running listener calls."""
 
@@ -86,7 +90,7 @@ class PushConsumerConfig:
             seconds: float = getattr(self, name)
             if not seconds > 0:
                 raise ConfigError(f"consumer.{name}", seconds, "must be above 0")
-        for name in ("drop_wait_s", "close_wait_s"):
+        for name in ("take_over_wait_s", "drop_wait_s", "close_wait_s"):
             wait_s: float = getattr(self, name)
             if not wait_s >= 0:
                 raise ConfigError(f"consumer.{name}", wait_s, "must be 0 or more")

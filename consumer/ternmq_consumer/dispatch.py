@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,6 +12,7 @@ from ternmq_consumer.listener import CallListener
 from ternmq_consumer.process_queue import Handout, ProcessQueue
 from ternmq_consumer.statistics import Counters
 from ternmq_model.stored_message import StoredMessage
+from ternmq_runtime.logs import RepeatLimit
 
 logger = logging.getLogger(__name__)
 
@@ -66,6 +68,7 @@ class Dispatcher:
         self._ready: deque[AssignedQueue] = deque()
         self._again: deque[Work] = deque()
         self._waiters: deque[asyncio.Future[None]] = deque()
+        self._failures = RepeatLimit(repeats_max=1)
 
     def offer(self, assigned: AssignedQueue) -> None:
         """Learn that messages of `assigned` wait, or may be handed out now."""
@@ -108,6 +111,20 @@ class Dispatcher:
     def settle(self, work: Work, unfinished: list[StoredMessage]) -> None:
         """Note that a part of a hand-out is finished while the rest of it goes on."""
         self._counters.finished(*work.assigned.settle(work.in_hand, work.handout, unfinished))
+
+    def report(self, work: Work, unfinished: Sequence[StoredMessage], error: BaseException) -> None:
+        """Log that the listener failed: one kind of error once in ten seconds, the rest counted."""
+        kind = type(error).__name__
+        for _, earlier, count in self._failures.end_window(asyncio.get_running_loop().time()):
+            logger.warning("listener failed again error=%s times=%s", earlier, count)
+        if self._failures.admits(__name__, kind):
+            logger.warning(
+                "listener failed queue=%s messages=%s attempt=%s",
+                work.assigned.queue,
+                len(unfinished),
+                work.handout.attempts + 1,
+                exc_info=error,
+            )
 
     def _retry(self, work: Work) -> None:
         if not work.is_dropped:
@@ -152,13 +169,7 @@ async def work_on(dispatcher: Dispatcher, call: CallListener) -> None:
         work = await dispatcher.next()
         outcome = await call(work.handout.messages, work.in_hand)
         if outcome.error is not None:
-            logger.warning(
-                "listener failed queue=%s messages=%s attempt=%s",
-                work.assigned.queue,
-                len(outcome.unfinished),
-                work.handout.attempts + 1,
-                exc_info=outcome.error,
-            )
+            dispatcher.report(work, outcome.unfinished, outcome.error)
         dispatcher.done(work, outcome.unfinished)
         # A listener that never waits must not keep the loop from reading on.
         await asyncio.sleep(0)

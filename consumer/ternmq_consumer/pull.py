@@ -126,8 +126,12 @@ class PullConsumer(Lifecycle):
             expression: Tags that are wanted of the new ones: `*`, or `a || b`.
 
         Raises:
-            UsageError: The expression names no tag.
+            UsageError: The expression names no tag, or `queues` are not queues.
         """
+        if queues.__class__ is str:  # whoever does not check types learns it here
+            raise UsageError(
+                f"assign takes queues, not a topic: assign(await consumer.queues({queues!r}))"
+            )
         now_ms = self._client.env.clock.wall_ms()
         wanted = dict.fromkeys(queues)
         new = {

@@ -230,6 +230,7 @@ class PushConsumer(Lifecycle):
             subscriptions=self._subscriptions,
             allocate=config.allocate,
             timeout_s=client.config.request_timeout_s,
+            take_over_wait_s=config.take_over_wait_s,
             on_settled=self._assigned.set,
             retry_soon=retry_soon,
         )

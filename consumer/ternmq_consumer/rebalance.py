@@ -7,6 +7,7 @@ which every change brings about at once, mends that. Messages are then taken twi
 Source: RocketMQ `RebalanceImpl`.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -82,6 +83,7 @@ class Rebalancer:
         subscriptions: By topic.
         allocate: Which queues are whose.
         timeout_s: For each request.
+        take_over_wait_s: Pause before queues are taken over that another member may give away.
         on_settled: Called after a look at which every topic was known and nothing failed.
         retry_soon: Called when a look must be repeated in `RETRY_S`.
     """
@@ -97,6 +99,7 @@ class Rebalancer:
         subscriptions: Mapping[str, Subscription],
         allocate: AllocationStrategy,
         timeout_s: float,
+        take_over_wait_s: float,
         on_settled: Callable[[], None],
         retry_soon: Callable[[], None],
     ) -> None:
@@ -108,6 +111,7 @@ class Rebalancer:
         self._subscriptions = subscriptions
         self._allocate = allocate
         self._timeout_s = timeout_s
+        self._take_over_wait_s = take_over_wait_s
         self._on_settled = on_settled
         self._retry_soon = retry_soon
         self._misses = dict.fromkeys(subscriptions, 0)
@@ -161,6 +165,10 @@ class Rebalancer:
             len(change.added),
         )
         await self._owned.drop(change.dropped)
+        if change.added and len(members) > 1:
+            # All members look at the same moment: what another one gives away just now is to be
+            # committed before this one asks where to begin.
+            await asyncio.sleep(self._take_over_wait_s)
         subscription = self._subscriptions[topic]
         if not await self._owned.start(dict.fromkeys(change.added, subscription)):
             return "a queue could not be taken over"

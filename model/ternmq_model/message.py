@@ -109,6 +109,12 @@ class SendResult(NamedTuple):
     physical_offset: PhysicalOffset
     store_host: bytes
 
+    def __repr__(self) -> str:
+        return (
+            f"SendResult({self.status.name}, {self.queue}, offset={self.queue_offset}, "
+            f"id={self.message_id})"
+        )
+
     @property
     def offset_message_id(self) -> str:
         """The id that names broker and place: what `ternmq message get` finds without an index."""

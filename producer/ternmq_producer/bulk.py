@@ -1,5 +1,6 @@
 """Many messages sent by one call: columns instead of objects, and one waiter for all answers."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, overload
@@ -149,6 +150,11 @@ class SendResults(Sequence[SendResult]):
             PhysicalOffset(int(bulk.physical_offsets[index])),
             bulk.store_hosts[index],
         )
+
+    def __repr__(self) -> str:
+        counts = Counter(SendStatus(status).name for status in self._bulk.statuses)
+        told = ", ".join(f"{name}: {count}" for name, count in counts.items())
+        return f"SendResults({told or 'none'})"
 
     @property
     def queue_offsets(self) -> NDArray[np.int64]:

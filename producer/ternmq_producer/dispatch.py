@@ -62,15 +62,16 @@ class Target(QueuePicker):
             IllegalMessage: It breaks a limit.
         """
         body = message.body
-        if body.__class__ is not bytes or message.flag:
+        tags = message.tags
+        if body.__class__ is not bytes or tags.__class__ is not str or message.flag:
             check_fields(message)
         if message.properties or message.keys or message.sharding_key or len(body) > BODY_BYTES_MAX:
             return message.encoded_properties()
-        properties = self._properties_by_tag.get(message.tags)
+        properties = self._properties_by_tag.get(tags)
         if properties is None:
             properties = message.encoded_properties()
             if len(self._properties_by_tag) < _TAGS_REMEMBERED_MAX:
-                self._properties_by_tag[message.tags] = properties
+                self._properties_by_tag[tags] = properties
         return properties
 
 
@@ -78,11 +79,14 @@ def check_fields(message: Message) -> None:
     """Refuse what a record cannot hold.
 
     Raises:
-        IllegalMessage: The body is not `bytes`, or the flag does not fit into 32 bits.
+        IllegalMessage: The body is not `bytes`, the tag is not one string, or the flag does not
+            fit into 32 bits.
     """
     if message.body.__class__ is not bytes:  # whoever does not check types learns it here
         kind = type(message.body).__name__
         raise IllegalMessage(f"message for {message.topic!r}: body is {kind}, must be bytes")
+    if message.tags.__class__ is not str:
+        raise IllegalMessage(f"message for {message.topic!r}: tags is one tag, as a string")
     if not -(1 << 31) <= message.flag < 1 << 31:
         raise IllegalMessage(f"message for {message.topic!r}: flag {message.flag} is not 32 bits")
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -205,6 +206,38 @@ def test_nothing_is_consumed_twice_when_a_member_joins_and_leaves_in_calm() -> N
                 await store(5)
                 await asyncio.sleep(1)
             assert len(seen) == seen.total() == 60 * 8
+
+    run_in_virtual_time(main())
+
+
+def test_what_a_member_has_not_committed_yet_does_not_come_twice_when_another_joins() -> None:
+    async def main() -> None:
+        async with toy_cluster(brokers=1, queues=4) as cluster:
+            seen: Counter[tuple[MessageQueue, int]] = Counter()
+
+            def listener(message: StoredMessage) -> None:
+                seen[message.queue, message.queue_offset] += 1
+
+            def member(host: str) -> PushConsumer:
+                return PushConsumer(
+                    "g",
+                    TOPIC,
+                    listener=listener,
+                    nameserver=cluster.nameserver,
+                    config=replace(FIRST, commit_s=600),
+                    env=cluster.environment(host),
+                )
+
+            async with member("a") as first:
+                await first.assigned()
+                for queue in cluster.queues * 50:
+                    cluster.append(queue, b"body")
+                await asyncio.sleep(0.3)
+                async with member("b") as second:
+                    await second.assigned()
+                    await asyncio.sleep(3)
+                    assert len(first.assignment()) == len(second.assignment()) == 2
+            assert len(seen) == seen.total() == 200
 
     run_in_virtual_time(main())
 

@@ -228,6 +228,8 @@ def test_misuse_and_absence_have_errors_of_their_own() -> None:
         async with consumer_at(cluster) as consumer:
             with pytest.raises(UsageError, match="assign"):
                 await consumer.poll()
+            with pytest.raises(UsageError, match="not a topic"):
+                consumer.assign(TOPIC)  # type: ignore[arg-type]
             with pytest.raises(UsageError, match="without a group"):
                 await consumer.commit()
             with pytest.raises(TopicNotFound):

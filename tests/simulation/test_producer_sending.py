@@ -201,6 +201,7 @@ def test_what_cannot_be_sent_fails_and_names_the_culprit() -> None:
                 (Message(TOPIC, b"x" * 50_001), "at most 50000"),
                 (Message(TOPIC, b"x", properties={"a\x01": "b"}), "0x01"),
                 (Message(TOPIC, "text"), "body is str"),  # type: ignore[arg-type]
+                (Message(TOPIC, b"", tags=["a"]), "tags is one"),  # type: ignore[arg-type]
                 (Message(TOPIC, b"x", flag=1 << 31), "not 32 bits"),
             ]
             for _ in range(2):  # before and after the stream is open

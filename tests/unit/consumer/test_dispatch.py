@@ -168,3 +168,25 @@ def test_nothing_of_a_dropped_queue_is_handed_out() -> None:
         assert queue.in_hand.commit_offset == 0
 
     run_in_virtual_time(main())
+
+
+def test_a_listener_that_fails_again_and_again_fills_no_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main() -> None:
+        world = World()
+        world.add(world.queue(), 1)
+        work = await world.dispatcher.next()
+        for error in [ValueError("first"), *[ValueError("later")] * 8, KeyError("other")]:
+            world.dispatcher.report(work, work.handout.messages, error)
+        assert [record.exc_info is not None for record in caplog.records] == [True, True]
+        await asyncio.sleep(11)
+        world.dispatcher.report(work, work.handout.messages, ValueError("again"))
+
+    run_in_virtual_time(main())
+    assert [record.getMessage().split(" queue=")[0] for record in caplog.records] == [
+        "listener failed",
+        "listener failed",
+        "listener failed again error=ValueError times=8",
+        "listener failed",
+    ]

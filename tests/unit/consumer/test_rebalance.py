@@ -80,6 +80,7 @@ class World:
                 subscriptions={"t": parse_subscription("t", "*")},
                 allocate=allocate_averagely,
                 timeout_s=1,
+                take_over_wait_s=0,
                 on_settled=settle,
                 retry_soon=retry,
             )
