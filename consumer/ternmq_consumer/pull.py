@@ -128,7 +128,8 @@ class PullConsumer(Lifecycle):
         Raises:
             UsageError: The expression names no tag, or `queues` are not queues.
         """
-        if queues.__class__ is str:  # whoever does not check types learns it here
+        given: object = queues
+        if isinstance(given, str):  # whoever does not check types learns it here
             raise UsageError(
                 f"assign takes queues, not a topic: assign(await consumer.queues({queues!r}))"
             )
