@@ -3,19 +3,20 @@ PYTHON3 := $(shell for p in python3 python3.13 python3.12 python3.11; do $$p -c 
 BIN := .venv/bin
 .PHONY: help venv dev demo demo-kill test lint types fmt protos reference bench soak check
 
-help: ; @sed -nE 's/^([a-z-]+):.*## ([a-z].*)/\1\t\2/p' Makefile | expand -t 12
+# $(## …) is a variable that nobody sets: `make help` finds the text, and no shell sees it.
+help: ; @sed -nE 's/^([a-z-]+):.*## ([a-z][^)]*).*/\1\t\2/p' Makefile | expand -t 12
 venv: .venv/.dev .venv/.demo ## make .venv with everything a developer needs
-dev: .venv/.core ; @$(BIN)/ternmq dev ## run a NameServer and a broker in one process
-demo: .venv/.demo ; @$(BIN)/python examples/flights/demo.py ## send and consume 336,776 flights, then check them
-demo-kill: .venv/.demo ; @$(BIN)/python examples/flights/demo.py --kill ## the same with one consumer killed in the middle
-test: venv ; @$(BIN)/python tools/run_tests.py ## lint, types, generated code, every test this machine allows
-lint: .venv/.dev ; @$(BIN)/ruff check . && $(BIN)/ruff format --check . ## look for mistakes and for another layout
-types: .venv/.dev ; @$(BIN)/python tools/check_types.py ## mypy strict and pyright strict over every file
-fmt: .venv/.dev ; @$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format . ## lay the code out
-protos: .venv/.dev ; @$(BIN)/python protos/generate.py ## write the contracts' Python code
-reference: .venv/.dev ; @$(BIN)/python tools/write_reference.py ## write the tables of settings into docs/reference/config.md
-bench: .venv/.dev ; @$(BIN)/python benchmarks/bench.py ## measure, and print machine and commit beside it
-soak: venv ; @TERNMQ_SOAK=1 $(BIN)/pytest tests/property tests/simulation ## property and simulation tests, many more repetitions
-check: lint types ; @$(BIN)/pytest -q tests/unit tests/property tests/tidy ## the quick part of `make test`: run it before every commit
+dev: .venv/.core ; @exec $(BIN)/ternmq dev $(## run a NameServer and a broker in one process)
+demo: .venv/.demo ; @$(BIN)/python examples/flights/demo.py $(## send and consume 336,776 flights, then check them)
+demo-kill: .venv/.demo ; @$(BIN)/python examples/flights/demo.py --kill $(## the same with one consumer killed in the middle)
+test: venv ; @$(BIN)/python tools/run_tests.py $(## lint, types, generated code, every test this machine allows)
+lint: .venv/.dev ; @$(BIN)/ruff check . && $(BIN)/ruff format --check . $(## look for mistakes and for another layout)
+types: .venv/.dev ; @$(BIN)/python tools/check_types.py $(## mypy strict and pyright strict over every file)
+fmt: .venv/.dev ; @$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format . $(## lay the code out)
+protos: .venv/.dev ; @$(BIN)/python protos/generate.py $(## write the contracts' Python code)
+reference: .venv/.dev ; @$(BIN)/python tools/write_reference.py $(## write the tables of settings into docs/reference/config.md)
+bench: .venv/.dev ; @$(BIN)/python benchmarks/bench.py $(## measure, and print machine and commit beside it)
+soak: venv ; @TERNMQ_SOAK=1 $(BIN)/pytest tests/property tests/simulation $(## property and simulation tests, many more repetitions)
+check: lint types ; @$(BIN)/pytest -q tests/unit tests/property tests/tidy $(## the quick part of `make test`: run it before every commit)
 
 .venv/.%: pyproject.toml tools/make_venv.py ; @test -n "$(PYTHON3)" || { echo "Python 3.11 or newer is needed" >&2; exit 1; }; $(PYTHON3) tools/make_venv.py $*

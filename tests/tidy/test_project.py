@@ -147,3 +147,22 @@ def test_every_module_can_be_imported_without_what_only_linux_has() -> None:
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     assert int(result.stdout) == len(names)
+
+
+def made(*arguments: str) -> str:
+    """Return what make says, without running any recipe but that of `help`."""
+    command = ["make", "--no-print-directory", *arguments]
+    return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+
+
+def test_make_help_tells_of_every_target() -> None:
+    [phony] = [
+        line for line in (ROOT / "Makefile").read_text().splitlines() if line.startswith(".PHONY:")
+    ]
+    told = [line.split()[0] for line in made("help").splitlines()]
+    assert sorted(told) == sorted(set(phony.split()[1:]) - {"help"})
+
+
+def test_nothing_stands_between_make_and_the_service() -> None:
+    # A shell that waited for it would die of make's SIGTERM and leave the service behind.
+    assert made("--dry-run", "dev").splitlines()[-1].strip() == "exec .venv/bin/ternmq dev"
