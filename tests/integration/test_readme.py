@@ -67,7 +67,11 @@ def test_what_the_producer_sends_the_consumer_takes(dev: DevProcess, tmp_path: P
     assert [line.split()[0] for line in sent.stdout.splitlines()] == ["SEND_OK"] * 10
 
     with subprocess.Popen(
-        [sys.executable, "-u", "-c", consumer], stdout=subprocess.PIPE, text=True, cwd=tmp_path
+        [sys.executable, "-u", "-c", consumer],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
     ) as process:
         assert process.stdout is not None
         watchdog = threading.Timer(30, process.kill)
@@ -75,12 +79,13 @@ def test_what_the_producer_sends_the_consumer_takes(dev: DevProcess, tmp_path: P
         try:
             lines = [process.stdout.readline() for _ in range(10)]
             process.send_signal(signal.SIGINT)
-            process.wait(15)
+            _, complaints = process.communicate(timeout=15)
         finally:
             watchdog.cancel()
             process.kill()
     taken = [line.split(maxsplit=2)[2].strip() for line in lines]
     assert sorted(taken) == [f"hello {number}" for number in range(10)]
+    assert (process.returncode, complaints) == (0, "")
 
 
 def test_the_commands_do_what_they_say(dev: DevProcess, tmp_path: Path) -> None:
@@ -101,5 +106,5 @@ def test_the_commands_do_what_they_say(dev: DevProcess, tmp_path: Path) -> None:
         )
         assert done.returncode == 0, f"{line}: {done.stderr}"
         outputs.append(done.stdout)
-    assert "hello" in outputs[1]
-    assert "greetings" in outputs[2]
+    assert outputs[1] == "hello\n"
+    assert "notes" in outputs[2]
