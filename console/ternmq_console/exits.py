@@ -1,6 +1,7 @@
 """What a failed command says: one line that names the culprit, and an exit code.
 
-0 done, 1 failed, 2 usage or a refused value, 3 not found, 4 unreachable.
+0 done, 1 failed, 2 usage or a refused value, 3 not found, 4 unreachable, 141 nobody reads what it
+prints.
 """
 
 import sys
@@ -52,13 +53,18 @@ def first_cause(error: BaseException) -> BaseException:
 
 @contextmanager
 def errors_as_exits() -> Generator[None]:
-    """Turn errors that TernMQ raises on purpose into a line on standard error and an exit code."""
+    """Turn errors that TernMQ raises on purpose into a line on standard error and an exit code.
+
+    `BrokenPipeError` is let through, alone: `LazyGroup` ends the process for it without a line.
+    """
     try:
         yield
     except (TernError, ExceptionGroup, OSError) as error:
         cause = first_cause(error)
         if not isinstance(cause, TernError | OSError):
             raise
+        if isinstance(cause, BrokenPipeError):
+            raise cause from None
         lines = cause.problems if isinstance(cause, SettingsError) else (_one_line(cause),)
         for line in lines:
             print(f"ternmq: {line}", file=sys.stderr)

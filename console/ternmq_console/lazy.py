@@ -1,9 +1,15 @@
 """Commands that are imported when they run, so that `--help` does not wait for gRPC and numpy."""
 
+import os
+import sys
 from collections.abc import Mapping
 from importlib import import_module
+from typing import Any, Final
 
 import click
+
+NOBODY_READS: Final = 128 + 13
+"""The exit code that a shell shows of a process that SIGPIPE ended."""
 
 
 class LazyGroup(click.Group):
@@ -29,6 +35,17 @@ class LazyGroup(click.Group):
         command = getattr(import_module(module), attribute)
         assert isinstance(command, click.Command)
         return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command. A reader of its output that went away, as `head` does, gets no line."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            # What is still in the buffer would fail again when it is flushed at exit.
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, sys.stdout.fileno())
+            os.close(nowhere)
+            raise SystemExit(NOBODY_READS) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands without importing any."""

@@ -1,10 +1,12 @@
 """The verbs that run services: `ternmq dev`, `ternmq nameserver`, `ternmq broker`."""
 
 import asyncio
+import contextlib
 import dataclasses
+import errno
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -13,8 +15,8 @@ import click
 
 from ternmq_broker.config import BrokerConfig
 from ternmq_broker.server import Broker
-from ternmq_console.exits import errors_as_exits
-from ternmq_model.errors import SettingsError
+from ternmq_console.exits import errors_as_exits, first_cause
+from ternmq_model.errors import CannotListen, SettingsError, TernError
 from ternmq_nameserver.config import NameServerConfig
 from ternmq_nameserver.server import NameServer
 from ternmq_remoting.environment import Environment
@@ -79,6 +81,23 @@ def dev_sections(settings: Settings) -> tuple[NameServerConfig, BrokerConfig, St
     return nameserver, broker, store
 
 
+@contextlib.contextmanager
+def hint_at(*options: str) -> Generator[None]:
+    """Add to the error of a port that is taken which options choose another.
+
+    Raises:
+        CannotListen: With the hint, if that was the reason.
+    """
+    try:
+        yield
+    except (TernError, ExceptionGroup) as error:
+        cause = first_cause(error)
+        if not isinstance(cause, CannotListen) or os.strerror(errno.EADDRINUSE) not in str(cause):
+            raise
+        hint = f"(choose another: {' / '.join(options)}, 0 = any free)"
+        raise CannotListen(f"{cause} {hint}") from error
+
+
 def service_options(function: F) -> F:
     """Add the options that every service has."""
     for option in (
@@ -137,7 +156,8 @@ def dev(
                 f"broker {settings[BrokerConfig].name} {services.broker.address}",
             ]
 
-        sys.exit(_run(settings, lambda env: DevServices(settings, env), addresses))
+        with hint_at("--port-nameserver", "--port-broker"):
+            sys.exit(_run(settings, lambda env: DevServices(settings, env), addresses))
 
 
 @click.command()
@@ -165,7 +185,10 @@ def nameserver(
         def addresses(service: NameServer) -> list[str]:
             return [f"nameserver {service.address}"]
 
-        sys.exit(_run(settings, lambda env: NameServer(settings[NameServerConfig], env), addresses))
+        with hint_at("--port-nameserver"):
+            sys.exit(
+                _run(settings, lambda env: NameServer(settings[NameServerConfig], env), addresses)
+            )
 
 
 @click.command()
@@ -201,13 +224,14 @@ def broker(
         def addresses(service: Broker) -> list[str]:
             return [f"broker {settings[BrokerConfig].name} {service.address}"]
 
-        sys.exit(
-            _run(
-                settings,
-                lambda env: Broker(settings[BrokerConfig], settings[StoreConfig], env),
-                addresses,
+        with hint_at("--port-broker"):
+            sys.exit(
+                _run(
+                    settings,
+                    lambda env: Broker(settings[BrokerConfig], settings[StoreConfig], env),
+                    addresses,
+                )
             )
-        )
 
 
 ServiceT = TypeVar("ServiceT", bound=AbstractAsyncContextManager[Any])

@@ -5,6 +5,7 @@ import click
 from ternmq_console.admin import ask, time_text
 from ternmq_console.options import nameserver_option, output_option
 from ternmq_console.output import print_record, print_rows
+from ternmq_model.names import is_system_topic
 from ternmq_model.route import Permission, TopicConfig
 
 _PERMISSIONS = {
@@ -47,12 +48,14 @@ def create(
 
 @click.command(name="list")
 @click.option("--cluster", default="", help="Only topics of this cluster.")
+@click.option("--all", "with_system", is_flag=True, help="Those that brokers make, too.")
 @nameserver_option
 @output_option
-def list_(cluster: str, nameserver: str, output: str) -> None:
-    """List topics, those of the system included."""
+def list_(cluster: str, with_system: bool, nameserver: str, output: str) -> None:
+    """List topics; those that brokers make for themselves only with --all."""
     topics = ask(nameserver, lambda admin: admin.topics(cluster))
-    print_rows([{"topic": topic} for topic in topics], ("topic",), output)
+    rows = [{"topic": topic} for topic in topics if with_system or not is_system_topic(topic)]
+    print_rows(rows, ("topic",), output)
 
 
 @click.command()

@@ -96,6 +96,7 @@ def test_a_message_carries_what_it_was_given_and_is_found_by_its_id(console: Con
     taken = console.run("consume", "tagged", "--group", "g", "--tag", "x || t", "--max=1", "--json")
     assert json.loads(taken.stdout)["offset_message_id"] == sent["offset_message_id"]
     assert "body" in console.text("message", "get", sent["offset_message_id"])
+    assert "producer's message id" in console.refused(2, "message", "get", sent["message_id"])
 
 
 def test_a_topic_is_created_shown_changed_and_deleted(console: Console) -> None:
@@ -110,6 +111,30 @@ def test_a_topic_is_created_shown_changed_and_deleted(console: Console) -> None:
     assert console.json("topic", "delete", "made")["deleted_from"] == ["broker-a"]
     assert "'made'" in console.refused(3, "topic", "describe", "made")
     assert {"topic": "made"} not in console.json("topic", "list")
+
+
+def test_what_brokers_make_for_themselves_is_listed_on_demand(console: Console) -> None:
+    console.text("topic", "create", "own")
+    listed, everything = console.json("topic", "list"), console.json("topic", "list", "--all")
+    assert {"topic": "own"} in listed
+    assert {"topic": "TBW102"} not in listed
+    assert {"topic": "TBW102"} in everything
+
+
+def test_a_reader_that_goes_away_ends_consume_without_a_word(
+    console: Console, dev: DevProcess
+) -> None:
+    console.text("produce", "long", stdin=b"".join(b"%d\n" % number for number in range(100)))
+    consume = [*TERNMQ, "consume", "long", "--group", "head", "--nameserver", dev.nameserver]
+    with subprocess.Popen(consume, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as consuming:
+        assert consuming.stdout is not None
+        assert consuming.stderr is not None
+        try:
+            consuming.stdout.close()
+            assert consuming.wait(30) == 141
+            assert consuming.stderr.read() == b""
+        finally:
+            consuming.kill()
 
 
 def test_a_group_is_shown_with_its_lag(console: Console) -> None:
@@ -252,6 +277,7 @@ def test_a_port_that_is_taken_is_named(dev: DevProcess, tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 1
     assert port in done.stderr.splitlines()[-1]
+    assert done.stderr.endswith("(choose another: --port-nameserver, 0 = any free)\n")
 
 
 def test_help_does_not_wait_for_what_it_does_not_need() -> None:

@@ -1,5 +1,9 @@
 """Exit codes and the line that goes with them."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from ternmq_console.exits import errors_as_exits, exit_code
@@ -65,3 +69,39 @@ def test_a_bug_is_not_hidden() -> None:
         raise ExceptionGroup("jobs", [ZeroDivisionError()])
     with pytest.raises(ZeroDivisionError), errors_as_exits():
         raise ZeroDivisionError
+
+
+PRINTS = """
+import click
+from ternmq_console.exits import errors_as_exits
+from ternmq_console.lazy import LazyGroup
+
+class Printing(LazyGroup):
+    def get_command(self, ctx, cmd_name):
+        return click.Command(cmd_name, callback=getattr(self, cmd_name))
+
+    def caught(self):
+        with errors_as_exits():
+            print("nobody reads this", flush=True)
+
+    def plain(self):
+        click.echo("nobody reads this")
+
+Printing(name="printing", help="", lazy={}).main()
+"""
+
+
+@pytest.mark.parametrize("verb", ["caught", "plain"])
+def test_a_reader_that_went_away_is_no_failure(verb: str) -> None:
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", PRINTS, verb],
+            stdout=write_end,
+            stderr=subprocess.PIPE,
+            timeout=30,
+        )
+    finally:
+        os.close(write_end)
+    assert (done.returncode, done.stderr) == (141, b"")
