@@ -14,7 +14,8 @@ class ConsumeFrom(enum.Enum):
     """
 
     LAST_OFFSET = enum.auto()
-    """With the messages that come after its first member was assigned the queue."""
+    """With the messages that come after its first member was assigned the queue. No promise on a
+    young queue: while the broker has its first message in memory, a new group begins there."""
 
     FIRST_OFFSET = enum.auto()
     """With the oldest message that the broker still has."""

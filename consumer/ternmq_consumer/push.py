@@ -59,7 +59,8 @@ class PushConsumer(Lifecycle):
 
     Args:
         group: Who consumes together.
-        topics: What to consume. All members of a group must say the same.
+        topics: What to consume: a topic, tag expressions by topic (`{"orders": "eu || jp"}`), or
+            subscriptions. All members of a group must say the same.
         listener: Called with each message: a plain function, in one of `config.workers` threads,
             or an `async def`, on the loop. At most `config.workers` calls run at a time.
         batch_listener: Called with the messages that wait, at most `config.batch_messages` and all

@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from functools import partial
 from random import Random
 
 import pytest
@@ -168,23 +169,34 @@ def test_two_members_share_the_queues_evenly_and_without_overlap() -> None:
     run_in_virtual_time(main())
 
 
+def counting_member(
+    cluster: ToyCluster,
+    seen: Counter[tuple[MessageQueue, int]],
+    host: str,
+    *,
+    config: PushConsumerConfig = FIRST,
+) -> PushConsumer:
+    """Return a member that counts how often each message comes."""
+
+    def listener(message: StoredMessage) -> None:
+        seen[message.queue, message.queue_offset] += 1
+
+    return PushConsumer(
+        "g",
+        TOPIC,
+        listener=listener,
+        nameserver=cluster.nameserver,
+        config=config,
+        env=cluster.environment(host),
+    )
+
+
 def test_nothing_is_consumed_twice_when_a_member_joins_and_leaves_in_calm() -> None:
     async def main() -> None:
         async with toy_cluster(brokers=2, queues=4) as cluster:
             seen: Counter[tuple[MessageQueue, int]] = Counter()
 
-            def listener(message: StoredMessage) -> None:
-                seen[message.queue, message.queue_offset] += 1
-
-            def member(host: str) -> PushConsumer:
-                return PushConsumer(
-                    "g",
-                    TOPIC,
-                    listener=listener,
-                    nameserver=cluster.nameserver,
-                    config=FIRST,
-                    env=cluster.environment(host),
-                )
+            member = partial(counting_member, cluster, seen)
 
             async def store(rounds: int) -> None:
                 for _ in range(rounds):
@@ -215,18 +227,8 @@ def test_what_a_member_has_not_committed_yet_does_not_come_twice_when_another_jo
         async with toy_cluster(brokers=1, queues=4) as cluster:
             seen: Counter[tuple[MessageQueue, int]] = Counter()
 
-            def listener(message: StoredMessage) -> None:
-                seen[message.queue, message.queue_offset] += 1
-
-            def member(host: str) -> PushConsumer:
-                return PushConsumer(
-                    "g",
-                    TOPIC,
-                    listener=listener,
-                    nameserver=cluster.nameserver,
-                    config=replace(FIRST, commit_s=600),
-                    env=cluster.environment(host),
-                )
+            config = replace(FIRST, commit_s=600)
+            member = partial(counting_member, cluster, seen, config=config)
 
             async with member("a") as first:
                 await first.assigned()
