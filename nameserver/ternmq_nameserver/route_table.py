@@ -209,8 +209,13 @@ class RouteTable:
             brokers=tuple(self._broker_data(name) for name in names),
         )
 
-    def clusters(self) -> tuple[BrokerData, ...]:
-        """Return every broker name, sorted by cluster, then name."""
+    def clusters(self, broker_name: str = "") -> tuple[BrokerData, ...]:
+        """Return every broker name, or that one alone, sorted by cluster, then name.
+
+        Every broker asks for its own name each second, so that must not look at the others.
+        """
+        if broker_name:
+            return (self._broker_data(broker_name),) if broker_name in self._brokers else ()
         brokers = map(self._broker_data, self._brokers)
         return tuple(sorted(brokers, key=lambda data: (data.cluster, data.broker_name)))
 

@@ -105,11 +105,7 @@ class NameServerService:
 
     async def get_cluster(self, request: pb.GetClusterRequest, _call: Call) -> pb.GetClusterReply:
         """Tell every broker, or those of one name."""
-        found = (
-            data
-            for data in self._routes.clusters()
-            if not request.broker_name or data.broker_name == request.broker_name
-        )
+        found = self._routes.clusters(request.broker_name)
         return pb.GetClusterReply(brokers=map(broker_data_to_pb, found))
 
     async def list_topics(self, request: pb.ListTopicsRequest, _call: Call) -> pb.ListTopicsReply:

@@ -74,6 +74,7 @@ def test_topics_and_clusters_are_told_by_cluster() -> None:
         ("c", "a"),
         ("d", "b"),
     ]
+    assert [table.clusters(name) for name in ("b", "z")] == [table.clusters()[1:], ()]
 
 
 def test_a_silent_broker_is_dropped_after_its_expiry_and_not_before() -> None:
