@@ -74,6 +74,8 @@ class RecordBatch:
     tag_codes: Ints
     queues: tuple[QueueRows, ...]
     """Every row is in exactly one of them."""
+    properties: Ints
+    """Where in `data` each record's properties begin; they reach to its end."""
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -150,6 +152,7 @@ def select_rows(batch: RecordBatch, queues: Sequence[QueueRows]) -> tuple[Record
         batch.heads[rows],
         batch.tag_codes[rows],
         tuple(queue._replace(rows=np.searchsorted(rows, queue.rows)) for queue in queues),
+        batch.properties[rows] - batch.starts[rows] + (np.cumsum(sizes) - sizes),
     )
     return kept, rows
 
@@ -226,7 +229,7 @@ def _check(
     if named is None or suspicious or not (heads["body_crc"] == crcs).all():
         return _check_each(records, starts, ends, np.ones(len(sizes), dtype=bool), kind)
     queues = _queues(*named, heads["queue_id"].astype(np.int64))
-    return RecordBatch(records, starts, sizes, heads, codes, queues)
+    return RecordBatch(records, starts, sizes, heads, codes, queues, properties)
 
 
 def _walk(
