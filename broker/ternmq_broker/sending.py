@@ -18,7 +18,8 @@ from ternmq_model.clock import Clock
 from ternmq_model.errors import RefusedError, refusal
 from ternmq_model.names import is_send_forbidden
 from ternmq_model.offsets import PhysicalOffset
-from ternmq_model.record_batch import QueueRows, RecordBatch, check_records, select_rows
+from ternmq_model.record_batch import RecordBatch, check_records, select_rows
+from ternmq_model.record_passes import QueueRows
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import Permission, TopicConfig
 

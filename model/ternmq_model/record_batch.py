@@ -9,15 +9,13 @@ import re
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ternmq_model.errors import CorruptRecord, IllegalName
-from ternmq_model.names import check_topic
-from ternmq_model.properties import TRANSIENT_PREFIX, decode_properties, tag_code
+from ternmq_model.errors import CorruptRecord
+from ternmq_model.properties import TRANSIENT_PREFIX, decode_properties
 from ternmq_model.record import (
     BODY_BYTES_MAX,
     FLAG_BORN_HOST_V6,
@@ -28,10 +26,16 @@ from ternmq_model.record import (
     decode_record,
 )
 from ternmq_model.record_heads import Heads, Ints, head_type, put_heads, take_heads
+from ternmq_model.record_passes import (
+    QueueRows,
+    body_crcs,
+    cut_out,
+    find_topics,
+    queues_of,
+    tag_codes_of,
+    topic_name,
+)
 
-_TAGS: Final = b"TAGS\x01"
-_TAGS_PAIR: Final = b"\x02TAGS\x01"
-_PAIR_ENDS: Final = b"\x02"
 _PAIR_END: Final = 2
 
 UNSERVED_PROPERTIES: Final = (
@@ -44,15 +48,6 @@ are never stored."""
 _UNSERVED: Final = re.compile(
     b"\x02(?:%b)" % b"|".join(re.escape(name.encode()) for name in UNSERVED_PROPERTIES)
 )
-
-
-class QueueRows(NamedTuple):
-    """The rows of a batch that go to one queue."""
-
-    topic: str
-    queue_id: int
-    rows: Ints
-    """Ascending positions in the batch."""
 
 
 class Refused(NamedTuple):
@@ -220,115 +215,23 @@ def _check(
     )
     if not fits.all():
         return _check_each(records, starts, ends, fits, kind)
-    codes, crcs, joined = _walk(records, bodies, topics, properties, ends)
-    named = _topics(records, topics, topic_bytes)
-    suspicious = _has_unserved(joined) and any(
-        _property_reason(records[begin:end])
-        for begin, end in zip(properties.tolist(), ends.tolist(), strict=True)
-    )
-    if named is None or suspicious or not (heads["body_crc"] == crcs).all():
+    parts = cut_out(records, properties, ends)
+    found = find_topics(records, topics, topic_bytes)
+    names = [name for topic in found.names if (name := topic_name(topic)) is not None]
+    suspicious = _has_unserved(b"".join(parts)) and any(map(_property_reason, parts))
+    if (
+        len(names) < len(found.names)
+        or suspicious
+        or not (heads["body_crc"] == body_crcs(records, bodies, topics - 1)).all()
+    ):
         return _check_each(records, starts, ends, np.ones(len(sizes), dtype=bool), kind)
-    queues = _queues(*named, heads["queue_id"].astype(np.int64))
-    return RecordBatch(records, starts, sizes, heads, codes, queues, properties)
-
-
-def _walk(
-    records: bytes, bodies: Ints, topics: Ints, properties: Ints, ends: Ints
-) -> tuple[Ints, Ints, bytes]:
-    """Return every record's tag code and body checksum, and all their properties joined."""
-    view = memoryview(records)
-    crc32 = zlib.crc32
-    begins = properties.tolist()
-    parts = [records[begin:end] for begin, end in zip(begins, ends.tolist(), strict=True)]
-    crcs = [
-        crc32(view[begin:end])
-        for begin, end in zip(bodies.tolist(), (topics - 1).tolist(), strict=True)
-    ]
-    codes = np.array([tag_code_of(part) for part in parts], dtype=np.int64)
-    return codes, np.array(crcs, dtype=np.int64) & 0x7FFFFFFF, b"".join(parts)
-
-
-def tag_code_of(properties: bytes) -> int:
-    """Return what a consume queue keeps of the tag in a record's properties; 0 for none.
-
-    The same for a record that is being appended and for one that is read back from the log.
-    """
-    _, found, rest = properties.rpartition(_TAGS_PAIR)
-    if found and (value := rest.partition(_PAIR_ENDS)[0]):
-        return _tag_code(value)
-    if _TAGS not in properties:
-        return 0
-    # The tag comes first, is empty, or stands inside a value: rare enough to be read the long way.
-    return tag_code(decode_properties(properties).get("TAGS", ""))
-
-
-@lru_cache(maxsize=16_384)
-def _tag_code(value: bytes) -> int:
-    return tag_code(value.decode("utf-8", "replace"))
+    queues = queues_of(names, found.of_rows, heads["queue_id"].astype(np.int64))
+    return RecordBatch(records, starts, sizes, heads, tag_codes_of(parts), queues, properties)
 
 
 def _has_unserved(joined: bytes) -> bool:
     """Tell whether a property may begin with one of `UNSERVED_PROPERTIES`; rarely a false alarm."""
     return _UNSERVED.search(b"\x02" + joined) is not None
-
-
-@lru_cache(maxsize=16_384)
-def _topic_name(topic: bytes) -> str | None:
-    """Return the topic as text, or None when it is illegal."""
-    try:
-        return check_topic(topic.decode("ascii"))
-    except (UnicodeDecodeError, IllegalName):
-        return None
-
-
-def _topics(
-    records: bytes, topics: Ints, topic_bytes: Ints
-) -> tuple[Sequence[str], Ints | None] | None:
-    """Return the distinct topics and which one each row names (None: all the first).
-
-    None when one of them is illegal.
-    """
-    begin, length = int(topics[0]), int(topic_bytes[0])
-    first = records[begin : begin + length]
-    name = _topic_name(first)
-    if name is None:
-        return None
-    if len(topics) == 1 or (
-        (topic_bytes == length).all()
-        and (
-            np.ndarray(
-                (len(records) - length + 1,), np.dtype((np.void, length)), records, strides=(1,)
-            )[topics]
-            .view(np.uint8)
-            .reshape(len(topics), length)
-            == np.frombuffer(first, dtype=np.uint8)
-        ).all()
-    ):
-        return (name,), None
-    numbers: dict[str, int] = {}
-    rows = np.empty(len(topics), dtype=np.int64)
-    for row, (at, size) in enumerate(zip(topics.tolist(), topic_bytes.tolist(), strict=True)):
-        name = _topic_name(records[at : at + size])
-        if name is None:
-            return None
-        rows[row] = numbers.setdefault(name, len(numbers))
-    return tuple(numbers), rows
-
-
-def _queues(names: Sequence[str], topic_of: Ints | None, queue_ids: Ints) -> tuple[QueueRows, ...]:
-    keys = queue_ids if topic_of is None else (topic_of << 32) | queue_ids
-    first = int(keys[0])
-    if len(keys) == 1 or (keys == first).all():
-        return (QueueRows(names[first >> 32], first & 0xFFFFFFFF, np.arange(len(keys))),)
-    order = np.argsort(keys, kind="stable")
-    sorted_keys = keys[order]
-    cuts = (np.flatnonzero(sorted_keys[1:] != sorted_keys[:-1]) + 1).tolist()
-    begins = [0, *cuts]
-    firsts: list[int] = sorted_keys[begins].tolist()
-    return tuple(
-        QueueRows(names[key >> 32], key & 0xFFFFFFFF, order[begin:end])
-        for key, begin, end in zip(firsts, begins, [*cuts, len(order)], strict=True)
-    )
 
 
 def _check_each(
@@ -364,7 +267,7 @@ def _reason(record: bytes, host_flags: int) -> str:
         return "the body's checksum differs"
     if header.queue_id < 0 or header.reconsume_times or header.prepared_offset:
         return "queue id, reconsume times or prepared offset is not what a producer may set"
-    if _topic_name(decoded.topic) is None:
+    if topic_name(decoded.topic) is None:
         return f"topic {decoded.topic!r} is not a legal name"
     return _property_reason(decoded.properties)
 

@@ -4,7 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ternmq_model.record import decode_record
-from ternmq_model.record_batch import check_records, tag_code_of
+from ternmq_model.record_batch import check_records
+from ternmq_model.record_passes import tag_code_of
 from tests.support.records import record, sizes_of
 
 NAMES = st.sampled_from(["TAGS", "KEYS", "UNIQ_KEY", "a", "DELAY", "TIMEZONE", "TAGSX", "XTAGS"])

@@ -12,9 +12,9 @@ from ternmq_model.record_batch import (
     check_records,
     complete_records,
     select_rows,
-    tag_code_of,
     unserved_reason,
 )
+from ternmq_model.record_passes import tag_code_of
 from tests.support.records import BORN_HOST, STORE_HOST, batch_of, record, sizes_of
 
 

@@ -1,0 +1,135 @@
+"""What is found out about many records at once, whether they arrive or are read back. Pure.
+
+Records lie back to back in `bytes`; where a part of each begins or ends is an array of positions.
+Everything that a consume queue or an index keeps of a record is taken here, so that both roads to
+them agree.
+"""
+
+import zlib
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from ternmq_model.errors import IllegalName
+from ternmq_model.names import check_topic
+from ternmq_model.properties import decode_properties, tag_code
+from ternmq_model.record_heads import Ints
+
+_TAGS: Final = b"TAGS\x01"
+_TAGS_PAIR: Final = b"\x02TAGS\x01"
+_PAIR_ENDS: Final = b"\x02"
+
+
+class QueueRows(NamedTuple):
+    """The rows of a batch that go to one queue."""
+
+    topic: str
+    queue_id: int
+    rows: Ints
+    """Ascending positions in the batch."""
+
+
+class Topics(NamedTuple):
+    """The distinct topics of a batch."""
+
+    names: Sequence[bytes]
+    of_rows: Ints | None
+    """Which of them each row names; None: all the first."""
+
+
+def cut_out(records: bytes, begins: Ints, ends: Ints) -> list[bytes]:
+    """Return the bytes from each of `begins` to its end."""
+    return [records[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)]
+
+
+def body_crcs(records: bytes, bodies: Ints, ends: Ints) -> Ints:
+    """Return what each record should keep of its body."""
+    view = memoryview(records)
+    crc32 = zlib.crc32
+    crcs = [
+        crc32(view[begin:end]) for begin, end in zip(bodies.tolist(), ends.tolist(), strict=True)
+    ]
+    return np.array(crcs, dtype=np.int64) & 0x7FFFFFFF
+
+
+def tag_codes_of(properties: Sequence[bytes]) -> Ints:
+    """Return what a consume queue keeps of the tag in each record's properties."""
+    return np.array([tag_code_of(part) for part in properties], dtype=np.int64)
+
+
+def tag_code_of(properties: bytes) -> int:
+    """Return what a consume queue keeps of the tag in a record's properties; 0 for none.
+
+    The same for a record that is being appended and for one that is read back from the log.
+    """
+    _, found, rest = properties.rpartition(_TAGS_PAIR)
+    if found and (value := rest.partition(_PAIR_ENDS)[0]):
+        return _tag_code(value)
+    if _TAGS not in properties:
+        return 0
+    # The tag comes first, is empty, or stands inside a value: rare enough to be read the long way.
+    return tag_code(decode_properties(properties).get("TAGS", ""))
+
+
+@lru_cache(maxsize=16_384)
+def _tag_code(value: bytes) -> int:
+    return tag_code(value.decode("utf-8", "replace"))
+
+
+@lru_cache(maxsize=16_384)
+def topic_name(topic: bytes) -> str | None:
+    """Return the topic as text, or None when it is illegal."""
+    try:
+        return check_topic(topic.decode("ascii"))
+    except (UnicodeDecodeError, IllegalName):
+        return None
+
+
+def find_topics(records: bytes, topics: Ints, topic_bytes: Ints) -> Topics:
+    """Return the distinct topics, which begin at `topics`, of at least one record."""
+    begin, length = int(topics[0]), int(topic_bytes[0])
+    first = records[begin : begin + length]
+    if len(topics) == 1 or (
+        (topic_bytes == length).all()
+        and (
+            np.ndarray(
+                (len(records) - length + 1,), np.dtype((np.void, length)), records, strides=(1,)
+            )[topics]
+            .view(np.uint8)
+            .reshape(len(topics), length)
+            == np.frombuffer(first, dtype=np.uint8)
+        ).all()
+    ):
+        return Topics((first,), None)
+    numbers: dict[bytes, int] = {}
+    rows = np.empty(len(topics), dtype=np.int64)
+    for row, (at, size) in enumerate(zip(topics.tolist(), topic_bytes.tolist(), strict=True)):
+        rows[row] = numbers.setdefault(records[at : at + size], len(numbers))
+    return Topics(tuple(numbers), rows)
+
+
+def queues_of(
+    names: Sequence[str], topic_of: Ints | None, queue_ids: Ints
+) -> tuple[QueueRows, ...]:
+    """Sort rows by queue.
+
+    Args:
+        names: The distinct topics.
+        topic_of: Which of them each row names; None: all the first.
+        queue_ids: Each row's queue; none is negative.
+    """
+    keys = queue_ids if topic_of is None else (topic_of << 32) | queue_ids
+    first = int(keys[0])
+    if len(keys) == 1 or (keys == first).all():
+        return (QueueRows(names[first >> 32], first & 0xFFFFFFFF, np.arange(len(keys))),)
+    order = np.argsort(keys, kind="stable")
+    sorted_keys = keys[order]
+    cuts = (np.flatnonzero(sorted_keys[1:] != sorted_keys[:-1]) + 1).tolist()
+    begins = [0, *cuts]
+    firsts: list[int] = sorted_keys[begins].tolist()
+    return tuple(
+        QueueRows(names[key >> 32], key & 0xFFFFFFFF, order[begin:end])
+        for key, begin, end in zip(firsts, begins, [*cuts, len(order)], strict=True)
+    )
