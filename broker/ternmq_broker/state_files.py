@@ -1,84 +1,29 @@
-"""The broker's tables on disk: topics, groups and consumer offsets.
-
-Files are replaced as `ternmq_runtime.durable_file` does it (new bytes synced beside, the previous
-generation kept as `.bak`, the folder synced), but through the store's file system, so that a
-simulated broker loses or keeps its tables with its messages.
-"""
+"""The broker's tables on disk: read once, and saved when they changed."""
 
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from ternmq_broker.loose_json import parse_json, write_json
 from ternmq_model.errors import StoreError
 from ternmq_remoting.environment import Blocking
 from ternmq_store.filesystem import FileSystem
+from ternmq_store.state_file import read_generations, replace_file
 
 T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
-STATE_FILE_BYTES_MAX: Final = 1 << 30
 
-
-def replace_file(files: FileSystem, path: Path, data: bytes) -> None:
-    """Make `data` the content of `path`, durably; blocks. One writer at a time.
-
-    Interrupted at any moment it leaves the new generation or the one before.
+def read_table(files: FileSystem, path: Path, parse: Callable[[Mapping[str, Any]], T]) -> T | None:
+    """Return the table that the newest readable generation of `path` holds; None without a file.
 
     Raises:
-        OSError: The disk refused; what was there can still be read.
+        StoreError: There is one, and no generation of it can be read.
     """
-    new = path.with_name(path.name + ".tmp")
-    file = files.open(new, create=True)
-    try:
-        file.resize(0)
-        file.write(0, data)
-        file.sync()
-    finally:
-        file.close()
-    if files.exists(path):
-        files.rename(path, path.with_name(path.name + ".bak"))
-    files.rename(new, path)
-    files.sync_folder(path.parent)
-
-
-def read_newest(files: FileSystem, path: Path, parse: Callable[[Mapping[str, Any]], T]) -> T | None:
-    """Return what the newest readable generation of `path` parses to; None when there is none.
-
-    Raises:
-        StoreError: There is one, and neither it nor its `.bak` can be read: what it held is
-            unknown, which is not the same as empty.
-    """
-    reasons: list[str] = []
-    for candidate in (path, path.with_name(path.name + ".bak")):
-        if not files.exists(candidate):
-            continue
-        try:
-            value = parse(parse_json(_read(files, candidate).decode()))
-        except (OSError, ValueError, LookupError, TypeError) as error:
-            reasons.append(f"{candidate}: {type(error).__name__}: {error}")
-            continue
-        if candidate != path:
-            reason = reasons[0] if reasons else f"{path} is not there"
-            logger.warning("previous generation taken file=%s reason=%s", candidate, reason)
-        return value
-    if reasons:
-        raise StoreError("unreadable state file: " + "; ".join(reasons))
-    return None
-
-
-def _read(files: FileSystem, path: Path) -> bytes:
-    file = files.open(path)
-    try:
-        size = file.size()
-        if size > STATE_FILE_BYTES_MAX:
-            raise ValueError(f"{size} bytes are too many for a table")
-        return file.read(0, size)
-    finally:
-        file.close()
+    return read_generations(files, path, lambda data: parse(parse_json(data.decode())))
 
 
 class StateFile:

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 from ternmq_broker.config import BrokerConfig
 from ternmq_broker.consumer_offsets import OffsetTable
 from ternmq_broker.groups import GroupTable
-from ternmq_broker.state_files import StateFile, read_newest
+from ternmq_broker.state_files import StateFile, read_table
 from ternmq_broker.topics import TopicTable
 from ternmq_model.data_version import DataVersion
 from ternmq_model.errors import StoreError
@@ -123,7 +123,7 @@ async def load_tables(
     await blocking.run(files.make_folder, folder)
 
     async def load(name: str, parse: Callable[[Mapping[str, Any]], T]) -> T | None:
-        return await blocking.run(read_newest, files, folder / name, parse)
+        return await blocking.run(read_table, files, folder / name, parse)
 
     version = DataVersion(now_ms)
     topics = await load("topics.json", partial(TopicTable.from_dict, now_ms=now_ms))

@@ -6,25 +6,19 @@ offset before which its records count no more, a space, its name. RocketMQ ignor
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
 
 from ternmq_model.errors import IllegalName
 from ternmq_model.names import check_topic
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_store.filesystem import FileSystem
-
-_SUFFIX: Final = ".new"
+from ternmq_store.state_file import read_whole, replace_file
 
 
 def load_deletions(files: FileSystem, path: Path) -> dict[str, PhysicalOffset]:
     """Return for each deleted topic before which offset its records count no more."""
     if not files.exists(path):
         return {}
-    file = files.open(path)
-    try:
-        text = file.read(0, file.size()).decode("ascii", "replace")
-    finally:
-        file.close()
+    text = read_whole(files, path).decode("ascii", "replace")
     return dict(_parse(line) for line in text.splitlines() if _is_sound(line))
 
 
@@ -48,13 +42,5 @@ def save_deletions(files: FileSystem, path: Path, deletions: Mapping[str, Physic
     Raises:
         OSError: One of the two is there.
     """
-    draft = path.with_name(path.name + _SUFFIX)
-    file = files.open(draft, create=True)
-    try:
-        file.resize(0)
-        file.write(0, "".join(f"{at} {topic}\n" for topic, at in deletions.items()).encode())
-        file.sync()
-    finally:
-        file.close()
-    files.rename(draft, path)
-    files.sync_folder(path.parent)
+    text = "".join(f"{at} {topic}\n" for topic, at in deletions.items())
+    replace_file(files, path, text.encode(), keep_previous=False)

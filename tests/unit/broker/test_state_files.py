@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from ternmq_broker.state_files import StateFile, read_newest, replace_file
+from ternmq_broker.state_files import StateFile, read_table
 from ternmq_model.errors import StoreError
+from ternmq_store.state_file import replace_file
 from tests.support.files import MemoryFileSystem
 from tests.support.virtual_time import InlineBlocking, run_in_virtual_time
 
@@ -25,35 +26,17 @@ def same(value: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def test_the_newest_generation_is_read() -> None:
     files = files_with_folder()
-    assert read_newest(files, PATH, same) is None
+    assert read_table(files, PATH, same) is None
     replace_file(files, PATH, b'{"a":1}')
     replace_file(files, PATH, b'{"a":2}')
-    assert read_newest(files, PATH, same) == {"a": 2}
+    assert read_table(files, PATH, same) == {"a": 2}
 
 
-@pytest.mark.parametrize("damage", [b"", b'{"a":', b"\xff", b"[]"])
-def test_a_damaged_file_gives_way_to_the_generation_before(damage: bytes) -> None:
-    files = files_with_folder()
-    replace_file(files, PATH, b'{"a":1}')
-    replace_file(files, PATH, b'{"a":2}')
-    file = files.open(PATH)
-    file.resize(0)
-    file.write(0, damage)
-    assert read_newest(files, PATH, same) == {"a": 1}
-
-
-def test_between_the_renames_the_generation_before_is_there() -> None:
-    files = files_with_folder()
-    replace_file(files, PATH, b'{"a":1}')
-    files.rename(PATH, PATH.with_name(PATH.name + ".bak"))
-    assert read_newest(files, PATH, same) == {"a": 1}
-
-
-def test_what_cannot_be_read_is_not_taken_for_empty() -> None:
+def test_what_is_no_table_is_refused_by_name() -> None:
     files = files_with_folder()
     files.open(PATH, create=True).write(0, b"{")
     with pytest.raises(StoreError, match=r"table\.json"):
-        read_newest(files, PATH, same)
+        read_table(files, PATH, same)
 
 
 class Table:
@@ -90,7 +73,7 @@ def test_who_waits_is_told_when_the_table_is_saved() -> None:
         await first
         await second
         assert table.file.is_saved
-        assert read_newest(files, PATH, same) == {"value": 1}
+        assert read_table(files, PATH, same) == {"value": 1}
 
     run_in_virtual_time(main())
 
@@ -110,7 +93,7 @@ def test_a_change_during_a_save_is_saved_by_the_next_one() -> None:
         assert not table.file.is_saved
         await table.file.step()
         await waiting
-        assert read_newest(files, PATH, same) == {"value": 2}
+        assert read_table(files, PATH, same) == {"value": 2}
 
     run_in_virtual_time(main())
 
