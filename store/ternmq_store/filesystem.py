@@ -24,6 +24,8 @@ _PIECE_BYTES: Final = 1 << 20
 _SPARE_DESCRIPTORS: Final = 512
 _LOCK_TEXT: Final = b"lock"
 _HOLDER_NAME: Final = "abort"
+_READ_ONLY: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
+_READ_WRITE: Final = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 class Region(Protocol):
@@ -111,8 +113,12 @@ class Lock(Protocol):
 class FileSystem(Protocol):
     """Files and folders by path."""
 
-    def open(self, path: Path, *, create: bool = False) -> File:
-        """Open a file to read and write. With `create`, one that need not exist."""
+    def open(self, path: Path, *, create: bool = False, read_only: bool = False) -> File:
+        """Open a file to read and write. With `create`, one that need not exist.
+
+        With `read_only`, one that the process may not be allowed to write: `size` and `read` work,
+        what would change or map it raises OSError.
+        """
         ...
 
     def exists(self, path: Path) -> bool:
@@ -230,10 +236,14 @@ class MemoryMap:
 class RealFile:
     """A file of the operating system."""
 
-    def __init__(self, path: Path, budget: MapBudget, *, create: bool) -> None:
+    def __init__(
+        self, path: Path, budget: MapBudget, *, create: bool, read_only: bool = False
+    ) -> None:
         self._path = path
         self._budget = budget
-        self._descriptor: int | None = os.open(path, _flags(create=create), 0o600)
+        self._flags = _READ_ONLY if read_only else _READ_WRITE
+        flags = self._flags | (os.O_CREAT if create else 0)
+        self._descriptor: int | None = os.open(path, flags, 0o600)
 
     @property
     def path(self) -> Path:
@@ -246,7 +256,7 @@ class RealFile:
         if self._descriptor is not None:
             yield self._descriptor
             return
-        descriptor = os.open(self._path, _flags(create=False))
+        descriptor = os.open(self._path, self._flags)
         try:
             yield descriptor
         finally:
@@ -311,10 +321,6 @@ class RealFile:
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.close(descriptor)
-
-
-def _flags(*, create: bool) -> int:
-    return os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if create else 0)
 
 
 class RealLock:
@@ -382,9 +388,9 @@ class RealFileSystem:
         self._rest = rest
         self._budget = MapBudget()
 
-    def open(self, path: Path, *, create: bool = False) -> RealFile:
-        """Open a file to read and write."""
-        return RealFile(path, self._budget, create=create)
+    def open(self, path: Path, *, create: bool = False, read_only: bool = False) -> RealFile:
+        """Open a file to read and write, or to read."""
+        return RealFile(path, self._budget, create=create, read_only=read_only)
 
     def exists(self, path: Path) -> bool:
         """Tell whether a file or folder is there."""

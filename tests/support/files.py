@@ -168,8 +168,9 @@ class MemoryFileSystem:
                 raise OSError(errno.ENOSPC, "the disk is full")
             self.space_bytes -= length
 
-    def open(self, path: Path, *, create: bool = False) -> MemoryFile:
+    def open(self, path: Path, *, create: bool = False, read_only: bool = False) -> MemoryFile:
         """Open a file."""
+        assert not (create and read_only)
         if path not in self.nodes:
             if not create or path.parent not in self.made_folders:
                 raise FileNotFoundError(path)

@@ -138,3 +138,18 @@ def test_rocketmq_and_a_store_exclude_each_other(tmp_path: Path) -> None:
         with pytest.raises(StoreLocked, match="another process"):
             open_store(RealFileSystem(), root=tmp_path)
     open_store(RealFileSystem(), root=tmp_path).close()
+
+
+def test_a_file_opened_to_read_cannot_be_changed(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"abc")
+    path.chmod(0o400)
+    file = RealFileSystem().open(path, read_only=True)
+    assert (file.size(), file.read(1, 9)) == (3, b"bc")
+    for change in (lambda: file.write(0, b"x"), lambda: file.resize(0), file.map):
+        with pytest.raises(OSError, match=r"\[Errno"):
+            change()
+    file.park()
+    assert file.read(0, 3) == b"abc"
+    file.close()
+    assert path.read_bytes() == b"abc"
