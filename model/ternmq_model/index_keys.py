@@ -1,0 +1,217 @@
+"""Finding a batch's keys in its properties, and hashing them for the index. Pure.
+
+A message is found by its unique key and by each of its KEYS. What a key costs is a share of a few
+passes of numpy over the batch's properties, laid back to back:
+
+    padding 0x02 properties 0x02 properties 0x02 … 0x02 padding
+
+Source: RocketMQ `IndexService.buildIndex`, `IndexFile.indexKeyHashMethod`.
+"""
+
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ternmq_model.properties import KEY_SEPARATOR, KEYS, UNIQUE_KEY, java_hash
+from ternmq_model.record import FLAG_ROLLBACK
+from ternmq_model.record_batch import RecordBatch
+from ternmq_model.record_heads import Bytes, Ints
+
+Hashes = NDArray[np.int32]
+_Words = NDArray[np.uint32]
+
+_PAIR_END: Final = 2
+_SPACE: Final = ord(KEY_SEPARATOR)
+_UNIQUE_PAIR: Final = UNIQUE_KEY.encode() + b"\x01"
+_KEYS_PAIR: Final = KEYS.encode() + b"\x01"
+_WORD_BYTES: Final = 8
+_UNIQUE_WORD: Final = np.uint64(int.from_bytes(_UNIQUE_PAIR[:_WORD_BYTES], "little"))
+_KEYS_WORD: Final = np.uint64(int.from_bytes(_KEYS_PAIR, "little"))
+_KEYS_MASK: Final = np.uint64((1 << 8 * len(_KEYS_PAIR)) - 1)
+assert len(_UNIQUE_PAIR) == _WORD_BYTES + 1
+
+_WIDTH: Final = 16
+_WIDTH_MAX: Final = 64
+"""Keys are hashed together in windows of 16, 32, 48 or 64 bytes; longer ones one by one."""
+
+_HEAD: Final = bytes(_WIDTH_MAX - 1) + b"\x02"
+_TAIL: Final = b"\x02" + bytes(_WORD_BYTES)
+
+
+def _powers(count: int) -> _Words:
+    powers = np.full(count, 31, dtype=np.uint32)
+    powers[0] = 1
+    return np.cumprod(powers, dtype=np.uint32)
+
+
+_POWERS: Final = _powers(1 << 16)
+_FALLING: Final = _POWERS[_WIDTH_MAX - 1 :: -1].copy()
+
+
+class KeyRows(NamedTuple):
+    """The keys of a batch, in the order in which they go into the index."""
+
+    rows: Ints
+    """Which record each key belongs to; ascending."""
+    hashes: Hashes
+    """What the index keeps of each; never negative."""
+
+
+def key_hash(topic: str, key: str) -> int:
+    """Return what the index keeps of a key: 31 bits of the Java hash of `topic#key`.
+
+    Source: RocketMQ `IndexFile.indexKeyHashMethod`.
+    """
+    code = abs(java_hash(f"{topic}#{key}"))
+    return code if code < 1 << 31 else 0
+
+
+def find_keys(batch: RecordBatch) -> KeyRows:
+    """Return the keys of every record: its unique key, then each of its KEYS.
+
+    Keys are those that `decode_properties` tells. Records that roll a transaction back have none;
+    neither have those that are in none of the batch's queues.
+    """
+    joined, firsts = _join(batch)
+    rows, begins, ends = _tokens(np.frombuffer(joined, dtype=np.uint8), firsts)
+    prefixes = np.zeros(len(batch), dtype=np.uint32)
+    skipped = (batch.heads["sys_flag"] & FLAG_ROLLBACK) == FLAG_ROLLBACK
+    if len(batch.queues) == 1 and len(batch.queues[0].rows) == len(batch):
+        prefixes += _prefix(batch.queues[0].topic)
+    else:
+        is_known = np.zeros(len(batch), dtype=bool)
+        for queue in batch.queues:
+            prefixes[queue.rows] = _prefix(queue.topic)
+            is_known[queue.rows] = True
+        skipped |= ~is_known
+    if skipped.any():
+        kept = ~skipped[rows]
+        rows, begins, ends = rows[kept], begins[kept], ends[kept]
+    hashes = _hashes(joined, begins, ends)
+    hashes += (
+        prefixes[rows] * _POWERS[ends - begins]
+        if joined.isascii()
+        else _shifted(joined, prefixes[rows], begins, ends)
+    )
+    signed = np.abs(hashes.view(np.int32))
+    return KeyRows(rows, np.maximum(signed, 0))
+
+
+def _join(batch: RecordBatch) -> tuple[bytes, Ints]:
+    """Return all properties with a 0x02 around each record's, and where each record's begin."""
+    data = batch.data
+    ends = batch.starts + batch.sizes
+    spans = zip(batch.properties.tolist(), ends.tolist(), strict=True)
+    joined = b"".join((_HEAD, b"\x02".join([data[begin:end] for begin, end in spans]), _TAIL))
+    lengths = ends - batch.properties + 1
+    return joined, np.cumsum(lengths) - lengths + len(_HEAD)
+
+
+def _tokens(buffer: Bytes, firsts: Ints) -> tuple[Ints, Ints, Ints]:
+    """Return every key's row, begin and end, in the order of the index."""
+    marks = np.flatnonzero(buffer == _PAIR_END)
+    starts = marks[:-1] + 1
+    words = np.ndarray((len(buffer) - _WORD_BYTES + 1,), "<u8", buffer, strides=(1,))[starts]
+    is_unique = (words == _UNIQUE_WORD) & (buffer[starts + _WORD_BYTES] == _UNIQUE_PAIR[-1])
+    is_keys = (words & _KEYS_MASK) == _KEYS_WORD
+    unique_rows, *unique = _values(
+        starts[is_unique] + len(_UNIQUE_PAIR), marks[1:][is_unique], firsts
+    )
+    rows, begins, ends = _values(starts[is_keys] + len(_KEYS_PAIR), marks[1:][is_keys], firsts)
+    if len(begins):
+        rows, begins, ends = _split(buffer, rows, begins, ends, firsts)
+    ranks = np.concatenate((unique_rows * 2, rows * 2 + 1))
+    order = np.argsort(ranks, kind="stable")
+    begins, ends = np.concatenate((unique[0], begins)), np.concatenate((unique[1], ends))
+    return ranks[order] >> 1, begins[order], ends[order]
+
+
+def _values(begins: Ints, ends: Ints, firsts: Ints) -> tuple[Ints, Ints, Ints]:
+    """Return rows, begins and ends of the values that count: not empty, the last of its record."""
+    filled = begins < ends
+    if not filled.all():
+        begins, ends = begins[filled], ends[filled]
+    rows = np.searchsorted(firsts, begins, side="right") - 1
+    if len(rows) > 1:
+        last = np.append(rows[1:] != rows[:-1], True)
+        if not last.all():
+            return rows[last], begins[last], ends[last]
+    return rows, begins, ends
+
+
+def _split(
+    buffer: Bytes, rows: Ints, begins: Ints, ends: Ints, firsts: Ints
+) -> tuple[Ints, Ints, Ints]:
+    """Return the tokens between spaces; empty ones are none."""
+    spaces = np.flatnonzero(buffer == _SPACE)
+    value = np.searchsorted(begins, spaces, side="right") - 1
+    spaces = spaces[(value >= 0) & (spaces < ends[value])]
+    if not len(spaces):
+        return rows, begins, ends
+    begins = np.sort(np.concatenate((begins, spaces + 1)))
+    ends = np.sort(np.concatenate((ends, spaces)))
+    filled = begins < ends
+    if not filled.all():
+        begins, ends = begins[filled], ends[filled]
+    return np.searchsorted(firsts, begins, side="right") - 1, begins, ends
+
+
+def _hashes(joined: bytes, begins: Ints, ends: Ints) -> _Words:
+    """Return every token's own hash."""
+    hashes = np.zeros(len(begins), dtype=np.uint32)
+    lengths = ends - begins
+    widths = -(-lengths // _WIDTH) * _WIDTH
+    longest = int(widths.max(initial=0))
+    is_ascii = joined.isascii()
+    for width in range(_WIDTH, min(longest, _WIDTH_MAX) + 1, _WIDTH):
+        members = np.flatnonzero(widths == width)
+        if len(members):
+            codes = _windows(joined, ends[members], lengths[members], width)
+            hashes[members] = codes @ _FALLING[-width:]
+            if not is_ascii:
+                for member in members[(codes > 0x7F).any(axis=1)].tolist():
+                    hashes[member] = _hash(joined[begins[member] : ends[member]])
+    if longest > _WIDTH_MAX:
+        for member in np.flatnonzero(widths > _WIDTH_MAX).tolist():
+            hashes[member] = _hash(joined[begins[member] : ends[member]])
+    return hashes
+
+
+def _windows(joined: bytes, ends: Ints, lengths: Ints, width: int) -> _Words:
+    """Return the tokens' bytes, each token at the end of a row of `width`, behind zeros."""
+    kind = np.dtype((np.void, width))
+    windows = np.ndarray((len(joined) - width + 1,), kind, joined, strides=(1,))[ends - width]
+    codes = windows.view(np.uint8).reshape(len(ends), width).astype(np.uint32)
+    if int(lengths.min()) < width:
+        codes[np.arange(width) < (width - lengths)[:, None]] = 0
+    return codes
+
+
+def _units(token: bytes) -> NDArray[np.integer]:
+    """Return the UTF-16 code units over which Java hashes the text in `token`."""
+    if token.isascii():
+        return np.frombuffer(token, dtype=np.uint8)
+    text = token.decode("utf-8", "replace")
+    return np.frombuffer(text.encode("utf-16-le", "surrogatepass"), dtype="<u2")
+
+
+def _hash(token: bytes) -> int:
+    units = _units(token).astype(np.uint32)
+    return int((units * _POWERS[len(units) - 1 :: -1][: len(units)]).sum(dtype=np.uint32))
+
+
+def _shifted(joined: bytes, prefixes: _Words, begins: Ints, ends: Ints) -> _Words:
+    """Return what the prefixes add to the hashes when some tokens are not ASCII."""
+    counts = [
+        end - begin if joined[begin:end].isascii() else len(_units(joined[begin:end]))
+        for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)
+    ]
+    return prefixes * _POWERS[counts]
+
+
+@lru_cache(maxsize=16_384)
+def _prefix(topic: str) -> int:
+    """Return the hash of `topic#`, in 32 bits without a sign."""
+    return java_hash(f"{topic}#") & 0xFFFFFFFF
