@@ -108,12 +108,12 @@ def measure(folder: Path) -> Sequence[tuple[str, float, float]]:
             wanted = min(1000, end)
 
             def read(store: MessageStore = store, wanted: int = wanted) -> None:
-                result = store.read_run(
+                result = store.reads.read(
                     "benchmark", 0, QueueOffset(0), messages_max=wanted, bytes_max=8 << 20
                 )
                 assert len(result.record_sizes) == wanted
 
-            read_name = f"read_run {wanted} of {name}"
+            read_name = f"read {wanted} of {name}"
             found.append((read_name, best_us(read, repeats=20, records=wanted), 0.6))
         store.close()
     return found

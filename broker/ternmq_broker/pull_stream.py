@@ -251,7 +251,7 @@ class PullingStream:
         return has_read
 
     def _read(self, handle: _Handle, bytes_max: int) -> ReadResult:
-        return self._store.read_run(
+        return self._store.reads.read(
             handle.topic,
             handle.queue_id,
             handle.next_offset,

@@ -126,7 +126,7 @@ class AdminService:
                 queue_id=queue_id,
                 min_offset=least,
                 max_offset=end,
-                last_stored_at_ms=store.last_stored_at_ms(config.topic, queue_id),
+                last_stored_at_ms=store.reads.last_stored_at_ms(config.topic, queue_id),
             )
         return reply
 

@@ -183,7 +183,7 @@ class _Pulling:
             self.services.holds.release(held)
 
     def _read(self, offset: QueueOffset) -> tuple[ReadResult, Outcome]:
-        result = self.services.store.read(
+        result = self.services.store.reads.read(
             self.topic,
             self.queue_id,
             offset,

@@ -9,7 +9,17 @@ class MappedFile:
     Owned by one `MappedFileQueue`. Only `file` may be given to another thread, to be synced.
     """
 
-    __slots__ = ("_region", "base", "bytes", "end", "file", "file_bytes", "real_bytes", "view")
+    __slots__ = (
+        "_region",
+        "base",
+        "bytes",
+        "end",
+        "file",
+        "file_bytes",
+        "holds",
+        "real_bytes",
+        "view",
+    )
 
     def __init__(self, file: File, base: int) -> None:
         self.file = file
@@ -19,6 +29,8 @@ class MappedFile:
         self.real_bytes = 0
         """Bytes from the start whose space is known to be real. Nothing beyond is touched through
         the map by a writer: on a full disk that would kill the process."""
+        self.holds = 0
+        """How many readers need the file to stay: it is not deleted while there is one."""
         self._region = file.map()
         self.bytes = self._region.bytes
         self.view = self._region.view
@@ -32,6 +44,18 @@ class MappedFile:
         if position > self.real_bytes:
             self.file.allocate(self.real_bytes, position - self.real_bytes)
             self.real_bytes = position
+
+    def hold(self) -> None:
+        """Keep the file from being deleted until `release`; the map may be closed meanwhile.
+
+        Source: RocketMQ `ReferenceResource`.
+        """
+        self.holds += 1
+
+    def release(self) -> None:
+        """Take a `hold` back."""
+        assert self.holds > 0, "the file is not held"
+        self.holds -= 1
 
     def close(self) -> None:
         """Unmap and close. The caller holds no slice of it, and no sync is under way."""

@@ -38,7 +38,8 @@ from ternmq_store.flush import CheckpointTask, FlushTask
 from ternmq_store.layout import abort_path, deletions_path, lock_path
 from ternmq_store.opening import OpenedFiles, count_files, open_files
 from ternmq_store.prepare import PrepareTask
-from ternmq_store.reader import ReadResult, read_queue, stored_at_ms
+from ternmq_store.reader import ReadResult
+from ternmq_store.reads import Reads
 from ternmq_store.recovery import RecoveryReport
 from ternmq_store.shortage import check_full, is_shortage
 
@@ -86,9 +87,11 @@ class MessageStore:
         self._dispatcher = opened.dispatcher
         self._report = opened.report
         self._failure: OSError | None = None
+        self.reads = Reads(opened.log, opened.queues, opened.dispatcher)
+        """What is read of the store: all of it but this object's own few short cuts."""
         self._last_stored_at_ms = max(
             opened.dispatcher.stored_at_ms,
-            max((self.last_stored_at_ms(q.topic, q.queue_id) for q in self._queues), default=0),
+            self.reads.newest_stored_at_ms(),
         )
         self._dispatcher.stored_at_ms = self._last_stored_at_ms
         now_ms = clock.monotonic_ms()
@@ -255,83 +258,27 @@ class MessageStore:
 
     def next_offset(self, topic: str, queue_id: int) -> QueueOffset:
         """Return the queue offset that the next message gets."""
-        queue = self._queues.find(topic, queue_id)
-        return queue.next_offset if queue else QueueOffset(0)
+        return self.reads.next_offset(topic, queue_id)
 
     def queues(self) -> Sequence[tuple[str, int]]:
         """Return topic and queue id of every queue there is, sorted."""
-        return sorted((queue.topic, queue.queue_id) for queue in self._queues)
+        return self.reads.queues()
 
     def queue_range(self, topic: str, queue_id: int) -> tuple[QueueOffset, QueueOffset]:
         """Return the first message that can be read, and what comes behind the last one."""
-        queue = self._queues.find(topic, queue_id)
-        return (queue.min_offset, queue.end) if queue else (QueueOffset(0), QueueOffset(0))
-
-    def last_stored_at_ms(self, topic: str, queue_id: int) -> int:
-        """Return the store time of the queue's newest readable message; 0 if it has none."""
-        queue = self._queues.find(topic, queue_id)
-        unit = queue.last_unit() if queue else None
-        return stored_at_ms(self._log, unit.offset, self._dispatcher.offset) if unit else 0
+        return self.reads.queue_range(topic, queue_id)
 
     def read(
-        self,
-        topic: str,
-        queue_id: int,
-        offset: QueueOffset,
-        *,
-        messages_max: int = 32,
-        bytes_max: int = 262_144,
-        tag_codes: frozenset[int] | None = None,
+        self, topic: str, queue_id: int, offset: QueueOffset, *, messages_max: int = 32
     ) -> ReadResult:
-        """Return messages of a queue from `offset` on, within RocketMQ's limits for one pull.
-
-        As `read_run` otherwise.
-        """
-        return self.read_run(
-            topic,
-            queue_id,
-            offset,
-            messages_max=messages_max,
-            bytes_max=bytes_max,
-            tag_codes=tag_codes,
-        )
-
-    def read_run(
-        self,
-        topic: str,
-        queue_id: int,
-        offset: QueueOffset,
-        *,
-        messages_max: int,
-        bytes_max: int,
-        tag_codes: frozenset[int] | None = None,
-    ) -> ReadResult:
-        """Return messages of a queue from `offset` on: copies of their records.
-
-        The first one is taken however long it is. With `tag_codes`, a read looks at 800 messages
-        at most and may find none. A read ends with the file it is in, of the queue or the log.
-
-        Source: RocketMQ `DefaultMessageStore.getMessage`.
-        """
+        """Return copies of messages of a queue from `offset` on, as `Reads.read` does."""
         self._check_open()
-        return read_queue(
-            self._log,
-            self._queues.find(topic, queue_id),
-            offset,
-            messages_max=messages_max,
-            bytes_max=bytes_max,
-            tag_codes=tag_codes,
-        )
+        return self.reads.read(topic, queue_id, offset, messages_max=messages_max)
 
     def record_at(self, offset: PhysicalOffset) -> bytes | None:
         """Return the record that begins at `offset`, below the confirm offset; None if none."""
         self._check_open()
-        record = self._log.record_at(offset, self.confirm_offset)
-        if record is None:
-            return None
-        file = self._log.files.at(offset)
-        position = offset - file.base
-        return bytes(file.view[position : position + record.header.total_bytes])
+        return self.reads.record_at(offset, self.confirm_offset)
 
     def dispatch(self, *, messages_max: int = _DISPATCH_MAX) -> Dispatched:
         """Make confirmed messages readable, about `messages_max` of them.

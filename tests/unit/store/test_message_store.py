@@ -67,7 +67,7 @@ def test_what_was_appended_flushed_and_dispatched_is_read_back_whole() -> None:
     assert first.body == b"first"
     assert first.header.physical_offset == 0
     assert first.header.stored_at_ms == places.stored_at_ms
-    assert store.last_stored_at_ms("A", 1) == places.stored_at_ms
+    assert store.reads.last_stored_at_ms("A", 1) == places.stored_at_ms
 
 
 def test_under_synchronous_flush_nothing_is_readable_before_it_is_on_disk() -> None:
@@ -244,7 +244,7 @@ def test_statuses_of_a_read_are_rocketmqs() -> None:
     assert (badly.status, badly.next_offset) == (ReadStatus.OFFSET_OVERFLOW_BADLY, 2)
     small = store.read("A", 0, QueueOffset(-1))
     assert (small.status, small.next_offset) == (ReadStatus.OFFSET_TOO_SMALL, 0)
-    other = store.read("A", 0, QueueOffset(0), tag_codes=frozenset({1}))
+    other = store.reads.read("A", 0, QueueOffset(0), tag_codes=frozenset({1}))
     assert (other.status, other.next_offset) == (ReadStatus.NO_MATCHED_MESSAGE, 2)
 
 
@@ -253,8 +253,8 @@ def test_a_read_keeps_its_limits_and_always_takes_the_first() -> None:
     store = open_store(MemoryFileSystem(), config=config)
     append(store, batch_of(*(record("A", 0, b"x" * 1000) for _ in range(10))))
     settle(store)
-    assert len(store.read("A", 0, QueueOffset(0), bytes_max=1).record_sizes) == 1
-    assert len(store.read("A", 0, QueueOffset(0), bytes_max=2500).record_sizes) == 2
+    assert len(store.reads.read("A", 0, QueueOffset(0), bytes_max=1).record_sizes) == 1
+    assert len(store.reads.read("A", 0, QueueOffset(0), bytes_max=2500).record_sizes) == 2
     result = store.read("A", 0, QueueOffset(7), messages_max=2)
     assert (len(result.record_sizes), result.next_offset) == (2, 9)
 
@@ -266,14 +266,14 @@ def test_a_filter_returns_its_tags_and_where_to_go_on() -> None:
     append(store, batch_of(*(record("A", 0, b"", {"TAGS": tag}) for tag in tags)))
     settle(store)
     wanted = frozenset({tag_code("x")})
-    result = store.read("A", 0, QueueOffset(1), tag_codes=wanted)
+    result = store.reads.read("A", 0, QueueOffset(1), tag_codes=wanted)
     assert (len(result.record_sizes), result.next_offset) == (32, 99)
-    far = store.read_run(
+    far = store.reads.read(
         "A", 0, QueueOffset(0), messages_max=9999, bytes_max=1 << 20, tag_codes=wanted
     )
     assert (far.scanned, far.next_offset, len(far.record_sizes)) == (800, 800, 267)
     many = frozenset({tag_code("x"), *range(10)})
-    again = store.read_run(
+    again = store.reads.read(
         "A", 0, QueueOffset(0), messages_max=9999, bytes_max=1 << 20, tag_codes=many
     )
     assert again.records == far.records
