@@ -19,11 +19,11 @@ from ternmq_model.names import SCHEDULE_TOPIC, check_topic
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.properties import DELAY, decode_properties
 from ternmq_model.record import FLAG_PREPARED, Record, decode_record
+from ternmq_model.record_check import check_record
 from ternmq_model.record_passes import tag_code_of
 from ternmq_store.commit_log import CommitLog
 from ternmq_store.consume_queue import ConsumeQueue, Units, make_units
 from ternmq_store.consume_queues import ConsumeQueues
-from ternmq_store.recovery import check_record
 
 logger = logging.getLogger(__name__)
 

@@ -1,0 +1,310 @@
+"""Reading records back from the log, many at once: where each lies, whether it is good, its parts.
+
+What one record costs is one step of a short loop that follows the lengths, a share of a few passes
+of numpy, and the loops for checksums and tags. Only a record that these passes find fault with is
+looked at by itself, which gives the exact reason, or that there is none.
+
+Source: RocketMQ `CommitLog.checkMessageAndReturnSize`.
+"""
+
+import enum
+import struct
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ternmq_model.errors import CorruptRecord
+from ternmq_model.offsets import PhysicalOffset
+from ternmq_model.record import (
+    BLANK_BYTES,
+    MAGIC_V1,
+    MAGIC_V2,
+    OVERHEAD_BYTES,
+    decode_record,
+)
+from ternmq_model.record_batch import RecordBatch
+from ternmq_model.record_check import check_record
+from ternmq_model.record_heads import Heads, Ints, head_type, take_heads
+from ternmq_model.record_passes import (
+    QueueRows,
+    Topics,
+    body_crcs,
+    cut_out,
+    find_topics,
+    queues_of,
+    tag_codes_of,
+    topic_name,
+)
+
+SCAN_BYTES_MAX: Final = 4 << 20
+"""One scan ends behind the record that reaches it."""
+
+_START: Final = struct.Struct(">ii")
+_IPV6_SHIFT: Final = 4
+_IPV6_MORE: Final = 12
+"""Bytes that an IPv6 host takes more than an IPv4 one."""
+
+
+class Verify(enum.IntEnum):
+    """How much of a record is checked."""
+
+    NOTHING = 0
+    """That the sizes add up and that it says it is where it lies: for what is known to be whole."""
+
+    BODY = 1
+    """Besides, the body's checksum, and that no sector of it was lost: all that RocketMQ's bytes
+    allow."""
+
+    WHOLE = 2
+    """Besides, that the checksum of the whole record is there and holds."""
+
+
+class Scan(NamedTuple):
+    """What lies in a stretch of the log."""
+
+    batch: RecordBatch | None
+    """The good records up to `end`; None when there are none. `data` is a copy of them, to which
+    all positions refer. Its queues lack the records that cannot be in one: those whose topic is no
+    legal name, or whose queue id or offset is negative. When hosts have several lengths, `heads`
+    has room for the longest, and the others are filled up with zeros."""
+
+    end: int
+    """Position behind the last of them."""
+
+    is_blank: bool
+    """At `end` lies the blank record after which the next file goes on."""
+
+    error: CorruptRecord | None
+    """What is wrong with the bytes at `end`, if something is."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """Where the parts of records lie whose sizes add up."""
+
+    starts: Ints
+    ends: Ints
+    heads: Heads
+    bodies: Ints
+    body_ends: Ints
+    topics: Ints
+    topic_bytes: Ints
+    properties: Ints
+
+
+def scan_records(
+    view: memoryview,
+    position: int,
+    limit: int,
+    *,
+    at: PhysicalOffset,
+    records_max: int,
+    verify: Verify,
+) -> Scan:
+    """Return the records in `view` from `position` on.
+
+    Args:
+        view: A file of the log, or what is left of it to its end: a record must leave room for a
+            blank one, and a blank record must reach to the end.
+        position: Where the first record begins.
+        limit: A record that ends behind it is left, unchecked.
+        at: The physical offset of `position`.
+        records_max: How many records at most.
+        verify: What to check.
+    """
+    starts, end, is_stopped = _walk(view, position, limit, records_max)
+    if starts:
+        data = bytes(view[position:end])
+        layout = _lay_out(data, np.array(starts, dtype=np.int64) - position, at)
+        if isinstance(layout, int):
+            row, batch = layout, None
+        else:
+            row, batch = _take(view, position, data, layout, at, verify)
+        if row < len(starts):
+            start = starts[row]
+            error = _fault(view, start, PhysicalOffset(at + start - position), verify)
+            assert error is not None, "what many at once fail, one alone fails"
+            good = scan_records(
+                view, position, start, at=at, records_max=records_max, verify=verify
+            )
+            return good if good.error else good._replace(error=error)
+    else:
+        batch = None
+    error = None
+    if is_stopped:
+        error = _fault(view, end, PhysicalOffset(at + end - position), verify)
+    return Scan(batch, end, is_stopped and error is None, error)
+
+
+def _walk(
+    view: memoryview, position: int, limit: int, records_max: int
+) -> tuple[list[int], int, bool]:
+    """Follow the lengths.
+
+    Returns:
+        Where records seem to begin, where the last one ends, and whether no record can be there.
+    """
+    unpack, length = _START.unpack_from, len(view)
+    bytes_end = position + SCAN_BYTES_MAX
+    starts: list[int] = []
+    while position < limit and position < bytes_end and len(starts) < records_max:
+        if position + BLANK_BYTES > length:
+            return starts, position, True
+        total, magic = unpack(view, position)
+        if (
+            (magic != MAGIC_V1 and magic != MAGIC_V2)
+            or total < OVERHEAD_BYTES
+            or position + total > length
+        ):
+            return starts, position, True
+        if position + total > limit:
+            break
+        starts.append(position)
+        position += total
+    return starts, position, False
+
+
+def _fault(
+    view: memoryview, position: int, at: PhysicalOffset, verify: Verify
+) -> CorruptRecord | None:
+    """Return what is wrong with the record or blank record at `position`, if anything is."""
+    try:
+        if verify:
+            check_record(view, position, at=at, next_file=True)
+        else:
+            decode_record(view, position, at=at, check_crc=False)
+    except CorruptRecord as error:
+        return error
+    return None
+
+
+def _lay_out(data: bytes, starts: Ints, at: PhysicalOffset) -> _Layout | int:
+    """Find the parts of records that lie back to back; or the first one whose sizes are wrong."""
+    view = np.frombuffer(data, dtype=np.uint8)
+    ends = np.append(starts[1:], len(data))
+    heads, head_bytes = _take_heads(data, starts, ends)
+    if not len(heads):
+        return int(np.argmax(starts + head_bytes > ends))
+    long_topic = heads["magic"] == MAGIC_V2
+    bodies = starts + head_bytes
+    body_bytes = heads["body_bytes"].astype(np.int64)
+    body_ends = bodies + body_bytes
+    topics = body_ends + 1 + long_topic
+    good = (heads["physical_offset"] == at + starts) & (body_bytes >= 0) & (topics + 2 <= ends)
+    if not good.all():
+        return int(good.argmin())
+    topic_bytes = view[topics - 1].astype(np.int64)
+    if long_topic.any():
+        topic_bytes = np.where(long_topic, _shorts(view, topics), topic_bytes)
+    properties = topics + topic_bytes + 2
+    good = (topic_bytes >= 1) & (properties <= ends)
+    if not good.all():
+        return int(good.argmin())
+    properties_bytes = _shorts(view, properties)
+    good = (properties_bytes >= 0) & (properties + properties_bytes == ends)
+    if not good.all():
+        return int(good.argmin())
+    return _Layout(starts, ends, heads, bodies, body_ends, topics, topic_bytes, properties)
+
+
+def _shorts(view: NDArray[np.uint8], ends: Ints) -> Ints:
+    """Return the signed 16-bit numbers that end at `ends`."""
+    return (view[ends - 2].astype(np.int8).astype(np.int64) << 8) | view[ends - 1]
+
+
+def _take_heads(data: bytes, starts: Ints, ends: Ints) -> tuple[Heads, Ints]:
+    """Return copies of the headers and their lengths; no headers when one has no room."""
+    shortest = take_heads(data, starts, head_type(8, 8))
+    kinds = (shortest["sys_flag"].astype(np.int64) >> _IPV6_SHIFT) & 3
+    if not kinds.any():
+        return shortest, np.full(len(starts), shortest.itemsize, dtype=np.int64)
+    head_bytes = shortest.itemsize + _IPV6_MORE * ((kinds & 1) + (kinds >> 1))
+    if (starts + head_bytes > ends).any():
+        return shortest[:0], head_bytes
+    present: list[int] = np.unique(kinds).tolist()
+    every = 0
+    for kind in present:
+        every |= kind
+    heads = np.zeros(len(starts), dtype=_head_type(every))
+    for kind in present:
+        rows = np.flatnonzero(kinds == kind)
+        some = take_heads(data, starts[rows], _head_type(kind))
+        for name in heads.dtype.names or ():
+            heads[name][rows] = some[name]
+    return heads, head_bytes
+
+
+def _head_type(kind: int) -> "np.dtype[np.void]":
+    return head_type(20 if kind & 1 else 8, 20 if kind & 2 else 8)
+
+
+def _take(
+    view: memoryview,
+    position: int,
+    data: bytes,
+    layout: _Layout,
+    at: PhysicalOffset,
+    verify: Verify,
+) -> tuple[int, RecordBatch | None]:
+    """Check the records and take them apart; return how many are good before the first bad one.
+
+    The batch is None when there is a bad one.
+    """
+    parts = cut_out(data, layout.properties, layout.ends)
+    topics = find_topics(data, layout.topics, layout.topic_bytes)
+    if verify:
+        suspects = _suspects(data, layout, parts, topics, len(view) - position)
+        for row in np.flatnonzero(suspects).tolist():
+            start = int(layout.starts[row])
+            if _fault(view, position + start, PhysicalOffset(at + start), verify):
+                return row, None
+    batch = RecordBatch(
+        data,
+        layout.starts,
+        layout.ends - layout.starts,
+        layout.heads,
+        tag_codes_of(parts),
+        _queues(layout.heads, topics),
+        layout.properties,
+    )
+    return len(parts), batch
+
+
+def _suspects(
+    data: bytes, layout: _Layout, parts: list[bytes], topics: Topics, room: int
+) -> NDArray[np.bool_]:
+    """Tell which records a look at each by itself may find bad."""
+    crcs = body_crcs(data, layout.bodies, layout.body_ends)
+    suspects: NDArray[np.bool_] = (crcs != layout.heads["body_crc"]) & (
+        layout.body_ends > layout.bodies
+    )
+    suspects |= layout.ends + BLANK_BYTES > room
+    if b"\0" in b"".join(parts):
+        suspects |= np.array([b"\0" in part for part in parts])
+    for number, topic in enumerate(topics.names):
+        if b"\0" in topic:
+            suspects |= True if topics.of_rows is None else topics.of_rows == number
+    return suspects
+
+
+def _queues(heads: Heads, topics: Topics) -> tuple[QueueRows, ...]:
+    """Sort the records that can be in a queue."""
+    queue_ids = heads["queue_id"].astype(np.int64)
+    names = [topic_name(topic) for topic in topics.names]
+    legal = [name or "" for name in names]
+    fits = (queue_ids >= 0) & (heads["queue_offset"] >= 0)
+    if not all(names):
+        has_name = np.array([name is not None for name in names])
+        fits &= has_name[0] if topics.of_rows is None else has_name[topics.of_rows]
+    if fits.all():
+        return queues_of(legal, topics.of_rows, queue_ids)
+    rows = np.flatnonzero(fits)
+    if not len(rows):
+        return ()
+    of_rows = None if topics.of_rows is None else topics.of_rows[rows]
+    return tuple(
+        queue._replace(rows=rows[queue.rows])
+        for queue in queues_of(legal, of_rows, queue_ids[rows])
+    )
