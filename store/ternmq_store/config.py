@@ -2,11 +2,15 @@
 
 import enum
 from dataclasses import dataclass
+from typing import Final
 
 from ternmq_model.errors import ConfigError
 from ternmq_model.offsets import UNIT_BYTES
 
 _FILE_ALIGNMENT_BYTES = 4096
+_DAY_HOURS: Final = 24
+_RESERVED_HOURS_MAX: Final = 876_000
+"""A hundred years."""
 
 
 class FlushMode(enum.Enum):
@@ -46,6 +50,34 @@ class StoreConfig:
     """How often consume queues are flushed and the checkpoint moves. After a crash the log is
     scanned from the file that holds the checkpoint."""
 
+    file_reserved_hours: int = 72
+    """How long after its newest message a file of the log is kept. Topics may have a retention of
+    their own."""
+
+    delete_when: str = "04"
+    """Hours of the day, in local time, at which expired files are deleted: `04`, or `04;16`."""
+
+    clean_interval_ms: int = 10_000
+    """How often it is looked for files to delete."""
+
+    delete_files_max: int = 10
+    """How many files of the log one look deletes at most."""
+
+    delete_pause_ms: int = 100
+    """Rest between two of them, so that the disk serves others too."""
+
+    clean_forcibly: bool = True
+    """A disk at `disk_force_percent` costs the oldest files, expired or not."""
+
+    disk_clean_percent: int = 75
+    """Use of the disk from which expired files are deleted at once, whatever the hour; 10 to 95."""
+
+    disk_force_percent: int = 85
+    """Use of the disk from which the oldest files are deleted, whatever their age; 30 to 85."""
+
+    disk_full_percent: int = 90
+    """Use of the disk from which messages are refused until it is lower; 35 to 90."""
+
     def __post_init__(self) -> None:
         size = self.commit_log_file_bytes
         if size <= 0 or size % _FILE_ALIGNMENT_BYTES:
@@ -63,6 +95,33 @@ class StoreConfig:
                 raise ConfigError(f"store.{name}", value, "must be > 0")
         if self.flush_least_pages < 0:
             raise ConfigError("store.flush_least_pages", self.flush_least_pages, "must be >= 0")
+        self._check_retention()
+
+    def _check_retention(self) -> None:
+        for name, low, high in (
+            ("file_reserved_hours", 0, _RESERVED_HOURS_MAX),
+            ("clean_interval_ms", 100, 3_600_000),
+            ("delete_files_max", 1, 1_000),
+            ("delete_pause_ms", 0, 60_000),
+            ("disk_clean_percent", 10, 95),
+            ("disk_force_percent", 30, 85),
+            ("disk_full_percent", 35, 90),
+        ):
+            value = getattr(self, name)
+            if not low <= value <= high:
+                raise ConfigError(f"store.{name}", value, f"must be {low} to {high}")
+        if self.disk_full_percent < self.disk_force_percent:
+            rule = f"must be >= disk_force_percent, {self.disk_force_percent}"
+            raise ConfigError("store.disk_full_percent", self.disk_full_percent, rule)
+        hours = self.delete_when.split(";")
+        if not all(hour.isascii() and hour.isdigit() and int(hour) < _DAY_HOURS for hour in hours):
+            rule = "must be hours, 00 to 23, with ; between them"
+            raise ConfigError("store.delete_when", self.delete_when, rule)
+
+    @property
+    def delete_hours(self) -> frozenset[int]:
+        """The hours of the day at which expired files are deleted."""
+        return frozenset(int(hour) for hour in self.delete_when.split(";"))
 
     @property
     def consume_queue_file_bytes(self) -> int:

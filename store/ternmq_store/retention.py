@@ -1,0 +1,124 @@
+"""What retention decides: which files of the log go, and what a full disk allows. Pure.
+
+Time, the hour on the wall and the disk's use are arguments. `cleaner.py` carries it out.
+
+Source: RocketMQ `CleanCommitLogService`, `MappedFileQueue.deleteExpiredFileByTime`.
+"""
+
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ternmq_store.config import StoreConfig
+
+_HOUR_MS: Final = 3_600_000
+
+
+class DiskLevel(enum.IntEnum):
+    """How full the disk is; each level does what those below it do."""
+
+    NORMAL = 0
+
+    CLEAN = 1
+    """What has expired goes now, whatever the hour."""
+
+    FORCE = 2
+    """The oldest goes, expired or not."""
+
+    FULL = 3
+    """Nothing is appended."""
+
+
+def disk_level(used_share: float, config: StoreConfig) -> DiskLevel:
+    """Return the level of a disk of which `used_share`, 0 to 1, is in use.
+
+    Source: RocketMQ `CleanCommitLogService.isSpaceToDelete`.
+    """
+    used_percent = used_share * 100
+    if used_percent >= config.disk_full_percent:
+        return DiskLevel.FULL
+    if used_percent >= config.disk_force_percent:
+        return DiskLevel.FORCE
+    return DiskLevel.CLEAN if used_percent >= config.disk_clean_percent else DiskLevel.NORMAL
+
+
+class Reason(enum.Enum):
+    """Why files are looked at now."""
+
+    HOUR = "hour"
+    REQUEST = "request"
+    DISK = "disk"
+    DISK_FORCED = "disk, whatever their age"
+
+
+def reason_to_delete(
+    *, hour: int, level: DiskLevel, is_requested: bool, config: StoreConfig
+) -> Reason | None:
+    """Return why files may be deleted now; None when it is not the time.
+
+    Args:
+        hour: 0 to 23, on the wall where the broker runs.
+        level: How full the disk is.
+        is_requested: An operator asks for it.
+        config: Hours, and whether a full disk may cost files that have not expired.
+    """
+    if level >= DiskLevel.FORCE and config.clean_forcibly:
+        return Reason.DISK_FORCED
+    if level >= DiskLevel.CLEAN:
+        return Reason.DISK
+    if is_requested:
+        return Reason.REQUEST
+    return Reason.HOUR if hour in config.delete_hours else None
+
+
+def retention_ms(config: StoreConfig, of_topics: Mapping[str, int]) -> int:
+    """Return for how long a file of the log is kept: as its most patient topic wants it.
+
+    Args:
+        config: What holds for a topic that says nothing.
+        of_topics: Milliseconds for each topic that does; those of one topic lie in many files.
+    """
+    return max(config.file_reserved_hours * _HOUR_MS, *of_topics.values(), 0)
+
+
+@dataclass(frozen=True, slots=True)
+class OldFile:
+    """A file of the log that is full, on the disk and dispatched."""
+
+    base: int
+    end: int
+
+    newest_at_ms: int | None
+    """Store time of a record that is no older than any in it; None when that is not known."""
+
+    is_held: bool
+    """Somebody reads it."""
+
+
+def files_to_delete(
+    files: Sequence[OldFile],
+    reason: Reason,
+    *,
+    now_ms: int,
+    kept_ms: int,
+    files_max: int,
+) -> int:
+    """Return how many files go, from the oldest on.
+
+    It ends before the first one that somebody reads, or that has not expired: the log has no gaps.
+
+    Args:
+        files: Oldest first, without the newest one, which never goes.
+        reason: Why they are looked at.
+        now_ms: Wall clock.
+        kept_ms: How long after its newest record a file is kept.
+        files_max: How many go at most.
+    """
+    count = 0
+    for file in files[:files_max]:
+        expired = file.newest_at_ms is not None and now_ms - file.newest_at_ms >= kept_ms
+        if file.is_held or not (expired or reason is Reason.DISK_FORCED):
+            break
+        count += 1
+    return count
