@@ -367,7 +367,8 @@ def _take_lock(descriptor: int) -> None:
 def _holder(path: Path) -> str:
     """Return who holds the lock, as far as the file beside it tells."""
     with contextlib.suppress(OSError):
-        text = path.with_name(_HOLDER_NAME).read_text(encoding="ascii", errors="replace").strip()
+        text = path.with_name(_HOLDER_NAME).read_text(encoding="ascii", errors="replace")
+        text = text.partition("\n")[0].strip()
         if text.isdigit():
             return f"process {text}"
     return "another process"

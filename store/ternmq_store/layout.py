@@ -72,6 +72,11 @@ def deletions_path(root: Path) -> Path:
     return root / "ternmq.deletions"
 
 
+def notes_path(root: Path) -> Path:
+    """Return the side file of what this store notes about its log; RocketMQ does not know it."""
+    return root / "ternmq.store"
+
+
 def abort_path(root: Path) -> Path:
     """Return the file that is there while the store is open, and after a crash."""
     return root / "abort"

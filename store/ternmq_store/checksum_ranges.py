@@ -1,0 +1,67 @@
+"""The ranges of the log in which every record was written with a checksum of the whole. Pure.
+
+Inside a range a record without its checksum, or with another, is bad. Outside, records may be those
+of RocketMQ, whose setting for it is off, or of somebody who wrote such a property himself: there a
+mismatch is told and nothing more. Ranges begin and end where records do.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ternmq_model.offsets import PhysicalOffset
+
+
+@dataclass(frozen=True, slots=True)
+class ChecksumRange:
+    """From `start` to `end`; None = to wherever the log ends, for it is being written."""
+
+    start: PhysicalOffset
+    end: PhysicalOffset | None
+
+
+Ranges = Sequence[ChecksumRange]
+"""Sorted, without overlap; only the last may be open."""
+
+
+def is_inside(ranges: Ranges, offset: PhysicalOffset) -> bool:
+    """Tell whether the record that begins at `offset` must have its checksum."""
+    return any(r.start <= offset and (r.end is None or offset < r.end) for r in ranges)
+
+
+def next_border(ranges: Ranges, offset: PhysicalOffset) -> PhysicalOffset | None:
+    """Return the first place behind `offset` where the answer of `is_inside` may change."""
+    borders = [r.start for r in ranges] + [r.end for r in ranges if r.end is not None]
+    return min((border for border in borders if border > offset), default=None)
+
+
+def opened(ranges: Ranges, start: PhysicalOffset) -> Ranges:
+    """Return `ranges` with an open one: the present, or one that begins at `start`."""
+    if ranges and ranges[-1].end is None:
+        return ranges
+    if ranges and ranges[-1].end == start:
+        return (*ranges[:-1], ChecksumRange(ranges[-1].start, None))
+    return (*ranges, ChecksumRange(start, None))
+
+
+def closed(ranges: Ranges, end: PhysicalOffset) -> Ranges:
+    """Return `ranges` with the open one, if there is one, ended at `end`."""
+    if not ranges or ranges[-1].end is not None:
+        return ranges
+    return _without_empty((*ranges[:-1], ChecksumRange(ranges[-1].start, end)))
+
+
+def kept(ranges: Ranges, start: PhysicalOffset, end: PhysicalOffset) -> Ranges:
+    """Return what of `ranges` lies in a log from `start` to `end`; an open one stays open."""
+    return _without_empty(
+        [
+            ChecksumRange(
+                PhysicalOffset(min(max(r.start, start), end)),
+                None if r.end is None else PhysicalOffset(max(start, min(r.end, end))),
+            )
+            for r in ranges
+        ]
+    )
+
+
+def _without_empty(ranges: Ranges) -> Ranges:
+    return tuple(r for r in ranges if r.end is None or r.start < r.end)

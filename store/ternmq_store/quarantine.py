@@ -1,0 +1,110 @@
+"""Stretches of the log that are damaged and cannot be had back; readers pass over them.
+
+The log keeps its length, and every queue its numbering: only what lies in a stretch is not served.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ternmq_model.offsets import PhysicalOffset
+from ternmq_model.record_heads import Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A damaged part of the log, from a record's beginning to the next good one's."""
+
+    start: PhysicalOffset
+    end: PhysicalOffset
+    reason: str
+    """What was found at `start`."""
+
+
+class Quarantine:
+    """The stretches of one log: sorted, none overlaps another.
+
+    Owned by `MessageStore`, on the store's thread. Recovery adds to it, and so does whoever meets a
+    bad record later.
+
+    Attributes:
+        skipped: How often a reader passed over a message that lies in one.
+        changes: How often a stretch was added or forgotten; tells whether the notes are behind.
+    """
+
+    def __init__(self, stretches: Iterable[Stretch] = ()) -> None:
+        self._stretches: list[Stretch] = []
+        self._starts: Ints = np.zeros(0, dtype=np.int64)
+        self._ends: Ints = np.zeros(0, dtype=np.int64)
+        self.skipped = 0
+        self.changes = 0
+        for stretch in stretches:
+            self.add(stretch.start, stretch.end, stretch.reason)
+        self.changes = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._stretches)
+
+    @property
+    def ranges(self) -> Sequence[Stretch]:
+        """All stretches, in the order of the log."""
+        return tuple(self._stretches)
+
+    def add(self, start: PhysicalOffset, end: PhysicalOffset, reason: str) -> bool:
+        """Add a stretch; what overlaps or touches it becomes one with it.
+
+        Args:
+            start: Where the first bad record begins.
+            end: Behind the last bad byte; greater than `start`.
+            reason: What is wrong; of several the first in the log is kept.
+
+        Returns:
+            Whether any of it is new.
+        """
+        first = bisect_right(self._stretches, start, key=lambda stretch: stretch.start)
+        if first and self._stretches[first - 1].end >= start:
+            first -= 1
+            known = self._stretches[first]
+            if known.end >= end:
+                return False
+            start, reason = known.start, known.reason
+        last = first
+        while last < len(self._stretches) and self._stretches[last].start <= end:
+            end = max(end, self._stretches[last].end)
+            last += 1
+        self._stretches[first:last] = [Stretch(start, end, reason)]
+        self._changed()
+        return True
+
+    def end_at(self, offset: PhysicalOffset) -> PhysicalOffset | None:
+        """Return where the stretch ends that holds byte `offset`; None when there is none."""
+        index = bisect_right(self._stretches, offset, key=lambda stretch: stretch.start) - 1
+        if index >= 0 and offset < self._stretches[index].end:
+            return self._stretches[index].end
+        return None
+
+    def is_bad(self, starts: Ints) -> NDArray[np.bool_]:
+        """Tell of each record that begins at one of `starts` whether it lies in a stretch."""
+        if not self._stretches:
+            return np.zeros(len(starts), dtype=np.bool_)
+        index = np.searchsorted(self._starts, starts, side="right") - 1
+        return (index >= 0) & (starts < self._ends[index])
+
+    def keep_between(self, start: PhysicalOffset, end: PhysicalOffset) -> None:
+        """Forget what lies outside the log, which goes from `start` to `end`."""
+        kept = [
+            Stretch(max(stretch.start, start), min(stretch.end, end), stretch.reason)
+            for stretch in self._stretches
+            if stretch.end > start and stretch.start < end
+        ]
+        if kept != self._stretches:
+            self._stretches = kept
+            self._changed()
+
+    def _changed(self) -> None:
+        self._starts = np.array([stretch.start for stretch in self._stretches], dtype=np.int64)
+        self._ends = np.array([stretch.end for stretch in self._stretches], dtype=np.int64)
+        self.changes += 1
