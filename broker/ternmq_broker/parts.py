@@ -23,10 +23,12 @@ from ternmq_broker.store_loop import StoreLoop
 from ternmq_broker.tables import Tables
 from ternmq_model.errors import refusal
 from ternmq_model.properties import CLUSTER, REGION, TRACE_ON, encode_properties
+from ternmq_model.record_checksum import CHECKSUM_ROOM
 from ternmq_model.response_code import ResponseCode
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Handler, Identity
 from ternmq_runtime.service import Job
+from ternmq_store.config import StoreConfig
 from ternmq_store.dispatcher import Arrival
 from ternmq_store.message_store import MessageStore
 
@@ -41,7 +43,7 @@ class Parts:
 
     Args:
         config: The broker's settings.
-        sync_flush_timeout_ms: How long a sender waits for the disk.
+        store_config: How messages are kept.
         identity: Who the broker is.
         env: Clock, randomness, blocking calls.
         store: Open.
@@ -54,7 +56,7 @@ class Parts:
         self,
         config: BrokerConfig,
         *,
-        sync_flush_timeout_ms: int,
+        store_config: StoreConfig,
         identity: Identity,
         env: Environment,
         store: MessageStore,
@@ -89,13 +91,13 @@ class Parts:
             on_arrivals=self._wake_pulls,
         )
         self._services = (
-            self._send_service(sync_flush_timeout_ms),
+            self._send_service(store_config),
             self._pull_service(),
             self._group_service(),
             self._admin_service(identity),
         )
 
-    def _send_service(self, sync_flush_timeout_ms: int) -> SendService:
+    def _send_service(self, store_config: StoreConfig) -> SendService:
         registrar = self._registrar
         writer = MessageWriter(
             self._store,
@@ -103,17 +105,20 @@ class Parts:
             self._env.clock,
             on_appended=self._store_loop.appended,
             on_created=lambda _topic: registrar.changed(),
+            is_checksummed=store_config.record_checksum,
         )
         return SendService(
             SendServices(
                 config=self._config,
-                sync_flush_timeout_ms=sync_flush_timeout_ms,
+                sync_flush_timeout_ms=store_config.sync_flush_timeout_ms,
                 clock=self._env.clock,
                 random=self._env.random,
                 writer=writer,
                 confirmations=self._confirmations,
                 intake=self._intake,
-                properties_suffix=properties_suffix(self._config),
+                properties_suffix=properties_suffix(
+                    self._config, is_checksummed=store_config.record_checksum
+                ),
                 store_host=self.store_host,
                 topics_saved=self._tables.topics_file.saved,
                 file_made=self._store_loop.file_made,
@@ -248,8 +253,8 @@ class Parts:
             await offsets_saved
 
 
-def properties_suffix(config: BrokerConfig) -> bytes:
-    """Return the properties that end every record of this broker.
+def properties_suffix(config: BrokerConfig, *, is_checksummed: bool) -> bytes:
+    """Return the properties that end every record of this broker, room for a checksum last.
 
     Source: RocketMQ `SendMessageProcessor`.
     """
@@ -258,4 +263,4 @@ def properties_suffix(config: BrokerConfig) -> bytes:
         TRACE_ON: "true" if config.trace else "false",
         CLUSTER: config.cluster,
     }
-    return encode_properties(properties)
+    return encode_properties(properties) + (CHECKSUM_ROOM if is_checksummed else b"")

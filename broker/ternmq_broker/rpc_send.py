@@ -223,6 +223,10 @@ class SendService:
             )
         properties = dict(request.properties)
         for name, value in properties.items():
+            if name == names.CRC32:
+                raise IllegalMessage(
+                    f"message for {topic!r}: property {name!r} is the broker's own"
+                )
             check_property(name, value)
         key = properties.setdefault(names.UNIQUE_KEY, "") or self._next_key(sender)
         properties[names.UNIQUE_KEY] = key

@@ -116,6 +116,7 @@ class MessageWriter:
         on_appended: Called after every append: flushing and dispatching have something to do.
         on_created: Called when a send created a topic; what was sent to it may be acknowledged only
             when the table is saved.
+        is_checksummed: Whether stored records are to end with a checksum.
     """
 
     def __init__(
@@ -126,12 +127,14 @@ class MessageWriter:
         *,
         on_appended: Callable[[], None],
         on_created: Callable[[TopicConfig], None],
+        is_checksummed: bool,
     ) -> None:
         self._log = log
         self._topics = topics
         self._clock = clock
         self._on_appended = on_appended
         self._on_created = on_created
+        self._is_checksummed = is_checksummed
         self._version = topics.version
         self._open: set[tuple[str, int]] = set()
 
@@ -154,6 +157,7 @@ class MessageWriter:
                 sizes,
                 born_host_bytes=len(sender.born_host),
                 store_host_bytes=len(sender.store_host),
+                is_checksummed=self._is_checksummed,
             )
         except ValueError as error:
             raise refusal(ResponseCode.MESSAGE_ILLEGAL, str(error)) from None

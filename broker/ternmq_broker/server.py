@@ -117,7 +117,7 @@ class Broker(Lifecycle):
         )
         parts = Parts(
             config,
-            sync_flush_timeout_ms=self._store_config.sync_flush_timeout_ms,
+            store_config=self._store_config,
             identity=self._identity,
             env=env,
             store=store,

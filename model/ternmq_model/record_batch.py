@@ -6,16 +6,17 @@ short loop for the checksums and tags.
 """
 
 import re
+import struct
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ternmq_model.errors import CorruptRecord
-from ternmq_model.properties import TRANSIENT_PREFIX, decode_properties
+from ternmq_model.errors import CorruptRecord, IllegalMessage
+from ternmq_model.properties import CRC32, TRANSIENT_PREFIX, decode_properties
 from ternmq_model.record import (
     BODY_BYTES_MAX,
     FLAG_BORN_HOST_V6,
@@ -24,6 +25,12 @@ from ternmq_model.record import (
     MAGIC_V1,
     PROPERTIES_BYTES_MAX,
     decode_record,
+)
+from ternmq_model.record_checksum import (
+    CHECKSUM_BYTES,
+    CHECKSUM_ROOM,
+    rows_with_room,
+    strip_checksum,
 )
 from ternmq_model.record_heads import Heads, Ints, head_type, put_heads, take_heads
 from ternmq_model.record_passes import (
@@ -37,9 +44,11 @@ from ternmq_model.record_passes import (
 )
 
 _PAIR_END: Final = 2
+_INT: Final = struct.Struct(">i")
+_SHORT: Final = struct.Struct(">h")
 
 UNSERVED_PROPERTIES: Final = (
-    *("DELAY", "TRAN_MSG", "TIMER_", "INNER_", "POP_CK", "__CRC32#"),
+    *("DELAY", "TRAN_MSG", "TIMER_", "INNER_", "POP_CK", CRC32),
     TRANSIENT_PREFIX,
 )
 """Beginnings of properties that would send a record another way than into its own queue, or that
@@ -57,6 +66,18 @@ class Refused(NamedTuple):
     reason: str
 
 
+class _Form(NamedTuple):
+    """What all records of a request must be like."""
+
+    kind: "np.dtype[np.void]"
+    is_checksummed: bool
+
+    @property
+    def added_bytes(self) -> int:
+        """What a record without room for its checksum grows by."""
+        return CHECKSUM_BYTES if self.is_checksummed else 0
+
+
 @dataclass(frozen=True, slots=True)
 class RecordBatch:
     """Checked records, back to back, that wait for offsets, hosts and store time."""
@@ -71,6 +92,8 @@ class RecordBatch:
     """Every row is in exactly one of them."""
     properties: Ints
     """Where in `data` each record's properties begin; they reach to its end."""
+    is_checksummed: bool = False
+    """Every record ends with room for its checksum, which the log fills in; else none does."""
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -88,42 +111,50 @@ class CheckedRecords:
 
 
 def check_records(
-    records: bytes, sizes: NDArray[np.int32], *, born_host_bytes: int, store_host_bytes: int
+    records: bytes,
+    sizes: NDArray[np.int32],
+    *,
+    born_host_bytes: int,
+    store_host_bytes: int,
+    is_checksummed: bool = False,
 ) -> CheckedRecords:
     """Check every record of a request, and sort the good ones by queue.
+
+    Those that are to carry a checksum and have no room for it are made longer, those that are not
+    to and have are made shorter.
 
     Args:
         records: The records, back to back.
         sizes: Their lengths. Must add up to `records`; each record must say the same of itself.
         born_host_bytes: Length of BORNHOST in every record, 8 or 20.
         store_host_bytes: Length of STOREHOST, alike.
+        is_checksummed: Whether the stored records are to carry a checksum.
 
     Raises:
         ValueError: The lengths cannot be those of records; nothing in the request is usable.
     """
     lengths = sizes.astype(np.int64)
-    kind = head_type(born_host_bytes, store_host_bytes)
+    form = _Form(head_type(born_host_bytes, store_host_bytes), is_checksummed)
     if (
         not len(lengths)
-        or int(lengths.min()) < kind.itemsize + 4
+        or int(lengths.min()) < form.kind.itemsize + 4
         or int(lengths.sum()) != len(records)
     ):
         raise ValueError("record sizes do not add up to the records")
     everyone = np.arange(len(lengths), dtype=np.int64)
-    checked = _check(records, lengths, kind)
+    checked = _check(records, lengths, form)
     if isinstance(checked, RecordBatch):
         return CheckedRecords(checked, everyone, ())
     ends = np.cumsum(lengths)
-    expected = _host_flags(kind)
     refused: list[Refused] = []
     for index in np.flatnonzero(~checked).tolist():
         record = records[ends[index] - lengths[index] : ends[index]]
-        refused.append(Refused(index, _reason(record, expected)))
+        refused.append(Refused(index, _reason(record, form)))
     indexes = np.flatnonzero(checked)
     if not len(indexes):
         return CheckedRecords(None, indexes, refused)
     kept = join_records(records, (ends - lengths)[indexes], lengths[indexes])
-    again = _check(kept, lengths[indexes], kind)
+    again = _check(kept, lengths[indexes], form)
     assert isinstance(again, RecordBatch), "records that passed alone must pass together"
     return CheckedRecords(again, indexes, refused)
 
@@ -148,8 +179,57 @@ def select_rows(batch: RecordBatch, queues: Sequence[QueueRows]) -> tuple[Record
         batch.tag_codes[rows],
         tuple(queue._replace(rows=np.searchsorted(rows, queue.rows)) for queue in queues),
         batch.properties[rows] - batch.starts[rows] + (np.cumsum(sizes) - sizes),
+        batch.is_checksummed,
     )
     return kept, rows
+
+
+def conform_checksums(batch: RecordBatch, *, is_checksummed: bool) -> RecordBatch:
+    """Return `batch` with room for a checksum in every record, or in none.
+
+    Raises:
+        IllegalMessage: With that room a record's properties would be too long.
+    """
+    if batch.is_checksummed is is_checksummed:
+        return batch
+    return _fit_checksums(batch, is_checksummed=is_checksummed)
+
+
+def _fit_checksums(batch: RecordBatch, *, is_checksummed: bool) -> RecordBatch:
+    room = CHECKSUM_ROOM if is_checksummed else b""
+    begins, ends = batch.starts.tolist(), (batch.starts + batch.sizes).tolist()
+    pieces: list[bytes] = []
+    sizes: list[int] = []
+    for begin, at, end in zip(begins, batch.properties.tolist(), ends, strict=True):
+        properties = strip_checksum(batch.data[at:end]) + room
+        if len(properties) > PROPERTIES_BYTES_MAX:
+            raise IllegalMessage(_too_long(len(properties)))
+        size = at - begin + len(properties)
+        pieces += (
+            _INT.pack(size), batch.data[begin + 4 : at - 2], _SHORT.pack(len(properties)),
+            properties,
+        )  # fmt: skip
+        sizes.append(size)
+    lengths = np.array(sizes, dtype=np.int64)
+    starts = np.cumsum(lengths) - lengths
+    heads = batch.heads.copy()
+    heads["total_bytes"] = lengths
+    return replace(
+        batch,
+        data=b"".join(pieces),
+        starts=starts,
+        sizes=lengths,
+        heads=heads,
+        properties=starts + (batch.properties - batch.starts),
+        is_checksummed=is_checksummed,
+    )
+
+
+def _too_long(properties_bytes: int) -> str:
+    return (
+        f"properties have {properties_bytes} bytes with their checksum, "
+        f"at most {PROPERTIES_BYTES_MAX} fit"
+    )
 
 
 def complete_records(
@@ -177,10 +257,9 @@ def _host_flags(kind: "np.dtype[np.void]") -> int:
     return (FLAG_BORN_HOST_V6 if born == 20 else 0) | (FLAG_STORE_HOST_V6 if store == 20 else 0)
 
 
-def _check(
-    records: bytes, sizes: Ints, kind: "np.dtype[np.void]"
-) -> RecordBatch | NDArray[np.bool_]:
+def _check(records: bytes, sizes: Ints, form: _Form) -> RecordBatch | NDArray[np.bool_]:
     """Return the batch, or which records are good when some are not."""
+    kind = form.kind
     ends = np.cumsum(sizes)
     starts = ends - sizes
     heads = take_heads(records, starts, kind)
@@ -198,24 +277,25 @@ def _check(
         & (heads["prepared_offset"] == 0)
     )
     if not good.all():
-        return _check_each(records, starts, ends, good, kind)
+        return _check_each(records, starts, ends, good, form)
     bodies = starts + kind.itemsize
     topics = bodies + body_bytes + 1
     topic_bytes = view[topics - 1].astype(np.int64)
     properties = topics + topic_bytes + 2
     fits = (topic_bytes > 0) & (topic_bytes <= 127) & (properties <= ends)
     if not fits.all():
-        return _check_each(records, starts, ends, fits, kind)
+        return _check_each(records, starts, ends, fits, form)
     properties_bytes = (view[properties - 2].astype(np.int64) << 8) | view[properties - 1]
     closed = (properties_bytes == 0) | (view[ends - 1] == _PAIR_END)
+    has_room = rows_with_room(records, properties, ends)
     fits = (
         (properties + properties_bytes == ends)
-        & (properties_bytes <= PROPERTIES_BYTES_MAX)
+        & (properties_bytes + form.added_bytes * ~has_room <= PROPERTIES_BYTES_MAX)
         & closed
     )
     if not fits.all():
-        return _check_each(records, starts, ends, fits, kind)
-    parts = cut_out(records, properties, ends)
+        return _check_each(records, starts, ends, fits, form)
+    parts = cut_out(records, properties, ends - CHECKSUM_BYTES * has_room)
     found = find_topics(records, topics, topic_bytes)
     names = [name for topic in found.names if (name := topic_name(topic)) is not None]
     suspicious = _has_unserved(b"".join(parts)) and any(map(_property_reason, parts))
@@ -224,9 +304,13 @@ def _check(
         or suspicious
         or not (heads["body_crc"] == body_crcs(records, bodies, topics - 1)).all()
     ):
-        return _check_each(records, starts, ends, np.ones(len(sizes), dtype=bool), kind)
+        return _check_each(records, starts, ends, np.ones(len(sizes), dtype=bool), form)
     queues = queues_of(names, found.of_rows, heads["queue_id"].astype(np.int64))
-    return RecordBatch(records, starts, sizes, heads, tag_codes_of(parts), queues, properties)
+    codes, is_checksummed = tag_codes_of(parts), form.is_checksummed
+    batch = RecordBatch(records, starts, sizes, heads, codes, queues, properties, is_checksummed)
+    if (has_room != is_checksummed).any():
+        return _fit_checksums(batch, is_checksummed=is_checksummed)
+    return batch
 
 
 def _has_unserved(joined: bytes) -> bool:
@@ -239,16 +323,15 @@ def _check_each(
     starts: Ints,
     ends: Ints,
     candidates: NDArray[np.bool_],
-    kind: "np.dtype[np.void]",
+    form: _Form,
 ) -> NDArray[np.bool_]:
-    expected = _host_flags(kind)
     good = candidates.copy()
     for index in np.flatnonzero(candidates).tolist():
-        good[index] = not _reason(records[starts[index] : ends[index]], expected)
+        good[index] = not _reason(records[starts[index] : ends[index]], form)
     return good
 
 
-def _reason(record: bytes, host_flags: int) -> str:
+def _reason(record: bytes, form: _Form) -> str:
     """Return why the record cannot be stored; empty when it can."""
     try:
         decoded = decode_record(record)
@@ -261,7 +344,7 @@ def _reason(record: bytes, host_flags: int) -> str:
         return f"total size {header.total_bytes} is not the record's length {len(record)}"
     if header.body_bytes > BODY_BYTES_MAX:
         return f"body has {header.body_bytes} bytes, at most {BODY_BYTES_MAX} fit"
-    if header.sys_flag & ~FLAG_COMPRESSION_MASK != host_flags:
+    if header.sys_flag & ~FLAG_COMPRESSION_MASK != _host_flags(form.kind):
         return f"sys flag {header.sys_flag:#x} has bits that a producer may not set"
     if header.body_crc != zlib.crc32(decoded.body) & 0x7FFFFFFF:
         return "the body's checksum differs"
@@ -269,7 +352,12 @@ def _reason(record: bytes, host_flags: int) -> str:
         return "queue id, reconsume times or prepared offset is not what a producer may set"
     if topic_name(decoded.topic) is None:
         return f"topic {decoded.topic!r} is not a legal name"
-    return _property_reason(decoded.properties)
+    properties = decoded.properties
+    if properties.endswith(CHECKSUM_ROOM):
+        properties = strip_checksum(properties)
+    if len(properties) + form.added_bytes > PROPERTIES_BYTES_MAX:
+        return _too_long(len(properties) + form.added_bytes)
+    return _property_reason(properties)
 
 
 def _property_reason(properties: bytes) -> str:
@@ -281,6 +369,8 @@ def _property_reason(properties: bytes) -> str:
 def unserved_reason(properties: Mapping[str, str]) -> str:
     """Return which property asks for what this broker does not do; empty when none does."""
     for name in properties:
+        if name == CRC32:
+            return f"{name!r} is the broker's own property"
         if name.startswith(UNSERVED_PROPERTIES):
             return f"property {name!r} asks for what this broker does not serve"
     return ""

@@ -98,15 +98,20 @@ class StoredMessage:
 
     @property
     def properties(self) -> Mapping[str, str]:
-        """Every property, those of the system included. Not to be changed."""
+        """Every property, those of the system included, but the record's checksum.
+
+        Not to be changed.
+        """
         try:
             return self._properties
         except AttributeError:
             wide = 2 if self.header.magic == MAGIC_V2 else 1
             topic_bytes = int.from_bytes(self._batch[self._body_end : self._body_end + wide], "big")
             begin = self._body_end + wide + topic_bytes + 2
-            self._properties = decode_properties(self._batch[begin : self._end])
-            return self._properties
+            found = decode_properties(self._batch[begin : self._end])
+            found.pop(names.CRC32, None)
+            self._properties = found
+            return found
 
     @property
     def tags(self) -> str:

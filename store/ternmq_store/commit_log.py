@@ -14,6 +14,7 @@ from ternmq_model.errors import BrokerBusy, CorruptRecord, MessageRefused, Store
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.record import BLANK_BYTES, Record, decode_record, encode_blank
 from ternmq_model.record_batch import RecordBatch, complete_records
+from ternmq_model.record_checksum import put_checksums
 from ternmq_model.record_heads import Ints
 from ternmq_model.response_code import ResponseCode
 from ternmq_store.filesystem import File, FileSystem
@@ -176,6 +177,8 @@ class CommitLog:
             born_host=born_host,
             store_host=store_host,
         )
+        if batch.is_checksummed:
+            put_checksums(done, batch.starts, batch.sizes)
         # A scan from the front meets the first piece first, so that one is written last, and of
         # every piece its first 8 bytes: until then there is nothing.
         for piece in reversed(placement.pieces):

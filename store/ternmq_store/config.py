@@ -34,6 +34,10 @@ class StoreConfig:
     """Messages that one file of a consume queue tells of; 20 bytes each. As above, an existing
     store keeps its own."""
 
+    record_checksum: bool = True
+    """Every record that is stored ends with a checksum of all of it, the property `__CRC32#`, which
+    RocketMQ shows as one more property. Off = as RocketMQ does by default."""
+
     flush_interval_ms: int = 500
     """Asynchronous flush: how often the log is looked at."""
 

@@ -25,7 +25,7 @@ from ternmq_model.errors import ClosedError, StoreError, StoreFailed
 from ternmq_model.names import SCHEDULE_TOPIC, check_topic
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.record import FLAG_PREPARED
-from ternmq_model.record_batch import RecordBatch
+from ternmq_model.record_batch import RecordBatch, conform_checksums
 from ternmq_model.record_heads import Ints
 from ternmq_store.commit_log import Placement
 from ternmq_store.config import FlushMode, StoreConfig
@@ -87,6 +87,7 @@ class MessageStore:
         self._dispatcher = opened.dispatcher
         self._report = opened.report
         self._failure: OSError | None = None
+        self._is_checksummed = config.record_checksum
         self.reads = Reads(opened.log, opened.queues, opened.dispatcher)
         """What is read of the store: all of it but this object's own few short cuts."""
         self._last_stored_at_ms = max(
@@ -177,7 +178,8 @@ class MessageStore:
         under a synchronous flush may be acknowledged, once `confirm_offset` has reached `end`.
 
         Args:
-            batch: Checked records. Its headers are completed in place.
+            batch: Checked records. Its headers are completed in place. Records of another kind than
+                `record_checksum` says are stored longer or shorter by their checksum.
             born_host: Address bytes of who sent them, of the length the records have room for.
             store_host: Address bytes of this broker.
 
@@ -185,9 +187,11 @@ class MessageStore:
             StoreFull: No space, or too many open files; nothing of the batch is stored.
             BrokerBusy: The log's next file is still being made; nothing is stored, try again.
             MessageRefused: A record is longer than a file of the log; nothing is stored.
+            IllegalMessage: A record has no room for its checksum; nothing is stored.
             StoreFailed: An I/O error made the store read-only; nothing is stored.
         """
         self._check_usable()
+        batch = conform_checksums(batch, is_checksummed=self._is_checksummed)
         stored_at = max(self._clock.wall_ms(), self._last_stored_at_ms)
         try:
             queue_offsets, parts = self._number(batch)

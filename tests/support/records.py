@@ -23,14 +23,16 @@ def record(
     prepared_offset: int = 0,
     born_host: bytes = BORN_HOST,
     store_host: bytes = STORE_HOST,
+    suffix: bytes = b"",
 ) -> bytes:
-    """Return a record as a producer would build it."""
+    """Return a record as a producer would build it; `suffix` ends its properties."""
     pairs = {"UNIQ_KEY": "0" * 32} if properties is None else properties
     return encode_record(
         topic=topic.encode(),
         queue_id=queue_id,
         body=body,
-        properties="".join(f"{name}\x01{value}\x02" for name, value in pairs.items()).encode(),
+        properties="".join(f"{name}\x01{value}\x02" for name, value in pairs.items()).encode()
+        + suffix,
         born_at_ms=1_700_000_000_000,
         born_host=born_host,
         store_host=store_host,
@@ -45,10 +47,14 @@ def sizes_of(records: Sequence[bytes]) -> NDArray[np.int32]:
     return np.fromiter(map(len, records), dtype="<i4", count=len(records))
 
 
-def batch_of(*records: bytes) -> RecordBatch:
+def batch_of(*records: bytes, host_bytes: int = 8, is_checksummed: bool = False) -> RecordBatch:
     """Return a checked batch of good records."""
     checked = check_records(
-        b"".join(records), sizes_of(records), born_host_bytes=8, store_host_bytes=8
+        b"".join(records),
+        sizes_of(records),
+        born_host_bytes=host_bytes,
+        store_host_bytes=host_bytes,
+        is_checksummed=is_checksummed,
     )
     assert checked.batch is not None, checked.refused
     assert not checked.refused, checked.refused

@@ -30,6 +30,7 @@ def test_a_stream_tells_what_records_are_built_with() -> None:
             assert opened.born_host[:4] == opened.store_host[:4] == bytes((127, 0, 0, 1))
             assert opened.properties_suffix == (
                 b"MSG_REGION\x01DefaultRegion\x02TRACE_ON\x01true\x02CLUSTER\x01DefaultCluster\x02"
+                b"__CRC32#\x010000000000\x02"
             )
             assert opened.body_bytes_max == 4 << 20
             assert opened.properties_bytes_max == 32_767

@@ -18,9 +18,13 @@ from ternmq_model.record_passes import tag_code_of
 from tests.support.records import BORN_HOST, STORE_HOST, batch_of, record, sizes_of
 
 
-def check(*records: bytes) -> CheckedRecords:
+def check(*records: bytes, is_checksummed: bool = False) -> CheckedRecords:
     return check_records(
-        b"".join(records), sizes_of(records), born_host_bytes=8, store_host_bytes=8
+        b"".join(records),
+        sizes_of(records),
+        born_host_bytes=8,
+        store_host_bytes=8,
+        is_checksummed=is_checksummed,
     )
 
 
