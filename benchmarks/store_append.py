@@ -1,6 +1,6 @@
-"""What the store costs a record: append, dispatch, read. Prints microseconds, machine and commit.
+"""What the store costs a record: check, append, dispatch, read. Prints times, machine and commit.
 
-    .venv/bin/python benchmarks/store_append.py [--folder DIR]
+    .venv/bin/python benchmarks/store_append.py [--folder DIR] [--no-checksum]
 
 Flushing is left out: it runs in another thread, and `bench.py` measures it end to end.
 """
@@ -19,6 +19,7 @@ import numpy as np
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.record import encode_record
 from ternmq_model.record_batch import RecordBatch, check_records
+from ternmq_model.record_checksum import CHECKSUM_ROOM
 from ternmq_store.config import FlushMode, StoreConfig
 from ternmq_store.filesystem import RealFileSystem
 from ternmq_store.message_store import MessageStore
@@ -39,15 +40,16 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
 
-def batch_of(count: int, body_bytes: int, *, queues: int) -> RecordBatch:
+def batch_of(count: int, body_bytes: int, *, queues: int, is_checksummed: bool) -> RecordBatch:
     """Return a checked batch over `queues` queues."""
     body = os.urandom(body_bytes)
+    suffix = CHECKSUM_ROOM if is_checksummed else b""
     records = [
         encode_record(
             topic=b"benchmark",
             queue_id=row % queues,
             body=body,
-            properties=b"UNIQ_KEY\x01%032x\x02TAGS\x01TagA\x02" % row,
+            properties=b"UNIQ_KEY\x01%032x\x02TAGS\x01TagA\x02%b" % (row, suffix),
             born_at_ms=1_700_000_000_000,
             born_host=HOST,
             store_host=HOST,
@@ -55,7 +57,13 @@ def batch_of(count: int, body_bytes: int, *, queues: int) -> RecordBatch:
         for row in range(count)
     ]
     sizes = np.fromiter(map(len, records), dtype="<i4", count=count)
-    batch = check_records(b"".join(records), sizes, born_host_bytes=8, store_host_bytes=8).batch
+    batch = check_records(
+        b"".join(records),
+        sizes,
+        born_host_bytes=8,
+        store_host_bytes=8,
+        is_checksummed=is_checksummed,
+    ).batch
     assert batch is not None
     return batch
 
@@ -71,21 +79,21 @@ def best_us(step: Callable[[], object], *, repeats: int, records: int) -> float:
     return best / repeats / records * 1e6
 
 
-def measure(folder: Path) -> Sequence[tuple[str, float, float]]:
+def measure(folder: Path, *, is_checksummed: bool) -> Sequence[tuple[str, float, float]]:
     """Return what each step costs a record, and what it should cost at most."""
     found: list[tuple[str, float, float]] = []
     shapes = (
-        ("1 KiB x 230, 8 queues", 230, 1024, 8, 30, 1.5, 0.1),
-        ("1 KiB x 230, 1 queue", 230, 1024, 1, 30, 1.5, 0.1),
-        ("128 B x 4,000, 8 queues", 4000, 128, 8, 6, 0.5, 0.1),
-        ("128 B x 4,000, 1 queue", 4000, 128, 1, 6, 0.5, 0.1),
-        ("128 B x 1", 1, 128, 1, 2000, 40.0, 25.0),
+        ("1 KiB x 230, 8 queues", 230, 1024, 8, 30, 2.0, 2.0, 0.1),
+        ("1 KiB x 230, 1 queue", 230, 1024, 1, 30, 2.0, 2.0, 0.1),
+        ("128 B x 4,000, 8 queues", 4000, 128, 8, 6, 1.5, 1.0, 0.1),
+        ("128 B x 4,000, 1 queue", 4000, 128, 1, 6, 1.5, 1.0, 0.1),
+        ("128 B x 1", 1, 128, 1, 2000, 120.0, 40.0, 25.0),
     )
-    for name, count, body_bytes, queues, repeats, append_us, dispatch_us in shapes:
-        config = StoreConfig(commit_log_file_bytes=256 << 20)
+    for name, count, body_bytes, queues, repeats, check_us, append_us, dispatch_us in shapes:
+        config = StoreConfig(commit_log_file_bytes=256 << 20, record_checksum=is_checksummed)
         root = Path(tempfile.mkdtemp(dir=folder))
         store = MessageStore.open(root, config, FlushMode.ASYNC, RealFileSystem(), SystemClock())
-        batch = batch_of(count, body_bytes, queues=queues)
+        batch = batch_of(count, body_bytes, queues=queues, is_checksummed=is_checksummed)
         store.append(batch, born_host=HOST, store_host=HOST)
         task = store.file_due()
         if task is not None:
@@ -95,10 +103,21 @@ def measure(folder: Path) -> Sequence[tuple[str, float, float]]:
         def append(store: MessageStore = store, batch: RecordBatch = batch) -> None:
             store.append(batch, born_host=HOST, store_host=HOST)
 
+        def check(batch: RecordBatch = batch) -> None:
+            sizes = batch.sizes.astype("<i4")
+            check_records(
+                batch.data,
+                sizes,
+                born_host_bytes=8,
+                store_host_bytes=8,
+                is_checksummed=is_checksummed,
+            )
+
         def dispatch(store: MessageStore = store) -> None:
             store.dispatch(messages_max=1)
 
         store.dispatch()
+        found.append((f"check {name}", best_us(check, repeats=repeats, records=count), check_us))
         found.append((f"append {name}", best_us(append, repeats=repeats, records=count), append_us))
         steps = ROUNDS * repeats
         best = best_us(dispatch, repeats=steps // ROUNDS, records=count)
@@ -123,6 +142,7 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", type=Path, help="where the stores are made")
+    parser.add_argument("--no-checksum", action="store_true", help="store.record_checksum=false")
     arguments = parser.parse_args()
     commit = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
@@ -132,7 +152,9 @@ def main() -> None:
     )
     print(f"numpy {np.__version__}, commit {commit or 'unknown'}")
     with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
-        for name, cost_us, target_us in measure(Path(folder)):
+        for name, cost_us, target_us in measure(
+            Path(folder), is_checksummed=not arguments.no_checksum
+        ):
             print(f"{name:44} {cost_us:8.3f} us a record (at most {target_us:g})")
 
 
