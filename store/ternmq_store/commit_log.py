@@ -79,13 +79,17 @@ class CommitLog:
         """Where the oldest record that is left begins."""
         return PhysicalOffset(self.files.files[0].base if self.files.files else 0)
 
-    def place(self, batch: RecordBatch) -> Placement:
+    def place(self, batch: RecordBatch, *, whole: bool = False) -> Placement:
         """Find room for the records of `batch`, making files where they are needed.
+
+        Args:
+            batch: What is to be stored.
+            whole: All records go into one file, the next one if need be.
 
         Raises:
             StoreFull: The disk cannot hold another file.
             BrokerBusy: The next file is being prepared; try again when it is.
-            MessageRefused: A record is longer than a file.
+            MessageRefused: A record, or with `whole` the batch, is longer than a file.
         """
         total, begin = len(batch.data), self.end
         if self.files.has(begin):
@@ -94,14 +98,32 @@ class CommitLog:
                 self._make_real(file)
                 piece = Piece(0, len(batch), begin, -1)
                 return Placement((piece,), batch.starts + begin, PhysicalOffset(begin + total))
+        if whole:
+            return self._place_in_next(batch)
         return self._place_in_many(batch.starts, batch.sizes)
 
-    def _place_in_many(self, starts: Ints, sizes: Ints) -> Placement:
-        if not fits(int(sizes.max()), self.files.file_bytes):
+    def _place_in_next(self, batch: RecordBatch) -> Placement:
+        """Place the batch in the file behind this one, which a blank record ends."""
+        total, begin = len(batch.data), self.end
+        self._check_length(total, "batch")
+        pieces: list[Piece] = []
+        if self.files.has(begin):
+            file = self._file_for(begin)
+            pieces.append(Piece(0, 0, begin, file.end - begin))
+            begin = PhysicalOffset(file.end)
+        self._file_for(begin)
+        pieces.append(Piece(0, len(batch), begin, -1))
+        return Placement(pieces, batch.starts + begin, PhysicalOffset(begin + total))
+
+    def _check_length(self, length: int, what: str) -> None:
+        if not fits(length, self.files.file_bytes):
             raise MessageRefused(
                 ResponseCode.MESSAGE_ILLEGAL,
-                f"a record of {int(sizes.max())} bytes is longer than a file of the log",
+                f"a {what} of {length} bytes is longer than a file of the log",
             )
+
+    def _place_in_many(self, starts: Ints, sizes: Ints) -> Placement:
+        self._check_length(int(sizes.max()), "record")
         pieces: list[Piece] = []
         offsets, ends = starts.copy(), starts + sizes
         first, at = 0, self.end

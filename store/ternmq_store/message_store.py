@@ -171,7 +171,9 @@ class MessageStore:
         """Everything before it can be read."""
         return self._dispatcher.offset
 
-    def append(self, batch: RecordBatch, *, born_host: bytes, store_host: bytes) -> Appended:
+    def append(
+        self, batch: RecordBatch, *, born_host: bytes, store_host: bytes, whole: bool = False
+    ) -> Appended:
         """Store all records of `batch`, in its order.
 
         When this returns they survive a crash of this process; they survive a loss of power, and
@@ -182,11 +184,13 @@ class MessageStore:
                 `record_checksum` says are stored longer or shorter by their checksum.
             born_host: Address bytes of who sent them, of the length the records have room for.
             store_host: Address bytes of this broker.
+            whole: Store them in one file of the log, as RocketMQ does with a user's batch, not
+                perhaps in two.
 
         Raises:
             StoreFull: No space, or too many open files; nothing of the batch is stored.
             BrokerBusy: The log's next file is still being made; nothing is stored, try again.
-            MessageRefused: A record is longer than a file of the log; nothing is stored.
+            MessageRefused: A record, or the `whole` batch, is longer than a file; nothing is stored.
             IllegalMessage: A record has no room for its checksum; nothing is stored.
             StoreFailed: An I/O error made the store read-only; nothing is stored.
         """
@@ -195,7 +199,7 @@ class MessageStore:
         stored_at = max(self._clock.wall_ms(), self._last_stored_at_ms)
         try:
             queue_offsets, parts = self._number(batch)
-            placement = self._log.place(batch)
+            placement = self._log.place(batch, whole=whole)
         except OSError as error:
             self._fail(error)
             raise StoreFailed(f"the store failed: {error}") from error
