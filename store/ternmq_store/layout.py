@@ -1,8 +1,9 @@
 """Where things lie in a store's directory: names, positions and rolling, by arithmetic alone. Pure.
 
-Source: RocketMQ `UtilAll`, `StorePathConfigHelper`, `CommitLog`, `ConsumeQueue`.
+Source: RocketMQ `UtilAll`, `StorePathConfigHelper`, `CommitLog`, `ConsumeQueue`, `IndexService`.
 """
 
+from datetime import datetime
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +13,7 @@ STEP_BYTES: Final = 64 << 10
 """How much of a consume queue file is made real at a time."""
 
 _DIGITS: Final = 20
+_INDEX_DIGITS: Final = 17
 
 
 def file_name(base: int) -> str:
@@ -60,6 +62,29 @@ def consume_queue_folder(root: Path) -> Path:
 def queue_folder(root: Path, topic: str, queue_id: int) -> Path:
     """Return the folder of one queue's files. The caller has checked `topic`."""
     return consume_queue_folder(root) / topic / str(queue_id)
+
+
+def index_folder(root: Path) -> Path:
+    """Return the folder of the index files."""
+    return root / "index"
+
+
+def is_index_name(name: str) -> bool:
+    """Tell whether a file of that name is part of the index: 17 digits."""
+    return len(name) == _INDEX_DIGITS and name.isascii() and name.isdigit()
+
+
+def index_name(now_ms: int, newest: str) -> str:
+    """Return the name of an index file made now: the local time, but always above `newest`.
+
+    Args:
+        now_ms: Wall time.
+        newest: The name of the newest file there is; empty if there is none.
+
+    Source: RocketMQ `IndexService.getAndCreateLastIndexFile`.
+    """
+    name = f"{datetime.fromtimestamp(now_ms // 1000):%Y%m%d%H%M%S}{now_ms % 1000:03d}"
+    return max(name, f"{int(newest) + 1:0{_INDEX_DIGITS}d}") if newest else name
 
 
 def checkpoint_path(root: Path) -> Path:

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from ternmq_model.index_keys import find_keys, key_hash
 from ternmq_model.properties import decode_properties
 from ternmq_model.record import decode_record, encode_record
-from ternmq_model.record_batch import QueueRows, RecordBatch
+from ternmq_model.record_batch import RecordBatch
 from ternmq_model.record_heads import head_type, take_heads
+from ternmq_model.record_passes import QueueRows
 from tests.support.records import BORN_HOST, STORE_HOST
 
 PIECES = st.sampled_from(

@@ -1,0 +1,206 @@
+"""The layout of an index file, and what follows from its bytes (docs/formats/index.md). Pure.
+
+    header 40 | slots, 4 bytes each | entries, 20 bytes each
+
+A key's hash says in which slot its chain hangs; the slot holds the number of the chain's newest
+entry, and each entry the number of the one before it. Entry 0 is never used.
+
+Source: RocketMQ `IndexFile`, `IndexHeader`.
+"""
+
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ternmq_model.index_keys import Hashes
+from ternmq_model.record_heads import Ints
+
+Entries = NDArray[np.void]
+"""Entries as structures, as they lie in the file."""
+
+_FIELDS: Final[list[Any]] = [
+    ("hash", ">i4"),
+    ("offset", ">i8"),
+    ("seconds", ">i4"),
+    ("previous", ">i4"),
+]
+ENTRY: Final[np.dtype[np.void]] = np.dtype(_FIELDS)
+ENTRY_BYTES: Final = 20
+assert ENTRY.itemsize == ENTRY_BYTES
+
+SLOT: Final = np.dtype(">i4")
+SLOT_BYTES: Final = 4
+HEADER_BYTES: Final = 40
+_HEADER: Final = struct.Struct(">4q2i")
+_SECONDS_MAX: Final = (1 << 31) - 1
+_ROW_BITS: Final = 32
+_ROW_MASK: Final = (1 << _ROW_BITS) - 1
+_ENTRIES_PER_SLOT: Final = 4
+
+
+class IndexSizes(NamedTuple):
+    """How many slots and entries a file has; the file itself does not say."""
+
+    slots: int
+    entries: int
+    """Entry 0 among them, which is never used."""
+
+    @property
+    def file_bytes(self) -> int:
+        """Return the file's length."""
+        return self.entry_at(self.entries)
+
+    def entry_at(self, number: int) -> int:
+        """Return where entry `number` begins."""
+        return HEADER_BYTES + self.slots * SLOT_BYTES + number * ENTRY_BYTES
+
+
+class IndexHeader(NamedTuple):
+    """The first 40 bytes."""
+
+    begin_ms: int = 0
+    """Store time of the first entry's record."""
+    end_ms: int = 0
+    begin_offset: int = 0
+    """Physical offset of the first entry's record."""
+    end_offset: int = 0
+    slots_used: int = 0
+    next_number: int = 1
+    """Number that the next entry gets."""
+
+    def encode(self) -> bytes:
+        """Return the bytes."""
+        return _HEADER.pack(*self)
+
+
+def decode_header(data: bytes) -> IndexHeader:
+    """Return the header in `data`, which may be short: a file just made says nothing."""
+    if len(data) < HEADER_BYTES:
+        return IndexHeader()
+    header = IndexHeader(*_HEADER.unpack_from(data))
+    return header if header.next_number else header._replace(next_number=1)
+
+
+class Chained(NamedTuple):
+    """Where new entries hang."""
+
+    previous: Ints
+    """Number of the entry before each in its chain; 0 = none."""
+    slots: Ints
+    """The slots that change."""
+    newest: Ints
+    """What each of them holds from now on."""
+    slots_taken: int
+    """How many were empty."""
+
+
+def chain(hashes: Hashes, slot_count: int, first: int, read: Callable[[Ints], Ints]) -> Chained:
+    """Hang new entries into their chains, all at once.
+
+    Args:
+        hashes: Of the new entries, at least one.
+        slot_count: How many slots the file has.
+        first: Number of the first new entry.
+        read: Returns what slots hold now. A value that is no older entry's number counts as none.
+
+    Source: RocketMQ `IndexFile.putKey`.
+    """
+    count = len(hashes)
+    slots = hashes.astype(np.int64) % slot_count
+    # Slot and row in one number: sorting those is faster than a stable argsort of the slots.
+    ranks = np.sort((slots << _ROW_BITS) | np.arange(count))
+    order, slots = ranks & _ROW_MASK, ranks >> _ROW_BITS
+    is_first = np.ones(count, dtype=bool)
+    np.not_equal(slots[1:], slots[:-1], out=is_first[1:])
+    is_last = np.append(is_first[1:], True)
+    found = read(slots[is_first])
+    found = np.where((found > 0) & (found < first), found, 0)
+    befores = np.empty(count, dtype=np.int64)
+    befores[1:] = order[:-1] + first
+    befores[is_first] = found
+    previous = np.empty(count, dtype=np.int64)
+    previous[order] = befores
+    taken = len(found) - int(np.count_nonzero(found))
+    return Chained(previous, slots[is_last], order[is_last] + first, taken)
+
+
+def make_entries(
+    hashes: Hashes, offsets: Ints, stored_at_ms: Ints, previous: Ints, begin_ms: int
+) -> Entries:
+    """Return entries; `begin_ms` is the store time of the file's first record."""
+    entries = np.empty(len(hashes), dtype=ENTRY)
+    entries["hash"] = hashes
+    entries["offset"] = offsets
+    if begin_ms > 0:
+        entries["seconds"] = np.clip((stored_at_ms - begin_ms) // 1000, 0, _SECONDS_MAX)
+    else:
+        entries["seconds"] = 0
+    entries["previous"] = previous
+    return entries
+
+
+def good_entries(entries: Entries, first: int, after: int, limit: int) -> int:
+    """Return how many entries from the first one on can be entries of records before `limit`.
+
+    Args:
+        entries: As they lie in the file.
+        first: The number of the first of them.
+        after: The least offset that may come.
+        limit: An offset.
+    """
+    offsets = entries["offset"].astype(np.int64)
+    floor = np.maximum.accumulate(np.append(np.int64(after), offsets[:-1]))
+    previous = entries["previous"].astype(np.int64)
+    numbers = np.arange(first, first + len(entries))
+    is_empty = (offsets == 0) & (entries["hash"] == 0) & (previous == 0)
+    bad = (
+        (offsets < floor)
+        | (offsets >= limit)
+        | (entries["hash"] < 0)
+        | (entries["seconds"] < 0)
+        | (previous < 0)
+        | (previous >= numbers)
+        | is_empty
+    )
+    return int(bad.argmax()) if bad.any() else len(bad)
+
+
+def likely_sizes(file_bytes: int, known: Sequence[IndexSizes]) -> Sequence[IndexSizes]:
+    """Return what a file's sizes may be, going by its length: `known` ones, and 4 entries a slot.
+
+    The latter is what RocketMQ's defaults are: 5,000,000 slots and 20,000,000 entries.
+    """
+    slots, rest = divmod(file_bytes - HEADER_BYTES, SLOT_BYTES + _ENTRIES_PER_SLOT * ENTRY_BYTES)
+    likely = [sizes for sizes in known if sizes.file_bytes == file_bytes]
+    if not rest and slots > 0:
+        likely.append(IndexSizes(slots, _ENTRIES_PER_SLOT * slots))
+    return tuple(dict.fromkeys(likely))
+
+
+def sizes_by_entry(
+    file_bytes: int, header: IndexHeader, position: int, window: bytes
+) -> Sequence[IndexSizes]:
+    """Return sizes with which an entry in `window` would be the file's last one.
+
+    Args:
+        file_bytes: The file's length.
+        header: Its header.
+        position: Where `window` begins in the file; a place where an entry may begin, which is a
+            multiple of 20 bytes before the file's end.
+        window: Some of the file's bytes, a multiple of 20.
+    """
+    entries = np.frombuffer(window, dtype=ENTRY)
+    rows = np.flatnonzero(entries["offset"] == header.end_offset).tolist()
+    found: list[IndexSizes] = []
+    for row in rows:
+        before = (
+            position + row * ENTRY_BYTES - (header.next_number - 1) * ENTRY_BYTES - HEADER_BYTES
+        )
+        slots, rest = divmod(before, SLOT_BYTES)
+        if slots > 0 and not rest and int(entries["hash"][row]) >= 0:
+            left = file_bytes - HEADER_BYTES - slots * SLOT_BYTES
+            found.append(IndexSizes(slots, left // ENTRY_BYTES))
+    return found
