@@ -16,6 +16,7 @@ from ternmq_model.errors import (
     MessageRefused,
     RefusedError,
     SettingsError,
+    StoreNotFound,
     TernError,
     TopicNotFound,
     TransportError,
@@ -32,7 +33,7 @@ UNREACHABLE: Final = 4
 
 def exit_code(error: BaseException) -> int:
     """Return the exit code for `error`."""
-    if isinstance(error, TopicNotFound | GroupNotFound | MessageNotFound):
+    if isinstance(error, TopicNotFound | GroupNotFound | MessageNotFound | StoreNotFound):
         return NOT_FOUND
     if isinstance(error, RefusedError) and error.code == ResponseCode.BROKER_NOT_EXIST:
         return NOT_FOUND

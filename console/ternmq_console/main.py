@@ -49,6 +49,14 @@ message = LazyGroup(
     lazy={"get": (f"{_HERE}.message:get", "Show one message by its offset message id.")},
 )
 
+store = LazyGroup(
+    name="store",
+    help="Look into a data directory: the files of a store, ours or Apache RocketMQ's.",
+    lazy={
+        "dump": (f"{_HERE}.store:dump", "Print every record, unit or index entry."),
+    },
+)
+
 ternmq = LazyGroup(
     name="ternmq",
     help=(
@@ -67,6 +75,7 @@ ternmq = LazyGroup(
         "group": (f"{_HERE}.main:group", "List and describe consumer groups."),
         "cluster": (f"{_HERE}.main:cluster", "Look at clusters, and take brokers out of use."),
         "message": (f"{_HERE}.main:message", "Look at messages."),
+        "store": (f"{_HERE}.main:store", "Look into a data directory."),
     },
 )
 click.version_option(__version__, prog_name="ternmq")(ternmq)

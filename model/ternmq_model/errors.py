@@ -18,7 +18,7 @@
       what it holds, in `ternmq_model.message`.
     * `CannotListen`: a service's own address is taken, or is none of this machine.
     * `StoreError`: the local disk, or what lies on it.
-        * `CorruptRecord`, `StoreFull`, `StoreLocked`, `StoreFailed`
+        * `CorruptRecord`, `StoreFull`, `StoreLocked`, `StoreFailed`, `StoreNotFound`
 
 Each answers three questions: whose fault (its class), may I retry (`retryable`), may it have
 happened anyway (`may_have_happened`).
@@ -201,6 +201,10 @@ class StoreFull(StoreError):
 
 class StoreLocked(StoreError):
     """Another process holds the data directory."""
+
+
+class StoreNotFound(StoreError):
+    """There is no store where one was looked for."""
 
 
 class StoreFailed(StoreError):

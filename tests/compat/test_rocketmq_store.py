@@ -1,11 +1,9 @@
 """A store that Apache RocketMQ wrote reads here as RocketMQ's own decoder reads it."""
 
-import json
-import tarfile
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
@@ -15,38 +13,16 @@ from ternmq_model.properties import decode_properties
 from ternmq_store.filesystem import RealFileSystem
 from ternmq_store.message_store import MessageStore
 from tests.support.records import batch_of, record
+from tests.support.rocketmq import Line, contents, manifest, unpack_store
 from tests.support.stores import append, drain, open_store, settle, units_in, whole
 
-Line = Mapping[str, Any]
-
-ARCHIVE: Final = Path(__file__).parent / "data" / "rocketmq-store.tar.gz"
 LOG_FILE_BYTES: Final = 65_536
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """Return a copy of the store."""
-    with tarfile.open(ARCHIVE) as archive:
-        archive.extractall(tmp_path, filter="data")
-    return tmp_path / "store"
-
-
-def manifest(root: Path, kind: str) -> Sequence[Line]:
-    """Return the manifest's lines of one kind."""
-    text = (root.parent / "manifest.jsonl").read_text(encoding="utf-8")
-    lines = [json.loads(line) for line in text.splitlines()]
-    found = [line for line in lines if line["kind"] == kind]
-    assert len(found) == 529
-    return found
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    """Return every file below `folder`."""
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-    }
+    return unpack_store(tmp_path)
 
 
 def check_records(store: MessageStore, lines: Sequence[Line]) -> None:

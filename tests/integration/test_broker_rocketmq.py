@@ -2,8 +2,6 @@
 
 import asyncio
 import json
-import shutil
-import tarfile
 from collections import Counter
 from pathlib import Path
 from typing import Any, Final
@@ -16,8 +14,8 @@ from ternmq_remoting import contracts
 from ternmq_remoting.system import system_environment
 from ternmq_store.config import StoreConfig
 from tests.support.brokers import Client, stored
+from tests.support.rocketmq import unpack_store
 
-DATA: Final = Path(__file__).parents[1] / "compat" / "data"
 FILES: Final = ("topics.json", "subscriptionGroup.json", "consumerOffset.json")
 
 
@@ -37,10 +35,7 @@ async def queue_ends(client: Client, wanted: Counter[tuple[str, int]]) -> Counte
 
 
 def test_messages_topics_groups_and_offsets_of_rocketmq_are_served(tmp_path: Path) -> None:
-    with tarfile.open(DATA / "rocketmq-store.tar.gz") as archive:
-        archive.extractall(tmp_path, filter="data")
-    root = tmp_path / "store"
-    shutil.copytree(DATA / "rocketmq-config", root / "config")
+    root = unpack_store(tmp_path)
     before = {name: read(root, name) for name in FILES}
     lines = [
         json.loads(line)

@@ -1,0 +1,108 @@
+"""`ternmq store …`: looking into a data directory, in use or not, without changing it."""
+
+import sys
+from collections.abc import Generator, Iterable
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+import click
+
+from ternmq_console.exits import FAILED, errors_as_exits
+from ternmq_console.store_rows import (
+    INDEX_HEADING,
+    RECORD_HEADING,
+    UNIT_HEADING,
+    Row,
+    entry_rows,
+    json_line,
+    record_row,
+    text_line,
+    unit_rows,
+)
+from ternmq_store.filesystem import FileSystem, RealFileSystem
+from ternmq_store.index_inspection import (
+    find_index_files,
+    find_slots,
+    read_index_head,
+    walk_entries,
+)
+from ternmq_store.log_inspection import BadStretch, FoundRecord, find_log_files, walk_log
+from ternmq_store.queue_inspection import find_queues, walk_units
+
+_LINES_AT_ONCE: Final = 256
+
+
+class Complaints:
+    """Says on standard error what cannot be shown, and counts it. Owned by one verb."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def add(self, path: Path, offset: int | None, reason: str) -> None:
+        """Tell of one place."""
+        self.count += 1
+        place = "" if offset is None else f" offset {offset}"
+        click.echo(f"ternmq: {path}{place}: {reason}", err=True)
+
+
+@click.command()
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.option("--units", "what", flag_value="units", help="The consume queues' units instead.")
+@click.option("--index", "what", flag_value="index", help="The index files' entries instead.")
+@click.option("--json", "as_json", is_flag=True, help="An object a line instead of a table.")
+def dump(folder: Path, what: str | None, *, as_json: bool) -> None:
+    """Print what lies in the data directory DIR: every record of the log, in its order.
+
+    Nothing is changed, and the directory may be in use. What cannot be read is told on standard
+    error, with file and offset; then the exit code is 1.
+    """
+    files, complaints = RealFileSystem(), Complaints()
+    with errors_as_exits():
+        log_files = find_log_files(files, folder)
+        if what == "units":
+            heading, rows = UNIT_HEADING, _units(files, folder)
+        elif what == "index":
+            heading, rows = INDEX_HEADING, _entries(files, folder, complaints)
+        else:
+            heading = RECORD_HEADING
+            rows = _records(walk_log(files, log_files), complaints)
+        if not as_json:
+            click.echo(heading)
+        lines = map(json_line if as_json else text_line, rows)
+        while text := "".join(islice(lines, _LINES_AT_ONCE)):
+            sys.stdout.write(text)
+        sys.stdout.flush()
+    if complaints.count:
+        raise SystemExit(FAILED)
+
+
+def _records(pieces: Iterable[object], complaints: Complaints) -> Generator[Row]:
+    for piece in pieces:
+        if isinstance(piece, BadStretch):
+            complaints.add(piece.file.path, piece.offset, f"{piece.size} bytes: {piece.reason}")
+        elif isinstance(piece, FoundRecord):
+            if piece.problem:
+                complaints.add(piece.file.path, piece.offset, piece.problem)
+            yield record_row(piece)
+
+
+def _units(files: FileSystem, root: Path) -> Generator[Row]:
+    for queue in find_queues(files, root):
+        for found in walk_units(files, queue):
+            yield from unit_rows(queue, found)
+
+
+def _entries(files: FileSystem, root: Path, complaints: Complaints) -> Generator[Row]:
+    for path in find_index_files(files, root):
+        head = read_index_head(files, path)
+        if head is None:
+            complaints.add(path, None, "the header is cut")
+            continue
+        slots = find_slots(files, head)
+        if slots is None:
+            if head.count > 1:
+                complaints.add(path, None, "the entries are not where the header says")
+            continue
+        for found in walk_entries(files, head, slots):
+            yield from entry_rows(path, slots, found)

@@ -1,0 +1,140 @@
+"""Reading the consume queues of a store that may be damaged or in use: nothing is written.
+
+Source: RocketMQ `ConsumeQueue`.
+"""
+
+from collections.abc import Generator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from ternmq_model.offsets import UNIT_BYTES, PhysicalOffset, QueueOffset
+from ternmq_store.consume_queue import UNIT, Units
+from ternmq_store.filesystem import FileSystem
+from ternmq_store.layout import consume_queue_folder, file_base
+from ternmq_store.log_inspection import LogFile, file_bytes
+
+_PIECE_UNITS: Final = 3_276
+
+
+class QueueFiles(NamedTuple):
+    """One consume queue, as it lies in its folder."""
+
+    topic: str
+    queue_id: int
+    folder: Path
+    files: Sequence[LogFile]
+
+    @property
+    def start(self) -> QueueOffset:
+        """The queue offset of the first unit that has a place."""
+        return QueueOffset(self.files[0].base // UNIT_BYTES if self.files else 0)
+
+
+class FoundUnits(NamedTuple):
+    """Units that follow each other, from one file."""
+
+    file: LogFile
+    first: QueueOffset
+    units: Units
+
+
+def find_queues(files: FileSystem, root: Path) -> Sequence[QueueFiles]:
+    """Return the consume queues below `root`, by topic and the name of their folder."""
+    folder = consume_queue_folder(root)
+    found: list[QueueFiles] = []
+    for topic in files.folders(folder):
+        for name in files.folders(folder / topic):
+            with suppress(ValueError):
+                own = folder / topic / name
+                found.append(QueueFiles(topic, int(name), own, _files(files, own)))
+    return found
+
+
+def _files(files: FileSystem, folder: Path) -> Sequence[LogFile]:
+    bases = [(folder / name, file_base(name)) for name in files.files(folder)]
+    return [
+        LogFile(path, base, file_bytes(files, path)) for path, base in bases if base is not None
+    ]
+
+
+def walk_units(files: FileSystem, queue: QueueFiles) -> Generator[FoundUnits]:
+    """Give the places of a queue's units, written or not, file after file.
+
+    A file's unwritten places are zeros; nothing is given of a file behind its last unit.
+
+    Raises:
+        OSError: A file cannot be read.
+    """
+    for log_file in queue.files:
+        first = log_file.base // UNIT_BYTES
+        place, places = 0, log_file.file_bytes // UNIT_BYTES
+        file = files.open(log_file.path, read_only=True)
+        try:
+            while place < places:
+                count = min(_PIECE_UNITS, places - place)
+                data = file.read(place * UNIT_BYTES, count * UNIT_BYTES)
+                units = np.frombuffer(data[: len(data) - len(data) % UNIT_BYTES], dtype=UNIT)
+                if not len(units):
+                    break
+                written = np.flatnonzero(units["size"])
+                if len(written):
+                    used = units[: int(written[-1]) + 1]
+                    yield FoundUnits(log_file, QueueOffset(first + place), used)
+                place += len(units)
+        finally:
+            file.close()
+
+
+class QueueCursor:
+    """Goes once through a queue's units, forwards. Holds one piece of them at a time."""
+
+    def __init__(self, files: FileSystem, queue: QueueFiles) -> None:
+        self.queue = queue
+        self._pieces = walk_units(files, queue)
+        self._piece: FoundUnits | None = next(self._pieces, None)
+
+    def take_to(self, offset: QueueOffset) -> Generator[FoundUnits]:
+        """Give every unit before `offset` that was not given yet."""
+        while self._piece is not None and self._piece.first < offset:
+            file, first, units = self._piece
+            count = min(len(units), offset - first)
+            yield FoundUnits(file, first, units[:count])
+            rest = units[count:]
+            self._piece = FoundUnits(file, QueueOffset(first + count), rest) if len(rest) else None
+            if self._piece is None:
+                self._piece = next(self._pieces, None)
+
+    def peek(self, offset: QueueOffset) -> tuple[LogFile, int, int, int] | None:
+        """Return file, physical offset, size and tag code of the next unit, if it is `offset`'s."""
+        piece = self._piece
+        if piece is None or piece.first != offset:
+            return None
+        unit = piece.units[0]
+        return piece.file, int(unit["offset"]), int(unit["size"]), int(unit["tag_code"])
+
+
+def last_unit_end(files: FileSystem, queue: QueueFiles) -> PhysicalOffset:
+    """Return where the newest record ends that a queue tells of; 0 when it tells of none.
+
+    Units are taken to follow each other, as they do in a sound queue: a few are looked at.
+    """
+    for log_file in reversed(queue.files):
+        file = files.open(log_file.path, read_only=True)
+        try:
+            low, high = 0, log_file.file_bytes // UNIT_BYTES
+            while low < high:
+                middle = (low + high) // 2
+                unit = np.frombuffer(file.read(middle * UNIT_BYTES, UNIT_BYTES), dtype=UNIT)
+                if len(unit) and int(unit["size"][0]) > 0:
+                    low = middle + 1
+                else:
+                    high = middle
+            if low:
+                unit = np.frombuffer(file.read((low - 1) * UNIT_BYTES, UNIT_BYTES), dtype=UNIT)
+                return PhysicalOffset(int(unit["offset"][0]) + int(unit["size"][0]))
+        finally:
+            file.close()
+    return PhysicalOffset(0)
