@@ -64,6 +64,9 @@ class StoreConfig:
     clean_interval_ms: int = 10_000
     """How often it is looked for files to delete."""
 
+    clean_delay_ms: int = 60_000
+    """How long after its start a store deletes nothing."""
+
     delete_files_max: int = 10
     """How many files of the log one look deletes at most."""
 
@@ -105,6 +108,7 @@ class StoreConfig:
         for name, low, high in (
             ("file_reserved_hours", 0, _RESERVED_HOURS_MAX),
             ("clean_interval_ms", 100, 3_600_000),
+            ("clean_delay_ms", 0, 86_400_000),
             ("delete_files_max", 1, 1_000),
             ("delete_pause_ms", 0, 60_000),
             ("disk_clean_percent", 10, 95),

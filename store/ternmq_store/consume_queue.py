@@ -313,6 +313,20 @@ class ConsumeQueue:
                 high = middle
         self.min_offset = low
 
+    def begin_at(self, offset: QueueOffset) -> None:
+        """Let the queue begin at `offset`, unless it begins later already."""
+        self.min_offset = max(self.min_offset, min(offset, self.end))
+
+    def delete_read(self) -> Sequence[MappedFile]:
+        """Let go of the files before the first message; the caller removes them, oldest first.
+
+        The one with the newest unit stays: it tells which offset is next.
+
+        Source: RocketMQ `ConsumeQueue.deleteExpiredFile`.
+        """
+        kept = QueueOffset(max(min(self.min_offset, self.end - 1), 0))
+        return self.files.drop_before(logic_offset(kept))
+
     def take_dirty(self) -> Sequence[Path]:
         """Return the files with units that may not be on disk; the caller syncs them."""
         if self._dirty_from is None:

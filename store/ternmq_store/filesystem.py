@@ -41,6 +41,10 @@ class Region(Protocol):
         """The file as a buffer: for slices that become `bytes`."""
         ...
 
+    def forget(self, position: int, length: int) -> None:
+        """Give back the memory of a range; it is read again when it is touched."""
+        ...
+
     def close(self) -> None:
         """Let go of the file. No array or slice of it may be left."""
         ...
@@ -167,17 +171,23 @@ class FileSystem(Protocol):
 
 
 class MapBudget:
-    """How many files are mapped, and may be. Owned by a `RealFileSystem`, used on one thread.
+    """How many files are mapped, and may be. Owned by a `RealFileSystem`; any thread may use it.
 
     Each map keeps a descriptor. Some are left for connections, for the tables and for syncs: a
     process without any can do nothing but fail.
     """
 
     def __init__(self) -> None:
-        self.count = 0
+        # A set, because adding and discarding are each done at once, whatever the thread.
+        self._maps: set[int] = set()
 
-    def take(self) -> None:
-        """Count one more map.
+    @property
+    def count(self) -> int:
+        """How many files are mapped."""
+        return len(self._maps)
+
+    def take(self, name: int) -> None:
+        """Count one more map, called `name`.
 
         Raises:
             OSError: EMFILE; names the limit.
@@ -191,22 +201,22 @@ class MapBudget:
                     f"{self.count} files are mapped, and the limit of open files is {limit}: "
                     "raise it (ulimit -n)",
                 )
-        self.count += 1
+        self._maps.add(name)
 
-    def give_back(self) -> None:
-        """Count one map less."""
-        self.count -= 1
+    def give_back(self, name: int) -> None:
+        """Count that map no more."""
+        self._maps.discard(name)
 
 
 class MemoryMap:
     """A real file, mapped shared."""
 
     def __init__(self, descriptor: int, budget: MapBudget) -> None:
-        budget.take()
+        budget.take(id(self))
         try:
             self._map = mmap.mmap(descriptor, 0)
         except BaseException:
-            budget.give_back()
+            budget.give_back(id(self))
             raise
         self._budget = budget
         self._view: memoryview | None = memoryview(self._map)
@@ -224,13 +234,18 @@ class MemoryMap:
         assert self._view is not None, "the map is closed"
         return self._view
 
+    def forget(self, position: int, length: int) -> None:
+        """Give back the memory of a range."""
+        if hasattr(mmap, "MADV_DONTNEED"):
+            self._map.madvise(mmap.MADV_DONTNEED, position, length)
+
     def close(self) -> None:
         """Unmap. A BufferError tells that somebody kept a slice: a bug."""
         if self._view is not None:
             self._view.release()
             self._view = self._bytes = None
             self._map.close()
-            self._budget.give_back()
+            self._budget.give_back(id(self))
 
 
 class RealFile:

@@ -57,6 +57,10 @@ class MappedFile:
         assert self.holds > 0, "the file is not held"
         self.holds -= 1
 
+    def forget(self, position: int, length: int) -> None:
+        """Give back the memory of a range that nobody reads any more; a thread may call it."""
+        self._region.forget(position, length)
+
     def close(self) -> None:
         """Unmap and close. The caller holds no slice of it, and no sync is under way."""
         del self.bytes, self.view

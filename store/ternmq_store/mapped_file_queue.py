@@ -136,6 +136,16 @@ class MappedFileQueue:
         self._parked = min(self._parked, len(self.files))
         return kept - len(self.files)
 
+    def drop_before(self, offset: int) -> Sequence[MappedFile]:
+        """Let go of the files that end at `offset` or before, but never of the newest one.
+
+        They are still mapped and on the disk: the caller removes them, oldest first.
+        """
+        count = sum(mapped.end <= offset for mapped in self.files[:-1])
+        dropped, self.files[:] = self.files[:count], self.files[count:]
+        self._parked = max(self._parked - count, 0)
+        return dropped
+
     def files_between(self, start: int, end: int) -> Sequence[File]:
         """Return the files that hold any byte of `start` to `end`, for a sync."""
         first = base_of(start, self.file_bytes)

@@ -13,7 +13,7 @@ Source: RocketMQ `DefaultMessageStore`.
 
 import contextlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Final
@@ -27,6 +27,8 @@ from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.record import FLAG_PREPARED
 from ternmq_model.record_batch import RecordBatch, conform_checksums
 from ternmq_model.record_heads import Ints
+from ternmq_store.clean_tasks import CleanTask
+from ternmq_store.cleaner import Cleaner
 from ternmq_store.commit_log import Placement
 from ternmq_store.config import FlushMode, StoreConfig
 from ternmq_store.consume_queue import ConsumeQueue, make_units
@@ -97,6 +99,12 @@ class MessageStore:
         self._dispatcher.stored_at_ms = self._last_stored_at_ms
         now_ms = clock.monotonic_ms()
         self._disk = Durability(files, root, config, flush_mode, opened, now_ms=now_ms)
+        self.cleaner = Cleaner(
+            *(files, root, config, opened.log, opened.queues),
+            safe_end=lambda: min(self._disk.flushed, self._dispatcher.offset),
+            now_ms=now_ms,
+        )
+        """What goes when, and how full the disk is."""
 
     @classmethod
     def open(
@@ -188,13 +196,15 @@ class MessageStore:
                 perhaps in two.
 
         Raises:
-            StoreFull: No space, or too many open files; nothing of the batch is stored.
+            StoreFull: No space, the disk is too full, or too many files are open; nothing of the
+                batch is stored.
             BrokerBusy: The log's next file is still being made; nothing is stored, try again.
             MessageRefused: A record, or the `whole` batch, is longer than a file; nothing is stored.
             IllegalMessage: A record has no room for its checksum; nothing is stored.
             StoreFailed: An I/O error made the store read-only; nothing is stored.
         """
         self._check_usable()
+        self.cleaner.check_room()
         batch = conform_checksums(batch, is_checksummed=self._is_checksummed)
         stored_at = max(self._clock.wall_ms(), self._last_stored_at_ms)
         try:
@@ -349,6 +359,17 @@ class MessageStore:
             self._log.prepared(error)
         except OSError as failure:
             self._fail(failure)
+
+    def clean(self, *, hour: int) -> Generator[CleanTask]:
+        """Take one pass of retention: run each task elsewhere before asking for the next.
+
+        Args:
+            hour: 0 to 23, on the wall where the broker runs.
+        """
+        self._check_open()
+        if self._failure is None:
+            now_ms, monotonic_ms = self._clock.wall_ms(), self._clock.monotonic_ms()
+            yield from self.cleaner.clean(now_ms=now_ms, monotonic_ms=monotonic_ms, hour=hour)
 
     def delete_topic(self, topic: str) -> None:
         """Forget all messages of `topic`: its queues begin anew at 0.

@@ -46,6 +46,9 @@ class MemoryRegion:
         self.view = node.data.data
         node.maps += 1
 
+    def forget(self, position: int, length: int) -> None:
+        """Give back the memory of a range: there is none."""
+
     def close(self) -> None:
         """Let go of the file."""
         self.view.release()
