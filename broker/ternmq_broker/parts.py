@@ -222,7 +222,7 @@ class Parts:
     def _wake_pulls(self, arrivals: Sequence[Arrival]) -> None:
         if not len(self._holds):
             return
-        for topic, queue_id, max_offset in arrivals:
+        for topic, queue_id, max_offset, _ in arrivals:
             for pull in self._holds.on_arrival(topic, queue_id, max_offset):
                 pull.wake()
 

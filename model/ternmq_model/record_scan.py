@@ -26,6 +26,7 @@ from ternmq_model.record import (
 )
 from ternmq_model.record_batch import RecordBatch
 from ternmq_model.record_check import check_record
+from ternmq_model.record_checksum import match_checksums, verify_checksum
 from ternmq_model.record_heads import Heads, Ints, head_type, take_heads
 from ternmq_model.record_passes import (
     QueueRows,
@@ -172,7 +173,11 @@ def _fault(
     """Return what is wrong with the record or blank record at `position`, if anything is."""
     try:
         if verify:
-            check_record(view, position, at=at, next_file=True)
+            record = check_record(view, position, at=at, next_file=True)
+            if record is not None and verify is Verify.WHOLE:
+                data = view[position : position + record.header.total_bytes]
+                if not verify_checksum(data, record.properties):
+                    return CorruptRecord(at, "the record's checksum is missing or differs")
         else:
             decode_record(view, position, at=at, check_crc=False)
     except CorruptRecord as error:
@@ -256,6 +261,8 @@ def _take(
     topics = find_topics(data, layout.topics, layout.topic_bytes)
     if verify:
         suspects = _suspects(data, layout, parts, topics, len(view) - position)
+        if verify is Verify.WHOLE:
+            suspects |= ~match_checksums(data, layout.starts, layout.properties, layout.ends)
         for row in np.flatnonzero(suspects).tolist():
             start = int(layout.starts[row])
             if _fault(view, position + start, PhysicalOffset(at + start), verify):

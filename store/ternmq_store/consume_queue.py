@@ -144,34 +144,61 @@ class ConsumeQueue:
             done += count
 
     def put(self, offsets: Ints, units: Units) -> bool:
-        """Add units read from the log, some of which may be there already.
+        """Add units of records in the order of the log, some of which may be there already.
+
+        What is there and right is kept; what is wrong is built anew.
 
         Args:
-            offsets: The messages' queue offsets, in the order of the log.
+            offsets: The messages' queue offsets.
             units: Theirs.
 
         Returns:
             Whether each followed the one before; else units that should be there are not.
 
         Raises:
-            OSError: There was no space.
+            OSError: There was no space. Some may have been added.
         """
         first, count = int(offsets[0]), len(offsets)
-        if first == self.end and (count == 1 or bool((np.diff(offsets) == 1).all())):
-            self.append(units)
-            return True
+        if count == 1 or bool((np.diff(offsets) == 1).all()):
+            if first == self.end:
+                self.append(units)
+                return True
+            known = self._count_same(QueueOffset(first), units)
+            if known == count:
+                return True
+            if known and first + known == self.end:
+                self.append(units[known:])
+                return True
         has_gap = False
         for row, offset in enumerate(offsets.tolist()):
             has_gap |= offset > self.end
             self._put_one(QueueOffset(offset), units[row : row + 1])
         return not has_gap
 
+    def _count_same(self, first: QueueOffset, units: Units) -> int:
+        """Return how many of `units`, which belong from message `first` on, are there already."""
+        count = 0
+        while count < len(units) and self._first <= first + count < self.end:
+            there = self.units(QueueOffset(first + count), len(units) - count)
+            different = there != units[count : count + len(there)]
+            if different.any():
+                return count + int(different.argmax())
+            count += len(there)
+        return count
+
+    @property
+    def _first(self) -> QueueOffset:
+        """The first unit that there is a file for."""
+        return QueueOffset(self.files.files[0].base // UNIT_BYTES if self.files.files else self.end)
+
     def _put_one(self, offset: QueueOffset, unit: Units) -> None:
         physical = int(unit["offset"][0])
+        if offset < self._first:
+            return  # its file was deleted as too old
+        if offset < self.end and physical <= self._newest_before(self.end):
+            self._correct(offset, unit)
+            return
         if offset < self.end:
-            last = self.unit(QueueOffset(self.end - 1))
-            if physical <= last.offset:
-                return
             # RocketMQ deleted the topic and it began anew at 0: the later record counts.
             self.cut(offset)
         if offset > self.end and not self._pad(offset):
@@ -181,6 +208,27 @@ class ConsumeQueue:
             )
             return
         self.append(unit)
+
+    def _correct(self, offset: QueueOffset, unit: Units) -> None:
+        """Let the unit that is there stand if it can be meant, else write the right one."""
+        there, wanted = self.unit(offset), int(unit["offset"][0])
+        if there == tuple(unit[0].tolist()):
+            return
+        if there.size > 0 and wanted < there.offset and wanted <= self._newest_before(offset):
+            return  # that of a later record of the same number: the topic was deleted in between
+        if there.size != PADDING_SIZE:
+            logger.warning(
+                "consume queue unit was wrong topic=%s queue=%d offset=%d was=%s is=%s",
+                *(self.topic, self.queue_id, offset, tuple(there), unit[0].tolist()),
+            )
+        at = logic_offset(offset)
+        self._write(at, _bytes(unit))
+        self._dirty_from = at if self._dirty_from is None else min(at, self._dirty_from)
+
+    def _newest_before(self, end: QueueOffset) -> int:
+        """Return where the last message before `end` lies in the log; -1 if there is none."""
+        unit = self._last_message(end)
+        return unit.offset if unit else -1
 
     def _pad(self, until: QueueOffset) -> bool:
         """Fill up with units that stand for nothing; False when that cannot be meant."""
@@ -220,11 +268,30 @@ class ConsumeQueue:
 
     def last_unit(self) -> Unit | None:
         """Return the newest unit that stands for a message."""
-        for offset in range(self.end - 1, self.min_offset - 1, -1):
-            unit = self.unit(QueueOffset(offset))
-            if unit.size != PADDING_SIZE:
-                return unit
+        return self._last_message(self.end)
+
+    def _last_message(self, end: QueueOffset) -> Unit | None:
+        """Return the newest unit before `end` that stands for a message."""
+        first, count = self._first, 1
+        while end > first:
+            base = base_of(logic_offset(end) - 1, self.files.file_bytes) // UNIT_BYTES
+            begin = QueueOffset(max(end - count, base))
+            found = np.flatnonzero(self.units(begin, end - begin)["size"] != PADDING_SIZE)
+            if len(found):
+                return self.unit(QueueOffset(begin + int(found[-1])))
+            end, count = begin, _PIECE_UNITS
         return None
+
+    def _first_message(self, begin: QueueOffset, end: QueueOffset) -> QueueOffset:
+        """Return the first unit from `begin` on that stands for a message; `end` if none does."""
+        count = 1
+        while begin < end:
+            units = self.units(begin, min(count, end - begin))
+            found = np.flatnonzero(units["size"] != PADDING_SIZE)
+            if len(found):
+                return QueueOffset(begin + int(found[0]))
+            begin, count = QueueOffset(begin + len(units)), _PIECE_UNITS
+        return end
 
     def open_files(self, found: Sequence[FoundFile]) -> None:
         """Map files that exist. `find_written` or `cut_from` must follow."""
@@ -302,16 +369,21 @@ class ConsumeQueue:
         )
 
     def correct_min_offset(self, log_start: PhysicalOffset) -> None:
-        """Let the queue begin at its first message whose record is still in the log."""
-        low, high = self.min_offset, self.end
+        """Let the queue begin at its first message whose record is still in the log.
+
+        Source: RocketMQ `ConsumeQueue.correctMinOffset`.
+        """
+        low, high = max(self.min_offset, self._first), self.end
         while low < high:
             middle = QueueOffset((low + high) // 2)
-            unit = self.unit(middle)
-            if unit.size == PADDING_SIZE or unit.offset < log_start:
-                low = QueueOffset(middle + 1)
+            message = self._first_message(middle, high)
+            if message == high:
+                high = middle
+            elif self.unit(message).offset < log_start:
+                low = QueueOffset(message + 1)
             else:
                 high = middle
-        self.min_offset = low
+        self.min_offset = self._first_message(low, self.end)
 
     def begin_at(self, offset: QueueOffset) -> None:
         """Let the queue begin at `offset`, unless it begins later already."""

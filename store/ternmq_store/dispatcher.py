@@ -1,38 +1,51 @@
-"""The dispatcher: follows the log and tells each record to its consume queue.
+"""The dispatcher: follows the log and tells each record to its consume queue and to the index.
 
-There are two roads. The append leaves a hint with the units already made; where there is none
-(after a restart, or when too many wait) the log itself is read. Both give the same bytes.
+There are two roads. The append leaves a hint with the units and keys already made; where there is
+none (after a restart, or when too many wait) the log itself is read. Both give the same bytes.
 
-Source: RocketMQ `ReputMessageService`, `CommitLogDispatcherBuildConsumeQueue`.
+Source: RocketMQ `ReputMessageService`, `CommitLogDispatcherBuildConsumeQueue`,
+`CommitLogDispatcherBuildIndex`.
 """
 
 import logging
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 
-from ternmq_model.errors import CorruptRecord, IllegalName
-from ternmq_model.names import SCHEDULE_TOPIC, check_topic
+from ternmq_model.errors import CorruptRecord
+from ternmq_model.index_keys import KeyRows, find_keys
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
-from ternmq_model.properties import DELAY, decode_properties
-from ternmq_model.record import FLAG_PREPARED, Record, decode_record
-from ternmq_model.record_check import check_record
-from ternmq_model.record_passes import tag_code_of
+from ternmq_model.record import FLAG_PREPARED
+from ternmq_model.record_batch import RecordBatch
+from ternmq_model.record_heads import Ints
+from ternmq_model.record_scan import Scan, Verify, scan_records
 from ternmq_store.commit_log import CommitLog
-from ternmq_store.consume_queue import ConsumeQueue, Units, make_units
+from ternmq_store.consume_queue import ConsumeQueue, Units
 from ternmq_store.consume_queues import ConsumeQueues
+from ternmq_store.hints import Hint, KeyRun, UnitRun, join_keys, unit_runs
+from ternmq_store.quarantine import Quarantine
 
 logger = logging.getLogger(__name__)
 
-HINTED_RECORDS_MAX: Final = 1 << 20
-"""Records that hints may stand for; about 40 bytes each. Beyond, the log is read instead."""
+HINTED_RECORDS_MAX: Final = 1 << 19
+"""Records that hints may stand for, about 100 bytes each; beyond, the log is read instead."""
+
+_HINT_RECORDS: Final = 16
+"""What a hint costs by itself, in records."""
 
 _SCAN_RECORDS: Final = 4096
-_SECOND_MS: Final = 1000
-_DELAYS_S: Final[tuple[int, ...]] = (1, 5, 10, 30, *range(60, 660, 60), 1200, 1800, 3600, 7200)
+
+Moved = dict[ConsumeQueue, list[Units]]
+"""The queues that have new units, and those."""
+
+
+class KeyIndex(Protocol):
+    """What the dispatcher needs of the index."""
+
+    def put(self, keys: KeyRows, offsets: Ints, stored_at_ms: Ints, end: PhysicalOffset) -> None:
+        """Add keys of records, but for those that are indexed already."""
 
 
 class Arrival(NamedTuple):
@@ -41,6 +54,8 @@ class Arrival(NamedTuple):
     topic: str
     queue_id: int
     max_offset: QueueOffset
+    tag_codes: Ints
+    """Those of the new messages' units."""
 
 
 class Dispatched(NamedTuple):
@@ -51,36 +66,21 @@ class Dispatched(NamedTuple):
     """There is more to do at once."""
 
 
-class HintPart(NamedTuple):
-    """The units that one queue gets from a hint."""
+class Check(NamedTuple):
+    """How the log is to be checked from some place on."""
 
-    queue: ConsumeQueue
-    first: QueueOffset
-    units: Units
-
-
-class Hint(NamedTuple):
-    """What the append knew about the log from `start` to `end`."""
-
-    start: PhysicalOffset
-    end: PhysicalOffset
-    stored_at_ms: int
-    records: int
-    parts: Sequence[HintPart]
+    verify: Verify
+    until: PhysicalOffset | None
+    """Where another answer may hold; None = nowhere."""
 
 
-@dataclass(slots=True)
-class _Rows:
-    """Units of one queue, as they are read."""
-
-    queue_offsets: list[int] = field(default_factory=list[int])
-    offsets: list[int] = field(default_factory=list[int])
-    sizes: list[int] = field(default_factory=list[int])
-    tag_codes: list[int] = field(default_factory=list[int])
+def check_bodies(_: PhysicalOffset) -> Check:
+    """Return how a log is checked of which nothing more is known."""
+    return Check(Verify.BODY, None)
 
 
 class Dispatcher:
-    """Feeds the consume queues, in the order of the log.
+    """Feeds the consume queues and the index, in the order of the log.
 
     Owned by `MessageStore`, on the store's thread.
 
@@ -91,11 +91,16 @@ class Dispatcher:
         gaps: How often a scan met a message whose predecessor is not in its queue.
         scanned: Records that were read from the log because there was no hint.
         stopped_by: What was wrong with the bytes at `offset`, when a scan could not go on.
+        check_at: How the log is to be checked that is not known to be whole.
+        quarantine: What of the log is damaged: a scan goes on behind it.
     """
 
-    def __init__(self, log: CommitLog, queues: ConsumeQueues) -> None:
+    def __init__(
+        self, log: CommitLog, queues: ConsumeQueues, index: KeyIndex | None = None
+    ) -> None:
         self.log = log
         self._queues = queues
+        self._index = index
         self._hints: deque[Hint] = deque()
         self._hinted = 0
         self.dropped: dict[str, PhysicalOffset] = {}
@@ -104,143 +109,185 @@ class Dispatcher:
         self.stored_at_ms = 0
         self.scanned = 0
         self.stopped_by: CorruptRecord | None = None
+        self.check_at: Callable[[PhysicalOffset], Check] = check_bodies
+        self.quarantine = Quarantine()
 
     def hint(self, hint: Hint) -> None:
         """Take a hint of the records just appended; it may be thrown away."""
         if self._hinted < HINTED_RECORDS_MAX:
             self._hints.append(hint)
-            self._hinted += hint.records
+            self._hinted += hint.records + _HINT_RECORDS
+
+    def _forget_hint(self) -> None:
+        self._hinted -= self._hints.popleft().records + _HINT_RECORDS
 
     def step(self, limit: PhysicalOffset, *, messages_max: int) -> Dispatched:
         """Dispatch up to `limit`, and about `messages_max` records at most.
 
         Raises:
-            OSError: There was no space for units. The step may be taken again.
+            OSError: There was no space for units or keys. The step may be taken again.
         """
-        moved: dict[ConsumeQueue, None] = {}
+        moved: Moved = {}
         count = 0
         while self.offset < limit and count < messages_max and self.stopped_by is None:
             while self._hints and self._hints[0].start < self.offset:
-                self._hinted -= self._hints.popleft().records
-            hint = self._hints[0] if self._hints else None
-            if hint is not None and hint.start == self.offset and hint.end <= limit:
-                count += hint.records
-                self._follow(hint, moved)
-                self._hinted -= self._hints.popleft().records
-            else:
-                end = limit if hint is None or hint.start == self.offset else hint.start
-                before = self.offset
-                count += self.scan(end, moved, records_max=messages_max - count)
-                if self.offset == before:
-                    break
-        arrivals = [Arrival(queue.topic, queue.queue_id, queue.end) for queue in moved]
-        more = self.offset < limit and count >= messages_max
-        return Dispatched(arrivals, more)
-
-    def _follow(self, hint: Hint, moved: dict[ConsumeQueue, None]) -> None:
-        for queue, first, units in hint.parts:
-            if self.dropped and hint.start < self.dropped.get(queue.topic, 0):
+                self._forget_hint()
+            hints = self._next_hints(limit, messages_max - count)
+            if hints:
+                count += self._follow(hints, moved)
                 continue
-            if first == queue.end:
-                queue.append(units)
-            else:
-                queue.put(np.arange(first, first + len(units), dtype=np.int64), units)
-            moved[queue] = None
-        self.offset = hint.end
-        self.stored_at_ms = hint.stored_at_ms
+            hint = self._hints[0] if self._hints else None
+            end = limit if hint is None or hint.start == self.offset else hint.start
+            before = self.offset
+            count += self.scan(end, moved, records_max=messages_max - count)
+            if self.offset == before:
+                break
+        return Dispatched(_arrivals(moved), self.offset < limit and count >= messages_max)
+
+    def _next_hints(self, limit: PhysicalOffset, records_max: int) -> Sequence[Hint]:
+        """Return hints that follow each other from `offset` on."""
+        hints: list[Hint] = []
+        offset, records = self.offset, 0
+        for hint in self._hints:
+            if hint.start != offset or hint.end > limit or records >= records_max:
+                break
+            hints.append(hint)
+            offset, records = hint.end, records + hint.records
+        return hints
+
+    def _follow(self, hints: Sequence[Hint], moved: Moved) -> int:
+        for hint in hints:
+            for run in hint.units:
+                if not self.dropped or hint.start >= self.dropped.get(run.queue.topic, 0):
+                    self._put(run, moved)
+        end = hints[-1].end
+        self._put_keys([hint.keys for hint in hints if hint.keys is not None], end)
+        for _ in hints:
+            self._forget_hint()
+        self.offset, self.stored_at_ms = end, hints[-1].stored_at_ms
+        return sum(hint.records for hint in hints)
+
+    def _put(self, run: UnitRun, moved: Moved) -> bool:
+        is_next = run.queue.put(run.offsets, run.units)
+        moved.setdefault(run.queue, []).append(run.units)
+        return is_next
+
+    def _put_keys(self, runs: Sequence[KeyRun], end: PhysicalOffset) -> None:
+        if self._index is not None and runs:
+            keys, offsets, stored_at_ms = join_keys(runs)
+            self._index.put(keys, offsets, stored_at_ms, end)
 
     def scan(
         self,
         limit: PhysicalOffset,
-        moved: dict[ConsumeQueue, None],
+        moved: Moved,
         *,
         records_max: int = _SCAN_RECORDS,
         is_trusted: bool = True,
     ) -> int:
-        """Read records from the log and dispatch them.
+        """Read records of one file of the log and dispatch them.
 
         Args:
             limit: Where to stop; a record that ends later is left.
             moved: Gets the queues that have new units.
             records_max: How many records to read at most.
-            is_trusted: The records are known to be whole. Else each is checked, and the first bad
+            is_trusted: The records are known to be whole. Else they are checked, and the first bad
                 one is remembered in `stopped_by`.
 
         Returns:
             How many records were dispatched.
 
         Raises:
-            OSError: There was no space for units; `offset` has not moved.
+            OSError: There was no space for units or keys; `offset` has not moved.
         """
-        rows: dict[tuple[bytes, int], _Rows] = {}
-        offset, stored_at_ms, count = self.offset, self.stored_at_ms, 0
-        while offset < limit and count < min(records_max, _SCAN_RECORDS):
-            try:
-                record = self._read(offset, is_trusted=is_trusted)
-            except CorruptRecord as error:
-                self.stopped_by = error
-                break
-            if record is None:
-                offset = PhysicalOffset(self.log.files.at(offset).end)
-                continue
-            header = record.header
-            end = PhysicalOffset(offset + header.total_bytes)
-            if end > limit:
-                break
-            if not header.sys_flag & FLAG_PREPARED:  # rolled back has that bit too
-                row = rows.setdefault((record.topic, header.queue_id), _Rows())
-                row.queue_offsets.append(header.queue_offset)
-                row.offsets.append(offset)
-                row.sizes.append(header.total_bytes)
-                row.tag_codes.append(unit_tag_code(record))
-            stored_at_ms = header.stored_at_ms
-            offset = end
-            count += 1
-        for (topic, queue_id), row in rows.items():
-            self._put(topic, queue_id, row, moved)
-        self.offset, self.stored_at_ms = offset, stored_at_ms
+        damaged_to = self.quarantine.end_at(self.offset)
+        if damaged_to is not None:
+            self.offset = damaged_to if damaged_to <= limit else self.offset
+            return 0
+        if not self.log.files.has(self.offset):
+            self.stopped_by = CorruptRecord(self.offset, "there is no file")
+            return 0
+        found = self._read(limit, min(records_max, _SCAN_RECORDS), is_trusted=is_trusted)
+        file = self.log.files.at(self.offset)
+        count, stored_at_ms = 0, self.stored_at_ms
+        end = PhysicalOffset(file.base + found.end)
+        if found.batch is not None:
+            count = len(found.batch)
+            stored_at_ms = int(found.batch.heads["stored_at_ms"][-1])
+            self._dispatch(found.batch, end, moved)
+        if found.is_blank and not is_trusted and not self.log.files.has(file.end):
+            self.stopped_by = CorruptRecord(end, "no file follows the blank record")
+        elif found.is_blank:
+            end = PhysicalOffset(file.end)
+        else:
+            self.stopped_by = found.error
+        self.offset, self.stored_at_ms = end, stored_at_ms
         self.scanned += count
         return count
 
-    def _read(self, offset: PhysicalOffset, *, is_trusted: bool) -> Record | None:
-        if not self.log.files.has(offset):
-            raise CorruptRecord(offset, "there is no file")
+    def _read(self, limit: PhysicalOffset, records_max: int, *, is_trusted: bool) -> Scan:
+        offset, damage = self.offset, self.quarantine.ranges
         file = self.log.files.at(offset)
-        if is_trusted:
-            return decode_record(file.view, offset - file.base, at=offset, check_crc=False)
-        follows = self.log.files.has(file.end)
-        return check_record(file.view, offset - file.base, at=offset, next_file=follows)
+        verify, until = Check(Verify.NOTHING, None) if is_trusted else self.check_at(offset)
+        last = min(limit, file.end)
+        stops = [stretch.start for stretch in damage if offset < stretch.start < last][:1]
+        if until is not None and until < last:
+            stops.append(until)
+        # A stop is where a record begins; if that is not so, it must not hold up the scan.
+        for end, count in ((min([last, *stops]), records_max), (last, 1)):
+            found = scan_records(
+                file.view,
+                offset - file.base,
+                end - file.base,
+                at=offset,
+                records_max=count,
+                verify=verify,
+            )
+            if not stops or found.batch is not None or found.is_blank or found.error is not None:
+                break
+        return found
 
-    def _put(
-        self, topic: bytes, queue_id: int, rows: _Rows, moved: dict[ConsumeQueue, None]
-    ) -> None:
-        try:
-            name = check_topic(topic.decode("ascii", "replace"))
-        except IllegalName as error:
-            logger.warning("records left out of queues count=%d %s", len(rows.offsets), error)
-            return
-        if queue_id < 0 or min(rows.queue_offsets) < 0:
-            logger.warning("records left out of queues topic=%s queue=%d", name, queue_id)
-            return
-        offsets = np.array(rows.offsets, dtype=np.int64)
-        queue_offsets = np.array(rows.queue_offsets, dtype=np.int64)
-        sizes, codes = np.array(rows.sizes, np.int64), np.array(rows.tag_codes, np.int64)
-        keep = offsets >= self.dropped.get(name, 0)
-        if keep.any():
-            queue = self._queues.of(name, queue_id)
-            units = make_units(offsets[keep], sizes[keep], codes[keep])
-            self.gaps += not queue.put(queue_offsets[keep], units)
-            moved[queue] = None
+    def _dispatch(self, batch: RecordBatch, end: PhysicalOffset, moved: Moved) -> None:
+        """Tell queues and index of records that were read back."""
+        heads = batch.heads
+        offsets = heads["physical_offset"].astype(np.int64)
+        stored_at_ms = heads["stored_at_ms"].astype(np.int64)
+        is_message = (heads["sys_flag"] & FLAG_PREPARED) == 0  # rolled back has that bit too
+        rows_of: list[tuple[ConsumeQueue, Ints]] = []
+        placed = 0
+        for topic, queue_id, rows in batch.queues:
+            placed += len(rows)
+            kept = is_message[rows] & (offsets[rows] >= self.dropped.get(topic, 0))
+            own = rows if kept.all() else rows[kept]
+            if len(own):
+                rows_of.append((self._queues.of(topic, queue_id), own))
+        if placed < len(batch):
+            logger.warning(
+                "records of no queue left out count=%d from=%d to=%d",
+                *(len(batch) - placed, offsets[0], end),
+            )
+        runs = unit_runs(
+            batch,
+            rows_of,
+            offsets=offsets,
+            queue_offsets=heads["queue_offset"].astype(np.int64),
+            stored_at_ms=stored_at_ms,
+        )
+        gaps = 0
+        for run in runs:
+            gaps += not self._put(run, moved)
+        if self._index is not None:
+            self._put_keys([KeyRun(find_keys(batch), offsets, stored_at_ms)], end)
+        self.gaps += gaps
 
 
-def unit_tag_code(record: Record) -> int:
-    """Return what a unit keeps of a record's tag, or of the time until which it is delayed.
-
-    Source: RocketMQ `CommitLog.checkMessageAndReturnSize`.
-    """
-    if record.topic == SCHEDULE_TOPIC.encode():
-        level = decode_properties(record.properties).get(DELAY, "")
-        if level.isascii() and level.isdigit() and int(level) > 0:
-            delay_s = _DELAYS_S[min(int(level), len(_DELAYS_S)) - 1]
-            return record.header.stored_at_ms + delay_s * _SECOND_MS
-    return tag_code_of(record.properties)
+def _arrivals(moved: Moved) -> Sequence[Arrival]:
+    return [
+        Arrival(
+            queue.topic,
+            queue.queue_id,
+            queue.end,
+            (runs[0] if len(runs) == 1 else np.concatenate(runs))["tag_code"].astype(np.int64),
+        )
+        for queue, runs in moved.items()
+    ]

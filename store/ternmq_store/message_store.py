@@ -22,21 +22,21 @@ import numpy as np
 
 from ternmq_model.clock import Clock
 from ternmq_model.errors import ClosedError, StoreError, StoreFailed
-from ternmq_model.names import SCHEDULE_TOPIC, check_topic
+from ternmq_model.names import check_topic
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.record import FLAG_PREPARED
 from ternmq_model.record_batch import RecordBatch, conform_checksums
 from ternmq_model.record_heads import Ints
 from ternmq_store.clean_tasks import CleanTask
 from ternmq_store.cleaner import Cleaner
-from ternmq_store.commit_log import Placement
 from ternmq_store.config import FlushMode, StoreConfig
-from ternmq_store.consume_queue import ConsumeQueue, make_units
+from ternmq_store.consume_queue import ConsumeQueue
 from ternmq_store.deletions import save_deletions
-from ternmq_store.dispatcher import Dispatched, Hint, HintPart
+from ternmq_store.dispatcher import Dispatched
 from ternmq_store.durability import Durability
 from ternmq_store.filesystem import FileSystem, Lock
 from ternmq_store.flush import CheckpointTask, FlushTask
+from ternmq_store.hints import hint_of
 from ternmq_store.layout import abort_path, deletions_path, lock_path
 from ternmq_store.opening import OpenedFiles, count_files, open_files
 from ternmq_store.prepare import PrepareTask
@@ -208,7 +208,7 @@ class MessageStore:
         batch = conform_checksums(batch, is_checksummed=self._is_checksummed)
         stored_at = max(self._clock.wall_ms(), self._last_stored_at_ms)
         try:
-            queue_offsets, parts = self._number(batch)
+            queue_offsets, rows_of = self._number(batch)
             placement = self._log.place(batch, whole=whole)
         except OSError as error:
             self._fail(error)
@@ -223,7 +223,19 @@ class MessageStore:
             store_host=store_host,
         )
         self._last_stored_at_ms = stored_at
-        self._hint(batch, placement, start, stored_at, parts)
+        for queue, rows in rows_of:
+            queue.next_offset = QueueOffset(queue.next_offset + len(rows))
+        self._dispatcher.hint(
+            hint_of(
+                batch,
+                rows_of,
+                start=start,
+                end=placement.end,
+                offsets=placement.physical_offsets,
+                queue_offsets=queue_offsets,
+                stored_at_ms=stored_at,
+            )
+        )
         return Appended(placement.physical_offsets, queue_offsets, stored_at, placement.end)
 
     def _number(self, batch: RecordBatch) -> tuple[Ints, Sequence[tuple[ConsumeQueue, Ints]]]:
@@ -251,28 +263,6 @@ class MessageStore:
             check_full(error, "consume queues")
             raise
         return offsets, rows_of
-
-    def _hint(
-        self,
-        batch: RecordBatch,
-        placement: Placement,
-        start: PhysicalOffset,
-        stored_at_ms: int,
-        rows_of: Sequence[tuple[ConsumeQueue, Ints]],
-    ) -> None:
-        units = make_units(placement.physical_offsets, batch.sizes, batch.tag_codes)
-        parts: list[HintPart] = []
-        is_complete = True
-        for queue, rows in rows_of:
-            count = len(rows)
-            first = queue.next_offset
-            queue.next_offset = QueueOffset(first + count)
-            # A delayed message's unit keeps a time that only the stored record tells.
-            is_complete &= queue.topic != SCHEDULE_TOPIC
-            if count:
-                parts.append(HintPart(queue, first, units if count == len(units) else units[rows]))
-        if is_complete:
-            self._dispatcher.hint(Hint(start, placement.end, stored_at_ms, len(batch), parts))
 
     def next_offset(self, topic: str, queue_id: int) -> QueueOffset:
         """Return the queue offset that the next message gets."""

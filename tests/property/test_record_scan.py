@@ -10,6 +10,12 @@ from ternmq_model.errors import CorruptRecord
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.record import MAGIC_V2, Record, decode_record, encode_blank, encode_record
 from ternmq_model.record_check import check_record
+from ternmq_model.record_checksum import (
+    CHECKSUM_ROOM,
+    checksum_digits,
+    checksum_of,
+    verify_checksum,
+)
 from ternmq_model.record_passes import tag_code_of, topic_name
 from ternmq_model.record_scan import Scan, Verify, scan_records
 
@@ -34,6 +40,14 @@ def to_v2(record: bytes, topic: bytes) -> bytes:
     return total + magic + record[8:topic_at] + b"\0" + record[topic_at:]
 
 
+def with_checksum(record: bytes) -> bytes:
+    """Return the record with its checksum, if it has room for one."""
+    if not record.endswith(CHECKSUM_ROOM):
+        return record
+    digits = checksum_digits(checksum_of(record))
+    return record[: -len(digits) - 1] + digits + b"\x02"
+
+
 @st.composite
 def files(draw: st.DrawFn) -> tuple[bytearray, int]:
     """Draw a file of the log, at what offset it begins, and some bytes of it changed."""
@@ -45,7 +59,8 @@ def files(draw: st.DrawFn) -> tuple[bytearray, int]:
             topic=topic,
             queue_id=draw(st.sampled_from([0, 1, 70_000, -1])),
             body=draw(st.sampled_from([b"", b"body", bytes(700)])),
-            properties=draw(PROPERTIES),
+            properties=draw(PROPERTIES)
+            + draw(st.sampled_from([b"", CHECKSUM_ROOM, CHECKSUM_ROOM])),
             born_at_ms=1,
             born_host=draw(HOSTS),
             store_host=draw(HOSTS),
@@ -54,7 +69,8 @@ def files(draw: st.DrawFn) -> tuple[bytearray, int]:
             physical_offset=base + len(data),
             stored_at_ms=1_700_000_000_000,
         )
-        data += to_v2(one, topic) if draw(st.booleans()) else one
+        one = to_v2(one, topic) if draw(st.booleans()) else one
+        data += with_checksum(one) if draw(st.booleans()) else one
     behind = draw(st.sampled_from([b"", bytes(8), bytes(40), b"blank", b"short"]))
     if behind == b"blank":
         behind = encode_blank(draw(st.sampled_from([30, 29]))) + bytes(22)
@@ -78,6 +94,10 @@ def one_by_one(
         try:
             if verify:
                 record = check_record(view, position, at=at, next_file=True)
+                if record is not None and verify is Verify.WHOLE:
+                    whole = view[position : position + record.header.total_bytes]
+                    if not verify_checksum(whole, record.properties):
+                        raise CorruptRecord(at, "the record's checksum is missing or differs")
             else:
                 record = decode_record(view, position, at=at, check_crc=False)
         except CorruptRecord as error:
@@ -118,7 +138,7 @@ def check_rows(scan: Scan, found: Sequence[tuple[int, Record]]) -> None:
 @settings(max_examples=400, deadline=None)
 @given(
     file=files(),
-    verify=st.sampled_from([Verify.NOTHING, Verify.BODY]),
+    verify=st.sampled_from(Verify),
     limit_share=st.sampled_from([1.0, 1.0, 0.7]),
     records_max=st.sampled_from([100, 3, 0]),
 )

@@ -1,0 +1,138 @@
+"""From a batch of records to what its queues and the index get of it: the same for both roads.
+
+The append knows where a batch comes to lie and leaves that as a hint; a scan reads the batch back
+from the log. What is made of a record depends on nothing but its bytes there.
+
+Source: RocketMQ `CommitLog.checkMessageAndReturnSize`, `DispatchRequest`.
+"""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from ternmq_model.index_keys import KeyRows
+from ternmq_model.names import SCHEDULE_TOPIC
+from ternmq_model.offsets import PhysicalOffset
+from ternmq_model.properties import DELAY, decode_properties
+from ternmq_model.record_batch import RecordBatch
+from ternmq_model.record_heads import Ints
+from ternmq_store.consume_queue import ConsumeQueue, Units, make_units
+
+_SECOND_MS: Final = 1000
+_DELAYS_S: Final[tuple[int, ...]] = (1, 5, 10, 30, *range(60, 660, 60), 1200, 1800, 3600, 7200)
+
+
+class UnitRun(NamedTuple):
+    """Units that one queue gets."""
+
+    queue: ConsumeQueue
+    offsets: Ints
+    """The messages' queue offsets, in the order of the log."""
+    units: Units
+
+
+class KeyRun(NamedTuple):
+    """Keys that the index gets."""
+
+    keys: KeyRows
+    offsets: Ints
+    """Of every record of the batch, and so is `stored_at_ms`."""
+    stored_at_ms: Ints
+
+
+class Hint(NamedTuple):
+    """What the append knew about the log from `start` to `end`."""
+
+    start: PhysicalOffset
+    end: PhysicalOffset
+    stored_at_ms: int
+    records: int
+    units: Sequence[UnitRun]
+    keys: KeyRun | None
+    """None when there is no index."""
+
+
+def hint_of(
+    batch: RecordBatch,
+    rows_of: Sequence[tuple[ConsumeQueue, Ints]],
+    *,
+    start: PhysicalOffset,
+    end: PhysicalOffset,
+    offsets: Ints,
+    queue_offsets: Ints,
+    stored_at_ms: int,
+    keys: KeyRows | None = None,
+) -> Hint:
+    """Return the hint of a batch that was appended from `start` to `end`.
+
+    The other arguments are those of `unit_runs`; `keys` are those of the batch.
+    """
+    times = np.full(len(batch), stored_at_ms, dtype=np.int64)
+    runs = unit_runs(
+        batch, rows_of, offsets=offsets, queue_offsets=queue_offsets, stored_at_ms=times
+    )
+    key_run = None if keys is None else KeyRun(keys, offsets, times)
+    return Hint(start, end, stored_at_ms, len(batch), runs, key_run)
+
+
+def unit_runs(
+    batch: RecordBatch,
+    rows_of: Sequence[tuple[ConsumeQueue, Ints]],
+    *,
+    offsets: Ints,
+    queue_offsets: Ints,
+    stored_at_ms: Ints,
+) -> Sequence[UnitRun]:
+    """Return the units of a batch.
+
+    Args:
+        batch: Records.
+        rows_of: Which of them each queue gets: neither prepared nor rolled back ones.
+        offsets: Every record's place in the log.
+        queue_offsets: And in its queue.
+        stored_at_ms: Its store time.
+    """
+    units = make_units(offsets, batch.sizes, batch.tag_codes)
+    runs: list[UnitRun] = []
+    for queue, rows in rows_of:
+        if not len(rows):
+            continue
+        is_all = len(rows) == len(units)
+        own, places = (units, queue_offsets) if is_all else (units[rows], queue_offsets[rows])
+        if queue.topic == SCHEDULE_TOPIC:
+            own = own.copy()
+            own["tag_code"] = _delivery_times(batch, rows, stored_at_ms)
+        runs.append(UnitRun(queue, places, own))
+    return runs
+
+
+def _delivery_times(batch: RecordBatch, rows: Ints, stored_at_ms: Ints) -> Ints:
+    """Return what units keep of delayed messages: when they are to be delivered.
+
+    Source: RocketMQ `CommitLog.checkMessageAndReturnSize`, `computeDeliverTimestamp`.
+    """
+    codes = batch.tag_codes[rows]
+    ends = batch.starts + batch.sizes
+    for place, row in enumerate(rows.tolist()):
+        properties = decode_properties(batch.data[int(batch.properties[row]) : int(ends[row])])
+        level = properties.get(DELAY, "")
+        if level.isascii() and level.isdigit() and int(level) > 0:
+            delay_s = _DELAYS_S[min(int(level), len(_DELAYS_S)) - 1]
+            codes[place] = int(stored_at_ms[row]) + delay_s * _SECOND_MS
+    return codes
+
+
+def join_keys(runs: Sequence[KeyRun]) -> KeyRun:
+    """Return the keys of batches that follow each other as those of one."""
+    if len(runs) == 1:
+        return runs[0]
+    counts = np.array([len(run.offsets) for run in runs], dtype=np.int64)
+    firsts = (np.cumsum(counts) - counts).tolist()
+    rows = np.concatenate([run.keys.rows + first for run, first in zip(runs, firsts, strict=True)])
+    hashes = np.concatenate([run.keys.hashes for run in runs])
+    return KeyRun(
+        KeyRows(rows, hashes),
+        np.concatenate([run.offsets for run in runs]),
+        np.concatenate([run.stored_at_ms for run in runs]),
+    )
