@@ -42,6 +42,7 @@ OTHER_VARIABLES: Final = ("TERNMQ_HEALTH",)
 
 DEV_DATA: Final = Path(".ternmq")
 DEV_LOG_FILE_BYTES: Final = 64 << 20
+DEV_INDEX_SLOTS: Final = 50_000
 """`ternmq dev` makes small files: it is for a laptop."""
 
 
@@ -78,6 +79,10 @@ def dev_sections(settings: Settings) -> tuple[NameServerConfig, BrokerConfig, St
         broker = dataclasses.replace(broker, data=DEV_DATA / "broker")
     if "store.commit_log_file_bytes" not in origins:
         store = dataclasses.replace(store, commit_log_file_bytes=DEV_LOG_FILE_BYTES)
+    if not {"store.index_slots", "store.index_entries"} & set(origins):
+        store = dataclasses.replace(
+            store, index_slots=DEV_INDEX_SLOTS, index_entries=4 * DEV_INDEX_SLOTS
+        )
     return nameserver, broker, store
 
 

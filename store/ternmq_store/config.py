@@ -6,8 +6,11 @@ from typing import Final
 
 from ternmq_model.errors import ConfigError
 from ternmq_model.offsets import UNIT_BYTES
+from ternmq_store.index_format import IndexSizes
 
 _FILE_ALIGNMENT_BYTES = 4096
+_MAP_BYTES_MAX: Final = (1 << 31) - 1
+"""RocketMQ cannot map a longer file."""
 _DAY_HOURS: Final = 24
 _RESERVED_HOURS_MAX: Final = 876_000
 """A hundred years."""
@@ -37,6 +40,17 @@ class StoreConfig:
     record_checksum: bool = True
     """Every record that is stored ends with a checksum of all of it, the property `__CRC32#`, which
     RocketMQ shows as one more property. Off = as RocketMQ does by default."""
+
+    index_enabled: bool = True
+    """Messages are found by their unique key and by each of their keys. Off saves time and disk;
+    a producer's retries are then not recognised."""
+
+    index_slots: int = 5_000_000
+    """Chains in one file of the index, 4 bytes each, which are taken from the disk at once. Files
+    that exist keep their number."""
+
+    index_entries: int = 20_000_000
+    """Keys in one file of the index, one more than it holds; 20 bytes each. As above."""
 
     flush_interval_ms: int = 500
     """Asynchronous flush: how often the log is looked at."""
@@ -100,9 +114,20 @@ class StoreConfig:
             value = getattr(self, name)
             if value <= 0:
                 raise ConfigError(f"store.{name}", value, "must be > 0")
+        self._check_index()
         if self.flush_least_pages < 0:
             raise ConfigError("store.flush_least_pages", self.flush_least_pages, "must be >= 0")
         self._check_retention()
+
+    def _check_index(self) -> None:
+        for name in ("index_slots", "index_entries"):
+            value = getattr(self, name)
+            if value < 2:
+                raise ConfigError(f"store.{name}", value, "must be >= 2")
+        sizes = IndexSizes(self.index_slots, self.index_entries)
+        if sizes.file_bytes > _MAP_BYTES_MAX:
+            rule = f"is too many: a file would have {sizes.file_bytes} bytes, over 2 GiB"
+            raise ConfigError("store.index_entries", self.index_entries, rule)
 
     def _check_retention(self) -> None:
         for name, low, high in (

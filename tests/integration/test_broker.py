@@ -31,7 +31,12 @@ from ternmq_store.config import FlushMode, StoreConfig
 from tests.support.broker_process import BrokerProcess, broker_process
 from tests.support.brokers import Client, Sender, bodies, membership, offsets_of, stored
 
-STORE = StoreConfig(commit_log_file_bytes=16 << 20, consume_queue_file_units=10_000)
+STORE = StoreConfig(
+    commit_log_file_bytes=16 << 20,
+    consume_queue_file_units=10_000,
+    index_slots=1000,
+    index_entries=4000,
+)
 SOON_S = 20.0
 
 

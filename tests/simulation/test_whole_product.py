@@ -36,7 +36,12 @@ from tests.support.virtual_time import InlineBlocking, VirtualClock, run_in_virt
 TOPIC: Final = "flights"
 NAMESERVER: Final = "ns:9876"
 KEYS: Final = 40
-STORE: Final = StoreConfig(commit_log_file_bytes=256 << 10, consume_queue_file_units=200)
+STORE: Final = StoreConfig(
+    commit_log_file_bytes=256 << 10,
+    consume_queue_file_units=200,
+    index_slots=1000,
+    index_entries=4000,
+)
 EVERYTHING: Final = PushConsumerConfig(
     consume_from=ConsumeFrom.FIRST_OFFSET, order_per_queue=True, workers=4
 )

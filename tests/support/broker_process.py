@@ -16,7 +16,12 @@ from ternmq_remoting.system import system_environment
 from ternmq_runtime.service import run_until_signalled
 from ternmq_store.config import FlushMode, StoreConfig
 
-STORE = StoreConfig(commit_log_file_bytes=1 << 20, consume_queue_file_units=1000)
+STORE = StoreConfig(
+    commit_log_file_bytes=1 << 20,
+    consume_queue_file_units=1000,
+    index_slots=1000,
+    index_entries=4000,
+)
 
 
 @dataclass(frozen=True, slots=True)

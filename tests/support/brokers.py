@@ -34,7 +34,12 @@ CONFIG = BrokerConfig(
     hostname="broker-host",
     store_host="127.0.0.1",
 )
-SMALL_STORE = StoreConfig(commit_log_file_bytes=4 << 20, consume_queue_file_units=1000)
+SMALL_STORE = StoreConfig(
+    commit_log_file_bytes=4 << 20,
+    consume_queue_file_units=1000,
+    index_slots=1000,
+    index_entries=4000,
+)
 
 SendStream = ClientStream[messages.SendStreamReply, messages.SendStreamRequest]
 PullStream = ClientStream[messages.PullStreamReply, messages.PullStreamRequest]

@@ -17,7 +17,13 @@ from tests.support.files import MemoryFileSystem
 from tests.support.records import BORN_HOST, STORE_HOST
 
 ROOT = Path("/store")
-SMALL = StoreConfig(commit_log_file_bytes=8192, consume_queue_file_units=10, record_checksum=False)
+SMALL = StoreConfig(
+    commit_log_file_bytes=8192,
+    consume_queue_file_units=10,
+    record_checksum=False,
+    index_slots=20,
+    index_entries=40,
+)
 """Records are stored as tests build them; what a checksum adds has tests of its own."""
 
 

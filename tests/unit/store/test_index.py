@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ternmq_model.errors import ConfigError
 from ternmq_model.index_keys import KeyRows, key_hash
 from ternmq_model.offsets import PhysicalOffset
+from ternmq_store.config import StoreConfig
 from ternmq_store.index import IndexFiles
 from ternmq_store.index_format import ENTRY, HEADER_BYTES, IndexSizes, decode_header
 from ternmq_store.layout import index_name
@@ -259,3 +261,10 @@ def test_dirty_files_are_told_once() -> None:
     assert index.take_dirty() == ()
     assert index.stored_at_ms == AT_MS
     index.close()
+
+
+def test_sizes_that_rocketmq_could_not_map_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"store\.index_slots=1"):
+        StoreConfig(index_slots=1)
+    with pytest.raises(ConfigError, match=r"store\.index_entries=110000000: .* over 2 GiB"):
+        StoreConfig(index_entries=110_000_000)
