@@ -22,6 +22,7 @@ import numpy as np
 
 from ternmq_model.clock import Clock
 from ternmq_model.errors import ClosedError, StoreError, StoreFailed
+from ternmq_model.index_keys import KeyRows, find_keys
 from ternmq_model.names import check_topic
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.record import FLAG_PREPARED
@@ -86,6 +87,7 @@ class MessageStore:
         self._lock: Lock | None = lock
         self._log = opened.log
         self._queues = opened.queues
+        self._index = opened.index
         self._dispatcher = opened.dispatcher
         self._report = opened.report
         self._failure: OSError | None = None
@@ -208,6 +210,7 @@ class MessageStore:
         batch = conform_checksums(batch, is_checksummed=self._is_checksummed)
         stored_at = max(self._clock.wall_ms(), self._last_stored_at_ms)
         try:
+            keys = self._reserve_keys(batch)
             queue_offsets, rows_of = self._number(batch)
             placement = self._log.place(batch, whole=whole)
         except OSError as error:
@@ -225,6 +228,8 @@ class MessageStore:
         self._last_stored_at_ms = stored_at
         for queue, rows in rows_of:
             queue.next_offset = QueueOffset(queue.next_offset + len(rows))
+        if self._index is not None and keys is not None:
+            self._index.expect(len(keys.rows))
         self._dispatcher.hint(
             hint_of(
                 batch,
@@ -234,9 +239,27 @@ class MessageStore:
                 offsets=placement.physical_offsets,
                 queue_offsets=queue_offsets,
                 stored_at_ms=stored_at,
+                keys=keys,
             )
         )
         return Appended(placement.physical_offsets, queue_offsets, stored_at, placement.end)
+
+    def _reserve_keys(self, batch: RecordBatch) -> KeyRows | None:
+        """Return the batch's keys, with room for them in the index; None when there is none.
+
+        Raises:
+            StoreFull: The index has no space for more keys.
+            OSError: The disk failed.
+        """
+        if self._index is None:
+            return None
+        keys = find_keys(batch)
+        try:
+            self._index.reserve(len(keys.rows))
+        except OSError as error:
+            check_full(error, "index")
+            raise
+        return keys
 
     def _number(self, batch: RecordBatch) -> tuple[Ints, Sequence[tuple[ConsumeQueue, Ints]]]:
         """Return every row's queue offset, and each queue with its rows; make room for their units.

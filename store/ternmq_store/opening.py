@@ -24,6 +24,7 @@ from ternmq_store.deletions import load_deletions, save_deletions
 from ternmq_store.dispatcher import Dispatcher
 from ternmq_store.filesystem import FileSystem
 from ternmq_store.flush import write_checkpoint
+from ternmq_store.index import IndexFiles
 from ternmq_store.layout import (
     abort_path,
     checkpoint_path,
@@ -48,6 +49,8 @@ class OpenedFiles:
     dispatcher: Dispatcher
     checkpoint: Checkpoint
     report: RecoveryReport
+    index: IndexFiles | None = None
+    """What finds messages by key; None when the store goes without."""
 
 
 def open_files(files: FileSystem, root: Path, config: StoreConfig) -> OpenedFiles:
