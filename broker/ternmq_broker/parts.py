@@ -12,6 +12,7 @@ from ternmq_broker.intake import Intake
 from ternmq_broker.memory import memory_bytes
 from ternmq_broker.pull_hold import PullHoldTable, TopicReaders
 from ternmq_broker.pull_rules import PullRules
+from ternmq_broker.reading import StoreReader
 from ternmq_broker.registration import Registrar
 from ternmq_broker.rpc_admin import AdminService, AdminServices
 from ternmq_broker.rpc_groups import GroupService, GroupServices
@@ -67,6 +68,7 @@ class Parts:
         self._config = config
         self._env = env
         self._store = store
+        store.reads.memory_bytes = config.memory_bytes or memory_bytes()
         self._tables = tables
         self._registrar = registrar
         self._store_host: bytes | None = None
@@ -131,6 +133,7 @@ class Parts:
         return PullService(
             PullServices(
                 store=self._store,
+                reader=StoreReader(self._store, self._env.blocking),
                 rules=PullRules(tables.topics, tables.groups, self._sessions.table),
                 holds=self._holds,
                 readers=self._readers,

@@ -11,6 +11,7 @@ from typing import Final
 
 from ternmq_broker.pull_hold import HeldPull, PullHoldTable, TopicReaders
 from ternmq_broker.pull_rules import PullRules, check_range, no_topic, outcome_of
+from ternmq_broker.reading import StoreReader
 from ternmq_model.data_version import DataVersion
 from ternmq_model.errors import ClosedError, ConnectionLost, InvalidParameter, TernError
 from ternmq_model.offsets import QueueOffset
@@ -21,8 +22,8 @@ from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting.rpc import ServerStream
 from ternmq_remoting.status import refusal_of
 from ternmq_runtime.service import OwnedTasks
-from ternmq_store.message_store import MessageStore
-from ternmq_store.reader import ReadResult
+from ternmq_store.cold_read import ColdRead
+from ternmq_store.reader import Limits, ReadRequest, ReadResult
 
 PullServerStream = ServerStream[messages.PullStreamRequest, messages.PullStreamReply]
 
@@ -35,6 +36,9 @@ _ROOM_BYTES_LEAST: Final = 64 << 10
 """A reply with less room left is full."""
 
 _TURN_MESSAGES_MAX: Final = 8192
+_COLD: Final = Limits(256, REPLY_BYTES_MAX)
+"""Of a read from the disk, which fills a reply alone: many of RocketMQ's 64 KiB, in one go."""
+
 _TURNS_MAX: Final = 64
 """Turns of one reply: a bound on the time the loop is held."""
 
@@ -54,6 +58,7 @@ class _Handle:
         "held",
         "in_row",
         "is_over",
+        "is_reading",
         "messages_left",
         "next_offset",
         "number",
@@ -75,6 +80,7 @@ class _Handle:
         self.messages_left = request.credit_messages
         self.in_row = False
         self.is_over = False
+        self.is_reading = False
         self.held: HeldPull | None = None
         self.scans = 0
         self.checked = _NEVER
@@ -89,14 +95,15 @@ class PullingStream:
 
     def __init__(
         self,
-        store: MessageStore,
+        reader: StoreReader,
         rules: PullRules,
         holds: PullHoldTable,
         readers: TopicReaders,
         group: str,
         stream: PullServerStream,
     ) -> None:
-        self._store = store
+        self._reader = reader
+        self._store = reader.store
         self._rules = rules
         self._holds = holds
         self._readers = readers
@@ -177,7 +184,7 @@ class PullingStream:
         check_range("messages", credit.messages, 0, _CREDIT_MAX)
         handle.bytes_left = min(handle.bytes_left + credit.bytes, _CREDIT_MAX)
         handle.messages_left = min(handle.messages_left + credit.messages, _CREDIT_MAX)
-        if handle.held is None:
+        if handle.held is None and not handle.is_reading:
             self._enter_row(handle)
 
     def _enter_row(self, handle: _Handle) -> None:
@@ -210,7 +217,9 @@ class PullingStream:
                 reply = messages.PullStreamReply()
                 reply.pulled.extend(self._ended)
                 self._ended.clear()
-                has_scanned = self._fill(reply)
+                has_scanned, cold = self._fill(reply)
+                if cold is not None:
+                    await self._read_cold(*cold, reply)
                 if reply.pulled:
                     await self._stream.write(reply)
                 elif has_scanned:
@@ -221,10 +230,17 @@ class PullingStream:
         except (ConnectionLost, ClosedError):
             return  # the reading half is told by the transport
 
-    def _fill(self, reply: messages.PullStreamReply) -> bool:
-        """Give handles their turns until the reply is full; return whether any read was made.
+    def _fill(
+        self, reply: messages.PullStreamReply
+    ) -> tuple[bool, tuple[_Handle, ColdRead] | None]:
+        """Give handles their turns until the reply is full.
 
-        A turn that only filtered ends the reply, so that the loop has a chance after 800 units.
+        A turn that only filtered ends the reply, so that the loop has a chance after 800 units. So
+        does one that needs the disk: what is at hand need not wait for it.
+
+        Returns:
+            Whether any read was made; and, with a reply that is empty, the read from the disk that
+            is to make it.
         """
         room = REPLY_BYTES_MAX
         has_read = False
@@ -237,27 +253,55 @@ class PullingStream:
                 continue
             if handle.checked is not self._rules.version and not self._check(handle, reply):
                 continue
-            result = self._read(handle, room)
-            taken = len(result.records)
+            result = self._store.reads.plan_read(self._request(handle, room))
+            if isinstance(result, ColdRead):
+                if not reply.pulled:
+                    return True, (handle, result)
+                self._store.reads.release(result)
+                self._first_next(handle)
+                break
+            taken = result.record_bytes
             if taken > room < REPLY_BYTES_MAX:
                 # One record longer than what is left of this reply: it begins the next one.
-                handle.in_row = True
-                self._row.appendleft(handle)
+                self._first_next(handle)
                 break
             has_read = True
             room -= taken
             if self._apply(handle, result, reply) is ResponseCode.PULL_RETRY_IMMEDIATELY:
                 break
-        return has_read
+        return has_read, None
 
-    def _read(self, handle: _Handle, bytes_max: int) -> ReadResult:
-        return self._store.reads.read(
-            handle.topic,
-            handle.queue_id,
-            handle.next_offset,
-            messages_max=min(handle.messages_left, _TURN_MESSAGES_MAX),
-            bytes_max=min(handle.bytes_left, bytes_max),
+    def _first_next(self, handle: _Handle) -> None:
+        handle.in_row = True
+        self._row.appendleft(handle)
+
+    async def _read_cold(
+        self, handle: _Handle, plan: ColdRead, reply: messages.PullStreamReply
+    ) -> None:
+        """Read from the disk for a handle, which may be ended meanwhile."""
+        handle.is_reading = True
+        try:
+            result = await self._reader.fetch(plan)
+        except TernError as error:
+            if not handle.is_over:
+                reply.pulled.append(_end(handle.number, error))
+                self._drop(handle)
+            return
+        finally:
+            handle.is_reading = False
+        if not handle.is_over:
+            self._apply(handle, result, reply)
+
+    def _request(self, handle: _Handle, bytes_max: int) -> ReadRequest:
+        messages_left, bytes_left = handle.messages_left, handle.bytes_left
+        return ReadRequest(
+            topic=handle.topic,
+            queue_id=handle.queue_id,
+            offset=handle.next_offset,
+            hot=Limits(min(messages_left, _TURN_MESSAGES_MAX), min(bytes_left, bytes_max)),
+            cold=_COLD.within(messages_left, bytes_left),
             tag_codes=handle.subscription.tag_codes,
+            group=self._group,
         )
 
     def _apply(
@@ -275,9 +319,10 @@ class PullingStream:
         )
         handle.next_offset = next_offset
         count = len(result.record_sizes)
-        handle.bytes_left -= len(result.records)
+        handle.bytes_left -= result.record_bytes
         handle.messages_left -= count
-        if code is ResponseCode.PULL_NOT_FOUND or next_offset >= result.max_offset > 0:
+        end = self._store.queue_range(handle.topic, handle.queue_id)[1]
+        if next_offset >= end:
             self._hold(handle)
         else:
             self._enter_row(handle)

@@ -5,12 +5,19 @@ Source: RocketMQ `PullMessageProcessor`, `QueryMessageProcessor`.
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
 
 from ternmq_broker.pull_hold import HeldPull, PullHoldTable, TopicReaders
-from ternmq_broker.pull_rules import Outcome, PullRules, check_range, no_topic, outcome_of
+from ternmq_broker.pull_rules import (
+    OFFSET_MAX,
+    Outcome,
+    PullRules,
+    check_range,
+    no_topic,
+    outcome_of,
+)
 from ternmq_broker.pull_stream import PullingStream
+from ternmq_broker.reading import StoreReader
 from ternmq_model.clock import Clock
 from ternmq_model.errors import InvalidParameter, UsageError, refusal
 from ternmq_model.message_id import parse_offset_message_id
@@ -22,12 +29,9 @@ from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting.contracts import PULL, PULL_STREAM, VIEW_MESSAGE
 from ternmq_remoting.rpc import Call, Handler, ServerStream, stream, unary
 from ternmq_store.message_store import MessageStore
-from ternmq_store.reader import ReadResult
+from ternmq_store.reader import ReadRequest, ReadResult
 
 PullServerStream = ServerStream[messages.PullStreamRequest, messages.PullStreamReply]
-
-MESSAGES_MAX: Final = 32
-BYTES_MAX: Final = 256 << 10
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,6 +39,7 @@ class PullServices:
     """What pulling stands on. All owned by the broker's loop."""
 
     store: MessageStore
+    reader: StoreReader
     rules: PullRules
     holds: PullHoldTable
     readers: TopicReaders
@@ -70,18 +75,21 @@ class PullService:
             request.topic,
             request.subscription if request.HasField("subscription") else None,
         )
-        messages_max = check_range("messages_max", request.messages_max, 0) or MESSAGES_MAX
-        bytes_max = check_range("bytes_max", request.bytes_max, 0) or BYTES_MAX
+        messages_max = check_range("messages_max", request.messages_max, 0) or OFFSET_MAX
+        bytes_max = check_range("bytes_max", request.bytes_max, 0) or OFFSET_MAX
         wait_ms = min(check_range("wait_ms", request.wait_ms, 0), services.wait_ms_max)
-        pulling = _Pulling(
-            services,
-            request.topic,
-            request.queue_id,
-            min(messages_max, MESSAGES_MAX),
-            min(bytes_max, BYTES_MAX),
-            subscription.tag_codes,
+        hot, cold = services.store.reads.limits()
+        wanted = ReadRequest(
+            topic=request.topic,
+            queue_id=request.queue_id,
+            offset=QueueOffset(request.offset),
+            hot=hot.within(messages_max, bytes_max),
+            cold=cold.within(messages_max, bytes_max),
+            tag_codes=subscription.tag_codes,
+            group=request.group,
         )
-        result, outcome = await pulling.run(QueueOffset(request.offset), wait_ms)
+        pulling = _Pulling(services, wanted)
+        result, outcome = await pulling.run(wait_ms)
         reply = messages.PullReply(
             next_offset=outcome.next_offset,
             min_offset=result.min_offset,
@@ -107,7 +115,7 @@ class PullService:
         group = first.open.group
         services.rules.check_group(group, now_ms=services.clock.wall_ms())
         pulling = PullingStream(
-            services.store, services.rules, services.holds, services.readers, group, stream
+            services.reader, services.rules, services.holds, services.readers, group, stream
         )
         await pulling.run()
 
@@ -120,7 +128,7 @@ class PullService:
             store_host, offset = parse_offset_message_id(message_id)
         except UsageError as error:
             raise refusal(ResponseCode.INVALID_PARAMETER, str(error)) from None
-        data = self._services.store.record_at(offset)
+        data = await self._services.reader.record(offset)
         record = None if data is None else decode_record(data, check_crc=False)
         if data is None or record is None or record.header.store_host != store_host:
             raise refusal(ResponseCode.QUERY_NOT_FOUND, f"no message has the id {message_id}")
@@ -132,18 +140,16 @@ class _Pulling:
     """One unary pull."""
 
     services: PullServices
-    topic: str
-    queue_id: int
-    messages_max: int
-    bytes_max: int
-    tag_codes: frozenset[int] | None
+    wanted: ReadRequest
 
-    async def run(self, offset: QueueOffset, wait_ms: int) -> tuple[ReadResult, Outcome]:
+    async def run(self, wait_ms: int) -> tuple[ReadResult, Outcome]:
         """Read, and while there is nothing new wait for it."""
-        result, outcome = self._read(offset)
+        offset = self.wanted.offset
+        result, outcome = await self._read(offset)
         if outcome.code is not ResponseCode.PULL_NOT_FOUND or not wait_ms:
             return result, outcome
         deleted: set[str] = set()
+        topic, queue_id = self.wanted.topic, self.wanted.queue_id
         try:
             async with asyncio.timeout(wait_ms / 1000):
                 while self._is_waiting(result, outcome):
@@ -151,10 +157,10 @@ class _Pulling:
                         break
                     with self.services.readers.told(deleted.add):
                         await self._arrival(outcome.next_offset)
-                    if self.topic in deleted:
-                        raise no_topic(self.topic)
-                    self.services.rules.check_queue(self.topic, self.queue_id)
-                    result, outcome = self._read(outcome.next_offset)
+                    if topic in deleted:
+                        raise no_topic(topic)
+                    self.services.rules.check_queue(topic, queue_id)
+                    result, outcome = await self._read(outcome.next_offset)
         except TimeoutError:
             pass
         if outcome.code is ResponseCode.PULL_NOT_FOUND and outcome.next_offset > offset:
@@ -163,46 +169,40 @@ class _Pulling:
 
     def _is_waiting(self, result: ReadResult, outcome: Outcome) -> bool:
         """Tell whether the caller is to wait: nothing is there, or all of it was filtered out."""
-        return outcome.code is ResponseCode.PULL_NOT_FOUND or (
-            outcome.code is ResponseCode.PULL_RETRY_IMMEDIATELY
-            and outcome.next_offset >= result.max_offset
+        return outcome.next_offset >= result.max_offset and outcome.code in (
+            ResponseCode.PULL_NOT_FOUND,
+            ResponseCode.PULL_RETRY_IMMEDIATELY,
         )
 
     async def _arrival(self, next_offset: QueueOffset) -> None:
         """Wait until the queue has a message at `next_offset`.
 
-        No await lies between the read that found nothing and this: an arrival in between would
-        wake nobody.
+        One may have come while a read from the disk was under way: then there is no wait.
         """
+        topic, queue_id = self.wanted.topic, self.wanted.queue_id
+        if self.services.store.queue_range(topic, queue_id)[1] > next_offset:
+            return
         arrived = asyncio.Event()
-        held = HeldPull(self.topic, self.queue_id, next_offset, arrived.set)
+        held = HeldPull(topic, queue_id, next_offset, arrived.set)
         self.services.holds.hold(held)
         try:
             await arrived.wait()
         finally:
             self.services.holds.release(held)
 
-    def _read(self, offset: QueueOffset) -> tuple[ReadResult, Outcome]:
-        result = self.services.store.reads.read(
-            self.topic,
-            self.queue_id,
-            offset,
-            messages_max=self.messages_max,
-            bytes_max=self.bytes_max,
-            tag_codes=self.tag_codes,
-        )
-        return result, read_outcome(self.services.store, result, self.topic, self.queue_id, offset)
+    async def _read(self, offset: QueueOffset) -> tuple[ReadResult, Outcome]:
+        wanted = replace(self.wanted, offset=offset)
+        result = await self.services.reader.read(wanted)
+        return result, read_outcome(self.services.store, result, wanted)
 
 
-def read_outcome(
-    store: MessageStore, result: ReadResult, topic: str, queue_id: int, offset: QueueOffset
-) -> Outcome:
-    """Return what a read at `offset` came to."""
+def read_outcome(store: MessageStore, result: ReadResult, wanted: ReadRequest) -> Outcome:
+    """Return what a read came to."""
     return outcome_of(
         result.status,
-        offset=offset,
+        offset=wanted.offset,
         next_offset=result.next_offset,
         min_offset=result.min_offset,
         max_offset=result.max_offset,
-        end_offset=store.next_offset(topic, queue_id),
+        end_offset=store.next_offset(wanted.topic, wanted.queue_id),
     )

@@ -99,6 +99,28 @@ class StoreConfig:
     disk_full_percent: int = 90
     """Use of the disk from which messages are refused until it is lower; 35 to 90."""
 
+    read_memory_bytes_max: int = 262_144
+    """How many bytes one pull returns at most of what is in memory; a longer message goes alone."""
+
+    read_memory_messages_max: int = 32
+    """How many messages, likewise."""
+
+    read_disk_bytes_max: int = 65_536
+    """How many bytes one pull returns at most of what must be read from the disk."""
+
+    read_disk_messages_max: int = 8
+    """How many messages, likewise."""
+
+    access_message_in_memory_max_ratio: int = 40
+    """Part of `broker.memory_bytes`, in percent, in which the newest messages are taken to be; what
+    is older is read from the disk, beside the loop. 0 to 100."""
+
+    read_ahead_enabled: bool = True
+    """The disk is told what a reader far behind will want next."""
+
+    disk_fall_recorded: bool = True
+    """How far each group is behind is noted with every read; `ternmq broker status` shows it."""
+
     def __post_init__(self) -> None:
         size = self.commit_log_file_bytes
         if size <= 0 or size % _FILE_ALIGNMENT_BYTES:
@@ -118,6 +140,22 @@ class StoreConfig:
         if self.flush_least_pages < 0:
             raise ConfigError("store.flush_least_pages", self.flush_least_pages, "must be >= 0")
         self._check_retention()
+        self._check_reads()
+
+    def _check_reads(self) -> None:
+        for name, most in (
+            ("read_memory_bytes_max", 1 << 30),
+            ("read_memory_messages_max", 65_536),
+            ("read_disk_bytes_max", 1 << 30),
+            ("read_disk_messages_max", 65_536),
+        ):
+            value = getattr(self, name)
+            if not 1 <= value <= most:
+                raise ConfigError(f"store.{name}", value, f"must be 1 to {most}")
+        ratio = self.access_message_in_memory_max_ratio
+        if not 0 <= ratio <= 100:
+            rule = "must be 0 to 100"
+            raise ConfigError("store.access_message_in_memory_max_ratio", ratio, rule)
 
     def _check_index(self) -> None:
         for name in ("index_slots", "index_entries"):

@@ -94,6 +94,10 @@ class File(Protocol):
         """Return when what was written, through the map too, survives a loss of power."""
         ...
 
+    def will_need(self, position: int, length: int) -> None:
+        """Say that a range will be read soon; nothing waits for it, and it may do nothing."""
+        ...
+
     def park(self) -> None:
         """Give the descriptor back; a map of it stays.
 
@@ -326,6 +330,12 @@ class RealFile:
                 os.fdatasync(descriptor)
             else:
                 os.fsync(descriptor)
+
+    def will_need(self, position: int, length: int) -> None:
+        """Say that a range will be read soon."""
+        if hasattr(os, "posix_fadvise"):
+            with contextlib.suppress(OSError), self._open() as descriptor:
+                os.posix_fadvise(descriptor, position, length, os.POSIX_FADV_WILLNEED)
 
     def park(self) -> None:
         """Give the descriptor back; a map of it stays."""

@@ -92,7 +92,9 @@ class MessageStore:
         self._report = opened.report
         self._failure: OSError | None = None
         self._is_checksummed = config.record_checksum
-        self.reads = Reads(opened.log, opened.queues, opened.dispatcher)
+        self.reads = Reads(
+            opened.log, opened.queues, opened.dispatcher, config=config, files=files, root=root
+        )
         """What is read of the store: all of it but this object's own few short cuts."""
         self._last_stored_at_ms = max(
             opened.dispatcher.stored_at_ms,
@@ -320,6 +322,7 @@ class MessageStore:
         """
         self._check_open()
         done = self._dispatcher.step(self.confirm_offset, messages_max=messages_max)
+        self.reads.dispatched(done.arrivals)
         if self._dispatcher.stopped_by is not None and self._failure is None:
             self._fail(OSError(str(self._dispatcher.stopped_by)))
         return done

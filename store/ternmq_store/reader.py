@@ -1,22 +1,30 @@
-"""Reading a queue: which messages one read returns, and what it says when there are none.
+"""Reading a queue: which messages one read returns, and what it says when there are none. Pure.
 
 Source: RocketMQ `DefaultMessageStore.getMessage`.
 """
 
 import enum
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ternmq_model.errors import CorruptRecord
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
-from ternmq_model.record_heads import Ints
-from ternmq_store.commit_log import CommitLog
-from ternmq_store.consume_queue import PADDING_SIZE, ConsumeQueue
+from ternmq_model.record import decode_record
+from ternmq_model.record_heads import Ints, head_type, take_heads
+from ternmq_store.consume_queue import PADDING_SIZE, Units
+from ternmq_store.layout import base_of
 
 FILTER_UNITS_MAX: Final = 800
 """How many messages one read looks at when it may pass some over."""
+
+RecordFilter = Callable[[bytes], bool]
+"""Decides by a record's encoded properties. It may run in any thread."""
+
+_SHORTEST_HEAD: Final = head_type(8, 8)
 
 
 def _no_sizes() -> NDArray[np.int32]:
@@ -46,92 +54,139 @@ class ReadResult:
         next_offset: Where the next read should begin.
         min_offset: The first message of the queue.
         max_offset: Behind its last one.
-        records: The messages' records as they lie in the log, back to back.
-        record_sizes: Their lengths.
+        pieces: The messages' records as they lie in the log. Slices of the map among them: to be
+            copied at once, before anything else is asked of the store.
+        record_sizes: The records' lengths.
         scanned: Messages looked at, the returned ones among them.
+        skipped: Of these, the ones that are damaged.
+        behind_bytes: How far the last message looked at lies behind the end of the log.
+        suggest_pull_from_slave: That is further than what is in memory, so a slave, if there is
+            one, should serve this reader.
     """
 
     status: ReadStatus
     next_offset: QueueOffset
     min_offset: QueueOffset
     max_offset: QueueOffset
-    records: bytes = b""
+    pieces: Sequence[bytes | memoryview] = ()
     record_sizes: NDArray[np.int32] = field(default_factory=_no_sizes)
     scanned: int = 0
+    skipped: int = 0
+    behind_bytes: int = 0
+    suggest_pull_from_slave: bool = False
+
+    @property
+    def records(self) -> bytes:
+        """The records back to back, copied."""
+        return b"".join(self.pieces)
+
+    @property
+    def record_bytes(self) -> int:
+        """Length of all records."""
+        return sum(map(len, self.pieces))
 
 
-def read_queue(
-    log: CommitLog,
-    queue: ConsumeQueue | None,
-    offset: QueueOffset,
-    *,
-    messages_max: int,
-    bytes_max: int,
+class Limits(NamedTuple):
+    """How much one read returns at most. The first message is taken however long it is."""
+
+    messages_max: int
+    bytes_max: int
+
+    def within(self, messages_max: int, bytes_max: int) -> "Limits":
+        """Return the lower of these and those."""
+        return Limits(min(self.messages_max, messages_max), min(self.bytes_max, bytes_max))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReadRequest:
+    """What is to be read.
+
+    Attributes:
+        topic: Whose.
+        queue_id: Of it.
+        offset: The first message wanted.
+        hot: Limits of a read from memory.
+        cold: Limits of a read from the disk.
+        tag_codes: Only messages with one of these codes; None for all.
+        record_filter: Asked besides, about each message with a wanted code.
+        group: Who reads; empty for nobody in particular.
+    """
+
+    topic: str
+    queue_id: int
+    offset: QueueOffset
+    hot: Limits
+    cold: Limits
+    tag_codes: frozenset[int] | None = None
+    record_filter: RecordFilter | None = None
+    group: str = ""
+
+    @property
+    def has_filter(self) -> bool:
+        """Tell whether a read may pass messages over."""
+        return self.tag_codes is not None or self.record_filter is not None
+
+    def units_max(self, limits: Limits) -> int:
+        """Return how many messages one read looks at."""
+        return FILTER_UNITS_MAX if self.has_filter else limits.messages_max
+
+
+class Selection(NamedTuple):
+    """The messages, of those looked at, that may be returned."""
+
+    starts: Ints
+    sizes: Ints
+    rows: Ints | None
+    """Which units they are; None = all of them."""
+
+    is_gone: bool
+    """The first one's record is in the log no longer."""
+
+    def scanned(self, count: int, units: int) -> int:
+        """Return how many of `units` were looked at when the first `count` messages are taken."""
+        if count == len(self.starts):
+            return units
+        return count if self.rows is None else int(self.rows[count])
+
+    def without(self, bad: NDArray[np.bool_]) -> "Selection":
+        """Return what is left when the `bad` ones are passed over."""
+        rows = np.flatnonzero(~bad)
+        return Selection(
+            self.starts[rows],
+            self.sizes[rows],
+            rows if self.rows is None else self.rows[rows],
+            self.is_gone,
+        )
+
+
+def select(
+    units: Units,
+    log_start: PhysicalOffset,
+    log_end: PhysicalOffset,
     tag_codes: frozenset[int] | None,
-) -> ReadResult:
-    """Return messages from `offset` on.
-
-    The first one is taken however long it is. A read ends with the file of the queue or of the log.
+) -> Selection:
+    """Choose by what the units say; there is at least one.
 
     Args:
-        log: Where the records are.
-        queue: Whose messages; None when nobody wrote to it.
-        offset: The first message wanted.
-        messages_max: How many at most; at least 1.
-        bytes_max: How many bytes of records at most.
-        tag_codes: Only messages with one of these codes; None for all.
+        units: Of one queue, in order.
+        log_start: Records before it are gone.
+        log_end: There are none from here on, whatever a damaged unit says.
+        tag_codes: As in `ReadRequest`.
     """
-    status, next_offset = _without_reading(queue, offset)
-    if queue is None:
-        return ReadResult(status, next_offset, QueueOffset(0), QueueOffset(0))
-    if status is not ReadStatus.FOUND:
-        return ReadResult(status, next_offset, queue.min_offset, queue.end)
-    units = queue.units(offset, messages_max if tag_codes is None else FILTER_UNITS_MAX)
     sizes: Ints = units["size"].astype(np.int64)
     starts: Ints = units["offset"].astype(np.int64)
-    scanned = len(units)
-    rows: Ints | None = None
-    gone = int(starts[0]) < log.start
-    if tag_codes is not None or gone or int(sizes.max()) == PADDING_SIZE:
-        wanted = (sizes != PADDING_SIZE) & (starts >= log.start)
-        if tag_codes is not None:
-            wanted &= _has_code(units["tag_code"].astype(np.int32), tag_codes)
-        rows = np.flatnonzero(wanted)
-        sizes, starts = sizes[rows], starts[rows]
-    count = _take(log, starts, sizes, messages_max, bytes_max)
-    if count < len(starts):
-        scanned = count if rows is None else int(rows[count])
-        sizes, starts = sizes[:count], starts[:count]
-    if count:
-        status = ReadStatus.FOUND
-    else:
-        status = ReadStatus.MESSAGE_WAS_REMOVING if gone else ReadStatus.NO_MATCHED_MESSAGE
-    return ReadResult(
-        status,
-        QueueOffset(offset + scanned),
-        queue.min_offset,
-        queue.end,
-        _copy(log, starts, sizes),
-        sizes.astype(np.int32),
-        scanned,
+    first = int(starts[0])
+    gone = first < log_start
+    is_sound = int(sizes.max()) < PADDING_SIZE and int(starts.max()) < log_end
+    if tag_codes is None and is_sound and int(starts.min()) >= log_start and int(sizes.min()) > 0:
+        return Selection(starts, sizes, None, is_gone=False)
+    wanted = (sizes > 0) & (sizes != PADDING_SIZE) & (starts >= log_start) & (starts < log_end)
+    if tag_codes is not None:
+        wanted &= _has_code(units["tag_code"].astype(np.int32), tag_codes)
+    rows = np.flatnonzero(wanted)
+    return Selection(
+        starts[rows], sizes[rows], rows, is_gone=gone and int(sizes[0]) != PADDING_SIZE
     )
-
-
-def _without_reading(
-    queue: ConsumeQueue | None, offset: QueueOffset
-) -> tuple[ReadStatus, QueueOffset]:
-    """Return what the offset alone decides; FOUND when one has to look."""
-    if queue is None:
-        return ReadStatus.NO_MATCHED_LOGIC_QUEUE, QueueOffset(0)
-    if queue.end == 0:
-        return ReadStatus.NO_MESSAGE_IN_QUEUE, QueueOffset(0)
-    if offset < queue.min_offset:
-        return ReadStatus.OFFSET_TOO_SMALL, queue.min_offset
-    if offset == queue.end:
-        return ReadStatus.OFFSET_OVERFLOW_ONE, offset
-    if offset > queue.end:
-        return ReadStatus.OFFSET_OVERFLOW_BADLY, queue.end
-    return ReadStatus.FOUND, offset
 
 
 def _has_code(codes: NDArray[np.int32], wanted: frozenset[int]) -> NDArray[np.bool_]:
@@ -143,40 +198,89 @@ def _has_code(codes: NDArray[np.int32], wanted: frozenset[int]) -> NDArray[np.bo
     return matched
 
 
-def _take(log: CommitLog, starts: Ints, sizes: Ints, messages_max: int, bytes_max: int) -> int:
-    """Return how many of the messages one read returns."""
-    count = min(len(starts), messages_max)
+def without_reading(
+    offset: QueueOffset, bounds: tuple[QueueOffset, QueueOffset] | None
+) -> tuple[ReadStatus, QueueOffset]:
+    """Return what the offset alone decides, and where to go on; FOUND when one has to look.
+
+    Args:
+        offset: The first message wanted.
+        bounds: The queue's first message, and what comes behind its last; None without a queue.
+    """
+    if bounds is None:
+        return ReadStatus.NO_MATCHED_LOGIC_QUEUE, QueueOffset(0)
+    first, end = bounds
+    if end == 0:
+        return ReadStatus.NO_MESSAGE_IN_QUEUE, QueueOffset(0)
+    if offset < first:
+        return ReadStatus.OFFSET_TOO_SMALL, first
+    if offset == end:
+        return ReadStatus.OFFSET_OVERFLOW_ONE, offset
+    if offset > end:
+        return ReadStatus.OFFSET_OVERFLOW_BADLY, end
+    return ReadStatus.FOUND, offset
+
+
+def take(starts: Ints, sizes: Ints, limits: Limits, *, file_bytes: int, end: int) -> int:
+    """Return how many of the messages, from the first on, one read returns.
+
+    Args:
+        starts: Where their records begin.
+        sizes: How long they are.
+        limits: Of the read.
+        file_bytes: Of a file of the log; a read ends with the file it begins in.
+        end: Of the log's stretch that may be read; the first record lies before it.
+    """
+    count = min(len(starts), limits.messages_max)
     if count <= 1:
         return count
     ends = np.cumsum(sizes[:count])
-    if ends[-1] > bytes_max:
-        count = max(int(np.searchsorted(ends, bytes_max, side="right")), 1)
-    file_end = log.files.at(int(starts[0])).end
-    if starts[count - 1] >= file_end:
-        count = int(np.searchsorted(starts[:count], file_end))
+    if ends[-1] > limits.bytes_max:
+        count = max(int(np.searchsorted(ends, limits.bytes_max, side="right")), 1)
+    border = min(base_of(int(starts[0]), file_bytes) + file_bytes, end)
+    if starts[count - 1] >= border:
+        count = max(int(np.searchsorted(starts[:count], border)), 1)
     return count
 
 
-def _copy(log: CommitLog, starts: Ints, sizes: Ints) -> bytes:
-    """Return the records, which lie in one file, back to back."""
-    count = len(starts)
-    if not count:
-        return b""
-    first = int(starts[0])
-    file = log.files.at(first)
-    view, base = file.view, file.base
+def runs(starts: Ints, sizes: Ints, *, gap_max: int = 0) -> list[tuple[int, int]]:
+    """Return the first and the last byte's end of each run of records that lie close together.
+
+    Args:
+        starts: Where they begin; ascending.
+        sizes: How long they are.
+        gap_max: So many bytes between two records of one run.
+    """
     ends = starts + sizes
-    last = int(ends[-1])
-    if last - first == int(sizes.sum()):
-        return bytes(view[first - base : last - base])
-    # Rows that lie next to each other are copied in one go.
-    cuts = np.flatnonzero(starts[1:] != ends[:-1])
-    begins = (starts[np.concatenate(((0,), cuts + 1))] - base).tolist()
-    stops = (ends[np.concatenate((cuts, (count - 1,)))] - base).tolist()
-    return b"".join([view[begin:stop] for begin, stop in zip(begins, stops, strict=True)])
+    if len(starts) == 1:
+        return [(int(starts[0]), int(ends[0]))]
+    gaps = starts[1:] - ends[:-1]
+    cuts = np.flatnonzero((gaps < 0) | (gaps > gap_max))
+    begins = starts[np.concatenate(((0,), cuts + 1))].tolist()
+    stops = ends[np.concatenate((cuts, (len(starts) - 1,)))].tolist()
+    return list(zip(begins, stops, strict=True))
 
 
-def stored_at_ms(log: CommitLog, offset: PhysicalOffset, end: PhysicalOffset) -> int:
-    """Return the store time of the record at `offset`; 0 when there is none before `end`."""
-    record = log.record_at(offset, end)
-    return record.header.stored_at_ms if record else 0
+def are_records(view: memoryview, base: int, starts: Ints, sizes: Ints) -> NDArray[np.bool_]:
+    """Tell of each unit whether it points at what says it is a record of that place and length.
+
+    Args:
+        view: A file of the log, wholly in memory where the units point.
+        base: Where it begins.
+        starts: What the units say.
+        sizes: Likewise.
+    """
+    positions = np.clip(starts - base, 0, max(len(view) - _SHORTEST_HEAD.itemsize, 0))
+    heads = take_heads(view, positions, _SHORTEST_HEAD)
+    fits: NDArray[np.bool_] = positions + sizes <= len(view)
+    fits &= (heads["physical_offset"] == starts) & (heads["total_bytes"] == sizes)
+    return fits
+
+
+def passes(view: memoryview, position: int, record_filter: RecordFilter) -> bool:
+    """Tell whether the record at `position` is wanted; one that cannot be read is not."""
+    try:
+        record = decode_record(view, position, check_crc=False)
+    except CorruptRecord:
+        return False
+    return record is not None and record_filter(record.properties)

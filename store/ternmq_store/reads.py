@@ -1,25 +1,102 @@
-"""Everything that is read of a store: queues, their messages, single records."""
+"""Everything that is read of a store: queues, their messages, single records.
 
-from collections.abc import Sequence
+What is in memory is read from the map, at once. The rest is read in another thread: `plan_read` and
+`plan_record` then give a task, and `finish` takes its outcome.
+"""
 
-from ternmq_model.offsets import PhysicalOffset, QueueOffset
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from ternmq_model.offsets import UNIT_BYTES, PhysicalOffset, QueueOffset, logic_offset
+from ternmq_model.record_heads import Ints
+from ternmq_model.record_scan import Verify
+from ternmq_store.cold_read import BadRecord, ColdRead, ColdRecord, Source
 from ternmq_store.commit_log import CommitLog
+from ternmq_store.config import StoreConfig
 from ternmq_store.consume_queue import ConsumeQueue
 from ternmq_store.consume_queues import ConsumeQueues
-from ternmq_store.dispatcher import Dispatcher
-from ternmq_store.reader import ReadResult, read_queue, stored_at_ms
+from ternmq_store.dispatcher import Arrival, Dispatcher
+from ternmq_store.filesystem import FileSystem
+from ternmq_store.layout import commit_log_folder
+from ternmq_store.quarantine import Quarantine
+from ternmq_store.reader import (
+    Limits,
+    ReadRequest,
+    ReadResult,
+    ReadStatus,
+    Selection,
+    are_records,
+    passes,
+    runs,
+    select,
+    take,
+    without_reading,
+)
+from ternmq_store.residency import TouchedLog, TouchedUnits
+
+logger = logging.getLogger(__name__)
+
+_UNITS_AHEAD: Final = 3_200
+"""Units that a cold read brings into memory, 64 KB of them, so that the next reads find them."""
+
+_LANDMARK_BYTES: Final = 1 << 20
+_TOLD_MAX: Final = 1_000
+
+_EVERYTHING: Final = 1 << 62
+
+
+def verify_bodies(_offset: PhysicalOffset) -> Verify:
+    """Say of every record that it has no checksum but that of its body."""
+    return Verify.BODY
 
 
 class Reads:
     """Reads what is dispatched, and changes nothing.
 
     Owned by `MessageStore`, on the store's thread.
+
+    Attributes:
+        quarantine: Damaged stretches of the log, which are passed over.
+        verify: Tells how much of a record is checked that comes from the disk; asked in any thread.
+        memory_bytes: What is further behind the log's end than the configured part of so much
+            memory is read from the disk.
+        bad_records: How many records were not served because they are damaged.
+        cold_reads: How many reads needed the disk.
     """
 
-    def __init__(self, log: CommitLog, queues: ConsumeQueues, dispatcher: Dispatcher) -> None:
+    def __init__(
+        self,
+        log: CommitLog,
+        queues: ConsumeQueues,
+        dispatcher: Dispatcher,
+        *,
+        config: StoreConfig,
+        files: FileSystem,
+        root: Path,
+    ) -> None:
         self._log = log
         self._queues = queues
         self._dispatcher = dispatcher
+        self._config = config
+        self._files = files
+        self._folder = commit_log_folder(root)
+        self.quarantine = Quarantine()
+        self.verify: Callable[[PhysicalOffset], Verify] = verify_bodies
+        self.memory_bytes = _EVERYTHING
+        self.bad_records = 0
+        self.cold_reads = 0
+        self._told: set[int] = set()
+        self._touched_from = log.end
+        self._touched = TouchedLog(log.end)
+        self._units: WeakKeyDictionary[ConsumeQueue, TouchedUnits] = WeakKeyDictionary()
+        for queue in queues:
+            self._units[queue] = TouchedUnits(queue.end, dispatcher.offset)
 
     def queues(self) -> Sequence[tuple[str, int]]:
         """Return topic and queue id of every queue there is, sorted."""
@@ -46,7 +123,45 @@ class Reads:
 
     def _newest(self, queue: ConsumeQueue) -> int:
         unit = queue.last_unit()
-        return stored_at_ms(self._log, unit.offset, self._dispatcher.offset) if unit else 0
+        record = self._log.record_at(unit.offset, self._dispatcher.offset) if unit else None
+        return record.header.stored_at_ms if record else 0
+
+    def dispatched(self, arrivals: Sequence[Arrival]) -> None:
+        """Take note of what became readable."""
+        end, distance = self._dispatcher.offset, max(self._hot_bytes >> 4, _LANDMARK_BYTES)
+        for arrival in arrivals:
+            queue = self._queues.find(arrival.topic, arrival.queue_id)
+            if queue is None or not queue.end:
+                continue
+            units = self._units_of(queue)
+            if units.is_due(queue.end, end, distance):
+                newest = QueueOffset(queue.end - 1)
+                units.mark(newest, queue.unit(newest).offset)
+
+    def _units_of(self, queue: ConsumeQueue) -> TouchedUnits:
+        units = self._units.get(queue)
+        if units is None:
+            # A queue that came later: all of it is of this process.
+            begin = queue.unit(queue.min_offset).offset if queue.end > queue.min_offset else 0
+            units = self._units[queue] = TouchedUnits(queue.min_offset, begin)
+        return units
+
+    @property
+    def _hot_bytes(self) -> int:
+        return self.memory_bytes * self._config.access_message_in_memory_max_ratio // 100
+
+    @property
+    def _border(self) -> int:
+        """Before it the log is taken to be in memory no longer."""
+        return self._log.end - self._hot_bytes
+
+    def limits(self) -> tuple[Limits, Limits]:
+        """Return RocketMQ's limits of one read: from memory, and from the disk."""
+        config = self._config
+        return (
+            Limits(config.read_memory_messages_max, config.read_memory_bytes_max),
+            Limits(config.read_disk_messages_max, config.read_disk_bytes_max),
+        )
 
     def read(
         self,
@@ -60,25 +175,294 @@ class Reads:
     ) -> ReadResult:
         """Return messages of a queue from `offset` on: copies of their records.
 
-        The first one is taken however long it is. With `tag_codes`, a read looks at 800 messages
-        at most and may find none. A read ends with the file it is in, of the queue or the log.
+        At once, from the map, whether that is in memory or not: for tools and for single messages.
 
         Source: RocketMQ `DefaultMessageStore.getMessage`.
         """
-        return read_queue(
-            self._log,
-            self._queues.find(topic, queue_id),
-            offset,
-            messages_max=messages_max,
-            bytes_max=bytes_max,
+        limits = Limits(messages_max, bytes_max)
+        request = ReadRequest(
+            topic=topic,
+            queue_id=queue_id,
+            offset=offset,
+            hot=limits,
+            cold=limits,
             tag_codes=tag_codes,
         )
+        queue = self._queues.find(topic, queue_id)
+        result = self._without_reading(request, queue)
+        if result is None:
+            assert queue is not None, "what has no queue has a result"
+            result = self._read_map(request, queue, _EVERYTHING, border=None)
+            assert result is not None, "the map has everything"
+        return replace(result, pieces=tuple(map(bytes, result.pieces)))
+
+    def plan_read(self, request: ReadRequest) -> ReadResult | ColdRead:
+        """Read messages of a queue from an offset on, from memory if that is where they are.
+
+        The first one is taken however long it is. A read that filters looks at 800 messages at
+        most and may find none. A read ends with the file it is in, of the queue or the log.
+
+        Returns:
+            The result; or what is to be run in another thread, and then given to `finish`.
+
+        Source: RocketMQ `DefaultMessageStore.getMessage`.
+        """
+        queue = self._queues.find(request.topic, request.queue_id)
+        result = self._without_reading(request, queue)
+        if result is not None:
+            return result
+        assert queue is not None, "what has no queue has a result"
+        border = self._border
+        units_end = self._units_of(queue).end_at(request.offset, border)
+        if units_end > request.offset:
+            result = self._read_map(request, queue, units_end, border=border)
+            if result is not None:
+                return result
+        return self._plan_cold(request, queue)
+
+    def _without_reading(
+        self, request: ReadRequest, queue: ConsumeQueue | None
+    ) -> ReadResult | None:
+        bounds = (queue.min_offset, queue.end) if queue else None
+        status, next_offset = without_reading(request.offset, bounds)
+        if status is not ReadStatus.FOUND:
+            first, end = bounds or (QueueOffset(0), QueueOffset(0))
+            return ReadResult(status, next_offset, first, end)
+        assert queue is not None, "what has no queue is not found"
+        if not queue.files.has(logic_offset(request.offset)):
+            return self._found_null(request, queue)
+        return None
+
+    def _found_null(self, request: ReadRequest, queue: ConsumeQueue) -> ReadResult:
+        """Return that the units are not there: the next file of the queue goes on."""
+        units = queue.files.file_bytes // UNIT_BYTES
+        next_offset = QueueOffset(request.offset - request.offset % units + units)
+        return ReadResult(
+            ReadStatus.OFFSET_FOUND_NULL,
+            QueueOffset(min(next_offset, queue.end)),
+            queue.min_offset,
+            queue.end,
+        )
+
+    def _read_map(
+        self, request: ReadRequest, queue: ConsumeQueue, units_end: int, *, border: int | None
+    ) -> ReadResult | None:
+        """Return messages from the map; None when they are not in memory.
+
+        Args:
+            request: What is wanted.
+            queue: Whose; it has a message there.
+            units_end: The queue can be read up to here.
+            border: Of the log, where memory begins; None = wherever the messages are.
+        """
+        log, limits = self._log, request.hot
+        count = min(request.units_max(limits), units_end - request.offset)
+        units = queue.units(request.offset, count)
+        chosen = select(units, log.start, log.end, request.tag_codes)
+        bad_rows = chosen.starts[:0]
+        if self.quarantine and len(chosen.starts):
+            bad = self.quarantine.is_bad(chosen.starts)
+            if bad.any():
+                bad_rows = np.flatnonzero(bad) if chosen.rows is None else chosen.rows[bad]
+                chosen = chosen.without(bad)
+        if not len(chosen.starts):
+            taken, kept = 0, chosen
+        else:
+            first, end = int(chosen.starts[0]), int(log.end)
+            if border is not None:
+                end = self._touched.end_at(first) if first >= border else first
+                if end <= first:
+                    return None
+            taken, kept = self._take(request, chosen, end)
+            if border is not None and first < self._touched_from and len(kept.starts):
+                file = log.files.at(int(kept.starts[0]))
+                if not are_records(file.view, file.base, kept.starts, kept.sizes).all():
+                    return None  # the slow way tells what is wrong
+        scanned = chosen.scanned(taken, len(units))
+        return self._result(
+            request,
+            queue,
+            scanned=scanned,
+            is_gone=chosen.is_gone,
+            last=int(units["offset"][scanned - 1]),
+            pieces=self._slices(kept),
+            sizes=kept.sizes,
+            skipped=int(np.count_nonzero(bad_rows < scanned)),
+        )
+
+    def _take(self, request: ReadRequest, chosen: Selection, end: int) -> tuple[int, Selection]:
+        """Return how many of the messages are looked at, and those of them that are wanted."""
+        limits, file_bytes = request.hot, self._log.files.file_bytes
+        keep = request.record_filter
+        if keep is None:
+            count = take(chosen.starts, chosen.sizes, limits, file_bytes=file_bytes, end=end)
+            return count, Selection(chosen.starts[:count], chosen.sizes[:count], None, False)
+        most = Limits(len(chosen.starts), _EVERYTHING)
+        count = take(chosen.starts, chosen.sizes, most, file_bytes=file_bytes, end=end)
+        file = self._log.files.at(int(chosen.starts[0]))
+        wanted: list[int] = []
+        left = limits.bytes_max
+        for row in range(count):
+            size = int(chosen.sizes[row])
+            if not passes(file.view, int(chosen.starts[row]) - file.base, keep):
+                continue
+            if len(wanted) == limits.messages_max or (wanted and size > left):
+                count = row
+                break
+            wanted.append(row)
+            left -= size
+        rows = np.array(wanted, dtype=np.int64)
+        return count, Selection(chosen.starts[rows], chosen.sizes[rows], None, False)
+
+    def _slices(self, kept: Selection) -> list[memoryview]:
+        """Return slices of the map with the records, which lie in one file, in their order."""
+        if not len(kept.starts):
+            return []
+        file = self._log.files.at(int(kept.starts[0]))
+        view, base = file.view, file.base
+        return [view[begin - base : end - base] for begin, end in runs(kept.starts, kept.sizes)]
+
+    def _result(
+        self,
+        request: ReadRequest,
+        queue: ConsumeQueue,
+        *,
+        scanned: int,
+        is_gone: bool,
+        last: int,
+        pieces: Sequence[bytes | memoryview],
+        sizes: Ints,
+        skipped: int,
+    ) -> ReadResult:
+        if len(sizes):
+            status = ReadStatus.FOUND
+        elif is_gone:
+            status = ReadStatus.MESSAGE_WAS_REMOVING
+        else:
+            status = ReadStatus.NO_MATCHED_MESSAGE
+        behind = max(int(self._log.end) - last, 0)
+        self.quarantine.skipped += skipped
+        return ReadResult(
+            status,
+            QueueOffset(request.offset + scanned),
+            queue.min_offset,
+            queue.end,
+            pieces,
+            sizes.astype(np.int32),
+            scanned,
+            skipped,
+            behind,
+            suggest_pull_from_slave=last < self._border,
+        )
+
+    def _plan_cold(self, request: ReadRequest, queue: ConsumeQueue) -> ColdRead:
+        at = logic_offset(request.offset)
+        file = queue.files.at(at)
+        wanted = max(request.units_max(request.cold), _UNITS_AHEAD)
+        file.hold()
+        return ColdRead(
+            request=request,
+            source=self._source(),
+            queue=queue,
+            unit_path=file.file.path,
+            unit_position=at - file.base,
+            units_max=min(wanted, queue.end - request.offset, (file.end - at) // UNIT_BYTES),
+            held=(file,),
+        )
+
+    def _source(self) -> Source:
+        return Source(
+            files=self._files,
+            folder=self._folder,
+            file_bytes=self._log.files.file_bytes,
+            start=self._log.start,
+            end=self._dispatcher.offset,
+            verify=self.verify,
+            read_ahead=self._config.read_ahead_enabled,
+        )
+
+    def finish(self, plan: ColdRead) -> ReadResult:
+        """Return what `plan`, which has run, found. The topic may be another one by now."""
+        self.release(plan)
+        self.cold_reads += 1
+        request, outcome = plan.request, plan.outcome
+        for bad in outcome.bad:
+            self._note_bad(bad)
+        queue = self._queues.find(request.topic, request.queue_id)
+        if queue is None or queue is not plan.queue:
+            return self._changed(request, queue)
+        self._touched.forget_before(self._border)
+        if outcome.touched is not None and outcome.touched[0] >= self._log.start:
+            self._touched.add(*outcome.touched)
+        if not outcome.units:
+            return self._found_null(request, queue)
+        end = request.offset + outcome.units
+        self._units_of(queue).add(request.offset, end, outcome.first)
+        return self._result(
+            request,
+            queue,
+            scanned=outcome.scanned,
+            is_gone=outcome.is_gone,
+            last=outcome.last,
+            pieces=outcome.pieces,
+            sizes=np.array(outcome.sizes, dtype=np.int64),
+            skipped=len(outcome.bad),
+        )
+
+    def _changed(self, request: ReadRequest, queue: ConsumeQueue | None) -> ReadResult:
+        """Return what to say when the queue that was read is there no longer: look again."""
+        result = self._without_reading(request, queue)
+        if result is not None:
+            return result
+        assert queue is not None, "what has no queue has a result"
+        return ReadResult(
+            ReadStatus.NO_MATCHED_MESSAGE, request.offset, queue.min_offset, queue.end
+        )
+
+    def _note_bad(self, bad: BadRecord) -> None:
+        """Remember a damaged record, so that nobody is given it; say so once."""
+        self.bad_records += 1
+        if bad.is_there:
+            end = PhysicalOffset(bad.start + bad.size)
+            is_new = self.quarantine.add(bad.start, end, bad.reason)
+        else:
+            is_new = bad.start not in self._told and len(self._told) < _TOLD_MAX
+            self._told.add(bad.start)
+        if is_new:
+            logger.error(
+                "damaged record not served offset=%d size=%d reason=%s",
+                *(bad.start, bad.size, bad.reason),
+            )
+
+    def release(self, plan: ColdRead | ColdRecord) -> None:
+        """Let go of the files that `plan` needed; it was given up, or `finish` does it."""
+        for file in plan.held:
+            file.release()
+        plan.held = ()
 
     def record_at(self, offset: PhysicalOffset, end: PhysicalOffset) -> bytes | None:
-        """Return the record that begins at `offset` and ends by `end`; None if there is none."""
+        """Return the record that begins at `offset` and ends by `end`; None if there is none.
+
+        At once, from the map, as `read`.
+        """
         record = self._log.record_at(offset, end)
-        if record is None:
+        if record is None or (self.quarantine and self.quarantine.end_at(offset)):
             return None
         file = self._log.files.at(offset)
         position = offset - file.base
         return bytes(file.view[position : position + record.header.total_bytes])
+
+    def plan_record(self, offset: PhysicalOffset, end: PhysicalOffset) -> ColdRecord | bytes | None:
+        """Return the record that begins at `offset` and ends by `end`; None if there is none.
+
+        Returns:
+            Or, when it is not in memory, what is to be run in another thread; then it has `record`,
+            and wants `release`.
+        """
+        if not self._log.files.has(offset) or offset >= end:
+            return None
+        if offset >= self._border and self._touched.end_at(offset) > offset:
+            return self.record_at(offset, end)
+        file = self._log.files.at(offset)
+        file.hold()
+        return ColdRecord(replace(self._source(), end=end), offset, (file,))

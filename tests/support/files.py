@@ -104,6 +104,10 @@ class MemoryFile:
             raise self._files.sync_error
         self._files.keep(self._node)
 
+    def will_need(self, position: int, length: int) -> None:
+        """Count the hints."""
+        self._files.hints += 1
+
     def park(self) -> None:
         """Give the descriptor back: there is none."""
 
@@ -138,6 +142,7 @@ class MemoryFileSystem:
         syncs: How many there were.
         used: The share of the disk that is in use, as it tells.
         rests: How often it was left to others.
+        hints: How often it was told what will be read.
     """
 
     def __init__(self) -> None:
@@ -149,6 +154,7 @@ class MemoryFileSystem:
         self.syncs = 0
         self.used = 0.0
         self.rests = 0
+        self.hints = 0
 
     def happen(self) -> None:
         """Something is about to change: a place for a subclass to cut in."""

@@ -1,0 +1,69 @@
+"""Reads of the store for the broker's loop: what is not in memory is fetched beside it."""
+
+from dataclasses import dataclass
+
+from ternmq_model.errors import RefusedError, refusal
+from ternmq_model.offsets import PhysicalOffset
+from ternmq_model.response_code import ResponseCode
+from ternmq_remoting.environment import Blocking
+from ternmq_store.cold_read import ColdRead, ColdRecord
+from ternmq_store.message_store import MessageStore
+from ternmq_store.reader import ReadRequest, ReadResult
+
+
+@dataclass(frozen=True, slots=True)
+class StoreReader:
+    """Reads one store. Owns nothing."""
+
+    store: MessageStore
+    blocking: Blocking
+
+    async def read(self, request: ReadRequest) -> ReadResult:
+        """Return messages of a queue. Nothing else runs meanwhile when they are in memory.
+
+        Cancelling is safe.
+
+        Raises:
+            RefusedError: The disk failed.
+        """
+        plan = self.store.reads.plan_read(request)
+        return await self.fetch(plan) if isinstance(plan, ColdRead) else plan
+
+    async def fetch(self, plan: ColdRead) -> ReadResult:
+        """Run a read that `plan_read` gave. By its end the queue may be another one, or gone.
+
+        Raises:
+            RefusedError: The disk failed.
+        """
+        reads = self.store.reads
+        try:
+            await self.blocking.run(plan.run)
+        except OSError as error:
+            reads.release(plan)
+            raise _unreadable(error) from error
+        except BaseException:
+            reads.release(plan)
+            raise
+        return reads.finish(plan)
+
+    async def record(self, offset: PhysicalOffset) -> bytes | None:
+        """Return the record that begins at `offset`, if it is confirmed; None if there is none.
+
+        Raises:
+            RefusedError: The disk failed.
+        """
+        reads = self.store.reads
+        plan = reads.plan_record(offset, self.store.confirm_offset)
+        if not isinstance(plan, ColdRecord):
+            return plan
+        try:
+            await self.blocking.run(plan.run)
+        except OSError as error:
+            raise _unreadable(error) from error
+        finally:
+            reads.release(plan)
+        return plan.record
+
+
+def _unreadable(error: OSError) -> RefusedError:
+    return refusal(ResponseCode.SYSTEM_ERROR, f"the disk cannot be read: {error}")
