@@ -5,8 +5,8 @@
     python benchmarks/bench.py --only push --only pull
     python benchmarks/bench.py --prototype            # the bare path beside it
 
-Each round starts new services with nothing stored, first with asynchronous and then with
-synchronous flush, and tears them down.
+Each round starts new services with nothing stored for every column (asynchronous and synchronous
+flush, without the index and with everything on) and tears them down.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks import machine
-from benchmarks.figures import BACKLOG, CONSUMING, MEASUREMENTS, MODES, SENDING, table
+from benchmarks.figures import BACKLOG, COLUMNS, CONSUMING, MEASUREMENTS, SENDING, Column, table
 from benchmarks.patterns import scaled
 from benchmarks.services import TERNMQ, bare, dev, load
 
@@ -34,10 +34,12 @@ Values = dict[str, list[float]]
 """What the rounds gave, by figure."""
 
 
-def measure_dev(data: Path, mode: str, only: Collection[str], scale: float) -> dict[str, float]:
+def measure_dev(
+    data: Path, column: Column, only: Collection[str], scale: float
+) -> dict[str, float]:
     """Return what one `ternmq dev` and its clients do."""
     found: dict[str, float] = {}
-    with dev(data, mode) as service:
+    with dev(data, column.mode, column.settings) as service:
         if "idle" in only:
             found["idle.ready"] = service.ready_ms
             before_s = machine.cpu_s(service.process_id)
@@ -81,18 +83,19 @@ def run(
 ) -> Mapping[str, Values]:
     """Return every value by heading and figure; what is compared runs in the same minute."""
     columns: dict[str, Values] = {}
-    for mode in MODES:
-        columns[mode] = defaultdict(list)
+    for column in COLUMNS:
+        columns[column.heading] = defaultdict(list)
         if prototype:
-            columns[f"bare, {mode}"] = defaultdict(list)
+            columns[f"bare, {column.mode}"] = defaultdict(list)
     for number in range(rounds):
-        for mode in MODES:
-            print(f"round {number + 1} of {rounds}, {mode} flush …", file=sys.stderr, flush=True)
-            _add(columns[mode], measure_dev(data, mode, only, scale))
-            if prototype:
-                _add(columns[f"bare, {mode}"], measure_bare(data, mode, only, scale))
+        for column in COLUMNS:
+            heading = column.heading
+            print(f"round {number + 1} of {rounds}, {heading} …", file=sys.stderr, flush=True)
+            _add(columns[heading], measure_dev(data, column, only, scale))
+            if prototype and not column.settings:
+                _add(columns[f"bare, {column.mode}"], measure_bare(data, column.mode, only, scale))
         if "help" in only:
-            columns[MODES[0]]["help"].append(measure_help())
+            columns[COLUMNS[0].heading]["help"].append(measure_help())
     return columns
 
 

@@ -34,13 +34,20 @@ class Dev:
 
 
 @contextlib.contextmanager
-def dev(parent: Path, mode: str) -> Generator[Dev]:
-    """Run `ternmq dev` on free ports in a folder below `parent` that goes with it."""
+def dev(parent: Path, mode: str, settings: Sequence[str] = ()) -> Generator[Dev]:
+    """Run `ternmq dev` on free ports in a folder below `parent` that goes with it.
+
+    Args:
+        parent: On the disk to use.
+        mode: Of the flush.
+        settings: More of them, as `--set` takes them.
+    """
     with tempfile.TemporaryDirectory(prefix="bench-", dir=parent) as folder:
         command = [
             *(TERNMQ, "dev", "--data", folder),
             *("--port-nameserver", "0", "--port-broker", "0"),
             *("--set", f"broker.flush_mode={mode}", "--set", "logging.level=warning"),
+            *(word for setting in settings for word in ("--set", setting)),
         ]
         begun_s = time.perf_counter()
         with _running(command) as (process, output):
