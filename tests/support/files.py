@@ -69,6 +69,8 @@ class MemoryFile:
 
     def read(self, position: int, length: int) -> bytes:
         """Return up to `length` bytes."""
+        if self._files.read_error is not None:
+            raise self._files.read_error
         return self._node.data[position : position + length].tobytes()
 
     def write(self, position: int, data: bytes) -> None:
@@ -142,6 +144,7 @@ class MemoryFileSystem:
         syncs: How many there were.
         used: The share of the disk that is in use, as it tells.
         rests: How often it was left to others.
+        read_error: Raised by every read but those through a map, when set.
         hints: How often it was told what will be read.
     """
 
@@ -155,6 +158,7 @@ class MemoryFileSystem:
         self.used = 0.0
         self.rests = 0
         self.hints = 0
+        self.read_error: OSError | None = None
 
     def happen(self) -> None:
         """Something is about to change: a place for a subclass to cut in."""
