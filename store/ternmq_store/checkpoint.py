@@ -27,11 +27,17 @@ class Checkpoint:
     index_stored_at_ms: int = 0
     """The same for the index."""
 
-    master_flushed_offset: int = 0
-    """RocketMQ's, kept as it was found."""
+    flushed_offset: int = 0
+    """The log is on disk up to here. RocketMQ keeps something else there, `masterFlushedOffset`."""
 
-    confirm_offset: int = 0
-    """RocketMQ's, kept as it was found."""
+    dispatched_offset: int = 0
+    """The log is on disk up to here, and so is what the queues and the index say of it. A record
+    begins there. RocketMQ keeps something else there, `confirmPhyOffset`."""
+
+    @property
+    def log_safe_at_ms(self) -> int:
+        """Every record that is older is on disk."""
+        return max(0, self.log_stored_at_ms - _MARGIN_MS)
 
     @property
     def safe_at_ms(self) -> int:
@@ -48,8 +54,8 @@ def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
         checkpoint.log_stored_at_ms,
         checkpoint.queues_stored_at_ms,
         checkpoint.index_stored_at_ms,
-        checkpoint.master_flushed_offset,
-        checkpoint.confirm_offset,
+        checkpoint.flushed_offset,
+        checkpoint.dispatched_offset,
     )
     return fields.ljust(CHECKPOINT_BYTES, b"\0")
 

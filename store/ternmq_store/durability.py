@@ -44,7 +44,8 @@ class Durability:
         # Opening left everything on the disk and dispatched.
         self.flushed = opened.log.end
         self._log_stored_at_ms = opened.dispatcher.stored_at_ms
-        self._checkpoint = opened.checkpoint
+        self._session = opened.session
+        self._checkpoint = opened.session.checkpoint
         self._flushing: FlushTask | None = None
         self._flushed_at_ms = now_ms
         self._checkpointing: Checkpoint | None = None
@@ -114,9 +115,12 @@ class Durability:
             self._checkpoint,
             log_stored_at_ms=self._log_stored_at_ms,
             queues_stored_at_ms=self._dispatcher.stored_at_ms,
+            flushed_offset=self.flushed,
+            dispatched_offset=min(self.flushed, self._dispatcher.offset),
         )
         data = encode_checkpoint(checkpoint)
-        return checkpoint, CheckpointTask(self._files, files, self._path, data)
+        notes = self._session.notes_due()
+        return checkpoint, CheckpointTask(self._files, files, self._path, data, notes)
 
     def checkpoint_done(self, task: CheckpointTask, *, is_good: bool) -> None:
         """Take note that the checkpoint's task has run; one that was not good is due again."""
@@ -137,10 +141,17 @@ class Durability:
         self.flush_done(task, is_good=True)
 
     def checkpoint_now(self) -> None:
-        """Bring queues and checkpoint to the disk, here and now.
+        """Bring queues, checkpoint and notes to the disk, here and now: the end of a clean stop.
 
         Raises:
             OSError: They are not there.
         """
         _, task = self._checkpoint_task()
         task.run()
+        self._session.end(
+            start=self._log.start,
+            end=self._log.end,
+            log_file_bytes=self._log.files.file_bytes if self._log.files.files else 0,
+            queues=self._queues,
+            index=(),
+        )

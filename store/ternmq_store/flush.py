@@ -14,6 +14,8 @@ from typing import Final
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_store.config import FlushMode, StoreConfig
 from ternmq_store.filesystem import File, FileSystem
+from ternmq_store.layout import notes_path
+from ternmq_store.state_file import replace_file
 
 PAGE_BYTES: Final = 4096
 
@@ -46,6 +48,8 @@ class CheckpointTask:
     files: Sequence[Path]
     checkpoint: Path
     data: bytes
+    notes: bytes | None = None
+    """What to put into the side file beside it, if something is to be noted."""
 
     def run(self) -> None:
         """Sync the queues, write the checkpoint, sync it.
@@ -58,6 +62,8 @@ class CheckpointTask:
             with contextlib.suppress(FileNotFoundError):
                 self._sync(path)
         write_checkpoint(self.file_system, self.checkpoint, self.data)
+        if self.notes is not None:
+            replace_file(self.file_system, notes_path(self.checkpoint.parent), self.notes)
 
     def _sync(self, path: Path) -> None:
         file = self.file_system.open(path)

@@ -53,6 +53,12 @@ class LogNotes:
     flushed: PhysicalOffset = _START
     """The log was on the disk up to here at least. After a clean stop it is the log's end."""
 
+    log_start: PhysicalOffset = _START
+    """Where the log began."""
+
+    log_file_bytes: int = 0
+    """How long its files are; 0 when there is no log yet."""
+
     checksummed: Sequence[ChecksumRange] = ()
     quarantined: Sequence[Stretch] = ()
     queues: Sequence[QueueNote] = ()
@@ -108,6 +114,7 @@ def encode_notes(notes: LogNotes) -> bytes:
         f"version {FORMAT_VERSION}",
         f"session {_OPEN if notes.is_open else _CLOSED} {notes.session}",
         f"flushed {notes.flushed}",
+        f"log {notes.log_start} {notes.log_file_bytes}",
         *(
             f"checksummed {r.start} {_NO_END if r.end is None else r.end}"
             for r in notes.checksummed
@@ -140,10 +147,13 @@ def decode_notes(data: bytes) -> LogNotes:
     if facts.get("version") != [str(FORMAT_VERSION)]:
         raise ValueError(f"version {facts.get('version')} is not known")
     state, _, session = facts["session"][0].partition(" ")
+    log_start, _, log_file_bytes = facts["log"][0].partition(" ")
     return LogNotes(
         session,
         state == _OPEN,
         _offset(facts["flushed"][0]),
+        _offset(log_start),
+        _offset(log_file_bytes),
         tuple(_range(value) for value in facts.get("checksummed", ())),
         tuple(_stretch(value) for value in facts.get("quarantined", ())),
         tuple(_queue(value) for value in facts.get("queue", ())),

@@ -95,6 +95,7 @@ class MessageStore:
         self.reads = Reads(
             opened.log, opened.queues, opened.dispatcher, config=config, files=files, root=root
         )
+        self.reads.quarantine, self.reads.verify = opened.session.quarantine, opened.session.verify
         """What is read of the store: all of it but this object's own few short cuts."""
         self._last_stored_at_ms = max(
             opened.dispatcher.stored_at_ms,
@@ -132,7 +133,7 @@ class MessageStore:
                 files.sync_folder(root.parent)
             lock = files.lock(lock_path(root))
             try:
-                opened = open_files(files, root, config)
+                opened = open_files(files, root, config, now_ms=clock.wall_ms())
             except BaseException:
                 lock.release()
                 raise
@@ -142,9 +143,10 @@ class MessageStore:
             ) from error
         logger.info(
             "store opened root=%s was_clean=%s log_files=%s scanned_from=%s end=%s cut_bytes=%s"
-            " cut_reason=%r records_scanned=%s queues=%s queues_rebuilt=%s",
+            " cut_reason=%r records_scanned=%s queues=%s queues_rebuilt=%s findings=%s",
             root,
-            *astuple(opened.report),
+            *astuple(opened.report)[:-1],
+            len(opened.report.findings),
         )
         return cls(root, config, flush_mode, files, clock, lock, opened)
 

@@ -12,30 +12,50 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ternmq_model.errors import CorruptRecord, StoreError
-from ternmq_model.offsets import PhysicalOffset
+from ternmq_model.errors import CorruptRecord
+from ternmq_model.offsets import UNIT_BYTES, PhysicalOffset, QueueOffset
 from ternmq_model.record import decode_record
-from ternmq_store.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
+from ternmq_store.checkpoint import Checkpoint
 from ternmq_store.commit_log import CommitLog
 from ternmq_store.config import StoreConfig
-from ternmq_store.consume_queue import ConsumeQueue
+from ternmq_store.consume_queue import PADDING_SIZE, ConsumeQueue, Units
 from ternmq_store.consume_queues import ConsumeQueues
 from ternmq_store.deletions import load_deletions, save_deletions
 from ternmq_store.dispatcher import Dispatcher
 from ternmq_store.filesystem import FileSystem
-from ternmq_store.flush import write_checkpoint
 from ternmq_store.index import IndexFiles
 from ternmq_store.layout import (
-    abort_path,
     checkpoint_path,
     commit_log_folder,
     consume_queue_folder,
     deletions_path,
     file_name,
     next_file_path,
+    notes_path,
 )
-from ternmq_store.mapped_file_queue import FoundFile, find_files
-from ternmq_store.recovery import FirstRecord, RecoveryReport, scan_start
+from ternmq_store.log_files import LogPlan, carry_out, check_not_swapped, plan_log
+from ternmq_store.log_notes import LastUse, QueueNote
+from ternmq_store.log_scan import (
+    LogScan,
+    OldUnits,
+    count_before,
+    pad_to,
+    read_record,
+    record_lies_at,
+    unit_before,
+    units_from,
+)
+from ternmq_store.mapped_file_queue import find_files
+from ternmq_store.recovery import (
+    ALWAYS_MS,
+    Finding,
+    FirstRecord,
+    RecoveryReport,
+    ScanRules,
+    What,
+    scan_start,
+)
+from ternmq_store.session import Session
 
 logger = logging.getLogger(__name__)
 
@@ -47,70 +67,30 @@ class OpenedFiles:
     log: CommitLog
     queues: ConsumeQueues
     dispatcher: Dispatcher
-    checkpoint: Checkpoint
+    session: Session
     report: RecoveryReport
     index: IndexFiles | None = None
     """What finds messages by key; None when the store goes without."""
 
 
-def open_files(files: FileSystem, root: Path, config: StoreConfig) -> OpenedFiles:
+def open_files(files: FileSystem, root: Path, config: StoreConfig, *, now_ms: int) -> OpenedFiles:
     """Load and recover what lies in `root`, which may be empty.
 
-    Every record that was on disk before a crash, up to the first bad one, is kept. When this
-    returns the log ends there, on the disk too, and the consume queues agree with it.
+    Every record that was on disk before a crash is kept, but for damaged ones; what was not, up to
+    the first bad one. When this returns the log ends there, on the disk too, and the consume
+    queues agree with it.
 
     Args:
         files: The file system.
         root: The store's directory, held by the caller.
-        config: Sizes for a store that is new.
+        config: Sizes for a store that is new, and whether its records have checksums.
+        now_ms: The wall clock, which names the session.
 
     Raises:
         StoreError: The log's files are not those of one log; nothing was changed.
         OSError: A file could not be read or written; opening again starts anew.
     """
-    was_clean = not files.exists(abort_path(root))
-    _write_abort(files, root)
-    log = _load_log(files, root, config)
-    queues = ConsumeQueues(files, root, config.consume_queue_file_bytes)
-    dispatcher = Dispatcher(log, queues)
-    dispatcher.dropped = load_deletions(files, deletions_path(root))
-    start = _load_queues(queues, dispatcher, was_clean=was_clean)
-    _sync_names(files, root, queues, was_clean=was_clean)
-    checkpoint = _load_checkpoint(files, root)
-    if start is not None and not was_clean:
-        start = scan_start(_first_records(log), checkpoint.safe_at_ms) if len(queues) else None
-        if start is not None:
-            # What was on disk by then is whole; all that came later is built anew from the log.
-            _cut_queues(queues, start)
-    if start is not None:
-        _scan(log, dispatcher, start)
-    is_rebuilt = start is None or (dispatcher.gaps > 0 and start > log.start)
-    if is_rebuilt:
-        start = log.start
-        # Until all queues are built anew, no checkpoint may say that they are on the disk.
-        checkpoint = Checkpoint()
-        write_checkpoint(files, checkpoint_path(root), encode_checkpoint(checkpoint))
-        _cut_queues(queues, start)
-        _scan(log, dispatcher, start)
-    assert start is not None
-    cut_bytes = _settle(log, dispatcher, start)
-    _settle_deletions(files, root, log, dispatcher)
-    for queue in queues:
-        queue.correct_min_offset(log.start)
-    report = RecoveryReport(
-        was_clean=was_clean,
-        log_files=len(log.files.files),
-        scanned_from=start,
-        end=log.end,
-        cut_bytes=cut_bytes,
-        cut_reason=_reason(dispatcher.stopped_by) if cut_bytes else "",
-        records_scanned=dispatcher.scanned,
-        queues=len(queues),
-        queues_rebuilt=is_rebuilt and len(log.files.files) > 0,
-    )
-    dispatcher.stopped_by = None
-    log.make_room()
-    return OpenedFiles(log, queues, dispatcher, checkpoint, report)
+    return _Opening(files, root, config, now_ms=now_ms).run()
 
 
 def count_files(files: FileSystem, root: Path) -> int:
@@ -126,136 +106,332 @@ def count_files(files: FileSystem, root: Path) -> int:
     return count
 
 
-def _load_queues(
-    queues: ConsumeQueues, dispatcher: Dispatcher, *, was_clean: bool
-) -> PhysicalOffset | None:
-    """Map the queues' files, without those of deleted topics.
+class _Opening:
+    """One attempt to open a store. Its parts go to whoever asked for it."""
 
-    Returns:
-        After a clean stop, where the newest record with a unit ends; after a crash, anything. None
-        when no queue is to be believed.
-    """
-    are_whole = queues.load(was_clean=was_clean)
-    # A crash may have come between the note that a topic is deleted and the end of its files.
-    stale = {
-        queue.topic
-        for queue in queues
-        if queue.begins_before(dispatcher.dropped.get(queue.topic, PhysicalOffset(0)))
-    }
-    for topic in stale:
-        queues.delete(topic)
-    if not are_whole or not dispatcher.log.files.files:
-        return None
-    return _last_dispatched(dispatcher.log, queues) if was_clean else PhysicalOffset(0)
+    def __init__(self, files: FileSystem, root: Path, config: StoreConfig, *, now_ms: int) -> None:
+        self._files = files
+        self._root = root
+        self._config = config
+        self._findings: list[Finding] = []
+        self._session = Session(files, root, self._notes_are_lost)
+        found = find_files(files, commit_log_folder(root))
+        noted_bytes = self._session.notes.log_file_bytes
+        self._plan = plan_log(
+            found, noted_bytes=noted_bytes, default_bytes=config.commit_log_file_bytes
+        )
+        check_not_swapped(files, self._plan.kept)
+        self._token = f"{now_ms:x}-{os.getpid():x}"
 
+    def run(self) -> OpenedFiles:
+        """Bring the files into agreement."""
+        session, was_clean = self._session, self._session.last_use.is_clean
+        session.claim(pid=os.getpid(), token=self._token)
+        self._load(self._plan)
+        self._check_flushed()
+        log, dispatcher = self._log, self._dispatcher
+        self._rules = self._scan_rules()
+        start = self._start(self._load_queues())
+        is_rebuilt = start is None
+        if start is not None:
+            old_units = () if was_clean else self._cut_queues(start, keep=True)
+            scan = self._scan(start, old_units)
+            is_rebuilt = start > log.start and self._lacks_units(scan)
+        if is_rebuilt:
+            start = log.start
+            # Until all queues are built anew, no checkpoint may say that they are on the disk.
+            session.save_checkpoint(Checkpoint())
+            self._cut_queues(start, keep=False)
+            scan = self._scan(start, ())
+            if log.files.files:
+                folder = consume_queue_folder(self._root)
+                self._tell(Finding(What.REBUILT, folder, 0, 0, "queues were missing or wrong"))
+        assert start is not None
+        cut_bytes = self._settle(start)
+        if cut_bytes:
+            path = log.files.at(log.end).file.path
+            self._tell(Finding(What.CUT, path, log.end, cut_bytes, scan.reason))
+        self._keep_numbers()
+        session.settle(
+            start=log.start,
+            end=log.end,
+            log_file_bytes=log.files.file_bytes if log.files.files else 0,
+            queues=self._queues,
+            is_checksummed=self._config.record_checksum,
+        )
+        self._settle_deletions()
+        for queue in self._queues:
+            queue.correct_min_offset(log.start)
+        log.make_room()
+        report = RecoveryReport(
+            was_clean=was_clean,
+            log_files=len(log.files.files),
+            scanned_from=start,
+            end=log.end,
+            cut_bytes=cut_bytes,
+            cut_reason=scan.reason if cut_bytes else "",
+            records_scanned=dispatcher.scanned,
+            queues=len(self._queues),
+            queues_rebuilt=is_rebuilt and len(log.files.files) > 0,
+            findings=tuple(self._findings),
+        )
+        return OpenedFiles(log, self._queues, dispatcher, session, report)
 
-def _sync_names(files: FileSystem, root: Path, queues: ConsumeQueues, *, was_clean: bool) -> None:
-    """Bring the names of all that was found to the disk.
+    def _tell(self, finding: Finding) -> None:
+        self._findings.append(finding)
+        logger.warning(
+            "store recovery what=%s file=%s offset=%s bytes=%s reason=%s",
+            *(finding.what.value, *finding[1:]),
+        )
 
-    A process that is killed may leave names which only the next one relies on.
-    """
-    folders = [root, commit_log_folder(root), consume_queue_folder(root)]
-    if not was_clean:
-        folders += sorted({queue.files.folder.parent for queue in queues})
-        folders += [queue.files.folder for queue in queues]
-    for folder in folders:
-        files.sync_folder(folder)
+    def _notes_are_lost(self, reason: str) -> None:
+        self._tell(Finding(What.REPORTED, notes_path(self._root), 0, 0, reason))
 
+    def _load(self, plan: LogPlan) -> None:
+        files, root = self._files, self._root
+        if files.exists(next_file_path(root)):
+            files.remove(next_file_path(root))
+        carry_out(files, plan, self._tell)
+        files.make_folder(commit_log_folder(root))
+        files.make_folder(consume_queue_folder(root))
+        self._log = log = CommitLog(files, root, plan.file_bytes)
+        for file in plan.kept:
+            log.files.open_file(file.base)
+            log.files.park_before(file.base)
+        self._queues = ConsumeQueues(files, root, self._config.consume_queue_file_bytes)
+        self._dispatcher = Dispatcher(log, self._queues)
+        self._dispatcher.dropped = load_deletions(files, deletions_path(root))
+        self._dispatcher.check_at = self._session.check_at
+        self._dispatcher.quarantine = self._session.quarantine
+        end = PhysicalOffset(log.files.last.end if log.files.files else 0)
+        self._session.quarantine.keep_between(log.start, end)
 
-def _cut_queues(queues: ConsumeQueues, limit: PhysicalOffset) -> None:
-    for queue in queues:
-        queue.cut_from(limit)
+    def _check_flushed(self) -> None:
+        """Report what of the log has gone away since it was on the disk."""
+        log, session = self._log, self._session
+        end = log.files.last.end if log.files.files else 0
+        if end < session.flushed:
+            path = log.files.folder / file_name(end)
+            reason = f"the log was on the disk up to {session.flushed}, and this file is gone"
+            self._tell(Finding(What.REPORTED, path, end, session.flushed - end, reason))
+        if session.last_use is LastUse.CLEAN and log.start > session.notes.log_start:
+            gone = log.start - session.notes.log_start
+            path = log.files.folder / file_name(session.notes.log_start)
+            reason = "the log began here, and this file is gone"
+            self._tell(Finding(What.REPORTED, path, session.notes.log_start, gone, reason))
 
+    def _scan_rules(self) -> ScanRules:
+        log, session = self._log, self._session
+        end = PhysicalOffset(log.files.last.end if log.files.files else 0)
+        match session.last_use:
+            case LastUse.CLEAN | LastUse.FOREIGN_CLEAN:
+                safe_at_ms = ALWAYS_MS
+            case LastUse.CRASHED | LastUse.FOREIGN_CRASHED:
+                safe_at_ms = session.checkpoint.log_safe_at_ms
+        is_ours = session.last_use is LastUse.CRASHED
+        return ScanRules(min(session.flushed, end), is_ours, safe_at_ms)
 
-def _write_abort(files: FileSystem, root: Path) -> None:
-    """Leave the mark that only a clean stop takes away; it tells who holds the directory."""
-    file = files.open(abort_path(root), create=True)
-    try:
-        file.resize(0)
-        file.write(0, str(os.getpid()).encode())
-        file.sync()
-    finally:
-        file.close()
-    files.sync_folder(root)
+    def _load_queues(self) -> bool:
+        """Map the queues' files, without those of deleted topics; tell whether all are whole."""
+        queues, dispatcher, was_clean = (
+            self._queues,
+            self._dispatcher,
+            self._session.last_use.is_clean,
+        )
+        are_whole = queues.load(was_clean=was_clean)
+        # A crash may have come between the note that a topic is deleted and the end of its files.
+        stale = {
+            queue.topic
+            for queue in queues
+            if queue.begins_before(dispatcher.dropped.get(queue.topic, PhysicalOffset(0)))
+        }
+        for topic in stale:
+            queues.delete(topic)
+        # A process that is killed may leave names which only the next one relies on.
+        folders = [self._root, self._log.files.folder, consume_queue_folder(self._root)]
+        if not was_clean:
+            folders += sorted({queue.files.folder.parent for queue in queues})
+            folders += [queue.files.folder for queue in queues]
+        for folder in folders:
+            self._files.sync_folder(folder)
+        return are_whole
 
-
-def _reason(error: CorruptRecord | None) -> str:
-    return error.reason if error else ""
-
-
-def _load_log(files: FileSystem, root: Path, config: StoreConfig) -> CommitLog:
-    if files.exists(next_file_path(root)):
-        files.remove(next_file_path(root))
-    found = find_files(files, commit_log_folder(root))
-    while found and found[-1].file_bytes == 0:
-        # The name of a new file reached the disk and nothing else did.
-        files.remove(found[-1].path)
-        found = found[:-1]
-    file_bytes = found[0].file_bytes if found else config.commit_log_file_bytes
-    _check_row(found, file_bytes)
-    files.make_folder(commit_log_folder(root))
-    files.make_folder(consume_queue_folder(root))
-    log = CommitLog(files, root, file_bytes)
-    for file in found:
-        log.files.open_file(file.base)
-        log.files.park_before(file.base)
-    return log
-
-
-def _check_row(found: Sequence[FoundFile], file_bytes: int) -> None:
-    """Refuse files that cannot be those of one log.
-
-    Raises:
-        StoreError: Names the first file that does not fit.
-    """
-    for index, file in enumerate(found):
-        if file.file_bytes != file_bytes:
-            raise StoreError(f"{file.path} has {file.file_bytes} bytes, others have {file_bytes}")
-        expected = found[0].base + index * file_bytes
-        if file.base != expected or file.base % file_bytes:
-            raise StoreError(f"{file.path} does not follow: {file_name(expected)} is missing")
-
-
-def _load_checkpoint(files: FileSystem, root: Path) -> Checkpoint:
-    path = checkpoint_path(root)
-    if not files.exists(path):
-        return Checkpoint()
-    file = files.open(path)
-    try:
-        return decode_checkpoint(file.read(0, file.size()))
-    finally:
-        file.close()
-
-
-def _last_dispatched(log: CommitLog, queues: ConsumeQueues) -> PhysicalOffset | None:
-    """Return where the newest record with a unit ends, after a clean stop.
-
-    None when a queue's last unit does not tell of its record: then no queue is believed.
-    """
-    newest = log.start
-    for queue in queues:
-        queue.find_written()
-        unit = queue.last_unit()
-        if unit is not None and unit.offset >= log.start:
-            if not _tells_of(log, queue, unit.offset, unit.size):
-                logger.warning(
-                    "consume queue differs from the log topic=%s queue=%d end=%d",
-                    *(queue.topic, queue.queue_id, queue.end),
-                )
+    def _start(self, are_whole: bool) -> PhysicalOffset | None:
+        """Return from where the log is scanned; None = all of it: no queue is to be believed."""
+        log = self._log
+        if not log.files.files or not are_whole:
+            return None
+        if self._session.last_use.is_clean:
+            for queue in self._queues:
+                queue.find_written()
+            if not self._queues_agree():
                 return None
-            newest = max(newest, PhysicalOffset(unit.offset + unit.size))
-    return newest
+            return self._last_dispatched()
+        if not len(self._queues):
+            return None
+        return self._checkpointed() or scan_start(
+            _first_records(log), self._session.checkpoint.safe_at_ms
+        )
 
+    def _checkpointed(self) -> PhysicalOffset | None:
+        """Return the offset in the checkpoint, if there is one and a record begins there."""
+        checkpoint, log = self._session.checkpoint, self._log
+        at = PhysicalOffset(checkpoint.dispatched_offset)
+        if self._session.last_use is not LastUse.CRASHED or not at:
+            return None
+        if not log.start <= at <= min(checkpoint.flushed_offset, log.files.last.end):
+            return None
+        if at % log.files.file_bytes == 0 or self._log_goes_on_at(at):
+            return at
+        self._tell(
+            Finding(What.REPORTED, checkpoint_path(self._root), at, 0, "no record begins there")
+        )
+        return None
 
-def _tells_of(log: CommitLog, queue: ConsumeQueue, offset: PhysicalOffset, size: int) -> bool:
-    end = PhysicalOffset(offset + size)
-    record = log.record_at(offset, end)
-    return (
-        record is not None
-        and record.header.total_bytes == size
-        and record.header.queue_id == queue.queue_id
-        and record.topic == queue.topic.encode()
-    )
+    def _log_goes_on_at(self, at: PhysicalOffset) -> bool:
+        """Tell whether a record begins at `at`, or the last one that was dispatched ends there."""
+        if record_lies_at(self._log, at):
+            return True
+        for queue in self._queues:
+            unit = unit_before(queue, at)
+            if unit is not None and unit.offset + unit.size == at:
+                return True
+        return False
+
+    def _cut_queues(self, limit: PhysicalOffset, *, keep: bool) -> OldUnits:
+        """Wipe the units of records at `limit` and behind; with `keep`, return them."""
+        old: list[tuple[ConsumeQueue, QueueOffset, Units]] = []
+        for queue in self._queues:
+            if keep:
+                first = count_before(queue, limit)
+                old.append((queue, first, units_from(queue, first)))
+            queue.cut_from(limit)
+        return old
+
+    def _queues_agree(self) -> bool:
+        """Tell whether the first and the last unit of every file of a queue are of its messages.
+
+        Records found damaged thereby are quarantined.
+        """
+        for queue in self._queues:
+            for file in queue.files.files:
+                begin = QueueOffset(max(file.base // UNIT_BYTES, queue.min_offset))
+                end = QueueOffset(min(file.end // UNIT_BYTES, queue.end))
+                for offset in {begin, QueueOffset(end - 1)} if begin < end else ():
+                    if not self._agrees(queue, offset):
+                        self._tell(
+                            Finding(
+                                What.REPORTED,
+                                file.file.path,
+                                offset * UNIT_BYTES,
+                                UNIT_BYTES,
+                                "the unit is not of a message of this queue",
+                            )
+                        )
+                        return False
+        return True
+
+    def _agrees(self, queue: ConsumeQueue, offset: QueueOffset) -> bool:
+        log, unit = self._log, queue.unit(offset)
+        if unit.size == PADDING_SIZE or unit.offset < log.start:
+            return True
+        if self._session.quarantine.end_at(unit.offset) is not None:
+            return True
+        if not record_lies_at(log, unit.offset):
+            return False
+        end = PhysicalOffset(unit.offset + unit.size)
+        try:
+            record = read_record(log, unit.offset, self._session.ranges)
+        except CorruptRecord as error:
+            if unit.size < 0 or end > log.files.last.end or not self._is_border(end):
+                return False
+            self._quarantine(unit.offset, end, error.reason)
+            return True
+        return (
+            record is not None
+            and record.header.total_bytes == unit.size
+            and record.header.queue_id == queue.queue_id
+            and record.header.queue_offset == offset
+            and record.topic == queue.topic.encode()
+        )
+
+    def _is_border(self, at: PhysicalOffset) -> bool:
+        return at == self._session.notes.flushed or record_lies_at(self._log, at)
+
+    def _quarantine(self, start: PhysicalOffset, end: PhysicalOffset, reason: str) -> None:
+        path = self._log.files.at(start).file.path
+        self._session.quarantine.add(start, end, reason)
+        self._tell(Finding(What.QUARANTINED, path, start, end - start, reason))
+
+    def _last_dispatched(self) -> PhysicalOffset:
+        """Return where the newest record with a unit ends, after a clean stop."""
+        newest = self._log.start
+        for queue in self._queues:
+            unit = queue.last_unit()
+            if unit is not None and unit.offset >= newest:
+                newest = PhysicalOffset(unit.offset + unit.size)
+        return newest
+
+    def _scan(self, start: PhysicalOffset, old_units: OldUnits) -> LogScan:
+        scan = LogScan(
+            self._log,
+            self._dispatcher,
+            self._queues,
+            self._session.quarantine,
+            self._rules,
+            self._session.ranges,
+            self._tell,
+        )
+        scan.run(start, old_units)
+        return scan
+
+    def _lacks_units(self, scan: LogScan) -> bool:
+        """Tell whether queues end before they should: units are missing that the log has."""
+        return (self._dispatcher.gaps > 0 and not scan.damaged) or bool(self._short_queues())
+
+    def _short_queues(self) -> Sequence[QueueNote]:
+        """Return the queues whose messages are fewer than was noted."""
+        found = {(queue.topic, queue.queue_id): queue.end for queue in self._queues}
+        return [
+            note
+            for note in self._session.notes.queues
+            if note.topic not in self._dispatcher.dropped
+            and found.get((note.topic, note.queue_id), 0) < note.end
+        ]
+
+    def _keep_numbers(self) -> None:
+        """Let no queue give a number again that a message had which is lost."""
+        for note in self._short_queues():
+            queue = self._queues.of(note.topic, note.queue_id)
+            missing = note.end - queue.end
+            path = queue.files.folder
+            reason = f"{missing} messages are gone; the next one is number {note.end}"
+            self._tell(Finding(What.REPORTED, path, queue.end * UNIT_BYTES, 0, reason))
+            pad_to(queue, note.end)
+
+    def _settle(self, scanned_from: PhysicalOffset) -> int:
+        """Let the log end where the scan did, on the disk too; return how many bytes were cut."""
+        log, session, end = self._log, self._session, self._dispatcher.offset
+        if not log.files.files:
+            session.lower(PhysicalOffset(0))
+            return 0
+        # After a crash of the process alone, what was scanned may still be in memory only.
+        for file in log.files_between(scanned_from, end):
+            file.sync()
+        session.lower(end)
+        return log.cut(end)
+
+    def _settle_deletions(self) -> None:
+        """Forget deletions of what is gone anyway, and those of records that were cut."""
+        log, dispatcher = self._log, self._dispatcher
+        settled = {
+            topic: min(offset, log.end)
+            for topic, offset in dispatcher.dropped.items()
+            if offset > log.start
+        }
+        if settled != dispatcher.dropped:
+            save_deletions(self._files, deletions_path(self._root), settled)
+            dispatcher.dropped = settled
 
 
 def _first_records(log: CommitLog) -> Sequence[FirstRecord]:
@@ -268,36 +444,3 @@ def _first_records(log: CommitLog) -> Sequence[FirstRecord]:
             record = None
         first.append(FirstRecord(base, record.header.stored_at_ms if record else 0))
     return first
-
-
-def _scan(log: CommitLog, dispatcher: Dispatcher, start: PhysicalOffset) -> None:
-    """Check the log from `start` on, record by record, and dispatch what is good."""
-    dispatcher.offset, dispatcher.stopped_by = start, None
-    limit = PhysicalOffset(log.files.last.end if log.files.files else 0)
-    while dispatcher.stopped_by is None and dispatcher.offset < limit:
-        dispatcher.scan(limit, {}, is_trusted=False)
-
-
-def _settle(log: CommitLog, dispatcher: Dispatcher, scanned_from: PhysicalOffset) -> int:
-    """Let the log end where the scan did, on the disk too; return how many bytes were cut."""
-    if not log.files.files:
-        return 0
-    end = dispatcher.offset
-    # After a crash of the process alone, what was scanned may still be in memory only.
-    for file in log.files_between(scanned_from, end):
-        file.sync()
-    return log.cut(end)
-
-
-def _settle_deletions(
-    files: FileSystem, root: Path, log: CommitLog, dispatcher: Dispatcher
-) -> None:
-    """Forget deletions of what is gone anyway, and those of records that were cut."""
-    settled = {
-        topic: min(offset, log.end)
-        for topic, offset in dispatcher.dropped.items()
-        if offset > log.start
-    }
-    if settled != dispatcher.dropped:
-        save_deletions(files, deletions_path(root), settled)
-        dispatcher.dropped = settled

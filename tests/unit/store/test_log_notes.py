@@ -33,6 +33,8 @@ NOTES = st.builds(
     st.text("0123456789abcdef-"),
     st.booleans(),
     OFFSETS,
+    OFFSETS,
+    OFFSETS,
     st.lists(st.builds(ChecksumRange, OFFSETS, st.none() | OFFSETS)).map(tuple),
     st.lists(st.builds(Stretch, OFFSETS, OFFSETS, WORDS)).map(tuple),
     st.lists(

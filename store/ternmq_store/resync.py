@@ -1,0 +1,76 @@
+"""Finding the next record behind damaged bytes. Pure.
+
+A place counts when a record's magic is there and its PHYSICALOFFSET says just that place, or when a
+blank record reaches from there to the end of the file.
+"""
+
+import struct
+from typing import Final
+
+from ternmq_model.offsets import PhysicalOffset
+from ternmq_model.record import BLANK_BYTES, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, OVERHEAD_BYTES
+
+_PIECE_BYTES: Final = 1 << 20
+_MAGIC_AT: Final = 4
+_OFFSET_AT: Final = 28
+_OFFSET: Final = struct.Struct(">q")
+_SIZE: Final = struct.Struct(">i")
+_MAGIC: Final = struct.Struct(">i")
+_MAGICS: Final = tuple(_MAGIC.pack(magic) for magic in (MAGIC_V1, MAGIC_V2, MAGIC_BLANK))
+_BLANK: Final = _MAGICS[2]
+
+
+def next_record(view: memoryview, position: int, *, base: PhysicalOffset) -> int | None:
+    """Return the first position from `position` on at which a record lies; None if there is none.
+
+    That it is good is for the caller to check.
+
+    Args:
+        view: One file of the log, whole.
+        position: Where to begin.
+        base: The file's physical offset.
+    """
+    for piece in range(position + _MAGIC_AT, len(view), _PIECE_BYTES):
+        # A magic that begins in this piece may end in the next.
+        data = bytes(view[piece : piece + _PIECE_BYTES + _MAGIC_AT - 1])
+        found = [at for magic in _MAGICS for at in _all(data, magic)]
+        for at in sorted(found):
+            start = piece + at - _MAGIC_AT
+            if lies_at(view, start, base=base):
+                return start
+    return None
+
+
+def _all(data: bytes, magic: bytes) -> list[int]:
+    found: list[int] = []
+    at = data.find(magic)
+    while at >= 0:
+        found.append(at)
+        at = data.find(magic, at + 1)
+    return found
+
+
+def lies_at(view: memoryview, start: int, *, base: PhysicalOffset) -> bool:
+    """Tell whether a record says that it lies at position `start`."""
+    left = len(view) - start
+    if left < BLANK_BYTES:
+        return False
+    magic = bytes(view[start + _MAGIC_AT : start + BLANK_BYTES])
+    if magic == _BLANK:
+        size: int = _SIZE.unpack_from(view, start)[0]
+        return size == left
+    if magic not in _MAGICS or left < OVERHEAD_BYTES:
+        return False
+    offset: int = _OFFSET.unpack_from(view, start + _OFFSET_AT)[0]
+    return offset == base + start
+
+
+def claimed_offset(head: bytes) -> PhysicalOffset | None:
+    """Return where the record says it lies that begins with `head`; None if none begins there."""
+    if len(head) < _OFFSET_AT + _OFFSET.size or head[_MAGIC_AT:BLANK_BYTES] not in _MAGICS[:2]:
+        return None
+    return PhysicalOffset(_OFFSET.unpack_from(head, _OFFSET_AT)[0])
+
+
+HEAD_BYTES: Final = _OFFSET_AT + _OFFSET.size
+"""What `claimed_offset` needs of a record."""
