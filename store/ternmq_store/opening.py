@@ -125,28 +125,13 @@ class _Opening:
 
     def run(self) -> OpenedFiles:
         """Bring the files into agreement."""
-        session, was_clean = self._session, self._session.last_use.is_clean
+        session, config = self._session, self._config
         session.claim(pid=os.getpid(), token=self._token)
         self._load(self._plan)
         self._check_flushed()
-        log, dispatcher = self._log, self._dispatcher
         self._rules = self._scan_rules()
-        start = self._start(self._load_queues())
-        is_rebuilt = start is None
-        if start is not None:
-            old_units = () if was_clean else self._cut_queues(start, keep=True)
-            scan = self._scan(start, old_units)
-            is_rebuilt = start > log.start and self._lacks_units(scan)
-        if is_rebuilt:
-            start = log.start
-            # Until all queues are built anew, no checkpoint may say that they are on the disk.
-            session.save_checkpoint(Checkpoint())
-            self._cut_queues(start, keep=False)
-            scan = self._scan(start, ())
-            if log.files.files:
-                folder = consume_queue_folder(self._root)
-                self._tell(Finding(What.REBUILT, folder, 0, 0, "queues were missing or wrong"))
-        assert start is not None
+        start, scan, is_rebuilt = self._read_log()
+        log, queues = self._log, self._queues
         cut_bytes = self._settle(start)
         if cut_bytes:
             path = log.files.at(log.end).file.path
@@ -156,26 +141,49 @@ class _Opening:
             start=log.start,
             end=log.end,
             log_file_bytes=log.files.file_bytes if log.files.files else 0,
-            queues=self._queues,
-            is_checksummed=self._config.record_checksum,
+            queues=queues,
+            is_checksummed=config.record_checksum,
         )
         self._settle_deletions()
-        for queue in self._queues:
+        for queue in queues:
             queue.correct_min_offset(log.start)
         log.make_room()
         report = RecoveryReport(
-            was_clean=was_clean,
+            was_clean=session.last_use.is_clean,
             log_files=len(log.files.files),
             scanned_from=start,
             end=log.end,
             cut_bytes=cut_bytes,
             cut_reason=scan.reason if cut_bytes else "",
-            records_scanned=dispatcher.scanned,
-            queues=len(self._queues),
+            records_scanned=self._dispatcher.scanned,
+            queues=len(queues),
             queues_rebuilt=is_rebuilt and len(log.files.files) > 0,
             findings=tuple(self._findings),
         )
-        return OpenedFiles(log, self._queues, dispatcher, session, report)
+        return OpenedFiles(log, queues, self._dispatcher, session, report)
+
+    def _read_log(self) -> tuple[PhysicalOffset, LogScan, bool]:
+        """Read what of the log is not known to be good and dispatched.
+
+        Returns:
+            From where; the reading; and whether all queues were built anew.
+        """
+        log, session = self._log, self._session
+        start = self._start(self._load_queues())
+        if start is not None:
+            is_clean = session.last_use.is_clean
+            old_units = () if is_clean else self._cut_queues(start, keep=True)
+            scan = self._scan(start, old_units)
+            if start == log.start or not self._lacks_units(scan):
+                return start, scan, False
+        # Until all queues are built anew, no checkpoint may say that they are on the disk.
+        session.save_checkpoint(Checkpoint())
+        self._cut_queues(log.start, keep=False)
+        scan = self._scan(log.start, ())
+        if log.files.files:
+            folder = consume_queue_folder(self._root)
+            self._tell(Finding(What.REBUILT, folder, 0, 0, "queues were missing or wrong"))
+        return log.start, scan, True
 
     def _tell(self, finding: Finding) -> None:
         self._findings.append(finding)
