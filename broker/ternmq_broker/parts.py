@@ -21,6 +21,7 @@ from ternmq_broker.rpc_send import SendService, SendServices
 from ternmq_broker.sending import MessageWriter
 from ternmq_broker.sessions import Sessions
 from ternmq_broker.store_loop import StoreLoop
+from ternmq_broker.store_retention import StoreRetention
 from ternmq_broker.tables import Tables
 from ternmq_model.errors import refusal
 from ternmq_model.properties import CLUSTER, REGION, TRACE_ON, encode_properties
@@ -91,6 +92,11 @@ class Parts:
             env.blocking,
             wake=wake,
             on_arrivals=self._wake_pulls,
+        )
+        self._retention = StoreRetention(
+            *(store, env.clock, env.blocking, tables.topics),
+            interval_s=store_config.clean_interval_ms / 1000,
+            wake=wake,
         )
         self._services = (
             self._send_service(store_config),
@@ -172,6 +178,7 @@ class Parts:
                 started_at_ms=self._env.clock.wall_ms(),
                 topic_changed=self._topic_changed,
                 topic_deleted=self._topic_deleted,
+                clean_store=self._retention.clean_now,
             )
         )
 
@@ -182,7 +189,12 @@ class Parts:
     def jobs(self) -> Sequence[Job]:
         """Return what runs beside the handlers."""
         sessions = Job(name="sessions", interval_s=_SESSIONS_PAUSE_S, step=self._sessions.expire)
-        return (*self._store_loop.jobs(), *self._tables.jobs(), sessions)
+        store_jobs = (*self._store_loop.jobs(), *self._retention.jobs())
+        return (*store_jobs, *self._tables.jobs(), sessions)
+
+    async def begin(self) -> None:
+        """Do what comes before the jobs: topics begin where their retention says."""
+        await self._retention.begin()
 
     def listening(self, store_host: bytes) -> None:
         """Take note of what messages are to carry as STOREHOST: sends are accepted from now on."""

@@ -25,6 +25,7 @@ from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import common_pb2 as common
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_remoting.contracts import (
+    CLEAN_STORE,
     DELETE_TOPIC,
     DESCRIBE_BROKER,
     DESCRIBE_GROUP,
@@ -60,6 +61,9 @@ class AdminServices:
     topic_deleted: Callable[[str], Awaitable[None]]
     """Ends whoever reads the topic, then the same, and saves the offsets."""
 
+    clean_store: Callable[[], Awaitable[int]]
+    """Deletes what has expired; returns how many files of the log went."""
+
 
 class AdminService:
     """Serves the broker's part of Admin."""
@@ -76,6 +80,7 @@ class AdminService:
             unary(LIST_GROUPS, self.list_groups),
             unary(DESCRIBE_GROUP, self.describe_group),
             unary(DESCRIBE_BROKER, self.describe_broker),
+            unary(CLEAN_STORE, self.clean_store),
         )
 
     async def put_topic(self, request: admin.PutTopicRequest, call: Call) -> admin.PutTopicReply:
@@ -184,7 +189,17 @@ class AdminService:
             log_confirm_offset=store.confirm_offset,
             dispatched_offset=store.dispatched_offset,
             flush_mode=services.config.flush_mode.value,
+            disk_used_percent=100 * store.cleaner.used_share,
+            disk_level=store.cleaner.level.name.lower(),
         )
+
+    async def clean_store(
+        self, request: admin.CleanStoreRequest, call: Call
+    ) -> admin.CleanStoreReply:
+        """Delete what has expired; when it answers, that is done."""
+        count = await self._services.clean_store()
+        start = self._services.store.min_physical
+        return admin.CleanStoreReply(files_deleted=count, log_min_offset=start)
 
     def _existing(self, topic: str) -> TopicConfig:
         config = self._services.topics.get(check_topic(topic))

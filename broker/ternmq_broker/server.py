@@ -125,6 +125,7 @@ class Broker(Lifecycle):
             registrar=registrar,
             wake=self._wake,
         )
+        await parts.begin()
         await self._run(stack, parts.jobs())
         server = await stack.enter_async_context(
             env.network.serve(parts.handlers(), config.listen_address, identity=self._identity)

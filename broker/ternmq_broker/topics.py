@@ -150,9 +150,9 @@ class TopicTable:
         """Return the table as `topics.json` keeps it."""
         table: dict[str, dict[str, Any]] = {
             config.topic: {
-                "attributes": {},
                 "topicFilterType": "SINGLE_TAG",
                 **self._extras.get(config.topic, {}),
+                "attributes": self._attributes(config),
                 "order": config.ordered,
                 "perm": int(config.permissions),
                 "readQueueNums": config.read_queues,
@@ -163,6 +163,14 @@ class TopicTable:
             for config in self
         }
         return {"dataVersion": version_to_dict(self._version), "topicConfigTable": table}
+
+    def _attributes(self, config: TopicConfig) -> dict[str, Any]:
+        """Return what RocketMQ keeps and does not look at, with our own among it."""
+        attributes = dict(self._extras.get(config.topic, {}).get("attributes") or {})
+        attributes.pop(_RETENTION, None)
+        if config.retention_ms:
+            attributes[_RETENTION] = str(config.retention_ms)
+        return attributes
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any], *, now_ms: int) -> Self:
@@ -184,6 +192,7 @@ class TopicTable:
                 Permission(as_int(known["perm"], f"perm of {name}")),
                 as_int(known["topicSysFlag"] or 0, f"topicSysFlag of {name}"),
                 bool(known["order"]),
+                _retention_ms(fields.get("attributes"), name),
             )
             try:
                 table._set(check_topic_config(config))
@@ -198,5 +207,20 @@ def registered_bytes(config: TopicConfig) -> int:
     size = topic_config_to_pb(config).ByteSize()
     return size + (2 if size < 128 else 3)  # the field's number and the length come before it
 
+
+def _retention_ms(attributes: object, topic: str) -> int:
+    """Return the retention that a topic's attributes tell.
+
+    Raises:
+        ValueError: It is no number.
+    """
+    told = as_object(attributes or {}, f"attributes of {topic}").get(_RETENTION, "0")
+    if not isinstance(told, str) or not told.isascii() or not told.isdigit():
+        raise ValueError(f"{_RETENTION} of {topic} is no number of milliseconds: {told!r}")
+    return int(told)
+
+
+_RETENTION: Final = "ternmq.retention.ms"
+"""Among a topic's attributes, all of which RocketMQ keeps as text."""
 
 _KNOWN = ("topicName", "readQueueNums", "writeQueueNums", "perm", "topicSysFlag", "order")

@@ -31,6 +31,7 @@ from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_protos.v1 import nameserver_pb2 as nameserver
 from ternmq_remoting.contracts import (
+    CLEAN_STORE,
     DELETE_TOPIC,
     DESCRIBE_BROKER,
     DESCRIBE_GROUP,
@@ -51,6 +52,10 @@ from ternmq_runtime.service import OwnedTasks
 
 NEVER_CONSUMED: Final = -1
 """The committed offset of a queue that a group never consumed."""
+
+
+_CLEAN_TIMEOUT_S: Final = 600.0
+"""Deleting a thousand files takes that long at 100 ms rest after each, and more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +168,21 @@ class AdminClient(Lifecycle):
         async with self._master(data) as connection:
             return await connection.call(
                 DESCRIBE_BROKER, admin.DescribeBrokerRequest(), timeout_s=self._timeout_s
+            )
+
+    async def clean_store(self, broker_name: str) -> admin.CleanStoreReply:
+        """Have a broker delete what has expired of its messages now, whatever the hour.
+
+        Returns:
+            How many files of its log went, and where the log begins.
+
+        Raises:
+            UsageError: There is no such broker.
+        """
+        (data,) = await self._wanted(brokers=(broker_name,))
+        async with self._master(data) as connection:
+            return await connection.call(
+                CLEAN_STORE, admin.CleanStoreRequest(), timeout_s=_CLEAN_TIMEOUT_S
             )
 
     async def wipe_write_permission(self, broker_name: str) -> int:

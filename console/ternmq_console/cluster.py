@@ -8,7 +8,10 @@ from ternmq_console.options import nameserver_option, output_option
 from ternmq_console.output import print_record, print_rows
 from ternmq_model.errors import TransportError
 
-_COLUMNS = ("cluster", "broker", "id", "addresses", "status", "version", "flush", "log_bytes")
+_COLUMNS = (
+    *("cluster", "broker", "id", "addresses", "status", "version", "flush", "log_bytes"),
+    "disk",
+)
 
 
 @click.command(name="list")
@@ -35,6 +38,26 @@ def wipe_write_permission(broker: str, nameserver: str, output: str) -> None:
     print_record({"broker": broker, "topics_changed": changed}, output)
 
 
+@click.command()
+@click.argument("broker")
+@nameserver_option
+@output_option
+def clean(broker: str, nameserver: str, output: str) -> None:
+    """Let BROKER delete what has expired now, without waiting for the hour.
+
+    Expired is what is older than `store.file_reserved_hours` and than every topic's retention.
+    """
+    reply = ask(nameserver, lambda admin: admin.clean_store(broker))
+    print_record(
+        {
+            "broker": broker,
+            "files_deleted": reply.files_deleted,
+            "log_min_offset": reply.log_min_offset,
+        },
+        output,
+    )
+
+
 async def _brokers(admin: AdminClient) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = []
     for data in await admin.brokers():
@@ -48,6 +71,7 @@ async def _brokers(admin: AdminClient) -> list[dict[str, object]]:
                 "version": None,
                 "flush": None,
                 "log_bytes": None,
+                "disk": None,
             }
             if member is data.master:
                 try:
@@ -60,6 +84,9 @@ async def _brokers(admin: AdminClient) -> list[dict[str, object]]:
                         "version": status.version,
                         "flush": status.flush_mode,
                         "log_bytes": status.log_max_offset - status.log_min_offset,
+                        "disk": f"{status.disk_used_percent:.1f} % {status.disk_level}",
+                        "disk_used_percent": round(status.disk_used_percent, 1),
+                        "disk_level": status.disk_level,
                         "epoch": status.epoch,
                         "started": time_text(status.started_at_ms),
                         "log_min_offset": status.log_min_offset,

@@ -15,7 +15,8 @@ topic = LazyGroup(
     name="topic",
     help="Create, list, describe and delete topics.",
     lazy={
-        "create": (f"{_HERE}.topic:create", "Create a topic, or change its queues."),
+        "create": (f"{_HERE}.topic:create", "Create a topic, or set all of its settings."),
+        "alter": (f"{_HERE}.topic:alter", "Change some settings of a topic."),
         "list": (f"{_HERE}.topic:list_", "List topics."),
         "describe": (f"{_HERE}.topic:describe", "Show a topic's queues and their offsets."),
         "delete": (f"{_HERE}.topic:delete", "Delete a topic and what its groups have consumed."),
@@ -36,6 +37,7 @@ cluster = LazyGroup(
     help="Look at clusters, and take brokers out of use.",
     lazy={
         "list": (f"{_HERE}.cluster:list_", "List brokers and how their stores stand."),
+        "clean": (f"{_HERE}.cluster:clean", "Let a broker delete what has expired now."),
         "wipe-write-permission": (
             f"{_HERE}.cluster:wipe_write_permission",
             "Let nobody send to a broker any more.",

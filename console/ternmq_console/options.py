@@ -1,5 +1,6 @@
 """Options that many verbs share."""
 
+import re
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
@@ -8,6 +9,28 @@ import click
 F = TypeVar("F", bound=Callable[..., Any])
 
 DEFAULT_NAMESERVER: Final = "127.0.0.1:9876"
+
+
+_UNITS_MS: Final = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
+_DURATION: Final = re.compile(r"([0-9]{1,15})(d|h|m|s|ms)", re.ASCII)
+
+
+def duration_ms(text: str) -> int:
+    """Return the milliseconds that a time such as 90m, 24h or 7d has. `0` needs no unit.
+
+    Raises:
+        BadParameter: It is no such time.
+    """
+    match = _DURATION.fullmatch("0s" if text == "0" else text)
+    if match is None:
+        raise click.BadParameter(f"{text!r} is no duration such as 90m, 24h or 7d")
+    return int(match[1]) * _UNITS_MS[match[2]]
+
+
+def duration_text(duration_ms: int) -> str:
+    """Return milliseconds in the largest unit that tells them exactly: 24h rather than 1440m."""
+    unit = next(unit for unit, in_ms in _UNITS_MS.items() if duration_ms % in_ms == 0)
+    return f"{duration_ms // _UNITS_MS[unit]}{unit}"
 
 
 def nameserver_option(function: F) -> F:

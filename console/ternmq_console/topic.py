@@ -1,9 +1,14 @@
 """`ternmq topic …`."""
 
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
 import click
 
+from ternmq_client.admin import AdminClient
 from ternmq_console.admin import ask, time_text
-from ternmq_console.options import nameserver_option, output_option
+from ternmq_console.options import duration_ms, duration_text, nameserver_option, output_option
 from ternmq_console.output import print_record, print_rows
 from ternmq_model.names import is_system_topic
 from ternmq_model.route import Permission, TopicConfig
@@ -13,6 +18,9 @@ _PERMISSIONS = {
     "r": Permission.READ,
     "w": Permission.WRITE,
 }
+
+
+_BROKER_COLUMNS = ("broker", "read_queues", "write_queues", "permissions", "retention")
 
 
 @click.command()
@@ -25,6 +33,14 @@ _PERMISSIONS = {
     show_default=True,
     help="Read, write or both.",
 )
+@click.option(
+    "--retention",
+    type=duration_ms,
+    metavar="DURATION",
+    default="0",
+    show_default=True,
+    help="How long messages can be read, such as 24h or 7d. 0 = as each broker has it.",
+)
 @click.option("--cluster", default="", help="Only on brokers of this cluster.")
 @click.option("--broker", "brokers", multiple=True, help="Only on this broker; may be repeated.")
 @nameserver_option
@@ -33,17 +49,59 @@ def create(
     topic: str,
     queues: int,
     permissions: str,
+    retention: int,
     cluster: str,
     brokers: tuple[str, ...],
     nameserver: str,
     output: str,
 ) -> None:
-    """Create TOPIC, or change its queues and permissions, on every broker."""
-    config = TopicConfig(topic, queues, queues, _PERMISSIONS[permissions])
+    """Create TOPIC, or give it these settings, on every broker."""
+    config = TopicConfig(topic, queues, queues, _PERMISSIONS[permissions], retention_ms=retention)
     names = ask(
         nameserver, lambda admin: admin.create_topic(config, cluster=cluster, brokers=brokers)
     )
     print_record({"topic": topic, "queues": queues, "brokers": names}, output)
+
+
+@click.command()
+@click.argument("topic")
+@click.option("--queues", type=int, help="Queues on each broker.")
+@click.option("--permissions", type=click.Choice(list(_PERMISSIONS)), help="Read, write or both.")
+@click.option(
+    "--retention",
+    type=duration_ms,
+    metavar="DURATION",
+    help="How long messages can be read, such as 24h or 7d. 0 = as each broker has it.",
+)
+@nameserver_option
+@output_option
+def alter(
+    topic: str,
+    queues: int | None,
+    permissions: str | None,
+    retention: int | None,
+    nameserver: str,
+    output: str,
+) -> None:
+    """Change settings of TOPIC on every broker that has it; what is not named stays."""
+    changes: dict[str, Any] = {}
+    if queues is not None:
+        changes |= {"read_queues": queues, "write_queues": queues}
+    if permissions is not None:
+        changes["permissions"] = _PERMISSIONS[permissions]
+    if retention is not None:
+        changes["retention_ms"] = retention
+    if not changes:
+        raise click.UsageError("name a setting to change: --queues, --permissions or --retention")
+    names = ask(nameserver, lambda admin: _alter(admin, topic, changes))
+    print_record({"topic": topic, "brokers": names}, output)
+
+
+async def _alter(admin: AdminClient, topic: str, changes: Mapping[str, Any]) -> list[str]:
+    found = await admin.describe_topic(topic)
+    for broker, config in found.configs:
+        await admin.create_topic(replace(config, **changes), brokers=(broker,))
+    return [broker for broker, _ in found.configs]
 
 
 @click.command(name="list")
@@ -81,13 +139,14 @@ def describe(topic: str, nameserver: str, output: str) -> None:
             "read_queues": config.read_queues,
             "write_queues": config.write_queues,
             "permissions": config.permissions.text,
+            "retention": duration_text(config.retention_ms) if config.retention_ms else None,
         }
         for name, config in found.configs
     ]
     if output == "json":
         print_record({"topic": topic, "brokers": brokers, "queues": queues}, output)
         return
-    print_rows(brokers, ("broker", "read_queues", "write_queues", "permissions"), output)
+    print_rows(brokers, _BROKER_COLUMNS, output)
     click.echo()
     print_rows(queues, ("broker", "queue", "min_offset", "max_offset", "last_stored"), output)
 

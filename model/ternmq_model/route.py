@@ -25,6 +25,9 @@ BROKER_NAME_CHARACTERS_MAX: Final = 127
 QUEUES_MAX: Final = 16_384
 """Most queues of one topic on one broker: each is a directory of its store."""
 
+RETENTION_MS_MAX: Final = 100 * 365 * 86_400_000
+"""Longest retention of a topic: a hundred years."""
+
 _LEGAL_NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*", re.ASCII)
 _ORDER_SECTION: Final = re.compile(
     r"(?P<broker>[A-Za-z0-9_-][A-Za-z0-9._-]*):(?P<queues>[0-9]{1,5})", re.ASCII
@@ -66,6 +69,8 @@ class TopicConfig:
     """Bits: 1 unit, 2 unit subscription."""
 
     ordered: bool = False
+    retention_ms: int = 0
+    """How long after they were stored messages can be read; 0 = as the broker's store has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,9 +221,13 @@ def check_topic_config(config: TopicConfig) -> TopicConfig:
     """Return `config` when a topic may be so.
 
     Raises:
-        IllegalName: Its name is illegal, or a count of queues lies outside 0 to 16,384.
+        IllegalName: Its name is illegal, a count of queues lies outside 0 to 16,384, or its
+            retention is negative or longer than a hundred years.
     """
     check_topic(config.topic)
+    if not 0 <= config.retention_ms <= RETENTION_MS_MAX:
+        rule = f"retention of {config.retention_ms} ms; may be 0 to {RETENTION_MS_MAX}"
+        raise IllegalName("topic", config.topic, rule)
     for kind, count in (("read", config.read_queues), ("write", config.write_queues)):
         if not 0 <= count <= QUEUES_MAX:
             rule = f"{count} {kind} queues; may have 0 to {QUEUES_MAX}"

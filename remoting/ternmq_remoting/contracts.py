@@ -88,6 +88,7 @@ DESCRIBE_GROUP = UnaryRpc(
 DESCRIBE_BROKER = UnaryRpc(
     _ADMIN, "DescribeBroker", admin.DescribeBrokerRequest, admin.DescribeBrokerReply
 )
+CLEAN_STORE = UnaryRpc(_ADMIN, "CleanStore", admin.CleanStoreRequest, admin.CleanStoreReply)
 
 ALL: Final = (
     REGISTER_BROKER,
@@ -114,5 +115,6 @@ ALL: Final = (
     LIST_GROUPS,
     DESCRIBE_GROUP,
     DESCRIBE_BROKER,
+    CLEAN_STORE,
 )
 """Every RPC, in the order of the files."""

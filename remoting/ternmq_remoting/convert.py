@@ -84,6 +84,7 @@ def topic_config_to_pb(config: TopicConfig) -> common.TopicConfig:
         permissions=config.permissions,
         sys_flag=config.sys_flag,
         ordered=config.ordered,
+        retention_ms=config.retention_ms,
     )
 
 
@@ -96,6 +97,7 @@ def topic_config_from_pb(config: common.TopicConfig) -> TopicConfig:
         permissions=Permission(config.permissions),
         sys_flag=config.sys_flag,
         ordered=config.ordered,
+        retention_ms=config.retention_ms,
     )
 
 

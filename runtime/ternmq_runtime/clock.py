@@ -8,6 +8,11 @@ def rest(seconds: float) -> None:
     time.sleep(seconds)
 
 
+def local_hour(wall_ms: int) -> int:
+    """Return the hour, 0 to 23, that a clock on the wall here shows at `wall_ms`, Unix time."""
+    return time.localtime(wall_ms / 1000).tm_hour
+
+
 class SystemClock:
     """The `ternmq_model.clock.Clock` of real processes. Stateless: any thread may share one."""
 

@@ -53,6 +53,8 @@ class Cleaner:
     Attributes:
         level: How full the disk is, as it was last looked at.
         used_share: The same from 0 to 1.
+        is_requested: What has expired goes at the next passes, whatever the hour.
+        is_requested: What has expired goes at the next passes, whatever the hour.
         removed_files: Files of the log deleted since the store was opened.
     """
 
@@ -79,7 +81,7 @@ class Cleaner:
         self._ages: dict[int, int | None] = {}
         self._leaving: deque[Leaving] = deque()
         self._start_seen = PhysicalOffset(0)
-        self._is_requested = False
+        self.is_requested = False
         self._is_cleaning = False
         self.level = DiskLevel.NORMAL
         self.used_share = 0.0
@@ -123,7 +125,7 @@ class Cleaner:
 
     def request(self) -> None:
         """Have what has expired deleted by the next passes, whatever the hour."""
-        self._is_requested = True
+        self.is_requested = True
 
     def clean(self, *, now_ms: int, monotonic_ms: int, hour: int) -> Generator[CleanTask]:
         """Take one pass: run each task in another thread before asking for the next.
@@ -139,9 +141,9 @@ class Cleaner:
             return
         self._is_cleaning = True
         try:
-            yield from self._end_topics(now_ms)
+            yield from self.end_topics(now_ms)
             yield from self._remove(self._config.delete_pause_ms)  # what the last pass left
-            if self._is_requested or monotonic_ms >= self._first_pass_at_ms:
+            if self.is_requested or monotonic_ms >= self._first_pass_at_ms:
                 yield from self._clean_log(now_ms, hour)
             yield from self._follow_log()
         finally:
@@ -151,7 +153,7 @@ class Cleaner:
         kept_ms = retention_ms(self._config, self._of_topics)
         for _ in range(self._config.delete_files_max):
             reason = reason_to_delete(
-                hour=hour, level=self.level, is_requested=self._is_requested, config=self._config
+                hour=hour, level=self.level, is_requested=self.is_requested, config=self._config
             )
             if reason is None or not (old := self._old_files()):
                 break
@@ -174,7 +176,7 @@ class Cleaner:
                 self.note_disk_use(use)
         else:
             return
-        self._is_requested = False
+        self.is_requested = False
 
     def _old_files(self) -> Sequence[MappedFile]:
         """Return the oldest files of the log, all of which is safe and dispatched."""
@@ -246,10 +248,12 @@ class Cleaner:
         self._start_seen = start
         yield from self._remove(0)
 
-    def _end_topics(self, now_ms: int) -> Generator[CleanTask]:
+    def end_topics(self, now_ms: int) -> Generator[CleanTask]:
         """Let the queues of topics with a shorter retention begin at what has not expired.
 
-        All queues are searched at once, by halving: one task reads a store time for each.
+        A part of a pass, and all of one before anybody reads: nothing keeps these beginnings but
+        this object. All queues are searched at once, by halving: one task reads a store time for
+        each.
         """
         queues = [queue for queue in self._queues if queue.topic in self._of_topics]
         self._first_at_ms = {

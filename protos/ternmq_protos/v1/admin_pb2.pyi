@@ -121,7 +121,7 @@ class DescribeBrokerRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class DescribeBrokerReply(_message.Message):
-    __slots__ = ("status", "cluster", "broker_name", "broker_id", "epoch", "version", "started_at_ms", "log_min_offset", "log_max_offset", "log_flushed_offset", "log_confirm_offset", "dispatched_offset", "flush_mode")
+    __slots__ = ("status", "cluster", "broker_name", "broker_id", "epoch", "version", "started_at_ms", "log_min_offset", "log_max_offset", "log_flushed_offset", "log_confirm_offset", "dispatched_offset", "flush_mode", "disk_used_percent", "disk_level")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
     BROKER_NAME_FIELD_NUMBER: _ClassVar[int]
@@ -135,6 +135,8 @@ class DescribeBrokerReply(_message.Message):
     LOG_CONFIRM_OFFSET_FIELD_NUMBER: _ClassVar[int]
     DISPATCHED_OFFSET_FIELD_NUMBER: _ClassVar[int]
     FLUSH_MODE_FIELD_NUMBER: _ClassVar[int]
+    DISK_USED_PERCENT_FIELD_NUMBER: _ClassVar[int]
+    DISK_LEVEL_FIELD_NUMBER: _ClassVar[int]
     status: _common_pb2.Status
     cluster: str
     broker_name: str
@@ -148,4 +150,20 @@ class DescribeBrokerReply(_message.Message):
     log_confirm_offset: int
     dispatched_offset: int
     flush_mode: str
-    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., cluster: _Optional[str] = ..., broker_name: _Optional[str] = ..., broker_id: _Optional[int] = ..., epoch: _Optional[int] = ..., version: _Optional[str] = ..., started_at_ms: _Optional[int] = ..., log_min_offset: _Optional[int] = ..., log_max_offset: _Optional[int] = ..., log_flushed_offset: _Optional[int] = ..., log_confirm_offset: _Optional[int] = ..., dispatched_offset: _Optional[int] = ..., flush_mode: _Optional[str] = ...) -> None: ...
+    disk_used_percent: float
+    disk_level: str
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., cluster: _Optional[str] = ..., broker_name: _Optional[str] = ..., broker_id: _Optional[int] = ..., epoch: _Optional[int] = ..., version: _Optional[str] = ..., started_at_ms: _Optional[int] = ..., log_min_offset: _Optional[int] = ..., log_max_offset: _Optional[int] = ..., log_flushed_offset: _Optional[int] = ..., log_confirm_offset: _Optional[int] = ..., dispatched_offset: _Optional[int] = ..., flush_mode: _Optional[str] = ..., disk_used_percent: _Optional[float] = ..., disk_level: _Optional[str] = ...) -> None: ...
+
+class CleanStoreRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class CleanStoreReply(_message.Message):
+    __slots__ = ("status", "files_deleted", "log_min_offset")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    FILES_DELETED_FIELD_NUMBER: _ClassVar[int]
+    LOG_MIN_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    status: _common_pb2.Status
+    files_deleted: int
+    log_min_offset: int
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., files_deleted: _Optional[int] = ..., log_min_offset: _Optional[int] = ...) -> None: ...

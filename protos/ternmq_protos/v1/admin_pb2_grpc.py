@@ -65,6 +65,11 @@ class AdminStub(object):
                 request_serializer=ternmq_dot_v1_dot_admin__pb2.DescribeBrokerRequest.SerializeToString,
                 response_deserializer=ternmq_dot_v1_dot_admin__pb2.DescribeBrokerReply.FromString,
                 _registered_method=True)
+        self.CleanStore = channel.unary_unary(
+                '/ternmq.v1.Admin/CleanStore',
+                request_serializer=ternmq_dot_v1_dot_admin__pb2.CleanStoreRequest.SerializeToString,
+                response_deserializer=ternmq_dot_v1_dot_admin__pb2.CleanStoreReply.FromString,
+                _registered_method=True)
 
 
 class AdminServicer(object):
@@ -113,6 +118,13 @@ class AdminServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CleanStore(self, request, context):
+        """Delete what has expired of the broker's messages now, whatever the hour.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -145,6 +157,11 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.DescribeBroker,
                     request_deserializer=ternmq_dot_v1_dot_admin__pb2.DescribeBrokerRequest.FromString,
                     response_serializer=ternmq_dot_v1_dot_admin__pb2.DescribeBrokerReply.SerializeToString,
+            ),
+            'CleanStore': grpc.unary_unary_rpc_method_handler(
+                    servicer.CleanStore,
+                    request_deserializer=ternmq_dot_v1_dot_admin__pb2.CleanStoreRequest.FromString,
+                    response_serializer=ternmq_dot_v1_dot_admin__pb2.CleanStoreReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -310,6 +327,33 @@ class Admin(object):
             '/ternmq.v1.Admin/DescribeBroker',
             ternmq_dot_v1_dot_admin__pb2.DescribeBrokerRequest.SerializeToString,
             ternmq_dot_v1_dot_admin__pb2.DescribeBrokerReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CleanStore(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ternmq.v1.Admin/CleanStore',
+            ternmq_dot_v1_dot_admin__pb2.CleanStoreRequest.SerializeToString,
+            ternmq_dot_v1_dot_admin__pb2.CleanStoreReply.FromString,
             options,
             channel_credentials,
             insecure,

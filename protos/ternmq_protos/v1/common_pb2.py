@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16ternmq/v1/common.proto\x12\tternmq.v1\"A\n\x06Status\x12\x0c\n\x04\x63ode\x18\x01 \x01(\x05\x12\x0e\n\x06remark\x18\x02 \x01(\t\x12\x19\n\x11may_have_happened\x18\x03 \x01(\x08\"D\n\x0cMessageQueue\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12\x10\n\x08queue_id\x18\x03 \x01(\x05\"&\n\x08\x45ndpoint\x12\x0c\n\x04host\x18\x01 \x01(\t\x12\x0c\n\x04port\x18\x02 \x01(\x05\"K\n\x0b\x44\x61taVersion\x12\x14\n\x0ctimestamp_ms\x18\x01 \x01(\x03\x12\x0f\n\x07\x63ounter\x18\x02 \x01(\x03\x12\x15\n\rstate_version\x18\x03 \x01(\x03\"\x7f\n\x0bTopicConfig\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x13\n\x0bread_queues\x18\x02 \x01(\x05\x12\x14\n\x0cwrite_queues\x18\x03 \x01(\x05\x12\x13\n\x0bpermissions\x18\x04 \x01(\x05\x12\x10\n\x08sys_flag\x18\x05 \x01(\x05\x12\x0f\n\x07ordered\x18\x06 \x01(\x08\"r\n\tQueueData\x12\x13\n\x0b\x62roker_name\x18\x01 \x01(\t\x12\x13\n\x0bread_queues\x18\x02 \x01(\x05\x12\x14\n\x0cwrite_queues\x18\x03 \x01(\x05\x12\x13\n\x0bpermissions\x18\x04 \x01(\x05\x12\x10\n\x08sys_flag\x18\x05 \x01(\x05\"X\n\x0c\x42rokerMember\x12\x11\n\tbroker_id\x18\x01 \x01(\x03\x12&\n\tendpoints\x18\x02 \x03(\x0b\x32\x13.ternmq.v1.Endpoint\x12\r\n\x05\x65poch\x18\x03 \x01(\x03\"\\\n\nBrokerData\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12(\n\x07members\x18\x03 \x03(\x0b\x32\x17.ternmq.v1.BrokerMember\"t\n\nTopicRoute\x12$\n\x06queues\x18\x01 \x03(\x0b\x32\x14.ternmq.v1.QueueData\x12&\n\x07\x62rokers\x18\x02 \x03(\x0b\x32\x15.ternmq.v1.BrokerData\x12\x18\n\x10order_topic_conf\x18\x03 \x01(\tb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16ternmq/v1/common.proto\x12\tternmq.v1\"A\n\x06Status\x12\x0c\n\x04\x63ode\x18\x01 \x01(\x05\x12\x0e\n\x06remark\x18\x02 \x01(\t\x12\x19\n\x11may_have_happened\x18\x03 \x01(\x08\"D\n\x0cMessageQueue\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12\x10\n\x08queue_id\x18\x03 \x01(\x05\"&\n\x08\x45ndpoint\x12\x0c\n\x04host\x18\x01 \x01(\t\x12\x0c\n\x04port\x18\x02 \x01(\x05\"K\n\x0b\x44\x61taVersion\x12\x14\n\x0ctimestamp_ms\x18\x01 \x01(\x03\x12\x0f\n\x07\x63ounter\x18\x02 \x01(\x03\x12\x15\n\rstate_version\x18\x03 \x01(\x03\"\x95\x01\n\x0bTopicConfig\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x13\n\x0bread_queues\x18\x02 \x01(\x05\x12\x14\n\x0cwrite_queues\x18\x03 \x01(\x05\x12\x13\n\x0bpermissions\x18\x04 \x01(\x05\x12\x10\n\x08sys_flag\x18\x05 \x01(\x05\x12\x0f\n\x07ordered\x18\x06 \x01(\x08\x12\x14\n\x0cretention_ms\x18\x07 \x01(\x03\"r\n\tQueueData\x12\x13\n\x0b\x62roker_name\x18\x01 \x01(\t\x12\x13\n\x0bread_queues\x18\x02 \x01(\x05\x12\x14\n\x0cwrite_queues\x18\x03 \x01(\x05\x12\x13\n\x0bpermissions\x18\x04 \x01(\x05\x12\x10\n\x08sys_flag\x18\x05 \x01(\x05\"X\n\x0c\x42rokerMember\x12\x11\n\tbroker_id\x18\x01 \x01(\x03\x12&\n\tendpoints\x18\x02 \x03(\x0b\x32\x13.ternmq.v1.Endpoint\x12\r\n\x05\x65poch\x18\x03 \x01(\x03\"\\\n\nBrokerData\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12(\n\x07members\x18\x03 \x03(\x0b\x32\x17.ternmq.v1.BrokerMember\"t\n\nTopicRoute\x12$\n\x06queues\x18\x01 \x03(\x0b\x32\x14.ternmq.v1.QueueData\x12&\n\x07\x62rokers\x18\x02 \x03(\x0b\x32\x15.ternmq.v1.BrokerData\x12\x18\n\x10order_topic_conf\x18\x03 \x01(\tb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -39,14 +39,14 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ENDPOINT']._serialized_end=212
   _globals['_DATAVERSION']._serialized_start=214
   _globals['_DATAVERSION']._serialized_end=289
-  _globals['_TOPICCONFIG']._serialized_start=291
-  _globals['_TOPICCONFIG']._serialized_end=418
-  _globals['_QUEUEDATA']._serialized_start=420
-  _globals['_QUEUEDATA']._serialized_end=534
-  _globals['_BROKERMEMBER']._serialized_start=536
-  _globals['_BROKERMEMBER']._serialized_end=624
-  _globals['_BROKERDATA']._serialized_start=626
-  _globals['_BROKERDATA']._serialized_end=718
-  _globals['_TOPICROUTE']._serialized_start=720
-  _globals['_TOPICROUTE']._serialized_end=836
+  _globals['_TOPICCONFIG']._serialized_start=292
+  _globals['_TOPICCONFIG']._serialized_end=441
+  _globals['_QUEUEDATA']._serialized_start=443
+  _globals['_QUEUEDATA']._serialized_end=557
+  _globals['_BROKERMEMBER']._serialized_start=559
+  _globals['_BROKERMEMBER']._serialized_end=647
+  _globals['_BROKERDATA']._serialized_start=649
+  _globals['_BROKERDATA']._serialized_end=741
+  _globals['_TOPICROUTE']._serialized_start=743
+  _globals['_TOPICROUTE']._serialized_end=859
 # @@protoc_insertion_point(module_scope)

@@ -45,20 +45,22 @@ class DataVersion(_message.Message):
     def __init__(self, timestamp_ms: _Optional[int] = ..., counter: _Optional[int] = ..., state_version: _Optional[int] = ...) -> None: ...
 
 class TopicConfig(_message.Message):
-    __slots__ = ("topic", "read_queues", "write_queues", "permissions", "sys_flag", "ordered")
+    __slots__ = ("topic", "read_queues", "write_queues", "permissions", "sys_flag", "ordered", "retention_ms")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     READ_QUEUES_FIELD_NUMBER: _ClassVar[int]
     WRITE_QUEUES_FIELD_NUMBER: _ClassVar[int]
     PERMISSIONS_FIELD_NUMBER: _ClassVar[int]
     SYS_FLAG_FIELD_NUMBER: _ClassVar[int]
     ORDERED_FIELD_NUMBER: _ClassVar[int]
+    RETENTION_MS_FIELD_NUMBER: _ClassVar[int]
     topic: str
     read_queues: int
     write_queues: int
     permissions: int
     sys_flag: int
     ordered: bool
-    def __init__(self, topic: _Optional[str] = ..., read_queues: _Optional[int] = ..., write_queues: _Optional[int] = ..., permissions: _Optional[int] = ..., sys_flag: _Optional[int] = ..., ordered: bool = ...) -> None: ...
+    retention_ms: int
+    def __init__(self, topic: _Optional[str] = ..., read_queues: _Optional[int] = ..., write_queues: _Optional[int] = ..., permissions: _Optional[int] = ..., sys_flag: _Optional[int] = ..., ordered: bool = ..., retention_ms: _Optional[int] = ...) -> None: ...
 
 class QueueData(_message.Message):
     __slots__ = ("broker_name", "read_queues", "write_queues", "permissions", "sys_flag")

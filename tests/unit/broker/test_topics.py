@@ -156,3 +156,28 @@ def test_a_name_that_is_a_path_is_refused() -> None:
     entry = '{"perm":6,"readQueueNums":8,"writeQueueNums":8}'
     with pytest.raises(ValueError, match="may have only"):
         TopicTable.from_dict(parse_json(f'{{"topicConfigTable":{{"../x":{entry}}}}}'), now_ms=1)
+
+
+def test_a_retention_of_its_own_is_kept_among_the_attributes_that_rocketmq_tolerates() -> None:
+    table = TopicTable.from_dict(parse_json(OF_ROCKETMQ), now_ms=1)
+    known = table.get("T")
+    assert known is not None
+    assert table.put(replace(known, retention_ms=86_400_000), now_ms=2) is False
+    kept = table.to_dict()
+    assert kept["topicConfigTable"]["T"]["attributes"] == {
+        "+queue.type": "BatchCQ",
+        "ternmq.retention.ms": "86400000",
+    }
+    again = TopicTable.from_dict(parse_json(write_json(kept)), now_ms=3)
+    assert again.get("T") == replace(known, retention_ms=86_400_000)
+    again.put(known, now_ms=4)
+    assert again.to_dict()["topicConfigTable"]["T"]["attributes"] == {"+queue.type": "BatchCQ"}
+
+
+def test_a_retention_that_is_no_number_is_refused() -> None:
+    entry = (
+        '{"perm":6,"readQueueNums":8,"writeQueueNums":8,'
+        '"attributes":{"ternmq.retention.ms":"soon"}}'
+    )
+    with pytest.raises(ValueError, match="retention"):
+        TopicTable.from_dict(parse_json(f'{{"topicConfigTable":{{"T":{entry}}}}}'), now_ms=1)

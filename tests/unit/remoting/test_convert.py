@@ -13,7 +13,9 @@ from ternmq_model.route import (
 from ternmq_protos.v1 import common_pb2 as common
 from ternmq_remoting import convert
 
-CONFIG = TopicConfig("T", 3, 5, Permission.READ | Permission(8), sys_flag=2, ordered=True)
+CONFIG = TopicConfig(
+    "T", 3, 5, Permission.READ | Permission(8), sys_flag=2, ordered=True, retention_ms=7
+)
 QUEUES = QueueData("a", 3, 5, Permission.READ | Permission.WRITE, sys_flag=1)
 BROKER = BrokerData(
     "cluster",

@@ -1,0 +1,102 @@
+"""What keeps the store's disk from filling up, driven by the broker's loop.
+
+The store decides; its tasks run in the blocking pool. How full the disk is is looked up every
+second by a job of its own, so that no deletion holds it up.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Generator, Iterable, Mapping
+from typing import Final
+
+from ternmq_model.clock import Clock
+from ternmq_model.route import TopicConfig
+from ternmq_remoting.environment import Blocking
+from ternmq_runtime.clock import local_hour
+from ternmq_runtime.service import Job
+from ternmq_store.clean_tasks import CleanTask
+from ternmq_store.message_store import MessageStore
+from ternmq_store.retention import DiskLevel
+
+DISK_JOB: Final = "store-disk"
+CLEAN_JOB: Final = "store-clean"
+
+_DISK_PAUSE_S: Final = 1.0
+
+
+class StoreRetention:
+    """Drives the retention of one store. Owned by the broker's loop.
+
+    Args:
+        store: An open store.
+        clock: For the hour of the day.
+        blocking: Where tasks run.
+        topics: The broker's topics: some have a retention of their own.
+        interval_s: Pause between two passes.
+        wake: Runs the job of that name now.
+    """
+
+    def __init__(
+        self,
+        store: MessageStore,
+        clock: Clock,
+        blocking: Blocking,
+        topics: Iterable[TopicConfig],
+        *,
+        interval_s: float,
+        wake: Callable[[str], None],
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._blocking = blocking
+        self._topics = topics
+        self._interval_s = interval_s
+        self._wake = wake
+        self._passes = asyncio.Lock()
+
+    def jobs(self) -> tuple[Job, ...]:
+        """Return the jobs that look at the disk and let go of what has expired."""
+        return (
+            Job(name=DISK_JOB, interval_s=_DISK_PAUSE_S, step=self.look),
+            Job(name=CLEAN_JOB, interval_s=self._interval_s, step=self.clean),
+        )
+
+    async def begin(self) -> None:
+        """Do what must be done before anybody reads or writes: topics begin where they should."""
+        await self.look()
+        await self._run(self._store.cleaner.end_topics(self._clock.wall_ms()))
+
+    async def look(self) -> bool:
+        """Look how full the disk is: one step of a job."""
+        task = self._store.cleaner.disk_use()
+        await self._blocking.run(task.run)
+        if self._store.cleaner.note_disk_use(task):
+            self._wake(CLEAN_JOB)
+        return False
+
+    async def clean(self) -> bool:
+        """Take one pass: one step of a job."""
+        before = self._store.cleaner.removed_files
+        await self._run(self._store.clean(hour=local_hour(self._clock.wall_ms())))
+        is_forced = self._store.cleaner.level >= DiskLevel.FORCE
+        return is_forced and self._store.cleaner.removed_files > before
+
+    async def _run(self, tasks: Generator[CleanTask]) -> None:
+        async with self._passes:
+            self._store.cleaner.keep_topics(own_retention(self._topics))
+            with contextlib.closing(tasks):
+                for task in tasks:
+                    await self._blocking.run(task.run)
+
+    async def clean_now(self) -> int:
+        """Delete what has expired, whatever the hour; return how many files of the log went."""
+        before = self._store.cleaner.removed_files
+        self._store.cleaner.request()
+        while self._store.cleaner.is_requested and self._store.failure is None:
+            await self.clean()
+        return self._store.cleaner.removed_files - before
+
+
+def own_retention(topics: Iterable[TopicConfig]) -> Mapping[str, int]:
+    """Return the topics that have a retention of their own, in milliseconds."""
+    return {config.topic: config.retention_ms for config in topics if config.retention_ms}

@@ -1,0 +1,123 @@
+"""Retention and a full disk, as clients and operators meet them."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from ternmq_model.errors import RefusedError
+from ternmq_model.response_code import ResponseCode as Code
+from ternmq_protos.v1 import admin_pb2 as admin
+from ternmq_protos.v1 import common_pb2 as common
+from ternmq_remoting import contracts
+from tests.support.brokers import SMALL_STORE, Client, bodies, serving, world
+from tests.support.virtual_time import run_in_virtual_time
+
+HOUR_S = 3600
+
+
+async def put_retention(client: Client, topic: str, retention_ms: int) -> None:
+    """Create a topic with a retention of its own."""
+    config = common.TopicConfig(
+        topic=topic, read_queues=1, write_queues=1, permissions=6, retention_ms=retention_ms
+    )
+    await client.call(contracts.PUT_TOPIC, admin.PutTopicRequest(topic=config))
+
+
+def test_a_full_disk_refuses_sends_serves_reads_and_takes_sends_again_by_itself() -> None:
+    async def main() -> None:
+        async with serving(topics={"A": 1}) as (around, client):
+            await client.send("A", b"before")
+            around.files.used = 0.93
+            await asyncio.sleep(2)
+            with pytest.raises(RefusedError, match="93% full") as refused:
+                await client.send("A", b"refused")
+            assert refused.value.code == Code.SERVICE_NOT_AVAILABLE
+            assert not refused.value.may_have_happened
+            assert bodies(await client.pull("A")) == [b"before"]
+            status = await client.call(contracts.DESCRIBE_BROKER, admin.DescribeBrokerRequest())
+            assert (status.disk_level, round(status.disk_used_percent)) == ("full", 93)
+            around.files.used = 0.5
+            await asyncio.sleep(2)
+            await client.send("A", b"after")
+            assert bodies(await client.pull("A")) == [b"before", b"after"]
+            status = await client.call(contracts.DESCRIBE_BROKER, admin.DescribeBrokerRequest())
+            assert status.disk_level == "normal"
+
+    run_in_virtual_time(main())
+
+
+def test_an_operator_has_what_expired_deleted_now() -> None:
+    async def main() -> None:
+        async with serving(topics={"A": 1}) as (_, client):
+            body = bytes(1 << 20)
+            for _ in range(10):
+                await client.send("A", body)
+            reply = await client.call(contracts.CLEAN_STORE, admin.CleanStoreRequest())
+            assert (reply.files_deleted, reply.log_min_offset) == (0, 0)
+            await asyncio.sleep(72 * HOUR_S)
+            for _ in range(4):
+                await client.send("A", body)
+            reply = await client.call(contracts.CLEAN_STORE, admin.CleanStoreRequest())
+            # The hour may have come by itself meanwhile, depending on where the machine stands.
+            assert reply.log_min_offset >= 2 * SMALL_STORE.commit_log_file_bytes
+
+    run_in_virtual_time(main())
+
+
+def test_a_topics_own_retention_holds_at_once_and_after_a_restart() -> None:
+    async def main() -> None:
+        async with world() as around:
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                await put_retention(client, "short", HOUR_S * 1000)
+                await client.put_topic("long", 1)
+                for topic in ("short", "long"):
+                    await client.send(topic, b"old")
+                await asyncio.sleep(2 * HOUR_S)
+                await client.send("short", b"new")
+                await asyncio.sleep(20)
+                reply = await client.pull("short", 1)
+                assert (reply.min_offset, bodies(reply)) == (1, [b"new"])
+                assert bodies(await client.pull("long")) == [b"old"]
+                await client.connection.close()
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                reply = await client.pull("short", 1)
+                assert (reply.min_offset, bodies(reply)) == (1, [b"new"])
+                await client.connection.close()
+
+    run_in_virtual_time(main())
+
+
+def test_a_disk_that_is_full_at_the_start_is_known_before_the_first_message() -> None:
+    async def main() -> None:
+        async with world() as around:
+            around.files.used = 0.95
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                await client.put_topic("A", 1)
+                with pytest.raises(RefusedError, match="95% full"):
+                    await client.send("A")
+                await client.connection.close()
+
+    run_in_virtual_time(main())
+
+
+def test_a_disk_that_fills_up_costs_the_oldest_files_within_seconds() -> None:
+    async def main() -> None:
+        async with world() as around:
+            around.store_config = replace(SMALL_STORE, clean_delay_ms=0)
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                await client.put_topic("A", 1)
+                for _ in range(20):
+                    await client.send("A", bytes(1 << 20))
+                around.files.used = 0.87
+                await asyncio.sleep(2)
+                around.files.used = 0.5
+                reply = await client.pull("A", 0)
+                assert reply.min_offset > 10
+                await client.connection.close()
+
+    run_in_virtual_time(main())
