@@ -97,6 +97,13 @@ class BrokerConfig:
     pull_wait_max_ms: int = 30_000
     """Longest time that a pull without messages is held."""
 
+    long_polling_enabled: bool = True
+    """A pull without messages is answered as soon as there is one for it. Off = short polling: it
+    is held for `short_polling_ms` at most, and looked after no sooner."""
+
+    short_polling_ms: int = 1_000
+    """Short polling: how long a pull is held, and how often streams look for messages."""
+
     memory_bytes: int = 0
     """Memory for keeping the newest messages at hand: a group that is new begins at the first
     message while that is likely to be in it. 0 = this machine's, or the container's."""
@@ -134,6 +141,7 @@ class BrokerConfig:
             ),
             ("unread_max_ms", self.unread_max_ms, 1, 60_000),
             ("pull_wait_max_ms", self.pull_wait_max_ms, 0, 300_000),
+            ("short_polling_ms", self.short_polling_ms, 10, 60_000),
             ("memory_bytes", self.memory_bytes, 0, 1 << 50),
             ("broken_session_ms", self.broken_session_ms, 0, 600_000),
             ("silent_session_ms", self.silent_session_ms, 1_000, 3_600_000),
@@ -191,6 +199,13 @@ class BrokerConfig:
         """A name or address of this machine, as far as the settings tell."""
         host = self.listen_address.host
         return self.hostname or socket.gethostname() if is_unspecified(host) else host
+
+    @property
+    def pull_wait_ms(self) -> int:
+        """How long a pull without messages is held."""
+        if self.long_polling_enabled:
+            return self.pull_wait_max_ms
+        return min(self.pull_wait_max_ms, self.short_polling_ms)
 
     def store_host_bytes(self, port: int, *, own_host: str) -> bytes:
         """Return STOREHOST of every message: names this broker in ids, is never dialled.

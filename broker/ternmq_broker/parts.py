@@ -12,6 +12,7 @@ from ternmq_broker.intake import Intake
 from ternmq_broker.memory import memory_bytes
 from ternmq_broker.pull_hold import PullHoldTable, TopicReaders
 from ternmq_broker.pull_rules import PullRules
+from ternmq_broker.pull_waker import PullWaker
 from ternmq_broker.reading import StoreReader
 from ternmq_broker.registration import Registrar
 from ternmq_broker.rpc_admin import AdminService, AdminServices
@@ -31,13 +32,13 @@ from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Handler, Identity
 from ternmq_runtime.service import Job
 from ternmq_store.config import StoreConfig
-from ternmq_store.dispatcher import Arrival
 from ternmq_store.message_store import MessageStore
 
 logger = logging.getLogger(__name__)
 
 _SESSIONS_PAUSE_S: Final = 1.0
 _DRAIN_TIMEOUT_S: Final = 5.0
+_SECOND_MS: Final = 1000
 
 
 class Parts:
@@ -75,6 +76,13 @@ class Parts:
         self._store_host: bytes | None = None
         self._is_closing = False
         self._holds = PullHoldTable()
+        self._waker = PullWaker(
+            self._holds,
+            lambda topic, queue_id: store.queue_range(topic, queue_id)[1],
+            short_polling_s=None
+            if config.long_polling_enabled
+            else config.short_polling_ms / _SECOND_MS,
+        )
         self._readers = TopicReaders()
         self._intake = Intake(
             bytes_max=config.unanswered_max_bytes,
@@ -91,7 +99,7 @@ class Parts:
             env.clock,
             env.blocking,
             wake=wake,
-            on_arrivals=self._wake_pulls,
+            on_arrivals=self._waker.arrived,
         )
         self._retention = StoreRetention(
             *(store, env.clock, env.blocking, tables.topics),
@@ -144,7 +152,7 @@ class Parts:
                 holds=self._holds,
                 readers=self._readers,
                 clock=self._env.clock,
-                wait_ms_max=self._config.pull_wait_max_ms,
+                wait_ms_max=self._config.pull_wait_ms,
                 is_closing=self.is_closing,
             )
         )
@@ -190,7 +198,7 @@ class Parts:
         """Return what runs beside the handlers."""
         sessions = Job(name="sessions", interval_s=_SESSIONS_PAUSE_S, step=self._sessions.expire)
         store_jobs = (*self._store_loop.jobs(), *self._retention.jobs())
-        return (*store_jobs, *self._tables.jobs(), sessions)
+        return (*store_jobs, *self._tables.jobs(), sessions, self._waker.job())
 
     async def begin(self) -> None:
         """Do what comes before the jobs: topics begin where their retention says."""
@@ -233,13 +241,6 @@ class Parts:
             logger.warning("sends left unanswered bytes=%s", self._intake.bytes)
         finally:
             self._intake.unwatch(self)
-
-    def _wake_pulls(self, arrivals: Sequence[Arrival]) -> None:
-        if not len(self._holds):
-            return
-        for topic, queue_id, max_offset, _ in arrivals:
-            for pull in self._holds.on_arrival(topic, queue_id, max_offset):
-                pull.wake()
 
     async def _topic_changed(self, topic: str) -> None:
         """Save the topics and register them; let who waits for the topic look again.

@@ -3,11 +3,14 @@
 Source: RocketMQ `PullRequestHoldService`, `NotifyMessageArrivingListener`.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import numpy as np
+
 from ternmq_model.offsets import QueueOffset
+from ternmq_model.record_heads import Ints
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -21,6 +24,9 @@ class HeldPull:
 
     wake: Callable[[], None]
     """Called by the table's owner when it wakes: the reader looks again."""
+
+    tag_codes: Collection[int] | None = None
+    """It waits for a message whose tag has one of these codes; None = for any."""
 
 
 class PullHoldTable:
@@ -45,15 +51,51 @@ class PullHoldTable:
             if not held:
                 del self._held[key]
 
-    def on_arrival(self, topic: str, queue_id: int, max_offset: int) -> list[HeldPull]:
-        """Remove and return the pulls of a queue, whose end is now at `max_offset`, that wake."""
+    def on_arrival(
+        self, topic: str, queue_id: int, max_offset: int, tag_codes: Ints | None = None
+    ) -> list[HeldPull]:
+        """Remove and return the pulls of a queue that wake.
+
+        A pull that filters by tags sleeps on while none of the new messages is for it.
+
+        Args:
+            topic: The queue.
+            queue_id: The queue.
+            max_offset: Where its end is now.
+            tag_codes: Those of all messages that are new; None when nobody looked, as if all
+                matched. Their lower 32 bits count, as in a read.
+        """
         held = self._held.get((topic, queue_id))
         if not held:
             return []
-        woken = [pull for pull in held if pull.next_offset < max_offset]
+        codes: set[int] | None = None
+        woken: list[HeldPull] = []
+        for pull in held:
+            if pull.next_offset >= max_offset:
+                continue
+            if tag_codes is not None and pull.tag_codes is not None:
+                if codes is None:
+                    codes = set(tag_codes.astype(np.int32).tolist())
+                if codes.isdisjoint(pull.tag_codes):
+                    continue
+            woken.append(pull)
         for pull in woken:
             self.release(pull)
         return woken
+
+    def on_look(self, end_of: Callable[[str, int], int]) -> list[HeldPull]:
+        """Remove and return every pull whose queue has moved, whatever it waits for.
+
+        Args:
+            end_of: Tells the end of a queue.
+
+        Source: RocketMQ `PullRequestHoldService.checkHoldRequest`.
+        """
+        return [
+            pull
+            for topic, queue_id in list(self._held)
+            for pull in self.on_arrival(topic, queue_id, end_of(topic, queue_id))
+        ]
 
     def take_topic(self, topic: str) -> list[HeldPull]:
         """Remove and return every pull of `topic`: it was deleted or changed."""

@@ -207,7 +207,9 @@ class PullingStream:
             handle.held = None
             self._enter_row(handle)
 
-        handle.held = HeldPull(handle.topic, handle.queue_id, handle.next_offset, wake)
+        handle.held = HeldPull(
+            handle.topic, handle.queue_id, handle.next_offset, wake, handle.subscription.tag_codes
+        )
         self._holds.hold(handle.held)
 
     async def _serve(self) -> None:

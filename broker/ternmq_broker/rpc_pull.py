@@ -162,16 +162,21 @@ class _Pulling:
                     self.services.rules.check_queue(topic, queue_id)
                     result, outcome = await self._read(outcome.next_offset)
         except TimeoutError:
-            pass
+            if self._has_moved(outcome.next_offset):
+                # Nothing was for this caller, or it would have been woken: tell how far it is.
+                result, outcome = await self._read(outcome.next_offset)
         if outcome.code is ResponseCode.PULL_NOT_FOUND and outcome.next_offset > offset:
             outcome = outcome._replace(code=ResponseCode.PULL_RETRY_IMMEDIATELY)
         return result, outcome
 
     def _is_waiting(self, result: ReadResult, outcome: Outcome) -> bool:
-        """Tell whether the caller is to wait: nothing is there, or all of it was filtered out."""
-        return outcome.next_offset >= result.max_offset and outcome.code in (
-            ResponseCode.PULL_NOT_FOUND,
-            ResponseCode.PULL_RETRY_IMMEDIATELY,
+        """Tell whether the caller is to wait: nothing is there.
+
+        A pull that was woken and still has nothing is answered, as by RocketMQ: all that came was
+        filtered out, and the caller is told how far it is.
+        """
+        return (
+            outcome.next_offset >= result.max_offset and outcome.code is ResponseCode.PULL_NOT_FOUND
         )
 
     async def _arrival(self, next_offset: QueueOffset) -> None:
@@ -179,16 +184,21 @@ class _Pulling:
 
         One may have come while a read from the disk was under way: then there is no wait.
         """
-        topic, queue_id = self.wanted.topic, self.wanted.queue_id
-        if self.services.store.queue_range(topic, queue_id)[1] > next_offset:
+        if self._has_moved(next_offset):
             return
+        topic, queue_id = self.wanted.topic, self.wanted.queue_id
         arrived = asyncio.Event()
-        held = HeldPull(topic, queue_id, next_offset, arrived.set)
+        held = HeldPull(topic, queue_id, next_offset, arrived.set, self.wanted.tag_codes)
         self.services.holds.hold(held)
         try:
             await arrived.wait()
         finally:
             self.services.holds.release(held)
+
+    def _has_moved(self, next_offset: QueueOffset) -> bool:
+        """Tell whether the queue has a message at `next_offset`."""
+        end = self.services.store.queue_range(self.wanted.topic, self.wanted.queue_id)[1]
+        return end > next_offset
 
     async def _read(self, offset: QueueOffset) -> tuple[ReadResult, Outcome]:
         wanted = replace(self.wanted, offset=offset)

@@ -1,9 +1,16 @@
+from collections.abc import Collection
+
+import numpy as np
+
 from ternmq_broker.pull_hold import HeldPull, PullHoldTable
 from ternmq_model.offsets import QueueOffset
+from ternmq_model.record_heads import Ints
 
 
-def held(offset: int, queue_id: int = 0, topic: str = "T") -> HeldPull:
-    return HeldPull(topic, queue_id, QueueOffset(offset), lambda: None)
+def held(
+    offset: int, queue_id: int = 0, topic: str = "T", tags: Collection[int] | None = None
+) -> HeldPull:
+    return HeldPull(topic, queue_id, QueueOffset(offset), lambda: None, tags)
 
 
 def test_a_pull_wakes_when_its_message_is_there() -> None:
@@ -42,3 +49,28 @@ def test_a_deleted_topic_and_a_closing_broker_wake_all_of_theirs() -> None:
     assert table.take_topic("T") == [one, two]
     assert table.take_all() == [other]
     assert len(table) == 0
+
+
+def codes(*values: int) -> Ints:
+    return np.array(values, dtype=np.int64)
+
+
+def test_a_pull_that_filters_sleeps_on_while_nothing_is_for_it() -> None:
+    table = PullHoldTable()
+    one, two, every = held(5, tags={7}), held(5, tags={-3, 9}), held(5)
+    for pull in (one, two, every):
+        table.hold(pull)
+    assert table.on_arrival("T", 0, 8, codes(1, 2, 0)) == [every]
+    assert table.on_arrival("T", 0, 9, codes(1, 7)) == [one]
+    assert table.on_arrival("T", 0, 5, codes(9)) == []
+    assert table.on_arrival("T", 0, 9, codes((1 << 32) - 3)) == [two]
+
+
+def test_a_look_wakes_everybody_whose_queue_moved() -> None:
+    table = PullHoldTable()
+    one, still = held(5, tags={7}), held(5, 1)
+    for pull in (one, still):
+        table.hold(pull)
+    ends = {("T", 0): 6, ("T", 1): 5}
+    assert table.on_look(lambda topic, queue_id: ends[topic, queue_id]) == [one]
+    assert len(table) == 1

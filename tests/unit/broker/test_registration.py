@@ -197,6 +197,7 @@ def test_two_brokers_of_one_name_are_warned_of_once_each(
             nameserver_of(around),
             around.broker() as one,
         ):
+            await asyncio.sleep(7.5)  # else they register at the same moments, in either order
             around.files = MemoryFileSystem()
             async with around.broker() as other:
                 await asyncio.sleep(100)
