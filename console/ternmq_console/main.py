@@ -56,6 +56,7 @@ store = LazyGroup(
     help="Look into a data directory: the files of a store, ours or Apache RocketMQ's.",
     lazy={
         "dump": (f"{_HERE}.store:dump", "Print every record, unit or index entry."),
+        "check": (f"{_HERE}.store:check", "Check everything, and change nothing."),
     },
 )
 

@@ -1,8 +1,9 @@
 """`ternmq store …`: looking into a data directory, in use or not, without changing it."""
 
 import sys
-from collections.abc import Generator, Iterable
-from itertools import islice
+from collections.abc import Generator, Iterable, Sequence
+from dataclasses import asdict
+from itertools import chain, islice
 from pathlib import Path
 from typing import Final
 
@@ -16,11 +17,16 @@ from ternmq_console.store_rows import (
     Row,
     entry_rows,
     json_line,
+    printable,
     record_row,
     text_line,
     unit_rows,
 )
+from ternmq_console.store_state import check_tables, known_topics
+from ternmq_console.store_verdict import next_start
+from ternmq_store.audit import StoreAudit
 from ternmq_store.filesystem import FileSystem, RealFileSystem
+from ternmq_store.findings import Finding
 from ternmq_store.index_inspection import (
     find_index_files,
     find_slots,
@@ -101,8 +107,88 @@ def _entries(files: FileSystem, root: Path, complaints: Complaints) -> Generator
             continue
         slots = find_slots(files, head)
         if slots is None:
-            if head.count > 1:
+            if head.header.next_number > 1:
                 complaints.add(path, None, "the entries are not where the header says")
             continue
         for found in walk_entries(files, head, slots):
             yield from entry_rows(path, slots, found)
+
+
+@click.command()
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="An object a line instead of text.")
+def check(folder: Path, *, as_json: bool) -> None:
+    """Check everything in the data directory DIR, and change nothing.
+
+    Every record is compared with its consume queue unit and its index entries, and every unit and
+    entry with its record. Exit code 0: sound; 1: there are problems; 3: there is no store.
+    """
+    files = RealFileSystem()
+    with errors_as_exits():
+        audit = StoreAudit(files, folder, known_topics=known_topics(files, folder))
+        areas: set[str] = set()
+        for finding in chain(audit.findings(), audit.counted(check_tables(files, folder))):
+            if finding.is_problem:
+                areas.add(finding.area)
+            click.echo(_finding_json(finding) if as_json else _finding_text(finding))
+        said = next_start(
+            state=audit.state,
+            last_use=audit.last_use,
+            notes=audit.notes,
+            bad=audit.bad,
+            end=audit.end,
+            areas=areas,
+        )
+        _print_summary(audit, said, is_sound=not areas, as_json=as_json)
+    if areas:
+        raise SystemExit(FAILED)
+
+
+def _finding_json(finding: Finding) -> str:
+    row = {
+        "kind": "problem" if finding.is_problem else "note",
+        "area": finding.area,
+        "file": None if finding.file is None else str(finding.file),
+        "offset": finding.offset,
+        "text": finding.text,
+    }
+    return json_line(row).rstrip()
+
+
+def _finding_text(finding: Finding) -> str:
+    kind = "problem" if finding.is_problem else "note"
+    parts = [f"{kind:<8}{finding.area:<11}"]
+    if finding.file is not None:
+        parts.append(f"{finding.file} ")
+    if finding.offset is not None:
+        parts.append(f"offset {finding.offset}")
+    return printable(f"{''.join(parts).rstrip()}: {finding.text}")
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(map(str.capitalize, rest))
+
+
+def _print_summary(
+    audit: StoreAudit, said: Sequence[str], *, is_sound: bool, as_json: bool
+) -> None:
+    counts = asdict(audit.counts)
+    if as_json:
+        row = {
+            "kind": "summary",
+            "isSound": is_sound,
+            "state": audit.state.value,
+            "start": audit.start,
+            "end": audit.end,
+            "nextStart": list(said),
+            **{_camel(name): count for name, count in counts.items()},
+        }
+        click.echo(json_line(row).rstrip())
+        return
+    names = ", ".join(f"{value} {name.replace('_', ' ')}" for name, value in counts.items())
+    click.echo(f"log from {audit.start} to {audit.end}, {audit.state.value}")
+    click.echo(names)
+    for sentence in said:
+        click.echo(sentence)
+    click.echo("sound" if is_sound else "not sound")

@@ -77,7 +77,7 @@ def unit_rows(queue: QueueFiles, found: FoundUnits) -> Generator[Row]:
 
 def entry_rows(path: Path, slots: int, found: FoundEntries) -> Generator[Row]:
     """Give the entries of a stretch."""
-    fields = ("hash", "offset", "time_diff", "previous")
+    fields = ("hash", "offset", "seconds", "previous")
     entries = zip(*(found.entries[name].tolist() for name in fields), strict=True)
     for number, (key_hash, offset, time_diff, previous) in enumerate(entries, found.first):
         yield {
@@ -113,7 +113,12 @@ def text_line(row: Row) -> str:
             f" {row['physicalOffset']:>14} {row['timeDiff']:>10} {row['previous']:>8}"
             f" {row['slot']:>8}"
         )
-    return "".join(c if c.isprintable() else "\ufffd" for c in line.rstrip()) + "\n"
+    return printable(line.rstrip()) + "\n"
+
+
+def printable(text: str) -> str:
+    """Return `text` with a mark in the place of what is no character to print."""
+    return "".join(c if c.isprintable() else "\ufffd" for c in text)
 
 
 def _record_line(row: Row) -> str:

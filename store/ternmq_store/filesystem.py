@@ -24,6 +24,7 @@ _PIECE_BYTES: Final = 1 << 20
 _SPARE_DESCRIPTORS: Final = 512
 _LOCK_TEXT: Final = b"lock"
 _HOLDER_NAME: Final = "abort"
+_LOCK: Final = struct.Struct("hhqqi4x")
 _READ_ONLY: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
 _READ_WRITE: Final = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
 
@@ -163,6 +164,10 @@ class FileSystem(Protocol):
         Raises:
             StoreLocked: Somebody holds it; names the folder and the holder.
         """
+        ...
+
+    def is_locked(self, path: Path) -> bool:
+        """Tell whether somebody holds the lock at `path`, without a try to take it."""
         ...
 
     def used_share(self, folder: Path) -> float:
@@ -376,6 +381,22 @@ class RealLock:
         os.close(self._descriptor)
 
 
+def _is_locked(path: Path) -> bool:
+    command: int | None = getattr(fcntl, "F_OFD_GETLK", None)
+    if command is None:
+        return False
+    try:
+        descriptor = os.open(path, _READ_ONLY)
+    except FileNotFoundError:
+        return False
+    try:
+        answer = fcntl.fcntl(descriptor, command, _LOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0))
+        kind: int = _LOCK.unpack(answer)[0]
+        return kind != fcntl.F_UNLCK
+    finally:
+        os.close(descriptor)
+
+
 def _take_lock(descriptor: int) -> None:
     """Lock a file's first byte for as long as it is open.
 
@@ -386,7 +407,7 @@ def _take_lock(descriptor: int) -> None:
     if command is None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return
-    fcntl.fcntl(descriptor, command, struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0))
+    fcntl.fcntl(descriptor, command, _LOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0))
 
 
 def _holder(path: Path) -> str:
@@ -468,6 +489,10 @@ class RealFileSystem:
     def lock(self, path: Path) -> RealLock:
         """Hold the file at `path` against every other process."""
         return RealLock(path)
+
+    def is_locked(self, path: Path) -> bool:
+        """Tell whether somebody holds the lock at `path`, where the system can tell."""
+        return _is_locked(path)
 
     def used_share(self, folder: Path) -> float:
         """Return how much of the disk is in use, of what an ordinary user may have."""

@@ -6,53 +6,39 @@ place of its first entry is told by what that entry says: so the slots are found
 Source: RocketMQ `IndexFile`, `IndexHeader`.
 """
 
-import struct
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ternmq_model.record_heads import Ints
 from ternmq_store.filesystem import File, FileSystem
-
-HEADER_BYTES: Final = 40
-SLOT_BYTES: Final = 4
-ENTRY_BYTES: Final = 20
-NAME_DIGITS: Final = 17
-
-_HEADER: Final = struct.Struct(">4q2i")
-_FIELDS: Final[list[Any]] = [
-    ("hash", ">i4"), ("offset", ">i8"), ("time_diff", ">i4"), ("previous", ">i4")
-]  # fmt: skip
-ENTRY: Final[np.dtype[np.void]] = np.dtype(_FIELDS)
-assert ENTRY.itemsize == ENTRY_BYTES
+from ternmq_store.index_format import (
+    ENTRY,
+    ENTRY_BYTES,
+    HEADER_BYTES,
+    SLOT_BYTES,
+    Entries,
+    IndexHeader,
+    IndexSizes,
+    decode_header,
+)
+from ternmq_store.layout import index_folder, is_index_name
 
 _PIECE_ENTRIES: Final = 3_276
 _PIECE_BYTES: Final = 1 << 20
 _SAMPLE_ENTRIES: Final = 64
 
-Entries = NDArray[np.void]
-
 
 @dataclass(frozen=True, slots=True)
 class IndexHead:
-    """What the head of an index file says, and its length."""
+    """What the head of an index file says, and the file's length."""
 
     path: Path
     file_bytes: int
-    begin_at_ms: int
-    end_at_ms: int
-    begin: int
-    """Physical offset of the first record in it."""
-
-    end: int
-    """Physical offset of the last record in it."""
-
-    slots_used: int
-    count: int
-    """Number that the next entry gets: 1 in an empty file."""
+    header: IndexHeader
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +53,8 @@ class FoundEntries:
 
 def find_index_files(files: FileSystem, root: Path) -> Sequence[Path]:
     """Return the index files below `root`, oldest first; other files are passed over."""
-    folder = root / "index"
-    return [
-        folder / name
-        for name in files.files(folder)
-        if len(name) == NAME_DIGITS and name.isascii() and name.isdigit()
-    ]
+    folder = index_folder(root)
+    return [folder / name for name in files.files(folder) if is_index_name(name)]
 
 
 def read_index_head(files: FileSystem, path: Path) -> IndexHead | None:
@@ -82,17 +64,14 @@ def read_index_head(files: FileSystem, path: Path) -> IndexHead | None:
         data = file.read(0, HEADER_BYTES)
         if len(data) < HEADER_BYTES:
             return None
-        begin_at_ms, end_at_ms, begin, end, slots_used, count = _HEADER.unpack(data)
-        return IndexHead(
-            path, file.size(), begin_at_ms, end_at_ms, begin, end, slots_used, max(count, 1)
-        )
+        return IndexHead(path, file.size(), decode_header(data))
     finally:
         file.close()
 
 
 def find_slots(files: FileSystem, head: IndexHead) -> int | None:
     """Return how many slots a file has; None when it has no entries or is not as it says."""
-    if head.count <= 1:
+    if head.header.next_number <= 1 or min(head.header) < 0:
         return None
     file = files.open(head.path, read_only=True)
     try:
@@ -108,7 +87,7 @@ def find_slots(files: FileSystem, head: IndexHead) -> int | None:
 
 def _slots_range(file: File, head: IndexHead) -> tuple[int, int]:
     """Return the least and the largest number of slots of which as many are in use as it says."""
-    most = (head.file_bytes - HEADER_BYTES - head.count * ENTRY_BYTES) // SLOT_BYTES
+    most = (head.file_bytes - HEADER_BYTES - head.header.next_number * ENTRY_BYTES) // SLOT_BYTES
     used, place, low = 0, 0, 1
     while place < most:
         data = file.read(HEADER_BYTES + place * SLOT_BYTES, _PIECE_BYTES)
@@ -116,7 +95,7 @@ def _slots_range(file: File, head: IndexHead) -> tuple[int, int]:
         if not len(words):
             break
         filled = np.flatnonzero(words) + place
-        missing = head.slots_used - used
+        missing = head.header.slots_used - used
         if missing > 0:
             low = int(filled[min(missing, len(filled)) - 1]) + 1 if len(filled) else low
         if len(filled) > missing:
@@ -128,15 +107,15 @@ def _slots_range(file: File, head: IndexHead) -> tuple[int, int]:
 
 def _is_sound(file: File, head: IndexHead, slots: int) -> bool:
     """Tell whether the first entries, read as if there were so many slots, can be that."""
-    count = min(head.count - 1, _SAMPLE_ENTRIES)
-    data = file.read(entry_at(1, slots), count * ENTRY_BYTES)
+    count = min(head.header.next_number - 1, _SAMPLE_ENTRIES)
+    data = file.read(_sizes(head, slots).entry_at(1), count * ENTRY_BYTES)
     entries = np.frombuffer(data, dtype=ENTRY)
     offsets, hashes = entries["offset"], entries["hash"]
     numbers = np.arange(1, count + 1)
     if (
-        int(offsets[0]) != head.begin
+        int(offsets[0]) != head.header.begin_offset
         or (np.diff(offsets) < 0).any()
-        or int(offsets[-1]) > head.end
+        or int(offsets[-1]) > head.header.end_offset
         or (hashes < 0).any()
         or ((entries["previous"] < 0) | (entries["previous"] >= numbers)).any()
     ):
@@ -148,9 +127,9 @@ def _is_sound(file: File, head: IndexHead, slots: int) -> bool:
     return bool((np.array(newest) >= numbers).all())
 
 
-def entry_at(number: int, slots: int) -> int:
-    """Return the byte at which entry `number` lies."""
-    return HEADER_BYTES + slots * SLOT_BYTES + number * ENTRY_BYTES
+def _sizes(head: IndexHead, slots: int) -> IndexSizes:
+    left = head.file_bytes - HEADER_BYTES - slots * SLOT_BYTES
+    return IndexSizes(slots, left // ENTRY_BYTES)
 
 
 def walk_entries(files: FileSystem, head: IndexHead, slots: int) -> Generator[FoundEntries]:
@@ -162,9 +141,9 @@ def walk_entries(files: FileSystem, head: IndexHead, slots: int) -> Generator[Fo
     file = files.open(head.path, read_only=True)
     try:
         number = 1
-        while number < head.count:
-            count = min(_PIECE_ENTRIES, head.count - number)
-            data = file.read(entry_at(number, slots), count * ENTRY_BYTES)
+        while number < head.header.next_number:
+            count = min(_PIECE_ENTRIES, head.header.next_number - number)
+            data = file.read(_sizes(head, slots).entry_at(number), count * ENTRY_BYTES)
             entries = np.frombuffer(data[: len(data) - len(data) % ENTRY_BYTES], dtype=ENTRY)
             if not len(entries):
                 return
@@ -174,10 +153,10 @@ def walk_entries(files: FileSystem, head: IndexHead, slots: int) -> Generator[Fo
         file.close()
 
 
-def read_slots(files: FileSystem, head: IndexHead, slots: int) -> NDArray[np.int32]:
+def read_slots(files: FileSystem, head: IndexHead, slots: int) -> Ints:
     """Return the number of the newest entry of each slot; 0 where there is none."""
     file = files.open(head.path, read_only=True)
     try:
-        return np.frombuffer(file.read(HEADER_BYTES, slots * SLOT_BYTES), ">i4").astype(np.int32)
+        return np.frombuffer(file.read(HEADER_BYTES, slots * SLOT_BYTES), ">i4").astype(np.int64)
     finally:
         file.close()

@@ -16,7 +16,7 @@ from ternmq_store.filesystem import FileSystem
 from ternmq_store.layout import consume_queue_folder, file_base
 from ternmq_store.log_inspection import LogFile, file_bytes
 
-_PIECE_UNITS: Final = 3_276
+_PIECE_UNITS: Final = 819
 
 
 class QueueFiles(NamedTuple):
@@ -97,23 +97,29 @@ class QueueCursor:
         self._piece: FoundUnits | None = next(self._pieces, None)
 
     def take_to(self, offset: QueueOffset) -> Generator[FoundUnits]:
-        """Give every unit before `offset` that was not given yet."""
+        """Give every place before `offset` that was not given yet."""
         while self._piece is not None and self._piece.first < offset:
             file, first, units = self._piece
             count = min(len(units), offset - first)
             yield FoundUnits(file, first, units[:count])
-            rest = units[count:]
-            self._piece = FoundUnits(file, QueueOffset(first + count), rest) if len(rest) else None
-            if self._piece is None:
-                self._piece = next(self._pieces, None)
+            self._skip(count)
 
-    def peek(self, offset: QueueOffset) -> tuple[LogFile, int, int, int] | None:
-        """Return file, physical offset, size and tag code of the next unit, if it is `offset`'s."""
+    def take(self, offset: QueueOffset) -> tuple[LogFile, tuple[int, int, int]] | None:
+        """Return file and fields of the next unit, if it is the one of `offset`."""
         piece = self._piece
         if piece is None or piece.first != offset:
             return None
-        unit = piece.units[0]
-        return piece.file, int(unit["offset"]), int(unit["size"]), int(unit["tag_code"])
+        unit: tuple[int, int, int] = piece.units[0].item()
+        self._skip(1)
+        return piece.file, unit
+
+    def _skip(self, count: int) -> None:
+        assert self._piece is not None
+        file, first, units = self._piece
+        if count < len(units):
+            self._piece = FoundUnits(file, QueueOffset(first + count), units[count:])
+        else:
+            self._piece = next(self._pieces, None)
 
 
 def last_unit_end(files: FileSystem, queue: QueueFiles) -> PhysicalOffset:

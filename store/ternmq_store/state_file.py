@@ -88,7 +88,7 @@ def read_whole(files: FileSystem, path: Path, *, bytes_max: int = STATE_FILE_BYT
         OSError: It cannot be read.
         ValueError: It has more than `bytes_max` bytes.
     """
-    file = files.open(path)
+    file = files.open(path, read_only=True)
     try:
         size = file.size()
         if size > bytes_max:

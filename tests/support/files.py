@@ -241,6 +241,10 @@ class MemoryFileSystem:
         self.locks.add(path)
         return MemoryLock(self, path)
 
+    def is_locked(self, path: Path) -> bool:
+        """Tell whether somebody holds the lock at `path`."""
+        return path in self.locks
+
     def used_share(self, folder: Path) -> float:
         """Return `used`."""
         return self.used

@@ -153,3 +153,27 @@ def test_a_file_opened_to_read_cannot_be_changed(tmp_path: Path) -> None:
     assert file.read(0, 3) == b"abc"
     file.close()
     assert path.read_bytes() == b"abc"
+
+
+def test_a_held_lock_is_seen_without_taking_it(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    files = RealFileSystem()
+    assert not files.is_locked(path)
+    assert not path.exists()
+    lock = files.lock(path)
+    path.chmod(0o400)
+    assert files.is_locked(path)
+    lock.release()
+    assert not files.is_locked(path)
+    with subprocess.Popen(
+        [sys.executable, "-c", JAVA_LIKE, str(path), "hold"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as java:
+        assert java.stdout is not None
+        path.chmod(0o600)
+        assert java.stdout.readline() == "held\n"
+        assert files.is_locked(path)
+        java.communicate("")
+    assert not files.is_locked(path)

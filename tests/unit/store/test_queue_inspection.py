@@ -33,12 +33,14 @@ def test_a_cursor_tells_one_unit_after_the_other_and_which_were_passed_over() ->
     files = store_with(12)
     (queue,) = find_queues(files, ROOT)
     cursor = QueueCursor(files, queue)
-    assert cursor.peek(QueueOffset(0)) is not None
-    assert cursor.peek(QueueOffset(1)) is None
-    assert sum(len(p.units) for p in cursor.take_to(QueueOffset(11))) == 11
-    assert cursor.peek(QueueOffset(11)) is not None
+    assert cursor.take(QueueOffset(1)) is None
+    assert cursor.take(QueueOffset(0)) is not None
+    assert sum(len(p.units) for p in cursor.take_to(QueueOffset(10))) == 9
+    found = cursor.take(QueueOffset(10))
+    assert found is not None
+    assert found[0] == queue.files[1]
     assert sum(len(p.units) for p in cursor.take_to(QueueOffset(99))) == 1
-    assert cursor.peek(QueueOffset(12)) is None
+    assert cursor.take(QueueOffset(12)) is None
 
 
 def test_a_hole_in_a_queue_is_no_end() -> None:
