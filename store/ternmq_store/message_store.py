@@ -205,8 +205,7 @@ class MessageStore:
             StoreFull: No space, the disk is too full, or too many files are open; nothing of the
                 batch is stored.
             BrokerBusy: The log's next file is still being made; nothing is stored, try again.
-            MessageRefused: A record, or the `whole` batch, is longer than a file; nothing is
-                stored.
+            MessageRefused: A record or the `whole` batch is longer than a file; nothing is stored.
             IllegalMessage: A record has no room for its checksum; nothing is stored.
             StoreFailed: An I/O error made the store read-only; nothing is stored.
         """
