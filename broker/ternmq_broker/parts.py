@@ -137,7 +137,7 @@ class Parts:
                 ),
                 store_host=self.store_host,
                 topics_saved=self._tables.topics_file.saved,
-                file_made=self._store_loop.file_made,
+                room_made=self._store_loop.room_made,
                 is_closing=self.is_closing,
             )
         )

@@ -1,6 +1,7 @@
 """Send and SendStream: requests in, answers out in order."""
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
@@ -51,7 +52,7 @@ BATCH_BYTES_MAX: Final = 1 << 20
 """What a stream's sender is told to keep to; one larger record may go alone."""
 
 _YIELD_AFTER_MS: Final = 5
-_FILE_TIMEOUT_S: Final = 5.0
+_ROOM_TIMEOUT_S: Final = 5.0
 _PENDING_MAX: Final = 1024
 """Answers that may wait on one stream: a caller that never reads them is not read either."""
 
@@ -87,13 +88,14 @@ class SendServices:
     topics_saved: Callable[[], asyncio.Future[None] | None]
     """What to wait for before sends to a topic just created are acknowledged; None = nothing."""
 
-    file_made: Callable[[], Awaitable[None]]
-    """Waits for the log's next file."""
+    room_made: Callable[[], Awaitable[bool]]
+    """Waits for what an append that was refused as busy lacked, such as the log's next file; tells
+    whether to try again."""
 
     is_closing: Callable[[], bool]
 
     async def store(self, records: bytes, record_sizes: bytes, sender: Sender) -> Stored:
-        """Check and append, waiting for the log's next file if it is still being made.
+        """Check and append, waiting for room in the log if it is just being made.
 
         Raises:
             TernError: Nothing was stored.
@@ -101,11 +103,11 @@ class SendServices:
         try:
             return self.writer.store(records, record_sizes, sender)
         except BrokerBusy:
-            try:
-                async with asyncio.timeout(_FILE_TIMEOUT_S):
-                    await self.file_made()
-            except TimeoutError:
-                pass
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_ROOM_TIMEOUT_S):
+                    while await self.room_made():
+                        with contextlib.suppress(BrokerBusy):
+                            return self.writer.store(records, record_sizes, sender)
         return self.writer.store(records, record_sizes, sender)
 
     def safe(self, end: PhysicalOffset) -> tuple[Sequence[asyncio.Future[None]], float]:

@@ -18,10 +18,12 @@ from ternmq_remoting.environment import Blocking
 from ternmq_runtime.service import Job
 from ternmq_store.dispatcher import Arrival
 from ternmq_store.message_store import MessageStore
+from ternmq_store.transient_pool import Room
 
 logger = logging.getLogger(__name__)
 
 FLUSH_JOB: Final = "store-flush"
+COMMIT_JOB: Final = "store-commit"
 DISPATCH_JOB: Final = "store-dispatch"
 CHECKPOINT_JOB: Final = "store-checkpoint"
 FILES_JOB: Final = "store-files"
@@ -66,6 +68,7 @@ class StoreLoop:
         self._on_arrivals = on_arrivals
         self._confirmed = PhysicalOffset(-1)
         self._file_made = asyncio.Event()
+        self._committed = asyncio.Event()
         self._is_waiting = False
         self._note_confirmed()
 
@@ -73,24 +76,24 @@ class StoreLoop:
         """Return the jobs that keep the store going."""
         return (
             Job(name=FLUSH_JOB, interval_s=_FLUSH_PAUSE_S, step=self.flush),
+            Job(name=COMMIT_JOB, interval_s=math.inf, step=self.commit),
             Job(name=DISPATCH_JOB, interval_s=math.inf, step=self.dispatch),
             Job(name=CHECKPOINT_JOB, interval_s=_CHECKPOINT_PAUSE_S, step=self.checkpoint),
             Job(name=FILES_JOB, interval_s=_FILES_PAUSE_S, step=self.make_files),
         )
 
     def appended(self) -> None:
-        """Take note of an append: what is safe at once is confirmed, what is not is flushed."""
+        """Take note of an append: what is safe at once is confirmed, what is not is made so."""
         store = self._store
-        before = self._confirmed
         self._note_confirmed()
         if store.confirm_offset < store.max_physical:
-            self._wake(FLUSH_JOB)
-        elif before >> _FILES_EVERY_SHIFT != self._confirmed >> _FILES_EVERY_SHIFT:
-            self._wake(FILES_JOB)
+            self._wake(COMMIT_JOB if store.commits.offset < store.max_physical else FLUSH_JOB)
 
     def _note_confirmed(self) -> None:
         confirmed = self._store.confirm_offset
         if confirmed != self._confirmed:
+            if confirmed >> _FILES_EVERY_SHIFT != self._confirmed >> _FILES_EVERY_SHIFT:
+                self._wake(FILES_JOB)
             self._confirmed = confirmed
             self._confirmations.advance(confirmed)
             self._wake(DISPATCH_JOB)
@@ -102,11 +105,22 @@ class StoreLoop:
         task = self._store.flush_due(self._clock.monotonic_ms())
         if task is None:
             return False
-        before = self._confirmed
         await self._run(task.run, partial(self._store.flush_done, task))
         self._note_confirmed()
-        if before >> _FILES_EVERY_SHIFT != self._confirmed >> _FILES_EVERY_SHIFT:
-            self._wake(FILES_JOB)
+        return True
+
+    async def commit(self) -> bool:
+        """Write what waits in the pool to the log: one step of a job. What comes meanwhile waits.
+
+        Source: RocketMQ `CommitRealTimeService`.
+        """
+        task = self._store.commits.due()
+        if task is None:
+            return False
+        await self._run(task.run, partial(self._store.commits.done, task))
+        self._note_confirmed()
+        self._committed.set()
+        self._committed = asyncio.Event()
         return True
 
     async def checkpoint(self) -> bool:
@@ -144,10 +158,22 @@ class StoreLoop:
             self._file_made = asyncio.Event()
         return False
 
-    async def file_made(self) -> None:
-        """Have the next file made, and wait until that has ended, one way or the other."""
-        self._wake(FILES_JOB)
-        await self._file_made.wait()
+    async def room_made(self) -> bool:
+        """Wait for what an append that was refused as busy lacked, one way or the other.
+
+        Returns:
+            Whether it is worth another attempt.
+        """
+        match self._store.commits.room:
+            case Room.FILE:
+                self._wake(FILES_JOB)
+                await self._file_made.wait()
+            case Room.COMMIT:
+                self._wake(COMMIT_JOB)
+                await self._committed.wait()
+            case Room.NOTHING:
+                return False
+        return True
 
     async def _run(self, task: Callable[[], None], done: Callable[[OSError | None], None]) -> None:
         """Run a task off the loop and tell the store how it ended.

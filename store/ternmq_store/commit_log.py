@@ -23,6 +23,7 @@ from ternmq_store.mapped_file import MappedFile
 from ternmq_store.mapped_file_queue import MappedFileQueue
 from ternmq_store.prepare import PrepareTask
 from ternmq_store.shortage import check_full
+from ternmq_store.transient_pool import TransientPool, Write
 
 logger = logging.getLogger(__name__)
 
@@ -68,6 +69,8 @@ class CommitLog:
         self._file_system = files
         self._root = root
         self.files = MappedFileQueue(files, commit_log_folder(root), file_bytes)
+        self.pool: TransientPool | None = None
+        """Where appended records wait, when they do not go into the files at once."""
         self.end = PhysicalOffset(0)
         self._preparing: PrepareTask | None = None
         self._is_wanted = False
@@ -79,6 +82,11 @@ class CommitLog:
         """Where the oldest record that is left begins."""
         return PhysicalOffset(self.files.files[0].base if self.files.files else 0)
 
+    @property
+    def committed(self) -> PhysicalOffset:
+        """Everything before it is in the log's files; what waits in the pool is not."""
+        return self.end if self.pool is None else self.pool.committed(self.end)
+
     def place(self, batch: RecordBatch, *, whole: bool = False) -> Placement:
         """Find room for the records of `batch`, making files where they are needed.
 
@@ -88,10 +96,13 @@ class CommitLog:
 
         Raises:
             StoreFull: The disk cannot hold another file.
-            BrokerBusy: The next file is being prepared; try again when it is.
+            BrokerBusy: The next file is being prepared, or too much waits to be committed: try
+                again when that is done.
             MessageRefused: A record, or with `whole` the batch, is longer than a file.
         """
         total, begin = len(batch.data), self.end
+        if self.pool is not None:
+            self.pool.check_room(total)
         if self.files.has(begin):
             file = self.files.at(begin)
             if fits(total, file.end - begin):
@@ -178,17 +189,13 @@ class CommitLog:
         born_host: bytes,
         store_host: bytes,
     ) -> None:
-        """Complete the records and put them where `place` said.
+        """Complete the records and put them where `place` said, or into the pool.
 
-        They survive a crash of this process when this returns: all or, if it is killed in the
-        middle, none.
+        They survive a crash of this process when this returns and they are `committed`: all or, if
+        it is killed in the middle, none.
         """
-        data = np.frombuffer(batch.data, dtype=np.uint8)
         # Completed beside the log, so that no page of the log ever holds half-made records.
-        if len(self._scratch) < len(data):
-            self._scratch = np.empty(max(len(data), _PIECE_BYTES), dtype=np.uint8)
-        done = self._scratch[: len(data)]
-        done[:] = data
+        done = self._copy(batch.data)
         complete_records(
             done,
             batch.starts,
@@ -201,11 +208,35 @@ class CommitLog:
         )
         if batch.is_checksummed:
             put_checksums(done, batch.starts, batch.sizes)
-        # A scan from the front meets the first piece first, so that one is written last, and of
-        # every piece its first 8 bytes: until then there is nothing.
-        for piece in reversed(placement.pieces):
-            self._put(piece, batch, done)
+        if self.pool is not None:
+            writes = [self._write_of(piece, batch, done) for piece in placement.pieces]
+            self.pool.put(writes, self.end, placement.end)
+        else:
+            # A scan from the front meets the first piece first, so that one is written last, and of
+            # every piece its first 8 bytes: until then there is nothing.
+            for piece in reversed(placement.pieces):
+                self._put(piece, batch, done)
         self.end = placement.end
+
+    def _copy(self, data: bytes) -> NDArray[np.uint8]:
+        """Return a copy of `data` that is left alone for as long as it is needed."""
+        if self.pool is not None:
+            return np.frombuffer(bytearray(data), dtype=np.uint8)
+        if len(self._scratch) < len(data):
+            self._scratch = np.empty(max(len(data), _PIECE_BYTES), dtype=np.uint8)
+        done = self._scratch[: len(data)]
+        done[:] = np.frombuffer(data, dtype=np.uint8)
+        return done
+
+    def _write_of(self, piece: Piece, batch: RecordBatch, done: NDArray[np.uint8]) -> Write:
+        file = self.files.at(piece.offset)
+        parts: list[bytes | memoryview] = []
+        if piece.last > piece.first:
+            begin, end = _extent(piece, batch)
+            parts.append(done.data[begin:end])
+        if piece.bytes_left >= 0:
+            parts.append(encode_blank(piece.bytes_left))
+        return Write(file.file, piece.offset - file.base, parts)
 
     def _put(self, piece: Piece, batch: RecordBatch, done: NDArray[np.uint8]) -> None:
         file = self.files.at(piece.offset)
@@ -216,8 +247,7 @@ class CommitLog:
             at = file.file_bytes - piece.bytes_left
             target[at : at + BLANK_BYTES] = blank
         if piece.last > piece.first:
-            begin = int(batch.starts[piece.first])
-            end = int(batch.starts[piece.last - 1] + batch.sizes[piece.last - 1])
+            begin, end = _extent(piece, batch)
             target[position + 8 : position + end - begin] = done[begin + 8 : end]
             target[position : position + 8] = done[begin : begin + 8]
 
@@ -330,6 +360,12 @@ class CommitLog:
         """Remove a next file that was not needed, and close the others."""
         self._drop_behind(self.end)
         self.files.close()
+
+
+def _extent(piece: Piece, batch: RecordBatch) -> tuple[int, int]:
+    """Return where the rows of `piece`, at least one, begin and end in the batch."""
+    last = piece.last - 1
+    return int(batch.starts[piece.first]), int(batch.starts[last] + batch.sizes[last])
 
 
 def _check_only_full(error: OSError) -> None:

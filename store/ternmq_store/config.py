@@ -52,6 +52,16 @@ class StoreConfig:
     index_entries: int = 20_000_000
     """Keys in one file of the index, one more than it holds; 20 bytes each. As above."""
 
+    transient_pool_enabled: bool = False
+    """With asynchronous flush alone: appended records wait in memory, another thread writes them to
+    the log, and only then are they answered and read."""
+
+    transient_pool_bytes: int = 64 << 20
+    """How much may wait so. Beyond it a send waits for room."""
+
+    transient_pool_fails_fast: bool = False
+    """Beyond it a send is refused as busy instead."""
+
     flush_interval_ms: int = 500
     """Asynchronous flush: how often the log is looked at."""
 
@@ -132,6 +142,7 @@ class StoreConfig:
             "flush_thorough_interval_ms",
             "sync_flush_timeout_ms",
             "checkpoint_interval_ms",
+            "transient_pool_bytes",
         ):
             value = getattr(self, name)
             if value <= 0:
@@ -188,6 +199,16 @@ class StoreConfig:
         if not all(hour.isascii() and hour.isdigit() and int(hour) < _DAY_HOURS for hour in hours):
             rule = "must be hours, 00 to 23, with ; between them"
             raise ConfigError("store.delete_when", self.delete_when, rule)
+
+    def check_flush_mode(self, flush_mode: FlushMode) -> None:
+        """Refuse a pool where it would only delay the sync that every sender waits for.
+
+        Raises:
+            ConfigError: There is a pool, and the flush is synchronous.
+        """
+        if self.transient_pool_enabled and flush_mode is not FlushMode.ASYNC:
+            rule = "needs broker.flush_mode=async"
+            raise ConfigError("store.transient_pool_enabled", self.transient_pool_enabled, rule)
 
     @property
     def delete_hours(self) -> frozenset[int]:

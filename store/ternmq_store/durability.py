@@ -69,7 +69,7 @@ class Durability:
             self._mode,
             self._config,
             flushed=self.flushed,
-            end=self._log.end,
+            end=self._log.committed,
             file_bytes=self._log.files.file_bytes,
             flushed_at_ms=self._flushed_at_ms,
             now_ms=now_ms,
@@ -80,7 +80,7 @@ class Durability:
         return self._flushing
 
     def _flush_task(self, stored_at_ms: int) -> FlushTask:
-        end = self._log.end
+        end = self._log.committed
         return FlushTask(self._log.files_between(self.flushed, end), end, stored_at_ms)
 
     def flush_done(self, task: FlushTask, *, is_good: bool) -> None:

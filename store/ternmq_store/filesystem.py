@@ -62,7 +62,7 @@ class File(Protocol):
         """Return up to `length` bytes from `position`, without the map."""
         ...
 
-    def write(self, position: int, data: bytes) -> None:
+    def write(self, position: int, data: bytes | memoryview) -> None:
         """Put `data` at `position`, all of it."""
         ...
 
@@ -291,7 +291,7 @@ class RealFile:
         with self._open() as descriptor:
             return os.pread(descriptor, length, position)
 
-    def write(self, position: int, data: bytes) -> None:
+    def write(self, position: int, data: bytes | memoryview) -> None:
         """Put `data` at `position`, all of it."""
         with self._open() as descriptor:
             done = os.pwrite(descriptor, data, position)

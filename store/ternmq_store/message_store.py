@@ -30,6 +30,7 @@ from ternmq_model.record_batch import RecordBatch, conform_checksums
 from ternmq_model.record_heads import Ints
 from ternmq_store.clean_tasks import CleanTask
 from ternmq_store.cleaner import Cleaner
+from ternmq_store.commits import Commits
 from ternmq_store.config import FlushMode, StoreConfig
 from ternmq_store.consume_queue import ConsumeQueue
 from ternmq_store.deletions import save_deletions
@@ -102,6 +103,8 @@ class MessageStore:
             self.reads.newest_stored_at_ms(),
         )
         self._dispatcher.stored_at_ms = self._last_stored_at_ms
+        self.commits = Commits(opened.log, config, self._fail, lambda: self._failure is not None)
+        """What is appended and not yet in the log's files."""
         now_ms = clock.monotonic_ms()
         self._disk = Durability(files, root, config, flush_mode, opened, now_ms=now_ms)
         self.cleaner = Cleaner(
@@ -123,10 +126,12 @@ class MessageStore:
         """Hold the directory, load what is in it, and recover from whatever ended the last use.
 
         Raises:
+            ConfigError: The settings do not go with the flush mode.
             StoreLocked: Another process holds the directory.
             StoreError: The files in it are not a store, or the disk failed, or the process may not
                 open enough files; opening again starts anew.
         """
+        config.check_flush_mode(flush_mode)
         try:
             files.make_folder(root)
             with contextlib.suppress(PermissionError):
@@ -178,7 +183,7 @@ class MessageStore:
     @property
     def confirm_offset(self) -> PhysicalOffset:
         """Everything before it counts as stored: it may be dispatched and acknowledged."""
-        return self._disk.flushed if self._flush_mode is FlushMode.SYNC else self._log.end
+        return self._disk.flushed if self._flush_mode is FlushMode.SYNC else self._log.committed
 
     @property
     def dispatched_offset(self) -> PhysicalOffset:
@@ -190,8 +195,9 @@ class MessageStore:
     ) -> Appended:
         """Store all records of `batch`, in its order.
 
-        When this returns they survive a crash of this process; they survive a loss of power, and
-        under a synchronous flush may be acknowledged, once `confirm_offset` has reached `end`.
+        When this returns they survive a crash of this process, unless they wait in a pool; they may
+        be acknowledged once `confirm_offset` has reached `end`, and survive a loss of power once
+        `flushed_offset` has.
 
         Args:
             batch: Checked records. Its headers are completed in place. Records of another kind than
@@ -204,7 +210,8 @@ class MessageStore:
         Raises:
             StoreFull: No space, the disk is too full, or too many files are open; nothing of the
                 batch is stored.
-            BrokerBusy: The log's next file is still being made; nothing is stored, try again.
+            BrokerBusy: The log's next file is still being made, or too much waits to be written;
+                nothing is stored, try again.
             MessageRefused: A record or the `whole` batch is longer than a file; nothing is stored.
             IllegalMessage: A record has no room for its checksum; nothing is stored.
             StoreFailed: An I/O error made the store read-only; nothing is stored.
@@ -434,6 +441,7 @@ class MessageStore:
             logger.info("store closed root=%s clean=%s", self._root, self._failure is None)
 
     def _finish(self) -> None:
+        self.commits.now()
         self._disk.flush_now(stored_at_ms=self._last_stored_at_ms)
         while self._dispatcher.offset < self._log.end and self._failure is None:
             before = self._dispatcher.offset

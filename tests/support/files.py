@@ -73,7 +73,7 @@ class MemoryFile:
             raise self._files.read_error
         return self._node.data[position : position + length].tobytes()
 
-    def write(self, position: int, data: bytes) -> None:
+    def write(self, position: int, data: bytes | memoryview) -> None:
         """Put `data` at `position`."""
         self._files.happen()
         self._lengthen(position + len(data))

@@ -68,6 +68,15 @@ def flush(store: MessageStore, now_ms: int = 1 << 60) -> bool:
     return task is not None
 
 
+def commit(store: MessageStore) -> bool:
+    """Write what waits in the pool to the log; tell whether anything did."""
+    task = store.commits.due()
+    if task is not None:
+        task.run()
+        store.commits.done(task)
+    return task is not None
+
+
 def checkpoint(store: MessageStore, now_ms: int = 1 << 60) -> bool:
     """Run the checkpoint that is due; tell whether there was one."""
     task = store.checkpoint_due(now_ms)
