@@ -6,7 +6,7 @@ two of them it works on the store's own thread, in short steps.
 What goes is first out of reach of readers, then off the disk, in an order that every crash may
 interrupt: the log's files one by one from the oldest on, each durably, then the consume queues'
 files that tell of nothing else. So the log never has a gap, and a queue tells of records that are
-gone, which opening takes note of, never the other way round.
+gone, which opening takes note of, never the other way round; and so does the index.
 
 Source: RocketMQ `CleanCommitLogService`, `CleanConsumeQueueService`.
 """
@@ -25,6 +25,7 @@ from ternmq_store.config import StoreConfig
 from ternmq_store.consume_queue import PADDING_SIZE, ConsumeQueue
 from ternmq_store.consume_queues import ConsumeQueues
 from ternmq_store.filesystem import FileSystem
+from ternmq_store.index import IndexFiles
 from ternmq_store.layout import commit_log_folder, consume_queue_folder, file_name
 from ternmq_store.mapped_file import MappedFile
 from ternmq_store.retention import (
@@ -65,6 +66,7 @@ class Cleaner:
         config: StoreConfig,
         log: CommitLog,
         queues: ConsumeQueues,
+        index: IndexFiles | None,
         *,
         safe_end: Callable[[], PhysicalOffset],
         now_ms: int,
@@ -74,6 +76,7 @@ class Cleaner:
         self._config = config
         self._log = log
         self._queues = queues
+        self._index = index
         self._safe_end = safe_end
         self._first_pass_at_ms = now_ms + config.clean_delay_ms
         self._of_topics: Mapping[str, int] = {}
@@ -179,7 +182,7 @@ class Cleaner:
         self.is_requested = False
 
     def _old_files(self) -> Sequence[MappedFile]:
-        """Return the oldest files of the log, all of which is safe and dispatched."""
+        """Return the oldest files of the log, in which all is on the disk and dispatched there."""
         end = min(self._safe_end(), PhysicalOffset(self._log.end - 1))
         files = self._log.files.files
         # The last one may be prepared and empty, or the one that is written: neither ends by then.
@@ -235,7 +238,7 @@ class Cleaner:
             )
 
     def _follow_log(self) -> Generator[CleanTask]:
-        """Let the queues begin with the log, and remove their files that tell of nothing else."""
+        """Let queues and index begin with the log; remove their files that tell of nothing else."""
         start = self._log.start
         if start == self._start_seen:
             return
@@ -245,6 +248,8 @@ class Cleaner:
             if self._queues.find(queue.topic, queue.queue_id) is queue:
                 queue.correct_min_offset(start)
                 self._leave(queue.files.folder, queue.delete_read())
+        if self._index is not None:
+            self._leaving += [Leaving(path, None) for path in self._index.delete_before(start)]
         self._start_seen = start
         yield from self._remove(0)
 

@@ -6,6 +6,7 @@ Source: RocketMQ `GroupCommitService`, `FlushRealTimeService`, `StoreCheckpoint`
 from dataclasses import replace
 from pathlib import Path
 
+from ternmq_model.offsets import PhysicalOffset
 from ternmq_store.checkpoint import Checkpoint, encode_checkpoint
 from ternmq_store.config import FlushMode, StoreConfig
 from ternmq_store.filesystem import FileSystem
@@ -57,6 +58,11 @@ class Durability:
     def is_idle(self) -> bool:
         """Nothing is under way."""
         return self._flushing is None and self._checkpointing is None
+
+    @property
+    def checkpointed(self) -> PhysicalOffset:
+        """Everything before it is on the disk, and so is what queues and index tell of it."""
+        return PhysicalOffset(self._checkpoint.dispatched_offset)
 
     def flush_due(self, now_ms: int, *, stored_at_ms: int) -> FlushTask | None:
         """Return what to sync of the log now, if anything.

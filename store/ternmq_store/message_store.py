@@ -108,8 +108,8 @@ class MessageStore:
         now_ms = clock.monotonic_ms()
         self._disk = Durability(files, root, config, flush_mode, opened, now_ms=now_ms)
         self.cleaner = Cleaner(
-            *(files, root, config, opened.log, opened.queues),
-            safe_end=lambda: min(self._disk.flushed, self._dispatcher.offset),
+            *(files, root, config, opened.log, opened.queues, opened.index),
+            safe_end=lambda: self._disk.checkpointed,
             now_ms=now_ms,
         )
         """What goes when, and how full the disk is."""

@@ -3,6 +3,7 @@
 import errno
 import logging
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -36,7 +37,8 @@ CONFIG = StoreConfig(
     consume_queue_file_units=10,
     clean_delay_ms=0,
     delete_pause_ms=0,
-    file_reserved_hours=72,
+    index_slots=20,
+    index_entries=40,
 )
 
 
@@ -49,6 +51,7 @@ class Kept:
         self.config = config
         self.store = self.opened()
         self.count = 0
+        self.looks = 0
 
     def opened(self) -> MessageStore:
         """Open what is on the disk."""
@@ -61,6 +64,12 @@ class Kept:
             self.count += 1
             self.clock.now_ms += every_ms
         settle(self.store)
+        self.checkpoint()
+
+    def checkpoint(self) -> None:
+        """Bring queues and checkpoint to the disk."""
+        self.looks += 1
+        assert checkpoint(self.store, (1 << 60) + self.looks * 10_000)
 
     def clean(self, hour: int = 4) -> list[CleanTask]:
         """Take a pass."""
@@ -169,11 +178,7 @@ def test_nothing_goes_outside_the_hour_unless_somebody_asks() -> None:
 
 
 def test_a_request_holds_until_there_is_nothing_more_to_delete() -> None:
-    kept = Kept(
-        config=StoreConfig(
-            commit_log_file_bytes=8192, clean_delay_ms=0, delete_files_max=2, delete_pause_ms=0
-        )
-    )
+    kept = Kept(config=replace(CONFIG, delete_files_max=2))
     kept.put(7 * 6)
     kept.clock.now_ms += 73 * HOUR_MS
     kept.store.cleaner.request()
@@ -189,12 +194,13 @@ def test_a_request_holds_until_there_is_nothing_more_to_delete() -> None:
 
 
 def test_a_store_deletes_nothing_in_its_first_minute() -> None:
-    kept = Kept(config=StoreConfig(commit_log_file_bytes=8192))
+    kept = Kept(config=replace(CONFIG, clean_delay_ms=60_000))
     kept.put(14)
     kept.clock.now_ms += 73 * HOUR_MS
     store = kept.store
     store.close()
     kept.store = kept.opened()
+    kept.checkpoint()
     kept.clean()
     assert kept.log_names() == [0, 8192]
     kept.clock.now_ms += 60_000
@@ -270,7 +276,7 @@ def test_a_disk_at_85_percent_costs_the_oldest_files_and_no_more_than_it_must() 
 
 
 def test_where_messages_are_worth_more_than_space_a_full_disk_costs_none() -> None:
-    config = StoreConfig(commit_log_file_bytes=8192, clean_delay_ms=0, clean_forcibly=False)
+    config = replace(CONFIG, clean_forcibly=False)
     kept = Kept(config=config)
     kept.put(35)
     note_used(kept.store, 0.95)
@@ -349,7 +355,6 @@ def test_a_crash_at_any_moment_of_a_pass_leaves_a_store_that_opens_with_all_its_
         kept = Kept(files)
         kept.put(25, "A")
         kept.put(17, "B")
-        checkpoint(kept.store)
         kept.clock.now_ms += 73 * HOUR_MS
         files.happenings_left = moment
         try:
@@ -422,8 +427,9 @@ def test_on_a_real_disk_the_files_and_their_maps_are_gone(tmp_path: Path) -> Non
     store = MessageStore.open(tmp_path, CONFIG, FlushMode.ASYNC, files, clock)
     for number in range(21):
         append(store, batch_of(record("A", 0, b"%05d" % number + bytes(1000))))
-    settle(store)
     flush(store)
+    settle(store)
+    checkpoint(store)
     maps = files._budget.count  # pyright: ignore[reportPrivateUsage]
     clock.now_ms += 73 * HOUR_MS
     clean(store)
