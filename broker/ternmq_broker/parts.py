@@ -19,6 +19,7 @@ from ternmq_broker.rpc_admin import AdminService, AdminServices
 from ternmq_broker.rpc_groups import GroupService, GroupServices
 from ternmq_broker.rpc_pull import PullService, PullServices
 from ternmq_broker.rpc_send import SendService, SendServices
+from ternmq_broker.rpc_store import StoreService
 from ternmq_broker.sending import MessageWriter
 from ternmq_broker.sessions import Sessions
 from ternmq_broker.store_loop import StoreLoop
@@ -111,6 +112,7 @@ class Parts:
             self._pull_service(),
             self._group_service(),
             self._admin_service(identity),
+            StoreService(store, opened_at_ms=env.clock.wall_ms()),
         )
 
     def _send_service(self, store_config: StoreConfig) -> SendService:

@@ -27,10 +27,12 @@ COMMIT_JOB: Final = "store-commit"
 DISPATCH_JOB: Final = "store-dispatch"
 CHECKPOINT_JOB: Final = "store-checkpoint"
 FILES_JOB: Final = "store-files"
+STATISTICS_JOB: Final = "store-statistics"
 
 _FLUSH_PAUSE_S: Final = 0.5
 _CHECKPOINT_PAUSE_S: Final = 1.0
 _FILES_PAUSE_S: Final = 1.0
+_STATISTICS_PAUSE_S: Final = 1.0
 _SPACE_PAUSE_S: Final = 1.0
 _FILES_EVERY_SHIFT: Final = 24
 """Look whether the next file is to be made every 16 MiB, besides."""
@@ -80,6 +82,7 @@ class StoreLoop:
             Job(name=DISPATCH_JOB, interval_s=math.inf, step=self.dispatch),
             Job(name=CHECKPOINT_JOB, interval_s=_CHECKPOINT_PAUSE_S, step=self.checkpoint),
             Job(name=FILES_JOB, interval_s=_FILES_PAUSE_S, step=self.make_files),
+            Job(name=STATISTICS_JOB, interval_s=_STATISTICS_PAUSE_S, step=self.sample),
         )
 
     def appended(self) -> None:
@@ -174,6 +177,11 @@ class StoreLoop:
             case Room.NOTHING:
                 return False
         return True
+
+    async def sample(self) -> bool:
+        """Take a sample of the store's counters: one step of a job."""
+        self._store.statistics.step(self._clock.monotonic_ms())
+        return False
 
     async def _run(self, task: Callable[[], None], done: Callable[[OSError | None], None]) -> None:
         """Run a task off the loop and tell the store how it ended.

@@ -35,6 +35,7 @@ from ternmq_remoting.contracts import (
     DELETE_TOPIC,
     DESCRIBE_BROKER,
     DESCRIBE_GROUP,
+    DESCRIBE_STORE,
     DESCRIBE_TOPIC,
     GET_CLUSTER,
     LIST_GROUPS,
@@ -183,6 +184,13 @@ class AdminClient(Lifecycle):
         async with self._master(data) as connection:
             return await connection.call(
                 CLEAN_STORE, admin.CleanStoreRequest(), timeout_s=_CLEAN_TIMEOUT_S
+            )
+
+    async def describe_store(self, data: BrokerData) -> admin.DescribeStoreReply:
+        """Return what the store of the master of `data` has counted since it was opened."""
+        async with self._master(data) as connection:
+            return await connection.call(
+                DESCRIBE_STORE, admin.DescribeStoreRequest(), timeout_s=self._timeout_s
             )
 
     async def wipe_write_permission(self, broker_name: str) -> int:

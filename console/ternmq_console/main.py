@@ -38,6 +38,7 @@ cluster = LazyGroup(
     lazy={
         "list": (f"{_HERE}.cluster:list_", "List brokers and how their stores stand."),
         "clean": (f"{_HERE}.cluster:clean", "Let a broker delete what has expired now."),
+        "status": (f"{_HERE}.status:status", "Show what the brokers' stores have counted."),
         "wipe-write-permission": (
             f"{_HERE}.cluster:wipe_write_permission",
             "Let nobody send to a broker any more.",

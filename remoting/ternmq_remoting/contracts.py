@@ -89,6 +89,9 @@ DESCRIBE_BROKER = UnaryRpc(
     _ADMIN, "DescribeBroker", admin.DescribeBrokerRequest, admin.DescribeBrokerReply
 )
 CLEAN_STORE = UnaryRpc(_ADMIN, "CleanStore", admin.CleanStoreRequest, admin.CleanStoreReply)
+DESCRIBE_STORE = UnaryRpc(
+    _ADMIN, "DescribeStore", admin.DescribeStoreRequest, admin.DescribeStoreReply
+)
 
 ALL: Final = (
     REGISTER_BROKER,
@@ -116,5 +119,6 @@ ALL: Final = (
     DESCRIBE_GROUP,
     DESCRIBE_BROKER,
     CLEAN_STORE,
+    DESCRIBE_STORE,
 )
 """Every RPC, in the order of the files."""

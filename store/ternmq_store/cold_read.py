@@ -122,6 +122,9 @@ class ColdRead:
     held: Sequence[MappedFile]
     """Files that stay until the read is finished; not touched here."""
 
+    begun_at_ms: int
+    """When it was asked for, on the monotonic clock."""
+
     outcome: Outcome = field(default_factory=Outcome)
 
     def run(self) -> None:

@@ -46,6 +46,7 @@ from ternmq_store.reader import ReadResult
 from ternmq_store.reads import Reads
 from ternmq_store.recovery import RecoveryReport
 from ternmq_store.shortage import check_full, is_shortage
+from ternmq_store.statistics import StoreStatistics
 
 logger = logging.getLogger(__name__)
 
@@ -93,9 +94,9 @@ class MessageStore:
         self._report = opened.report
         self._failure: OSError | None = None
         self._is_checksummed = config.record_checksum
-        self.reads = Reads(
-            opened.log, opened.queues, opened.dispatcher, config=config, files=files, root=root
-        )
+        self.statistics = StoreStatistics()
+        """What is counted; whoever drives the store takes the samples."""
+        self.reads = Reads(opened, self.statistics, config, files, root, clock)
         self.reads.quarantine, self.reads.verify = opened.session.quarantine, opened.session.verify
         """What is read of the store: all of it but this object's own few short cuts."""
         self._last_stored_at_ms = max(
@@ -190,6 +191,11 @@ class MessageStore:
         """Everything before it can be read."""
         return self._dispatcher.offset
 
+    @property
+    def dispatch_behind_ms(self) -> int:
+        """From the newest message that can be read to the newest stored."""
+        return self._last_stored_at_ms - self._dispatcher.stored_at_ms
+
     def append(
         self, batch: RecordBatch, *, born_host: bytes, store_host: bytes, whole: bool = False
     ) -> Appended:
@@ -216,6 +222,8 @@ class MessageStore:
             IllegalMessage: A record has no room for its checksum; nothing is stored.
             StoreFailed: An I/O error made the store read-only; nothing is stored.
         """
+        begun_at = self._clock.monotonic_ms()
+        self.statistics.put_begun()
         self._check_usable()
         self.cleaner.check_room()
         batch = conform_checksums(batch, is_checksummed=self._is_checksummed)
@@ -253,6 +261,7 @@ class MessageStore:
                 keys=keys,
             )
         )
+        self.statistics.put(batch, end=placement.end, begun_at_ms=begun_at)
         return Appended(placement.physical_offsets, queue_offsets, stored_at, placement.end)
 
     def _reserve_keys(self, batch: RecordBatch) -> KeyRows | None:
@@ -330,6 +339,7 @@ class MessageStore:
                 Nothing is lost; try again.
         """
         self._check_open()
+        self.statistics.confirmed(self.confirm_offset, now_ms=self._clock.monotonic_ms())
         done = self._dispatcher.step(self.confirm_offset, messages_max=messages_max)
         self.reads.dispatched(done.arrivals)
         if self._dispatcher.stopped_by is not None and self._failure is None:
@@ -415,6 +425,7 @@ class MessageStore:
                 raise
             self._dispatcher.dropped = dropped
             self._queues.delete(topic)
+            self.statistics.forget_topic(topic)
         except OSError as error:
             self._fail(error)
             raise StoreFailed(f"the store failed: {error}") from error

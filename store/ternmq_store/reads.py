@@ -13,17 +13,17 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from ternmq_model.clock import Clock
 from ternmq_model.offsets import UNIT_BYTES, PhysicalOffset, QueueOffset, logic_offset
 from ternmq_model.record_heads import Ints
 from ternmq_model.record_scan import Verify
 from ternmq_store.cold_read import BadRecord, ColdRead, ColdRecord, Source
-from ternmq_store.commit_log import CommitLog
 from ternmq_store.config import StoreConfig
 from ternmq_store.consume_queue import ConsumeQueue
-from ternmq_store.consume_queues import ConsumeQueues
-from ternmq_store.dispatcher import Arrival, Dispatcher
+from ternmq_store.dispatcher import Arrival
 from ternmq_store.filesystem import FileSystem
 from ternmq_store.layout import commit_log_folder
+from ternmq_store.opening import OpenedFiles
 from ternmq_store.quarantine import Quarantine
 from ternmq_store.reader import (
     Limits,
@@ -39,6 +39,7 @@ from ternmq_store.reader import (
     without_reading,
 )
 from ternmq_store.residency import TouchedLog, TouchedUnits
+from ternmq_store.statistics import FallBehind, StoreStatistics
 
 logger = logging.getLogger(__name__)
 
@@ -67,36 +68,40 @@ class Reads:
         memory_bytes: What is further behind the log's end than the configured part of so much
             memory is read from the disk.
         bad_records: How many records were not served because they are damaged.
-        cold_reads: How many reads needed the disk.
     """
 
     def __init__(
         self,
-        log: CommitLog,
-        queues: ConsumeQueues,
-        dispatcher: Dispatcher,
-        *,
+        opened: OpenedFiles,
+        statistics: StoreStatistics,
         config: StoreConfig,
         files: FileSystem,
         root: Path,
+        clock: Clock,
     ) -> None:
-        self._log = log
-        self._queues = queues
-        self._dispatcher = dispatcher
+        self._log = opened.log
+        self._queues = opened.queues
+        self._dispatcher = opened.dispatcher
+        self._statistics = statistics
         self._config = config
         self._files = files
         self._folder = commit_log_folder(root)
+        self._clock = clock
         self.quarantine = Quarantine()
         self.verify: Callable[[PhysicalOffset], Verify] = verify_bodies
         self.memory_bytes = _EVERYTHING
         self.bad_records = 0
-        self.cold_reads = 0
         self._told: set[int] = set()
-        self._touched_from = log.end
-        self._touched = TouchedLog(log.end)
+        self._touched_from = self._log.end
+        self._touched = TouchedLog(self._log.end)
         self._units: WeakKeyDictionary[ConsumeQueue, TouchedUnits] = WeakKeyDictionary()
-        for queue in queues:
-            self._units[queue] = TouchedUnits(queue.end, dispatcher.offset)
+        for queue in self._queues:
+            self._units[queue] = TouchedUnits(queue.end, self._dispatcher.offset)
+
+    @property
+    def log_files(self) -> int:
+        """How many files the log has."""
+        return len(self._log.files.files)
 
     def queues(self) -> Sequence[tuple[str, int]]:
         """Return topic and queue id of every queue there is, sorted."""
@@ -207,18 +212,32 @@ class Reads:
 
         Source: RocketMQ `DefaultMessageStore.getMessage`.
         """
+        begun_at = self._clock.monotonic_ms()
         queue = self._queues.find(request.topic, request.queue_id)
         result = self._without_reading(request, queue)
-        if result is not None:
-            return result
-        assert queue is not None, "what has no queue has a result"
-        border = self._border
-        units_end = self._units_of(queue).end_at(request.offset, border)
-        if units_end > request.offset:
-            result = self._read_map(request, queue, units_end, border=border)
-            if result is not None:
-                return result
-        return self._plan_cold(request, queue)
+        if result is None:
+            assert queue is not None, "what has no queue has a result"
+            border = self._border
+            units_end = self._units_of(queue).end_at(request.offset, border)
+            if units_end > request.offset:
+                result = self._read_map(request, queue, units_end, border=border)
+            if result is None:
+                return self._plan_cold(request, queue, begun_at)
+        self._count(request, result, begun_at, from_disk=False)
+        return result
+
+    def _count(
+        self, request: ReadRequest, result: ReadResult, begun_at_ms: int, *, from_disk: bool
+    ) -> None:
+        count, statistics = len(result.record_sizes), self._statistics
+        statistics.got(count, took_ms=self._clock.monotonic_ms() - begun_at_ms, from_disk=from_disk)
+        if count and request.group and self._config.disk_fall_recorded:
+            behind = FallBehind(
+                result.behind_bytes,
+                result.max_offset - result.next_offset,
+                self._clock.wall_ms(),
+            )
+            statistics.fell_behind(request.group, request.topic, request.queue_id, behind)
 
     def _without_reading(
         self, request: ReadRequest, queue: ConsumeQueue | None
@@ -355,7 +374,7 @@ class Reads:
             suggest_pull_from_slave=last < self._border,
         )
 
-    def _plan_cold(self, request: ReadRequest, queue: ConsumeQueue) -> ColdRead:
+    def _plan_cold(self, request: ReadRequest, queue: ConsumeQueue, begun_at_ms: int) -> ColdRead:
         at = logic_offset(request.offset)
         file = queue.files.at(at)
         wanted = max(request.units_max(request.cold), _UNITS_AHEAD)
@@ -368,6 +387,7 @@ class Reads:
             unit_position=at - file.base,
             units_max=min(wanted, queue.end - request.offset, (file.end - at) // UNIT_BYTES),
             held=(file,),
+            begun_at_ms=begun_at_ms,
         )
 
     def _source(self) -> Source:
@@ -384,7 +404,11 @@ class Reads:
     def finish(self, plan: ColdRead) -> ReadResult:
         """Return what `plan`, which has run, found. The topic may be another one by now."""
         self.release(plan)
-        self.cold_reads += 1
+        result = self._finished(plan)
+        self._count(plan.request, result, plan.begun_at_ms, from_disk=True)
+        return result
+
+    def _finished(self, plan: ColdRead) -> ReadResult:
         request, outcome = plan.request, plan.outcome
         for bad in outcome.bad:
             self._note_bad(bad)

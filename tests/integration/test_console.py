@@ -153,6 +153,17 @@ def test_the_cluster_is_listed(console: Console, dev: DevProcess) -> None:
     assert "broker-a" in console.text("cluster", "list")
 
 
+def test_what_a_store_has_counted_is_shown(console: Console) -> None:
+    console.text("produce", "counting", stdin=b"one\ntwo\n")
+    told = console.json("cluster", "status", "broker-a")
+    assert told["topics"]["counting"]["messages"] == 2
+    [row] = console.json("cluster", "status")
+    assert row["broker"] == "broker-a"
+    assert row["put_messages"] >= 2
+    assert "broker-a" in console.text("cluster", "status")
+    assert "counting" in console.text("cluster", "status", "broker-a")
+
+
 def test_a_broker_is_emptied_when_nobody_may_send_to_it(tmp_path: Path) -> None:
     with running_dev(TERNMQ, tmp_path) as cluster:
         console = Console(cluster)
@@ -198,6 +209,7 @@ LONG = b"x" * ((4 << 20) + 1)
         (3, ("topic", "delete", "never"), b"", "'never'"),
         (3, ("group", "describe", "never"), b"", "'never'"),
         (3, ("cluster", "wipe-write-permission", "nobody"), b"", "nobody"),
+        (3, ("cluster", "status", "nobody"), b"", "nobody"),
         (2, ("cluster", "wipe-write-permission", "a b"), b"", "'a b'"),
     ],
 )

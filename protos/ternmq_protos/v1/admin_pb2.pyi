@@ -167,3 +167,117 @@ class CleanStoreReply(_message.Message):
     files_deleted: int
     log_min_offset: int
     def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., files_deleted: _Optional[int] = ..., log_min_offset: _Optional[int] = ...) -> None: ...
+
+class DescribeStoreRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class DescribeStoreReply(_message.Message):
+    __slots__ = ("status", "opened_at_ms", "puts", "puts_failed", "put_messages", "put_bytes", "put_average_bytes", "put_longest_ms", "put_times", "gets_found", "gets_missed", "got_messages", "gets_from_disk", "get_longest_ms", "rates", "dispatch_behind_bytes", "dispatch_behind_ms", "log_files", "queues", "bad_records", "damaged", "failure", "topics", "groups")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    OPENED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    PUTS_FIELD_NUMBER: _ClassVar[int]
+    PUTS_FAILED_FIELD_NUMBER: _ClassVar[int]
+    PUT_MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    PUT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    PUT_AVERAGE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    PUT_LONGEST_MS_FIELD_NUMBER: _ClassVar[int]
+    PUT_TIMES_FIELD_NUMBER: _ClassVar[int]
+    GETS_FOUND_FIELD_NUMBER: _ClassVar[int]
+    GETS_MISSED_FIELD_NUMBER: _ClassVar[int]
+    GOT_MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    GETS_FROM_DISK_FIELD_NUMBER: _ClassVar[int]
+    GET_LONGEST_MS_FIELD_NUMBER: _ClassVar[int]
+    RATES_FIELD_NUMBER: _ClassVar[int]
+    DISPATCH_BEHIND_BYTES_FIELD_NUMBER: _ClassVar[int]
+    DISPATCH_BEHIND_MS_FIELD_NUMBER: _ClassVar[int]
+    LOG_FILES_FIELD_NUMBER: _ClassVar[int]
+    QUEUES_FIELD_NUMBER: _ClassVar[int]
+    BAD_RECORDS_FIELD_NUMBER: _ClassVar[int]
+    DAMAGED_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    status: _common_pb2.Status
+    opened_at_ms: int
+    puts: int
+    puts_failed: int
+    put_messages: int
+    put_bytes: int
+    put_average_bytes: float
+    put_longest_ms: int
+    put_times: _containers.RepeatedCompositeFieldContainer[PutTimes]
+    gets_found: int
+    gets_missed: int
+    got_messages: int
+    gets_from_disk: int
+    get_longest_ms: int
+    rates: _containers.RepeatedCompositeFieldContainer[StoreRate]
+    dispatch_behind_bytes: int
+    dispatch_behind_ms: int
+    log_files: int
+    queues: int
+    bad_records: int
+    damaged: _containers.RepeatedCompositeFieldContainer[DamagedStretch]
+    failure: str
+    topics: _containers.RepeatedCompositeFieldContainer[TopicPuts]
+    groups: _containers.RepeatedCompositeFieldContainer[GroupBehind]
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., opened_at_ms: _Optional[int] = ..., puts: _Optional[int] = ..., puts_failed: _Optional[int] = ..., put_messages: _Optional[int] = ..., put_bytes: _Optional[int] = ..., put_average_bytes: _Optional[float] = ..., put_longest_ms: _Optional[int] = ..., put_times: _Optional[_Iterable[_Union[PutTimes, _Mapping]]] = ..., gets_found: _Optional[int] = ..., gets_missed: _Optional[int] = ..., got_messages: _Optional[int] = ..., gets_from_disk: _Optional[int] = ..., get_longest_ms: _Optional[int] = ..., rates: _Optional[_Iterable[_Union[StoreRate, _Mapping]]] = ..., dispatch_behind_bytes: _Optional[int] = ..., dispatch_behind_ms: _Optional[int] = ..., log_files: _Optional[int] = ..., queues: _Optional[int] = ..., bad_records: _Optional[int] = ..., damaged: _Optional[_Iterable[_Union[DamagedStretch, _Mapping]]] = ..., failure: _Optional[str] = ..., topics: _Optional[_Iterable[_Union[TopicPuts, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[GroupBehind, _Mapping]]] = ...) -> None: ...
+
+class PutTimes(_message.Message):
+    __slots__ = ("below_ms", "puts")
+    BELOW_MS_FIELD_NUMBER: _ClassVar[int]
+    PUTS_FIELD_NUMBER: _ClassVar[int]
+    below_ms: int
+    puts: int
+    def __init__(self, below_ms: _Optional[int] = ..., puts: _Optional[int] = ...) -> None: ...
+
+class StoreRate(_message.Message):
+    __slots__ = ("span_s", "put_messages", "gets_found", "gets_missed", "got_messages")
+    SPAN_S_FIELD_NUMBER: _ClassVar[int]
+    PUT_MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    GETS_FOUND_FIELD_NUMBER: _ClassVar[int]
+    GETS_MISSED_FIELD_NUMBER: _ClassVar[int]
+    GOT_MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    span_s: int
+    put_messages: float
+    gets_found: float
+    gets_missed: float
+    got_messages: float
+    def __init__(self, span_s: _Optional[int] = ..., put_messages: _Optional[float] = ..., gets_found: _Optional[float] = ..., gets_missed: _Optional[float] = ..., got_messages: _Optional[float] = ...) -> None: ...
+
+class DamagedStretch(_message.Message):
+    __slots__ = ("start", "end", "reason")
+    START_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    start: int
+    end: int
+    reason: str
+    def __init__(self, start: _Optional[int] = ..., end: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class TopicPuts(_message.Message):
+    __slots__ = ("topic", "messages", "bytes")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    messages: int
+    bytes: int
+    def __init__(self, topic: _Optional[str] = ..., messages: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
+
+class GroupBehind(_message.Message):
+    __slots__ = ("group", "topic", "queue_id", "bytes", "messages", "read_at_ms")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    READ_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    topic: str
+    queue_id: int
+    bytes: int
+    messages: int
+    read_at_ms: int
+    def __init__(self, group: _Optional[str] = ..., topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., bytes: _Optional[int] = ..., messages: _Optional[int] = ..., read_at_ms: _Optional[int] = ...) -> None: ...

@@ -70,6 +70,11 @@ class AdminStub(object):
                 request_serializer=ternmq_dot_v1_dot_admin__pb2.CleanStoreRequest.SerializeToString,
                 response_deserializer=ternmq_dot_v1_dot_admin__pb2.CleanStoreReply.FromString,
                 _registered_method=True)
+        self.DescribeStore = channel.unary_unary(
+                '/ternmq.v1.Admin/DescribeStore',
+                request_serializer=ternmq_dot_v1_dot_admin__pb2.DescribeStoreRequest.SerializeToString,
+                response_deserializer=ternmq_dot_v1_dot_admin__pb2.DescribeStoreReply.FromString,
+                _registered_method=True)
 
 
 class AdminServicer(object):
@@ -125,6 +130,13 @@ class AdminServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DescribeStore(self, request, context):
+        """What the broker's store has counted since it was opened.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -162,6 +174,11 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.CleanStore,
                     request_deserializer=ternmq_dot_v1_dot_admin__pb2.CleanStoreRequest.FromString,
                     response_serializer=ternmq_dot_v1_dot_admin__pb2.CleanStoreReply.SerializeToString,
+            ),
+            'DescribeStore': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeStore,
+                    request_deserializer=ternmq_dot_v1_dot_admin__pb2.DescribeStoreRequest.FromString,
+                    response_serializer=ternmq_dot_v1_dot_admin__pb2.DescribeStoreReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -354,6 +371,33 @@ class Admin(object):
             '/ternmq.v1.Admin/CleanStore',
             ternmq_dot_v1_dot_admin__pb2.CleanStoreRequest.SerializeToString,
             ternmq_dot_v1_dot_admin__pb2.CleanStoreReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeStore(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ternmq.v1.Admin/DescribeStore',
+            ternmq_dot_v1_dot_admin__pb2.DescribeStoreRequest.SerializeToString,
+            ternmq_dot_v1_dot_admin__pb2.DescribeStoreReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -101,7 +101,7 @@ def test_what_a_read_brought_and_verified_is_in_memory_for_the_next() -> None:
     result = hot(store, request(8))
     assert bodies(result) == [b"%d" % number for number in range(8, 20)]
     assert result.next_offset == 20
-    assert store.reads.cold_reads == 1
+    assert store.statistics.gets_from_disk == 1
 
 
 def test_messages_appended_after_a_restart_need_no_disk() -> None:

@@ -1,0 +1,70 @@
+"""DescribeStore: what the store has counted, for operators.
+
+Source: RocketMQ `AdminBrokerProcessor.getBrokerRuntimeInfo`, `StoreStatsService`.
+"""
+
+from collections.abc import Sequence
+
+from ternmq_protos.v1 import admin_pb2 as admin
+from ternmq_remoting.contracts import DESCRIBE_STORE
+from ternmq_remoting.rpc import Call, Handler, unary
+from ternmq_store.message_store import MessageStore
+from ternmq_store.statistics import PUT_TIME_BORDERS_MS
+
+_NO_BORDER = 0
+
+
+class StoreService:
+    """Serves the store's part of Admin.
+
+    Args:
+        store: Open.
+        opened_at_ms: Since when, on the wall clock.
+    """
+
+    def __init__(self, store: MessageStore, *, opened_at_ms: int) -> None:
+        self._store = store
+        self._opened_at_ms = opened_at_ms
+
+    def handlers(self) -> Sequence[Handler]:
+        """Return what to serve."""
+        return (unary(DESCRIBE_STORE, self.describe_store),)
+
+    async def describe_store(
+        self, request: admin.DescribeStoreRequest, call: Call
+    ) -> admin.DescribeStoreReply:
+        """Tell what the store has counted since it was opened."""
+        store, counted = self._store, self._store.statistics
+        reads = store.reads
+        reply = admin.DescribeStoreReply(
+            opened_at_ms=self._opened_at_ms,
+            puts=counted.puts,
+            puts_failed=counted.puts_failed,
+            put_messages=counted.put_messages,
+            put_bytes=counted.put_bytes,
+            put_average_bytes=counted.put_average_bytes,
+            put_longest_ms=counted.put_longest_ms,
+            gets_found=counted.gets_found,
+            gets_missed=counted.gets_missed,
+            got_messages=counted.got_messages,
+            gets_from_disk=counted.gets_from_disk,
+            get_longest_ms=counted.get_longest_ms,
+            dispatch_behind_bytes=store.confirm_offset - store.dispatched_offset,
+            dispatch_behind_ms=store.dispatch_behind_ms,
+            log_files=reads.log_files,
+            queues=len(reads.queues()),
+            bad_records=reads.bad_records,
+            failure="" if store.failure is None else str(store.failure),
+        )
+        borders = (*PUT_TIME_BORDERS_MS, _NO_BORDER)
+        for below_ms, puts in zip(borders, counted.put_times, strict=True):
+            reply.put_times.add(below_ms=below_ms, puts=puts)
+        for rate in counted.rates():
+            reply.rates.add(**rate._asdict())
+        for stretch in reads.quarantine.ranges:
+            reply.damaged.add(start=stretch.start, end=stretch.end, reason=stretch.reason)
+        for topic, put in sorted(counted.topics.items()):
+            reply.topics.add(topic=topic, messages=put.messages, bytes=put.bytes)
+        for (group, topic, queue_id), behind in sorted(counted.behind.items()):
+            reply.groups.add(group=group, topic=topic, queue_id=queue_id, **behind._asdict())
+        return reply

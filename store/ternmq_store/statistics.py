@@ -1,0 +1,220 @@
+"""What the store counts: messages put and got, how long that took, how far readers are behind.
+
+Counted by batches and reads, never by messages, so that it costs next to nothing.
+
+Source: RocketMQ `StoreStatsService`, `BrokerStatsManager`.
+"""
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from ternmq_model.record_batch import RecordBatch
+
+PUT_TIME_BORDERS_MS: Final = (
+    *(1, 10, 50, 100, 200, 500),
+    *(1_000, 2_000, 3_000, 4_000, 5_000, 10_000),
+)
+"""Put times are counted by what lies below the first border, from it to the next, and so on."""
+
+RATE_SPANS_S: Final = (10, 60, 600)
+"""Over which rates are told."""
+
+_GROUPS_MAX: Final = 100_000
+_SECOND_MS: Final = 1_000
+
+
+class Puts(NamedTuple):
+    """What was stored of a topic."""
+
+    messages: int
+    bytes: int
+
+
+class FallBehind(NamedTuple):
+    """How far a reader was behind when it read last."""
+
+    bytes: int
+    """From the last record it got to the end of the log."""
+
+    messages: int
+    """Of the queue."""
+
+    read_at_ms: int
+    """On the wall clock."""
+
+
+class Rate(NamedTuple):
+    """Counts per second over the last so many seconds, or over as many as there are."""
+
+    span_s: int
+    put_messages: float
+    gets_found: float
+    gets_missed: float
+    got_messages: float
+
+
+class _Sample(NamedTuple):
+    at_ms: int
+    put_messages: int
+    gets_found: int
+    gets_missed: int
+    got_messages: int
+
+
+class _Putting(NamedTuple):
+    end: int
+    begun_at_ms: int
+
+
+class StoreStatistics:
+    """The counters of one store, from its opening on.
+
+    Owned by `MessageStore`, on the store's thread.
+
+    Attributes:
+        puts: Batches that were stored.
+        puts_failed: Batches that were not, whatever the reason.
+        put_messages: Messages that were stored.
+        put_bytes: Their records' length.
+        put_times: How often a put took how long, by `PUT_TIME_BORDERS_MS`; until its messages
+            counted as stored, so under a synchronous flush with the flush.
+        put_longest_ms: The longest of them.
+        gets_found: Reads that brought messages.
+        gets_missed: Reads that brought none.
+        got_messages: Messages that reads brought.
+        gets_from_disk: Reads that needed the disk.
+        get_longest_ms: The longest read.
+    """
+
+    def __init__(self) -> None:
+        self.puts = 0
+        self.put_messages = 0
+        self.put_bytes = 0
+        self.put_times = [0] * (len(PUT_TIME_BORDERS_MS) + 1)
+        self.put_longest_ms = 0
+        self.gets_found = 0
+        self.gets_missed = 0
+        self.got_messages = 0
+        self.gets_from_disk = 0
+        self.get_longest_ms = 0
+        self._begun = 0
+        self._topics: dict[str, Puts] = {}
+        self._waiting: deque[_Putting] = deque()
+        self._behind: dict[tuple[str, str, int], FallBehind] = {}
+        self._samples: deque[_Sample] = deque(maxlen=RATE_SPANS_S[-1] + 1)
+
+    @property
+    def puts_failed(self) -> int:
+        """Batches that were not stored."""
+        return self._begun - self.puts
+
+    @property
+    def put_average_bytes(self) -> float:
+        """Length of a record, on average; 0 when there is none."""
+        return self.put_bytes / self.put_messages if self.put_messages else 0.0
+
+    @property
+    def topics(self) -> Mapping[str, Puts]:
+        """What was stored of each topic."""
+        return self._topics
+
+    @property
+    def behind(self) -> Mapping[tuple[str, str, int], FallBehind]:
+        """How far each group is behind, by group, topic and queue id."""
+        return self._behind
+
+    def put_begun(self) -> None:
+        """Take note that a batch is to be stored. It counts as failed unless `put` follows."""
+        self._begun += 1
+
+    def put(self, batch: RecordBatch, *, end: int, begun_at_ms: int) -> None:
+        """Take note that a batch is stored; `confirmed` tells when it counts.
+
+        Args:
+            batch: As it was stored.
+            end: Of the log, behind it.
+            begun_at_ms: On the monotonic clock.
+        """
+        messages, length = len(batch), len(batch.data)
+        self.puts += 1
+        self.put_messages += messages
+        self.put_bytes += length
+        topics = {queue.topic for queue in batch.queues}
+        if len(topics) == 1:
+            self._add(topics.pop(), messages, length)
+        else:
+            for queue in batch.queues:
+                self._add(queue.topic, len(queue.rows), int(batch.sizes[queue.rows].sum()))
+        self._waiting.append(_Putting(end, begun_at_ms))
+
+    def _add(self, topic: str, messages: int, length: int) -> None:
+        before = self._topics.get(topic)
+        if before is not None:
+            messages, length = before.messages + messages, before.bytes + length
+        self._topics[topic] = Puts(messages, length)
+
+    def confirmed(self, offset: int, *, now_ms: int) -> None:
+        """Take note that what ends at `offset` or before counts as stored.
+
+        Args:
+            offset: In the log.
+            now_ms: On the monotonic clock.
+        """
+        waiting = self._waiting
+        while waiting and waiting[0].end <= offset:
+            took_ms = now_ms - waiting.popleft().begun_at_ms
+            self.put_times[bisect_right(PUT_TIME_BORDERS_MS, took_ms)] += 1
+            self.put_longest_ms = max(self.put_longest_ms, took_ms)
+
+    def got(self, messages: int, *, took_ms: int, from_disk: bool) -> None:
+        """Take note of a read that brought so many messages."""
+        if messages:
+            self.gets_found += 1
+            self.got_messages += messages
+        else:
+            self.gets_missed += 1
+        self.gets_from_disk += from_disk
+        self.get_longest_ms = max(self.get_longest_ms, took_ms)
+
+    def fell_behind(self, group: str, topic: str, queue_id: int, behind: FallBehind) -> None:
+        """Take note of how far a group is behind in one queue."""
+        key = (group, topic, queue_id)
+        if key not in self._behind and len(self._behind) >= _GROUPS_MAX:
+            del self._behind[next(iter(self._behind))]
+        self._behind[key] = behind
+
+    def forget_topic(self, topic: str) -> None:
+        """Forget a topic that was deleted."""
+        self._topics.pop(topic, None)
+        for key in [key for key in self._behind if key[1] == topic]:
+            del self._behind[key]
+
+    def step(self, now_ms: int) -> None:
+        """Take a sample, for the rates: to be called every second.
+
+        Args:
+            now_ms: On the monotonic clock.
+        """
+        self._samples.append(
+            _Sample(now_ms, self.put_messages, self.gets_found, self.gets_missed, self.got_messages)
+        )
+
+    def rates(self) -> Sequence[Rate]:
+        """Return the rates over each of `RATE_SPANS_S`, as of the last sample."""
+        return tuple(self._rate(span_s) for span_s in RATE_SPANS_S)
+
+    def _rate(self, span_s: int) -> Rate:
+        if len(self._samples) < 2:
+            return Rate(span_s, 0.0, 0.0, 0.0, 0.0)
+        last = self._samples[-1]
+        first = self._samples[max(len(self._samples) - 1 - span_s, 0)]
+        seconds = max(last.at_ms - first.at_ms, 1) / _SECOND_MS
+        return Rate(
+            span_s,
+            (last.put_messages - first.put_messages) / seconds,
+            (last.gets_found - first.gets_found) / seconds,
+            (last.gets_missed - first.gets_missed) / seconds,
+            (last.got_messages - first.got_messages) / seconds,
+        )
