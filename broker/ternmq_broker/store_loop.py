@@ -18,6 +18,7 @@ from ternmq_remoting.environment import Blocking
 from ternmq_runtime.service import Job
 from ternmq_store.dispatcher import Arrival
 from ternmq_store.message_store import MessageStore
+from ternmq_store.prepare import FillTask
 from ternmq_store.transient_pool import Room
 
 logger = logging.getLogger(__name__)
@@ -152,14 +153,17 @@ class StoreLoop:
         return done.more
 
     async def make_files(self) -> bool:
-        """Make the log's next file when it is time: one step of a job."""
+        """Make the log's next file when it is time, or fill the present one ahead of its writer.
+
+        One step of a job; a file that is filled is so to its end, step by step.
+        """
         task = self._store.file_due()
         if task is not None:
             await self._run(task.run, partial(self._store.file_ready, task))
             self._note_confirmed()
             self._file_made.set()
             self._file_made = asyncio.Event()
-        return False
+        return isinstance(task, FillTask)
 
     async def room_made(self) -> bool:
         """Wait for what an append that was refused as busy lacked, one way or the other.

@@ -21,7 +21,7 @@ from ternmq_store.filesystem import File, FileSystem
 from ternmq_store.layout import commit_log_folder, file_name, fits, next_file_path
 from ternmq_store.mapped_file import MappedFile
 from ternmq_store.mapped_file_queue import MappedFileQueue
-from ternmq_store.prepare import PrepareTask
+from ternmq_store.prepare import FillTask, PrepareTask, next_fill
 from ternmq_store.shortage import check_full
 from ternmq_store.transient_pool import TransientPool, Write
 
@@ -32,11 +32,15 @@ _ON_THE_SPOT_BYTES_MAX: Final = 4 << 20
 """A file no longer than that is made while the append waits; it takes a millisecond or two."""
 
 _FIRST_ZERO_BYTES: Final = 64 << 20
-"""What opening fills of the first file: more would keep the start waiting. The rest is reserved."""
+"""What opening fills of the first file, or of one whose rest is not filled: more would keep the
+start waiting. What is behind it is reserved, and filled ahead of the writer."""
 
 _PREPARE_AFTER: Final = 4
 """The next file is prepared once a quarter of the present one is used: in good time for a fast
 writer, and an idle store does without."""
+
+
+_EVERYTHING: Final = PhysicalOffset(1 << 63)
 
 
 class Piece(NamedTuple):
@@ -72,7 +76,10 @@ class CommitLog:
         self.pool: TransientPool | None = None
         """Where appended records wait, when they do not go into the files at once."""
         self.end = PhysicalOffset(0)
-        self._preparing: PrepareTask | None = None
+        self._preparing: PrepareTask | FillTask | None = None
+        self._hole: int | None = None
+        self._unfilled = _EVERYTHING
+        """From here on the file that holds it is reserved, and not yet filled with zeros."""
         self._is_wanted = False
         self._shortage: OSError | None = None
         self._scratch = np.zeros(0, dtype=np.uint8)
@@ -106,7 +113,7 @@ class CommitLog:
         if self.files.has(begin):
             file = self.files.at(begin)
             if fits(total, file.end - begin):
-                self._make_real(file)
+                self._make_real(file, begin + total)
                 piece = Piece(0, len(batch), begin, -1)
                 return Placement((piece,), batch.starts + begin, PhysicalOffset(begin + total))
         if whole:
@@ -119,10 +126,10 @@ class CommitLog:
         self._check_length(total, "batch")
         pieces: list[Piece] = []
         if self.files.has(begin):
-            file = self._file_for(begin)
+            file = self._file_for(begin, BLANK_BYTES)
             pieces.append(Piece(0, 0, begin, file.end - begin))
             begin = PhysicalOffset(file.end)
-        self._file_for(begin)
+        self._file_for(begin, total)
         pieces.append(Piece(0, len(batch), begin, -1))
         return Placement(pieces, batch.starts + begin, PhysicalOffset(begin + total))
 
@@ -139,8 +146,8 @@ class CommitLog:
         offsets, ends = starts.copy(), starts + sizes
         first, at = 0, self.end
         while first < len(sizes):
-            file = self._file_for(at)
             before = int(starts[first])
+            file = self._file_for(at, int(ends[-1]) - before + BLANK_BYTES)
             room = file.end - at - BLANK_BYTES
             last = int(np.searchsorted(ends, before + room, side="right"))
             offsets[first:last] += at - before
@@ -150,10 +157,11 @@ class CommitLog:
             first, at = last, PhysicalOffset(file.end if full else behind)
         return Placement(pieces, offsets, at)
 
-    def _file_for(self, offset: PhysicalOffset) -> MappedFile:
+    def _file_for(self, offset: PhysicalOffset, length: int) -> MappedFile:
+        """Return the file for `offset`, ready for `length` bytes or as many as it holds."""
         if self.files.has(offset):
             file = self.files.at(offset)
-            self._make_real(file)
+            self._make_real(file, min(offset + length, file.end))
             return file
         if self._preparing is not None:
             raise BrokerBusy(ResponseCode.SYSTEM_BUSY, "the next file of the log is being made")
@@ -171,7 +179,10 @@ class CommitLog:
         logger.info("commit log rolled file=%s", file_name(file.base))
         return file
 
-    def _make_real(self, file: MappedFile) -> None:
+    def _make_real(self, file: MappedFile, end: int) -> None:
+        if file.base <= self._unfilled < end:
+            busy = "the log's present file is being filled"
+            raise BrokerBusy(ResponseCode.SYSTEM_BUSY, busy)
         if file.real_bytes < file.file_bytes:
             try:
                 file.make_real(file.file_bytes)
@@ -276,6 +287,7 @@ class CommitLog:
         wiped = 0
         if self.files.has(end):
             file = self.files.at(end)
+            self._hole = file.file.hole_after(end - file.base)
             wiped = _zero(file.file, end - file.base, file.file_bytes)
             # Zeros found may be those of an earlier attempt that never reached the disk.
             file.file.sync()
@@ -289,10 +301,18 @@ class CommitLog:
             self.files.drop_from(self.files.last.base)
             self._file_system.sync_folder(self.files.folder)
 
-    def prepare_due(self) -> PrepareTask | None:
-        """Return the task of making the next file when it is time."""
+    def prepare_due(self) -> PrepareTask | FillTask | None:
+        """Return the task of filling this file ahead, or of making the next when it is time."""
         if self._preparing is not None:
             return None
+        if not self._is_wanted and self._unfilled != _EVERYTHING:
+            last = self.files.last
+            if last.base <= self._unfilled < last.end:
+                start = self._unfilled - last.base
+                task = next_fill(last.file, start, last.file_bytes, self._file_system)
+                self._preparing = task
+                return task
+            self._unfilled = _EVERYTHING
         file_bytes, files = self.files.file_bytes, self.files.files
         if not self._is_wanted and (
             not files or self.end - files[-1].base < file_bytes // _PREPARE_AFTER
@@ -312,12 +332,15 @@ class CommitLog:
         )
 
     def prepared(self, error: OSError | None) -> None:
-        """Take over the file that was prepared; if it was not, remember why.
+        """Take over what was prepared; if it was not, remember why.
 
         Raises:
-            OSError: It cannot be opened.
+            OSError: The file cannot be opened, or the disk failed while it was filled.
         """
-        self._preparing = None
+        task, self._preparing = self._preparing, None
+        if isinstance(task, FillTask):
+            self._filled(task, error)
+            return
         if error is not None:
             if self._shortage is None:
                 logger.warning("next file of the commit log not made error=%s", error)
@@ -326,6 +349,14 @@ class CommitLog:
         self._shortage, self._is_wanted = None, False
         file = self.files.open_file(self.files.last.end if self.files.files else self.end)
         file.real_bytes = file.file_bytes
+
+    def _filled(self, task: FillTask, error: OSError | None) -> None:
+        if error is not None:
+            _check_only_full(error)
+            logger.warning("file of the commit log not filled ahead error=%s", error)
+        is_over = error is not None or task.end >= self.files.file_bytes
+        step = PhysicalOffset(self._unfilled + task.end - task.start)
+        self._unfilled = _EVERYTHING if is_over else step
 
     def make_room(self) -> None:
         """Make the space of the last file real, and the first file if there is none.
@@ -340,6 +371,7 @@ class CommitLog:
             last = self.files.last
             try:
                 last.make_real(last.file_bytes)
+                self._fill_some(last)
             except OSError as error:
                 _check_only_full(error)
         elif self.files.file_bytes > _ON_THE_SPOT_BYTES_MAX:
@@ -351,6 +383,22 @@ class CommitLog:
                 self.prepared(error)
             else:
                 self.prepared(None)
+                self._fill_from(self.files.last, _FIRST_ZERO_BYTES)
+
+    def _fill_some(self, file: MappedFile) -> None:
+        """Fill what comes next of a file that another use left, and leave the rest for later."""
+        if file.file_bytes <= _ON_THE_SPOT_BYTES_MAX or self._hole is None:
+            return
+        near = min(self.end - file.base + _FIRST_ZERO_BYTES, file.file_bytes)
+        while self._hole < near:
+            task = next_fill(file.file, self._hole, near, self._file_system)
+            task.run()
+            self._hole = task.end
+        self._fill_from(file, self._hole)
+
+    def _fill_from(self, file: MappedFile, position: int) -> None:
+        is_filled = position >= file.file_bytes
+        self._unfilled = _EVERYTHING if is_filled else PhysicalOffset(file.base + position)
 
     def files_between(self, start: PhysicalOffset, end: PhysicalOffset) -> Sequence[File]:
         """Return the files to sync for everything from `start` to `end` to be on disk."""

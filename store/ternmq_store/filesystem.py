@@ -78,6 +78,14 @@ class File(Protocol):
         """
         ...
 
+    def hole_after(self, position: int) -> int:
+        """Return where, from `position` on, the file first has no blocks of its own.
+
+        Blocks that were only reserved do not count. The file's length where it has them all, or
+        where the system does not tell.
+        """
+        ...
+
     def map(self) -> Region:
         """Return the file, as long as it is now, in memory.
 
@@ -316,6 +324,14 @@ class RealFile:
             data = data or bytes(min(_PIECE_BYTES, end - position))
             self.write(position, data)
             position += len(data)
+
+    def hole_after(self, position: int) -> int:
+        """Return where, from `position` on, the file first has no blocks of its own."""
+        with self._open() as descriptor:
+            length = os.fstat(descriptor).st_size
+            if not hasattr(os, "SEEK_HOLE") or position >= length:
+                return length
+            return os.lseek(descriptor, position, os.SEEK_HOLE)
 
     def map(self) -> MemoryMap:
         """Return the file, as long as it is now, in memory."""

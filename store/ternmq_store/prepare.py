@@ -1,4 +1,8 @@
-"""Making a file of the commit log ahead of its use: zero-filled, at leisure, durable."""
+"""Making files of the commit log ahead of their use: zero-filled, at leisure, durable.
+
+Appending to blocks that were only reserved makes the file system convert them during a sync, which
+stalls whoever writes meanwhile; blocks that hold zeros are simply overwritten.
+"""
 
 import errno
 from dataclasses import dataclass
@@ -11,7 +15,7 @@ USED_SHARE_MAX: Final = 0.85
 """A disk fuller than that gets no further file."""
 
 _PIECE_BYTES: Final = 1 << 20
-_SYNC_EVERY_PIECES: Final = 16
+_SYNC_EVERY_BYTES: Final = 16 << 20
 _REST_S: Final = 0.001
 """After each piece: a file of 1 GiB takes a second longer, and whoever reads or syncs meanwhile
 finds the disk free every few milliseconds."""
@@ -19,11 +23,7 @@ finds the disk free every few milliseconds."""
 
 @dataclass(frozen=True, slots=True)
 class PrepareTask:
-    """Make the log's next file, zero-filled: for a blocking thread.
-
-    Appending to blocks that were only reserved makes the file system convert them during a sync,
-    which stalls whoever writes meanwhile; blocks that hold zeros are simply overwritten.
-    """
+    """Make the log's next file, zero-filled: for a blocking thread."""
 
     files: FileSystem
     draft: Path
@@ -55,14 +55,12 @@ class PrepareTask:
     def _fill(self, file: File) -> None:
         file.resize(self.file_bytes)
         file.allocate(0, self.file_bytes)
-        zeros = bytes(_PIECE_BYTES)
-        for count, position in enumerate(range(0, self.zero_bytes, _PIECE_BYTES), 1):
-            file.write(position, zeros[: self.zero_bytes - position])
-            self.files.rest(_REST_S)
-            if count % _SYNC_EVERY_PIECES == 0:
-                file.sync()
-                self._check_used()
-        file.sync()
+        for position in range(0, self.zero_bytes, _SYNC_EVERY_BYTES):
+            end = min(position + _SYNC_EVERY_BYTES, self.zero_bytes)
+            _write_zeros(self.files, file, position, end)
+            self._check_used()
+        if not self.zero_bytes:
+            file.sync()
 
     def _check_used(self) -> None:
         used = self.files.used_share(self.draft.parent)
@@ -72,3 +70,37 @@ class PrepareTask:
                 f"the disk is {used:.0%} full, and above {USED_SHARE_MAX:.0%} no file is made",
                 str(self.path),
             )
+
+
+@dataclass(frozen=True, slots=True)
+class FillTask:
+    """Fill some more of a file that is in use, ahead of its writer: for a blocking thread.
+
+    Nothing may be appended to the range before `run` has ended.
+    """
+
+    files: FileSystem
+    file: File
+    start: int
+    end: int
+
+    def run(self) -> None:
+        """Write zeros and sync them.
+
+        Raises:
+            OSError: Not all of it is filled. Its space is reserved all the same.
+        """
+        _write_zeros(self.files, self.file, self.start, self.end)
+
+
+def next_fill(file: File, start: int, end: int, files: FileSystem) -> FillTask:
+    """Return the next step of filling `file` from `start` on, at most to `end`."""
+    return FillTask(files, file, start, min(start + _SYNC_EVERY_BYTES, end))
+
+
+def _write_zeros(files: FileSystem, file: File, start: int, end: int) -> None:
+    zeros = bytes(_PIECE_BYTES)
+    for position in range(start, end, _PIECE_BYTES):
+        file.write(position, zeros[: end - position])
+        files.rest(_REST_S)
+    file.sync()

@@ -30,6 +30,9 @@ class Node:
     data: Bytes = field(default_factory=_zeros)
     disk: Bytes = field(default_factory=_zeros)
     real_bytes: int = 0
+    written_bytes: int = 0
+    """Up to where it was written from its beginning, other than through a map."""
+
     maps: int = 0
 
 
@@ -77,6 +80,8 @@ class MemoryFile:
         """Put `data` at `position`."""
         self._files.happen()
         self._lengthen(position + len(data))
+        if position <= self._node.written_bytes:
+            self._node.written_bytes = max(self._node.written_bytes, position + len(data))
         self._node.data[position : position + len(data)] = np.frombuffer(data, dtype=np.uint8)
 
     def resize(self, length: int) -> None:
@@ -93,6 +98,11 @@ class MemoryFile:
         self._files.take_space(wanted)
         self._node.real_bytes += wanted
         self._lengthen(position + length)
+
+    def hole_after(self, position: int) -> int:
+        """Return where the file begins to be only reserved."""
+        written = self._node.written_bytes
+        return max(position, min(written, len(self._node.data)))
 
     def map(self) -> MemoryRegion:
         """Map the file."""
