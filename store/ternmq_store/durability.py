@@ -108,8 +108,9 @@ class Durability:
         if now_ms - self._checkpointed_at_ms < self._config.checkpoint_interval_ms:
             return None
         self._checkpointed_at_ms = now_ms
+        self._session.look(self._queues, dispatched=self._dispatcher.offset, now_ms=now_ms)
         checkpoint, task = self._checkpoint_task()
-        if checkpoint == self._checkpoint and not task.files:
+        if checkpoint == self._checkpoint and not task.files and task.notes is None:
             return None
         self._checkpointing = checkpoint
         return task
@@ -125,7 +126,7 @@ class Durability:
             dispatched_offset=min(self.flushed, self._dispatcher.offset),
         )
         data = encode_checkpoint(checkpoint)
-        notes = self._session.notes_due()
+        notes = self._session.notes_due(self.flushed)
         return checkpoint, CheckpointTask(self._files, files, self._path, data, notes)
 
     def checkpoint_done(self, task: CheckpointTask, *, is_good: bool) -> None:
@@ -134,6 +135,8 @@ class Durability:
             self._checkpoint = self._checkpointing
         elif not is_good:
             self._not_synced = tuple(task.files)
+        if task.notes is not None:
+            self._session.notes_done(task.notes, is_good=is_good)
         self._checkpointing = None
 
     def flush_now(self, *, stored_at_ms: int) -> None:

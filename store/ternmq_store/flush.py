@@ -14,8 +14,7 @@ from typing import Final
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_store.config import FlushMode, StoreConfig
 from ternmq_store.filesystem import File, FileSystem
-from ternmq_store.layout import notes_path
-from ternmq_store.state_file import replace_file
+from ternmq_store.log_notes import LogNotes, save_notes
 
 PAGE_BYTES: Final = 4096
 
@@ -48,8 +47,8 @@ class CheckpointTask:
     files: Sequence[Path]
     checkpoint: Path
     data: bytes
-    notes: bytes | None = None
-    """What to put into the side file beside it, if something is to be noted."""
+    notes: LogNotes | None = None
+    """What the side file is to say, if that is something new."""
 
     def run(self) -> None:
         """Sync the queues, write the checkpoint, sync it.
@@ -63,7 +62,7 @@ class CheckpointTask:
                 self._sync(path)
         write_checkpoint(self.file_system, self.checkpoint, self.data)
         if self.notes is not None:
-            replace_file(self.file_system, notes_path(self.checkpoint.parent), self.notes)
+            save_notes(self.file_system, self.checkpoint.parent, self.notes)
 
     def _sync(self, path: Path) -> None:
         file = self.file_system.open(path)

@@ -33,11 +33,14 @@ _ABORT_BYTES_MAX: Final = 4096
 
 
 class QueueNote(NamedTuple):
-    """A consume queue that there was, and what came behind its last message."""
+    """A consume queue that there was."""
 
     topic: str
     queue_id: int
+    first: QueueOffset
+    """The first unit of its first file."""
     end: QueueOffset
+    """Behind its last message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +123,7 @@ def encode_notes(notes: LogNotes) -> bytes:
             for r in notes.checksummed
         ),
         *(f"quarantined {s.start} {s.end} {_one_line(s.reason)}" for s in notes.quarantined),
-        *(f"queue {q.queue_id} {q.end} {q.topic}" for q in notes.queues),
+        *(f"queue {q.queue_id} {q.first} {q.end} {q.topic}" for q in notes.queues),
         *(f"index {_one_line(line)}" for line in notes.index),
     ]
     text = "".join(f"{line}\n" for line in lines).encode()
@@ -179,9 +182,10 @@ def _stretch(text: str) -> Stretch:
 
 
 def _queue(text: str) -> QueueNote:
-    queue_id, end, topic = text.split(" ", 2)
+    numbers, topic = text.split(" ")[:-1], text.rpartition(" ")[2]
+    queue_id, first, end = map(_offset, numbers)
     try:
-        return QueueNote(check_topic(topic), _offset(queue_id), QueueOffset(_offset(end)))
+        return QueueNote(check_topic(topic), queue_id, QueueOffset(first), QueueOffset(end))
     except IllegalName as error:
         raise ValueError(str(error)) from error
 

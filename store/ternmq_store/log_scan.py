@@ -22,7 +22,7 @@ from ternmq_store.hints import unit_runs
 from ternmq_store.mapped_file import MappedFile
 from ternmq_store.quarantine import Quarantine
 from ternmq_store.recovery import Finding, NextGood, ScanRules, What, end_of_damage
-from ternmq_store.resync import lies_at, next_record
+from ternmq_store.resync import is_blank, lies_at, next_record
 
 logger = logging.getLogger(__name__)
 
@@ -77,6 +77,9 @@ class LogScan:
             error = self._step(limit)
             if error is None:
                 continue
+            if self._is_full(dispatcher.offset):
+                dispatcher.offset = limit
+                break
             end = self._end_of_damage(dispatcher.offset)
             if end is None:
                 self.reason = error.reason
@@ -89,6 +92,12 @@ class LogScan:
         self._dispatcher.stopped_by = None
         self._dispatcher.scan(limit, {}, is_trusted=False)
         return self._dispatcher.stopped_by
+
+    def _is_full(self, at: PhysicalOffset) -> bool:
+        """Tell whether the last file is full, and so is the log, whose next file has gone."""
+        file = self._log.files.at(at)
+        is_last = file is self._log.files.last and file.end <= self._rules.flushed
+        return is_last and is_blank(file.view, at - file.base)
 
     def _end_of_damage(self, at: PhysicalOffset) -> PhysicalOffset | None:
         rules = self._rules

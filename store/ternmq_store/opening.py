@@ -11,6 +11,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from ternmq_model.errors import CorruptRecord
 from ternmq_model.offsets import UNIT_BYTES, PhysicalOffset, QueueOffset
@@ -58,6 +59,8 @@ from ternmq_store.recovery import (
 from ternmq_store.session import Session
 
 logger = logging.getLogger(__name__)
+
+_MANY: Final = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,9 +176,10 @@ class _Opening:
         if start is not None:
             is_clean = session.last_use.is_clean
             old_units = () if is_clean else self._cut_queues(start, keep=True)
-            scan = self._scan(start, old_units)
-            if start == log.start or not self._lacks_units(scan):
-                return start, scan, False
+            if is_clean or self._queues_agree():
+                scan = self._scan(start, old_units)
+                if start == log.start or not self._lacks_units(scan):
+                    return start, scan, False
         # Until all queues are built anew, no checkpoint may say that they are on the disk.
         session.save_checkpoint(Checkpoint())
         self._cut_queues(log.start, keep=False)
@@ -341,8 +345,8 @@ class _Opening:
 
     def _agrees(self, queue: ConsumeQueue, offset: QueueOffset) -> bool:
         log, unit = self._log, queue.unit(offset)
-        if unit.size == PADDING_SIZE or unit.offset < log.start:
-            return True
+        if unit.size == PADDING_SIZE or 0 <= unit.offset < log.start:
+            return unit.size > 0
         if self._session.quarantine.end_at(unit.offset) is not None:
             return True
         if not record_lies_at(log, unit.offset):
@@ -395,7 +399,20 @@ class _Opening:
 
     def _lacks_units(self, scan: LogScan) -> bool:
         """Tell whether queues end before they should: units are missing that the log has."""
-        return (self._dispatcher.gaps > 0 and not scan.damaged) or bool(self._short_queues())
+        has_gap = self._dispatcher.gaps > 0 and not scan.damaged
+        return has_gap or bool(self._short_queues()) or self._has_lost_beginnings()
+
+    def _has_lost_beginnings(self) -> bool:
+        """Tell whether a queue has lost its first file, and not because the log has."""
+        if self._log.start != self._session.notes.log_start:
+            return False
+        noted = {(note.topic, note.queue_id): note.first for note in self._session.notes.queues}
+        return any(
+            queue.files.files[0].base // UNIT_BYTES
+            > noted.get((queue.topic, queue.queue_id), _MANY)
+            for queue in self._queues
+            if queue.files.files
+        )
 
     def _short_queues(self) -> Sequence[QueueNote]:
         """Return the queues whose messages are fewer than was noted."""

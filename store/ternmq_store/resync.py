@@ -50,16 +50,21 @@ def _all(data: bytes, magic: bytes) -> list[int]:
     return found
 
 
+def is_blank(view: memoryview, start: int) -> bool:
+    """Tell whether at position `start` begins the blank record that ends the file."""
+    left = len(view) - start
+    if left < BLANK_BYTES or view[start + _MAGIC_AT : start + BLANK_BYTES] != _BLANK:
+        return False
+    size: int = _SIZE.unpack_from(view, start)[0]
+    return size == left
+
+
 def lies_at(view: memoryview, start: int, *, base: PhysicalOffset) -> bool:
     """Tell whether a record says that it lies at position `start`."""
-    left = len(view) - start
-    if left < BLANK_BYTES:
-        return False
+    if is_blank(view, start):
+        return True
     magic = bytes(view[start + _MAGIC_AT : start + BLANK_BYTES])
-    if magic == _BLANK:
-        size: int = _SIZE.unpack_from(view, start)[0]
-        return size == left
-    if magic not in _MAGICS or left < OVERHEAD_BYTES:
+    if magic not in _MAGICS[:2] or len(view) - start < OVERHEAD_BYTES:
         return False
     offset: int = _OFFSET.unpack_from(view, start + _OFFSET_AT)[0]
     return offset == base + start

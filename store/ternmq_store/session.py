@@ -8,8 +8,9 @@ it before `abort` does.
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Final, NamedTuple
 
-from ternmq_model.offsets import PhysicalOffset
+from ternmq_model.offsets import UNIT_BYTES, PhysicalOffset, QueueOffset
 from ternmq_model.record_scan import Verify
 from ternmq_store.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
 from ternmq_store.checksum_ranges import Ranges, closed, is_inside, kept, next_border, opened
@@ -23,7 +24,6 @@ from ternmq_store.log_notes import (
     LastUse,
     LogNotes,
     QueueNote,
-    encode_notes,
     last_use,
     load_abort,
     load_notes,
@@ -31,6 +31,17 @@ from ternmq_store.log_notes import (
     save_notes,
 )
 from ternmq_store.quarantine import Quarantine
+
+_QUEUES_INTERVAL_MS: Final = 10_000
+"""How often is noted how far the queues are. A queue that lost a unit older than that, or all of
+them, in a crash is told by it."""
+
+
+class _Seen(NamedTuple):
+    """How far the queues were."""
+
+    dispatched: PhysicalOffset
+    queues: Sequence[QueueNote]
 
 
 class Session:
@@ -59,7 +70,8 @@ class Session:
         self.last_use = last_use(self.notes, load_abort(files, root))
         self.checkpoint = _load_checkpoint(files, root)
         self.quarantine = Quarantine(self.notes.quarantined)
-        self._noted = self.quarantine.changes
+        self._looked_at_ms = -_QUEUES_INTERVAL_MS
+        self._seen: _Seen | None = None
 
     def claim(self, *, pid: int, token: str) -> None:
         """Mark the directory as in use.
@@ -161,16 +173,35 @@ class Session:
             )
         )
 
-    def notes_due(self) -> bytes | None:
-        """Return what to write into the side file, if something has changed since it was written.
+    def look(
+        self, queues: Iterable[ConsumeQueue], *, dispatched: PhysicalOffset, now_ms: int
+    ) -> None:
+        """Take down how far the queues are, now and then, to be noted when that is on the disk.
 
-        `notes_done` must follow before the next.
+        Args:
+            queues: All there are.
+            dispatched: Up to which offset of the log.
+            now_ms: On the monotonic clock.
         """
-        if self._noted == self.quarantine.changes:
-            return None
-        self._noted = self.quarantine.changes
-        self.notes = replace(self.notes, quarantined=self.quarantine.ranges)
-        return encode_notes(self.notes)
+        if self._seen is None and now_ms - self._looked_at_ms >= _QUEUES_INTERVAL_MS:
+            self._looked_at_ms = now_ms
+            self._seen = _Seen(dispatched, _notes_of(queues))
+
+    def notes_due(self, flushed: PhysicalOffset) -> LogNotes | None:
+        """Return what to write into the side file, if there is something new.
+
+        The queues' files are synced before. `notes_done` must follow before the next.
+        """
+        notes = replace(self.notes, quarantined=self.quarantine.ranges)
+        if self._seen is not None and self._seen.dispatched <= flushed:
+            notes = replace(notes, queues=self._seen.queues)
+            self._seen = None
+        return notes if notes != self.notes else None
+
+    def notes_done(self, notes: LogNotes, *, is_good: bool) -> None:
+        """Take note that `notes` were written; if not, they are due again."""
+        if is_good:
+            self.notes = notes
 
     def end(
         self,
@@ -214,11 +245,16 @@ class Session:
     def _save(self, notes: LogNotes) -> None:
         save_notes(self._files, self._root, notes)
         self.notes = notes
-        self._noted = self.quarantine.changes
 
 
 def _notes_of(queues: Iterable[ConsumeQueue]) -> Sequence[QueueNote]:
-    return tuple(sorted(QueueNote(q.topic, q.queue_id, q.end) for q in queues if q.end))
+    return tuple(
+        sorted(
+            QueueNote(q.topic, q.queue_id, QueueOffset(q.files.files[0].base // UNIT_BYTES), q.end)
+            for q in queues
+            if q.files.files
+        )
+    )
 
 
 def _load_checkpoint(files: FileSystem, root: Path) -> Checkpoint:

@@ -43,6 +43,7 @@ NOTES = st.builds(
             st.sampled_from(("A", "%RETRY%g", "T-1")),
             st.integers(0, 9),
             OFFSETS.map(QueueOffset),
+            OFFSETS.map(QueueOffset),
         )
     ).map(tuple),
     st.lists(WORDS.filter(bool)).map(tuple),
@@ -67,7 +68,7 @@ def test_notes_with_any_byte_altered_or_missing_do_not_count() -> None:
 
 
 def test_a_queue_with_a_name_that_leads_elsewhere_is_refused() -> None:
-    notes = LogNotes(queues=(QueueNote("../../etc", 0, QueueOffset(0)),))
+    notes = LogNotes(queues=(QueueNote("../../etc", 0, QueueOffset(0), QueueOffset(0)),))
     with pytest.raises(ValueError, match="etc"):
         decode_notes(encode_notes(notes))
 

@@ -1,0 +1,88 @@
+"""Stores that something happened to, and what may still be read of them."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ternmq_model.offsets import QueueOffset
+from ternmq_store.config import StoreConfig
+from ternmq_store.message_store import MessageStore
+from ternmq_store.reader import Limits, ReadRequest, ReadResult, ReadStatus
+from tests.support.files import MemoryFileSystem, Node
+from tests.support.records import batch_of, record
+from tests.support.stores import SMALL, append, checkpoint, open_store, settle, whole
+
+Key = tuple[str, int, int]
+"""Topic, queue, offset."""
+
+CONFIG: StoreConfig = replace(SMALL, commit_log_file_bytes=4096, record_checksum=True)
+
+_LIMITS = Limits(32, 262_144)
+
+
+def readable(store: MessageStore) -> dict[Key, bytes]:
+    """Return every message that is served, as a broker reads it: what is cold is verified."""
+    found: dict[Key, bytes] = {}
+    for topic, queue_id in store.queues():
+        offset, end = store.queue_range(topic, queue_id)
+        while offset < end:
+            wanted = ReadRequest(
+                topic=topic, queue_id=queue_id, offset=offset, hot=_LIMITS, cold=_LIMITS
+            )
+            result = _read(store, wanted)
+            position = 0
+            for size in result.record_sizes.tolist():
+                data = bytes(result.records[position : position + size])
+                one = whole(data)
+                assert (one.topic.decode(), one.header.queue_id) == (topic, queue_id)
+                found[topic, queue_id, one.header.queue_offset] = data
+                position += size
+            assert result.next_offset > offset, result
+            offset = QueueOffset(result.next_offset)
+    return found
+
+
+def _read(store: MessageStore, request: ReadRequest) -> ReadResult:
+    plan = store.reads.plan_read(request)
+    if not isinstance(plan, ReadResult):
+        plan.run()
+        plan = store.reads.finish(plan)
+    assert plan.status in {
+        ReadStatus.FOUND,
+        ReadStatus.NO_MATCHED_MESSAGE,
+        ReadStatus.MESSAGE_WAS_REMOVING,
+        ReadStatus.OFFSET_FOUND_NULL,
+    }
+    return plan
+
+
+def filled(*, is_clean: bool, count: int = 60, body_bytes: int = 60) -> MemoryFileSystem:
+    """Return the files of a store with messages in three queues, stopped cleanly or killed."""
+    files = MemoryFileSystem()
+    store = open_store(files, config=CONFIG)
+    for number in range(count):
+        topic, queue_id = (("A", 0), ("A", 1), ("B", 0))[number % 3]
+        body = bytes((number + 1,)) * body_bytes
+        append(store, batch_of(record(topic, queue_id, body, {"TAGS": "t"}), is_checksummed=False))
+        if number == count // 2:
+            settle(store)
+            assert checkpoint(store, 1 << 50)
+    settle(store)
+    assert checkpoint(store, 1 << 60)
+    if is_clean:
+        store.close()
+    files.locks.clear()
+    return files
+
+
+def copied(files: MemoryFileSystem) -> MemoryFileSystem:
+    """Return the same files once more."""
+    copy = MemoryFileSystem()
+    copy.made_folders = set(files.made_folders)
+    for path, node in files.nodes.items():
+        copy.nodes[path] = Node(node.data.copy(), real_bytes=node.real_bytes)
+    return copy
+
+
+def ends(store: MessageStore) -> Mapping[tuple[str, int], int]:
+    """Return the offset that the next message of each queue gets."""
+    return {key: store.next_offset(*key) for key in store.queues()}
