@@ -53,7 +53,7 @@ def _all(data: bytes, magic: bytes) -> list[int]:
 def is_blank(view: memoryview, start: int) -> bool:
     """Tell whether at position `start` begins the blank record that ends the file."""
     left = len(view) - start
-    if left < BLANK_BYTES or view[start + _MAGIC_AT : start + BLANK_BYTES] != _BLANK:
+    if left < BLANK_BYTES or bytes(view[start + _MAGIC_AT : start + BLANK_BYTES]) != _BLANK:
         return False
     size: int = _SIZE.unpack_from(view, start)[0]
     return size == left
