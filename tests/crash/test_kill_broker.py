@@ -1,0 +1,139 @@
+"""A broker that is killed at any moment keeps every message that it acknowledged."""
+
+import asyncio
+import contextlib
+import os
+import random
+import threading
+from pathlib import Path
+
+import pytest
+
+from ternmq_model.errors import RefusedError, TransportError
+from ternmq_model.offsets import QueueOffset
+from ternmq_model.response_code import ResponseCode as Code
+from ternmq_remoting.system import system_environment
+from ternmq_runtime.clock import SystemClock
+from ternmq_store.config import FlushMode
+from ternmq_store.filesystem import RealFileSystem
+from ternmq_store.message_store import MessageStore
+from tests.support.broker_process import STORE, BrokerProcess, broker_process
+from tests.support.brokers import Client, offsets_of, stored
+from tests.support.store_process import Acknowledged, body_of, key_of
+
+ROUNDS = 50 if os.environ.get("TERNMQ_SOAK") else 3
+SEED = int(os.environ.get("TERNMQ_SEED", "0")) or random.SystemRandom().randrange(1 << 32)
+ROUNDS_A_STORE = 5
+SENDERS = 4
+SOON_S = 30.0
+
+
+async def send_until_killed(
+    process: BrokerProcess, first: int, delay_s: float
+) -> list[Acknowledged]:
+    """Send on several streams until the broker dies; return what it acknowledged."""
+    found: list[Acknowledged] = []
+    async with asyncio.timeout(SOON_S), system_environment() as env:
+        client = Client(await env.network.connect([process.address]))
+        timer = threading.Timer(delay_s, process.process.kill)
+        timer.start()
+        await asyncio.gather(
+            *(send(client, first + 250_000 * sender, found) for sender in range(SENDERS))
+        )
+        await client.connection.close()
+    process.kill()
+    return found
+
+
+async def send(client: Client, number: int, found: list[Acknowledged]) -> None:
+    """Send batches, each to one queue, one after the other."""
+    chance = random.Random(number)
+    # gRPC tells a write's failure on a broken stream as its own.
+    with contextlib.suppress(TransportError, RefusedError):
+        sender = await client.open_sender()
+        while True:
+            topic, queue_id, count = chance.choice("AB"), chance.randrange(2), chance.choice((1, 9))
+            numbers = range(number, number + count)
+            records = [
+                sender.record(
+                    topic,
+                    body_of(each),
+                    queue_id=queue_id,
+                    properties={"KEYS": key_of(each), "UNIQ_KEY": f"{each:032X}"},
+                )
+                for each in numbers
+            ]
+            reply = await sender.send(*records)
+            number += count
+            if reply.status.code == Code.SYSTEM_BUSY:  # the log's next file is not ready yet
+                continue
+            assert reply.status.code == Code.SUCCESS, reply.status
+            rows = zip(
+                numbers,
+                offsets_of(reply.queue_offsets),
+                offsets_of(reply.physical_offsets),
+                strict=True,
+            )
+            found += [Acknowledged(each, topic, queue_id, *places) for each, *places in rows]
+
+
+async def everything(
+    process: BrokerProcess, queues: set[tuple[str, int]]
+) -> dict[tuple[str, int, int], tuple[int, bytes]]:
+    """Return physical offset and body of every message that can be pulled."""
+    found: dict[tuple[str, int, int], tuple[int, bytes]] = {}
+    async with asyncio.timeout(SOON_S), system_environment() as env:
+        client = Client(await env.network.connect([process.address]))
+        for topic, queue_id in sorted(queues):
+            offset = 0
+            while (reply := await client.pull(topic, offset, queue_id=queue_id)).records:
+                for message in stored(reply):
+                    place = (topic, queue_id, message.queue_offset)
+                    found[place] = (message.physical_offset, message.body)
+                offset = reply.next_offset
+        await client.connection.close()
+    return found
+
+
+def check_index(data: Path, mode: FlushMode, expected: list[Acknowledged]) -> None:
+    """Look messages up by their keys, and their queues' order, in the store itself."""
+    store = MessageStore.open(data, STORE, mode, RealFileSystem(), SystemClock())
+    try:
+        index = store._index  # pyright: ignore[reportPrivateUsage]
+        if index is not None:
+            for each in expected:
+                places = index.query(each.topic, each.key, 0, 1 << 62, 64)
+                assert each.physical_offset in places, each
+        for topic, queue_id in store.queues():
+            least, end = store.queue_range(topic, queue_id)
+            assert (least, store.next_offset(topic, queue_id)) == (QueueOffset(0), end)
+    finally:
+        store.close()
+
+
+@pytest.mark.parametrize("mode", FlushMode)
+def test_every_acknowledged_message_is_there_after_kill_9(tmp_path: Path, mode: FlushMode) -> None:
+    print(f"TERNMQ_SEED={SEED} repeats the moments as well as a machine can")
+    chance = random.Random(f"{SEED} {mode}")
+    expected: list[Acknowledged] = []
+    total = 0
+    for round_ in range(ROUNDS):
+        data = tmp_path / str(round_ // ROUNDS_A_STORE)
+        if round_ % ROUNDS_A_STORE == 0:
+            expected.clear()
+        with broker_process(data, mode) as process:
+            found = asyncio.run(
+                send_until_killed(process, round_ * 1_000_000, chance.uniform(0.0, 1.0))
+            )
+        expected += found
+        total += len(found)
+        if chance.random() < 0.5 or round_ == ROUNDS - 1:
+            queues = {(each.topic, each.queue_id) for each in expected}
+            with broker_process(data, mode) as process:
+                pulled = asyncio.run(everything(process, queues))
+            for each in expected:
+                place = (each.topic, each.queue_id, each.queue_offset)
+                assert pulled.get(place) == (each.physical_offset, each.body), each
+            check_index(data, mode, expected)
+    assert total > 0
+    print(f"mode={mode.value} rounds={ROUNDS} acknowledged={total}")

@@ -1,0 +1,91 @@
+"""A store whose process is killed at any moment loses nothing that it vouched for."""
+
+import os
+import random
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+
+from ternmq_runtime.clock import SystemClock
+from ternmq_store.config import FlushMode
+from ternmq_store.filesystem import RealFileSystem
+from ternmq_store.message_store import MessageStore
+from tests.support.store_process import (
+    READY,
+    STORE,
+    Acknowledged,
+    acknowledged,
+    begin,
+    read_back,
+)
+
+ROUNDS = 50 if os.environ.get("TERNMQ_SOAK") else 3
+SEED = int(os.environ.get("TERNMQ_SEED", "0")) or random.SystemRandom().randrange(1 << 32)
+ROUNDS_A_STORE = 5
+
+
+def kill_under_load(
+    root: Path, mode: FlushMode, first: int, chance: random.Random
+) -> list[Acknowledged]:
+    """Let a process store messages for a while; return what it vouched for."""
+    process = begin(root, mode, first)
+    assert process.stdout is not None
+    try:
+        if chance.random() < 0.25:
+            # While it recovers from the last time, or even before.
+            timer = threading.Timer(chance.uniform(0.2, 0.6), process.kill)
+        else:
+            assert process.stdout.readline().strip() == READY
+            timer = threading.Timer(chance.uniform(0.0, 0.5), process.kill)
+        timer.start()
+        found = list(acknowledged(process))
+        assert process.wait(10) == -signal.SIGKILL
+        return found
+    finally:
+        process.kill()
+        process.wait(10)
+        process.stdout.close()
+
+
+def check(root: Path, mode: FlushMode, expected: list[Acknowledged]) -> None:
+    """Open what is left and look each message up, by its queue and by its key."""
+    store = MessageStore.open(root, STORE, mode, RealFileSystem(), SystemClock())
+    try:
+        queues = {
+            (topic, queue_id): read_back(store, topic, queue_id)
+            for topic, queue_id in store.queues()
+        }
+        for each in expected:
+            found = queues[each.topic, each.queue_id].get(each.queue_offset)
+            assert found == (each.physical_offset, each.body), each
+        index = store._index  # pyright: ignore[reportPrivateUsage]
+        if index is not None:
+            for each in expected:
+                places = index.query(each.topic, each.key, 0, 1 << 62, 64)
+                assert each.physical_offset in places, each
+    finally:
+        store.close()
+
+
+@pytest.mark.parametrize("mode", FlushMode)
+def test_every_message_that_was_vouched_for_is_there_after_kill_9(
+    tmp_path: Path, mode: FlushMode
+) -> None:
+    print(f"TERNMQ_SEED={SEED} repeats the moments as well as a machine can")
+    chance = random.Random(f"{SEED} {mode}")
+    expected: list[Acknowledged] = []
+    first = total = 0
+    for round_ in range(ROUNDS):
+        root = tmp_path / str(round_ // ROUNDS_A_STORE)
+        if round_ % ROUNDS_A_STORE == 0:
+            expected.clear()
+        found = kill_under_load(root, mode, first, chance)
+        first += 1_000_000
+        total += len(found)
+        expected += found
+        if chance.random() < 0.5 or round_ == ROUNDS - 1:
+            check(root, mode, expected)
+    assert total > 0
+    print(f"mode={mode.value} rounds={ROUNDS} acknowledged={total}")
