@@ -79,7 +79,9 @@ def records_of(first: int, count: int) -> tuple[bytes, NDArray[np.int32]]:
 
 def checked(records: bytes, sizes: NDArray[np.int32]) -> RecordBatch:
     """Return the batch that the broker makes of them."""
-    batch = check_records(records, sizes, born_host_bytes=8, store_host_bytes=8).batch
+    batch = check_records(
+        records, sizes, born_host_bytes=8, store_host_bytes=8, is_checksummed=True
+    ).batch
     assert batch is not None
     assert len(batch) == len(sizes)
     return batch

@@ -1,0 +1,162 @@
+"""How long the event loop pauses while the store under it is appended to, flushes and rolls files.
+
+    python benchmarks/loop_pause.py [--seconds S] [--rate N] [--file-mib N] [--mode async|sync]
+
+A store with everything on is driven as in the broker, by its jobs on the loop and in threads, at a
+steady rate of 1 KiB messages. A ticker asks to be called each millisecond; how much later that
+happens is a pause. The default writes 5 GiB in a minute: 5 rolls of files of 1 GiB.
+"""
+
+import argparse
+import asyncio
+import gc
+import shutil
+import sys
+import tempfile
+from array import array
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from benchmarks import machine
+from benchmarks.store_alone import BATCH, HOST, checked, records_of
+from ternmq_broker.confirmations import Confirmations
+from ternmq_broker.store_loop import StoreLoop
+from ternmq_model.errors import BrokerBusy
+from ternmq_model.record_batch import RecordBatch
+from ternmq_remoting.environment import Environment
+from ternmq_remoting.system import system_environment
+from ternmq_runtime.clock import rest
+from ternmq_runtime.service import JobRunner
+from ternmq_store.config import FlushMode, StoreConfig
+from ternmq_store.filesystem import RealFileSystem
+from ternmq_store.message_store import MessageStore
+
+TICK_S: Final = 0.001
+TARGET_MS: Final = 20.0
+BATCHES: Final = 32
+
+
+class Ticker:
+    """Measures how late it is called. Owned by the loop it runs on."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._due_s = self._began_s = 0.0
+        self.late_ms: array[float] = array("d")
+        self.where: list[tuple[float, float]] = []
+        """The longest: milliseconds, and seconds since the start."""
+
+    def start(self) -> None:
+        """Begin to tick."""
+        self._began_s = self._loop.time()
+        self._again()
+
+    def _again(self) -> None:
+        self._due_s = self._loop.time() + TICK_S
+        self._loop.call_at(self._due_s, self._tick)
+
+    def _tick(self) -> None:
+        now_s = self._loop.time()
+        late_ms = (now_s - self._due_s) * 1000
+        self.late_ms.append(late_ms)
+        if late_ms > TARGET_MS / 2:
+            self.where.append((late_ms, now_s - self._began_s))
+        self._again()
+
+
+async def append(
+    store: MessageStore, loop: StoreLoop, batches: list[RecordBatch], *, seconds: float, rate: int
+) -> int:
+    """Append at `rate` for so long; return how many messages there were."""
+    clock = asyncio.get_running_loop()
+    began_s, count = clock.time(), 0
+    while clock.time() - began_s < seconds:
+        try:
+            store.append(batches[count // BATCH % BATCHES], born_host=HOST, store_host=HOST)
+        except BrokerBusy:
+            await loop.room_made()
+            continue
+        loop.appended()
+        count += BATCH
+        await asyncio.sleep(max(0.0, began_s + count / rate - clock.time()))
+    return count
+
+
+async def measure(
+    env: Environment, root: Path, mode: FlushMode, config: StoreConfig, *, seconds: float, rate: int
+) -> tuple[Ticker, int, int]:
+    """Return the ticks, the messages and the files that were begun."""
+    store = await env.blocking.run(
+        MessageStore.open, root, config, mode, RealFileSystem(rest), env.clock
+    )
+    runners: list[JobRunner] = []
+
+    def wake(name: str) -> None:
+        for each in runners:
+            each.wake(name)
+
+    loop = StoreLoop(
+        store,
+        Confirmations(),
+        env.clock,
+        env.blocking,
+        wake=wake,
+        on_arrivals=lambda _: None,
+    )
+    runner = JobRunner(*loop.jobs())
+    batches = [checked(*records_of(first, BATCH)) for first in range(0, BATCHES * BATCH, BATCH)]
+    gc.collect()
+    ticker = Ticker()
+    async with runner:
+        runners.append(runner)
+        ticker.start()
+        count = await append(store, loop, batches, seconds=seconds, rate=rate)
+        runners.clear()
+    rolls = store.max_physical // config.commit_log_file_bytes
+    await env.blocking.run(store.close)
+    return ticker, count, rolls
+
+
+async def run(arguments: argparse.Namespace, root: Path) -> None:
+    """Measure once and print."""
+    mode = FlushMode(arguments.mode)
+    config = StoreConfig(commit_log_file_bytes=arguments.file_mib << 20)
+    async with system_environment() as env:
+        ticker, count, rolls = await measure(
+            env, root, mode, config, seconds=arguments.seconds, rate=arguments.rate
+        )
+    late = np.frombuffer(ticker.late_ms, dtype=np.float64)
+    p50, p99, p999 = np.percentile(late, (50, 99, 99.9)).tolist()
+    print(
+        f"{mode.value} flush: {count / arguments.seconds:,.0f} msg/s for {arguments.seconds:g} s, "
+        f"{rolls} rolls of {arguments.file_mib} MiB, {len(late):,} ticks"
+    )
+    print(
+        f"pause p50 {p50:.2f} ms, p99 {p99:.2f} ms, p99.9 {p999:.2f} ms "
+        f"(at most {TARGET_MS:g}), longest {late.max():.1f} ms"
+    )
+    for late_ms, at_s in sorted(ticker.where, reverse=True)[:8]:
+        print(f"  {late_ms:6.1f} ms at {at_s:.2f} s")
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--rate", type=int, default=80_000, help="messages a second")
+    parser.add_argument("--file-mib", type=int, default=1024)
+    parser.add_argument("--mode", choices=["async", "sync"], default="async")
+    parser.add_argument("--data", type=Path, help="a folder on the disk to use")
+    arguments = parser.parse_args()
+    root = Path(tempfile.mkdtemp(dir=arguments.data))
+    try:
+        print("\n".join(machine.describe(root)), file=sys.stderr)
+        asyncio.run(run(arguments, root))
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()
