@@ -6,6 +6,7 @@ Source: RocketMQ `GroupCommitService`, `FlushRealTimeService`, `FlushConsumeQueu
 """
 
 import contextlib
+import errno
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from ternmq_model.offsets import PhysicalOffset
 from ternmq_store.config import FlushMode, StoreConfig
 from ternmq_store.filesystem import File, FileSystem
 from ternmq_store.log_notes import LogNotes, save_notes
+from ternmq_store.shortage import is_full
 
 PAGE_BYTES: Final = 4096
 
@@ -54,7 +56,8 @@ class CheckpointTask:
         """Sync the queues, write the checkpoint, sync it.
 
         Raises:
-            OSError: Nobody knows any more what is on disk.
+            OSError: ENOSPC or EDQUOT, a limit of open files: the checkpoint is not moved, and what
+                it vouches for is true. Any other: nobody knows any more what is on disk.
         """
         for path in self.files:
             # A topic may be deleted meanwhile: then there is nothing to vouch for.
@@ -68,6 +71,10 @@ class CheckpointTask:
         file = self.file_system.open(path)
         try:
             file.sync()
+        except OSError as error:
+            if is_full(error):  # what found no space is lost, unlike a file that is not written
+                raise OSError(errno.EIO, f"units may be lost: {error}") from error
+            raise
         finally:
             file.close()
 

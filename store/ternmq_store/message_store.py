@@ -45,7 +45,7 @@ from ternmq_store.prepare import FillTask, PrepareTask
 from ternmq_store.reader import ReadResult
 from ternmq_store.reads import Reads
 from ternmq_store.recovery import RecoveryReport
-from ternmq_store.shortage import check_full, is_shortage
+from ternmq_store.shortage import check_full, is_full, is_shortage
 from ternmq_store.statistics import StoreStatistics
 
 logger = logging.getLogger(__name__)
@@ -93,6 +93,7 @@ class MessageStore:
         self._dispatcher = opened.dispatcher
         self._report = opened.report
         self._failure: OSError | None = None
+        self._is_checkpoint_late = False
         self._is_checksummed = config.record_checksum
         self.statistics = StoreStatistics()
         """What is counted; whoever drives the store takes the samples."""
@@ -374,10 +375,12 @@ class MessageStore:
 
     def checkpoint_done(self, task: CheckpointTask, error: OSError | None = None) -> None:
         """Take note that `task` has run."""
-        if error is not None and is_shortage(error):
+        is_late = error is not None and (is_shortage(error) or is_full(error))
+        if is_late and not self._is_checkpoint_late:
             logger.warning("checkpoint not moved root=%s error=%s", self._root, error)
-        elif error is not None:
+        elif error is not None and not is_late:
             self._fail(error)
+        self._is_checkpoint_late = is_late
         self._disk.checkpoint_done(task, is_good=error is None)
 
     def file_due(self) -> PrepareTask | FillTask | None:

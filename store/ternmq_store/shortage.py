@@ -14,9 +14,14 @@ def is_shortage(error: OSError) -> bool:
     return error.errno in _TOO_MANY
 
 
+def is_full(error: OSError) -> bool:
+    """Tell whether `error` says that the disk, or the user's part of it, is full."""
+    return error.errno in _FULL
+
+
 def check_full(error: OSError, what: str) -> None:
     """Raise StoreFull when `error` says that there is no room for `what`, on disk or elsewhere."""
-    if error.errno in _FULL:
+    if is_full(error):
         raise StoreFull(f"no space for more of the {what}: {error}") from error
-    if error.errno in _TOO_MANY:
+    if is_shortage(error):
         raise StoreFull(f"no file for more of the {what}: {error}") from error
