@@ -150,7 +150,8 @@ def main() -> None:
     parser.add_argument("--mode", choices=["async", "sync"], default="async")
     parser.add_argument("--data", type=Path, help="a folder on the disk to use")
     arguments = parser.parse_args()
-    root = Path(tempfile.mkdtemp(dir=arguments.data))
+    data: Path | None = arguments.data
+    root = Path(tempfile.mkdtemp(dir=data))
     try:
         print("\n".join(machine.describe(root)), file=sys.stderr)
         asyncio.run(run(arguments, root))

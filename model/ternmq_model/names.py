@@ -14,6 +14,11 @@ TOPIC_BYTES_MAX: Final = 127
 GROUP_BYTES_MAX: Final = 120
 
 RETRY_PREFIX: Final = "%RETRY%"
+DEAD_LETTER_PREFIX: Final = "%DLQ%"
+
+LONG_TOPIC_BYTES_MAX: Final = 255
+"""Longest topic of a group's own: RocketMQ 5 allows groups so long and keeps messages of such a
+topic in V2 records. They are read; nothing is sent to them."""
 
 AUTO_CREATE_TOPIC: Final = "TBW102"
 """The template whose settings a topic created by a send copies."""
@@ -46,12 +51,13 @@ _LEGAL: Final = re.compile(r"[%|a-zA-Z0-9_-]+", re.ASCII)
 
 
 def check_topic(topic: str) -> str:
-    """Return `topic` when it is legal.
+    """Return `topic` when it is legal; one that is long may only be a group's own.
 
     Raises:
         IllegalName: It is empty, too long or has other characters than `% | a-z A-Z 0-9 _ -`.
     """
-    return _check("topic", topic, TOPIC_BYTES_MAX)
+    is_of_group = topic.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX))
+    return _check("topic", topic, LONG_TOPIC_BYTES_MAX if is_of_group else TOPIC_BYTES_MAX)
 
 
 def check_group(group: str) -> str:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ternmq_model.errors import CorruptRecord, IllegalMessage
+from ternmq_model.names import TOPIC_BYTES_MAX
 from ternmq_model.properties import CRC32, TRANSIENT_PREFIX, decode_properties
 from ternmq_model.record import (
     BODY_BYTES_MAX,
@@ -282,7 +283,7 @@ def _check(records: bytes, sizes: Ints, form: _Form) -> RecordBatch | NDArray[np
     topics = bodies + body_bytes + 1
     topic_bytes = view[topics - 1].astype(np.int64)
     properties = topics + topic_bytes + 2
-    fits = (topic_bytes > 0) & (topic_bytes <= 127) & (properties <= ends)
+    fits = (topic_bytes > 0) & (topic_bytes <= TOPIC_BYTES_MAX) & (properties <= ends)
     if not fits.all():
         return _check_each(records, starts, ends, fits, form)
     properties_bytes = (view[properties - 2].astype(np.int64) << 8) | view[properties - 1]
@@ -352,6 +353,8 @@ def _reason(record: bytes, form: _Form) -> str:
         return "queue id, reconsume times or prepared offset is not what a producer may set"
     if topic_name(decoded.topic) is None:
         return f"topic {decoded.topic!r} is not a legal name"
+    if len(decoded.topic) > TOPIC_BYTES_MAX:
+        return f"topic has {len(decoded.topic)} bytes, at most {TOPIC_BYTES_MAX} can be sent to"
     properties = decoded.properties
     if properties.endswith(CHECKSUM_ROOM):
         properties = strip_checksum(properties)

@@ -59,6 +59,8 @@ def test_compressed_bodies_are_taken() -> None:
         (record(prepared_offset=1), "prepared"),
         (record(queue_id=-1), "queue id"),
         (record("a/b"), "legal name"),
+        (record("T" * 128), "legal name"),
+        (record("%RETRY%" + "g" * 121), "128 bytes"),
         (record(properties={"DELAY": "3"}), "DELAY"),
         (record(properties={"a": "b", "TIMER_DELAY_MS": "3"}), "TIMER_DELAY_MS"),
         (record(properties={"__CRC32#": "0123456789"}), "CRC32"),

@@ -100,30 +100,33 @@ def test_records_with_ipv6_hosts_are_stored_beside_the_others(is_checksummed: bo
     store.close()
 
 
-def test_records_of_the_second_version_are_recovered_dispatched_and_read() -> None:
+@pytest.mark.parametrize("topic", ["flights", "%RETRY%" + "g" * 248])
+def test_records_of_the_second_version_are_recovered_dispatched_and_read(topic: str) -> None:
     files = MemoryFileSystem()
     store = open_store(files)
-    places = append(store, batch_of(record(body=b"first")))
+    places = append(store, batch_of(record("flights", body=b"first")))
     settle(store)
     # Another program's record, as a crash would leave it: in the log, in no queue.
+    number = int(topic == "flights")
     data = as_v2(
-        record(body=b"second", properties={"TAGS": "x"}),
+        record(topic, body=b"second", properties={"TAGS": "x"}),
         body_bytes=6,
         physical_offset=places.end,
     )
-    data = data[:20] + struct.pack(">q", 1) + data[28:]
+    data = data[:20] + struct.pack(">q", number) + data[28:]
     log = files.nodes[commit_log_folder(ROOT) / file_name(0)].data
     log[places.end : places.end + len(data)] = list(data)
     files.locks.clear()
     again = open_store(files)
     assert again.report.end == places.end + len(data)
-    assert again.next_offset("flights", 0) == QueueOffset(2)
-    append(again, batch_of(record(body=b"third")))
+    assert again.next_offset(topic, 0) == QueueOffset(number + 1)
+    append(again, batch_of(record("flights", body=b"third")))
     settle(again)
-    records = [data for _, data in drain(again, "flights", 0)]
-    messages = decode_records(b"".join(records), sizes_of(records), MessageQueue("flights", "b", 0))
-    assert [message.body for message in messages] == [b"first", b"second", b"third"]
-    assert messages[1].properties == {"TAGS": "x"}
+    records = [data for name in {topic, "flights"} for _, data in drain(again, name, 0)]
+    messages = decode_records(b"".join(records), sizes_of(records), MessageQueue(topic, "b", 0))
+    assert sorted(message.body for message in messages) == [b"first", b"second", b"third"]
+    (second,) = (message for message in messages if message.body == b"second")
+    assert second.properties == {"TAGS": "x"}
     again.close()
 
 
