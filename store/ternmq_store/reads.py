@@ -399,6 +399,7 @@ class Reads:
             end=self._dispatcher.offset,
             verify=self.verify,
             read_ahead=self._config.read_ahead_enabled,
+            beginnings=self._touched.ends(),
         )
 
     def finish(self, plan: ColdRead) -> ReadResult:

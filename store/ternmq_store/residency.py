@@ -6,6 +6,7 @@ since; unless it lies so far behind the end of the log that the system has taken
 
 from bisect import bisect_right
 from collections import deque
+from collections.abc import Sequence
 from typing import Final
 
 _ALL_THAT_FOLLOWS: Final = 1 << 62
@@ -33,6 +34,10 @@ class TouchedLog:
         """Return where the stretch ends that holds byte `offset`; `offset` if there is none."""
         index = bisect_right(self._starts, offset) - 1
         return max(self._ends[index], offset) if index >= 0 else offset
+
+    def ends(self) -> Sequence[int]:
+        """Return where stretches end and so, if the log goes on, other records begin; ascending."""
+        return tuple(self._ends)
 
     def add(self, start: int, end: int) -> None:
         """Add a stretch."""
