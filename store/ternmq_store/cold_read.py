@@ -5,6 +5,7 @@ the disk may be damaged, so every record is checked before it is served, and wha
 as in memory afterwards.
 """
 
+import contextlib
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from ternmq_model.errors import CorruptRecord
 from ternmq_model.offsets import UNIT_BYTES, PhysicalOffset
-from ternmq_model.record import BLANK_BYTES, RECORD_BYTES_MAX
+from ternmq_model.record import BLANK_BYTES, RECORD_BYTES_MAX, Record
 from ternmq_model.record_check import check_record
 from ternmq_model.record_checksum import verify_checksum
 from ternmq_model.record_heads import Ints
@@ -25,7 +26,17 @@ from ternmq_store.consume_queue import UNIT, Units
 from ternmq_store.filesystem import File, FileSystem
 from ternmq_store.layout import base_of, file_name
 from ternmq_store.mapped_file import MappedFile
-from ternmq_store.reader import Limits, ReadRequest, Selection, passes, runs, select, take
+from ternmq_store.reader import (
+    Limits,
+    Place,
+    ReadRequest,
+    Selection,
+    are_records,
+    passes,
+    runs,
+    select,
+    take,
+)
 
 CHUNK_BYTES: Final = 512 << 10
 """Of the log, read in one go when a reader wants enough of it: to verify that takes 2 ms."""
@@ -37,6 +48,7 @@ _GAP_BYTES_MAX: Final = 16 << 10
 """Records with no more between them are read in one go."""
 
 _SIZE_BYTES: Final = 4
+_WRONG_SIZE: Final = "the unit's size is another than the record's"
 _RECORDS_MAX: Final = 1 << 16
 
 
@@ -173,6 +185,7 @@ class ColdRead:
         source, outcome = self.source, self.outcome
         file, base = source.open(int(chosen.starts[0]))
         fetch = _Fetch(source, file, base)
+        place = chosen.place(self.request)
         try:
             row, left = 0, limits
             while row < len(chosen.starts) and left.messages_max > 0:
@@ -183,8 +196,9 @@ class ColdRead:
                 ):
                     break
                 count = _near(starts[:count], sizes[:count])
+                here = place.of(slice(row, row + count))
                 row += count
-                self._keep(fetch.records(starts[:count], sizes[:count]))
+                self._keep(fetch.records(starts[:count], sizes[:count], here))
                 if outcome.sizes and not self.request.record_filter:
                     break
                 left = Limits(
@@ -234,29 +248,29 @@ class _Fetch:
         self.bad: list[BadRecord] = []
         self.touched: tuple[int, int] | None = None
 
-    def records(self, starts: Ints, sizes: Ints) -> list[memoryview]:
+    def records(self, starts: Ints, sizes: Ints, place: Place) -> list[memoryview]:
         """Return the good ones, in their order."""
         found: list[memoryview] = []
-        starts, sizes = self._plausible(starts, sizes)
+        plausible = self._plausible(starts, sizes)
+        starts, sizes, place = starts[plausible], sizes[plausible], place.of(plausible)
         if not len(starts):
             return found
         first, last = int(starts[0]), int(starts[-1] + sizes[-1])
         if _is_dense(first, last, int(sizes.sum())):
             first = self._beginning(first)
-            view, good = self._chunk(first, last, starts, sizes)
-            for start, size, is_good in zip(
-                starts.tolist(), sizes.tolist(), good.tolist(), strict=True
-            ):
-                record = view[start - first : start - first + size]
-                if is_good or self._is_good(view, start - first, start, size):
-                    found.append(record)
+            view, good = self._chunk(first, last, starts, sizes, place)
+            rows = zip(starts.tolist(), sizes.tolist(), good.tolist(), strict=True)
+            for row, (start, size, is_good) in enumerate(rows):
+                at = start - first
+                if is_good or self._is_good(view, at, start, size, place, row):
+                    found.append(view[at : at + size])
             return found
         row = 0
         for begin, end in runs(starts, sizes, gap_max=_GAP_BYTES_MAX):
             view = self._read(begin, end)
             while row < len(starts) and begin <= starts[row] < end:
                 start, size = int(starts[row]), int(sizes[row])
-                if self._is_good(view, start - begin, start, size):
+                if self._is_good(view, start - begin, start, size, place, row):
                     found.append(view[start - begin : start - begin + size])
                 row += 1
         return found
@@ -269,22 +283,19 @@ class _Fetch:
             return known[index]
         return first
 
-    def _plausible(self, starts: Ints, sizes: Ints) -> tuple[Ints, Ints]:
-        """Leave out what is longer than any record, unless the record says so too."""
-        if int(sizes.max()) <= RECORD_BYTES_MAX:
-            return starts, sizes
-        good = np.ones(len(starts), dtype=np.bool_)
-        for row in np.flatnonzero(sizes > RECORD_BYTES_MAX).tolist():
+    def _plausible(self, starts: Ints, sizes: Ints) -> NDArray[np.bool_]:
+        """Tell what is no longer than any record, or as long as the record says it is."""
+        good = sizes <= RECORD_BYTES_MAX
+        for row in np.flatnonzero(~good).tolist():
             start, size = int(starts[row]), int(sizes[row])
             says = int.from_bytes(self._file.read(start - self._base, _SIZE_BYTES), "big")
+            good[row] = says == size
             if says != size:
-                reason = "the unit's size is another than the record's"
-                self.bad.append(BadRecord(PhysicalOffset(start), size, reason, is_there=False))
-                good[row] = False
-        return starts[good], sizes[good]
+                self.bad.append(BadRecord(PhysicalOffset(start), size, _WRONG_SIZE, is_there=False))
+        return good
 
     def _chunk(
-        self, first: int, last: int, starts: Ints, sizes: Ints
+        self, first: int, last: int, starts: Ints, sizes: Ints, place: Place
     ) -> tuple[memoryview, NDArray[np.bool_]]:
         """Read a stretch of the log and check all that is in it; tell which records are good."""
         source = self._source
@@ -304,6 +315,7 @@ class _Fetch:
             rows = np.searchsorted(scan.batch.starts, starts - first)
             rows[rows == len(scan.batch)] = 0
             good = (scan.batch.starts[rows] == starts - first) & (scan.batch.sizes[rows] == sizes)
+            good &= are_records(view, first, starts, sizes, place)
             self.touched = (first, first + scan.end)
         return view, good
 
@@ -312,20 +324,30 @@ class _Fetch:
         length = min(end + BLANK_BYTES, self.file_end) - begin
         return memoryview(self._file.read(begin - self._base, max(length, 0)))
 
-    def _is_good(self, view: memoryview, position: int, start: int, size: int) -> bool:
+    def _is_good(
+        self, view: memoryview, position: int, start: int, size: int, place: Place, row: int
+    ) -> bool:
         at = PhysicalOffset(start)
-        reason = check_one(view, position, at=at, size=size, verify=self._source.verify(at))
-        if reason:
+        verify = self._source.verify(at)
+        try:
+            record = check_one(view, position, at=at, size=size, verify=verify)
+        except CorruptRecord as error:
             head = bytes(view[position : position + 36])
             says = int.from_bytes(head[28:36], "big"), int.from_bytes(head[:4], "big")
-            self.bad.append(BadRecord(at, size, reason, is_there=says == (start, size)))
-        return not reason
+            self.bad.append(BadRecord(at, size, error.reason, is_there=says == (start, size)))
+            return False
+        # RocketMQ may have units for records of other queues; this store has not.
+        if verify is Verify.WHOLE and not place.has(record, row):
+            reason = "the unit points at another queue's record"
+            self.bad.append(BadRecord(at, size, reason, is_there=False))
+            return False
+        return True
 
 
 def check_one(
     view: memoryview, position: int, *, at: PhysicalOffset, size: int, verify: Verify
-) -> str:
-    """Return what is wrong with the record at `position`; empty when nothing is.
+) -> Record:
+    """Return the record at `position`.
 
     Args:
         view: Holds it, and 8 bytes more.
@@ -333,20 +355,17 @@ def check_one(
         at: Where that is in the log.
         size: How long it must be.
         verify: How much of it to check.
+
+    Raises:
+        CorruptRecord: It is not good.
     """
-    try:
-        record = check_record(
-            view[: position + size + BLANK_BYTES], position, at=at, next_file=True
-        )
-    except CorruptRecord as error:
-        return error.reason
+    end = position + size
+    record = check_record(view[: end + BLANK_BYTES], position, at=at, next_file=True)
     if record is None or record.header.total_bytes != size:
-        return "the unit's size is another than the record's"
-    if verify is Verify.WHOLE and not verify_checksum(
-        view[position : position + size], record.properties
-    ):
-        return "the record's checksum differs"
-    return ""
+        raise CorruptRecord(at, _WRONG_SIZE)
+    if verify is Verify.WHOLE and not verify_checksum(view[position:end], record.properties):
+        raise CorruptRecord(at, "the record's checksum differs")
+    return record
 
 
 @dataclass(slots=True)
@@ -378,5 +397,6 @@ class ColdRecord:
         finally:
             file.close()
         verify = self.source.verify(self.offset)
-        if not check_one(data, 0, at=self.offset, size=size, verify=verify):
+        with contextlib.suppress(CorruptRecord):
+            check_one(data, 0, at=self.offset, size=size, verify=verify)
             self.record = bytes(data[:size])

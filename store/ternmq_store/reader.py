@@ -13,7 +13,13 @@ from numpy.typing import NDArray
 
 from ternmq_model.errors import CorruptRecord
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
-from ternmq_model.record import decode_record
+from ternmq_model.record import (
+    FLAG_BORN_HOST_V6,
+    FLAG_STORE_HOST_V6,
+    MAGIC_V1,
+    Record,
+    decode_record,
+)
 from ternmq_model.record_heads import Ints, head_type, take_heads
 from ternmq_store.consume_queue import PADDING_SIZE, Units
 from ternmq_store.layout import base_of
@@ -131,6 +137,28 @@ class ReadRequest:
         return FILTER_UNITS_MAX if self.has_filter else limits.messages_max
 
 
+class Place(NamedTuple):
+    """Which queue messages are of, and where in it."""
+
+    topic: bytes
+    queue_id: int
+    numbers: Ints
+    """Their queue offsets, row by row."""
+
+    def of(self, rows: slice | NDArray[np.bool_] | Ints) -> "Place":
+        """Return the places of some rows."""
+        return self._replace(numbers=self.numbers[rows])
+
+    def has(self, record: Record, row: int) -> bool:
+        """Tell whether a record says that it is at the place of `row`."""
+        header = record.header
+        return (record.topic, header.queue_id, header.queue_offset) == (
+            self.topic,
+            self.queue_id,
+            int(self.numbers[row]),
+        )
+
+
 class Selection(NamedTuple):
     """The messages, of those looked at, that may be returned."""
 
@@ -148,15 +176,19 @@ class Selection(NamedTuple):
             return units
         return count if self.rows is None else int(self.rows[count])
 
+    def place(self, request: ReadRequest) -> Place:
+        """Return where in the queue the messages are."""
+        rows = np.arange(len(self.starts)) if self.rows is None else self.rows
+        return Place(request.topic.encode(), request.queue_id, rows + request.offset)
+
+    def only(self, rows: slice | Ints) -> "Selection":
+        """Return some of the messages."""
+        known = np.arange(len(self.starts)) if self.rows is None else self.rows
+        return Selection(self.starts[rows], self.sizes[rows], known[rows], self.is_gone)
+
     def without(self, bad: NDArray[np.bool_]) -> "Selection":
         """Return what is left when the `bad` ones are passed over."""
-        rows = np.flatnonzero(~bad)
-        return Selection(
-            self.starts[rows],
-            self.sizes[rows],
-            rows if self.rows is None else self.rows[rows],
-            self.is_gone,
-        )
+        return self.only(np.flatnonzero(~bad))
 
 
 def select(
@@ -261,20 +293,40 @@ def runs(starts: Ints, sizes: Ints, *, gap_max: int = 0) -> list[tuple[int, int]
     return list(zip(begins, stops, strict=True))
 
 
-def are_records(view: memoryview, base: int, starts: Ints, sizes: Ints) -> NDArray[np.bool_]:
-    """Tell of each unit whether it points at what says it is a record of that place and length.
+def are_records(
+    view: memoryview, base: int, starts: Ints, sizes: Ints, place: Place
+) -> NDArray[np.bool_]:
+    """Tell of each unit whether it points at a record of that place, length and queue.
+
+    A record of another version, or with IPv6 hosts, is not told from a wrong one.
 
     Args:
-        view: A file of the log, wholly in memory where the units point.
+        view: A file of the log, or a part of it.
         base: Where it begins.
         starts: What the units say.
         sizes: Likewise.
+        place: What the records must say.
     """
-    positions = np.clip(starts - base, 0, max(len(view) - _SHORTEST_HEAD.itemsize, 0))
+    head_bytes = _SHORTEST_HEAD.itemsize
+    good = np.zeros(len(starts), dtype=np.bool_)
+    wanted = bytes((len(place.topic),)) + place.topic
+    if len(view) < head_bytes + len(wanted):
+        return good
+    positions = np.clip(starts - base, 0, len(view) - head_bytes)
     heads = take_heads(view, positions, _SHORTEST_HEAD)
-    fits: NDArray[np.bool_] = positions + sizes <= len(view)
-    fits &= (heads["physical_offset"] == starts) & (heads["total_bytes"] == sizes)
-    return fits
+    topics = positions + head_bytes + heads["body_bytes"]
+    good = (topics >= 0) & (topics + len(wanted) <= positions + sizes)
+    good &= (positions + sizes <= len(view)) & (heads["magic"] == MAGIC_V1)
+    good &= (heads["sys_flag"] & (FLAG_BORN_HOST_V6 | FLAG_STORE_HOST_V6)) == 0
+    good &= (heads["physical_offset"] == starts) & (heads["total_bytes"] == sizes)
+    good &= (heads["queue_id"] == place.queue_id) & (heads["queue_offset"] == place.numbers)
+    kind = f"S{len(wanted)}"
+    window: NDArray[np.bytes_] = np.ndarray(
+        (len(view) - len(wanted) + 1,), kind, view, strides=(1,)
+    )
+    matched: NDArray[np.bool_] = window[np.where(good, topics, 0)] == wanted
+    matched &= good
+    return matched
 
 
 def passes(view: memoryview, position: int, record_filter: RecordFilter) -> bool:

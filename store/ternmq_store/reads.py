@@ -295,8 +295,9 @@ class Reads:
             taken, kept = self._take(request, chosen, end)
             if border is not None and first < self._touched_from and len(kept.starts):
                 file = log.files.at(int(kept.starts[0]))
-                if not are_records(file.view, file.base, kept.starts, kept.sizes).all():
-                    return None  # the slow way tells what is wrong
+                place = kept.place(request)
+                if not are_records(file.view, file.base, kept.starts, kept.sizes, place).all():
+                    return None  # the slow way tells what is wrong, if anything is
         scanned = chosen.scanned(taken, len(units))
         return self._result(
             request,
@@ -315,7 +316,7 @@ class Reads:
         keep = request.record_filter
         if keep is None:
             count = take(chosen.starts, chosen.sizes, limits, file_bytes=file_bytes, end=end)
-            return count, Selection(chosen.starts[:count], chosen.sizes[:count], None, False)
+            return count, chosen.only(slice(count))
         most = Limits(len(chosen.starts), _EVERYTHING)
         count = take(chosen.starts, chosen.sizes, most, file_bytes=file_bytes, end=end)
         file = self._log.files.at(int(chosen.starts[0]))
@@ -331,7 +332,7 @@ class Reads:
             wanted.append(row)
             left -= size
         rows = np.array(wanted, dtype=np.int64)
-        return count, Selection(chosen.starts[rows], chosen.sizes[rows], None, False)
+        return count, chosen.only(rows)
 
     def _slices(self, kept: Selection) -> list[memoryview]:
         """Return slices of the map with the records, which lie in one file, in their order."""
