@@ -8,7 +8,6 @@ from ternmq_model.names import SCHEDULE_TOPIC
 from ternmq_model.offsets import UNIT_BYTES, PhysicalOffset, QueueOffset
 from ternmq_model.properties import TAGS, decode_properties, tag_code
 from ternmq_model.record import FLAG_COMMIT, FLAG_TRANSACTION_MASK
-from ternmq_store.consume_queue import PADDING_SIZE
 from ternmq_store.filesystem import FileSystem
 from ternmq_store.findings import Finding, note, problem
 from ternmq_store.log_inspection import FoundRecord
@@ -18,6 +17,7 @@ from ternmq_store.queue_inspection import (
     QueueFiles,
     last_unit_end,
 )
+from ternmq_store.units import PADDING_SIZE
 
 _EXT_ADDRESS_MAX: Final = -(1 << 31) - 1
 """A tag code no larger than this tells where in the ext files the tag code is."""

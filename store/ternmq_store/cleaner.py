@@ -22,7 +22,7 @@ from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_store.clean_tasks import Breath, CleanTask, DiskUse, Leaving, Place, Removal, StoreTimes
 from ternmq_store.commit_log import CommitLog
 from ternmq_store.config import StoreConfig
-from ternmq_store.consume_queue import PADDING_SIZE, ConsumeQueue
+from ternmq_store.consume_queue import ConsumeQueue
 from ternmq_store.consume_queues import ConsumeQueues
 from ternmq_store.filesystem import FileSystem
 from ternmq_store.index import IndexFiles
@@ -37,6 +37,7 @@ from ternmq_store.retention import (
     reason_to_delete,
     retention_ms,
 )
+from ternmq_store.units import PADDING_SIZE
 
 logger = logging.getLogger(__name__)
 
@@ -248,6 +249,8 @@ class Cleaner:
             if self._queues.find(queue.topic, queue.queue_id) is queue:
                 queue.correct_min_offset(start)
                 self._leave(queue.files.folder, queue.delete_read())
+                if queue.ext is not None:
+                    self._leave(queue.ext.files.folder, queue.delete_read_ext())
         if self._index is not None:
             self._leaving += [Leaving(path, None) for path in self._index.delete_before(start)]
         self._start_seen = start

@@ -22,7 +22,6 @@ from ternmq_model.record_check import check_record
 from ternmq_model.record_checksum import verify_checksum
 from ternmq_model.record_heads import Ints
 from ternmq_model.record_scan import Verify, scan_records
-from ternmq_store.consume_queue import UNIT, Units
 from ternmq_store.filesystem import File, FileSystem
 from ternmq_store.layout import base_of, file_name
 from ternmq_store.mapped_file import MappedFile
@@ -37,6 +36,7 @@ from ternmq_store.reader import (
     select,
     take,
 )
+from ternmq_store.units import UNIT, Units
 
 CHUNK_BYTES: Final = 512 << 10
 """Of the log, read in one go when a reader wants enough of it: to verify that takes 2 ms."""

@@ -6,6 +6,7 @@ from typing import Final
 
 from ternmq_model.errors import ConfigError
 from ternmq_model.offsets import UNIT_BYTES
+from ternmq_store.consume_queue_ext import EXT_UNIT_BYTES_LEAST
 from ternmq_store.index_format import IndexSizes
 
 _FILE_ALIGNMENT_BYTES = 4096
@@ -36,6 +37,17 @@ class StoreConfig:
     consume_queue_file_units: int = 300_000
     """Messages that one file of a consume queue tells of; 20 bytes each. As above, an existing
     store keeps its own."""
+
+    consume_queue_ext_enabled: bool = False
+    """Keep each message's tag code, store time and, once somebody filters by properties, a bit map
+    of who may want it in files beside the consume queues."""
+
+    consume_queue_ext_file_bytes: int = 48 << 20
+    """Size of one of these files. Queues that have some keep theirs."""
+
+    consume_queue_ext_bit_map_bits: int = 64
+    """Room that is reserved for each bit map before a message is stored; a longer one is kept all
+    the same."""
 
     record_checksum: bool = True
     """Every record that is stored ends with a checksum of all of it, the property `__CRC32#`, which
@@ -148,6 +160,7 @@ class StoreConfig:
             if value <= 0:
                 raise ConfigError(f"store.{name}", value, "must be > 0")
         self._check_index()
+        self._check_ext()
         if self.flush_least_pages < 0:
             raise ConfigError("store.flush_least_pages", self.flush_least_pages, "must be >= 0")
         self._check_retention()
@@ -177,6 +190,15 @@ class StoreConfig:
         if sizes.file_bytes > _MAP_BYTES_MAX:
             rule = f"is too many: a file would have {sizes.file_bytes} bytes, over 2 GiB"
             raise ConfigError("store.index_entries", self.index_entries, rule)
+
+    def _check_ext(self) -> None:
+        for name, low, high in (
+            ("consume_queue_ext_file_bytes", 1 << 16, _MAP_BYTES_MAX),
+            ("consume_queue_ext_bit_map_bits", 0, 262_000),
+        ):
+            value = getattr(self, name)
+            if not low <= value <= high:
+                raise ConfigError(f"store.{name}", value, f"must be {low} to {high}")
 
     def _check_retention(self) -> None:
         for name, low, high in (
@@ -214,6 +236,12 @@ class StoreConfig:
     def delete_hours(self) -> frozenset[int]:
         """The hours of the day at which expired files are deleted."""
         return frozenset(int(hour) for hour in self.delete_when.split(";"))
+
+    @property
+    def consume_queue_ext_unit_bytes(self) -> int:
+        """Room to reserve beside each unit of a consume queue; 0 = nothing is kept there."""
+        bit_map_bytes = -(-self.consume_queue_ext_bit_map_bits // 8)
+        return EXT_UNIT_BYTES_LEAST + bit_map_bytes if self.consume_queue_ext_enabled else 0
 
     @property
     def consume_queue_file_bytes(self) -> int:

@@ -9,49 +9,30 @@ Source: RocketMQ `ConsumeQueue`.
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ternmq_model.offsets import UNIT_BYTES, LogicOffset, PhysicalOffset, QueueOffset, logic_offset
 from ternmq_model.record_heads import Bytes, Ints
+from ternmq_store.consume_queue_ext import (
+    ConsumeQueueExt,
+    ExtRows,
+    TagCodes,
+    is_address,
+    plain_tag_codes,
+)
 from ternmq_store.filesystem import FileSystem
 from ternmq_store.layout import base_of, queue_folder, step_end
 from ternmq_store.mapped_file import MappedFile
 from ternmq_store.mapped_file_queue import FoundFile, MappedFileQueue
 from ternmq_store.recovery import good_units
+from ternmq_store.units import PADDING_SIZE, UNIT, Unit, Units, make_units
 
 logger = logging.getLogger(__name__)
 
-Units = NDArray[np.void]
-"""Units as structures, as they lie in the file."""
-
-_FIELDS: Final[list[Any]] = [("offset", ">i8"), ("size", ">i4"), ("tag_code", ">i8")]
-UNIT: Final[np.dtype[np.void]] = np.dtype(_FIELDS)
-assert UNIT.itemsize == UNIT_BYTES
-
-PADDING_SIZE: Final = 0x7FFFFFFF
-"""Size in a unit that stands for no message: before a queue's first one, or in a gap."""
-
 _PIECE_UNITS: Final = 3_200
-
-
-class Unit(NamedTuple):
-    """What one unit says."""
-
-    offset: PhysicalOffset
-    size: int
-    tag_code: int
-
-
-def make_units(offsets: Ints, sizes: Ints, tag_codes: Ints) -> Units:
-    """Return the units of records at `offsets`."""
-    units = np.empty(len(offsets), dtype=UNIT)
-    units["offset"] = offsets
-    units["size"] = sizes
-    units["tag_code"] = tag_codes
-    return units
 
 
 def _bytes(units: Units) -> Bytes:
@@ -67,6 +48,8 @@ class ConsumeQueue:
         min_offset: The first message that can be read.
         end: Behind the last message that can be read: one more than its offset.
         next_offset: What the next message stored gets; at least `end`.
+        ext: What the units have no room for; None when there never was such a thing.
+        ext_unit_bytes: Room to reserve there for each unit; 0 = nothing is added.
     """
 
     def __init__(
@@ -79,6 +62,8 @@ class ConsumeQueue:
         self.min_offset = QueueOffset(0)
         self.end = QueueOffset(0)
         self.next_offset = QueueOffset(0)
+        self.ext: ConsumeQueueExt | None = None
+        self.ext_unit_bytes = 0
         self._real_end = LogicOffset(0)
         self._dirty_from: LogicOffset | None = None
 
@@ -88,6 +73,11 @@ class ConsumeQueue:
         Raises:
             OSError: It cannot be. The queue is as before.
         """
+        if self.ext is not None and self.ext_unit_bytes:
+            self.ext.reserve(until - self.end, self.ext_unit_bytes)
+        self._reserve(until)
+
+    def _reserve(self, until: QueueOffset) -> None:
         needed = logic_offset(until)
         while self._real_end < needed:
             files = self.files.files
@@ -110,8 +100,12 @@ class ConsumeQueue:
         file.file.park()
         return file
 
-    def append(self, units: Units) -> None:
+    def append(self, units: Units, ext: ExtRows | None = None) -> None:
         """Add the units of the next messages; they can be read from now on.
+
+        Args:
+            units: Theirs.
+            ext: What is to be kept besides, if anything.
 
         Raises:
             OSError: There was no space, and nobody had reserved it. Nothing was added.
@@ -120,8 +114,8 @@ class ConsumeQueue:
         at = logic_offset(self.end)
         end = QueueOffset(self.end + count)
         if self._real_end < at + count * UNIT_BYTES:
-            self.reserve(end)
-        data = _bytes(units)
+            self._reserve(end)
+        data = _bytes(self._extend(units, ext))
         file = self.files.at(at)
         position = at - file.base
         if position + len(data) <= file.file_bytes:
@@ -134,6 +128,26 @@ class ConsumeQueue:
         if end > self.next_offset:
             self.next_offset = end
 
+    def _extend(self, units: Units, ext: ExtRows | None) -> Units:
+        """Keep `ext` where there is room for it, and return units that tell where."""
+        if self.ext is None or ext is None:
+            return units
+        addresses = self.ext.append(units["tag_code"].astype(np.int64), ext)
+        return make_units(units["offset"], units["size"], addresses)
+
+    def tag_codes(self, units: Units) -> TagCodes:
+        """Return the tag codes of units, wherever they are kept.
+
+        Source: RocketMQ `ConsumeQueue.getExt`, `ConsumeQueue.isExtAddr`.
+        """
+        codes, is_known = plain = plain_tag_codes(units)
+        if is_known is None or self.ext is None:
+            return plain
+        rows = np.flatnonzero(~is_known)
+        codes[rows], found = self.ext.tag_codes(codes[rows])
+        is_known[rows] = True if found is None else found
+        return TagCodes(codes, None if is_known.all() else is_known)
+
     def _write(self, at: LogicOffset, data: Bytes) -> None:
         done = 0
         while done < len(data):
@@ -143,7 +157,7 @@ class ConsumeQueue:
             file.bytes[position : position + count] = data[done : done + count]
             done += count
 
-    def put(self, offsets: Ints, units: Units) -> bool:
+    def put(self, offsets: Ints, units: Units, ext: ExtRows | None = None) -> bool:
         """Add units of records in the order of the log, some of which may be there already.
 
         What is there and right is kept; what is wrong is built anew.
@@ -151,6 +165,7 @@ class ConsumeQueue:
         Args:
             offsets: The messages' queue offsets.
             units: Theirs.
+            ext: As in `append`.
 
         Returns:
             Whether each followed the one before; else units that should be there are not.
@@ -161,18 +176,18 @@ class ConsumeQueue:
         first, count = int(offsets[0]), len(offsets)
         if count == 1 or bool((np.diff(offsets) == 1).all()):
             if first == self.end:
-                self.append(units)
+                self.append(units, ext)
                 return True
             known = self._count_same(QueueOffset(first), units)
             if known == count:
                 return True
             if known and first + known == self.end:
-                self.append(units[known:])
+                self.append(units[known:], _from(ext, known, count))
                 return True
         has_gap = False
         for row, offset in enumerate(offsets.tolist()):
             has_gap |= offset > self.end
-            self._put_one(QueueOffset(offset), units[row : row + 1])
+            self._put_one(QueueOffset(offset), units[row : row + 1], _from(ext, row, row + 1))
         return not has_gap
 
     def _count_same(self, first: QueueOffset, units: Units) -> int:
@@ -180,23 +195,32 @@ class ConsumeQueue:
         count = 0
         while count < len(units) and self._first <= first + count < self.end:
             there = self.units(QueueOffset(first + count), len(units) - count)
-            different = there != units[count : count + len(there)]
-            if different.any():
-                return count + int(different.argmax())
+            same = self._are_same(there, units[count : count + len(there)])
+            if not same.all():
+                return count + int(same.argmin())
             count += len(there)
         return count
+
+    def _are_same(self, there: Units, wanted: Units) -> NDArray[np.bool_]:
+        codes, is_known = self.tag_codes(there)
+        same: NDArray[np.bool_] = (
+            (there["offset"] == wanted["offset"])
+            & (there["size"] == wanted["size"])
+            & (codes == wanted["tag_code"])
+        )
+        return same if is_known is None else same & is_known
 
     @property
     def _first(self) -> QueueOffset:
         """The first unit that there is a file for."""
         return QueueOffset(self.files.files[0].base // UNIT_BYTES if self.files.files else self.end)
 
-    def _put_one(self, offset: QueueOffset, unit: Units) -> None:
+    def _put_one(self, offset: QueueOffset, unit: Units, ext: ExtRows | None) -> None:
         physical = int(unit["offset"][0])
         if offset < self._first:
             return  # its file was deleted as too old
         if offset < self.end and physical <= self._newest_before(self.end):
-            self._correct(offset, unit)
+            self._correct(offset, unit, ext)
             return
         if offset < self.end:
             # RocketMQ deleted the topic and it began anew at 0: the later record counts.
@@ -207,12 +231,12 @@ class ConsumeQueue:
                 *(self.topic, self.queue_id, offset, self.end, physical),
             )
             return
-        self.append(unit)
+        self.append(unit, ext)
 
-    def _correct(self, offset: QueueOffset, unit: Units) -> None:
+    def _correct(self, offset: QueueOffset, unit: Units, ext: ExtRows | None) -> None:
         """Let the unit that is there stand if it can be meant, else write the right one."""
         there, wanted = self.unit(offset), int(unit["offset"][0])
-        if there == tuple(unit[0].tolist()):
+        if self._are_same(self.units(offset, 1), unit).all():
             return
         if there.size > 0 and wanted < there.offset and wanted <= self._newest_before(offset):
             return  # that of a later record of the same number: the topic was deleted in between
@@ -222,7 +246,7 @@ class ConsumeQueue:
                 *(self.topic, self.queue_id, offset, tuple(there), unit[0].tolist()),
             )
         at = logic_offset(offset)
-        self._write(at, _bytes(unit))
+        self._write(at, _bytes(self._extend(unit, ext)))
         self._dirty_from = at if self._dirty_from is None else min(at, self._dirty_from)
 
     def _newest_before(self, end: QueueOffset) -> int:
@@ -360,6 +384,8 @@ class ConsumeQueue:
 
     def _end_at(self, end: QueueOffset) -> None:
         self.end = self.next_offset = end
+        if self.ext is not None:
+            self.ext.cut_behind(self._newest_address())
         files = self.files.files
         first = files[0].base // UNIT_BYTES if files else end
         self.min_offset = QueueOffset(min(max(self.min_offset, first), end))
@@ -367,6 +393,19 @@ class ConsumeQueue:
         self._real_end = LogicOffset(
             min(files[-1].base + files[-1].real_bytes, files[-1].end) if files else 0
         )
+
+    def _newest_address(self) -> int | None:
+        """Return the newest address in a unit; None if there is none."""
+        end = self.end
+        while end > self._first:
+            base = base_of(logic_offset(end) - 1, self.files.file_bytes) // UNIT_BYTES
+            begin = QueueOffset(max(end - _PIECE_UNITS, base))
+            codes = self.units(begin, end - begin)["tag_code"].astype(np.int64)
+            found = np.flatnonzero(is_address(codes))
+            if len(found):
+                return int(codes[found[-1]])
+            end = begin
+        return None
 
     def correct_min_offset(self, log_start: PhysicalOffset) -> None:
         """Let the queue begin at its first message whose record is still in the log.
@@ -399,17 +438,34 @@ class ConsumeQueue:
         kept = QueueOffset(max(min(self.min_offset, self.end - 1), 0))
         return self.files.drop_before(logic_offset(kept))
 
+    def delete_read_ext(self) -> Sequence[MappedFile]:
+        """Do what `delete_read` does with what the units have no room for."""
+        if self.ext is None:
+            return ()
+        for begin in range(max(self.min_offset, self._first), self.end, _PIECE_UNITS):
+            codes = self.units(QueueOffset(begin), _PIECE_UNITS)["tag_code"].astype(np.int64)
+            if (found := is_address(codes)).any():
+                return self.ext.delete_before(int(codes[found.argmax()]))
+        return ()
+
     def take_dirty(self) -> Sequence[Path]:
         """Return the files with units that may not be on disk; the caller syncs them."""
+        further = () if self.ext is None else self.ext.take_dirty()
         if self._dirty_from is None:
-            return ()
+            return further
         dirty = self.files.files_between(self._dirty_from, logic_offset(self.end) + 1)
         self._dirty_from = None
-        return [file.path for file in dirty]
+        return [*further, *(file.path for file in dirty)]
 
     def close(self) -> None:
         """Unmap and close the files."""
         self.files.close()
+        if self.ext is not None:
+            self.ext.close()
+
+
+def _from(ext: ExtRows | None, first: int, last: int) -> ExtRows | None:
+    return None if ext is None else ext.at(np.arange(first, last))
 
 
 def _read_units(file: MappedFile, first: int, count: int) -> tuple[Ints, Ints]:

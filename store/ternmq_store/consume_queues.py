@@ -9,8 +9,14 @@ from ternmq_model.errors import IllegalName
 from ternmq_model.names import check_topic
 from ternmq_model.offsets import UNIT_BYTES
 from ternmq_store.consume_queue import ConsumeQueue
+from ternmq_store.consume_queue_ext import CONSUME_QUEUE_EXT_FILE_BYTES, ConsumeQueueExt
 from ternmq_store.filesystem import FileSystem
-from ternmq_store.layout import consume_queue_folder, queue_folder
+from ternmq_store.layout import (
+    consume_queue_ext_folder,
+    consume_queue_folder,
+    queue_ext_folder,
+    queue_folder,
+)
 from ternmq_store.mapped_file_queue import FoundFile, find_files
 
 logger = logging.getLogger(__name__)
@@ -22,10 +28,29 @@ class ConsumeQueues:
     Owned by `MessageStore`, on the store's thread.
     """
 
-    def __init__(self, files: FileSystem, root: Path, file_bytes: int) -> None:
+    def __init__(
+        self,
+        files: FileSystem,
+        root: Path,
+        file_bytes: int,
+        *,
+        ext_file_bytes: int = CONSUME_QUEUE_EXT_FILE_BYTES,
+        ext_unit_bytes: int = 0,
+    ) -> None:
+        """Use `load`.
+
+        Args:
+            files: The file system.
+            root: The store's directory.
+            file_bytes: Of queues that are new.
+            ext_file_bytes: Of what their units have no room for, alike.
+            ext_unit_bytes: Room to reserve there for each unit; 0 = nothing is kept there.
+        """
         self._files = files
         self._root = root
         self._file_bytes = file_bytes
+        self._ext_file_bytes = ext_file_bytes
+        self._ext_unit_bytes = ext_unit_bytes
         self._queues: dict[tuple[str, int], ConsumeQueue] = {}
 
     def __iter__(self) -> Iterator[ConsumeQueue]:
@@ -42,9 +67,33 @@ class ConsumeQueues:
         """Return a queue, which has no files before it needs them. The topic's name is checked."""
         queue = self._queues.get((topic, queue_id))
         if queue is None:
-            queue = ConsumeQueue(self._files, self._root, topic, queue_id, self._file_bytes)
-            self._queues[topic, queue_id] = queue
+            queue = self._make(topic, queue_id)
+            if queue.ext is not None:
+                queue.ext.cut_behind(None)
         return queue
+
+    def _make(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """Return a new queue, with the files of what its units have no room for, if any."""
+        queue = ConsumeQueue(self._files, self._root, topic, queue_id, self._file_bytes)
+        self._queues[topic, queue_id] = queue
+        self._add_ext(queue)
+        return queue
+
+    def _add_ext(self, queue: ConsumeQueue) -> None:
+        folder = queue_ext_folder(self._root, queue.topic, queue.queue_id)
+        found = find_files(self._files, folder) if self._files.exists(folder) else ()
+        queue.ext_unit_bytes = self._ext_unit_bytes
+        if not found and not self._ext_unit_bytes:
+            return
+        file_bytes = found[0].file_bytes if found else self._ext_file_bytes
+        good = _row(found, file_bytes) if file_bytes else ()
+        for file in found[len(good) :]:
+            logger.warning("consume queue ext file does not fit file=%s", file.path)
+            self._files.remove(file.path)
+        file_bytes = file_bytes if good else self._ext_file_bytes
+        ext = ConsumeQueueExt(self._files, self._root, queue.topic, queue.queue_id, file_bytes)
+        ext.open_files(good)
+        queue.ext = ext
 
     def load(self, *, was_clean: bool) -> bool:
         """Map the files of every queue; what cannot be part of its queue is removed.
@@ -73,7 +122,7 @@ class ConsumeQueues:
                 was_made = not was_clean and files[-1].file_bytes != self._file_bytes
                 whole &= was_made and len(good) == len(files) - 1
             if good:
-                self.of(topic, queue_id).open_files(good)
+                self._make(topic, queue_id).open_files(good)
         return whole
 
     def _find(self) -> Iterator[tuple[str, int, Sequence[FoundFile]]]:
@@ -95,7 +144,13 @@ class ConsumeQueues:
             if queue.files.files:
                 queue.files.drop_from(0)
                 self._files.remove(queue.files.folder)
-        folder = consume_queue_folder(self._root) / topic
+            if queue.ext is not None and queue.ext.files.files:
+                queue.ext.files.drop_from(0)
+                self._files.remove(queue.ext.files.folder)
+        self._drop_folder(consume_queue_ext_folder(self._root) / topic)
+        self._drop_folder(consume_queue_folder(self._root) / topic)
+
+    def _drop_folder(self, folder: Path) -> None:
         if not self._files.exists(folder):
             return
         self._files.sync_folder(folder)

@@ -22,10 +22,11 @@ from ternmq_model.record_batch import RecordBatch
 from ternmq_model.record_heads import Ints
 from ternmq_model.record_scan import Scan, Verify, scan_records
 from ternmq_store.commit_log import CommitLog
-from ternmq_store.consume_queue import ConsumeQueue, Units
+from ternmq_store.consume_queue import ConsumeQueue
 from ternmq_store.consume_queues import ConsumeQueues
-from ternmq_store.hints import Hint, KeyRun, UnitRun, join_keys, unit_runs
+from ternmq_store.hints import BitMaps, Hint, KeyRun, UnitRun, join_keys, unit_runs
 from ternmq_store.quarantine import Quarantine
+from ternmq_store.units import Units
 
 logger = logging.getLogger(__name__)
 
@@ -93,6 +94,7 @@ class Dispatcher:
         stopped_by: What was wrong with the bytes at `offset`, when a scan could not go on.
         check_at: How the log is to be checked that is not known to be whole.
         quarantine: What of the log is damaged: a scan goes on behind it.
+        bit_maps: Tells who may want a message; None when nothing is kept beside the units.
     """
 
     def __init__(
@@ -111,6 +113,7 @@ class Dispatcher:
         self.stopped_by: CorruptRecord | None = None
         self.check_at: Callable[[PhysicalOffset], Check] = check_bodies
         self.quarantine = Quarantine()
+        self.bit_maps: BitMaps | None = None
 
     def hint(self, hint: Hint) -> None:
         """Take a hint of the records just appended; it may be thrown away."""
@@ -168,7 +171,7 @@ class Dispatcher:
         return sum(hint.records for hint in hints)
 
     def _put(self, run: UnitRun, moved: Moved) -> bool:
-        is_next = run.queue.put(run.offsets, run.units)
+        is_next = run.queue.put(run.offsets, run.units, run.ext)
         moved.setdefault(run.queue, []).append(run.units)
         return is_next
 
@@ -272,6 +275,7 @@ class Dispatcher:
             offsets=offsets,
             queue_offsets=heads["queue_offset"].astype(np.int64),
             stored_at_ms=stored_at_ms,
+            bit_maps=self.bit_maps,
         )
         gaps = 0
         for run in runs:

@@ -6,7 +6,7 @@ from the log. What is made of a record depends on nothing but its bytes there.
 Source: RocketMQ `CommitLog.checkMessageAndReturnSize`, `DispatchRequest`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -17,10 +17,21 @@ from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.properties import DELAY, decode_properties
 from ternmq_model.record_batch import RecordBatch
 from ternmq_model.record_heads import Ints
-from ternmq_store.consume_queue import ConsumeQueue, Units, make_units
+from ternmq_store.consume_queue import ConsumeQueue
+from ternmq_store.consume_queue_ext import ExtRows
+from ternmq_store.units import Units, make_units
 
 _SECOND_MS: Final = 1000
 _DELAYS_S: Final[tuple[int, ...]] = (1, 5, 10, 30, *range(60, 660, 60), 1200, 1800, 3600, 7200)
+
+
+BitMaps = Callable[[RecordBatch], Sequence[bytes]]
+"""Returns for each record of a batch a bit map of who may want it; empty = nothing is known."""
+
+
+def no_bit_maps(batch: RecordBatch) -> Sequence[bytes]:
+    """Return what is known of who may want a message as long as nobody says."""
+    return [b""] * len(batch)
 
 
 class UnitRun(NamedTuple):
@@ -30,6 +41,8 @@ class UnitRun(NamedTuple):
     offsets: Ints
     """The messages' queue offsets, in the order of the log."""
     units: Units
+    ext: ExtRows | None
+    """What is to be kept beside the units, if anything."""
 
 
 class KeyRun(NamedTuple):
@@ -63,6 +76,7 @@ def hint_of(
     queue_offsets: Ints,
     stored_at_ms: int,
     keys: KeyRows | None = None,
+    bit_maps: BitMaps | None = None,
 ) -> Hint:
     """Return the hint of a batch that was appended from `start` to `end`.
 
@@ -70,7 +84,12 @@ def hint_of(
     """
     times = np.full(len(batch), stored_at_ms, dtype=np.int64)
     runs = unit_runs(
-        batch, rows_of, offsets=offsets, queue_offsets=queue_offsets, stored_at_ms=times
+        batch,
+        rows_of,
+        offsets=offsets,
+        queue_offsets=queue_offsets,
+        stored_at_ms=times,
+        bit_maps=bit_maps,
     )
     key_run = None if keys is None else KeyRun(keys, offsets, times)
     return Hint(start, end, stored_at_ms, len(batch), runs, key_run)
@@ -83,6 +102,7 @@ def unit_runs(
     offsets: Ints,
     queue_offsets: Ints,
     stored_at_ms: Ints,
+    bit_maps: BitMaps | None = None,
 ) -> Sequence[UnitRun]:
     """Return the units of a batch.
 
@@ -92,7 +112,9 @@ def unit_runs(
         offsets: Every record's place in the log.
         queue_offsets: And in its queue.
         stored_at_ms: Its store time.
+        bit_maps: Tells who may want a message; None when nothing is kept beside the units.
     """
+    ext = None if bit_maps is None else ExtRows(stored_at_ms, bit_maps(batch))
     units = make_units(offsets, batch.sizes, batch.tag_codes)
     runs: list[UnitRun] = []
     for queue, rows in rows_of:
@@ -103,7 +125,8 @@ def unit_runs(
         if queue.topic == SCHEDULE_TOPIC:
             own = own.copy()
             own["tag_code"] = _delivery_times(batch, rows, stored_at_ms)
-        runs.append(UnitRun(queue, places, own))
+        further = ext if ext is None or is_all else ext.at(rows)
+        runs.append(UnitRun(queue, places, own, further))
     return runs
 
 

@@ -64,6 +64,16 @@ def queue_folder(root: Path, topic: str, queue_id: int) -> Path:
     return consume_queue_folder(root) / topic / str(queue_id)
 
 
+def consume_queue_ext_folder(root: Path) -> Path:
+    """Return the folder of what units have no room for, by topic like the queues."""
+    return root / "consumequeue_ext"
+
+
+def queue_ext_folder(root: Path, topic: str, queue_id: int) -> Path:
+    """Return the folder of one queue's further units. The caller has checked `topic`."""
+    return consume_queue_ext_folder(root) / topic / str(queue_id)
+
+
 def index_folder(root: Path) -> Path:
     """Return the folder of the index files."""
     return root / "index"

@@ -14,7 +14,7 @@ from ternmq_model.record_checksum import verify_checksum
 from ternmq_model.record_scan import Verify, scan_records
 from ternmq_store.checksum_ranges import Ranges, is_inside
 from ternmq_store.commit_log import CommitLog
-from ternmq_store.consume_queue import PADDING_SIZE, UNIT, ConsumeQueue, Unit, Units, make_units
+from ternmq_store.consume_queue import ConsumeQueue
 from ternmq_store.consume_queues import ConsumeQueues
 from ternmq_store.dispatcher import Dispatcher
 from ternmq_store.filesystem import File
@@ -23,6 +23,7 @@ from ternmq_store.mapped_file import MappedFile
 from ternmq_store.quarantine import Quarantine
 from ternmq_store.recovery import Finding, NextGood, ScanRules, What, end_of_damage
 from ternmq_store.resync import is_blank, lies_at, next_record
+from ternmq_store.units import PADDING_SIZE, UNIT, Unit, Units, make_units
 
 logger = logging.getLogger(__name__)
 
@@ -156,9 +157,10 @@ class LogScan:
                     offsets=batch.heads["physical_offset"].astype(np.int64),
                     queue_offsets=batch.heads["queue_offset"].astype(np.int64),
                     stored_at_ms=batch.heads["stored_at_ms"].astype(np.int64),
+                    bit_maps=self._dispatcher.bit_maps,
                 )
                 for run in runs:
-                    queue.put(run.offsets, run.units)
+                    queue.put(run.offsets, run.units, run.ext)
 
 
 def count_before(queue: ConsumeQueue, limit: PhysicalOffset) -> QueueOffset:

@@ -260,6 +260,7 @@ class MessageStore:
                 queue_offsets=queue_offsets,
                 stored_at_ms=stored_at,
                 keys=keys,
+                bit_maps=self._dispatcher.bit_maps,
             )
         )
         self.statistics.put(batch, end=placement.end, begun_at_ms=begun_at)

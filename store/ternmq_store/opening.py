@@ -19,11 +19,12 @@ from ternmq_model.record import decode_record
 from ternmq_store.checkpoint import Checkpoint
 from ternmq_store.commit_log import CommitLog
 from ternmq_store.config import StoreConfig
-from ternmq_store.consume_queue import PADDING_SIZE, ConsumeQueue, Units
+from ternmq_store.consume_queue import ConsumeQueue
 from ternmq_store.consume_queues import ConsumeQueues
 from ternmq_store.deletions import load_deletions, save_deletions
 from ternmq_store.dispatcher import Dispatcher
 from ternmq_store.filesystem import FileSystem
+from ternmq_store.hints import no_bit_maps
 from ternmq_store.index import IndexFiles
 from ternmq_store.layout import (
     checkpoint_path,
@@ -57,6 +58,7 @@ from ternmq_store.recovery import (
     scan_start,
 )
 from ternmq_store.session import Session
+from ternmq_store.units import PADDING_SIZE, Units
 
 logger = logging.getLogger(__name__)
 
@@ -210,8 +212,14 @@ class _Opening:
         for file in plan.kept:
             log.files.open_file(file.base)
             log.files.park_before(file.base)
-        self._queues = ConsumeQueues(files, root, self._config.consume_queue_file_bytes)
+        config = self._config
+        self._queues = ConsumeQueues(
+            *(files, root, config.consume_queue_file_bytes),
+            ext_file_bytes=config.consume_queue_ext_file_bytes,
+            ext_unit_bytes=config.consume_queue_ext_unit_bytes,
+        )
         self._dispatcher = Dispatcher(log, self._queues)
+        self._dispatcher.bit_maps = no_bit_maps if config.consume_queue_ext_enabled else None
         self._dispatcher.dropped = load_deletions(files, deletions_path(root))
         self._dispatcher.check_at = self._session.check_at
         self._dispatcher.quarantine = self._session.quarantine

@@ -11,10 +11,10 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from ternmq_model.offsets import UNIT_BYTES, PhysicalOffset, QueueOffset
-from ternmq_store.consume_queue import UNIT, Units
 from ternmq_store.filesystem import FileSystem
 from ternmq_store.layout import consume_queue_folder, file_base
 from ternmq_store.log_inspection import LogFile, file_bytes
+from ternmq_store.units import UNIT, Units
 
 _PIECE_UNITS: Final = 819
 

@@ -21,8 +21,9 @@ from ternmq_model.record import (
     decode_record,
 )
 from ternmq_model.record_heads import Ints, head_type, take_heads
-from ternmq_store.consume_queue import PADDING_SIZE, Units
+from ternmq_store.consume_queue_ext import TagCodes, plain_tag_codes
 from ternmq_store.layout import base_of
+from ternmq_store.units import PADDING_SIZE, Units
 
 FILTER_UNITS_MAX: Final = 800
 """How many messages one read looks at when it may pass some over."""
@@ -196,6 +197,7 @@ def select(
     log_start: PhysicalOffset,
     log_end: PhysicalOffset,
     tag_codes: frozenset[int] | None,
+    codes: TagCodes | None = None,
 ) -> Selection:
     """Choose by what the units say; there is at least one.
 
@@ -204,6 +206,8 @@ def select(
         log_start: Records before it are gone.
         log_end: There are none from here on, whatever a damaged unit says.
         tag_codes: As in `ReadRequest`.
+        codes: The units' own, when they were looked up. A message whose code is not known is
+            chosen: its consumer compares the tag itself.
     """
     sizes: Ints = units["size"].astype(np.int64)
     starts: Ints = units["offset"].astype(np.int64)
@@ -214,7 +218,9 @@ def select(
         return Selection(starts, sizes, None, is_gone=False)
     wanted = (sizes > 0) & (sizes != PADDING_SIZE) & (starts >= log_start) & (starts < log_end)
     if tag_codes is not None:
-        wanted &= _has_code(units["tag_code"].astype(np.int32), tag_codes)
+        found, is_known = plain_tag_codes(units) if codes is None else codes
+        matched = _has_code(found.astype(np.int32), tag_codes)
+        wanted &= matched if is_known is None else matched | ~is_known
     rows = np.flatnonzero(wanted)
     return Selection(
         starts[rows], sizes[rows], rows, is_gone=gone and int(sizes[0]) != PADDING_SIZE

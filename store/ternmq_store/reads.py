@@ -277,7 +277,8 @@ class Reads:
         log, limits = self._log, request.hot
         count = min(request.units_max(limits), units_end - request.offset)
         units = queue.units(request.offset, count)
-        chosen = select(units, log.start, log.end, request.tag_codes)
+        codes = None if request.tag_codes is None else queue.tag_codes(units)
+        chosen = select(units, log.start, log.end, request.tag_codes, codes)
         bad_rows = chosen.starts[:0]
         if self.quarantine and len(chosen.starts):
             bad = self.quarantine.is_bad(chosen.starts)

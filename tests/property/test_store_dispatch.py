@@ -1,6 +1,7 @@
 """The two roads of the dispatcher give the same bytes."""
 
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 from unittest import mock
 
@@ -10,8 +11,8 @@ from hypothesis import strategies as st
 from ternmq_model.names import SCHEDULE_TOPIC
 from ternmq_model.record import FLAG_COMMIT, FLAG_PREPARED, FLAG_ROLLBACK
 from ternmq_model.record_batch import RecordBatch, check_records
-from ternmq_store import dispatcher
-from ternmq_store.config import FlushMode
+from ternmq_store import dispatcher, opening
+from ternmq_store.config import FlushMode, StoreConfig
 from ternmq_store.message_store import MessageStore
 from tests.support.files import MemoryFileSystem
 from tests.support.records import BORN_HOST, STORE_HOST, record, sizes_of
@@ -68,15 +69,25 @@ def properties(chance: random.Random) -> dict[str, str]:
     return {name: value for name, value in some.items() if chance.random() < 0.8}
 
 
-def fill(seed: int, *, hinted_max: int, flush_mode: FlushMode) -> MemoryFileSystem:
+def bit_maps(batch: RecordBatch) -> Sequence[bytes]:
+    """Return some bit maps; which ones depends on nothing but the records."""
+    return [bytes([5]) * (int(born_at) % 3) for born_at in batch.sizes]
+
+
+def fill(
+    seed: int, *, hinted_max: int, flush_mode: FlushMode, config: StoreConfig
+) -> MemoryFileSystem:
     """Append and dispatch by chance; keep hints of `hinted_max` records at a time."""
-    with mock.patch.object(dispatcher, "HINTED_RECORDS_MAX", hinted_max):
-        return _fill(random.Random(seed), flush_mode)
+    with (
+        mock.patch.object(dispatcher, "HINTED_RECORDS_MAX", hinted_max),
+        mock.patch.object(opening, "no_bit_maps", bit_maps),
+    ):
+        return _fill(random.Random(seed), flush_mode, config)
 
 
-def _fill(chance: random.Random, flush_mode: FlushMode) -> MemoryFileSystem:
+def _fill(chance: random.Random, flush_mode: FlushMode, config: StoreConfig) -> MemoryFileSystem:
     files = MemoryFileSystem()
-    store = open_store(files, config=CONFIG, flush_mode=flush_mode)
+    store = open_store(files, config=config, flush_mode=flush_mode)
     for _ in range(chance.randrange(1, 30)):
         born_host, store_host = chance.choice(
             ((BORN_HOST, STORE_HOST), (HOST_V6, STORE_HOST), (HOST_V6, HOST_V6))
@@ -101,27 +112,33 @@ def dispatch_all(store: MessageStore) -> None:
         store.dispatch()
 
 
-CONFIG = replace(SMALL, commit_log_file_bytes=16_384)
+PLAIN = replace(SMALL, commit_log_file_bytes=16_384)
+EXTENDED = replace(PLAIN, consume_queue_ext_enabled=True, consume_queue_ext_file_bytes=1 << 16)
+CONFIGS = st.sampled_from([PLAIN, EXTENDED])
 
 
 @settings(deadline=None, max_examples=60)
-@given(seed=st.integers(0, 2**32), flush_mode=st.sampled_from(FlushMode))
-def test_hints_and_scans_build_the_same_files(seed: int, flush_mode: FlushMode) -> None:
-    by_hint = built(fill(seed, hinted_max=1 << 20, flush_mode=flush_mode))
-    assert by_hint == built(fill(seed, hinted_max=0, flush_mode=flush_mode))
-    assert by_hint == built(fill(seed, hinted_max=200, flush_mode=flush_mode))
+@given(seed=st.integers(0, 2**32), flush_mode=st.sampled_from(FlushMode), config=CONFIGS)
+def test_hints_and_scans_build_the_same_files(
+    seed: int, flush_mode: FlushMode, config: StoreConfig
+) -> None:
+    by_hint = built(fill(seed, hinted_max=1 << 20, flush_mode=flush_mode, config=config))
+    for hinted_max in (0, 200):
+        assert by_hint == built(
+            fill(seed, hinted_max=hinted_max, flush_mode=flush_mode, config=config)
+        )
 
 
 @settings(deadline=None, max_examples=30)
 @given(seed=st.integers(0, 2**32))
 def test_what_is_missing_is_built_again_as_it_was(seed: int) -> None:
     chance = random.Random(seed)
-    files = fill(seed, hinted_max=1 << 20, flush_mode=FlushMode.ASYNC)
+    files = fill(seed, hinted_max=1 << 20, flush_mode=FlushMode.ASYNC, config=PLAIN)
     before = built(files)
     for path in [path for path in files.nodes if str(path.relative_to(ROOT)) in before]:
         if chance.random() < 0.7:
             files.remove(path)
-    store = open_store(files, config=CONFIG, flush_mode=FlushMode.ASYNC)
+    store = open_store(files, config=PLAIN, flush_mode=FlushMode.ASYNC)
     dispatch_all(store)
     store.close()
     assert built(files) == before

@@ -7,8 +7,9 @@ import pytest
 
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.record_heads import Ints
-from ternmq_store.consume_queue import PADDING_SIZE, ConsumeQueue, Units, make_units
+from ternmq_store.consume_queue import ConsumeQueue
 from ternmq_store.mapped_file_queue import find_files
+from ternmq_store.units import PADDING_SIZE, Units, make_units
 from tests.support.files import MemoryFileSystem
 from tests.support.stores import ROOT, queue_files, units_in
 

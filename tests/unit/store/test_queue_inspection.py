@@ -1,8 +1,8 @@
 import numpy as np
 
 from ternmq_model.offsets import UNIT_BYTES, QueueOffset
-from ternmq_store.consume_queue import UNIT
 from ternmq_store.queue_inspection import QueueCursor, find_queues, last_unit_end, walk_units
+from ternmq_store.units import UNIT
 from tests.support.files import MemoryFileSystem
 from tests.support.records import batch_of, record
 from tests.support.stores import ROOT, append, open_store, settle
