@@ -88,6 +88,7 @@ class Dispatcher:
     Attributes:
         offset: Everything before it is dispatched.
         stored_at_ms: Store time of the newest record dispatched.
+        index: What is told of the records' keys; None = nobody.
         dropped: Of each deleted topic, the offset before which its records count no more.
         gaps: How often a scan met a message whose predecessor is not in its queue.
         scanned: Records that were read from the log because there was no hint.
@@ -102,7 +103,7 @@ class Dispatcher:
     ) -> None:
         self.log = log
         self._queues = queues
-        self._index = index
+        self.index = index
         self._hints: deque[Hint] = deque()
         self._hinted = 0
         self.dropped: dict[str, PhysicalOffset] = {}
@@ -176,9 +177,9 @@ class Dispatcher:
         return is_next
 
     def _put_keys(self, runs: Sequence[KeyRun], end: PhysicalOffset) -> None:
-        if self._index is not None and runs:
+        if self.index is not None and runs:
             keys, offsets, stored_at_ms = join_keys(runs)
-            self._index.put(keys, offsets, stored_at_ms, end)
+            self.index.put(keys, offsets, stored_at_ms, end)
 
     def scan(
         self,
@@ -280,7 +281,7 @@ class Dispatcher:
         gaps = 0
         for run in runs:
             gaps += not self._put(run, moved)
-        if self._index is not None:
+        if self.index is not None:
             self._put_keys([KeyRun(find_keys(batch), offsets, stored_at_ms)], end)
         self.gaps += gaps
 

@@ -42,6 +42,7 @@ class Durability:
         self._log = opened.log
         self._queues = opened.queues
         self._dispatcher = opened.dispatcher
+        self._index = opened.index
         # Opening left everything on the disk and dispatched.
         self.flushed = opened.log.end
         self._log_stored_at_ms = opened.dispatcher.stored_at_ms
@@ -116,7 +117,12 @@ class Durability:
         return task
 
     def _checkpoint_task(self) -> tuple[Checkpoint, CheckpointTask]:
-        files = tuple(dict.fromkeys((*self._not_synced, *self._queues.take_dirty())))
+        dirty = [*self._not_synced, *self._queues.take_dirty()]
+        index_stored_at_ms = self._checkpoint.index_stored_at_ms
+        if self._index is not None:
+            dirty += self._index.take_dirty()
+            index_stored_at_ms = self._index.stored_at_ms
+        files = tuple(dict.fromkeys(dirty))
         self._not_synced = ()
         checkpoint = replace(
             self._checkpoint,
@@ -124,6 +130,7 @@ class Durability:
             queues_stored_at_ms=self._dispatcher.stored_at_ms,
             flushed_offset=self.flushed,
             dispatched_offset=min(self.flushed, self._dispatcher.offset),
+            index_stored_at_ms=index_stored_at_ms,
         )
         data = encode_checkpoint(checkpoint)
         notes = self._session.notes_due(self.flushed)
@@ -162,5 +169,5 @@ class Durability:
             end=self._log.end,
             log_file_bytes=self._log.files.file_bytes if self._log.files.files else 0,
             queues=self._queues,
-            index=(),
+            index=self._index.notes() if self._index is not None else (),
         )

@@ -94,10 +94,11 @@ class IndexFiles:
         for name in names:
             known = (*(info.sizes for info in found[-1:]), sizes)
             info = open_info(files, folder / name, known)
-            if info is not None and is_sound(files, info):
+            has_gap = info is not None and bool(found) and _has_gap(found[-1], info)
+            if info is not None and not has_gap and is_sound(files, info):
                 found.append(info)
                 continue
-            if info is not None:
+            if info is not None and not has_gap:
                 logger.warning("index file has a bad end, which is cut file=%s", info.path)
                 found.append(repair(files, info, 1 << 62))
             dropped = [folder / other for other in names[len(found) :]]
@@ -244,23 +245,38 @@ class IndexFiles:
         Raises:
             OSError: It could not be done.
         """
-        infos = list(self.infos())
         self._let_go()
+        infos, behind = list(self._read), list[IndexInfo]()
         while infos and (infos[-1].header.next_number <= 1 or infos[-1].header.begin_offset >= end):
-            info = infos.pop()
-            _remove(self._files, [info.path])
-        if infos:
-            infos[-1] = repair(self._files, infos[-1], end)
+            behind.insert(0, infos.pop())
+        _remove(self._files, [info.path for info in behind[1:]])
         for info in infos[:-1]:
             file = self._files.open(info.path)
             try:
                 file.sync()
             finally:
                 file.close()
+        if infos:
+            infos[-1] = repair(self._files, infos[-1], end)
+        # The first of the others is kept, empty: what it told of mostly comes again.
+        infos += [repair(self._files, info, 0) for info in behind[:1]]
         self._read = infos
         self._dirty.clear()
         self._newest = infos[-1].path.name if infos else ""
         self._begin()
+
+    def durable_at(self, stored_at_ms: int) -> PhysicalOffset:
+        """Return before which offset all entries are on the disk, if one only knows this.
+
+        Args:
+            stored_at_ms: Of a record up to which they are, as RocketMQ notes it for full files.
+
+        Source: RocketMQ `IndexService.load`.
+        """
+        for info in self.infos():
+            if info.header.end_ms > stored_at_ms:
+                return PhysicalOffset(info.header.begin_offset)
+        return PhysicalOffset(1 << 62)
 
     def trust(self, indexed_to: PhysicalOffset) -> None:
         """Take it from who knows that records before `indexed_to` are in the index.
@@ -325,6 +341,18 @@ class IndexFiles:
         """Return what the files hold, oldest first; files without entries are left out."""
         return [_summary(info) for info in self.infos() if info.header.next_number > 1]
 
+    def notes(self) -> Sequence[str]:
+        """Return lines for the store's notes: what the files hold, and `indexed_to`."""
+        files = [f"{one.name} {one.next_number} {one.end_offset}" for one in self.summary()]
+        return (*files, f"to {self.indexed_to}")
+
+    def trust_notes(self, lines: Sequence[str]) -> None:
+        """Believe what `notes` said at the last clean stop, if the files are as they were then."""
+        kind, _, offset = lines[-1].partition(" ") if lines else ("", "", "")
+        is_offset = kind == "to" and offset.isascii() and offset.isdigit()
+        if is_offset and tuple(lines[:-1]) == tuple(self.notes()[:-1]):
+            self.trust(PhysicalOffset(int(offset)))
+
     def _let_go(self) -> None:
         while self._written:
             file = self._written.popleft()
@@ -334,6 +362,11 @@ class IndexFiles:
     def close(self) -> None:
         """Unmap and close all files."""
         self._let_go()
+
+
+def _has_gap(before: IndexInfo, info: IndexInfo) -> bool:
+    """Tell whether entries lack between two files: the header of the first one is an old one."""
+    return before.room > 0 and min(before.header.next_number, info.header.next_number) > 1
 
 
 def _summary(info: IndexInfo) -> IndexSummary:

@@ -254,21 +254,25 @@ def _walk(
     file: File, info: IndexInfo, limit: int, slots: "np.ndarray[tuple[int], np.dtype[np.int32]]"
 ) -> tuple[int, Entries]:
     """Put the good entries before `limit` into `slots`; return the next number and the last one."""
-    count, after = 1, info.header.begin_offset
+    count, after, end = 1, info.header.begin_offset, info.header.next_number
     last: Entries = np.zeros((), dtype=ENTRY)
-    while count < info.header.next_number:
-        asked = min(_PIECE_ENTRIES, info.header.next_number - count)
+    while count < end:
+        asked = min(_PIECE_ENTRIES, end - count)
         entries = read_entries(file, info.sizes, count, asked)
         good = good_entries(entries, count, after, limit)
-        if good:
-            # Where a slot occurs more than once, the last one stays.
-            places = entries["hash"][:good].astype(np.int64) % info.sizes.slots
-            slots[places] = np.arange(count, count + good)
-            last = entries[good - 1]
-            after = int(last["offset"])
-            count += good
         if good < asked:
-            break
+            end = count + good
+            continue
+        hashes = entries["hash"].astype(np.int32)
+        chained = chain(hashes, info.sizes.slots, count, lambda at: slots[at].astype(np.int64))
+        # Torn by a loss of power, an entry mostly does not lead where it must.
+        differs = chained.previous != entries["previous"]
+        if differs.any():
+            end = count + int(differs.argmax())
+            continue
+        slots[chained.slots] = chained.newest
+        last, count = entries[-1], count + asked
+        after = int(last["offset"])
     return count, last
 
 

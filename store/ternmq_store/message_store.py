@@ -39,6 +39,7 @@ from ternmq_store.durability import Durability
 from ternmq_store.filesystem import FileSystem, Lock
 from ternmq_store.flush import CheckpointTask, FlushTask
 from ternmq_store.hints import hint_of
+from ternmq_store.index_opening import open_index
 from ternmq_store.layout import abort_path, deletions_path, lock_path
 from ternmq_store.opening import OpenedFiles, count_files, open_files
 from ternmq_store.prepare import FillTask, PrepareTask
@@ -141,6 +142,7 @@ class MessageStore:
             lock = files.lock(lock_path(root))
             try:
                 opened = open_files(files, root, config, now_ms=clock.wall_ms())
+                opened = open_index(files, root, config, clock, opened)
             except BaseException:
                 lock.release()
                 raise
@@ -450,6 +452,8 @@ class MessageStore:
             self._fail(error)
         finally:
             lock, self._lock = self._lock, None
+            if self._index is not None:
+                self._index.close()
             self._queues.close()
             self._log.close()
             lock.release()

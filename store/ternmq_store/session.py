@@ -53,6 +53,8 @@ class Session:
         last_use: How the use before ended.
         notes: What the side file says.
         checkpoint: What the checkpoint says; offsets that do not count are 0.
+        index_notes: What the index noted at the last clean stop; nothing after a crash.
+        index_durable: Where the log ended when it was opened the last time, and with it the index.
         quarantine: Damaged stretches of the log.
     """
 
@@ -69,6 +71,9 @@ class Session:
         self.notes = load_notes(files, root, tell)
         self.last_use = last_use(self.notes, load_abort(files, root))
         self.checkpoint = _load_checkpoint(files, root)
+        is_clean = self.last_use is LastUse.CLEAN
+        self.index_notes = self.notes.index if is_clean else ()
+        self.index_durable = self.notes.flushed
         self.quarantine = Quarantine(self.notes.quarantined)
         self._looked_at_ms = -_QUEUES_INTERVAL_MS
         self._seen: _Seen | None = None

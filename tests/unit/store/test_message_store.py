@@ -327,6 +327,7 @@ def test_a_real_directory_is_stored_to_and_read_back_after_a_kill(tmp_path: Path
         "checkpoint",
         "commitlog",
         "consumequeue",
+        "index",
         "lock",
         "ternmq.store",
         "ternmq.store.bak",
