@@ -265,6 +265,20 @@ class IndexFiles:
         self._newest = infos[-1].path.name if infos else ""
         self._begin()
 
+    def drop_from(self, path: Path) -> None:
+        """Remove the file at `path` and all after it.
+
+        Raises:
+            OSError: They are not all gone.
+        """
+        self._let_go()
+        first = [info.path for info in self._read].index(path)
+        self._read, dropped = self._read[:first], self._read[first:]
+        logger.warning("index files dropped from=%s count=%d", path, len(dropped))
+        _remove(self._files, [info.path for info in dropped])
+        self._newest = self._read[-1].path.name if self._read else ""
+        self._begin()
+
     def durable_at(self, stored_at_ms: int) -> PhysicalOffset:
         """Return before which offset all entries are on the disk, if one only knows this.
 

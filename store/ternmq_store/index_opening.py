@@ -30,6 +30,7 @@ from ternmq_store.session import Session
 logger = logging.getLogger(__name__)
 
 _RECORDS_MAX: Final = 4096
+_NEIGHBOURS: Final = 64
 
 
 def open_index(
@@ -107,7 +108,7 @@ def settle_index(
         index.cut(min(durable, log.end))
     elif any(one.end_offset >= log.end for one in index.summary()):
         index.cut(log.end)
-    else:
+    if not _drop_behind_gap(index, log) and durable is None:
         index.trust_notes(notes)
     start = max(index.indexed_to, log.start)
     count = _catch_up(index, log, quarantine, start)
@@ -115,6 +116,48 @@ def settle_index(
         logger.info("index caught up from=%d to=%d records=%d", start, log.end, count)
     index.trust(log.end)
     return count
+
+
+def _drop_behind_gap(index: IndexFiles, log: CommitLog) -> bool:
+    """Drop all files behind a missing one, and tell whether there was one.
+
+    A file is missing when the log has a key between what the one before and the next one tell of.
+    """
+    before = PhysicalOffset(-1)
+    for info in index.infos():
+        header = info.header
+        if header.next_number > 1:
+            if _has_key_between(log, before, PhysicalOffset(header.begin_offset)):
+                index.drop_from(info.path)
+                return True
+            before = PhysicalOffset(header.end_offset)
+    return False
+
+
+def _has_key_between(log: CommitLog, before: PhysicalOffset, end: PhysicalOffset) -> bool:
+    """Tell whether a record behind the one at `before` has a key, of those next to it."""
+    at = max(before, log.start)
+    for _ in range(2):  # the next record may lie in the next file
+        if at >= min(end, log.end) or not log.files.has(at):
+            return False
+        file = log.files.at(at)
+        found = scan_records(
+            file.view,
+            at - file.base,
+            min(end, file.end, log.end) - file.base,
+            at=at,
+            records_max=_NEIGHBOURS,
+            verify=Verify.NOTHING,
+        )
+        if found.batch is not None:
+            keys = find_keys(found.batch)
+            offsets = found.batch.heads["physical_offset"].astype(np.int64)[keys.rows]
+            if (offsets > before).any():
+                return True
+        if not found.is_blank:
+            return False
+        at = PhysicalOffset(file.end)
+    return False
 
 
 def _catch_up(
