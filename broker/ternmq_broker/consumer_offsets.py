@@ -15,17 +15,21 @@ logger = logging.getLogger(__name__)
 
 _SEPARATOR: Final = "@"
 _COMMITS_PER_VERSION: Final = 500
+_TOPICS_BY_GROUP: Final = "groupTopicMap"
+"""RocketMQ 5.3 writes it. It follows from the offsets."""
 
 
 class OffsetTable:
     """The next offset to consume, by group, topic and queue. Owned by the broker's loop.
 
-    Offsets only rise unless a caller forces them.
+    Offsets only rise unless a caller forces them. What a file keeps beyond them is written back
+    unchanged.
     """
 
     def __init__(self, version: DataVersion) -> None:
         self._version = version
         self._offsets: dict[str, dict[int, QueueOffset]] = {}
+        self._extras: dict[str, Any] = {}
         self._refused: set[tuple[str, int]] = set()
         self._commits = 0
         self._changes = 0
@@ -132,7 +136,10 @@ class OffsetTable:
             for key, queues in self._offsets.items()
             if queues
         }
-        return {"dataVersion": version_to_dict(self._version), "offsetTable": table}
+        extras = dict(self._extras)
+        if _TOPICS_BY_GROUP in extras:
+            extras[_TOPICS_BY_GROUP] = {name: list(self.topics_of(name)) for name in self.groups()}
+        return {**extras, "dataVersion": version_to_dict(self._version), "offsetTable": table}
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any], *, now_ms: int) -> Self:
@@ -154,4 +161,6 @@ class OffsetTable:
                 if number >= 0:  # RocketMQ writes -1 for what it does not know
                     kept[int(queue_id)] = QueueOffset(number)
             table._offsets[key] = kept
+        known = ("dataVersion", "offsetTable")
+        table._extras = {name: value[name] for name in value if name not in known}
         return table

@@ -48,7 +48,7 @@ class GroupTable:
         self._version = version
         self._groups: dict[str, SubscriptionGroup] = {}
         self._extras: dict[str, dict[str, Any]] = {}
-        self._forbidden: dict[str, Any] = {}
+        self._table_extras: dict[str, Any] = {"forbiddenTable": {}}
 
     def __iter__(self) -> Iterator[SubscriptionGroup]:
         """Yield every group, sorted by name."""
@@ -88,8 +88,8 @@ class GroupTable:
             for each in self
         }
         return {
+            **self._table_extras,
             "dataVersion": version_to_dict(self._version),
-            "forbiddenTable": self._forbidden,
             "subscriptionGroupTable": table,
         }
 
@@ -101,7 +101,9 @@ class GroupTable:
             ValueError: Something in it has another shape, or is no legal group.
         """
         table = cls(version_from_dict(value.get("dataVersion"), now_ms=now_ms))
-        table._forbidden = as_object(value.get("forbiddenTable") or {}, "forbiddenTable")
+        known = ("dataVersion", "subscriptionGroupTable")
+        table._table_extras |= {name: value[name] for name in value if name not in known}
+        as_object(value.get("forbiddenTable") or {}, "forbiddenTable")
         entries = as_object(value.get("subscriptionGroupTable", {}), "subscriptionGroupTable")
         for name, entry in entries.items():
             fields = as_object(entry, name)

@@ -1,8 +1,8 @@
-"""RocketMQ's state files: JSON in which integer keys may lack their quotes. Pure."""
+"""RocketMQ's state files: JSON in which keys may lack their quotes or be objects. Pure."""
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
 from ternmq_model.data_version import DataVersion
@@ -12,13 +12,100 @@ _TOKEN: Final = re.compile(
 )
 
 
+DEPTH_MAX: Final = 64
+_PLAIN: Final = re.compile(
+    r'"(?:[^"\\]|\\.)*"|-?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?|true|false|null'
+)
+_BLANKS: Final = re.compile(r"[ \t\r\n]*")
+
+
 def parse_json(text: str) -> dict[str, Any]:
-    """Return the object that `text` holds, whether or not its integer keys are quoted.
+    """Return the object that `text` holds, whether or not its keys are texts.
+
+    A key that is a whole number becomes its digits, one that is an object its own JSON, sorted and
+    without blanks. A comma may be one too many.
 
     Raises:
-        ValueError: It is no such object.
+        ValueError: It is no such object, or deeper than `DEPTH_MAX`.
     """
-    return as_object(json.loads(_TOKEN.sub(_quote, text)), "the file")
+    try:
+        value = json.loads(_TOKEN.sub(_quote, text))
+    except (ValueError, RecursionError):
+        value = _Reader(text).read()
+    return as_object(value, "the file")
+
+
+class _Reader:
+    """Reads what the json module does not: slower, and only when that has failed."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+        self._depth = 0
+
+    def read(self) -> object:
+        """Return the one value that the text holds."""
+        value = self._value()
+        self._skip()
+        if self._at != len(self._text):
+            raise self._error("the end")
+        return value
+
+    def _error(self, wanted: str) -> ValueError:
+        found = self._text[self._at : self._at + 20]
+        return ValueError(f"{wanted} expected at character {self._at}, found {found!r}")
+
+    def _skip(self) -> str:
+        """Pass over blanks and return the next character; empty at the end."""
+        match = _BLANKS.match(self._text, self._at)
+        assert match is not None, "it matches nothing too"
+        self._at = match.end()
+        return self._text[self._at : self._at + 1]
+
+    def _value(self) -> object:
+        first = self._skip()
+        if first == "{":
+            table: dict[str, Any] = {}
+            self._items("}", lambda: self._member(table))
+            return table
+        if first == "[":
+            found: list[object] = []
+            self._items("]", lambda: found.append(self._value()))
+            return found
+        match = _PLAIN.match(self._text, self._at)
+        if match is None:
+            raise self._error("a value")
+        self._at = match.end()
+        value: object = json.loads(match[0])
+        return value
+
+    def _member(self, table: dict[str, Any]) -> None:
+        key: object = self._value()
+        if isinstance(key, dict):
+            key = json.dumps(key, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
+        elif isinstance(key, int) and not isinstance(key, bool):
+            key = str(key)
+        if not isinstance(key, str):
+            raise self._error("a key before this")
+        if self._skip() != ":":
+            raise self._error("a colon")
+        self._at += 1
+        table[key] = self._value()
+
+    def _items(self, end: str, read: Callable[[], None]) -> None:
+        self._at += 1
+        self._depth += 1
+        if self._depth > DEPTH_MAX:
+            raise ValueError(f"more than {DEPTH_MAX} deep at character {self._at}")
+        while (following := self._skip()) != end:
+            read()
+            following = self._skip()
+            if following == ",":
+                self._at += 1
+            elif following != end:
+                raise self._error(f"a comma or {end}")
+        self._at += 1
+        self._depth -= 1
 
 
 def _quote(match: re.Match[str]) -> str:

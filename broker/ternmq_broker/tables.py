@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from ternmq_broker.config import BrokerConfig
+from ternmq_broker.consumer_filters import FilterTable
 from ternmq_broker.consumer_offsets import OffsetTable
+from ternmq_broker.delay_offsets import DelayOffsets
 from ternmq_broker.groups import GroupTable
 from ternmq_broker.state_files import StateFile, read_table
 from ternmq_broker.topics import TopicTable
@@ -22,15 +24,19 @@ T = TypeVar("T")
 TOPICS_JOB: Final = "save-topics"
 GROUPS_JOB: Final = "save-groups"
 OFFSETS_JOB: Final = "save-offsets"
+DELAYS_JOB: Final = "save-delay-offsets"
+FILTERS_JOB: Final = "save-filters"
 
 _RETRY_PAUSE_S: Final = 1.0
+_SLOW_INTERVAL_S: Final = 10.0
+"""How often RocketMQ saves the offsets of delayed messages, and filters."""
 
 
 class Tables:
-    """Topics, groups and offsets, loaded and saved. Owned by the broker's loop.
+    """Topics, groups, offsets and filters, loaded and saved. Owned by the broker's loop.
 
-    Make it with `load`. Topics and groups are saved when they change, offsets at an interval and at
-    the end.
+    Make it with `load_tables`. Topics and groups are saved when they change, the others at an
+    interval and at the end.
     """
 
     def __init__(
@@ -41,6 +47,8 @@ class Tables:
         topics: TopicTable,
         groups: GroupTable,
         offsets: OffsetTable,
+        delays: DelayOffsets,
+        filters: FilterTable,
         *,
         wake: Callable[[str], None],
     ) -> None:
@@ -48,6 +56,8 @@ class Tables:
         self.topics = topics
         self.groups = groups
         self.offsets = offsets
+        self.delays = delays
+        self.filters = filters
         self._offsets_interval_s = config.offsets_interval_ms / 1000
         self.topics_file = StateFile(
             folder / "topics.json",
@@ -73,8 +83,24 @@ class Tables:
             to_dict=offsets.to_dict,
             wake=lambda: wake(OFFSETS_JOB),
         )
-        self.groups_file.mark_saved()
-        self.offsets_file.mark_saved()
+        self.delays_file = StateFile(
+            folder / "delayOffset.json",
+            files,
+            blocking,
+            changes=lambda: delays.changes,
+            to_dict=delays.to_dict,
+            wake=lambda: wake(DELAYS_JOB),
+        )
+        self.filters_file = StateFile(
+            folder / "consumerFilter.json",
+            files,
+            blocking,
+            changes=lambda: filters.changes,
+            to_dict=filters.to_dict,
+            wake=lambda: wake(FILTERS_JOB),
+        )
+        for file in (self.groups_file, self.offsets_file, self.delays_file, self.filters_file):
+            file.mark_saved()
 
     def jobs(self) -> tuple[Job, ...]:
         """Return the jobs that save what changed."""
@@ -82,6 +108,8 @@ class Tables:
             Job(name=TOPICS_JOB, interval_s=_RETRY_PAUSE_S, step=self.topics_file.step),
             Job(name=GROUPS_JOB, interval_s=_RETRY_PAUSE_S, step=self.groups_file.step),
             Job(name=OFFSETS_JOB, interval_s=self._offsets_interval_s, step=self.offsets_file.step),
+            Job(name=DELAYS_JOB, interval_s=_SLOW_INTERVAL_S, step=self.delays_file.step),
+            Job(name=FILTERS_JOB, interval_s=_SLOW_INTERVAL_S, step=self.filters_file.step),
         )
 
     async def save(self) -> None:
@@ -90,7 +118,13 @@ class Tables:
         Raises:
             StoreError: Names every table that could not be saved; the others are.
         """
-        files = (self.topics_file, self.groups_file, self.offsets_file)
+        files = (
+            self.topics_file,
+            self.groups_file,
+            self.offsets_file,
+            self.delays_file,
+            self.filters_file,
+        )
         errors = [error for file in files if (error := await file.save()) is not None]
         if errors:
             raise StoreError("; ".join(map(str, errors)))
@@ -129,6 +163,8 @@ async def load_tables(
     topics = await load("topics.json", partial(TopicTable.from_dict, now_ms=now_ms))
     groups = await load("subscriptionGroup.json", partial(GroupTable.from_dict, now_ms=now_ms))
     offsets = await load("consumerOffset.json", partial(OffsetTable.from_dict, now_ms=now_ms))
+    delays = await load("delayOffset.json", partial(DelayOffsets.from_dict, now_ms=now_ms))
+    filters = await load("consumerFilter.json", FilterTable.from_dict)
     if topics is None:
         topics = TopicTable(version)
     topics.set_template(
@@ -141,6 +177,8 @@ async def load_tables(
         topics,
         groups or GroupTable(version),
         offsets or OffsetTable(version),
+        delays or DelayOffsets(version),
+        filters or FilterTable(),
         wake=wake,
     )
     tables.offsets.keep_up_to(

@@ -33,6 +33,7 @@ class TopicTable:
         self._version = version
         self._topics: dict[str, TopicConfig] = {}
         self._extras: dict[str, dict[str, Any]] = {}
+        self._table_extras: dict[str, Any] = {}
         self._registered_bytes = 0
 
     def __len__(self) -> int:
@@ -162,7 +163,11 @@ class TopicTable:
             }
             for config in self
         }
-        return {"dataVersion": version_to_dict(self._version), "topicConfigTable": table}
+        return {
+            **self._table_extras,
+            "dataVersion": version_to_dict(self._version),
+            "topicConfigTable": table,
+        }
 
     def _attributes(self, config: TopicConfig) -> dict[str, Any]:
         """Return what RocketMQ keeps and does not look at, with our own among it."""
@@ -180,6 +185,8 @@ class TopicTable:
             ValueError: Something in it has another shape, or is no legal topic.
         """
         table = cls(version_from_dict(value.get("dataVersion"), now_ms=now_ms))
+        kept = ("dataVersion", "topicConfigTable")
+        table._table_extras = {each: value[each] for each in value if each not in kept}
         for name, entry in as_object(value.get("topicConfigTable", {}), "topicConfigTable").items():
             fields = dict(as_object(entry, name))
             known = {key: fields.pop(key, None) for key in _KNOWN}

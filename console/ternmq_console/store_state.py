@@ -5,7 +5,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from ternmq_broker.consumer_filters import FilterTable
 from ternmq_broker.consumer_offsets import OffsetTable
+from ternmq_broker.delay_offsets import DelayOffsets
 from ternmq_broker.groups import GroupTable
 from ternmq_broker.loose_json import as_object, parse_json
 from ternmq_broker.tables import config_folder
@@ -19,6 +21,8 @@ _TABLES: Final[Mapping[str, Callable[[Mapping[str, Any]], object]]] = {
     _TOPICS: partial(TopicTable.from_dict, now_ms=0),
     "subscriptionGroup.json": partial(GroupTable.from_dict, now_ms=0),
     "consumerOffset.json": partial(OffsetTable.from_dict, now_ms=0),
+    "delayOffset.json": partial(DelayOffsets.from_dict, now_ms=0),
+    "consumerFilter.json": FilterTable.from_dict,
 }
 _SUFFIX: Final = ".json"
 

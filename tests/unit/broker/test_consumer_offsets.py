@@ -93,3 +93,13 @@ def test_a_file_of_rocketmq_is_read_and_written_strictly() -> None:
 def test_what_cannot_be_read_is_an_error_and_never_0(text: str) -> None:
     with pytest.raises(ValueError, match=r".*"):
         OffsetTable.from_dict(parse_json(f'{{"offsetTable":{text}}}'), now_ms=1)
+
+
+def test_what_a_later_rocketmq_keeps_beside_the_table_is_written_back() -> None:
+    text = '{"offsetTable":{"T@G":{0:5}},"groupTopicMap":{"G":["T"],"gone":["U"]},"later":[1]}'
+    table = OffsetTable.from_dict(parse_json(text), now_ms=1)
+    written = table.to_dict()
+    del written["dataVersion"]
+    assert written == parse_json(
+        '{"offsetTable":{"T@G":{"0":5}},"groupTopicMap":{"G":["T"]},"later":[1]}'
+    )

@@ -50,3 +50,13 @@ def test_what_is_written_has_rocketmqs_shape() -> None:
 def test_a_broken_entry_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r".*"):
         GroupTable.from_dict(parse_json(f'{{"subscriptionGroupTable":{text}}}'), now_ms=1)
+
+
+def test_what_a_later_rocketmq_keeps_beside_the_table_is_written_back() -> None:
+    text = '{"subscriptionGroupTable":{},"forbiddenTable":{"G":{"T":1}},"later":[1]}'
+    table = GroupTable.from_dict(parse_json(text), now_ms=1)
+    written = table.to_dict()
+    del written["dataVersion"]
+    assert written == parse_json(
+        '{"subscriptionGroupTable":{},"forbiddenTable":{"G":{"T":1}},"later":[1]}'
+    )

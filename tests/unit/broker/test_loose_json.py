@@ -1,4 +1,6 @@
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ternmq_broker.loose_json import parse_json, version_from_dict, version_to_dict, write_json
 from ternmq_model.data_version import DataVersion
@@ -39,3 +41,51 @@ def test_a_file_of_version_4_without_one_gets_a_new_version() -> None:
 def test_a_senseless_version_is_refused(value: object) -> None:
     with pytest.raises(ValueError, match=r"is .*, not"):
         version_from_dict(value, now_ms=5)
+
+
+def test_keys_that_are_objects_become_their_json() -> None:
+    queue = '{"topic":"T","brokerName":"a","queueId":0}'
+    text = '{"offsetTable":{' + queue + ':10,{"topic":"U"}:-1,},3:{1:[2,]}}'
+    assert parse_json(text) == {
+        "offsetTable": {'{"brokerName":"a","queueId":0,"topic":"T"}': 10, '{"topic":"U"}': -1},
+        "3": {"1": [2]},
+    }
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{{}}",
+        '{"a" 1}',
+        '{"a":1 "b":2}',
+        '{"a":1}}',
+        "{[1]:2}",
+        "{true:2}",
+        '{"a":nan}',
+        '{"a":__import__}',
+        '{{"a":1}:"' + "x" * 50,
+        '{"a":' * 100_000,
+        '{"a":' + "[" * 100_000,
+        '{"a":' + "{" * 100_000,
+    ],
+)
+def test_what_is_no_table_in_any_reading_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r".*"):
+        parse_json(text)
+
+
+@given(
+    st.dictionaries(
+        st.text(),
+        st.recursive(
+            st.none() | st.booleans() | st.integers() | st.text(),
+            lambda inner: (
+                st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3)
+            ),
+            max_leaves=8,
+        ),
+    )
+)
+def test_the_slow_reader_reads_what_the_quick_one_does(table: dict[str, object]) -> None:
+    loose = write_json({"table": table})[:-2].rstrip() + ",}"
+    assert parse_json(loose) == {"table": table}

@@ -181,3 +181,11 @@ def test_a_retention_that_is_no_number_is_refused() -> None:
     )
     with pytest.raises(ValueError, match="retention"):
         TopicTable.from_dict(parse_json(f'{{"topicConfigTable":{{"T":{entry}}}}}'), now_ms=1)
+
+
+def test_what_a_later_rocketmq_keeps_beside_the_table_is_written_back() -> None:
+    text = '{"topicConfigTable":{},"later":[1]}'
+    table = TopicTable.from_dict(parse_json(text), now_ms=1)
+    written = table.to_dict()
+    del written["dataVersion"]
+    assert written == parse_json('{"topicConfigTable":{},"later":[1]}')

@@ -1,0 +1,129 @@
+"""The filter expressions of consumer groups. Pure.
+
+Source: RocketMQ `ConsumerFilterManager`, `ConsumerFilterData`.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Self, cast
+
+from ternmq_broker.loose_json import as_int, as_object
+
+_KNOWN: Final = (
+    "bloomFilterData", "bornTime", "clientVersion", "consumerGroup", "deadTime", "expression",
+    "expressionType", "topic",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerFilter:
+    """What one group wants of one topic."""
+
+    topic: str
+    group: str
+    expression: str
+    expression_type: str
+    """Such as `SQL92`."""
+
+    client_version: int
+    born_at_ms: int
+    dead_at_ms: int
+    """When the group stopped using it; 0 = it uses it."""
+
+    bloom_bits: int = 0
+    """Length of the bit maps that `bloom_positions` point into; 0 = it has none."""
+
+    bloom_positions: Sequence[int] = ()
+    """Bits that are set in the bit map of a message that the expression takes."""
+
+
+class FilterTable:
+    """Every filter, by topic and group. Owned by the broker's loop.
+
+    What a file keeps beyond `ConsumerFilter` is written back unchanged.
+    """
+
+    def __init__(self) -> None:
+        self._filters: dict[tuple[str, str], ConsumerFilter] = {}
+        self._extras: dict[tuple[str, str], dict[str, Any]] = {}
+        self._table_extras: dict[str, Any] = {}
+        self._changes = 0
+
+    def __iter__(self) -> Iterator[ConsumerFilter]:
+        """Yield every filter, sorted by topic and group."""
+        return iter([self._filters[key] for key in sorted(self._filters)])
+
+    @property
+    def changes(self) -> int:
+        """Counts changes: a save is due when it differs from the one last saved."""
+        return self._changes
+
+    def get(self, topic: str, group: str) -> ConsumerFilter | None:
+        """Return the filter of a group, or None when it has none."""
+        return self._filters.get((topic, group))
+
+    def put(self, one: ConsumerFilter) -> None:
+        """Keep a filter in place of the one that the group had for the topic."""
+        key = (one.topic, one.group)
+        if self._filters.get(key) != one:
+            self._filters[key] = one
+            self._changes += 1
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the table as `consumerFilter.json` keeps it."""
+        topics: dict[str, dict[str, Any]] = {}
+        for one in self:
+            topic = topics.setdefault(one.topic, {"groupFilterData": {}, "topic": one.topic})
+            entry = self._extras.get((one.topic, one.group), {}) | {
+                "bornTime": one.born_at_ms,
+                "clientVersion": one.client_version,
+                "consumerGroup": one.group,
+                "deadTime": one.dead_at_ms,
+                "expression": one.expression,
+                "expressionType": one.expression_type,
+                "topic": one.topic,
+            }
+            if one.bloom_bits:
+                bloom = {"bitNum": one.bloom_bits, "bitPos": list(one.bloom_positions)}
+                entry["bloomFilterData"] = bloom
+            topic["groupFilterData"][one.group] = entry
+        return {**self._table_extras, "filterDataByTopic": topics}
+
+    @classmethod
+    def from_dict(cls, value: Mapping[str, Any]) -> Self:
+        """Return the table that `consumerFilter.json` keeps.
+
+        Raises:
+            ValueError: Something in it has another shape.
+        """
+        table = cls()
+        topics = as_object(value.get("filterDataByTopic", {}), "filterDataByTopic")
+        for topic, of_topic in topics.items():
+            groups: object = as_object(of_topic, topic).get("groupFilterData", {})
+            for group, entry in as_object(groups, f"groupFilterData of {topic}").items():
+                fields = as_object(entry, f"filter of {topic} {group}")
+                table._filters[topic, group] = _filter(topic, group, fields)
+                extras = {name: fields[name] for name in fields if name not in _KNOWN}
+                table._extras[topic, group] = extras
+        table._table_extras = {name: value[name] for name in value if name != "filterDataByTopic"}
+        return table
+
+
+def _filter(topic: str, group: str, fields: Mapping[str, Any]) -> ConsumerFilter:
+    name = f"filter of {topic} {group}"
+    bloom = as_object(fields.get("bloomFilterData") or {}, f"bloom of {name}")
+    positions: object = bloom.get("bitPos", [])
+    if not isinstance(positions, list):
+        raise ValueError(f"bitPos of {name} is {positions!r}, not a list")
+    places = cast("list[object]", positions)
+    return ConsumerFilter(
+        topic,
+        group,
+        str(fields.get("expression") or ""),
+        str(fields.get("expressionType") or ""),
+        as_int(fields.get("clientVersion", 0), f"clientVersion of {name}"),
+        as_int(fields.get("bornTime", 0), f"bornTime of {name}"),
+        as_int(fields.get("deadTime", 0), f"deadTime of {name}"),
+        as_int(bloom.get("bitNum", 0), f"bitNum of {name}"),
+        tuple(as_int(position, f"bitPos of {name}") for position in places),
+    )

@@ -1,0 +1,73 @@
+"""How far the delayed messages of each level are delivered. Pure.
+
+Source: RocketMQ `ScheduleMessageService`.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final, Self
+
+from ternmq_broker.loose_json import as_int, as_object, version_from_dict, version_to_dict
+from ternmq_model.data_version import DataVersion
+from ternmq_model.offsets import QueueOffset
+
+_UPDATES_PER_VERSION: Final = 200
+
+
+class DelayOffsets:
+    """The next offset to deliver, by delay level; level `n` has queue `n - 1` of its topic.
+
+    Owned by the broker's loop. What a file keeps beyond them is written back unchanged.
+    """
+
+    def __init__(self, version: DataVersion) -> None:
+        self._version = version
+        self._offsets: dict[int, QueueOffset] = {}
+        self._extras: dict[str, Any] = {}
+        self._changes = 0
+
+    @property
+    def changes(self) -> int:
+        """Counts changes: a save is due when it differs from the one last saved."""
+        return self._changes
+
+    def get(self, level: int) -> QueueOffset:
+        """Return the next offset to deliver at `level`; 0 when nothing was."""
+        return self._offsets.get(level, QueueOffset(0))
+
+    def put(self, level: int, offset: QueueOffset, *, now_ms: int) -> None:
+        """Keep the next offset to deliver at `level`.
+
+        Args:
+            level: From 1 on.
+            offset: Not negative.
+            now_ms: Wall clock.
+        """
+        if self._offsets.get(level) == offset:
+            return
+        self._offsets[level] = offset
+        self._changes += 1
+        if self._changes % _UPDATES_PER_VERSION == 0:
+            self._version = self._version.next(now_ms)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the table as `delayOffset.json` keeps it."""
+        table = {str(level): offset for level, offset in sorted(self._offsets.items())}
+        version = version_to_dict(self._version)
+        return {**self._extras, "dataVersion": version, "offsetTable": table}
+
+    @classmethod
+    def from_dict(cls, value: Mapping[str, Any], *, now_ms: int) -> Self:
+        """Return the table that `delayOffset.json` keeps.
+
+        Raises:
+            ValueError: Something in it has another shape. An unknown offset is never taken for 0.
+        """
+        table = cls(version_from_dict(value.get("dataVersion"), now_ms=now_ms))
+        for level, offset in as_object(value.get("offsetTable", {}), "offsetTable").items():
+            number = as_int(offset, f"offset of level {level}")
+            if int(level) < 1 or number < 0:
+                raise ValueError(f"level {level} has the offset {number}")
+            table._offsets[int(level)] = QueueOffset(number)
+        known = ("dataVersion", "offsetTable")
+        table._extras = {name: value[name] for name in value if name not in known}
+        return table
