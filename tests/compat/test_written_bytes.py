@@ -3,6 +3,7 @@
 The decoder here knows nothing of the product's code: it reads with `struct` what the tables say.
 """
 
+import re
 import struct
 import zlib
 from collections.abc import Iterator
@@ -20,6 +21,8 @@ from tests.support.stores import HandClock, settle
 
 LOG_FILE_BYTES: Final = 16_384
 QUEUE_UNITS: Final = 7
+SLOTS: Final = 50
+ENTRIES: Final = 40
 NOW_MS: Final = 1_763_000_000_123
 V1: Final = 0xDAA320A7
 BLANK: Final = 0xCBD43194
@@ -70,7 +73,8 @@ def write_store(root: Path, *, is_checksummed: bool) -> list[Sent]:
     config = StoreConfig(
         commit_log_file_bytes=LOG_FILE_BYTES,
         consume_queue_file_units=QUEUE_UNITS,
-        index_enabled=False,
+        index_slots=SLOTS,
+        index_entries=ENTRIES,
         record_checksum=is_checksummed,
     )
     clock = HandClock(NOW_MS)
@@ -240,6 +244,37 @@ def test_every_byte_of_the_consume_queues_is_as_the_tables_say(tmp_path: Path) -
         assert len(data) == len(paths) * file_bytes
         assert (len(paths) - 1) * QUEUE_UNITS <= len(units)
         assert data == b"".join(units).ljust(len(data), b"\0")
+
+
+def test_every_byte_of_the_index_is_as_the_tables_say(tmp_path: Path) -> None:
+    write_store(tmp_path, is_checksummed=True)
+    keys: list[tuple[int, int, int]] = []
+    for one in records_of(tmp_path):
+        names = [one.properties["UNIQ_KEY"]] if "UNIQ_KEY" in one.properties else []
+        names += [key for key in one.properties.get("KEYS", "").split(" ") if key]
+        for name in names:
+            code = abs(java_hash(f"{one.topic}#{name}"))
+            keys.append((code if code < 1 << 31 else 0, one.at, one.stored_at_ms))
+    paths = sorted((tmp_path / "index").iterdir())
+    per_file = ENTRIES - 1
+    assert len(paths) == -(-len(keys) // per_file) >= 2
+    for number, path in enumerate(paths):
+        assert re.fullmatch(r"20\d{15}", path.name)
+        assert path.read_bytes() == index_bytes(keys[number * per_file :][:per_file])
+
+
+def index_bytes(keys: list[tuple[int, int, int]]) -> bytes:
+    """Return an index file with these hashes, offsets and store times, as the tables say."""
+    slots, entries = [0] * SLOTS, [bytes(20)]
+    (_, begin, begin_ms), (_, end, end_ms) = keys[0], keys[-1]
+    for code, offset, stored_ms in keys:
+        seconds = (stored_ms - begin_ms) // 1000
+        entries.append(struct.pack(">iqii", code, offset, seconds, slots[code % SLOTS]))
+        slots[code % SLOTS] = len(entries) - 1
+    used = sum(slot > 0 for slot in slots)
+    head = struct.pack(">qqqqii", begin_ms, end_ms, begin, end, used, len(entries))
+    body = b"".join(entries).ljust(ENTRIES * 20, b"\0")
+    return head + struct.pack(f">{SLOTS}i", *slots) + body
 
 
 def test_the_checkpoint_has_its_five_fields_and_its_length(tmp_path: Path) -> None:
