@@ -162,7 +162,12 @@ class Dispatcher:
     def _follow(self, hints: Sequence[Hint], moved: Moved) -> int:
         for hint in hints:
             for run in hint.units:
-                if not self.dropped or hint.start >= self.dropped.get(run.queue.topic, 0):
+                if self.dropped and hint.start < self.dropped.get(run.queue.topic, 0):
+                    continue
+                if run.offsets[0] == run.queue.end:  # what an append gave follows each other
+                    run.queue.append(run.units, run.ext)
+                    moved.setdefault(run.queue, []).append(run.units)
+                else:
                     self._put(run, moved)
         end = hints[-1].end
         self._put_keys([hint.keys for hint in hints if hint.keys is not None], end)
@@ -292,7 +297,7 @@ def _arrivals(moved: Moved) -> Sequence[Arrival]:
             queue.topic,
             queue.queue_id,
             queue.end,
-            (runs[0] if len(runs) == 1 else np.concatenate(runs))["tag_code"].astype(np.int64),
+            (runs[0] if len(runs) == 1 else np.concatenate(runs))["tag_code"],
         )
         for queue, runs in moved.items()
     ]

@@ -1,6 +1,7 @@
 """One consume queue by itself."""
 
 import errno
+import logging
 
 import numpy as np
 import pytest
@@ -126,3 +127,69 @@ def test_without_space_nothing_changes() -> None:
     files.space_bytes = None
     queue.append(units_at(100))
     assert queue.end == 11
+
+
+def test_units_that_are_wrong_are_told_and_written_anew(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    queue = new_queue(MemoryFileSystem())
+    good = units_at(*range(0, 150, 10))
+    queue.append(good)
+    for offset, field, value in ((3, "size", 7), (4, "offset", 999), (12, "tag_code", 5)):
+        queue.units(QueueOffset(offset), 1)[field] = value
+    with caplog.at_level(logging.WARNING):
+        assert queue.put(np.arange(15, dtype=np.int64), good)
+    assert [tuple(queue.unit(QueueOffset(offset))) for offset in range(15)] == good.tolist()
+    assert len(caplog.records) == 3
+    assert queue.end == 15
+
+
+def test_a_lost_record_that_is_found_again_takes_the_place_kept_for_it() -> None:
+    queue = new_queue(MemoryFileSystem())
+    queue.append(units_at(0))
+    assert not queue.put(ints(3), units_at(30))
+    assert queue.unit(QueueOffset(1)) == (0, PADDING_SIZE, 0)
+    assert queue.put(ints(1, 2), units_at(10, 20))
+    assert [queue.unit(QueueOffset(offset)).offset for offset in range(4)] == [0, 10, 20, 30]
+
+
+def test_an_older_record_of_the_same_number_does_not_replace_a_newer_one() -> None:
+    queue = new_queue(MemoryFileSystem())
+    queue.append(units_at(100, 110, 120))
+    assert queue.put(ints(1, 2), units_at(10, 20))
+    assert [queue.unit(QueueOffset(offset)).offset for offset in range(3)] == [100, 110, 120]
+
+
+def test_units_of_files_that_were_deleted_are_not_missed() -> None:
+    queue = new_queue(MemoryFileSystem())
+    queue.append(units_at(*range(0, 250, 10)))
+    queue.correct_min_offset(PhysicalOffset(150))
+    assert [file.base for file in queue.delete_read()] == [0]
+    assert queue.put(np.arange(25, dtype=np.int64), units_at(*range(0, 250, 10)))
+    assert (queue.min_offset, queue.end) == (15, 25)
+
+
+def test_the_first_message_is_found_between_units_that_stand_for_none() -> None:
+    queue = new_queue(MemoryFileSystem())
+    queue.put(ints(13), units_at(500))
+    queue.put(ints(17), units_at(900))
+    queue.put(ints(21), units_at(950))
+    for log_start, first in ((0, 13), (500, 13), (501, 17), (900, 17), (901, 21), (951, 22)):
+        queue.correct_min_offset(PhysicalOffset(log_start))
+        assert queue.min_offset == first
+    unit = queue.last_unit()
+    assert unit is not None
+    assert unit.offset == 950
+
+
+def test_padding_alone_is_no_message() -> None:
+    files = MemoryFileSystem()
+    queue = new_queue(files)
+    queue.put(ints(13), units_at(500))
+    queue.cut_from(PhysicalOffset(400))
+    assert queue.last_unit() is None
+    queue.correct_min_offset(PhysicalOffset(0))
+    assert queue.min_offset == queue.end == 13
+    assert queue.put(ints(13), units_at(500))
+    queue.correct_min_offset(PhysicalOffset(0))
+    assert (queue.min_offset, queue.end) == (13, 14)

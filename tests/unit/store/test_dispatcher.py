@@ -1,0 +1,122 @@
+"""The dispatcher by itself, over a log that somebody else wrote."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ternmq_model.index_keys import KeyRows
+from ternmq_model.offsets import PhysicalOffset, QueueOffset
+from ternmq_model.record_heads import Ints
+from ternmq_model.record_scan import Verify
+from ternmq_store.commit_log import CommitLog
+from ternmq_store.config import FlushMode
+from ternmq_store.consume_queues import ConsumeQueues
+from ternmq_store.dispatcher import Check, Dispatcher
+from ternmq_store.units import PADDING_SIZE
+from tests.support.files import MemoryFileSystem
+from tests.support.records import batch_of, record
+from tests.support.stores import ROOT, SMALL, append, open_store
+
+ELSEWHERE = Path("/elsewhere")
+
+
+def written(files: MemoryFileSystem, count: int) -> list[int]:
+    """Write a log of `count` records; return where they lie, and the log's end."""
+    store = open_store(files, flush_mode=FlushMode.ASYNC)
+    places: list[int] = []
+    for number in range(count):
+        places += append(store, batch_of(record("A", body=b"%d" % number))).physical_offsets
+    end = store.max_physical
+    store.close()
+    return [*map(int, places), int(end)]
+
+
+def following(files: MemoryFileSystem) -> tuple[Dispatcher, ConsumeQueues]:
+    """Return a dispatcher over the log, with queues that are empty."""
+    log = CommitLog(files, ROOT, SMALL.commit_log_file_bytes)
+    for base in range(0, 8 * SMALL.commit_log_file_bytes, SMALL.commit_log_file_bytes):
+        if files.exists(log.files.folder / f"{base:020d}"):
+            log.files.open_file(base)
+    files.make_folder(ELSEWHERE)
+    queues = ConsumeQueues(files, ELSEWHERE, 2000)
+    return Dispatcher(log, queues), queues
+
+
+def test_a_scan_goes_on_behind_what_is_damaged_and_keeps_its_numbers_free() -> None:
+    files = MemoryFileSystem()
+    places = written(files, 10)
+    dispatcher, queues = following(files)
+    dispatcher.quarantine.add(PhysicalOffset(places[3]), PhysicalOffset(places[5]), "for a test")
+    done = dispatcher.step(PhysicalOffset(places[-1]), messages_max=1000)
+    assert dispatcher.offset == places[-1]
+    assert dispatcher.stopped_by is None
+    assert [arrival.max_offset for arrival in done.arrivals] == [10]
+    queue = queues.of("A", 0)
+    sizes = [queue.unit(QueueOffset(number)).size for number in range(10)]
+    assert [size == PADDING_SIZE for size in sizes] == [number in (3, 4) for number in range(10)]
+
+
+def test_a_scan_waits_before_damage_that_ends_beyond_its_limit() -> None:
+    files = MemoryFileSystem()
+    places = written(files, 10)
+    dispatcher, _ = following(files)
+    dispatcher.quarantine.add(PhysicalOffset(places[3]), PhysicalOffset(places[5]), "for a test")
+    dispatcher.step(PhysicalOffset(places[4]), messages_max=1000)
+    assert dispatcher.offset == places[3]
+
+
+def test_how_a_record_is_checked_depends_on_where_it_lies() -> None:
+    files = MemoryFileSystem()
+    places = written(files, 10)
+    dispatcher, _ = following(files)
+    # The records carry no checksum: from the sixth on they should.
+    border = PhysicalOffset(places[5])
+    dispatcher.check_at = lambda offset: (
+        Check(Verify.BODY, border) if offset < border else Check(Verify.WHOLE, None)
+    )
+    while dispatcher.stopped_by is None:
+        dispatcher.scan(PhysicalOffset(places[-1]), {}, is_trusted=False)
+    assert dispatcher.offset == border
+    assert "checksum" in str(dispatcher.stopped_by)
+
+
+def test_a_border_inside_a_record_does_not_hold_up_a_scan() -> None:
+    files = MemoryFileSystem()
+    places = written(files, 4)
+    dispatcher, _ = following(files)
+    border = PhysicalOffset(places[2] + 7)
+    dispatcher.check_at = lambda offset: Check(Verify.BODY, border if offset < border else None)
+    for _ in range(10):
+        if dispatcher.offset < places[-1]:
+            dispatcher.scan(PhysicalOffset(places[-1]), {}, is_trusted=False)
+    assert dispatcher.offset == places[-1]
+
+
+class FullIndex:
+    """An index without space, until it is told otherwise."""
+
+    def __init__(self) -> None:
+        self.is_full = True
+        self.got: list[int] = []
+
+    def put(self, keys: KeyRows, offsets: Ints, stored_at_ms: Ints, end: PhysicalOffset) -> None:
+        """Keep the offsets."""
+        assert len(offsets) == len(stored_at_ms)
+        if self.is_full:
+            raise OSError("no space")
+        self.got += offsets[np.unique(keys.rows)].tolist()
+
+
+def test_a_step_that_found_no_space_is_taken_again_from_where_it_began() -> None:
+    files = MemoryFileSystem()
+    places = written(files, 10)
+    dispatcher, queues = following(files)
+    index = dispatcher.index = FullIndex()
+    with pytest.raises(OSError, match="no space"):
+        dispatcher.step(PhysicalOffset(places[-1]), messages_max=1000)
+    assert dispatcher.offset == 0
+    index.is_full = False
+    dispatcher.step(PhysicalOffset(places[-1]), messages_max=1000)
+    assert queues.of("A", 0).end == 10
+    assert index.got == places[:-1]
