@@ -117,7 +117,7 @@ EXTENDED = replace(PLAIN, consume_queue_ext_enabled=True, consume_queue_ext_file
 CONFIGS = st.sampled_from([PLAIN, EXTENDED])
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(seed=st.integers(0, 2**32), flush_mode=st.sampled_from(FlushMode), config=CONFIGS)
 def test_hints_and_scans_build_the_same_files(
     seed: int, flush_mode: FlushMode, config: StoreConfig

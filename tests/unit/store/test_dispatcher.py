@@ -26,10 +26,11 @@ def written(files: MemoryFileSystem, count: int) -> list[int]:
     store = open_store(files, flush_mode=FlushMode.ASYNC)
     places: list[int] = []
     for number in range(count):
-        places += append(store, batch_of(record("A", body=b"%d" % number))).physical_offsets
+        batch = batch_of(record("A", body=b"%d" % number))
+        places.extend(append(store, batch).physical_offsets.tolist())
     end = store.max_physical
     store.close()
-    return [*map(int, places), int(end)]
+    return [*places, int(end)]
 
 
 def following(files: MemoryFileSystem) -> tuple[Dispatcher, ConsumeQueues]:
