@@ -273,10 +273,15 @@ class CommitLog:
             return None
         return record if record and offset + record.header.total_bytes <= end else None
 
-    def cut(self, end: PhysicalOffset) -> int:
+    def cut(self, end: PhysicalOffset, *, was_left_there: bool = False) -> int:
         """Let the log end at `end`: zero what lies behind it, durably, and drop later files.
 
         After this no record that was there can come back.
+
+        Args:
+            end: Where a record begins or could.
+            was_left_there: This store left the log's end there, with zeros behind it. If the next
+                bytes are zeros still, so are the others: a file of 1 GiB is long to read.
 
         Returns:
             How many bytes were not zeros.
@@ -288,9 +293,11 @@ class CommitLog:
         if self.files.has(end):
             file = self.files.at(end)
             self._hole = file.file.hole_after(end - file.base)
-            wiped = _zero(file.file, end - file.base, file.file_bytes)
-            # Zeros found may be those of an earlier attempt that never reached the disk.
-            file.file.sync()
+            position = end - file.base
+            if not was_left_there or any(file.file.read(position, _PIECE_BYTES)):
+                wiped = _zero(file.file, position, file.file_bytes)
+                # Zeros found may be those of an earlier attempt that never reached the disk.
+                file.file.sync()
         self._drop_behind(end)
         self.end = end
         return wiped

@@ -102,7 +102,7 @@ class LogScan:
 
     def _end_of_damage(self, at: PhysicalOffset) -> PhysicalOffset | None:
         rules = self._rules
-        if rules.is_ours and at >= rules.flushed:
+        if at == rules.left_at or (rules.is_ours and at >= rules.flushed):
             return None
         return end_of_damage(
             rules,

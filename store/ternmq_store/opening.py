@@ -249,7 +249,8 @@ class _Opening:
             case LastUse.CRASHED | LastUse.FOREIGN_CRASHED:
                 safe_at_ms = session.checkpoint.log_safe_at_ms
         is_ours = session.last_use is LastUse.CRASHED
-        return ScanRules(min(session.flushed, end), is_ours, safe_at_ms)
+        left_at = session.notes.flushed if session.last_use is LastUse.CLEAN else None
+        return ScanRules(min(session.flushed, end), is_ours, left_at, safe_at_ms)
 
     def _load_queues(self) -> bool:
         """Map the queues' files, without those of deleted topics; tell whether all are whole."""
@@ -452,7 +453,7 @@ class _Opening:
         for file in log.files_between(scanned_from, end):
             file.sync()
         session.lower(end)
-        return log.cut(end)
+        return log.cut(end, was_left_there=end == self._rules.left_at)
 
     def _settle_deletions(self) -> None:
         """Forget deletions of what is gone anyway, and those of records that were cut."""

@@ -121,6 +121,9 @@ class ScanRules:
     """Nobody else wrote to it since that was noted: behind `flushed` nothing counts as stored, and
     no stale record can lie there, since a cut zeroes what it leaves."""
 
+    left_at: PhysicalOffset | None
+    """Where this store left the log's end when it was stopped cleanly."""
+
     safe_at_ms: int
     """If others wrote to it: records stored at that time or before were on the disk."""
 

@@ -7,6 +7,8 @@ blank record reaches from there to the end of the file.
 import struct
 from typing import Final
 
+import numpy as np
+
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.record import BLANK_BYTES, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, OVERHEAD_BYTES
 
@@ -32,7 +34,10 @@ def next_record(view: memoryview, position: int, *, base: PhysicalOffset) -> int
     """
     for piece in range(position + _MAGIC_AT, len(view), _PIECE_BYTES):
         # A magic that begins in this piece may end in the next.
-        data = bytes(view[piece : piece + _PIECE_BYTES + _MAGIC_AT - 1])
+        part = view[piece : piece + _PIECE_BYTES + _MAGIC_AT - 1]
+        if not np.frombuffer(part, dtype=np.uint8).any():
+            continue  # most of the last file, often
+        data = bytes(part)
         found = [at for magic in _MAGICS for at in _all(data, magic)]
         for at in sorted(found):
             start = piece + at - _MAGIC_AT

@@ -51,7 +51,7 @@ def offset(value: int) -> PhysicalOffset:
 def test_in_a_log_of_our_own_what_was_flushed_is_kept_and_the_rest_is_cut(
     at: int, following: int | None, expected: int | None
 ) -> None:
-    rules = ScanRules(offset(500), is_ours=True, safe_at_ms=0)
+    rules = ScanRules(offset(500), is_ours=True, left_at=None, safe_at_ms=0)
     good = NextGood(offset(following), 7) if following is not None else None
     found = end_of_damage(rules, offset(at), good, last_stored_at_ms=9, is_checksummed=False)
     assert found == expected
@@ -69,14 +69,14 @@ def test_in_a_log_of_our_own_what_was_flushed_is_kept_and_the_rest_is_cut(
 def test_in_a_log_of_others_store_times_tell_damage_from_the_end(
     stored_at_ms: int, expected: int | None
 ) -> None:
-    rules = ScanRules(offset(0), is_ours=False, safe_at_ms=80)
+    rules = ScanRules(offset(0), is_ours=False, left_at=None, safe_at_ms=80)
     good = NextGood(offset(200), stored_at_ms)
     found = end_of_damage(rules, offset(100), good, last_stored_at_ms=50, is_checksummed=False)
     assert found == expected
 
 
 def test_a_range_that_only_this_store_wrote_needs_no_store_times() -> None:
-    rules = ScanRules(offset(500), is_ours=False, safe_at_ms=80)
+    rules = ScanRules(offset(500), is_ours=False, left_at=None, safe_at_ms=80)
     good = NextGood(offset(200), 1)
     for is_checksummed, expected in ((True, 200), (False, None)):
         found = end_of_damage(
