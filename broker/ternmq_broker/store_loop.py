@@ -12,6 +12,7 @@ from functools import partial
 from typing import Final
 
 from ternmq_broker.confirmations import Confirmations
+from ternmq_broker.store_retention import CLEAN_JOB
 from ternmq_model.clock import Clock
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_remoting.environment import Blocking
@@ -160,6 +161,8 @@ class StoreLoop:
         task = self._store.file_due()
         if task is not None:
             await self._run(task.run, partial(self._store.file_ready, task))
+            if self._store.cleaner.is_short:
+                self._wake(CLEAN_JOB)
             self._note_confirmed()
             self._file_made.set()
             self._file_made = asyncio.Event()

@@ -37,6 +37,7 @@ from ternmq_store.retention import (
     reason_to_delete,
     retention_ms,
 )
+from ternmq_store.shortage import is_full
 from ternmq_store.units import PADDING_SIZE
 
 logger = logging.getLogger(__name__)
@@ -84,6 +85,7 @@ class Cleaner:
         self._first_at_ms: dict[ConsumeQueue, tuple[QueueOffset, int]] = {}
         self._ages: dict[int, int | None] = {}
         self._leaving: deque[Leaving] = deque()
+        self._short_seen: OSError | None = None
         self._start_seen = PhysicalOffset(0)
         self.is_requested = False
         self._is_cleaning = False
@@ -157,7 +159,11 @@ class Cleaner:
         kept_ms = retention_ms(self._config, self._of_topics)
         for _ in range(self._config.delete_files_max):
             reason = reason_to_delete(
-                hour=hour, level=self.level, is_requested=self.is_requested, config=self._config
+                hour=hour,
+                level=self.level,
+                has_room=not self.is_short,
+                is_requested=self.is_requested,
+                config=self._config,
             )
             if reason is None or not (old := self._old_files()):
                 break
@@ -171,6 +177,7 @@ class Cleaner:
             )
             if not count:
                 break
+            self._short_seen = self._log.shortage
             self._drop(old[0], reason)
             yield from self._remove(self._config.delete_pause_ms)
             if reason is not Reason.HOUR:
@@ -181,6 +188,12 @@ class Cleaner:
         else:
             return
         self.is_requested = False
+
+    @property
+    def is_short(self) -> bool:
+        """The log asks for space: it could not grow, and nothing was deleted since."""
+        shortage = self._log.shortage
+        return shortage is not None and shortage is not self._short_seen and is_full(shortage)
 
     def _old_files(self) -> Sequence[MappedFile]:
         """Return the oldest files of the log, in which all is on the disk and dispatched there."""

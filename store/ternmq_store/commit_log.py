@@ -94,6 +94,11 @@ class CommitLog:
         """Everything before it is in the log's files; what waits in the pool is not."""
         return self.end if self.pool is None else self.pool.committed(self.end)
 
+    @property
+    def shortage(self) -> OSError | None:
+        """Why the next file could not be made at the last attempt; None when it could."""
+        return self._shortage
+
     def place(self, batch: RecordBatch, *, whole: bool = False) -> Placement:
         """Find room for the records of `batch`, making files where they are needed.
 

@@ -2,13 +2,15 @@
 
 import asyncio
 import contextlib
+import json
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from ternmq_broker import Broker, BrokerConfig
 from ternmq_model.address import Address, parse_address
@@ -38,10 +40,19 @@ class BrokerProcess:
 
 
 @contextlib.contextmanager
-def broker_process(data: Path, mode: FlushMode = FlushMode.SYNC) -> Generator[BrokerProcess]:
-    """Run a broker on `data` until the block ends, then end it in order if it still runs."""
+def broker_process(
+    data: Path, mode: FlushMode = FlushMode.SYNC, **store: int
+) -> Generator[BrokerProcess]:
+    """Run a broker on `data` until the block ends, then end it in order if it still runs.
+
+    Args:
+        data: Its directory.
+        mode: When it acknowledges.
+        store: Settings of the store other than `STORE`.
+    """
     root = Path(__file__).parents[2]
     command = [sys.executable, "-m", "tests.support.broker_process", str(data), mode.value]
+    command.append(json.dumps(store))
     process = subprocess.Popen(
         command, cwd=root, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": ""}
     )
@@ -57,13 +68,13 @@ def broker_process(data: Path, mode: FlushMode = FlushMode.SYNC) -> Generator[Br
         process.stdout.close()
 
 
-async def main(data: Path, mode: FlushMode) -> int:
+async def main(data: Path, mode: FlushMode, store: dict[str, Any]) -> int:
     """Serve until a signal comes."""
     config = BrokerConfig(data=data, port=0, nameservers=(), flush_mode=mode)
     async with system_environment() as env:
-        broker = Broker(config, STORE, env)
+        broker = Broker(config, replace(STORE, **store), env)
         return await run_until_signalled(broker, on_ready=lambda: print(broker.address, flush=True))
 
 
 if __name__ == "__main__":
-    sys.exit(asyncio.run(main(Path(sys.argv[1]), FlushMode(sys.argv[2]))))
+    sys.exit(asyncio.run(main(Path(sys.argv[1]), FlushMode(sys.argv[2]), json.loads(sys.argv[3]))))

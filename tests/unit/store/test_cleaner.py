@@ -275,6 +275,22 @@ def test_a_disk_at_85_percent_costs_the_oldest_files_and_no_more_than_it_must() 
     assert kept.store.cleaner.level is DiskLevel.CLEAN
 
 
+def test_a_log_that_cannot_grow_below_85_percent_costs_one_file_for_each_attempt() -> None:
+    kept = Kept()
+    kept.put(35)
+    note_used(kept.store, 0.84)
+    append(kept.store, batch_of(record("A", 0, bytes(3000))))
+    for files in (5, 4):
+        task = kept.store.file_due()
+        assert task is not None
+        kept.store.file_ready(task, OSError(errno.ENOSPC, "87% full"))
+        assert kept.store.cleaner.is_short
+        kept.clean(hour=12)
+        kept.clean(hour=12)
+        assert not kept.store.cleaner.is_short
+        assert len(kept.log_names()) == files
+
+
 def test_where_messages_are_worth_more_than_space_a_full_disk_costs_none() -> None:
     config = replace(CONFIG, clean_forcibly=False)
     kept = Kept(config=config)

@@ -61,7 +61,9 @@ def test_files_are_looked_at_only_at_the_hour() -> None:
     hours = [
         hour
         for hour in range(24)
-        if reason_to_delete(hour=hour, level=DiskLevel.NORMAL, is_requested=False, config=config)
+        if reason_to_delete(
+            hour=hour, level=DiskLevel.NORMAL, has_room=True, is_requested=False, config=config
+        )
     ]
     assert hours == [4, 16]
 
@@ -81,7 +83,20 @@ def test_what_is_a_reason_outside_the_hour(
     level: DiskLevel, *, is_requested: bool, forcibly: bool, reason: Reason | None
 ) -> None:
     config = StoreConfig(clean_forcibly=forcibly)
-    found = reason_to_delete(hour=12, level=level, is_requested=is_requested, config=config)
+    found = reason_to_delete(
+        hour=12, level=level, has_room=True, is_requested=is_requested, config=config
+    )
+    assert found is reason
+
+
+@pytest.mark.parametrize(("forcibly", "reason"), [(True, Reason.DISK_FORCED), (False, None)])
+def test_a_log_that_cannot_grow_costs_the_oldest_files_as_a_full_disk_does(
+    *, forcibly: bool, reason: Reason | None
+) -> None:
+    config = StoreConfig(clean_forcibly=forcibly)
+    found = reason_to_delete(
+        hour=12, level=DiskLevel.NORMAL, has_room=False, is_requested=False, config=config
+    )
     assert found is reason
 
 

@@ -47,7 +47,7 @@ class RefusingFile(MemoryFile):
         super().__init__(disk, file.path, file._node)  # pyright: ignore[reportPrivateUsage]
         self._disk = disk
 
-    def write(self, position: int, data: bytes) -> None:
+    def write(self, position: int, data: bytes | memoryview) -> None:
         self._disk.check(self.path, "write")
         super().write(position, data)
 

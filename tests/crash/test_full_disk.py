@@ -1,0 +1,177 @@
+"""A broker whose disk is full, or dies, under real load on a real file system."""
+
+import asyncio
+import contextlib
+import os
+import random
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from ternmq_model.errors import RefusedError, TransportError
+from ternmq_model.response_code import ResponseCode as Code
+from ternmq_remoting.environment import Environment
+from ternmq_remoting.system import system_environment
+from ternmq_store.config import FlushMode
+from tests.support.broker_process import BrokerProcess, broker_process
+from tests.support.brokers import Client, bodies
+from tests.support.disks import loop_disk, memory_disk
+
+MIB = 1 << 20
+SOON_S = 60.0
+RESUMES_S = 10.0
+
+
+class Load:
+    """Sends to one broker, a message at a time, and remembers what it acknowledged."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.acknowledged: dict[tuple[str, int], bytes] = {}
+        self.count = 0
+
+    async def send(self) -> RefusedError | None:
+        """Send one message; return why it was refused, if it was."""
+        topic = f"T{self.count % 3}"
+        body = b"%09d" % self.count + random.Random(self.count).randbytes(20_000)
+        self.count += 1
+        try:
+            reply = await self.client.send(topic, body)
+        except RefusedError as error:
+            return error
+        self.acknowledged[topic, reply.queue_offset] = body
+        return None
+
+    async def send_until_refused(self) -> RefusedError:
+        """Send until there is no room."""
+        while (error := await self.send()) is None:
+            pass
+        return error
+
+    async def send_until_taken(self) -> None:
+        """Try until one message is taken, which must be soon."""
+        begun_s = time.monotonic()
+        while (refused := await self.send()) is not None:
+            assert time.monotonic() - begun_s < RESUMES_S, refused
+
+    async def check_all(self) -> None:
+        """Read every queue and find everything that was acknowledged."""
+        found: dict[tuple[str, int], bytes] = {}
+        for topic in {topic for topic, _ in self.acknowledged}:
+            offset = 0
+            while (reply := await self.client.pull(topic, offset)).records:
+                for body in bodies(reply):
+                    found[topic, offset] = body
+                    offset += 1
+        assert {key: found.get(key) for key in self.acknowledged} == self.acknowledged
+
+
+def fill(path: Path) -> None:
+    """Write a file that takes all the space there is."""
+    with path.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(bytes(64 << 10))
+    assert shutil.disk_usage(path).free == 0
+
+
+async def loaded(env: Environment, process: BrokerProcess, topics: int = 3) -> Client:
+    """Return a client of a broker that has its topics, of one queue each."""
+    client = Client(await env.network.connect([process.address]))
+    for number in range(topics):
+        await client.put_topic(f"T{number}", 1)
+    return client
+
+
+@pytest.mark.parametrize("mode", FlushMode)
+def test_a_full_disk_refuses_sends_serves_everything_and_resumes_when_there_is_space(
+    tmp_path: Path, mode: FlushMode
+) -> None:
+    async def main(disk: Path, process: BrokerProcess) -> None:
+        async with asyncio.timeout(SOON_S), system_environment() as env:
+            load = Load(await loaded(env, process))
+            refused = await load.send_until_refused()
+            assert refused.code == Code.SERVICE_NOT_AVAILABLE
+            assert not refused.may_have_happened
+            assert len(load.acknowledged) > 100
+            await load.check_all()
+            # Not a byte is left, and still: new queues, old queues, reads.
+            fill(disk / "more")
+            for _ in range(30):
+                assert await load.send() is not None
+            with pytest.raises((RefusedError, TransportError)):
+                await load.client.send("new-topic", b"body")
+            await load.check_all()
+            assert process.process.poll() is None
+            (disk / "more").unlink()
+            (disk / "ballast").unlink()
+            await load.send_until_taken()
+            for _ in range(100):
+                assert await load.send() is None
+            await load.check_all()
+            await load.client.connection.close()
+
+    with memory_disk(tmp_path / "disk", size_bytes=24 * MIB) as disk:
+        with (disk / "ballast").open("wb") as file:
+            os.posix_fallocate(file.fileno(), 0, 12 * MIB)
+        with broker_process(disk / "data", mode) as process:
+            asyncio.run(main(disk, process))
+        assert process.process.returncode == 0
+        assert not (disk / "data" / "abort").exists()
+
+
+def test_a_disk_that_is_too_small_for_all_keeps_the_newest_and_takes_more(tmp_path: Path) -> None:
+    async def main(process: BrokerProcess) -> None:
+        async with asyncio.timeout(SOON_S), system_environment() as env:
+            load = Load(await loaded(env, process))
+            while load.count * 20_000 < 60 * MIB:
+                if await load.send() is not None:
+                    await load.send_until_taken()
+            topic, newest = list(load.acknowledged)[-1]
+            reply = await load.client.pull(topic, newest)
+            assert bodies(reply) == [load.acknowledged[topic, newest]]
+            assert reply.min_offset > 0
+            await load.client.connection.close()
+
+    with memory_disk(tmp_path / "disk", size_bytes=24 * MIB) as disk:
+        settings = {"clean_delay_ms": 0, "clean_interval_ms": 500, "delete_pause_ms": 5}
+        with broker_process(disk / "data", FlushMode.ASYNC, **settings) as process:
+            asyncio.run(main(process))
+        assert process.process.returncode == 0
+
+
+def test_a_disk_that_dies_ends_acknowledging_and_all_that_was_acknowledged_is_on_it(
+    tmp_path: Path,
+) -> None:
+    disk = loop_disk(tmp_path / "disk", size_bytes=64 * MIB)
+    acknowledged: dict[tuple[str, int], bytes] = {}
+
+    async def until_it_dies(process: BrokerProcess) -> None:
+        async with asyncio.timeout(SOON_S), system_environment() as env:
+            load = Load(await loaded(env, process))
+            for _ in range(200):
+                assert await load.send() is None
+            disk.lose_power()
+            for _ in range(50):
+                refused = await load.send()
+                assert refused is not None
+                assert refused.code == Code.SERVICE_NOT_AVAILABLE
+            acknowledged.update(load.acknowledged)
+            await load.check_all()  # reads go on
+            await load.client.connection.close()
+
+    async def check(process: BrokerProcess) -> None:
+        async with asyncio.timeout(SOON_S), system_environment() as env:
+            load = Load(Client(await env.network.connect([process.address])))
+            load.acknowledged = acknowledged
+            await load.check_all()
+            assert await load.send() is None
+            await load.client.connection.close()
+
+    with disk.mounted() as folder, broker_process(folder / "data") as process:
+        asyncio.run(until_it_dies(process))
+        process.kill()
+    assert len(acknowledged) == 200
+    with disk.mounted() as folder, broker_process(folder / "data") as process:
+        asyncio.run(check(process))
