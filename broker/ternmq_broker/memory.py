@@ -1,4 +1,4 @@
-"""How much memory this process may use, and with that which messages are still in it."""
+"""How much memory this process may use."""
 
 import os
 from pathlib import Path
@@ -8,11 +8,6 @@ _LIMITS: Final = (
     Path("/sys/fs/cgroup/memory.max"),
     Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
 )
-HOT_PERCENT: Final = 40
-"""Part of the memory in which the newest messages are taken to be.
-
-Source: RocketMQ `accessMessageInMemoryMaxRatio`.
-"""
 
 
 def memory_bytes() -> int:
@@ -26,8 +21,3 @@ def memory_bytes() -> int:
         if text.isdecimal():
             available = min(available, int(text))
     return available
-
-
-def is_hot(behind_bytes: int, memory: int) -> bool:
-    """Tell whether a record so far behind the log's end is likely to be in memory."""
-    return behind_bytes <= memory * HOT_PERCENT // 100

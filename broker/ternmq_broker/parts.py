@@ -169,7 +169,6 @@ class Parts:
                 offsets=tables.offsets,
                 sessions=self._sessions,
                 clock=self._env.clock,
-                memory_bytes=self._config.memory_bytes or memory_bytes(),
             )
         )
 

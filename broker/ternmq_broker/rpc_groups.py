@@ -10,7 +10,6 @@ from typing import Final
 from ternmq_broker.clients import CLIENT_ID_CHARACTERS_MAX, GroupMembership, Session
 from ternmq_broker.consumer_offsets import OffsetTable
 from ternmq_broker.groups import GroupTable
-from ternmq_broker.memory import is_hot
 from ternmq_broker.pull_rules import OFFSET_MAX, check_range, subscription_of
 from ternmq_broker.sessions import Outbox, Sessions
 from ternmq_broker.topics import TopicTable
@@ -44,7 +43,6 @@ class GroupServices:
     offsets: OffsetTable
     sessions: Sessions
     clock: Clock
-    memory_bytes: int
 
 
 class GroupService:
@@ -240,7 +238,7 @@ class GroupService:
         if record is None:
             return NEVER_CONSUMED
         behind = services.store.max_physical - record.header.physical_offset
-        return 0 if is_hot(behind, services.memory_bytes) else NEVER_CONSUMED
+        return 0 if behind <= services.store.reads.hot_bytes else NEVER_CONSUMED
 
 
 def _check_client(hello: groups.Hello) -> None:

@@ -191,9 +191,7 @@ class ColdRead:
             while row < len(chosen.starts) and left.messages_max > 0:
                 starts, sizes = chosen.starts[row:], chosen.sizes[row:]
                 count = take(starts, sizes, left, file_bytes=source.file_bytes, end=int(source.end))
-                if outcome.sizes and (
-                    int(sizes[0]) > left.bytes_max or int(starts[0]) >= fetch.file_end
-                ):
+                if outcome.sizes and int(sizes[0]) > left.bytes_max:
                     break
                 count = _near(starts[:count], sizes[:count])
                 here = place.of(slice(row, row + count))
@@ -204,7 +202,7 @@ class ColdRead:
                 left = Limits(
                     limits.messages_max - len(outcome.sizes), limits.bytes_max - sum(outcome.sizes)
                 )
-                if row < len(chosen.starts) and int(chosen.starts[row]) >= fetch.file_end:
+                if row < len(chosen.starts) and not fetch.has(int(chosen.starts[row])):
                     break
         finally:
             file.close()
@@ -228,8 +226,13 @@ def _is_dense(first: int, last: int, wanted: int) -> bool:
 def _near(starts: Ints, sizes: Ints) -> int:
     """Return how many of the records one chunk holds, if it is dense, or all of them.
 
-    Those behind it are in memory for the next read, or nearly.
+    Those behind it are in memory for the next read, or nearly. A damaged unit may break the order:
+    it is judged by itself.
     """
+    falls = np.diff(starts) <= 0
+    if falls.any():
+        count = int(falls.argmax()) + 1
+        starts, sizes = starts[:count], sizes[:count]
     first = int(starts[0])
     near = int(np.searchsorted(starts, first + CHUNK_BYTES))
     if 0 < near < len(starts) and int(sizes[:near].sum()) * _DENSE >= CHUNK_BYTES:
@@ -244,9 +247,13 @@ class _Fetch:
         self._source = source
         self._file = file
         self._base = base
-        self.file_end = base + source.file_bytes
+        self._file_end = base + source.file_bytes
         self.bad: list[BadRecord] = []
         self.touched: tuple[int, int] | None = None
+
+    def has(self, offset: int) -> bool:
+        """Tell whether byte `offset` of the log is in the file."""
+        return self._base <= offset < self._file_end
 
     def records(self, starts: Ints, sizes: Ints, place: Place) -> list[memoryview]:
         """Return the good ones, in their order."""
@@ -299,7 +306,7 @@ class _Fetch:
     ) -> tuple[memoryview, NDArray[np.bool_]]:
         """Read a stretch of the log and check all that is in it; tell which records are good."""
         source = self._source
-        end = min(max(last, first + CHUNK_BYTES), self.file_end, int(source.end))
+        end = min(max(last, first + CHUNK_BYTES), self._file_end, int(source.end))
         view = self._read(first, max(end, last))
         if source.read_ahead:
             self._file.will_need(end - self._base, CHUNK_BYTES)
@@ -321,7 +328,7 @@ class _Fetch:
 
     def _read(self, begin: int, end: int) -> memoryview:
         """Return bytes of the log, and 8 more where there are: a record leaves room for a blank."""
-        length = min(end + BLANK_BYTES, self.file_end) - begin
+        length = min(end + BLANK_BYTES, self._file_end) - begin
         return memoryview(self._file.read(begin - self._base, max(length, 0)))
 
     def _is_good(

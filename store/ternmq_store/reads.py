@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -38,7 +37,7 @@ from ternmq_store.reader import (
     take,
     without_reading,
 )
-from ternmq_store.residency import TouchedLog, TouchedUnits
+from ternmq_store.residency import Residency
 from ternmq_store.statistics import FallBehind, StoreStatistics
 
 logger = logging.getLogger(__name__)
@@ -46,7 +45,6 @@ logger = logging.getLogger(__name__)
 _UNITS_AHEAD: Final = 3_200
 """Units that a cold read brings into memory, 64 KB of them, so that the next reads find them."""
 
-_LANDMARK_BYTES: Final = 1 << 20
 _TOLD_MAX: Final = 1_000
 
 _EVERYTHING: Final = 1 << 62
@@ -92,11 +90,7 @@ class Reads:
         self.memory_bytes = _EVERYTHING
         self.bad_records = 0
         self._told: set[int] = set()
-        self._touched_from = self._log.end
-        self._touched = TouchedLog(self._log.end)
-        self._units: WeakKeyDictionary[ConsumeQueue, TouchedUnits] = WeakKeyDictionary()
-        for queue in self._queues:
-            self._units[queue] = TouchedUnits(queue.end, self._dispatcher.offset)
+        self._memory = Residency(self._log.end, self._dispatcher.offset, self._queues)
 
     @property
     def log_files(self) -> int:
@@ -133,32 +127,21 @@ class Reads:
 
     def dispatched(self, arrivals: Sequence[Arrival]) -> None:
         """Take note of what became readable."""
-        end, distance = self._dispatcher.offset, max(self._hot_bytes >> 4, _LANDMARK_BYTES)
+        end, distance = self._dispatcher.offset, self.hot_bytes >> 4
         for arrival in arrivals:
             queue = self._queues.find(arrival.topic, arrival.queue_id)
-            if queue is None or not queue.end:
-                continue
-            units = self._units_of(queue)
-            if units.is_due(queue.end, end, distance):
-                newest = QueueOffset(queue.end - 1)
-                units.mark(newest, queue.unit(newest).offset)
-
-    def _units_of(self, queue: ConsumeQueue) -> TouchedUnits:
-        units = self._units.get(queue)
-        if units is None:
-            # A queue that came later: all of it is of this process.
-            begin = queue.unit(queue.min_offset).offset if queue.end > queue.min_offset else 0
-            units = self._units[queue] = TouchedUnits(queue.min_offset, begin)
-        return units
+            if queue is not None and queue.end:
+                self._memory.units_of(queue).follow(queue, end, distance)
 
     @property
-    def _hot_bytes(self) -> int:
+    def hot_bytes(self) -> int:
+        """How much of the log, from its end, is taken to be in memory."""
         return self.memory_bytes * self._config.access_message_in_memory_max_ratio // 100
 
     @property
     def _border(self) -> int:
         """Before it the log is taken to be in memory no longer."""
-        return self._log.end - self._hot_bytes
+        return self._log.end - self.hot_bytes
 
     def limits(self) -> tuple[Limits, Limits]:
         """Return RocketMQ's limits of one read: from memory, and from the disk."""
@@ -199,7 +182,7 @@ class Reads:
             assert queue is not None, "what has no queue has a result"
             result = self._read_map(request, queue, _EVERYTHING, border=None)
             assert result is not None, "the map has everything"
-        return replace(result, pieces=tuple(map(bytes, result.pieces)))
+        return replace(result, pieces=(result.records,) if result.pieces else ())
 
     def plan_read(self, request: ReadRequest) -> ReadResult | ColdRead:
         """Read messages of a queue from an offset on, from memory if that is where they are.
@@ -218,7 +201,7 @@ class Reads:
         if result is None:
             assert queue is not None, "what has no queue has a result"
             border = self._border
-            units_end = self._units_of(queue).end_at(request.offset, border)
+            units_end = self._memory.units_of(queue).end_at(request.offset, border)
             if units_end > request.offset:
                 result = self._read_map(request, queue, units_end, border=border)
             if result is None:
@@ -290,11 +273,11 @@ class Reads:
         else:
             first, end = int(chosen.starts[0]), int(log.end)
             if border is not None:
-                end = self._touched.end_at(first) if first >= border else first
+                end = self._memory.log.end_at(first) if first >= border else first
                 if end <= first:
                     return None
             taken, kept = self._take(request, chosen, end)
-            if border is not None and first < self._touched_from and len(kept.starts):
+            if border is not None and first < self._memory.log_end and len(kept.starts):
                 file = log.files.at(int(kept.starts[0]))
                 place = kept.place(request)
                 if not are_records(file.view, file.base, kept.starts, kept.sizes, place).all():
@@ -401,7 +384,7 @@ class Reads:
             end=self._dispatcher.offset,
             verify=self.verify,
             read_ahead=self._config.read_ahead_enabled,
-            beginnings=self._touched.ends(),
+            beginnings=self._memory.log.ends(),
         )
 
     def finish(self, plan: ColdRead) -> ReadResult:
@@ -418,13 +401,13 @@ class Reads:
         queue = self._queues.find(request.topic, request.queue_id)
         if queue is None or queue is not plan.queue:
             return self._changed(request, queue)
-        self._touched.forget_before(self._border)
+        self._memory.log.forget_before(self._border)
         if outcome.touched is not None and outcome.touched[0] >= self._log.start:
-            self._touched.add(*outcome.touched)
+            self._memory.log.add(*outcome.touched)
         if not outcome.units:
             return self._found_null(request, queue)
         end = request.offset + outcome.units
-        self._units_of(queue).add(request.offset, end, outcome.first)
+        self._memory.units_of(queue).add(request.offset, end, outcome.first)
         return self._result(
             request,
             queue,
@@ -488,7 +471,7 @@ class Reads:
         """
         if not self._log.files.has(offset) or offset >= end:
             return None
-        if offset >= self._border and self._touched.end_at(offset) > offset:
+        if offset >= self._border and self._memory.log.end_at(offset) > offset:
             return self.record_at(offset, end)
         file = self._log.files.at(offset)
         file.hold()

@@ -1,4 +1,4 @@
-"""Which parts of the log and of the queues can be read from the map without waiting. Pure.
+"""Which parts of the log and of the queues can be read from the map without waiting.
 
 What was appended since the store was opened is in memory, and so is what a read brought there
 since; unless it lies so far behind the end of the log that the system has taken it away again.
@@ -6,12 +6,19 @@ since; unless it lies so far behind the end of the log that the system has taken
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
+from weakref import WeakKeyDictionary
+
+from ternmq_model.offsets import QueueOffset
+from ternmq_store.consume_queue import ConsumeQueue
 
 _ALL_THAT_FOLLOWS: Final = 1 << 62
 _LANDMARK_UNITS: Final = 4096
 """So far apart a queue remembers where in the log its messages lie."""
+
+_LANDMARK_BYTES: Final = 1 << 20
+"""Or so far apart in the log, if memory is small: the newest message of a slow queue has one."""
 
 _OLDER_MAX: Final = 256
 """Stretches of a queue remembered besides; with more, the oldest is read from the disk again."""
@@ -71,25 +78,20 @@ class TouchedUnits:
         self._physicals = [physical]
         self._older: deque[tuple[int, int, int]] = deque(maxlen=_OLDER_MAX)
 
-    def is_due(self, end: int, physical: int, distance: int) -> bool:
-        """Tell whether the newest message is worth a landmark.
+    def follow(self, queue: ConsumeQueue, log_end: int, distance: int) -> None:
+        """Remember where in the log the newest message lies, now and then.
 
         Args:
-            end: Of the queue.
-            physical: About where the log ends.
-            distance: Landmarks should lie no further apart in it.
+            queue: Has just grown.
+            log_end: About where its newest record ends.
+            distance: Of two such places in the log, at most.
         """
-        return (
-            end - self._offsets[-1] > _LANDMARK_UNITS or physical - self._physicals[-1] > distance
-        )
-
-    def mark(self, offset: int, physical: int) -> None:
-        """Remember where in the log the record of message `offset` lies, the newest."""
-        if offset > self._offsets[-1]:
-            self._offsets.append(offset)
-            self._physicals.append(physical)
-        elif offset == self._offsets[-1]:
-            self._physicals[-1] = physical
+        newest = QueueOffset(queue.end - 1)
+        is_far = log_end - self._physicals[-1] > max(distance, _LANDMARK_BYTES)
+        if newest - self._offsets[-1] < (1 if is_far else _LANDMARK_UNITS):
+            return
+        self._offsets.append(newest)
+        self._physicals.append(queue.unit(newest).offset)
 
     def add(self, start: int, end: int, physical: int) -> None:
         """Add older units that were read; `physical` is where the first one's record lies."""
@@ -109,3 +111,28 @@ class TouchedUnits:
             if start <= offset < end and physical >= border:
                 return end
         return offset
+
+
+class Residency:
+    """What of a store is in memory. Owned by `Reads`.
+
+    Args:
+        log_end: What is appended from here on is.
+        dispatched: What the queues get from now on lies here in the log, or behind.
+        queues: All there are; what they get from now on is.
+    """
+
+    def __init__(self, log_end: int, dispatched: int, queues: Iterable[ConsumeQueue]) -> None:
+        self.log = TouchedLog(log_end)
+        self.log_end = log_end
+        self._units: WeakKeyDictionary[ConsumeQueue, TouchedUnits] = WeakKeyDictionary()
+        for queue in queues:
+            self._units[queue] = TouchedUnits(queue.end, dispatched)
+
+    def units_of(self, queue: ConsumeQueue) -> TouchedUnits:
+        """Return what of a queue is; all of one that came later."""
+        units = self._units.get(queue)
+        if units is None:
+            begin = queue.unit(queue.min_offset).offset if queue.end > queue.min_offset else 0
+            units = self._units[queue] = TouchedUnits(queue.min_offset, begin)
+        return units
