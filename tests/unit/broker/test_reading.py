@@ -14,7 +14,7 @@ from ternmq_model.response_code import ResponseCode as Code
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting import contracts
-from tests.support.brokers import Client, World, bodies, serving
+from tests.support.brokers import Client, World, bodies, serving, world
 from tests.support.virtual_time import run_in_virtual_time
 
 READ_S = 3.0
@@ -32,15 +32,15 @@ async def slow_disk(
 ) -> AsyncGenerator[tuple[World, Client]]:
     """Give a broker with messages in each topic that takes seconds to read any of them."""
     async with serving(topics=dict.fromkeys(topics, 1), **{**NO_MEMORY, **settings}) as (
-        world,
+        around,
         client,
     ):
         sender = await client.open_sender()
         for topic in topics:
             await sender.send(*(sender.record(topic, text) for text in texts(0, count)))
         await asyncio.sleep(5)
-        world.sync_s = READ_S
-        yield world, client
+        around.sync_s = READ_S
+        yield around, client
 
 
 def now() -> float:
@@ -185,15 +185,48 @@ def test_a_message_is_viewed_from_the_disk() -> None:
 
 def test_a_disk_that_cannot_be_read_is_told_to_who_reads() -> None:
     async def main() -> None:
-        async with slow_disk(3) as (world, client):
-            world.files.read_error = OSError(errno.EIO, "bad sector")
+        async with slow_disk(3) as (around, client):
+            around.files.read_error = OSError(errno.EIO, "bad sector")
             puller = await client.open_puller()
             await puller.subscribe(1, "A")
             ended = await puller.read_one()
             assert (ended.handle, ended.status.code) == (1, Code.SYSTEM_ERROR)
             with pytest.raises(RefusedError, match="bad sector"):
                 await client.pull("A")
-            world.files.read_error = None
+            around.files.read_error = None
             assert bodies(await client.pull("A")) == texts(0, 3)
+
+    run_in_virtual_time(main())
+
+
+def test_after_a_restart_each_old_message_is_read_from_the_disk_once() -> None:
+    async def main() -> None:
+        async with world() as around:
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                await client.put_topic("A", 1)
+                sender = await client.open_sender()
+                await sender.send(*(sender.record("A", text) for text in texts(0, 100)))
+                await client.connection.close()
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                sender = await client.open_sender()
+                await sender.send(sender.record("A", b"100"))
+
+                async def from_disk() -> int:
+                    told = await client.call(contracts.DESCRIBE_STORE, admin.DescribeStoreRequest())
+                    return int(told.gets_from_disk)
+
+                assert bodies(await client.pull("A", 100)) == [b"100"]
+                assert await from_disk() == 0
+                for _ in range(2):
+                    puller = await client.open_puller()
+                    await puller.subscribe(1, "A")
+                    got: list[bytes] = []
+                    while len(got) < 101:
+                        got += [body for each in await puller.read() for body in bodies(each)]
+                    assert got == texts(0, 101)
+                    assert await from_disk() == 1
+                await client.connection.close()
 
     run_in_virtual_time(main())
