@@ -18,7 +18,9 @@ from ternmq_store.mapped_file import MappedFile
 logger = logging.getLogger(__name__)
 
 _UNMAPPED_BYTES: Final = 64 << 20
-"""How much of a map is given back at a time: the interpreter stands still meanwhile."""
+"""How much of a map is given back at a time: the interpreter stands still meanwhile. For 1 GiB in
+memory that is 4.6 ms at once, 0.7 ms at most in pieces (measured); its blocks then take 35 ms to be
+freed, during which others run."""
 
 _HEAD_BYTES_MAX: Final = BODY_AT + 24
 _FLAGS_AT: Final = slice(36, 40)

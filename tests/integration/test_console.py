@@ -113,6 +113,22 @@ def test_a_topic_is_created_shown_changed_and_deleted(console: Console) -> None:
     assert {"topic": "made"} not in console.json("topic", "list")
 
 
+def test_a_topic_gets_a_retention_and_a_broker_deletes_what_expired(console: Console) -> None:
+    console.text("topic", "create", "prices", "--queues", "3", "--retention", "24h")
+    assert console.json("topic", "describe", "prices")["brokers"][0]["retention"] == "1d"
+    console.text("topic", "alter", "prices", "--retention", "90m")
+    (altered,) = console.json("topic", "describe", "prices")["brokers"]
+    assert (altered["retention"], altered["read_queues"]) == ("90m", 3)
+    for arguments, says in (((), b"--retention"), (("--retention", "24 hours"), b"'24 hours'")):
+        refused = console.run("topic", "alter", "prices", *arguments)
+        assert refused.returncode == 2
+        assert says in refused.stderr
+    (listed,) = console.json("cluster", "list")
+    assert listed["disk_level"] in ("normal", "clean", "force")
+    done = console.json("cluster", "clean", listed["broker"])
+    assert (done["files_deleted"], done["log_min_offset"]) == (0, 0)
+
+
 def test_what_brokers_make_for_themselves_is_listed_on_demand(console: Console) -> None:
     console.text("topic", "create", "own")
     listed, everything = console.json("topic", "list"), console.json("topic", "list", "--all")
