@@ -49,18 +49,22 @@ def test_a_full_disk_refuses_sends_serves_reads_and_takes_sends_again_by_itself(
 
 def test_an_operator_has_what_expired_deleted_now() -> None:
     async def main() -> None:
-        async with serving(topics={"A": 1}) as (_, client):
-            body = bytes(1 << 20)
-            for _ in range(10):
-                await client.send("A", body)
-            reply = await client.call(contracts.CLEAN_STORE, admin.CleanStoreRequest())
-            assert (reply.files_deleted, reply.log_min_offset) == (0, 0)
-            await asyncio.sleep(72 * HOUR_S)
-            for _ in range(4):
-                await client.send("A", body)
-            reply = await client.call(contracts.CLEAN_STORE, admin.CleanStoreRequest())
-            # The hour may have come by itself meanwhile, depending on where the machine stands.
-            assert reply.log_min_offset >= 2 * SMALL_STORE.commit_log_file_bytes
+        async with world() as around:
+            around.store_config = replace(SMALL_STORE, file_reserved_hours=1)
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                await client.put_topic("A", 1)
+                for _ in range(10):
+                    await client.send("A", bytes(1 << 20))
+                reply = await client.call(contracts.CLEAN_STORE, admin.CleanStoreRequest())
+                assert (reply.files_deleted, reply.log_min_offset) == (0, 0)
+                await asyncio.sleep(HOUR_S)
+                for _ in range(4):
+                    await client.send("A", bytes(1 << 20))
+                reply = await client.call(contracts.CLEAN_STORE, admin.CleanStoreRequest())
+                # The hour may have come by itself, depending on where the machine stands.
+                assert reply.log_min_offset >= 2 * SMALL_STORE.commit_log_file_bytes
+                await client.connection.close()
 
     run_in_virtual_time(main())
 
