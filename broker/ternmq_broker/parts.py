@@ -164,6 +164,7 @@ class Parts:
         return GroupService(
             GroupServices(
                 store=self._store,
+                reader=StoreReader(self._store, self._env.blocking),
                 topics=tables.topics,
                 groups=tables.groups,
                 offsets=tables.offsets,

@@ -11,13 +11,13 @@ from ternmq_broker.clients import CLIENT_ID_CHARACTERS_MAX, GroupMembership, Ses
 from ternmq_broker.consumer_offsets import OffsetTable
 from ternmq_broker.groups import GroupTable
 from ternmq_broker.pull_rules import OFFSET_MAX, check_range, subscription_of
+from ternmq_broker.reading import StoreReader
 from ternmq_broker.sessions import Outbox, Sessions
 from ternmq_broker.topics import TopicTable
 from ternmq_model.clock import Clock
 from ternmq_model.errors import ConnectionLost, InvalidParameter, RefusedError, TernError, refusal
 from ternmq_model.names import check_group, check_topic
 from ternmq_model.offsets import QueueOffset
-from ternmq_model.record import decode_record
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_remoting.contracts import COMMIT_OFFSETS, LIST_MEMBERS, QUERY_OFFSET, SESSION
@@ -25,11 +25,13 @@ from ternmq_remoting.convert import status_of
 from ternmq_remoting.rpc import Call, Handler, ServerStream, stream, unary
 from ternmq_runtime.service import OwnedTasks
 from ternmq_store.message_store import MessageStore
+from ternmq_store.reader import Limits, ReadRequest
 
 SessionServerStream = ServerStream[groups.SessionRequest, groups.SessionReply]
 
 NEVER_CONSUMED: Final = -1
 _GROUPS_MAX: Final = 1024
+_ONE: Final = Limits(1, 1)
 """Groups that one client may name."""
 
 
@@ -38,6 +40,7 @@ class GroupServices:
     """What the group RPCs stand on. All owned by the broker's loop."""
 
     store: MessageStore
+    reader: StoreReader
     topics: TopicTable
     groups: GroupTable
     offsets: OffsetTable
@@ -215,10 +218,10 @@ class GroupService:
         group, topic = check_group(request.group), check_topic(request.topic)
         check_range("queue_id", request.queue_id, 0, OFFSET_MAX)
         kept = services.offsets.query(group, topic, request.queue_id)
-        offset = self._first_offset(topic, request.queue_id) if kept is None else kept
+        offset = await self._first_offset(topic, request.queue_id) if kept is None else kept
         return groups.QueryOffsetReply(offset=offset)
 
-    def _first_offset(self, topic: str, queue_id: int) -> int:
+    async def _first_offset(self, topic: str, queue_id: int) -> int:
         """Return where a new group begins: 0 while the queue's first message is in memory.
 
         A queue that has no message yet counts as such: its first one is not to be missed.
@@ -233,12 +236,11 @@ class GroupService:
             return 0
         if least > 0:
             return NEVER_CONSUMED
-        first = services.store.read(topic, queue_id, QueueOffset(0), messages_max=1)
-        record = decode_record(first.records, check_crc=False) if first.records else None
-        if record is None:
-            return NEVER_CONSUMED
-        behind = services.store.max_physical - record.header.physical_offset
-        return 0 if behind <= services.store.reads.hot_bytes else NEVER_CONSUMED
+        first = await services.reader.read(
+            ReadRequest(topic=topic, queue_id=queue_id, offset=QueueOffset(0), hot=_ONE, cold=_ONE)
+        )
+        is_hot = first.behind_bytes <= services.store.reads.hot_bytes
+        return 0 if len(first.record_sizes) and is_hot else NEVER_CONSUMED
 
 
 def _check_client(hello: groups.Hello) -> None:
