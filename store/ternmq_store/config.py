@@ -168,9 +168,9 @@ class StoreConfig:
 
     def _check_reads(self) -> None:
         for name, most in (
-            ("read_memory_bytes_max", 1 << 30),
+            ("read_memory_bytes_max", 4 << 20),
             ("read_memory_messages_max", 65_536),
-            ("read_disk_bytes_max", 1 << 30),
+            ("read_disk_bytes_max", 4 << 20),
             ("read_disk_messages_max", 65_536),
         ):
             value = getattr(self, name)
