@@ -1,8 +1,10 @@
 import logging
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from ternmq_model.errors import ConfigError
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.properties import decode_properties
 from ternmq_model.record_passes import tag_code_of
@@ -306,3 +308,17 @@ def test_the_disk_is_told_what_a_reader_will_want_next() -> None:
         store, files = restarted(20, config=replace(BIG, read_ahead_enabled=enabled))
         cold(store, request())
         assert bool(files.hints) is enabled
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"read_memory_bytes_max": 0},
+        {"read_disk_messages_max": 0},
+        {"read_disk_bytes_max": (4 << 20) + 1},
+        {"access_message_in_memory_max_ratio": 101},
+    ],
+)
+def test_limits_that_cannot_work_are_refused(setting: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(setting))):
+        StoreConfig(**setting)
