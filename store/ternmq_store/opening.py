@@ -29,6 +29,7 @@ from ternmq_store.index import IndexFiles
 from ternmq_store.layout import (
     checkpoint_path,
     commit_log_folder,
+    consume_queue_ext_folder,
     consume_queue_folder,
     deletions_path,
     file_name,
@@ -104,10 +105,11 @@ def count_files(files: FileSystem, root: Path) -> int:
     Raises:
         OSError: A folder cannot be read.
     """
-    count, queues = len(files.files(commit_log_folder(root))), consume_queue_folder(root)
-    for topic in files.folders(queues):
-        for queue_id in files.folders(queues / topic):
-            count += len(files.files(queues / topic / queue_id))
+    count = len(files.files(commit_log_folder(root)))
+    for queues in (consume_queue_folder(root), consume_queue_ext_folder(root)):
+        for topic in files.folders(queues):
+            for queue_id in files.folders(queues / topic):
+                count += len(files.files(queues / topic / queue_id))
     return count
 
 
@@ -271,8 +273,10 @@ class _Opening:
         # A process that is killed may leave names which only the next one relies on.
         folders = [self._root, self._log.files.folder, consume_queue_folder(self._root)]
         if not was_clean:
-            folders += sorted({queue.files.folder.parent for queue in queues})
-            folders += [queue.files.folder for queue in queues]
+            of_queues = [queue.files.folder for queue in queues]
+            further = [queue.ext.files for queue in queues if queue.ext is not None]
+            of_queues += [files.folder for files in further if files.files]
+            folders += [*sorted({folder.parent for folder in of_queues}), *of_queues]
         for folder in folders:
             self._files.sync_folder(folder)
         return are_whole
