@@ -58,6 +58,7 @@ store = LazyGroup(
     lazy={
         "dump": (f"{_HERE}.store:dump", "Print every record, unit or index entry."),
         "check": (f"{_HERE}.store:check", "Check everything, and change nothing."),
+        "repair": (f"{_HERE}.store_repair:repair", "Remove what the next start builds anew."),
     },
 )
 

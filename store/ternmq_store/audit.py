@@ -89,7 +89,8 @@ class StoreAudit:
         notes: What the store noted of its log.
         start: Where the log begins.
         end: Behind the last record or blank record.
-        bad: Where the log is bad, the first places.
+        bad: Where the log is bad.
+        rebuildable: Topic and id of the queues that have records in the log.
 
     Raises:
         StoreNotFound: There is no store.
@@ -117,6 +118,7 @@ class StoreAudit:
         self.start = used[0].base if used else 0
         self.end = self.start
         self.bad: list[BadPlace] = []
+        self.rebuildable: Collection[tuple[str, int]] = ()
         self._newest_stored_at_ms = 0
 
     def _tell_notes(self, reason: str) -> None:
@@ -155,6 +157,7 @@ class StoreAudit:
         yield from beside.finish(self.end)
         yield from index.finish(self.end, dispatched=beside.dispatched)
         yield from self._check_small_files()
+        self.rebuildable = [(name.decode("utf-8", "replace"), n) for name, n in beside.with_records]
         counts = self.counts
         counts.log_files, counts.queues = len(self._log_files), len(queues)
         counts.units, counts.index_files = beside.units, index.files

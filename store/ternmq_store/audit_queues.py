@@ -38,6 +38,7 @@ class QueueAudit:
     Attributes:
         units: How many units were seen.
         dispatched: Where the newest record ends that a unit tells of.
+        with_records: The queues that have records in the log.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class QueueAudit:
         self._missing: dict[tuple[bytes, int], _Missing] = {}
         self._without_topic: dict[bytes, int] = {}
         self._undispatched = 0
+        self.with_records: set[tuple[bytes, int]] = set()
         self.units = 0
         self.dispatched = max((last_unit_end(files, queue) for queue in queues), default=0)
 
@@ -69,6 +71,7 @@ class QueueAudit:
         if found.offset < self._dropped.get(topic, 0):
             return
         key = (topic, header.queue_id)
+        self.with_records.add(key)
         cursor = self._queues.get(key)
         if cursor is None:
             if self._known is not None and topic not in self._known:

@@ -1,0 +1,99 @@
+"""`ternmq store repair`: what it removes comes back as RocketMQ had written it."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ternmq_store.config import StoreConfig
+from ternmq_store.filesystem import RealFileSystem
+from tests.support.rocketmq import contents, unpack_store
+from tests.support.stores import open_store
+
+CONFIG = StoreConfig(
+    commit_log_file_bytes=65_536, consume_queue_file_units=100, index_slots=500, index_entries=400
+)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Return a copy of the store."""
+    return unpack_store(tmp_path)
+
+
+def repair(root: Path, *options: str) -> "subprocess.CompletedProcess[str]":
+    """Run the command line with nobody to ask."""
+    command = [sys.executable, "-m", "ternmq_console.main", "store", "repair", str(root), *options]
+    return subprocess.run(
+        command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+    )
+
+
+def change(path: Path, at: int) -> None:
+    """Flip a byte."""
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    path.write_bytes(data)
+
+
+def derived(root: Path) -> dict[str, bytes]:
+    """Return consume queues, with their paths, and the index's bytes in order."""
+    index = sorted((root / "index").iterdir())
+    found = {f"index {number}": path.read_bytes() for number, path in enumerate(index)}
+    return found | contents(root / "consumequeue")
+
+
+def test_a_sound_store_has_nothing_to_repair(root: Path) -> None:
+    before = contents(root)
+    done = repair(root, "--yes")
+    assert (done.returncode, done.stdout) == (0, "nothing to remove\n")
+    after = contents(root)
+    assert after.pop("lock") == b"lock"
+    assert after == before
+
+
+def test_damaged_queues_and_index_come_back_from_the_log(root: Path) -> None:
+    before = derived(root)
+    change(root / "consumequeue" / "Orders" / "3" / f"{0:020d}", 20 * 5 + 3)
+    change(min((root / "index").iterdir()), 40 + 2_000 + 20 * 9)
+    (root / "commitlog.next").write_bytes(b"")
+    done = repair(root, "--yes")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert not (root / "commitlog.next").exists()
+    assert not list((root / "index").iterdir())
+    store = open_store(RealFileSystem(), root=root, config=CONFIG)
+    store.close()
+    assert derived(root) == before
+
+
+def test_without_a_yes_nothing_is_removed(root: Path) -> None:
+    before = contents(root)
+    done = repair(root, "--queues", "--index")
+    assert done.returncode == 2
+    assert "nothing was removed" in done.stderr
+    done = repair(root, "--queues", "--index", "--dry-run")
+    assert done.returncode == 0
+    assert "27 consume queues" in done.stdout
+    after = contents(root)
+    del after["lock"]
+    assert after == before
+
+
+def test_a_store_in_use_or_not_closed_is_left_alone(root: Path) -> None:
+    lock = RealFileSystem().lock(root / "lock")
+    done = repair(root, "--queues", "--yes")
+    assert done.returncode == 1
+    assert "in use" in done.stderr
+    lock.release()
+    (root / "abort").touch()
+    before = contents(root)
+    done = repair(root, "--queues", "--yes")
+    assert done.returncode == 1
+    assert "was not closed" in done.stderr
+    assert contents(root) == before
+
+
+def test_where_there_is_no_store_the_exit_code_is_3_and_nothing_is_made(tmp_path: Path) -> None:
+    assert repair(tmp_path, "--yes").returncode == 3
+    assert not list(tmp_path.iterdir())
