@@ -18,6 +18,7 @@ from ternmq_broker.registration import Registrar
 from ternmq_broker.rpc_admin import AdminService, AdminServices
 from ternmq_broker.rpc_groups import GroupService, GroupServices
 from ternmq_broker.rpc_pull import PullService, PullServices
+from ternmq_broker.rpc_query import QueryService
 from ternmq_broker.rpc_send import SendService, SendServices
 from ternmq_broker.rpc_store import StoreService
 from ternmq_broker.sending import MessageWriter
@@ -112,6 +113,7 @@ class Parts:
             self._pull_service(),
             self._group_service(),
             self._admin_service(identity),
+            QueryService(store, tables.topics, env.blocking),
             StoreService(store, opened_at_ms=env.clock.wall_ms()),
         )
 

@@ -2,13 +2,18 @@
 
 from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
-
 from ternmq_client.config import ClientConfig
+from ternmq_client.descriptions import (
+    GroupDescription,
+    Member,
+    Progress,
+    QueueStatus,
+    TopicDescription,
+)
 from ternmq_client.nameservers import NameServers
+from ternmq_client.records import one_message, split_messages
 from ternmq_model.address import Address, resolve_addresses
 from ternmq_model.errors import (
     GroupNotFound,
@@ -23,10 +28,9 @@ from ternmq_model.errors import (
 from ternmq_model.message_id import parse_offset_message_id
 from ternmq_model.names import check_group, check_topic
 from ternmq_model.queue import MessageQueue
-from ternmq_model.record import decode_record
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import BrokerData, TopicConfig, check_broker_name
-from ternmq_model.stored_message import StoredMessage, decode_records
+from ternmq_model.stored_message import StoredMessage
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_protos.v1 import nameserver_pb2 as nameserver
@@ -41,6 +45,8 @@ from ternmq_remoting.contracts import (
     LIST_GROUPS,
     LIST_TOPICS,
     PUT_TOPIC,
+    QUERY_MESSAGES,
+    QUERY_OFFSET_BY_TIME,
     VIEW_MESSAGE,
     WIPE_WRITE_PERMISSION,
 )
@@ -51,76 +57,9 @@ from ternmq_remoting.system import system_environment
 from ternmq_runtime.lifecycle import Lifecycle
 from ternmq_runtime.service import OwnedTasks
 
-NEVER_CONSUMED: Final = -1
-"""The committed offset of a queue that a group never consumed."""
-
-
+_QUERIED_MAX: Final = 64
 _CLEAN_TIMEOUT_S: Final = 600.0
 """Deleting a thousand files takes that long at 100 ms rest after each, and more."""
-
-
-@dataclass(frozen=True, slots=True)
-class QueueStatus:
-    """What one queue holds: messages from `min_offset` up to, without, `max_offset`."""
-
-    queue: MessageQueue
-    min_offset: int
-    max_offset: int
-    last_stored_at_ms: int
-    """Store time of the newest message; 0 = none."""
-
-
-@dataclass(frozen=True, slots=True)
-class TopicDescription:
-    """One topic over all its brokers."""
-
-    topic: str
-    configs: tuple[tuple[str, TopicConfig], ...]
-    """Broker name and what it knows, sorted by broker name."""
-
-    queues: tuple[QueueStatus, ...]
-    """Sorted by queue."""
-
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """One live member of a group."""
-
-    client_id: str
-    address: str
-    subscriptions: tuple[tuple[str, str], ...]
-    """Topic and expression."""
-
-    connected_at_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How far a group is in one queue."""
-
-    queue: MessageQueue
-    committed_offset: int
-    """The next offset to consume; `NEVER_CONSUMED` = none was committed."""
-
-    min_offset: int
-    max_offset: int
-
-    @property
-    def lag(self) -> int:
-        """Messages that wait for the group."""
-        return self.max_offset - max(self.committed_offset, self.min_offset)
-
-
-@dataclass(frozen=True, slots=True)
-class GroupDescription:
-    """One group over all brokers."""
-
-    group: str
-    members: tuple[Member, ...]
-    """Sorted by client id, each once."""
-
-    progress: tuple[Progress, ...]
-    """Sorted by queue."""
 
 
 class AdminClient(Lifecycle):
@@ -398,8 +337,86 @@ class AdminClient(Lifecycle):
                     )
                 except MessageNotFound:
                     continue
-            return _message(reply.record, data.broker_name)
+            return one_message(reply.record, data.broker_name)
         raise refusal(ResponseCode.QUERY_NOT_FOUND, f"no broker holds message {offset_message_id}")
+
+    async def query_messages(
+        self,
+        topic: str,
+        key: str,
+        *,
+        begin_ms: int = 0,
+        end_ms: int = 0,
+        maximum: int = 64,
+        is_unique_key: bool = False,
+    ) -> list[StoredMessage]:
+        """Return the newest messages with a key, oldest first.
+
+        Args:
+            topic: Where to look; empty = in every topic.
+            key: A unique key (message id), or one of the message's keys.
+            begin_ms: The earliest store time, Unix milliseconds.
+            end_ms: The latest; 0 = no limit.
+            maximum: At most so many; a broker finds no more than 64.
+            is_unique_key: Only the message whose unique key it is.
+
+        Raises:
+            MessageNotFound: No broker has one, or those that do keep no index.
+        """
+        request = messages.QueryMessagesRequest(
+            topic=topic,
+            key=key,
+            begin_ms=begin_ms,
+            end_ms=end_ms,
+            messages_max=min(maximum, _QUERIED_MAX),
+            is_unique_key=is_unique_key,
+        )
+        found: list[StoredMessage] = []
+        reason: RefusedError | None = None
+        for data in await self._wanted():
+            async with self._master(data) as connection:
+                try:
+                    reply = await connection.call(
+                        QUERY_MESSAGES, request, timeout_s=self._timeout_s
+                    )
+                except (MessageNotFound, TopicNotFound) as error:
+                    reason = error
+                    continue
+            found += split_messages(reply.records, reply.record_sizes, data.broker_name)
+        if not found and reason is not None:
+            raise reason
+        return sorted(found, key=lambda one: one.stored_at_ms)[-maximum:]
+
+    async def offsets_at(
+        self, topic: str, at_ms: int, *, upper: bool = False
+    ) -> list[tuple[MessageQueue, int]]:
+        """Return of each queue the offset of the first message stored at a time or later.
+
+        Args:
+            topic: An existing topic.
+            at_ms: Unix milliseconds.
+            upper: Rather the last message stored then or earlier.
+
+        Raises:
+            TopicNotFound: It is on no broker.
+        """
+        boundary = admin.UPPER if upper else admin.LOWER
+        found: list[tuple[MessageQueue, int]] = []
+        description = await self.describe_topic(topic)
+        for data in await self._wanted():
+            mine = [
+                one.queue for one in description.queues if data.broker_name == one.queue.broker_name
+            ]
+            async with self._master(data) as connection:
+                for queue in mine:
+                    request = admin.QueryOffsetByTimeRequest(
+                        topic=topic, queue_id=queue.queue_id, at_ms=at_ms, boundary=boundary
+                    )
+                    reply = await connection.call(
+                        QUERY_OFFSET_BY_TIME, request, timeout_s=self._timeout_s
+                    )
+                    found.append((queue, reply.offset))
+        return found
 
     async def _wanted(
         self, cluster: str = "", brokers: Collection[str] = ()
@@ -451,10 +468,3 @@ class AdminClient(Lifecycle):
     @property
     def _timeout_s(self) -> float:
         return self._config.request_timeout_s
-
-
-def _message(record: bytes, broker_name: str) -> StoredMessage:
-    decoded = decode_record(record)
-    assert decoded is not None, "a broker answers with a record, never with a blank"
-    queue = MessageQueue(decoded.topic.decode(), broker_name, decoded.header.queue_id)
-    return decode_records(record, np.array([len(record)], dtype=np.int32), queue)[0]

@@ -19,6 +19,7 @@ topic = LazyGroup(
         "alter": (f"{_HERE}.topic:alter", "Change some settings of a topic."),
         "list": (f"{_HERE}.topic:list_", "List topics."),
         "describe": (f"{_HERE}.topic:describe", "Show a topic's queues and their offsets."),
+        "offsets": (f"{_HERE}.topic:offsets", "Show where a topic's queues stood at a time."),
         "delete": (f"{_HERE}.topic:delete", "Delete a topic and what its groups have consumed."),
     },
 )
@@ -49,7 +50,10 @@ cluster = LazyGroup(
 message = LazyGroup(
     name="message",
     help="Look at messages.",
-    lazy={"get": (f"{_HERE}.message:get", "Show one message by its offset message id.")},
+    lazy={
+        "get": (f"{_HERE}.message:get", "Show one message by either of its ids."),
+        "query": (f"{_HERE}.message:query", "List messages by key."),
+    },
 )
 
 store = LazyGroup(

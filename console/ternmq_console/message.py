@@ -1,52 +1,86 @@
 """`ternmq message …`, and how a message is shown."""
 
 import base64
+import contextlib
 import re
 from typing import Final
 
 import click
 
+from ternmq_client.admin import AdminClient
 from ternmq_console.admin import ask, time_text
-from ternmq_console.exits import errors_as_exits
-from ternmq_console.options import nameserver_option, output_option
-from ternmq_console.output import print_record
-from ternmq_model.errors import UsageError
+from ternmq_console.options import nameserver_option, output_option, time_ms
+from ternmq_console.output import print_record, print_rows
+from ternmq_model.errors import MessageNotFound, UsageError
 from ternmq_model.stored_message import StoredMessage
 
 _SHAPE: Final = re.compile("[0-9A-Fa-f]{32}|[0-9A-Fa-f]{56}")
-_PORT_MAX: Final = 0xFFFF
+_COLUMNS: Final = ("broker", "queue", "offset", "message_id", "tags", "keys", "stored")
 
 
 @click.command()
-@click.argument("message_id", metavar="OFFSET_MESSAGE_ID")
+@click.argument("message_id")
+@click.option("--topic", default="", help="Where to look for a unique key; left out, everywhere.")
 @nameserver_option
 @output_option
-def get(message_id: str, nameserver: str, output: str) -> None:
-    """Show the message with the id OFFSET_MESSAGE_ID.
+def get(message_id: str, topic: str, nameserver: str, output: str) -> None:
+    """Show the message with the id MESSAGE_ID: an offset message id, or a unique key.
 
-    That id names broker and place; `ternmq consume --json` and `ternmq produce -o json` tell it.
+    An offset message id names broker and place, and is tried first; the unique key is what
+    producers call the message id.
     """
-    with errors_as_exits():
-        check_is_no_producers_id(message_id)
-    message = ask(nameserver, lambda admin: admin.message(message_id))
+    message = ask(nameserver, lambda admin: find_message(admin, message_id, topic))
     print_record(message_row(message), output)
 
 
-def check_is_no_producers_id(message_id: str) -> None:
-    """Check that `message_id` is not the id that a producer gave a message.
-
-    That is as long as an offset message id and hexadecimal, too. But where the one has the store
-    host's port, four bytes before the last eight, the other begins with the process id: too large
-    a number for a port.
+async def find_message(admin: AdminClient, message_id: str, topic: str) -> StoredMessage:
+    """Return the message with an id of either kind, the offset message id first.
 
     Raises:
-        UsageError: It is a producer's; the text says what to give instead.
+        MessageNotFound: There is none.
     """
-    if _SHAPE.fullmatch(message_id) and not 0 < int(message_id[-24:-16], 16) <= _PORT_MAX:
-        raise UsageError(
-            f"message id {message_id!r}: names no broker's port; this looks like a producer's"
-            " message id: give the offset message id (`ternmq consume --json` shows it)"
-        )
+    if _SHAPE.fullmatch(message_id):
+        with contextlib.suppress(MessageNotFound, UsageError):
+            return await admin.message(message_id)
+    found = await admin.query_messages(topic, message_id, is_unique_key=True)
+    return found[-1]
+
+
+@click.command()
+@click.option("--topic", required=True, help="Where to look.")
+@click.option("--key", required=True, help="A key of the messages, or a unique key.")
+@click.option("--begin", type=time_ms, metavar="TIME", help="The earliest store time.")
+@click.option("--end", type=time_ms, metavar="TIME", help="The latest store time.")
+@click.option(
+    "--max",
+    "maximum",
+    type=click.IntRange(1, 64),
+    default=64,
+    show_default=True,
+    help="The newest so many.",
+)
+@nameserver_option
+@output_option
+def query(
+    topic: str,
+    key: str,
+    begin: int | None,
+    end: int | None,
+    maximum: int,
+    nameserver: str,
+    output: str,
+) -> None:
+    """Show the messages of a topic that have a key, oldest first.
+
+    TIME is ISO 8601, local unless it says otherwise, or Unix milliseconds.
+    """
+    found = ask(
+        nameserver,
+        lambda admin: admin.query_messages(
+            topic, key, begin_ms=begin or 0, end_ms=end or 0, maximum=maximum
+        ),
+    )
+    print_rows([message_row(message) for message in found], _COLUMNS, output)
 
 
 def message_row(message: StoredMessage) -> dict[str, object]:

@@ -1,7 +1,9 @@
 """Options that many verbs share."""
 
+import contextlib
 import re
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any, Final, TypeVar
 
 import click
@@ -31,6 +33,20 @@ def duration_text(duration_ms: int) -> str:
     """Return milliseconds in the largest unit that tells them exactly: 24h rather than 1440m."""
     unit = next(unit for unit, in_ms in _UNITS_MS.items() if duration_ms % in_ms == 0)
     return f"{duration_ms // _UNITS_MS[unit]}{unit}"
+
+
+def time_ms(text: str) -> int:
+    """Return a time in Unix milliseconds: ISO 8601, local unless it says otherwise, or just them.
+
+    Raises:
+        BadParameter: It is no such time, or one before 1970.
+    """
+    with contextlib.suppress(ValueError, OverflowError, OSError):
+        is_number = text.isascii() and text.isdigit()
+        at_ms = int(text) if is_number else round(datetime.fromisoformat(text).timestamp() * 1000)
+        if 0 <= at_ms < 1 << 62:
+            return at_ms
+    raise click.BadParameter(f"{text!r} is no time such as 2026-11-20T23:09:07 or 1795216147000")
 
 
 def nameserver_option(function: F) -> F:

@@ -8,7 +8,13 @@ import click
 
 from ternmq_client.admin import AdminClient
 from ternmq_console.admin import ask, time_text
-from ternmq_console.options import duration_ms, duration_text, nameserver_option, output_option
+from ternmq_console.options import (
+    duration_ms,
+    duration_text,
+    nameserver_option,
+    output_option,
+    time_ms,
+)
 from ternmq_console.output import print_record, print_rows
 from ternmq_model.names import is_system_topic
 from ternmq_model.route import Permission, TopicConfig
@@ -162,3 +168,25 @@ def delete(topic: str, nameserver: str, output: str) -> None:
     """
     names = ask(nameserver, lambda admin: admin.delete_topic(topic))
     print_record({"topic": topic, "deleted_from": names}, output)
+
+
+@click.command()
+@click.argument("topic")
+@click.option("--at", type=time_ms, required=True, metavar="TIME", help="ISO 8601, or Unix ms.")
+@click.option(
+    "--boundary",
+    type=click.Choice(["lower", "upper"]),
+    default="lower",
+    show_default=True,
+    help="The first message since that time, or the last up to it.",
+)
+@nameserver_option
+@output_option
+def offsets(topic: str, at: int, boundary: str, nameserver: str, output: str) -> None:
+    """Show where each queue of TOPIC stood at a time."""
+    found = ask(nameserver, lambda admin: admin.offsets_at(topic, at, upper=boundary == "upper"))
+    rows = [
+        {"broker": queue.broker_name, "queue": queue.queue_id, "offset": offset}
+        for queue, offset in found
+    ]
+    print_rows(rows, ("broker", "queue", "offset"), output)

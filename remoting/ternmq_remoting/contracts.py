@@ -62,6 +62,9 @@ PULL_STREAM = StreamRpc(
 VIEW_MESSAGE = UnaryRpc(
     _MESSAGES, "ViewMessage", messages.ViewMessageRequest, messages.ViewMessageReply
 )
+QUERY_MESSAGES = UnaryRpc(
+    _MESSAGES, "QueryMessages", messages.QueryMessagesRequest, messages.QueryMessagesReply
+)
 
 _GROUPS: Final = "Groups"
 SESSION = StreamRpc(_GROUPS, "Session", groups.SessionRequest, groups.SessionReply)
@@ -76,6 +79,9 @@ COMMIT_OFFSETS = UnaryRpc(
 QUERY_OFFSET = UnaryRpc(_GROUPS, "QueryOffset", groups.QueryOffsetRequest, groups.QueryOffsetReply)
 
 _ADMIN: Final = "Admin"
+QUERY_OFFSET_BY_TIME = UnaryRpc(
+    _ADMIN, "QueryOffsetByTime", admin.QueryOffsetByTimeRequest, admin.QueryOffsetByTimeReply
+)
 PUT_TOPIC = UnaryRpc(_ADMIN, "PutTopic", admin.PutTopicRequest, admin.PutTopicReply)
 DELETE_TOPIC = UnaryRpc(_ADMIN, "DeleteTopic", admin.DeleteTopicRequest, admin.DeleteTopicReply)
 DESCRIBE_TOPIC = UnaryRpc(
@@ -108,10 +114,12 @@ ALL: Final = (
     PULL,
     PULL_STREAM,
     VIEW_MESSAGE,
+    QUERY_MESSAGES,
     SESSION,
     LIST_MEMBERS,
     COMMIT_OFFSETS,
     QUERY_OFFSET,
+    QUERY_OFFSET_BY_TIME,
     PUT_TOPIC,
     DELETE_TOPIC,
     DESCRIBE_TOPIC,

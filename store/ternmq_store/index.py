@@ -328,7 +328,13 @@ class IndexFiles:
             end_ms: The latest.
         """
         hashes = tuple(key_hash(topic, key) for key in keys)
-        return IndexLookup(self._files, tuple(reversed(self.infos())), hashes, begin_ms, end_ms)
+        return self.lookup_in(tuple(reversed(self.infos())), hashes, begin_ms, end_ms)
+
+    def lookup_in(
+        self, infos: Sequence[IndexInfo], hashes: Sequence[int], begin_ms: int, end_ms: int
+    ) -> IndexLookup:
+        """Return a look-up of hashes in some of the files, newest first."""
+        return IndexLookup(self._files, infos, hashes, begin_ms, end_ms)
 
     def query(
         self, topic: str, key: str, begin_ms: int, end_ms: int, maximum: int

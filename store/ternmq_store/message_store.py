@@ -40,6 +40,7 @@ from ternmq_store.filesystem import FileSystem, Lock
 from ternmq_store.flush import CheckpointTask, FlushTask
 from ternmq_store.hints import hint_of
 from ternmq_store.index_opening import open_index
+from ternmq_store.key_search import KeySearches
 from ternmq_store.layout import abort_path, deletions_path, lock_path
 from ternmq_store.opening import OpenedFiles, count_files, open_files
 from ternmq_store.prepare import FillTask, PrepareTask
@@ -101,6 +102,9 @@ class MessageStore:
         self.reads = Reads(opened, self.statistics, config, files, root, clock)
         self.reads.quarantine, self.reads.verify = opened.session.quarantine, opened.session.verify
         """What is read of the store: all of it but this object's own few short cuts."""
+        self.searches = KeySearches(
+            opened.index, opened.queues, opened.dispatcher, self.reads.source
+        )
         self._last_stored_at_ms = max(
             opened.dispatcher.stored_at_ms,
             self.reads.newest_stored_at_ms(),

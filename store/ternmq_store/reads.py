@@ -366,7 +366,7 @@ class Reads:
         file.hold()
         return ColdRead(
             request=request,
-            source=self._source(),
+            source=self.source(),
             queue=queue,
             unit_path=file.file.path,
             unit_position=at - file.base,
@@ -375,7 +375,8 @@ class Reads:
             begun_at_ms=begun_at_ms,
         )
 
-    def _source(self) -> Source:
+    def source(self) -> Source:
+        """Return where the log lies, for who reads what is dispatched in another thread."""
         return Source(
             files=self._files,
             folder=self._folder,
@@ -475,4 +476,4 @@ class Reads:
             return self.record_at(offset, end)
         file = self._log.files.at(offset)
         file.hold()
-        return ColdRecord(replace(self._source(), end=end), offset, (file,))
+        return ColdRecord(replace(self.source(), end=end), offset, (file,))

@@ -96,7 +96,33 @@ def test_a_message_carries_what_it_was_given_and_is_found_by_its_id(console: Con
     taken = console.run("consume", "tagged", "--group", "g", "--tag", "x || t", "--max=1", "--json")
     assert json.loads(taken.stdout)["offset_message_id"] == sent["offset_message_id"]
     assert "body" in console.text("message", "get", sent["offset_message_id"])
-    assert "producer's message id" in console.refused(2, "message", "get", sent["message_id"])
+    for place in ((), ("--topic", "tagged")):
+        again = console.json("message", "get", sent["message_id"], *place)
+        assert again["offset_message_id"] == sent["offset_message_id"]
+    console.refused(3, "message", "get", "0" * 32)
+    console.refused(3, "message", "get", sent["message_id"], "--topic", "other")
+    for key in ("k2", sent["message_id"]):
+        rows = console.json("message", "query", "--topic", "tagged", "--key", key)
+        assert [row["offset_message_id"] for row in rows] == [sent["offset_message_id"]]
+    console.refused(3, "message", "query", "--topic", "tagged", "--key", "k")
+    early = ("--end", "2020-01-01T00:00:00Z")
+    console.refused(3, "message", "query", "--topic", "tagged", "--key", "k2", *early)
+
+
+def test_where_queues_stood_at_a_time_is_shown(console: Console) -> None:
+    for line in (b"one\n", b"two\n"):
+        sent = console.json("produce", "timed", stdin=line)
+    stored = console.json("message", "get", sent["offset_message_id"])
+    queue, place = stored["queue"], stored["offset"]
+    for boundary in ("lower", "upper"):
+        rows = console.json(
+            "topic", "offsets", "timed", "--at", stored["stored"], "--boundary", boundary
+        )
+        assert {"broker": "broker-a", "queue": queue, "offset": place} in rows
+    rows = console.json("topic", "offsets", "timed", "--at", "4000000000000")
+    assert sum(row["offset"] for row in rows) == 2
+    assert console.run("topic", "offsets", "timed", "--at", "tomorrow").returncode == 2
+    console.refused(3, "topic", "offsets", "nowhere", "--at", "0")
 
 
 def test_a_topic_is_created_shown_changed_and_deleted(console: Console) -> None:

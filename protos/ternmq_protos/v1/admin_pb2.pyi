@@ -1,12 +1,20 @@
 from ternmq_protos.v1 import common_pb2 as _common_pb2
 from ternmq_protos.v1 import groups_pb2 as _groups_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class Boundary(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    LOWER: _ClassVar[Boundary]
+    UPPER: _ClassVar[Boundary]
+LOWER: Boundary
+UPPER: Boundary
 
 class PutTopicRequest(_message.Message):
     __slots__ = ("topic",)
@@ -281,3 +289,23 @@ class GroupBehind(_message.Message):
     messages: int
     read_at_ms: int
     def __init__(self, group: _Optional[str] = ..., topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., bytes: _Optional[int] = ..., messages: _Optional[int] = ..., read_at_ms: _Optional[int] = ...) -> None: ...
+
+class QueryOffsetByTimeRequest(_message.Message):
+    __slots__ = ("topic", "queue_id", "at_ms", "boundary")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
+    AT_MS_FIELD_NUMBER: _ClassVar[int]
+    BOUNDARY_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    queue_id: int
+    at_ms: int
+    boundary: Boundary
+    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., at_ms: _Optional[int] = ..., boundary: _Optional[_Union[Boundary, str]] = ...) -> None: ...
+
+class QueryOffsetByTimeReply(_message.Message):
+    __slots__ = ("status", "offset")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    status: _common_pb2.Status
+    offset: int
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., offset: _Optional[int] = ...) -> None: ...

@@ -35,6 +35,11 @@ class AdminStub(object):
         Args:
             channel: A grpc.Channel.
         """
+        self.QueryOffsetByTime = channel.unary_unary(
+                '/ternmq.v1.Admin/QueryOffsetByTime',
+                request_serializer=ternmq_dot_v1_dot_admin__pb2.QueryOffsetByTimeRequest.SerializeToString,
+                response_deserializer=ternmq_dot_v1_dot_admin__pb2.QueryOffsetByTimeReply.FromString,
+                _registered_method=True)
         self.PutTopic = channel.unary_unary(
                 '/ternmq.v1.Admin/PutTopic',
                 request_serializer=ternmq_dot_v1_dot_admin__pb2.PutTopicRequest.SerializeToString,
@@ -80,6 +85,13 @@ class AdminStub(object):
 class AdminServicer(object):
     """Topics, groups and the broker itself, for operators.
     """
+
+    def QueryOffsetByTime(self, request, context):
+        """Which message of a queue is the first since a time, or the last up to it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
 
     def PutTopic(self, request, context):
         """Create a topic or change its queues and permissions; registered with every NameServer before the answer.
@@ -140,6 +152,11 @@ class AdminServicer(object):
 
 def add_AdminServicer_to_server(servicer, server):
     rpc_method_handlers = {
+            'QueryOffsetByTime': grpc.unary_unary_rpc_method_handler(
+                    servicer.QueryOffsetByTime,
+                    request_deserializer=ternmq_dot_v1_dot_admin__pb2.QueryOffsetByTimeRequest.FromString,
+                    response_serializer=ternmq_dot_v1_dot_admin__pb2.QueryOffsetByTimeReply.SerializeToString,
+            ),
             'PutTopic': grpc.unary_unary_rpc_method_handler(
                     servicer.PutTopic,
                     request_deserializer=ternmq_dot_v1_dot_admin__pb2.PutTopicRequest.FromString,
@@ -191,6 +208,33 @@ def add_AdminServicer_to_server(servicer, server):
 class Admin(object):
     """Topics, groups and the broker itself, for operators.
     """
+
+    @staticmethod
+    def QueryOffsetByTime(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ternmq.v1.Admin/QueryOffsetByTime',
+            ternmq_dot_v1_dot_admin__pb2.QueryOffsetByTimeRequest.SerializeToString,
+            ternmq_dot_v1_dot_admin__pb2.QueryOffsetByTimeReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
 
     @staticmethod
     def PutTopic(request,

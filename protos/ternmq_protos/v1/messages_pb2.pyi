@@ -277,3 +277,29 @@ class ViewMessageReply(_message.Message):
     status: _common_pb2.Status
     record: bytes
     def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., record: _Optional[bytes] = ...) -> None: ...
+
+class QueryMessagesRequest(_message.Message):
+    __slots__ = ("topic", "key", "begin_ms", "end_ms", "messages_max", "is_unique_key")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    BEGIN_MS_FIELD_NUMBER: _ClassVar[int]
+    END_MS_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_MAX_FIELD_NUMBER: _ClassVar[int]
+    IS_UNIQUE_KEY_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    key: str
+    begin_ms: int
+    end_ms: int
+    messages_max: int
+    is_unique_key: bool
+    def __init__(self, topic: _Optional[str] = ..., key: _Optional[str] = ..., begin_ms: _Optional[int] = ..., end_ms: _Optional[int] = ..., messages_max: _Optional[int] = ..., is_unique_key: bool = ...) -> None: ...
+
+class QueryMessagesReply(_message.Message):
+    __slots__ = ("status", "records", "record_sizes")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    RECORD_SIZES_FIELD_NUMBER: _ClassVar[int]
+    status: _common_pb2.Status
+    records: bytes
+    record_sizes: bytes
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., records: _Optional[bytes] = ..., record_sizes: _Optional[bytes] = ...) -> None: ...

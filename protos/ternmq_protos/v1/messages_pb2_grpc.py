@@ -60,6 +60,11 @@ class MessagesStub(object):
                 request_serializer=ternmq_dot_v1_dot_messages__pb2.ViewMessageRequest.SerializeToString,
                 response_deserializer=ternmq_dot_v1_dot_messages__pb2.ViewMessageReply.FromString,
                 _registered_method=True)
+        self.QueryMessages = channel.unary_unary(
+                '/ternmq.v1.Messages/QueryMessages',
+                request_serializer=ternmq_dot_v1_dot_messages__pb2.QueryMessagesRequest.SerializeToString,
+                response_deserializer=ternmq_dot_v1_dot_messages__pb2.QueryMessagesReply.FromString,
+                _registered_method=True)
 
 
 class MessagesServicer(object):
@@ -102,6 +107,13 @@ class MessagesServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def QueryMessages(self, request, context):
+        """The newest records with a key.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_MessagesServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -129,6 +141,11 @@ def add_MessagesServicer_to_server(servicer, server):
                     servicer.ViewMessage,
                     request_deserializer=ternmq_dot_v1_dot_messages__pb2.ViewMessageRequest.FromString,
                     response_serializer=ternmq_dot_v1_dot_messages__pb2.ViewMessageReply.SerializeToString,
+            ),
+            'QueryMessages': grpc.unary_unary_rpc_method_handler(
+                    servicer.QueryMessages,
+                    request_deserializer=ternmq_dot_v1_dot_messages__pb2.QueryMessagesRequest.FromString,
+                    response_serializer=ternmq_dot_v1_dot_messages__pb2.QueryMessagesReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -267,6 +284,33 @@ class Messages(object):
             '/ternmq.v1.Messages/ViewMessage',
             ternmq_dot_v1_dot_messages__pb2.ViewMessageRequest.SerializeToString,
             ternmq_dot_v1_dot_messages__pb2.ViewMessageReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def QueryMessages(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ternmq.v1.Messages/QueryMessages',
+            ternmq_dot_v1_dot_messages__pb2.QueryMessagesRequest.SerializeToString,
+            ternmq_dot_v1_dot_messages__pb2.QueryMessagesReply.FromString,
             options,
             channel_credentials,
             insecure,

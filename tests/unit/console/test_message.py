@@ -1,31 +1,54 @@
-"""Telling the two ids of a message apart."""
+"""A message is found by either of its ids."""
+
+import asyncio
+from typing import cast
 
 import pytest
 
-from ternmq_console.message import check_is_no_producers_id
-from ternmq_model.address import Address
-from ternmq_model.errors import UsageError
-from ternmq_model.message_id import UniqueKeys, host_bytes, offset_message_id
-from ternmq_model.offsets import PhysicalOffset
+from ternmq_client.admin import AdminClient
+from ternmq_console.message import find_message
+from ternmq_model.errors import MessageNotFound, UsageError, refusal
+from ternmq_model.response_code import ResponseCode
 
-ADDRESSES = ("127.0.0.1", "::1")
-
-
-@pytest.mark.parametrize("size", [4, 16])
-@pytest.mark.parametrize("salt", [0, 0x7FFF, 0xFFFF])
-def test_a_producers_id_is_known(size: int, salt: int) -> None:
-    keys = UniqueKeys(address=bytes(size), process_id=4711, salt=salt)
-    with pytest.raises(UsageError, match="producer's message id: give the offset message id"):
-        check_is_no_producers_id(keys.next(1_700_000_000_000).decode())
+OFFSET_ID, UNIQUE_ID = "7F0000010000518C" + "0" * 16, "7F000001" + "AB" * 12
 
 
-@pytest.mark.parametrize("host", ADDRESSES)
-@pytest.mark.parametrize("port", [1, 10911, 65535])
-def test_an_offset_message_id_is_not_taken_for_one(host: str, port: int) -> None:
-    store_host = host_bytes(Address(host, port))
-    check_is_no_producers_id(offset_message_id(store_host, PhysicalOffset(1 << 40)))
+class Brokers:
+    """Knows one message; its ids look alike."""
+
+    def __init__(self, asked: list[str]) -> None:
+        self.asked = asked
+
+    async def message(self, message_id: str) -> str:
+        self.asked.append("offset")
+        if message_id != OFFSET_ID:
+            raise refusal(ResponseCode.QUERY_NOT_FOUND, "none")
+        return "message"
+
+    async def query_messages(self, topic: str, key: str, *, is_unique_key: bool) -> list[str]:
+        assert is_unique_key
+        self.asked.append(f"key in {topic!r}")
+        if key != UNIQUE_ID and key != "short":
+            raise refusal(ResponseCode.QUERY_NOT_FOUND, "none")
+        return ["message"]
 
 
-@pytest.mark.parametrize("text", ["", "xyz", "7F" * 15])
-def test_what_is_no_id_at_all_is_left_to_others(text: str) -> None:
-    check_is_no_producers_id(text)
+def find(message_id: str, topic: str = "") -> tuple[object, list[str]]:
+    asked: list[str] = []
+    admin = cast("AdminClient", Brokers(asked))
+    return asyncio.run(find_message(admin, message_id, topic)), asked
+
+
+def test_an_offset_id_is_tried_first() -> None:
+    assert find(OFFSET_ID) == ("message", ["offset"])
+    assert find(UNIQUE_ID, "T") == ("message", ["offset", "key in 'T'"])
+
+
+def test_what_cannot_be_an_offset_id_is_a_key_at_once() -> None:
+    assert find("short") == ("message", ["key in ''"])
+
+
+def test_an_id_of_nothing_is_not_found() -> None:
+    with pytest.raises(MessageNotFound):
+        find("AB" * 16)
+    assert not issubclass(MessageNotFound, UsageError)
