@@ -190,6 +190,7 @@ class Parts:
                 started_at_ms=self._env.clock.wall_ms(),
                 topic_changed=self._topic_changed,
                 topic_deleted=self._topic_deleted,
+                no_cleaning=self._retention.passes,
                 clean_store=self._retention.clean_now,
             )
         )

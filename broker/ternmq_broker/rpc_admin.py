@@ -3,6 +3,7 @@
 Source: RocketMQ `AdminBrokerProcessor`.
 """
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -61,6 +62,9 @@ class AdminServices:
     topic_deleted: Callable[[str], Awaitable[None]]
     """Ends whoever reads the topic, then the same, and saves the offsets."""
 
+    no_cleaning: asyncio.Lock
+    """Held while a pass of retention removes files, and while a topic's are removed."""
+
     clean_store: Callable[[], Awaitable[int]]
     """Deletes what has expired; returns how many files of the log went."""
 
@@ -112,7 +116,8 @@ class AdminService:
         if is_system_topic(topic):
             remark = f"topic {topic!r} belongs to the broker"
             raise refusal(ResponseCode.NO_PERMISSION, remark)
-        services.store.delete_topic(topic)
+        async with services.no_cleaning:
+            services.store.delete_topic(topic)
         services.topics.remove(topic, now_ms=services.clock.wall_ms())
         services.offsets.remove_topic(topic)
         logger.info("topic deleted topic=%s", topic)

@@ -52,7 +52,8 @@ class StoreRetention:
         self._topics = topics
         self._interval_s = interval_s
         self._wake = wake
-        self._passes = asyncio.Lock()
+        self.passes = asyncio.Lock()
+        """Held during a pass: whoever holds it finds no files on their way out."""
 
     def jobs(self) -> tuple[Job, ...]:
         """Return the jobs that look at the disk and let go of what has expired."""
@@ -82,7 +83,7 @@ class StoreRetention:
         return is_forced and self._store.cleaner.removed_files > before
 
     async def _run(self, tasks: Generator[CleanTask]) -> None:
-        async with self._passes:
+        async with self.passes:
             self._store.cleaner.keep_topics(own_retention(self._topics))
             with contextlib.closing(tasks):
                 for task in tasks:

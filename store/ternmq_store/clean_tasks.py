@@ -106,13 +106,25 @@ def stored_at_ms(head: bytes, at: PhysicalOffset) -> int | None:
     return header.stored_at_ms if is_record else None
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, slots=True)
 class Leaving:
     """A file that nobody finds any more. Given to the thread that removes it."""
 
     path: Path
     mapped: MappedFile | None
     """Still to be unmapped."""
+
+    def discard(self, files: FileSystem) -> None:
+        """Unmap and remove it here and now; the caller syncs its folder.
+
+        Raises:
+            OSError: It could not be removed.
+        """
+        if self.mapped is not None:
+            self.mapped.close()
+            self.mapped = None
+        with contextlib.suppress(FileNotFoundError):
+            files.remove(self.path)
 
 
 @dataclass(slots=True)

@@ -17,8 +17,9 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from ternmq_model.errors import StoreFull
+from ternmq_model.errors import BrokerBusy, StoreFull
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
+from ternmq_model.response_code import ResponseCode
 from ternmq_store.clean_tasks import Breath, CleanTask, DiskUse, Leaving, Place, Removal, StoreTimes
 from ternmq_store.commit_log import CommitLog
 from ternmq_store.config import StoreConfig
@@ -26,7 +27,12 @@ from ternmq_store.consume_queue import ConsumeQueue
 from ternmq_store.consume_queues import ConsumeQueues
 from ternmq_store.filesystem import FileSystem
 from ternmq_store.index import IndexFiles
-from ternmq_store.layout import commit_log_folder, consume_queue_folder, file_name
+from ternmq_store.layout import (
+    commit_log_folder,
+    consume_queue_ext_folder,
+    consume_queue_folder,
+    file_name,
+)
 from ternmq_store.mapped_file import MappedFile
 from ternmq_store.retention import (
     DiskLevel,
@@ -75,6 +81,7 @@ class Cleaner:
     ) -> None:
         self._files = files
         self._folders = (commit_log_folder(root), consume_queue_folder(root))
+        self._queue_folders = (consume_queue_folder(root), consume_queue_ext_folder(root))
         self._config = config
         self._log = log
         self._queues = queues
@@ -88,7 +95,7 @@ class Cleaner:
         self._short_seen: OSError | None = None
         self._start_seen = PhysicalOffset(0)
         self.is_requested = False
-        self._is_cleaning = False
+        self._is_cleaning = self._is_removing = False
         self.level = DiskLevel.NORMAL
         self.used_share = 0.0
         self.removed_files = 0
@@ -128,6 +135,25 @@ class Cleaner:
     def keep_topics(self, of_topics: Mapping[str, int]) -> None:
         """Take note of the topics that have a retention of their own, in milliseconds."""
         self._of_topics = {topic: kept for topic, kept in of_topics.items() if kept > 0}
+
+    def forget(self, topic: str) -> None:
+        """Leave the files of a topic's queues alone, which is being deleted with all its files.
+
+        Raises:
+            BrokerBusy: Files of it are being removed this moment; try again.
+        """
+        folders = {folder / topic for folder in self._queue_folders}
+        stay = [each for each in self._leaving if folders.isdisjoint(each.path.parents)]
+        if len(stay) == len(self._leaving):
+            return
+        if self._is_removing:
+            raise BrokerBusy(
+                ResponseCode.SYSTEM_BUSY, f"expired files of topic {topic!r} are going"
+            )
+        for each in self._leaving:
+            if each not in stay:
+                each.discard(self._files)
+        self._leaving = deque(stay)
 
     def request(self) -> None:
         """Have what has expired deleted by the next passes, whatever the hour."""
@@ -239,9 +265,11 @@ class Cleaner:
         if not self._leaving:
             return
         task = Removal(self._files, tuple(self._leaving), pause_ms / _SECOND_MS)
+        self._is_removing = True
         try:
             yield task
         finally:
+            self._is_removing = False
             task.is_abandoned = True
             for _ in range(task.removed):
                 self._leaving.popleft()

@@ -137,11 +137,16 @@ class MappedFileQueue:
         return kept - len(self.files)
 
     def drop_before(self, offset: int) -> Sequence[MappedFile]:
-        """Let go of the files that end at `offset` or before, but never of the newest one.
+        """Let go of the files that end at `offset` or before, up to the first that somebody holds.
 
-        They are still mapped and on the disk: the caller removes them, oldest first.
+        Never of the newest one. They are still mapped and on the disk: the caller removes them, oldest first.
         """
-        count = sum(mapped.end <= offset for mapped in self.files[:-1])
+        count = 0
+        while count < len(self.files) - 1:
+            mapped = self.files[count]
+            if mapped.end > offset or mapped.holds:
+                break
+            count += 1
         dropped, self.files[:] = self.files[:count], self.files[count:]
         self._parked = max(self._parked - count, 0)
         return dropped

@@ -422,11 +422,13 @@ class MessageStore:
         Raises:
             IllegalName: It is no topic's name.
             StoreFull: No space, or too many open files; nothing is changed.
+            BrokerBusy: Retention is removing files of it; try again, nothing is changed.
             StoreFailed: The disk failed.
         """
         self._check_usable()
         check_topic(topic)
         try:
+            self.cleaner.forget(topic)
             dropped = self._dispatcher.dropped | {topic: self._log.end}
             try:
                 save_deletions(self._files, deletions_path(self._root), dropped)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ternmq_model.errors import StoreFull
+from ternmq_model.errors import BrokerBusy, StoreFull
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_store.clean_tasks import CleanTask, Removal
 from ternmq_store.config import FlushMode, StoreConfig
@@ -435,6 +435,29 @@ def test_a_topic_deleted_in_the_middle_of_a_pass_is_left_alone() -> None:
             kept.store.delete_topic("A")
     assert kept.store.queues() == [("B", 0)]
     assert kept.store.queue_range("B", 0) == (20, 20)
+
+
+def test_a_topic_whose_files_are_on_their_way_out_can_be_deleted_and_made_anew() -> None:
+    kept = Kept()
+    kept.put(25, "A")
+    kept.put(70, "B")
+    kept.clock.now_ms += 73 * HOUR_MS
+    passed = kept.store.clean(hour=4)
+    for task in passed:
+        if isinstance(task, Removal) and "consumequeue" in str(task.leaving[0].path):
+            break
+        task.run()
+    assert kept.queue_names("A") == [0, 200, 400]
+    with pytest.raises(BrokerBusy, match="'A'"):
+        kept.store.delete_topic("A")
+    passed.close()
+    kept.store.delete_topic("A")
+    assert kept.queue_names("A") == []
+    kept.put(3, "A")
+    kept.clean()
+    assert kept.queue_names("A") == [0]
+    assert len(kept.bodies("A")) == 3
+    assert kept.store.failure is None
 
 
 def test_on_a_real_disk_the_files_and_their_maps_are_gone(tmp_path: Path) -> None:
