@@ -1,6 +1,6 @@
 """How long the event loop pauses while the store under it is appended to, flushes and rolls files.
 
-    python benchmarks/loop_pause.py [--seconds S] [--rate N] [--file-mib N] [--mode async|sync]
+    python benchmarks/loop_pause.py [--seconds S] [--rate N] [--file-mib N] [--mode sync] [--pool]
 
 A store with everything on is driven as in the broker, by its jobs on the loop and in threads, at a
 steady rate of 1 KiB messages. A ticker asks to be called each millisecond; how much later that
@@ -122,7 +122,9 @@ async def measure(
 async def run(arguments: argparse.Namespace, root: Path) -> None:
     """Measure once and print."""
     mode = FlushMode(arguments.mode)
-    config = StoreConfig(commit_log_file_bytes=arguments.file_mib << 20)
+    config = StoreConfig(
+        commit_log_file_bytes=arguments.file_mib << 20, transient_pool_enabled=arguments.pool
+    )
     async with system_environment() as env:
         ticker, count, rolls = await measure(
             env, root, mode, config, seconds=arguments.seconds, rate=arguments.rate
@@ -148,6 +150,7 @@ def main() -> None:
     parser.add_argument("--rate", type=int, default=80_000, help="messages a second")
     parser.add_argument("--file-mib", type=int, default=1024)
     parser.add_argument("--mode", choices=["async", "sync"], default="async")
+    parser.add_argument("--pool", action="store_true", help="store.transient_pool_enabled=true")
     parser.add_argument("--data", type=Path, help="a folder on the disk to use")
     arguments = parser.parse_args()
     data: Path | None = arguments.data
