@@ -21,7 +21,7 @@ from ternmq_store.filesystem import File, FileSystem
 from ternmq_store.layout import commit_log_folder, file_name, fits, next_file_path
 from ternmq_store.mapped_file import MappedFile
 from ternmq_store.mapped_file_queue import MappedFileQueue
-from ternmq_store.prepare import FillTask, PrepareTask, next_fill
+from ternmq_store.prepare import FileTask, FillTask, PrepareTask, next_fill
 from ternmq_store.shortage import check_full
 from ternmq_store.transient_pool import TransientPool, Write
 
@@ -76,7 +76,7 @@ class CommitLog:
         self.pool: TransientPool | None = None
         """Where appended records wait, when they do not go into the files at once."""
         self.end = PhysicalOffset(0)
-        self._preparing: PrepareTask | FillTask | None = None
+        self._preparing: FileTask | None = None
         self._hole: int | None = None
         self._unfilled = _EVERYTHING
         """From here on the file that holds it is reserved, and not yet filled with zeros."""
@@ -313,7 +313,7 @@ class CommitLog:
             self.files.drop_from(self.files.last.base)
             self._file_system.sync_folder(self.files.folder)
 
-    def prepare_due(self) -> PrepareTask | FillTask | None:
+    def prepare_due(self) -> FileTask | None:
         """Return the task of filling this file ahead, or of making the next when it is time."""
         if self._preparing is not None:
             return None

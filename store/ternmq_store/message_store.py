@@ -43,7 +43,7 @@ from ternmq_store.index_opening import open_index
 from ternmq_store.key_search import KeySearches
 from ternmq_store.layout import abort_path, deletions_path, lock_path
 from ternmq_store.opening import OpenedFiles, count_files, open_files
-from ternmq_store.prepare import FillTask, PrepareTask
+from ternmq_store.prepare import FileTask
 from ternmq_store.reader import ReadResult
 from ternmq_store.reads import Reads
 from ternmq_store.recovery import RecoveryReport
@@ -390,11 +390,11 @@ class MessageStore:
         self._is_checkpoint_late = is_late
         self._disk.checkpoint_done(task, is_good=error is None)
 
-    def file_due(self) -> PrepareTask | FillTask | None:
+    def file_due(self) -> FileTask | None:
         """Return the task of filling the log's file ahead, or of making its next, when due."""
         return self._log.prepare_due() if self._failure is None else None
 
-    def file_ready(self, task: PrepareTask | FillTask, error: OSError | None = None) -> None:
+    def file_ready(self, task: FileTask, error: OSError | None = None) -> None:
         """Take over the file that `task` made.
 
         That there was no space is no failure: the present file is filled, then appends are

@@ -7,7 +7,7 @@ stalls whoever writes meanwhile; blocks that hold zeros are simply overwritten.
 import errno
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from ternmq_store.filesystem import File, FileSystem
 
@@ -19,6 +19,18 @@ _SYNC_EVERY_BYTES: Final = 16 << 20
 _REST_S: Final = 0.001
 """After each piece: a file of 1 GiB takes a second longer, and whoever reads or syncs meanwhile
 finds the disk free every few milliseconds."""
+
+
+class FileTask(Protocol):
+    """What is to be done for the log to have room, in a blocking thread."""
+
+    def run(self) -> None:
+        """Do it.
+
+        Raises:
+            OSError: It could not be done.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True)

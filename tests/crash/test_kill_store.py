@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 
 from ternmq_runtime.clock import SystemClock
-from ternmq_store.config import FlushMode
 from ternmq_store.filesystem import RealFileSystem
 from ternmq_store.message_store import MessageStore
 from tests.support.store_process import (
+    MODES,
     READY,
-    STORE,
     Acknowledged,
     acknowledged,
     begin,
     read_back,
+    settings_of,
 )
 
 ROUNDS = 50 if os.environ.get("TERNMQ_SOAK") else 3
@@ -26,9 +26,7 @@ SEED = int(os.environ.get("TERNMQ_SEED", "0")) or random.SystemRandom().randrang
 ROUNDS_A_STORE = 5
 
 
-def kill_under_load(
-    root: Path, mode: FlushMode, first: int, chance: random.Random
-) -> list[Acknowledged]:
+def kill_under_load(root: Path, mode: str, first: int, chance: random.Random) -> list[Acknowledged]:
     """Let a process store messages for a while; return what it vouched for."""
     process = begin(root, mode, first)
     assert process.stdout is not None
@@ -49,9 +47,9 @@ def kill_under_load(
         process.stdout.close()
 
 
-def check(root: Path, mode: FlushMode, expected: list[Acknowledged]) -> None:
+def check(root: Path, mode: str, expected: list[Acknowledged]) -> None:
     """Open what is left and look each message up, by its queue and by its key."""
-    store = MessageStore.open(root, STORE, mode, RealFileSystem(), SystemClock())
+    store = MessageStore.open(root, *settings_of(mode), RealFileSystem(), SystemClock())
     try:
         queues = {
             (topic, queue_id): read_back(store, topic, queue_id)
@@ -69,9 +67,9 @@ def check(root: Path, mode: FlushMode, expected: list[Acknowledged]) -> None:
         store.close()
 
 
-@pytest.mark.parametrize("mode", FlushMode)
+@pytest.mark.parametrize("mode", MODES)
 def test_every_message_that_was_vouched_for_is_there_after_kill_9(
-    tmp_path: Path, mode: FlushMode
+    tmp_path: Path, mode: str
 ) -> None:
     print(f"TERNMQ_SEED={SEED} repeats the moments as well as a machine can")
     chance = random.Random(f"{SEED} {mode}")
@@ -88,4 +86,4 @@ def test_every_message_that_was_vouched_for_is_there_after_kill_9(
         if chance.random() < 0.5 or round_ == ROUNDS - 1:
             check(root, mode, expected)
     assert total > 0
-    print(f"mode={mode.value} rounds={ROUNDS} acknowledged={total}")
+    print(f"mode={mode} rounds={ROUNDS} acknowledged={total}")

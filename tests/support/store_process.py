@@ -10,6 +10,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol, TypeVar
@@ -32,6 +33,8 @@ STORE = StoreConfig(
     flush_interval_ms=20,
 )
 READY = "ready"
+MODES = ("sync", "async", "pool")
+"""How a process stores: with which flush, or asynchronously through a pool."""
 
 
 class Acknowledged(NamedTuple):
@@ -71,9 +74,16 @@ def record_of(number: int, topic: str, queue_id: int) -> bytes:
     return record(topic, queue_id, body_of(number), properties)
 
 
-def begin(root: Path, mode: FlushMode, first: int) -> subprocess.Popen[str]:
+def settings_of(mode: str) -> tuple[StoreConfig, FlushMode]:
+    """Return what a store that stores so is opened with."""
+    if mode == "pool":
+        return replace(STORE, transient_pool_enabled=True), FlushMode.ASYNC
+    return STORE, FlushMode(mode)
+
+
+def begin(root: Path, mode: str, first: int) -> subprocess.Popen[str]:
     """Begin a process that stores messages numbered from `first` on."""
-    command = [sys.executable, "-m", "tests.support.store_process", str(root), mode.value]
+    command = [sys.executable, "-m", "tests.support.store_process", str(root), mode]
     return subprocess.Popen(
         [*command, str(first)],
         cwd=Path(__file__).parents[2],
@@ -121,6 +131,7 @@ class Load:
                 self.append()
             else:
                 rest(0.0005)
+            self.look("commit", lambda _now: self.store.commits.due(), self.store.commits.done)
             self.look("flush", self.store.flush_due, self.store.flush_done)
             self.look("checkpoint", self.store.checkpoint_due, self.store.checkpoint_done)
             self.look("file", lambda _now: self.store.file_due(), self.store.file_ready)
@@ -189,12 +200,12 @@ def read_back(store: MessageStore, topic: str, queue_id: int) -> dict[int, tuple
     return found
 
 
-def main(root: Path, mode: FlushMode, first: int) -> None:
+def main(root: Path, mode: str, first: int) -> None:
     """Open the store and load it until the end."""
-    store = MessageStore.open(root, STORE, mode, RealFileSystem(rest), SystemClock())
+    store = MessageStore.open(root, *settings_of(mode), RealFileSystem(rest), SystemClock())
     print(READY, flush=True)
     Load(store, first).run()
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), FlushMode(sys.argv[2]), int(sys.argv[3]))
+    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]))
