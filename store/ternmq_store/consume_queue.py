@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from ternmq_model.offsets import UNIT_BYTES, LogicOffset, PhysicalOffset, QueueOffset, logic_offset
 from ternmq_model.record_heads import Bytes, Ints
 from ternmq_store.consume_queue_ext import (
+    ADDRESS_MAX,
     ConsumeQueueExt,
     ExtRows,
     TagCodes,
@@ -293,6 +294,14 @@ class ConsumeQueue:
     def last_unit(self) -> Unit | None:
         """Return the newest unit that stands for a message."""
         return self._last_message(self.end)
+
+    @property
+    def lacks_ext(self) -> bool:
+        """Whether what the newest unit kept elsewhere is gone."""
+        unit = self.last_unit()
+        if unit is None or unit.tag_code > ADDRESS_MAX:
+            return False
+        return self.ext is None or self.ext.unit(unit.tag_code) is None
 
     def _last_message(self, end: QueueOffset) -> Unit | None:
         """Return the newest unit before `end` that stands for a message."""

@@ -37,7 +37,9 @@ EXT_UNIT_BYTES_MAX: Final = 32_767
 _END_BYTES: Final = 4
 _END_MARK: Final = (-1).to_bytes(2, "big", signed=True)
 _FIRST_ADDRESS: Final = -(1 << 63)
-_ADDRESS_MAX: Final = -(1 << 31) - 1
+ADDRESS_MAX: Final = -(1 << 31) - 1
+"""What is no greater is the address of a unit here and no tag code."""
+
 _PIECE_BYTES: Final = 1 << 16
 
 
@@ -71,7 +73,7 @@ class TagCodes(NamedTuple):
 
 def is_address(tag_codes: Ints) -> NDArray[np.bool_]:
     """Tell which of a consume queue's tag codes are addresses of units here."""
-    return tag_codes <= _ADDRESS_MAX
+    return tag_codes <= ADDRESS_MAX
 
 
 def plain_tag_codes(units: NDArray[np.void]) -> TagCodes:
@@ -110,7 +112,8 @@ class ConsumeQueueExt:
         Raises:
             OSError: It cannot be. The queue is as before.
         """
-        self._make_real(self.end + count * unit_bytes + _END_BYTES)
+        if count > 0:
+            self._make_real(self.end + count * unit_bytes + _END_BYTES)
 
     def _make_real(self, until: int) -> None:
         while self._real_end < until:

@@ -289,7 +289,7 @@ class _Opening:
         if self._session.last_use.is_clean:
             for queue in self._queues:
                 queue.find_written()
-            if not self._queues_agree():
+            if not self._queues_agree() or any(queue.lacks_ext for queue in self._queues):
                 return None
             return self._last_dispatched()
         if not len(self._queues):

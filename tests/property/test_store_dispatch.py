@@ -130,15 +130,16 @@ def test_hints_and_scans_build_the_same_files(
 
 
 @settings(deadline=None, max_examples=30)
-@given(seed=st.integers(0, 2**32))
-def test_what_is_missing_is_built_again_as_it_was(seed: int) -> None:
+@given(seed=st.integers(0, 2**32), config=CONFIGS)
+def test_what_is_missing_is_built_again_as_it_was(seed: int, config: StoreConfig) -> None:
     chance = random.Random(seed)
-    files = fill(seed, hinted_max=1 << 20, flush_mode=FlushMode.ASYNC, config=PLAIN)
+    files = fill(seed, hinted_max=1 << 20, flush_mode=FlushMode.ASYNC, config=config)
     before = built(files)
     for path in [path for path in files.nodes if str(path.relative_to(ROOT)) in before]:
         if chance.random() < 0.7:
             files.remove(path)
-    store = open_store(files, config=PLAIN, flush_mode=FlushMode.ASYNC)
+    with mock.patch.object(opening, "no_bit_maps", bit_maps):
+        store = open_store(files, config=config, flush_mode=FlushMode.ASYNC)
     dispatch_all(store)
     store.close()
     assert built(files) == before
