@@ -139,7 +139,8 @@ class MappedFileQueue:
     def drop_before(self, offset: int) -> Sequence[MappedFile]:
         """Let go of the files that end at `offset` or before, up to the first that somebody holds.
 
-        Never of the newest one. They are still mapped and on the disk: the caller removes them, oldest first.
+        Never of the newest one. They are still mapped and on the disk: the caller removes them,
+        oldest first.
         """
         count = 0
         while count < len(self.files) - 1:

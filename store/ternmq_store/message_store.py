@@ -221,8 +221,7 @@ class MessageStore:
                 perhaps in two.
 
         Raises:
-            StoreFull: No space, the disk is too full, or too many files are open; nothing of the
-                batch is stored.
+            StoreFull: No space, or too many open files; nothing of the batch is stored.
             BrokerBusy: The log's next file is still being made, or too much waits to be written;
                 nothing is stored, try again.
             MessageRefused: A record or the `whole` batch is longer than a file; nothing is stored.
