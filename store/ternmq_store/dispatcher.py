@@ -26,6 +26,7 @@ from ternmq_store.consume_queue import ConsumeQueue
 from ternmq_store.consume_queues import ConsumeQueues
 from ternmq_store.hints import BitMaps, Hint, KeyRun, UnitRun, join_keys, unit_runs
 from ternmq_store.quarantine import Quarantine
+from ternmq_store.unique_search import Waiting
 from ternmq_store.units import Units
 
 logger = logging.getLogger(__name__)
@@ -124,6 +125,22 @@ class Dispatcher:
 
     def _forget_hint(self) -> None:
         self._hinted -= self._hints.popleft().records + _HINT_RECORDS
+
+    def waiting(self, end: PhysicalOffset) -> Sequence[Waiting]:
+        """Return what of the log up to `end` is not dispatched, with the keys that hints tell."""
+        found: list[Waiting] = []
+        at = self.offset
+        for hint in (*self._hints, None):
+            start = end if hint is None else min(hint.start, end)
+            if at < start:
+                found.append(Waiting(at, start, None, np.zeros(0, dtype=np.int64)))
+            if hint is not None and at <= hint.start < end:
+                run = hint.keys
+                offsets = np.zeros(0, dtype=np.int64) if run is None else run.offsets
+                keys = None if run is None else run.keys
+                found.append(Waiting(hint.start, hint.end, keys, offsets))
+                at = hint.end
+        return found
 
     def step(self, limit: PhysicalOffset, *, messages_max: int) -> Dispatched:
         """Dispatch up to `limit`, and about `messages_max` records at most.

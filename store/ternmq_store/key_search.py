@@ -7,7 +7,7 @@ Source: RocketMQ `DefaultMessageStore.queryMessage`.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from ternmq_model.index_keys import key_hash
@@ -20,6 +20,7 @@ from ternmq_store.dispatcher import Dispatcher
 from ternmq_store.index import IndexFiles
 from ternmq_store.index_lookup import IndexLookup
 from ternmq_store.queue_times import Boundary, TimeSearch, plan_time_search
+from ternmq_store.unique_search import UNIQUE_KEYS_MAX, UniqueSearch
 
 MATCHES_MAX: Final = 64
 """More messages are not looked for at once, as in RocketMQ."""
@@ -139,6 +140,27 @@ class KeySearches:
                 )
                 lookups.append((topic, dropped.get(topic, PhysicalOffset(0)), lookup))
         return KeySearch(query, self._source(), lookups)
+
+    def unique(self, topic: str, keys: Sequence[bytes], *, end: PhysicalOffset) -> UniqueSearch:
+        """Return the look for records of a topic with these unique keys, indexed yet or not.
+
+        Args:
+            topic: What they are stored under.
+            keys: At most `UNIQUE_KEYS_MAX`.
+            end: Records before it can be read from the log's files: confirmed ones or not.
+        """
+        assert len(keys) <= UNIQUE_KEYS_MAX, "more are looked up in several goes"
+        texts = [key.decode("utf-8", "replace") for key in keys]
+        hashes = [key_hash(topic, text) for text in texts]
+        return UniqueSearch(
+            topic,
+            texts,
+            self._dispatcher.dropped.get(topic, PhysicalOffset(0)),
+            replace(self._source(), end=end),
+            self._dispatcher.waiting(end),
+            None if self._index is None else self._index.lookup(topic, texts),
+            hashes,
+        )
 
     def by_time(
         self, topic: str, queue_id: int, at_ms: int, boundary: Boundary
