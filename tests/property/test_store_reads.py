@@ -14,7 +14,9 @@ from tests.support.files import MemoryFileSystem
 from tests.support.records import batch_of, record
 from tests.support.stores import append, open_store, settle, whole
 
-CONFIG = StoreConfig(commit_log_file_bytes=16_384, consume_queue_file_units=50)
+CONFIG = StoreConfig(
+    commit_log_file_bytes=16_384, consume_queue_file_units=50, index_slots=20, index_entries=40
+)
 QUEUES = (("A", 0), ("A", 1), ("B", 0))
 COUNT = 150
 

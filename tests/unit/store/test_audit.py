@@ -15,7 +15,9 @@ from tests.support.files import MemoryFile, MemoryFileSystem
 from tests.support.records import batch_of, record
 from tests.support.stores import ROOT, append, open_store, settle
 
-CONFIG = StoreConfig(commit_log_file_bytes=8192, consume_queue_file_units=10)
+CONFIG = StoreConfig(
+    commit_log_file_bytes=8192, consume_queue_file_units=10, index_slots=20, index_entries=40
+)
 
 
 class ReadOnlyFileSystem(MemoryFileSystem):

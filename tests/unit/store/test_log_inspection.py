@@ -17,7 +17,9 @@ from tests.support.records import batch_of, record
 from tests.support.stores import ROOT, append, open_store, settle
 
 FILE_BYTES = 4096
-CONFIG = StoreConfig(commit_log_file_bytes=FILE_BYTES, consume_queue_file_units=10)
+CONFIG = StoreConfig(
+    commit_log_file_bytes=FILE_BYTES, consume_queue_file_units=10, index_slots=20, index_entries=40
+)
 
 
 def store_with(bodies: int, *, body: bytes = b"x" * 900) -> MemoryFileSystem:

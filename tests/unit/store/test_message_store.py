@@ -249,7 +249,12 @@ def test_statuses_of_a_read_are_rocketmqs() -> None:
 
 
 def test_a_read_keeps_its_limits_and_always_takes_the_first() -> None:
-    config = StoreConfig(commit_log_file_bytes=1 << 20, consume_queue_file_units=100)
+    config = StoreConfig(
+        commit_log_file_bytes=1 << 20,
+        consume_queue_file_units=100,
+        index_slots=20,
+        index_entries=40,
+    )
     store = open_store(MemoryFileSystem(), config=config)
     append(store, batch_of(*(record("A", 0, b"x" * 1000) for _ in range(10))))
     settle(store)
@@ -260,7 +265,12 @@ def test_a_read_keeps_its_limits_and_always_takes_the_first() -> None:
 
 
 def test_a_filter_returns_its_tags_and_where_to_go_on() -> None:
-    config = StoreConfig(commit_log_file_bytes=1 << 20, consume_queue_file_units=2000)
+    config = StoreConfig(
+        commit_log_file_bytes=1 << 20,
+        consume_queue_file_units=2000,
+        index_slots=20,
+        index_entries=40,
+    )
     store = open_store(MemoryFileSystem(), config=config)
     tags = ["x" if row % 3 == 0 else "y" for row in range(1000)]
     append(store, batch_of(*(record("A", 0, b"", {"TAGS": tag}) for tag in tags)))

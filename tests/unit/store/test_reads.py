@@ -19,7 +19,9 @@ from tests.support.stores import ROOT, SMALL, append, flush, open_store, settle,
 
 HOT = Limits(32, 262_144)
 COLD = Limits(8, 65_536)
-BIG = StoreConfig(commit_log_file_bytes=1 << 20, consume_queue_file_units=1000)
+BIG = StoreConfig(
+    commit_log_file_bytes=1 << 20, consume_queue_file_units=1000, index_slots=20, index_entries=40
+)
 
 
 def request(offset: int = 0, topic: str = "A", queue_id: int = 0) -> ReadRequest:

@@ -70,7 +70,9 @@ def test_reads_are_counted_with_how_far_their_group_is_behind() -> None:
 
 
 def test_a_setting_leaves_out_how_far_groups_are_behind() -> None:
-    config = StoreConfig(commit_log_file_bytes=8192, disk_fall_recorded=False)
+    config = StoreConfig(
+        commit_log_file_bytes=8192, disk_fall_recorded=False, index_slots=20, index_entries=40
+    )
     store = open_store(MemoryFileSystem(), config=config, flush_mode=FlushMode.ASYNC)
     append(store, batch_of(record("A")))
     store.dispatch()
