@@ -15,10 +15,8 @@ from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.properties import KEY_SEPARATOR, KEYS, UNIQUE_KEY, decode_properties
 from ternmq_model.record import Record, decode_record
 from ternmq_store.cold_read import ColdRecord, Source
-from ternmq_store.consume_queues import ConsumeQueues
-from ternmq_store.dispatcher import Dispatcher
-from ternmq_store.index import IndexFiles
 from ternmq_store.index_lookup import IndexLookup
+from ternmq_store.opening import OpenedFiles
 from ternmq_store.queue_times import Boundary, TimeSearch, plan_time_search
 from ternmq_store.unique_search import UNIQUE_KEYS_MAX, UniqueSearch
 
@@ -111,16 +109,10 @@ class KeySearch:
 class KeySearches:
     """Makes searches. Owned by `MessageStore`, on the store's thread."""
 
-    def __init__(
-        self,
-        index: IndexFiles | None,
-        queues: ConsumeQueues,
-        dispatcher: Dispatcher,
-        source: Callable[[], Source],
-    ) -> None:
-        self._index = index
-        self._queues = queues
-        self._dispatcher = dispatcher
+    def __init__(self, opened: OpenedFiles, source: Callable[[], Source]) -> None:
+        self._index = opened.index
+        self._queues = opened.queues
+        self._dispatcher = opened.dispatcher
         self._source = source
 
     @property

@@ -102,9 +102,7 @@ class MessageStore:
         self.reads = Reads(opened, self.statistics, config, files, root, clock)
         self.reads.quarantine, self.reads.verify = opened.session.quarantine, opened.session.verify
         """What is read of the store: all of it but this object's own few short cuts."""
-        self.searches = KeySearches(
-            opened.index, opened.queues, opened.dispatcher, self.reads.source
-        )
+        self.searches = KeySearches(opened, self.reads.source)
         self._last_stored_at_ms = max(
             opened.dispatcher.stored_at_ms,
             self.reads.newest_stored_at_ms(),
