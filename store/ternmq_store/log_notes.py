@@ -64,6 +64,9 @@ class LogNotes:
 
     checksummed: Sequence[ChecksumRange] = ()
     quarantined: Sequence[Stretch] = ()
+    queues_at: PhysicalOffset = _START
+    """Up to where the log was dispatched when `queues` was noted."""
+
     queues: Sequence[QueueNote] = ()
     index: Sequence[str] = ()
     """After a clean stop, lines that the index wrote about its files."""
@@ -123,6 +126,7 @@ def encode_notes(notes: LogNotes) -> bytes:
             for r in notes.checksummed
         ),
         *(f"quarantined {s.start} {s.end} {_one_line(s.reason)}" for s in notes.quarantined),
+        f"queues {notes.queues_at}",
         *(f"queue {q.queue_id} {q.first} {q.end} {q.topic}" for q in notes.queues),
         *(f"index {_one_line(line)}" for line in notes.index),
     ]
@@ -159,6 +163,7 @@ def decode_notes(data: bytes) -> LogNotes:
         _offset(log_file_bytes),
         tuple(_range(value) for value in facts.get("checksummed", ())),
         tuple(_stretch(value) for value in facts.get("quarantined", ())),
+        _offset(facts["queues"][0]),
         tuple(_queue(value) for value in facts.get("queue", ())),
         tuple(facts.get("index", ())),
     )

@@ -429,11 +429,12 @@ class _Opening:
 
     def _short_queues(self) -> Sequence[QueueNote]:
         """Return the queues whose messages are fewer than was noted."""
+        notes = self._session.notes
         found = {(queue.topic, queue.queue_id): queue.end for queue in self._queues}
         return [
             note
-            for note in self._session.notes.queues
-            if note.topic not in self._dispatcher.dropped
+            for note in notes.queues
+            if self._dispatcher.dropped.get(note.topic, -1) < notes.queues_at
             and found.get((note.topic, note.queue_id), 0) < note.end
         ]
 

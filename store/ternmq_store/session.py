@@ -175,6 +175,7 @@ class Session:
                 checksummed=ranges,
                 quarantined=self.quarantine.ranges,
                 queues=_notes_of(queues),
+                queues_at=end,
             )
         )
 
@@ -199,7 +200,7 @@ class Session:
         """
         notes = replace(self.notes, quarantined=self.quarantine.ranges)
         if self._seen is not None and self._seen.dispatched <= flushed:
-            notes = replace(notes, queues=self._seen.queues)
+            notes = replace(notes, queues=self._seen.queues, queues_at=self._seen.dispatched)
             self._seen = None
         return notes if notes != self.notes else None
 
@@ -233,6 +234,7 @@ class Session:
                 checksummed=closed(kept(self.notes.checksummed, start, end), end),
                 quarantined=self.quarantine.ranges,
                 queues=_notes_of(queues),
+                queues_at=end,
                 index=tuple(index),
             )
         )

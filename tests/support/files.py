@@ -296,6 +296,16 @@ class PowerLossFileSystem(MemoryFileSystem):
     def sync_folder(self, folder: Path) -> None:
         """Bring every change of a name in `folder` to the disk."""
         super().sync_folder(folder)
+        self._keep_names(folder)
+
+    def remove(self, path: Path) -> None:
+        """Remove a file, or a folder that is empty."""
+        is_folder = path in self.made_folders
+        super().remove(path)
+        if is_folder:  # one that still has a name on the disk does not go away
+            self._keep_names(path)
+
+    def _keep_names(self, folder: Path) -> None:
         waiting = self._waiting
         self._waiting = []
         for changes in waiting:

@@ -37,6 +37,7 @@ NOTES = st.builds(
     OFFSETS,
     st.lists(st.builds(ChecksumRange, OFFSETS, st.none() | OFFSETS)).map(tuple),
     st.lists(st.builds(Stretch, OFFSETS, OFFSETS, WORDS)).map(tuple),
+    OFFSETS,
     st.lists(
         st.builds(
             QueueNote,
