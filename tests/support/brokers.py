@@ -56,13 +56,14 @@ class World:
     files: MemoryFileSystem = field(default_factory=MemoryFileSystem)
     config: BrokerConfig = CONFIG
     store_config: StoreConfig = SMALL_STORE
+    clock: VirtualClock = field(default_factory=VirtualClock)
     sync_s: float = 0.0
     """How long every blocking call takes."""
 
     def environment(self, host: str = "localhost") -> Environment:
         """Return the seams as `host` has them."""
         return Environment(
-            clock=VirtualClock(),
+            clock=self.clock,
             network=self.network.host(host),
             random=Random(7),
             blocking=InlineBlocking(lambda: self.sync_s),
