@@ -36,6 +36,8 @@ async def send_until_killed(
     async with asyncio.timeout(SOON_S), system_environment() as env:
         client = Client(await env.network.connect([process.address]))
         timer = threading.Timer(delay_s, process.process.kill)
+        # However slow the machine is, there is something to look for.
+        await send(client, first + 900_000, found, batches_max=1)
         timer.start()
         await asyncio.gather(
             *(send(client, first + 250_000 * sender, found) for sender in range(SENDERS))
@@ -45,13 +47,15 @@ async def send_until_killed(
     return found
 
 
-async def send(client: Client, number: int, found: list[Acknowledged]) -> None:
+async def send(
+    client: Client, number: int, found: list[Acknowledged], *, batches_max: int = 1 << 30
+) -> None:
     """Send batches, each to one queue, one after the other."""
     chance = random.Random(number)
     # gRPC tells a write's failure on a broken stream as its own.
     with contextlib.suppress(TransportError, RefusedError):
         sender = await client.open_sender()
-        while True:
+        for _ in range(batches_max):
             topic, queue_id, count = chance.choice("AB"), chance.randrange(2), chance.choice((1, 9))
             numbers = range(number, number + count)
             records = [
@@ -100,10 +104,10 @@ def check_index(data: Path, mode: FlushMode, expected: list[Acknowledged]) -> No
     store = MessageStore.open(data, STORE, mode, RealFileSystem(), SystemClock())
     try:
         index = store._index  # pyright: ignore[reportPrivateUsage]
-        if index is not None:
-            for each in expected:
-                places = index.query(each.topic, each.key, 0, 1 << 62, 64)
-                assert each.physical_offset in places, each
+        assert index is not None
+        for each in expected:
+            places = index.query(each.topic, each.key, 0, 1 << 62, 64)
+            assert each.physical_offset in places, each
         for topic, queue_id in store.queues():
             least, end = store.queue_range(topic, queue_id)
             assert (least, store.next_offset(topic, queue_id)) == (QueueOffset(0), end)

@@ -13,7 +13,7 @@ from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_store.clean_tasks import CleanTask, Removal
 from ternmq_store.config import FlushMode, StoreConfig
 from ternmq_store.filesystem import RealFileSystem
-from ternmq_store.layout import commit_log_folder, queue_folder
+from ternmq_store.layout import commit_log_folder, index_folder, queue_folder
 from ternmq_store.message_store import MessageStore
 from ternmq_store.reader import ReadStatus
 from ternmq_store.retention import DiskLevel
@@ -249,6 +249,18 @@ def test_a_queues_files_follow_but_the_one_that_tells_its_end_stays() -> None:
     kept.put(1, "A")
     assert kept.bodies("A") == [95]
     assert kept.store.queue_range("A", 0) == (25, 26)
+
+
+def test_the_indexs_files_follow_but_the_newest_stays() -> None:
+    kept = Kept()
+    kept.put(100, every_ms=1)
+    before = kept.files.files(index_folder(ROOT))
+    assert len(before) == 3
+    kept.clock.now_ms += 73 * HOUR_MS
+    kept.clean()
+    kept.clean()
+    assert kept.files.files(index_folder(ROOT)) == before[2:]
+    assert kept.bodies() == [98, 99]
 
 
 def test_a_disk_at_75_percent_deletes_what_has_expired_at_any_hour() -> None:
