@@ -16,12 +16,14 @@ from pathlib import Path
 
 import numpy as np
 
-from ternmq_model.offsets import QueueOffset
+from ternmq_model.index_keys import find_keys
+from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.record import encode_record
 from ternmq_model.record_batch import RecordBatch, check_records
 from ternmq_model.record_checksum import CHECKSUM_ROOM
 from ternmq_store.config import FlushMode, StoreConfig
 from ternmq_store.filesystem import RealFileSystem
+from ternmq_store.index import IndexFiles
 from ternmq_store.message_store import MessageStore
 
 HOST = bytes((127, 0, 0, 1)) + (10_911).to_bytes(4, "big")
@@ -40,8 +42,20 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
 
-def batch_of(count: int, body_bytes: int, *, queues: int, is_checksummed: bool) -> RecordBatch:
-    """Return a checked batch over `queues` queues."""
+def batch_of(
+    count: int,
+    body_bytes: int,
+    *,
+    queues: int,
+    is_checksummed: bool,
+    pairs: Sequence[bytes] | None = None,
+) -> RecordBatch:
+    """Return a checked batch over `queues` queues; each record has a tag and a unique key.
+
+    Or what `pairs` say: the properties of each.
+    """
+    if pairs is None:
+        pairs = [b"UNIQ_KEY\x01%032x\x02TAGS\x01TagA\x02" % row for row in range(count)]
     body = os.urandom(body_bytes)
     suffix = CHECKSUM_ROOM if is_checksummed else b""
     records = [
@@ -49,7 +63,7 @@ def batch_of(count: int, body_bytes: int, *, queues: int, is_checksummed: bool) 
             topic=b"benchmark",
             queue_id=row % queues,
             body=body,
-            properties=b"UNIQ_KEY\x01%032x\x02TAGS\x01TagA\x02%b" % (row, suffix),
+            properties=pairs[row] + suffix,
             born_at_ms=1_700_000_000_000,
             born_host=HOST,
             store_host=HOST,
@@ -138,6 +152,35 @@ def measure(folder: Path, *, is_checksummed: bool) -> Sequence[tuple[str, float,
     return found
 
 
+def measure_index(folder: Path, *, batches: int = 60) -> Sequence[tuple[str, float, float]]:
+    """Return what finding a record's keys costs, and hashing and chaining them: three a record."""
+    index = IndexFiles.open(
+        RealFileSystem(), folder, slots=5_000_000, entries=20_000_000, clock=SystemClock()
+    )
+    count, find_s, put_s = 256, float("inf"), float("inf")
+    times = np.full(count, 1_700_000_000_000)
+    for number in range(batches):
+        pairs = [
+            b"UNIQ_KEY\x01%b\x02KEYS\x01order-%d customer-%d\x02TAGS\x01TagA\x02"
+            % (os.urandom(16).hex().upper().encode(), number * count + row, row % 97)
+            for row in range(count)
+        ]
+        batch = batch_of(count, 1024, queues=8, is_checksummed=True, pairs=pairs)
+        offset = number * len(batch.data)
+        begin = time.perf_counter()
+        keys = find_keys(batch)
+        middle = time.perf_counter()
+        index.reserve(len(keys.rows))
+        index.put(keys, batch.starts + offset, times, PhysicalOffset(offset + len(batch.data)))
+        end = time.perf_counter()
+        find_s, put_s = min(find_s, middle - begin), min(put_s, end - middle)
+    index.close()
+    return (
+        ("find and hash 3 keys, 1 KiB x 256", find_s / count * 1e6, 1.2),
+        ("chain 3 keys into the index, 1 KiB x 256", put_s / count * 1e6, 1.0),
+    )
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -155,6 +198,8 @@ def main() -> None:
         for name, cost_us, target_us in measure(
             Path(folder), is_checksummed=not arguments.no_checksum
         ):
+            print(f"{name:44} {cost_us:8.3f} us a record (at most {target_us:g})")
+        for name, cost_us, target_us in measure_index(Path(folder) / "keys"):
             print(f"{name:44} {cost_us:8.3f} us a record (at most {target_us:g})")
 
 
