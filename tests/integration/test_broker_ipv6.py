@@ -14,7 +14,12 @@ from ternmq_remoting.system import system_environment
 from ternmq_store.config import StoreConfig
 from tests.support.brokers import Client, bodies, stored
 
-STORE = StoreConfig(commit_log_file_bytes=1 << 20, consume_queue_file_units=1000)
+STORE = StoreConfig(
+    commit_log_file_bytes=1 << 20,
+    consume_queue_file_units=1000,
+    index_slots=1000,
+    index_entries=4000,
+)
 
 
 def has_ipv6() -> bool:
