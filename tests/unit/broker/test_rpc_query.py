@@ -83,7 +83,8 @@ def test_a_queue_tells_where_it_stood() -> None:
                 request = admin.QueryOffsetByTimeRequest(
                     topic="A", queue_id=queue_id, at_ms=at_ms, boundary=boundary
                 )
-                return (await client.call(contracts.QUERY_OFFSET_BY_TIME, request)).offset
+                reply = await client.call(contracts.QUERY_OFFSET_BY_TIME, request)
+                return int(reply.offset)
 
             assert await ask(0) == 0
             assert await ask(1 << 50) == 2
