@@ -16,7 +16,7 @@ from ternmq_store.layout import (
 )
 from ternmq_store.message_store import MessageStore
 from ternmq_store.recovery import What
-from tests.support.damage import CONFIG, Key, copied, ends, filled, readable
+from tests.support.damage import CONFIG, Key, check_index, copied, ends, filled, readable
 from tests.support.files import MemoryFileSystem
 from tests.support.records import batch_of, record
 from tests.support.stores import ROOT, append, open_store, settle, whole
@@ -55,6 +55,7 @@ def check_usable(files: MemoryFileSystem, store: MessageStore) -> None:
     again = open_store(files, config=CONFIG)
     assert again.report.was_clean
     assert readable(again) == after
+    check_index(again, after)
 
 
 def test_both_stores_serve_the_same() -> None:

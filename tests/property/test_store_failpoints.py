@@ -13,7 +13,7 @@ from ternmq_store.config import FlushMode
 from ternmq_store.layout import commit_log_folder, file_name
 from ternmq_store.message_store import MessageStore
 from ternmq_store.recovery import What
-from tests.support.damage import CONFIG, Key, readable
+from tests.support.damage import CONFIG, Key, check_index, readable
 from tests.support.failpoints import CALL, MAP, FailingDisk
 from tests.support.files import PowerLossFileSystem, PowerLost
 from tests.support.records import batch_of, record
@@ -215,11 +215,13 @@ def check(disk: PowerLossFileSystem, script: Script, promised: dict[Key, bytes])
     after = readable(again)
     assert found.items() < after.items()
     assert len(after) == len(found) + 2
+    check_index(again, after)
     again.close()
     for path in [path for path in disk.nodes if {"consumequeue", "index"} & set(path.parts)]:
         disk.remove(path)
     rebuilt = open_store(disk, config=CONFIG, flush_mode=script.flush_mode, clock=script.clock)
     assert readable(rebuilt) == after
+    check_index(rebuilt, after)
     rebuilt.close()
 
 

@@ -13,7 +13,7 @@ from ternmq_model.errors import StoreFull
 from ternmq_store.config import FlushMode
 from ternmq_store.message_store import MessageStore
 from ternmq_store.recovery import What
-from tests.support.damage import Key
+from tests.support.damage import Key, check_index
 from tests.support.files import PowerLossFileSystem, PowerLost
 from tests.support.records import batch_of, record
 from tests.support.stores import (
@@ -85,7 +85,11 @@ class Machine:
                 chance.choice(TOPICS),
                 chance.randrange(2),
                 chance.randbytes(chance.choice((0, 10, 300, 1500))),
-                {"TAGS": chance.choice("xyz"), "n": "v" * chance.choice((1, 50, 900))},
+                {
+                    "TAGS": chance.choice("xyz"),
+                    "KEYS": chance.choice("abc"),
+                    "n": "v" * chance.choice((1, 50, 900)),
+                },
             )
             for _ in range(chance.choice((1, 1, 3, 8)))
         ]
@@ -194,6 +198,8 @@ class Machine:
             assert is_known, f"{key} is torn or was never sent"
         for key, data in self.acknowledged.items():
             assert found.get(key) == data, f"{key} was acknowledged and is lost"
+        if self.config.index_enabled:
+            check_index(self.store, found)
         # What was not acknowledged and survived is there to stay: consumers can see it.
         self.acknowledged.update(found)
         if self.store.flushed_offset == self.store.max_physical:

@@ -1,10 +1,13 @@
 """Stores that something happened to, and what may still be read of them."""
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
 
 from ternmq_model.offsets import QueueOffset
+from ternmq_model.properties import decode_properties
 from ternmq_store.config import StoreConfig
+from ternmq_store.key_search import KeyQuery
 from ternmq_store.message_store import MessageStore
 from ternmq_store.reader import Limits, ReadRequest, ReadResult, ReadStatus
 from tests.support.files import MemoryFileSystem, Node
@@ -55,6 +58,18 @@ def _read(store: MessageStore, request: ReadRequest) -> ReadResult:
     return plan
 
 
+def check_index(store: MessageStore, served: Mapping[Key, bytes]) -> None:
+    """Hold the index to finding every message that is served and has a key, and nothing else."""
+    of_key: dict[tuple[str, str], set[bytes]] = defaultdict(set)
+    for (topic, _, _), data in served.items():
+        for key in decode_properties(whole(data).properties).get("KEYS", "").split():
+            of_key[topic, key].add(data)
+    for (topic, key), expected in of_key.items():
+        found = store.searches.by_key(KeyQuery(topics=(topic,), key=key)).run()
+        assert set(found) == expected, f"{topic} {key}"
+        assert len(found) == len(expected)
+
+
 def filled(*, is_clean: bool, count: int = 60, body_bytes: int = 60) -> MemoryFileSystem:
     """Return the files of a store with messages in three queues, stopped cleanly or killed."""
     files = MemoryFileSystem()
@@ -62,7 +77,10 @@ def filled(*, is_clean: bool, count: int = 60, body_bytes: int = 60) -> MemoryFi
     for number in range(count):
         topic, queue_id = (("A", 0), ("A", 1), ("B", 0))[number % 3]
         body = bytes((number + 1,)) * body_bytes
-        append(store, batch_of(record(topic, queue_id, body, {"TAGS": "t"}), is_checksummed=False))
+        append(
+            store,
+            batch_of(record(topic, queue_id, body, {"TAGS": "t", "KEYS": f"k{number % 7} all"})),
+        )
         if number == count // 2:
             settle(store)
             assert checkpoint(store, 1 << 50)
