@@ -146,7 +146,9 @@ class StoreAudit:
         yield from check_row(self._log_files)
         queues = find_queues(self._files, self._root)
         dropped = load_deletions(self._files, deletions_path(self._root))
-        beside = QueueAudit(self._files, queues, dropped, self._known_topics, log_start=self.start)
+        beside = QueueAudit(
+            self._files, self._root, queues, dropped, self._known_topics, log_start=self.start
+        )
         index = IndexAudit(self._files, self._root, log_start=self.start)
         yield from index.check_files()
         for piece in walk_log(self._files, self._log_files):

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from ternmq_model.names import SCHEDULE_TOPIC
@@ -12,6 +13,7 @@ from ternmq_store.filesystem import FileSystem
 from ternmq_store.findings import Finding, note, problem
 from ternmq_store.log_inspection import FoundRecord
 from ternmq_store.queue_inspection import (
+    ExtReader,
     FoundUnits,
     QueueCursor,
     QueueFiles,
@@ -44,12 +46,15 @@ class QueueAudit:
     def __init__(
         self,
         files: FileSystem,
+        root: Path,
         queues: Sequence[QueueFiles],
         dropped: Mapping[str, PhysicalOffset],
         known_topics: Collection[str] | None,
         *,
         log_start: int,
     ) -> None:
+        self._files, self._root = files, root
+        self._ext: dict[tuple[bytes, int], ExtReader] = {}
         self._queues = {
             (queue.topic.encode(), queue.queue_id): QueueCursor(files, queue) for queue in queues
         }
@@ -94,9 +99,28 @@ class QueueAudit:
                 f" {header.total_bytes} at {found.offset}"
             )
             yield problem("queue", file.path, at, text)
+        elif code <= _EXT_ADDRESS_MAX:
+            yield from self._check_ext(key, cursor.queue, found, code)
         elif not _is_tag_code(found, code):
             text = f"unit {header.queue_offset} has the tag code {code}, its record another tag"
             yield problem("queue", file.path, at, text)
+
+    def _check_ext(
+        self, key: tuple[bytes, int], queue: QueueFiles, found: FoundRecord, address: int
+    ) -> Generator[Finding]:
+        """Compare what a unit has no room for with its record."""
+        reader = self._ext.get(key)
+        if reader is None:
+            reader = ExtReader(self._files, self._root, queue.topic, queue.queue_id)
+            self._ext[key] = reader
+        unit = reader.unit(address)
+        header = found.record.header
+        name = f"{queue.topic} {queue.queue_id}: unit {header.queue_offset}"
+        if unit is None:
+            yield problem("queue", queue.folder, None, f"{name} points to no ext unit")
+        elif not _is_tag_code(found, unit.tag_code) or unit.stored_at_ms != header.stored_at_ms:
+            text = f"{name} points to an ext unit of another tag or time"
+            yield problem("queue", queue.folder, None, text)
 
     def _miss(self, key: tuple[bytes, int], queue_offset: int, offset: int) -> None:
         if offset >= self.dispatched:
@@ -156,10 +180,8 @@ class QueueAudit:
 def _is_tag_code(found: FoundRecord, code: int) -> bool:
     """Tell whether a unit may have this tag code.
 
-    A delayed message has its delivery time there, and what filters keep more for is kept elsewhere.
+    A delayed message has its delivery time there.
     """
-    if code <= _EXT_ADDRESS_MAX:
-        return True
     record = found.record
     properties = decode_properties(record.properties)
     if record.topic == SCHEDULE_TOPIC.encode() and "DELAY" in properties:

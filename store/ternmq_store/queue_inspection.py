@@ -1,8 +1,9 @@
 """Reading the consume queues of a store that may be damaged or in use: nothing is written.
 
-Source: RocketMQ `ConsumeQueue`.
+Source: RocketMQ `ConsumeQueue`, `ConsumeQueueExt`.
 """
 
+import struct
 from collections.abc import Generator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -11,12 +12,15 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from ternmq_model.offsets import UNIT_BYTES, PhysicalOffset, QueueOffset
+from ternmq_store.consume_queue_ext import EXT_UNIT_BYTES_MAX, ExtUnit
 from ternmq_store.filesystem import FileSystem
-from ternmq_store.layout import consume_queue_folder, file_base
+from ternmq_store.layout import consume_queue_folder, file_base, queue_ext_folder
 from ternmq_store.log_inspection import LogFile, file_bytes
 from ternmq_store.units import UNIT, Units
 
 _PIECE_UNITS: Final = 819
+_EXT_HEAD: Final = struct.Struct(">hqqh")
+_FIRST_ADDRESS: Final = -(1 << 63)
 
 
 class QueueFiles(NamedTuple):
@@ -120,6 +124,32 @@ class QueueCursor:
             self._piece = FoundUnits(file, QueueOffset(first + count), units[count:])
         else:
             self._piece = next(self._pieces, None)
+
+
+class ExtReader:
+    """Reads the ext units of one queue. Keeps nothing but where its files are."""
+
+    def __init__(self, files: FileSystem, root: Path, topic: str, queue_id: int) -> None:
+        self._file_system = files
+        self._files = _files(files, queue_ext_folder(root, topic, queue_id))
+
+    def unit(self, address: int) -> ExtUnit | None:
+        """Return what lies at `address`, a queue unit's tag code; None if that is no unit."""
+        place = address - _FIRST_ADDRESS
+        found = next((f for f in self._files if f.base <= place < f.base + f.file_bytes), None)
+        if found is None:
+            return None
+        file = self._file_system.open(found.path, read_only=True)
+        try:
+            data = file.read(place - found.base, EXT_UNIT_BYTES_MAX)
+        finally:
+            file.close()
+        if len(data) < _EXT_HEAD.size:
+            return None
+        size, tag_code, stored_at_ms, bit_map_bytes = _EXT_HEAD.unpack_from(data)
+        if bit_map_bytes < 0 or size != _EXT_HEAD.size + bit_map_bytes or size > len(data):
+            return None
+        return ExtUnit(tag_code, stored_at_ms, data[_EXT_HEAD.size : size])
 
 
 def last_unit_end(files: FileSystem, queue: QueueFiles) -> PhysicalOffset:

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -6,18 +7,15 @@ import pytest
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_store.audit import LogState, StoreAudit
 from ternmq_store.checksum_ranges import ChecksumRange
-from ternmq_store.config import StoreConfig
 from ternmq_store.filesystem import FileSystem
 from ternmq_store.findings import Finding
 from ternmq_store.log_inspection import FoundRecord, find_log_files, walk_log
 from ternmq_store.log_notes import LogNotes, save_notes
 from tests.support.files import MemoryFile, MemoryFileSystem
 from tests.support.records import batch_of, record
-from tests.support.stores import ROOT, append, open_store, settle
+from tests.support.stores import ROOT, SMALL, append, open_store, settle
 
-CONFIG = StoreConfig(
-    commit_log_file_bytes=8192, consume_queue_file_units=10, index_slots=20, index_entries=40
-)
+CONFIG = replace(SMALL, record_checksum=True)
 
 
 class ReadOnlyFileSystem(MemoryFileSystem):
@@ -94,3 +92,24 @@ def test_no_altered_byte_of_a_checksummed_record_goes_unseen(seed: int) -> None:
     files.nodes[one.file.path].data[at - one.file.base] ^= 1 << int(chance.integers(8))
     findings, _ = audit(files)
     assert any(f.is_problem and f.area == "log" and f.offset == one.offset for f in findings)
+
+
+def test_what_units_have_no_room_for_is_compared_too() -> None:
+    files = MemoryFileSystem()
+    config = replace(CONFIG, consume_queue_ext_enabled=True, consume_queue_ext_file_bytes=1 << 16)
+    store = open_store(files, config=config)
+    append(store, batch_of(*(record("t", 0, b"x", {"TAGS": f"tag{n}"}) for n in range(3))))
+    settle(store)
+    store.close()
+    findings, found = audit(ReadOnlyFileSystem(files))
+    assert [one for one in findings if one.is_problem] == []
+    assert found.counts.units == 3
+    ext = ROOT / "consumequeue_ext" / "t" / "0" / f"{0:020d}"
+    files.nodes[ext].data[9] ^= 1
+    findings, _ = audit(files)
+    assert [one.text for one in findings if one.is_problem] == [
+        "t 0: unit 0 points to an ext unit of another tag or time"
+    ]
+    files.nodes[ext].data[1] ^= 1
+    findings, _ = audit(files)
+    assert "t 0: unit 0 points to no ext unit" in [one.text for one in findings]

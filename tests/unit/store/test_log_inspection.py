@@ -1,9 +1,9 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from ternmq_model.errors import StoreNotFound
-from ternmq_store.config import StoreConfig
 from ternmq_store.log_inspection import (
     BadStretch,
     FoundBlank,
@@ -14,12 +14,10 @@ from ternmq_store.log_inspection import (
 )
 from tests.support.files import MemoryFileSystem
 from tests.support.records import batch_of, record
-from tests.support.stores import ROOT, append, open_store, settle
+from tests.support.stores import ROOT, SMALL, append, open_store, settle
 
 FILE_BYTES = 4096
-CONFIG = StoreConfig(
-    commit_log_file_bytes=FILE_BYTES, consume_queue_file_units=10, index_slots=20, index_entries=40
-)
+CONFIG = replace(SMALL, commit_log_file_bytes=FILE_BYTES, record_checksum=True)
 
 
 def store_with(bodies: int, *, body: bytes = b"x" * 900) -> MemoryFileSystem:
