@@ -132,6 +132,18 @@ def test_a_cut_queue_cuts_what_it_keeps_elsewhere() -> None:
     assert (queue.end, queue.ext.end) == (3, 60)
 
 
+def test_what_is_kept_elsewhere_goes_with_the_oldest_messages() -> None:
+    queue = queue_with_ext(MemoryFileSystem())
+    queue.append(units_at(*range(0, 150, 10)), rows(15))
+    queue.correct_min_offset(PhysicalOffset(90))
+    assert [file.base for file in queue.delete_read_ext()] == [0, 100]
+    left = queue.tag_codes(queue.units(QueueOffset(9), 1))
+    assert (left.codes.tolist(), left.is_known) == ([270], None)
+    gone = queue.tag_codes(queue.units(QueueOffset(0), 1))
+    assert gone.is_known is not None
+    assert not gone.is_known.any()
+
+
 def test_codes_kept_elsewhere_are_filtered_by_after_a_restart_and_when_switched_off() -> None:
     files = MemoryFileSystem()
     config = replace(SMALL, consume_queue_ext_enabled=True, consume_queue_ext_file_bytes=1 << 16)
