@@ -105,7 +105,8 @@ def check_index(data: Path, mode: FlushMode, expected: list[Acknowledged]) -> No
     try:
         index = store._index  # pyright: ignore[reportPrivateUsage]
         assert index is not None
-        for each in expected:
+        some = random.Random(len(expected)).sample(expected, min(2000, len(expected)))
+        for each in some:
             places = index.query(each.topic, each.key, 0, 1 << 62, 64)
             assert each.physical_offset in places, each
         for topic, queue_id in store.queues():

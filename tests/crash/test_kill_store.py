@@ -68,7 +68,8 @@ def check(root: Path, mode: str, expected: list[Acknowledged]) -> None:
             assert found == (each.physical_offset, each.body), each
         index = store._index  # pyright: ignore[reportPrivateUsage]
         assert index is not None
-        for each in expected:
+        some = random.Random(len(expected)).sample(expected, min(2000, len(expected)))
+        for each in some:
             places = index.query(each.topic, each.key, 0, 1 << 62, 64)
             assert each.physical_offset in places, each
     finally:
