@@ -30,7 +30,7 @@ from ternmq_remoting.system import system_environment
 from ternmq_runtime.clock import rest
 from ternmq_runtime.service import JobRunner
 from ternmq_store.config import FlushMode, StoreConfig
-from ternmq_store.filesystem import RealFileSystem
+from ternmq_store.disk.filesystem import RealFileSystem
 from ternmq_store.message_store import MessageStore
 
 TICK_S: Final = 0.001

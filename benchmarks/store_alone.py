@@ -31,8 +31,8 @@ from ternmq_model.record import encode_record
 from ternmq_model.record_batch import RecordBatch, check_records
 from ternmq_runtime.clock import SystemClock, rest
 from ternmq_store.config import FlushMode, StoreConfig
-from ternmq_store.filesystem import RealFileSystem
-from ternmq_store.layout import consume_queue_folder
+from ternmq_store.disk.filesystem import RealFileSystem
+from ternmq_store.disk.layout import consume_queue_folder
 from ternmq_store.message_store import MessageStore
 
 HOST: Final = bytes((127, 0, 0, 1)) + (10_911).to_bytes(4, "big")

@@ -22,8 +22,8 @@ from ternmq_model.record import encode_record
 from ternmq_model.record_batch import RecordBatch, check_records
 from ternmq_model.record_checksum import CHECKSUM_ROOM
 from ternmq_store.config import FlushMode, StoreConfig
-from ternmq_store.filesystem import RealFileSystem
-from ternmq_store.index import IndexFiles
+from ternmq_store.disk.filesystem import RealFileSystem
+from ternmq_store.index.index_files import IndexFiles
 from ternmq_store.message_store import MessageStore
 
 HOST = bytes((127, 0, 0, 1)) + (10_911).to_bytes(4, "big")

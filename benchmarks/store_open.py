@@ -24,7 +24,7 @@ from benchmarks.store_alone import BATCH, HOST, Background, checked, records_of
 from ternmq_model.errors import BrokerBusy
 from ternmq_runtime.clock import SystemClock, rest
 from ternmq_store.config import FlushMode, StoreConfig
-from ternmq_store.filesystem import RealFileSystem
+from ternmq_store.disk.filesystem import RealFileSystem
 from ternmq_store.message_store import MessageStore
 
 CLEAN_S: Final = 2.0

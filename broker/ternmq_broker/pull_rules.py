@@ -16,7 +16,7 @@ from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import Permission
 from ternmq_model.subscription import ALL_TAGS, Subscription, parse_subscription
 from ternmq_protos.v1 import messages_pb2 as messages
-from ternmq_store.reader import ReadStatus
+from ternmq_store.reading.reader import ReadStatus
 
 TAG_TYPE: Final = "TAG"
 OFFSET_MAX: Final = (1 << 63) - 1

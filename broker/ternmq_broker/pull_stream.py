@@ -22,8 +22,8 @@ from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting.rpc import ServerStream
 from ternmq_remoting.status import refusal_of
 from ternmq_runtime.service import OwnedTasks
-from ternmq_store.cold_read import ColdRead
-from ternmq_store.reader import Limits, ReadRequest, ReadResult
+from ternmq_store.reading.cold_read import ColdRead
+from ternmq_store.reading.reader import Limits, ReadRequest, ReadResult
 
 PullServerStream = ServerStream[messages.PullStreamRequest, messages.PullStreamReply]
 

@@ -6,9 +6,9 @@ from ternmq_model.errors import RefusedError, refusal
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.response_code import ResponseCode
 from ternmq_remoting.environment import Blocking
-from ternmq_store.cold_read import ColdRead, ColdRecord
 from ternmq_store.message_store import MessageStore
-from ternmq_store.reader import ReadRequest, ReadResult
+from ternmq_store.reading.cold_read import ColdRead, ColdRecord
+from ternmq_store.reading.reader import ReadRequest, ReadResult
 
 
 @dataclass(frozen=True, slots=True)

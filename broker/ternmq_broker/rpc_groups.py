@@ -25,7 +25,7 @@ from ternmq_remoting.convert import status_of
 from ternmq_remoting.rpc import Call, Handler, ServerStream, stream, unary
 from ternmq_runtime.service import OwnedTasks
 from ternmq_store.message_store import MessageStore
-from ternmq_store.reader import Limits, ReadRequest
+from ternmq_store.reading.reader import Limits, ReadRequest
 
 SessionServerStream = ServerStream[groups.SessionRequest, groups.SessionReply]
 

@@ -29,7 +29,7 @@ from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting.contracts import PULL, PULL_STREAM, VIEW_MESSAGE
 from ternmq_remoting.rpc import Call, Handler, ServerStream, stream, unary
 from ternmq_store.message_store import MessageStore
-from ternmq_store.reader import ReadRequest, ReadResult
+from ternmq_store.reading.reader import ReadRequest, ReadResult
 
 PullServerStream = ServerStream[messages.PullStreamRequest, messages.PullStreamReply]
 

@@ -20,9 +20,9 @@ from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting.contracts import QUERY_MESSAGES, QUERY_OFFSET_BY_TIME
 from ternmq_remoting.environment import Blocking
 from ternmq_remoting.rpc import Call, Handler, unary
-from ternmq_store.key_search import MATCHES_MAX, KeyQuery
 from ternmq_store.message_store import MessageStore
-from ternmq_store.queue_times import Boundary
+from ternmq_store.reading.key_search import MATCHES_MAX, KeyQuery
+from ternmq_store.reading.queue_times import Boundary
 
 T = TypeVar("T")
 

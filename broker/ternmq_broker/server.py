@@ -18,7 +18,7 @@ from ternmq_runtime.clock import rest
 from ternmq_runtime.lifecycle import Lifecycle
 from ternmq_runtime.service import Job, JobRunner
 from ternmq_store.config import StoreConfig
-from ternmq_store.filesystem import FileSystem, RealFileSystem
+from ternmq_store.disk.filesystem import FileSystem, RealFileSystem
 from ternmq_store.message_store import MessageStore
 
 logger = logging.getLogger(__name__)

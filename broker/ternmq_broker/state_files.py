@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 from ternmq_broker.loose_json import parse_json, write_json
 from ternmq_model.errors import StoreError
 from ternmq_remoting.environment import Blocking
-from ternmq_store.filesystem import FileSystem
-from ternmq_store.state_file import read_generations, replace_file
+from ternmq_store.disk.filesystem import FileSystem
+from ternmq_store.disk.state_file import read_generations, replace_file
 
 T = TypeVar("T")
 

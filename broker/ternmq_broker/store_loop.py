@@ -18,9 +18,9 @@ from ternmq_model.offsets import PhysicalOffset
 from ternmq_remoting.environment import Blocking
 from ternmq_runtime.service import Job
 from ternmq_store.dispatcher import Arrival
+from ternmq_store.log.prepare import FillTask
+from ternmq_store.log.transient_pool import Room
 from ternmq_store.message_store import MessageStore
-from ternmq_store.prepare import FillTask
-from ternmq_store.transient_pool import Room
 
 logger = logging.getLogger(__name__)
 

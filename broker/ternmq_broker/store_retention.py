@@ -14,9 +14,9 @@ from ternmq_model.route import TopicConfig
 from ternmq_remoting.environment import Blocking
 from ternmq_runtime.clock import local_hour
 from ternmq_runtime.service import Job
-from ternmq_store.clean_tasks import CleanTask
 from ternmq_store.message_store import MessageStore
-from ternmq_store.retention import DiskLevel
+from ternmq_store.retention.clean_tasks import CleanTask
+from ternmq_store.retention.retention import DiskLevel
 
 DISK_JOB: Final = "store-disk"
 CLEAN_JOB: Final = "store-clean"

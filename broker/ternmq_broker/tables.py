@@ -17,7 +17,7 @@ from ternmq_model.errors import StoreError
 from ternmq_model.offsets import QueueOffset
 from ternmq_remoting.environment import Blocking
 from ternmq_runtime.service import Job
-from ternmq_store.filesystem import FileSystem
+from ternmq_store.disk.filesystem import FileSystem
 
 T = TypeVar("T")
 

@@ -24,17 +24,17 @@ from ternmq_console.store_rows import (
 )
 from ternmq_console.store_state import check_tables, known_topics
 from ternmq_console.store_verdict import next_start
-from ternmq_store.audit import StoreAudit
-from ternmq_store.filesystem import FileSystem, RealFileSystem
-from ternmq_store.findings import Finding
-from ternmq_store.index_inspection import (
+from ternmq_store.disk.filesystem import FileSystem, RealFileSystem
+from ternmq_store.inspection.audit import StoreAudit
+from ternmq_store.inspection.findings import Finding
+from ternmq_store.inspection.index_inspection import (
     find_index_files,
     find_slots,
     read_index_head,
     walk_entries,
 )
-from ternmq_store.log_inspection import BadStretch, FoundRecord, find_log_files, walk_log
-from ternmq_store.queue_inspection import find_queues, walk_units
+from ternmq_store.inspection.log_inspection import BadStretch, FoundRecord, find_log_files, walk_log
+from ternmq_store.inspection.queue_inspection import find_queues, walk_units
 
 _LINES_AT_ONCE: Final = 256
 

@@ -9,11 +9,11 @@ import click
 from ternmq_console.exits import errors_as_exits
 from ternmq_console.store_state import known_topics
 from ternmq_model.errors import StoreError, UsageError
-from ternmq_store.audit import StoreAudit
-from ternmq_store.filesystem import FileSystem, RealFileSystem
-from ternmq_store.layout import lock_path
-from ternmq_store.log_inspection import find_log_files
-from ternmq_store.repair import RepairStep, carry_out, plan_repair
+from ternmq_store.disk.filesystem import FileSystem, RealFileSystem
+from ternmq_store.disk.layout import lock_path
+from ternmq_store.inspection.audit import StoreAudit
+from ternmq_store.inspection.log_inspection import find_log_files
+from ternmq_store.inspection.repair import RepairStep, carry_out, plan_repair
 
 
 @click.command()

@@ -13,9 +13,9 @@ from ternmq_console.admin import time_text
 from ternmq_model.message_id import offset_message_id
 from ternmq_model.properties import KEYS, TAGS, decode_properties
 from ternmq_model.record import body_crc
-from ternmq_store.index_inspection import FoundEntries
-from ternmq_store.log_inspection import FoundRecord
-from ternmq_store.queue_inspection import FoundUnits, QueueFiles
+from ternmq_store.inspection.index_inspection import FoundEntries
+from ternmq_store.inspection.log_inspection import FoundRecord
+from ternmq_store.inspection.queue_inspection import FoundUnits, QueueFiles
 
 RECORD_HEADING: Final = (
     f"{'offset':>14} {'size':>8}  {'stored':<24}  {'topic':<24} {'queue':>5} {'offset':>9}"

@@ -12,9 +12,9 @@ from ternmq_broker.groups import GroupTable
 from ternmq_broker.loose_json import as_object, parse_json
 from ternmq_broker.tables import config_folder
 from ternmq_broker.topics import TopicTable
-from ternmq_store.filesystem import FileSystem
-from ternmq_store.findings import Finding, problem
-from ternmq_store.state_file import previous_path, read_whole
+from ternmq_store.disk.filesystem import FileSystem
+from ternmq_store.disk.state_file import previous_path, read_whole
+from ternmq_store.inspection.findings import Finding, problem
 
 _TOPICS: Final = "topics.json"
 _TABLES: Final[Mapping[str, Callable[[Mapping[str, Any]], object]]] = {

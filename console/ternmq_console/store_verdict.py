@@ -2,8 +2,8 @@
 
 from collections.abc import Collection, Sequence
 
-from ternmq_store.audit import BadPlace, LogState
-from ternmq_store.log_notes import LastUse, LogNotes
+from ternmq_store.inspection.audit import BadPlace, LogState
+from ternmq_store.log.log_notes import LastUse, LogNotes
 
 
 def next_start(

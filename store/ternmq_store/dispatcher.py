@@ -21,13 +21,13 @@ from ternmq_model.record import FLAG_PREPARED
 from ternmq_model.record_batch import RecordBatch
 from ternmq_model.record_heads import Ints
 from ternmq_model.record_scan import Scan, Verify, scan_records
-from ternmq_store.commit_log import CommitLog
-from ternmq_store.consume_queue import ConsumeQueue
-from ternmq_store.consume_queues import ConsumeQueues
 from ternmq_store.hints import BitMaps, Hint, KeyRun, UnitRun, join_keys, unit_runs
-from ternmq_store.quarantine import Quarantine
-from ternmq_store.unique_search import Waiting
-from ternmq_store.units import Units
+from ternmq_store.log.commit_log import CommitLog
+from ternmq_store.log.quarantine import Quarantine
+from ternmq_store.queues.consume_queue import ConsumeQueue
+from ternmq_store.queues.consume_queues import ConsumeQueues
+from ternmq_store.queues.units import Units
+from ternmq_store.reading.unique_search import Waiting
 
 logger = logging.getLogger(__name__)
 

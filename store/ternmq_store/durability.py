@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from ternmq_model.offsets import PhysicalOffset
-from ternmq_store.checkpoint import Checkpoint, encode_checkpoint
 from ternmq_store.config import FlushMode, StoreConfig
-from ternmq_store.filesystem import FileSystem
-from ternmq_store.flush import CheckpointTask, FlushTask, is_flush_due
-from ternmq_store.layout import checkpoint_path
-from ternmq_store.opening import OpenedFiles
+from ternmq_store.disk.filesystem import FileSystem
+from ternmq_store.disk.layout import checkpoint_path
+from ternmq_store.log.checkpoint import Checkpoint, encode_checkpoint
+from ternmq_store.log.flush import CheckpointTask, FlushTask, is_flush_due
+from ternmq_store.recovery.opening import OpenedFiles
 
 
 class Durability:

@@ -17,9 +17,9 @@ from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.properties import DELAY, decode_properties
 from ternmq_model.record_batch import RecordBatch
 from ternmq_model.record_heads import Ints
-from ternmq_store.consume_queue import ConsumeQueue
-from ternmq_store.consume_queue_ext import ExtRows
-from ternmq_store.units import Units, make_units
+from ternmq_store.queues.consume_queue import ConsumeQueue
+from ternmq_store.queues.consume_queue_ext import ExtRows
+from ternmq_store.queues.units import Units, make_units
 
 _SECOND_MS: Final = 1000
 _DELAYS_S: Final[tuple[int, ...]] = (1, 5, 10, 30, *range(60, 660, 60), 1200, 1800, 3600, 7200)

@@ -28,26 +28,26 @@ from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.record import FLAG_PREPARED
 from ternmq_model.record_batch import RecordBatch, conform_checksums
 from ternmq_model.record_heads import Ints
-from ternmq_store.clean_tasks import CleanTask
-from ternmq_store.cleaner import Cleaner
-from ternmq_store.commits import Commits
 from ternmq_store.config import FlushMode, StoreConfig
-from ternmq_store.consume_queue import ConsumeQueue
-from ternmq_store.deletions import save_deletions
+from ternmq_store.disk.filesystem import FileSystem, Lock
+from ternmq_store.disk.layout import abort_path, deletions_path, lock_path
+from ternmq_store.disk.shortage import check_full, is_full, is_shortage
 from ternmq_store.dispatcher import Dispatched
 from ternmq_store.durability import Durability
-from ternmq_store.filesystem import FileSystem, Lock
-from ternmq_store.flush import CheckpointTask, FlushTask
 from ternmq_store.hints import hint_of
-from ternmq_store.index_opening import open_index
-from ternmq_store.key_search import KeySearches
-from ternmq_store.layout import abort_path, deletions_path, lock_path
-from ternmq_store.opening import OpenedFiles, count_files, open_files
-from ternmq_store.prepare import FileTask
-from ternmq_store.reader import ReadResult
-from ternmq_store.reads import Reads
-from ternmq_store.recovery import RecoveryReport
-from ternmq_store.shortage import check_full, is_full, is_shortage
+from ternmq_store.log.commits import Commits
+from ternmq_store.log.flush import CheckpointTask, FlushTask
+from ternmq_store.log.prepare import FileTask
+from ternmq_store.queues.consume_queue import ConsumeQueue
+from ternmq_store.reading.key_search import KeySearches
+from ternmq_store.reading.reader import ReadResult
+from ternmq_store.reading.reads import Reads
+from ternmq_store.recovery.deletions import save_deletions
+from ternmq_store.recovery.index_opening import open_index
+from ternmq_store.recovery.opening import OpenedFiles, count_files, open_files
+from ternmq_store.recovery.recovery import RecoveryReport
+from ternmq_store.retention.clean_tasks import CleanTask
+from ternmq_store.retention.cleaner import Cleaner
 from ternmq_store.statistics import StoreStatistics
 
 logger = logging.getLogger(__name__)

@@ -14,8 +14,8 @@ from ternmq_model.record import Record, decode_record
 from ternmq_model.record_batch import RecordBatch
 from ternmq_model.record_heads import head_type, take_heads
 from ternmq_model.record_passes import QueueRows
-from ternmq_store.filesystem import RealFileSystem
-from ternmq_store.index import IndexFiles
+from ternmq_store.disk.filesystem import RealFileSystem
+from ternmq_store.index.index_files import IndexFiles
 from tests.support.stores import HandClock
 
 ARCHIVE: Final = Path(__file__).parent / "data" / "rocketmq-store.tar.gz"

@@ -10,7 +10,7 @@ import pytest
 from ternmq_model.message_id import offset_message_id
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.properties import decode_properties
-from ternmq_store.filesystem import RealFileSystem
+from ternmq_store.disk.filesystem import RealFileSystem
 from ternmq_store.message_store import MessageStore
 from tests.support.records import batch_of, record
 from tests.support.rocketmq import Line, contents, manifest, unpack_store

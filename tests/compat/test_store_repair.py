@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ternmq_store.config import StoreConfig
-from ternmq_store.filesystem import RealFileSystem
+from ternmq_store.disk.filesystem import RealFileSystem
 from tests.support.rocketmq import contents, unpack_store
 from tests.support.stores import open_store
 

@@ -14,7 +14,7 @@ from typing import Final
 import pytest
 
 from ternmq_store.config import FlushMode, StoreConfig
-from ternmq_store.filesystem import RealFileSystem
+from ternmq_store.disk.filesystem import RealFileSystem
 from ternmq_store.message_store import MessageStore
 from tests.support.records import BORN_HOST, STORE_HOST, batch_of, record
 from tests.support.stores import HandClock, settle

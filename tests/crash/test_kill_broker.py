@@ -15,7 +15,7 @@ from ternmq_model.response_code import ResponseCode as Code
 from ternmq_remoting.system import system_environment
 from ternmq_runtime.clock import SystemClock
 from ternmq_store.config import FlushMode
-from ternmq_store.filesystem import RealFileSystem
+from ternmq_store.disk.filesystem import RealFileSystem
 from ternmq_store.message_store import MessageStore
 from tests.support.broker_process import STORE, BrokerProcess, broker_process
 from tests.support.brokers import Client, offsets_of, stored

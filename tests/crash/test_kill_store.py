@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ternmq_runtime.clock import SystemClock
-from ternmq_store.filesystem import RealFileSystem
+from ternmq_store.disk.filesystem import RealFileSystem
 from ternmq_store.message_store import MessageStore
 from tests.support.store_process import (
     MODES,

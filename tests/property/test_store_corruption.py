@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ternmq_model.errors import StoreError
-from ternmq_store.layout import (
+from ternmq_store.disk.layout import (
     abort_path,
     checkpoint_path,
     commit_log_folder,
@@ -15,7 +15,7 @@ from ternmq_store.layout import (
     notes_path,
 )
 from ternmq_store.message_store import MessageStore
-from ternmq_store.recovery import What
+from ternmq_store.recovery.recovery import What
 from tests.support.damage import CONFIG, Key, check_index, copied, ends, filled, readable
 from tests.support.files import MemoryFileSystem
 from tests.support.records import batch_of, record

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from ternmq_model.names import SCHEDULE_TOPIC
 from ternmq_model.record import FLAG_COMMIT, FLAG_PREPARED, FLAG_ROLLBACK
 from ternmq_model.record_batch import RecordBatch, check_records
-from ternmq_store import dispatcher, opening
+from ternmq_store import dispatcher
 from ternmq_store.config import FlushMode, StoreConfig
 from ternmq_store.message_store import MessageStore
+from ternmq_store.recovery import opening
 from tests.support.files import MemoryFileSystem
 from tests.support.records import BORN_HOST, STORE_HOST, record, sizes_of
 from tests.support.stores import ROOT, SMALL, drain, flush, open_store, prepare

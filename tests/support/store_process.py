@@ -19,7 +19,7 @@ from ternmq_model.errors import BrokerBusy
 from ternmq_model.offsets import QueueOffset
 from ternmq_runtime.clock import SystemClock, rest
 from ternmq_store.config import FlushMode, StoreConfig
-from ternmq_store.filesystem import RealFileSystem
+from ternmq_store.disk.filesystem import RealFileSystem
 from ternmq_store.message_store import MessageStore
 from tests.support.records import BORN_HOST, STORE_HOST, batch_of, record
 from tests.support.stores import whole

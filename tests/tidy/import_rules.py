@@ -34,7 +34,7 @@ THIRD_PARTY: Final[Mapping[str, frozenset[str]]] = {
 """The core's dependencies, and the roles that may import them."""
 
 ONE_HOME: Final[Mapping[str, tuple[str, ...]]] = {
-    "mmap": ("store/ternmq_store/filesystem.py",),
+    "mmap": ("store/ternmq_store/disk/filesystem.py",),
     "threading": ("runtime/", "client/ternmq_client/blocking.py"),
     "concurrent": (
         "runtime/",

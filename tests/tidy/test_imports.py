@@ -38,7 +38,7 @@ def test_every_file_keeps_the_rule(rule: Rule) -> None:
         ),
         (
             "modules_stay_home",
-            "store/ternmq_store/commit_log.py",
+            "store/ternmq_store/log/commit_log.py",
             "import mmap\nfrom threading import Thread\nimport concurrent.futures\nimport os\n",
             [1, 2, 3],
         ),

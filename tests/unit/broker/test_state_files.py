@@ -7,7 +7,7 @@ import pytest
 
 from ternmq_broker.state_files import StateFile, read_table
 from ternmq_model.errors import StoreError
-from ternmq_store.state_file import replace_file
+from ternmq_store.disk.state_file import replace_file
 from tests.support.files import MemoryFileSystem
 from tests.support.virtual_time import InlineBlocking, run_in_virtual_time
 

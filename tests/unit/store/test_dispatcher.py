@@ -9,11 +9,11 @@ from ternmq_model.index_keys import KeyRows
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.record_heads import Ints
 from ternmq_model.record_scan import Verify
-from ternmq_store.commit_log import CommitLog
 from ternmq_store.config import FlushMode
-from ternmq_store.consume_queues import ConsumeQueues
 from ternmq_store.dispatcher import Check, Dispatcher
-from ternmq_store.units import PADDING_SIZE
+from ternmq_store.log.commit_log import CommitLog
+from ternmq_store.queues.consume_queues import ConsumeQueues
+from ternmq_store.queues.units import PADDING_SIZE
 from tests.support.files import MemoryFileSystem
 from tests.support.records import batch_of, record
 from tests.support.stores import ROOT, SMALL, append, open_store

@@ -24,8 +24,8 @@ from ternmq_model.properties import tag_code
 from ternmq_model.record import BLANK_BYTES, FLAG_PREPARED, FLAG_ROLLBACK
 from ternmq_store import dispatcher
 from ternmq_store.config import FlushMode, StoreConfig
-from ternmq_store.filesystem import RealFileSystem
-from ternmq_store.reader import ReadStatus
+from ternmq_store.disk.filesystem import RealFileSystem
+from ternmq_store.reading.reader import ReadStatus
 from tests.support.files import MemoryFileSystem, PowerLossFileSystem
 from tests.support.records import batch_of, record
 from tests.support.stores import (

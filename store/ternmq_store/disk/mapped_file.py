@@ -1,0 +1,68 @@
+"""One file of the commit log or of a consume queue: its full length from the start, and mapped."""
+
+from ternmq_store.disk.filesystem import File
+
+
+class MappedFile:
+    """A mapped file that begins at byte `base` of its log or queue.
+
+    Owned by one `MappedFileQueue`. Only `file` may be given to another thread, to be synced.
+    """
+
+    __slots__ = (
+        "_region",
+        "base",
+        "bytes",
+        "end",
+        "file",
+        "file_bytes",
+        "holds",
+        "real_bytes",
+        "view",
+    )
+
+    def __init__(self, file: File, base: int) -> None:
+        self.file = file
+        self.base = base
+        self.file_bytes = file.size()
+        self.end = base + self.file_bytes
+        self.real_bytes = 0
+        """Bytes from the start whose space is known to be real. Nothing beyond is touched through
+        the map by a writer: on a full disk that would kill the process."""
+        self.holds = 0
+        """How many readers need the file to stay: it is not deleted while there is one."""
+        self._region = file.map()
+        self.bytes = self._region.bytes
+        self.view = self._region.view
+
+    def make_real(self, position: int) -> None:
+        """Make the space below `position` real.
+
+        Raises:
+            OSError: It cannot be; nothing that counts was changed.
+        """
+        if position > self.real_bytes:
+            self.file.allocate(self.real_bytes, position - self.real_bytes)
+            self.real_bytes = position
+
+    def hold(self) -> None:
+        """Keep the file from being deleted until `release`; the map may be closed meanwhile.
+
+        Source: RocketMQ `ReferenceResource`.
+        """
+        self.holds += 1
+
+    def release(self) -> None:
+        """Take a `hold` back."""
+        assert self.holds > 0, "the file is not held"
+        self.holds -= 1
+
+    def forget(self, position: int, length: int) -> None:
+        """Give back the memory of a range that nobody reads any more; a thread may call it."""
+        self._region.forget(position, length)
+
+    def close(self) -> None:
+        """Unmap and close. The caller holds no slice of it, and no sync is under way."""
+        del self.bytes, self.view
+        self._region.close()
+        self.file.close()

@@ -1,0 +1,107 @@
+"""Small files that are replaced as a whole and survive a loss of power; every function blocks.
+
+Beside `topics.json` lie `topics.json.bak`, the generation before, and while a new one is written
+`topics.json.tmp`. It goes through the store's file system, so that a simulated broker loses or
+keeps its tables with its messages.
+
+Source: RocketMQ `MixAll.string2File`, `ConfigManager.load`, which do not sync.
+"""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, TypeVar
+
+from ternmq_model.errors import StoreError
+from ternmq_store.disk.filesystem import FileSystem
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+STATE_FILE_BYTES_MAX: Final = 1 << 30
+
+
+def replace_file(files: FileSystem, path: Path, data: bytes, *, keep_previous: bool = True) -> None:
+    """Make `data` the content of `path`, durably. One writer at a time.
+
+    Interrupted at any moment it leaves the new generation or the one before.
+
+    Args:
+        files: Where `path` lies.
+        path: In a folder that exists.
+        data: All of the file.
+        keep_previous: Keep the generation before as `<name>.bak`.
+
+    Raises:
+        OSError: The disk refused; what was there can still be read.
+    """
+    new = _beside(path, ".tmp")
+    file = files.open(new, create=True)
+    try:
+        file.resize(0)
+        file.write(0, data)
+        file.sync()
+    finally:
+        file.close()
+    if keep_previous and files.exists(path):
+        # Between the two renames there is no main file; a reader takes the previous one.
+        files.rename(path, previous_path(path))
+    files.rename(new, path)
+    files.sync_folder(path.parent)
+
+
+def read_generations(files: FileSystem, path: Path, parse: Callable[[bytes], T]) -> T | None:
+    """Return what the newest readable generation of `path` parses to; None when there is none.
+
+    Args:
+        files: Where `path` lies.
+        path: The file; `<name>.bak` beside it is the generation before.
+        parse: Raises ValueError, LookupError or TypeError for what is no such file.
+
+    Raises:
+        StoreError: There is one, and neither it nor its `.bak` can be read: what it held is
+            unknown, which is not the same as empty.
+    """
+    reasons: list[str] = []
+    for candidate in (path, previous_path(path)):
+        if not files.exists(candidate):
+            continue
+        try:
+            value = parse(read_whole(files, candidate))
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            reasons.append(f"{candidate}: {type(error).__name__}: {error}")
+            continue
+        if candidate != path:
+            reason = reasons[0] if reasons else f"{path} is not there"
+            logger.warning("previous generation taken file=%s reason=%s", candidate, reason)
+        return value
+    if reasons:
+        raise StoreError("unreadable state file: " + "; ".join(reasons))
+    return None
+
+
+def read_whole(files: FileSystem, path: Path, *, bytes_max: int = STATE_FILE_BYTES_MAX) -> bytes:
+    """Return the content of a small file.
+
+    Raises:
+        OSError: It cannot be read.
+        ValueError: It has more than `bytes_max` bytes.
+    """
+    file = files.open(path, read_only=True)
+    try:
+        size = file.size()
+        if size > bytes_max:
+            raise ValueError(f"{size} bytes are too many for a state file")
+        return file.read(0, size)
+    finally:
+        file.close()
+
+
+def previous_path(path: Path) -> Path:
+    """Return where the generation before lies."""
+    return _beside(path, ".bak")
+
+
+def _beside(path: Path, suffix: str) -> Path:
+    return path.with_name(path.name + suffix)

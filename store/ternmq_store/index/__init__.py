@@ -1,0 +1,1 @@
+"""The index: where messages with a key lie in the log."""

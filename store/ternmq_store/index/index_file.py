@@ -1,0 +1,284 @@
+"""One index file: writing entries through its map, and reading it without.
+
+Source: RocketMQ `IndexFile`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from ternmq_model.index_keys import Hashes
+from ternmq_model.record_heads import Ints
+from ternmq_store.disk.filesystem import File, FileSystem
+from ternmq_store.disk.layout import step_end
+from ternmq_store.disk.mapped_file import MappedFile
+from ternmq_store.index.index_format import (
+    ENTRY,
+    ENTRY_BYTES,
+    HEADER_BYTES,
+    SLOT,
+    SLOT_BYTES,
+    Entries,
+    IndexHeader,
+    IndexSizes,
+    chain,
+    decode_header,
+    good_entries,
+    likely_sizes,
+    make_entries,
+    sizes_by_entry,
+)
+
+_PIECE_ENTRIES: Final = 1 << 16
+_PIECE_BYTES: Final = _PIECE_ENTRIES * ENTRY_BYTES
+_SLOT_PIECE_BYTES: Final = 1 << 16
+_TAIL_ENTRIES: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class IndexInfo:
+    """A file as it lies on disk, and what its header said. A plain value for any thread."""
+
+    path: Path
+    sizes: IndexSizes
+    header: IndexHeader
+
+    @property
+    def room(self) -> int:
+        """How many entries still fit."""
+        return max(self.sizes.entries - self.header.next_number, 0)
+
+
+class IndexFile:
+    """A file that is written to. Owned by `IndexFiles`, on the store's thread.
+
+    Attributes:
+        info: Where it is, its sizes, and what its header says now.
+    """
+
+    def __init__(self, file: File, info: IndexInfo) -> None:
+        self.info = info
+        try:
+            self._mapped = MappedFile(file, 0)
+        finally:
+            file.park()
+
+    def reserve(self, count: int) -> None:
+        """Make the space of the slots and of `count` more entries real, as far as they fit.
+
+        Raises:
+            OSError: It cannot be. The file is as before.
+        """
+        sizes = self.info.sizes
+        last = min(self.info.header.next_number + count, sizes.entries)
+        self._mapped.make_real(step_end(sizes.entry_at(last), sizes.file_bytes))
+
+    def put(self, hashes: Hashes, offsets: Ints, stored_at_ms: Ints) -> None:
+        """Add entries, at least one. They fit, and their space is real.
+
+        Whoever reads meanwhile without the map finds whole chains: an entry is there before a slot
+        tells of it.
+        """
+        sizes, header = self.info.sizes, self.info.header
+        first, count = header.next_number, len(hashes)
+        # The view must be gone before the file can be unmapped.
+        slots = self._mapped.bytes[HEADER_BYTES : sizes.entry_at(0)].view(SLOT)
+        chained = chain(hashes, sizes.slots, first, lambda wanted: slots[wanted].astype(np.int64))
+        is_new = first <= 1
+        begin_ms = int(stored_at_ms[0]) if is_new else header.begin_ms
+        entries = make_entries(hashes, offsets, stored_at_ms, chained.previous, begin_ms)
+        begin, end = sizes.entry_at(first), sizes.entry_at(first + count)
+        self._mapped.bytes[begin:end] = entries.view(np.uint8)
+        slots[chained.slots] = chained.newest
+        self._set_header(
+            IndexHeader(
+                begin_ms,
+                int(stored_at_ms[-1]),
+                int(offsets[0]) if is_new else header.begin_offset,
+                int(offsets[-1]),
+                header.slots_used + chained.slots_taken,
+                first + count,
+            )
+        )
+
+    def follow(self, before: IndexHeader) -> None:
+        """Take over where the file before this one ended, as RocketMQ does in a file just made."""
+        at, offset = before.end_ms, before.end_offset
+        self._set_header(IndexHeader(at, at, offset, offset))
+
+    def _set_header(self, header: IndexHeader) -> None:
+        self._mapped.view[:HEADER_BYTES] = header.encode()
+        self.info = replace(self.info, header=header)
+
+    def close(self) -> None:
+        """Unmap and close."""
+        self._mapped.close()
+
+
+def read_entries(file: File, sizes: IndexSizes, first: int, count: int) -> Entries:
+    """Return up to `count` entries from number `first` on, without touching the map."""
+    data = file.read(sizes.entry_at(first), min(count, sizes.entries - first) * ENTRY_BYTES)
+    return np.frombuffer(data[: len(data) - len(data) % ENTRY_BYTES], dtype=ENTRY)
+
+
+def read_slot(file: File, slot: int) -> int:
+    """Return the number of the newest entry of a slot's chain; 0 or less = none."""
+    data = file.read(HEADER_BYTES + slot * SLOT_BYTES, SLOT_BYTES)
+    return int.from_bytes(data, "big", signed=True)
+
+
+def open_info(files: FileSystem, path: Path, known: Sequence[IndexSizes]) -> IndexInfo | None:
+    """Return what the file at `path` is; None if it is no index file.
+
+    A file does not say how many slots it has. They are those of `known` or RocketMQ's, if the
+    length and the first entry agree; else the file is searched for the entry that its header says
+    is the last one, at a place where the slot of its hash tells of it.
+    """
+    file = files.open(path)
+    try:
+        length = file.size()
+        header = decode_header(file.read(0, HEADER_BYTES))
+        if min(header) < 0:
+            return None
+        for sizes in likely_sizes(length, known):
+            if _begins_well(file, sizes, header):
+                return IndexInfo(path, sizes, header)
+        if header.next_number > 1:
+            for sizes in _search_sizes(file, length, header):
+                info = IndexInfo(path, sizes, header)
+                if _begins_well(file, sizes, header) and _ends_well(file, info):
+                    return info
+        return None
+    finally:
+        file.close()
+
+
+def _begins_well(file: File, sizes: IndexSizes, header: IndexHeader) -> bool:
+    if not 1 <= header.next_number <= sizes.entries:
+        return False
+    entries = read_entries(file, sizes, 0, 2)
+    if header.next_number == 1:
+        return not any(entries.tobytes())
+    return (
+        not any(entries[:1].tobytes())
+        and int(entries["offset"][1]) == header.begin_offset
+        and int(entries["previous"][1]) == 0
+        and int(entries["hash"][1]) >= 0
+    )
+
+
+def _search_sizes(file: File, length: int, header: IndexHeader) -> Sequence[IndexSizes]:
+    found: list[IndexSizes] = []
+    for position in range(length % ENTRY_BYTES, length, _PIECE_BYTES):
+        window = file.read(position, min(_PIECE_BYTES, length - position))
+        window = window[: len(window) - len(window) % ENTRY_BYTES]
+        found += sizes_by_entry(length, header, position, window)
+    return found
+
+
+def _ends_well(file: File, info: IndexInfo) -> bool:
+    number = info.header.next_number - 1
+    last = read_entries(file, info.sizes, number, 1)
+    return (
+        len(last) == 1
+        and int(last["offset"][0]) == info.header.end_offset
+        and read_slot(file, int(last["hash"][0]) % info.sizes.slots) == number
+    )
+
+
+def is_sound(files: FileSystem, info: IndexInfo) -> bool:
+    """Tell whether the last entry is what header and slots say: after a clean stop it always is."""
+    if info.header.next_number == 1:
+        return True
+    file = files.open(info.path)
+    try:
+        return _ends_well(file, info)
+    finally:
+        file.close()
+
+
+def keys_of_last(files: FileSystem, info: IndexInfo) -> int:
+    """Return how many of the newest entries belong to the record at the header's end offset."""
+    file = files.open(info.path)
+    try:
+        count, end = 0, info.header.next_number
+        while end > 1:
+            first = max(end - _TAIL_ENTRIES, 1)
+            entries = read_entries(file, info.sizes, first, end - first)
+            others = np.flatnonzero(entries["offset"] != info.header.end_offset)
+            if len(others):
+                return count + len(entries) - 1 - int(others[-1])
+            count, end = count + len(entries), first
+        return count
+    finally:
+        file.close()
+
+
+def repair(files: FileSystem, info: IndexInfo, limit: int) -> IndexInfo:
+    """Keep the entries of records before `limit`, up to the first bad one, and sync the file.
+
+    Header and slots are made anew from them, and what lies behind them is zeroed.
+
+    Raises:
+        OSError: It could not be done.
+    """
+    file = files.open(info.path)
+    try:
+        slots = np.zeros(info.sizes.slots, dtype=SLOT)
+        count, last = _walk(file, info, limit, slots)
+        header = IndexHeader()
+        if count > 1:
+            seconds = int(last["seconds"]) if count > 2 else 0
+            end_ms = info.header.begin_ms + seconds * 1000 + 999  # an entry knows the second only
+            header = info.header._replace(
+                end_ms=min(info.header.end_ms, end_ms),
+                end_offset=int(last["offset"]),
+                slots_used=int(np.count_nonzero(slots)),
+                next_number=count,
+            )
+        _write_changed(file, HEADER_BYTES, slots.tobytes())
+        for position in range(info.sizes.entry_at(count), info.sizes.file_bytes, _PIECE_BYTES):
+            length = min(_PIECE_BYTES, info.sizes.file_bytes - position)
+            _write_changed(file, position, bytes(length))
+        file.write(0, header.encode())
+        file.sync()
+        return replace(info, header=header)
+    finally:
+        file.close()
+
+
+def _walk(
+    file: File, info: IndexInfo, limit: int, slots: "np.ndarray[tuple[int], np.dtype[np.int32]]"
+) -> tuple[int, Entries]:
+    """Put the good entries before `limit` into `slots`; return the next number and the last one."""
+    count, after, end = 1, info.header.begin_offset, info.header.next_number
+    last: Entries = np.zeros((), dtype=ENTRY)
+    while count < end:
+        asked = min(_PIECE_ENTRIES, end - count)
+        entries = read_entries(file, info.sizes, count, asked)
+        good = good_entries(entries, count, after, limit)
+        if good < asked:
+            end = count + good
+            continue
+        hashes = entries["hash"].astype(np.int32)
+        chained = chain(hashes, info.sizes.slots, count, lambda at: slots[at].astype(np.int64))
+        # Torn by a loss of power, an entry mostly does not lead where it must.
+        differs = chained.previous != entries["previous"]
+        if differs.any():
+            end = count + int(differs.argmax())
+            continue
+        slots[chained.slots] = chained.newest
+        last, count = entries[-1], count + asked
+        after = int(last["offset"])
+    return count, last
+
+
+def _write_changed(file: File, position: int, data: bytes) -> None:
+    """Write `data`, but for pieces that are as they should be: those take no space either."""
+    for begin in range(0, len(data), _SLOT_PIECE_BYTES):
+        piece = data[begin : begin + _SLOT_PIECE_BYTES]
+        if file.read(position + begin, len(piece)) != piece:
+            file.write(position + begin, piece)

@@ -1,0 +1,401 @@
+"""The index: finds messages by topic and key (docs/formats/index.md).
+
+Files follow each other by the time they were made. The newest with entries is written to; one that
+is full is only read. Everything here can be built anew from the log.
+
+Source: RocketMQ `IndexService`.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from ternmq_model.clock import Clock
+from ternmq_model.index_keys import Hashes, KeyRows, key_hash
+from ternmq_model.offsets import PhysicalOffset
+from ternmq_model.record_heads import Ints
+from ternmq_store.disk.filesystem import FileSystem
+from ternmq_store.disk.layout import index_folder, index_name, is_index_name
+from ternmq_store.index.index_file import (
+    IndexFile,
+    IndexInfo,
+    is_sound,
+    keys_of_last,
+    open_info,
+    repair,
+)
+from ternmq_store.index.index_format import IndexHeader, IndexSizes
+from ternmq_store.index.index_lookup import IndexLookup
+
+logger = logging.getLogger(__name__)
+
+
+class IndexSummary(NamedTuple):
+    """What a file of the index holds."""
+
+    name: str
+    next_number: int
+    """One more than its entries: the first has number 1."""
+    end_offset: PhysicalOffset
+    """Of the record of the newest entry."""
+
+
+class IndexFiles:
+    """The store's index files.
+
+    Owned by `MessageStore`, on the store's thread. A look-up reads beside it, in any thread.
+
+    Attributes:
+        indexed_to: Records that begin before it are in the index: `put` ignores them.
+    """
+
+    def __init__(
+        self, files: FileSystem, root: Path, sizes: IndexSizes, clock: Clock, found: list[IndexInfo]
+    ) -> None:
+        """Use `open`."""
+        self._files = files
+        self._folder = index_folder(root)
+        self._sizes = sizes
+        self._clock = clock
+        self._read: list[IndexInfo] = found
+        self._written: deque[IndexFile] = deque()
+        self._expected = 0
+        self._dirty: dict[Path, None] = {}
+        self._newest = found[-1].path.name if found else ""
+        self.indexed_to = PhysicalOffset(0)
+        self._begun = (0, 0)
+        self._begin()
+
+    @classmethod
+    def open(
+        cls, files: FileSystem, root: Path, *, slots: int, entries: int, clock: Clock
+    ) -> "IndexFiles":
+        """Take over the files there are; what is wrong is dropped, from the first bad file on.
+
+        After a crash `cut` must follow.
+
+        Args:
+            files: The file system.
+            root: The store's directory.
+            slots: Of a file made from now on.
+            entries: Alike.
+            clock: Names new files.
+
+        Raises:
+            OSError: A file could not be read, repaired or removed.
+        """
+        folder, sizes = index_folder(root), IndexSizes(slots, entries)
+        found: list[IndexInfo] = []
+        names = [name for name in files.files(folder) if is_index_name(name)]
+        for name in names:
+            known = (*(info.sizes for info in found[-1:]), sizes)
+            info = open_info(files, folder / name, known)
+            has_gap = info is not None and bool(found) and _has_gap(found[-1], info)
+            if info is not None and not has_gap and is_sound(files, info):
+                found.append(info)
+                continue
+            if info is not None and not has_gap:
+                logger.warning("index file has a bad end, which is cut file=%s", info.path)
+                found.append(repair(files, info, 1 << 62))
+            dropped = [folder / other for other in names[len(found) :]]
+            if dropped:
+                logger.warning("index files dropped from=%s count=%d", dropped[0], len(dropped))
+            _remove(files, dropped)
+            break
+        return cls(files, root, sizes, clock, found)
+
+    def _begin(self) -> None:
+        """Find out up to where the records are indexed, going by the files alone."""
+        infos = [info for info in self._read if info.header.next_number > 1]
+        end, count = infos[-1].header.end_offset if infos else 0, 0
+        for info in reversed(infos):
+            keys = keys_of_last(self._files, info) if info.header.end_offset == end else 0
+            count += keys
+            if keys + 1 < info.header.next_number:
+                break
+        # The file may have ended amid that record's keys.
+        self.indexed_to, self._begun = PhysicalOffset(end), (end, count)
+
+    @property
+    def stored_at_ms(self) -> int:
+        """Store time of the newest record with an entry; 0 when there is none."""
+        headers = [info.header for info in self.infos() if info.header.next_number > 1]
+        return headers[-1].end_ms if headers else 0
+
+    def infos(self) -> Sequence[IndexInfo]:
+        """Return all files, oldest first."""
+        return (*self._read, *(file.info for file in self._written))
+
+    def reserve(self, count: int) -> None:
+        """Make space real for `count` entries more than those that are expected.
+
+        Raises:
+            OSError: There is none. The index is as before.
+        """
+        self._make_room(self._expected + count)
+
+    def expect(self, count: int) -> None:
+        """Keep the space of `count` entries for a later `put`."""
+        self._expected += count
+
+    def put(self, keys: KeyRows, offsets: Ints, stored_at_ms: Ints, end: PhysicalOffset) -> None:
+        """Add the keys of records, but for those that are indexed already.
+
+        Args:
+            keys: Theirs.
+            offsets: Of every record, ascending.
+            stored_at_ms: Of every record.
+            end: Behind the last record: from now on `indexed_to`.
+
+        Raises:
+            OSError: There was no space, and nobody had reserved it. Nothing was added.
+        """
+        self._expected = max(self._expected - len(keys.rows), 0)
+        hashes, places, times = keys.hashes, offsets[keys.rows], stored_at_ms[keys.rows]
+        if self._begun[1] or (len(places) and places[0] < self.indexed_to):
+            new = places >= self.indexed_to
+            new[np.flatnonzero(places == self._begun[0])[: self._begun[1]]] = False
+            hashes, places, times = hashes[new], places[new], times[new]
+        if len(hashes):
+            self._make_room(len(hashes))
+            self._add(hashes, places, times)
+        self.trust(end)
+
+    def _add(self, hashes: Hashes, places: Ints, times: Ints) -> None:
+        done = 0
+        while done < len(hashes):
+            file = self._written[0]
+            if not file.info.room:
+                self._roll()
+                continue
+            until = done + file.info.room
+            file.put(hashes[done:until], places[done:until], times[done:until])
+            self._dirty[file.info.path] = None
+            done = min(until, len(hashes))
+
+    def _roll(self) -> None:
+        """Go on with the next file, which `_make_room` has made."""
+        full = self._written.popleft()
+        full.close()
+        self._read.append(full.info)
+        self._written[0].follow(full.info.header)
+
+    def _make_room(self, count: int) -> None:
+        if not self._written:
+            self._reopen()
+        for file in self._written:
+            if count <= 0:
+                return
+            file.reserve(count)
+            count -= file.info.room
+        while count > 0:
+            file = self._create()
+            self._written.append(file)
+            file.reserve(count)
+            count -= file.info.room
+
+    def _reopen(self) -> None:
+        """Write on in the newest file with entries, if it has room, then in empty ones after it."""
+        while self._read and self._read[-1].room:
+            if self._written and self._written[0].info.header.next_number > 1:
+                return
+            info = self._read[-1]
+            self._written.appendleft(IndexFile(self._files.open(info.path), info))
+            self._read.pop()
+
+    def _create(self) -> IndexFile:
+        """Make the next file: its length and name are on the disk before it is used.
+
+        Raises:
+            OSError: It cannot be made; there is no new file.
+        """
+        self._files.make_folder(self._folder)
+        name = index_name(self._clock.wall_ms(), self._newest)
+        path = self._folder / name
+        file = self._files.open(path, create=True)
+        created: IndexFile | None = None
+        try:
+            file.resize(self._sizes.file_bytes)
+            created = IndexFile(file, IndexInfo(path, self._sizes, IndexHeader()))
+            created.reserve(1)
+            file.sync()
+            self._files.sync_folder(self._folder)
+        except OSError:
+            if created is not None:
+                created.close()
+            file.close()
+            self._files.remove(path)
+            raise
+        if not self._written and self._read:
+            created.follow(self._read[-1].header)
+        file.park()
+        self._newest = name
+        logger.info("index file made path=%s entries=%d", path, self._sizes.entries)
+        return created
+
+    def cut(self, end: PhysicalOffset) -> None:
+        """Drop the entries of records at or beyond `end`, and what a crash has left half-written.
+
+        The last file's slots are made anew from its entries; all is on the disk when this returns.
+
+        Raises:
+            OSError: It could not be done.
+        """
+        self._let_go()
+        infos, behind = list(self._read), list[IndexInfo]()
+        while infos and (infos[-1].header.next_number <= 1 or infos[-1].header.begin_offset >= end):
+            behind.insert(0, infos.pop())
+        _remove(self._files, [info.path for info in behind[1:]])
+        for info in infos[:-1]:
+            file = self._files.open(info.path)
+            try:
+                file.sync()
+            finally:
+                file.close()
+        if infos:
+            infos[-1] = repair(self._files, infos[-1], end)
+        # The first of the others is kept, empty: what it told of mostly comes again.
+        infos += [repair(self._files, info, 0) for info in behind[:1]]
+        self._read = infos
+        self._dirty.clear()
+        self._newest = infos[-1].path.name if infos else ""
+        self._begin()
+
+    def drop_from(self, path: Path) -> None:
+        """Remove the file at `path` and all after it.
+
+        Raises:
+            OSError: They are not all gone.
+        """
+        self._let_go()
+        first = [info.path for info in self._read].index(path)
+        self._read, dropped = self._read[:first], self._read[first:]
+        logger.warning("index files dropped from=%s count=%d", path, len(dropped))
+        _remove(self._files, [info.path for info in dropped])
+        self._newest = self._read[-1].path.name if self._read else ""
+        self._begin()
+
+    def durable_at(self, stored_at_ms: int) -> PhysicalOffset:
+        """Return before which offset all entries are on the disk, if one only knows this.
+
+        Args:
+            stored_at_ms: Of a record up to which they are, as RocketMQ notes it for full files.
+
+        Source: RocketMQ `IndexService.load`.
+        """
+        for info in self.infos():
+            if info.header.end_ms > stored_at_ms:
+                return PhysicalOffset(info.header.begin_offset)
+        return PhysicalOffset(1 << 62)
+
+    def trust(self, indexed_to: PhysicalOffset) -> None:
+        """Take it from who knows that records before `indexed_to` are in the index.
+
+        The files tell only of the last record that has a key.
+        """
+        if indexed_to > self.indexed_to:
+            self.indexed_to = indexed_to
+            self._begun = (0, 0)
+
+    def delete_before(self, start: PhysicalOffset) -> Sequence[Path]:
+        """Forget the files that only tell of records before `start`; the newest one stays.
+
+        Returns:
+            Paths for the caller to remove.
+        """
+        gone: list[Path] = []
+        while len(self._read) + len(self._written) > 1 and self._read:
+            if self._read[0].header.end_offset >= start:
+                break
+            path = self._read.pop(0).path
+            self._dirty.pop(path, None)
+            gone.append(path)
+        return gone
+
+    def lookup(
+        self, topic: str, keys: Sequence[str], *, begin_ms: int = 0, end_ms: int = 1 << 62
+    ) -> IndexLookup:
+        """Return a look-up, to be run in any thread while this goes on being written to.
+
+        Args:
+            topic: The messages' topic.
+            keys: What they are known by.
+            begin_ms: The earliest store time.
+            end_ms: The latest.
+        """
+        hashes = tuple(key_hash(topic, key) for key in keys)
+        return self.lookup_in(tuple(reversed(self.infos())), hashes, begin_ms, end_ms)
+
+    def lookup_in(
+        self, infos: Sequence[IndexInfo], hashes: Sequence[int], begin_ms: int, end_ms: int
+    ) -> IndexLookup:
+        """Return a look-up of hashes in some of the files, newest first."""
+        return IndexLookup(self._files, infos, hashes, begin_ms, end_ms)
+
+    def query(
+        self, topic: str, key: str, begin_ms: int, end_ms: int, maximum: int
+    ) -> list[PhysicalOffset]:
+        """Return where the newest `maximum` records may lie that have the key; ascending.
+
+        Another key with the same hash is taken for it, and a time for another one less than a
+        second away: whoever reads the records can tell.
+        """
+        lookup = self.lookup(topic, (key,), begin_ms=begin_ms, end_ms=end_ms)
+        found: dict[PhysicalOffset, None] = {}
+        for offset in lookup.offsets(lookup.hashes[0]):
+            found[offset] = None
+            if len(found) >= maximum:
+                break
+        return sorted(found)
+
+    def take_dirty(self) -> Sequence[Path]:
+        """Return the files with entries that may not be on disk; the caller syncs them."""
+        dirty, self._dirty = self._dirty, {}
+        return tuple(dirty)
+
+    def summary(self) -> Sequence[IndexSummary]:
+        """Return what the files hold, oldest first; files without entries are left out."""
+        return [_summary(info) for info in self.infos() if info.header.next_number > 1]
+
+    def notes(self) -> Sequence[str]:
+        """Return lines for the store's notes: what the files hold, and `indexed_to`."""
+        files = [f"{one.name} {one.next_number} {one.end_offset}" for one in self.summary()]
+        return (*files, f"to {self.indexed_to}")
+
+    def trust_notes(self, lines: Sequence[str]) -> None:
+        """Believe what `notes` said at the last clean stop, if the files are as they were then."""
+        kind, _, offset = lines[-1].partition(" ") if lines else ("", "", "")
+        is_offset = kind == "to" and offset.isascii() and offset.isdigit()
+        if is_offset and tuple(lines[:-1]) == tuple(self.notes()[:-1]):
+            self.trust(PhysicalOffset(int(offset)))
+
+    def _let_go(self) -> None:
+        while self._written:
+            file = self._written.popleft()
+            file.close()
+            self._read.append(file.info)
+
+    def close(self) -> None:
+        """Unmap and close all files."""
+        self._let_go()
+
+
+def _has_gap(before: IndexInfo, info: IndexInfo) -> bool:
+    """Tell whether entries lack between two files: the header of the first one is an old one."""
+    return before.room > 0 and min(before.header.next_number, info.header.next_number) > 1
+
+
+def _summary(info: IndexInfo) -> IndexSummary:
+    end_offset = PhysicalOffset(info.header.end_offset)
+    return IndexSummary(info.path.name, info.header.next_number, end_offset)
+
+
+def _remove(files: FileSystem, paths: Sequence[Path]) -> None:
+    for path in paths:
+        files.remove(path)
+    if paths:
+        files.sync_folder(paths[0].parent)

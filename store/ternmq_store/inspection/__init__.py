@@ -1,0 +1,1 @@
+"""Looking at a store without changing it, and repairs that cannot lose a message."""

@@ -1,0 +1,252 @@
+"""Checking a whole store without changing it: log, consume queues, index and checkpoint.
+
+The log is walked once, in order; the queues and the index are walked beside it, so that every
+record is compared with its unit and its entries, and every unit and entry with its record. Memory
+stays the same however long the log is.
+
+A *problem* is what no sound store has. A *note* is what a sound one may have and a reader may want
+to know of.
+"""
+
+import enum
+from collections.abc import Collection, Generator, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from ternmq_store.disk.filesystem import FileSystem
+from ternmq_store.disk.layout import (
+    checkpoint_path,
+    deletions_path,
+    file_name,
+    lock_path,
+    next_file_path,
+)
+from ternmq_store.disk.state_file import read_whole
+from ternmq_store.inspection.audit_index import IndexAudit
+from ternmq_store.inspection.audit_queues import QueueAudit
+from ternmq_store.inspection.findings import Finding, note, problem
+from ternmq_store.inspection.log_inspection import (
+    BadStretch,
+    FoundRecord,
+    LogFile,
+    LogPiece,
+    find_log_files,
+    walk_log,
+)
+from ternmq_store.inspection.queue_inspection import find_queues
+from ternmq_store.log.checkpoint import CHECKPOINT_BYTES, decode_checkpoint
+from ternmq_store.log.checksum_ranges import is_inside
+from ternmq_store.log.log_notes import LastUse, LogNotes, last_use, load_abort, load_notes
+from ternmq_store.recovery.deletions import load_deletions
+
+
+class LogState(enum.Enum):
+    """Whether somebody uses the directory, or how the last one left it."""
+
+    IN_USE = "in use"
+    CLOSED = "closed"
+    NOT_CLOSED = "not closed"
+
+
+@dataclass(slots=True)
+class Counts:
+    """How much was looked at."""
+
+    log_files: int = 0
+    records: int = 0
+    blanks: int = 0
+    bad_stretches: int = 0
+    checksummed: int = 0
+    queues: int = 0
+    units: int = 0
+    index_files: int = 0
+    index_entries: int = 0
+    problems: int = 0
+    notes: int = 0
+
+
+class BadPlace(NamedTuple):
+    """Where in the log a record is bad."""
+
+    file: Path
+    offset: int
+
+
+class StoreAudit:
+    """One check of one store. Make it, exhaust `findings`, then ask it for the rest.
+
+    Args:
+        files: The file system; only read from.
+        root: The store's directory.
+        known_topics: Topics that there are; None when that is not known. One that is not among
+            them was deleted, and its records need no queue.
+
+    Attributes:
+        counts: How much was looked at so far.
+        state: Whether somebody uses the store.
+        last_use: How the last use ended.
+        notes: What the store noted of its log.
+        start: Where the log begins.
+        end: Behind the last record or blank record.
+        bad: Where the log is bad.
+        rebuildable: Topic and id of the queues that have records in the log.
+
+    Raises:
+        StoreNotFound: There is no store.
+        OSError: A folder cannot be read.
+    """
+
+    def __init__(
+        self, files: FileSystem, root: Path, *, known_topics: Collection[str] | None = None
+    ) -> None:
+        self._files = files
+        self._root = root
+        self._known_topics = known_topics
+        self._log_files = find_log_files(files, root)
+        self.counts = Counts()
+        self._told: list[Finding] = []
+        self.notes: LogNotes = load_notes(files, root, self._tell_notes)
+        abort = load_abort(files, root)
+        self.last_use: LastUse = last_use(self.notes, abort)
+        if files.is_locked(lock_path(root)):
+            self.state = LogState.IN_USE
+        else:
+            self.state = LogState.CLOSED if abort is None else LogState.NOT_CLOSED
+        self.pid = None if abort is None else abort.pid
+        used = [file for file in self._log_files if file.file_bytes]
+        self.start = used[0].base if used else 0
+        self.end = self.start
+        self.bad: list[BadPlace] = []
+        self.rebuildable: Collection[tuple[str, int]] = ()
+        self._newest_stored_at_ms = 0
+
+    def _tell_notes(self, reason: str) -> None:
+        self._told.append(problem("notes", None, None, reason))
+
+    def findings(self) -> Generator[Finding]:
+        """Check everything and give what is found, in the order in which it is met.
+
+        Raises:
+            OSError: A file cannot be read.
+        """
+        yield from self.counted(self._findings())
+
+    def counted(self, findings: Iterable[Finding]) -> Generator[Finding]:
+        """Give `findings` and count them."""
+        for finding in findings:
+            if finding.is_problem:
+                self.counts.problems += 1
+            else:
+                self.counts.notes += 1
+            yield finding
+
+    def _findings(self) -> Generator[Finding]:
+        yield from self._told
+        yield from check_row(self._log_files)
+        queues = find_queues(self._files, self._root)
+        dropped = load_deletions(self._files, deletions_path(self._root))
+        beside = QueueAudit(
+            self._files, self._root, queues, dropped, self._known_topics, log_start=self.start
+        )
+        index = IndexAudit(self._files, self._root, log_start=self.start)
+        yield from index.check_files()
+        for piece in walk_log(self._files, self._log_files):
+            yield from self._check_piece(piece)
+            if isinstance(piece, FoundRecord):
+                yield from beside.check(piece)
+                yield from index.check(piece)
+        yield from beside.finish(self.end)
+        yield from index.finish(self.end, dispatched=beside.dispatched)
+        yield from self._check_small_files()
+        self.rebuildable = [(name.decode("utf-8", "replace"), n) for name, n in beside.with_records]
+        counts = self.counts
+        counts.log_files, counts.queues = len(self._log_files), len(queues)
+        counts.units, counts.index_files = beside.units, index.files
+        counts.index_entries = index.entries
+
+    def _check_piece(self, piece: LogPiece) -> Generator[Finding]:
+        path, at = piece.file.path, piece.offset
+        if isinstance(piece, BadStretch):
+            self.counts.bad_stretches += 1
+            self.bad.append(BadPlace(path, at))
+            yield problem("log", path, at, f"{piece.size} bytes: {piece.reason}")
+            return
+        if not isinstance(piece, FoundRecord):
+            self.counts.blanks += 1
+            self.end = max(self.end, at + piece.size)
+            return
+        header = piece.record.header
+        self.counts.records += 1
+        self.counts.checksummed += piece.is_checksummed
+        self.end = max(self.end, at + header.total_bytes)
+        self._newest_stored_at_ms = max(self._newest_stored_at_ms, header.stored_at_ms)
+        fault = piece.problem
+        if not fault and is_inside(self.notes.checksummed, at):
+            if not piece.is_checksummed:
+                fault = "the record has no checksum, and was written with one"
+            elif not piece.is_checksum_right:
+                fault = "the record's checksum differs"
+        if fault:
+            self.bad.append(BadPlace(path, at))
+            yield problem("log", path, at, fault)
+        elif not piece.is_checksum_right:
+            yield note(
+                "log", path, at, "the record has a checksum that nobody vouches for; it differs"
+            )
+
+    def _check_small_files(self) -> Generator[Finding]:
+        path = checkpoint_path(self._root)
+        if not self._files.exists(path):
+            if self.counts.records:
+                yield note("checkpoint", path, None, "is not there: a crash scans the whole log")
+        else:
+            yield from self._check_checkpoint(path)
+        for stretch in self.notes.quarantined:
+            text = f"noted as damaged up to {stretch.end}: {stretch.reason}"
+            yield note("log", None, stretch.start, text)
+        path = next_file_path(self._root)
+        if self._files.exists(path) and self.state is not LogState.IN_USE:
+            yield note("log", path, None, "a file that was prepared; the next start removes it")
+
+    def _check_checkpoint(self, path: Path) -> Generator[Finding]:
+        data = read_whole(self._files, path)
+        if len(data) != CHECKPOINT_BYTES:
+            yield problem(
+                "checkpoint", path, None, f"has {len(data)} bytes, not {CHECKPOINT_BYTES}"
+            )
+            return
+        checkpoint = decode_checkpoint(data)
+        newest = self._newest_stored_at_ms
+        for name, at_ms in (
+            ("log", checkpoint.log_stored_at_ms),
+            ("consume queues", checkpoint.queues_stored_at_ms),
+            ("index", checkpoint.index_stored_at_ms),
+        ):
+            if at_ms > newest and self.state is not LogState.IN_USE:
+                text = f"{name} on disk up to {at_ms}, it says; the newest record is of {newest}"
+                yield problem("checkpoint", path, None, text)
+
+
+def check_row(log_files: Sequence[LogFile]) -> Generator[Finding]:
+    """Give what is wrong with the lengths and names of the log's files."""
+    row = [file for file in log_files if file.file_bytes]
+    for file in log_files:
+        if not file.file_bytes:
+            where = (
+                "the next start removes it" if file == log_files[-1] else "it should not be there"
+            )
+            yield problem("log", file.path, None, f"is empty; {where}")
+    for number, file in enumerate(row):
+        if file.file_bytes != row[0].file_bytes:
+            text = f"has {file.file_bytes} bytes, others have {row[0].file_bytes}"
+            yield problem("log", file.path, None, text)
+        expected = row[0].base + number * row[0].file_bytes
+        if number and row[number - 1].base + row[0].file_bytes != file.base:
+            missing = file_name(row[number - 1].base + row[0].file_bytes)
+            yield problem("log", file.path, None, f"does not follow: {missing} is missing")
+        elif file.base % row[0].file_bytes:
+            text = (
+                f"its name is no multiple of {row[0].file_bytes} (expected {file_name(expected)})"
+            )
+            yield problem("log", file.path, None, text)

@@ -1,0 +1,189 @@
+"""Comparing consume queues with the log, both ways: part of a check, beside its walk of the log."""
+
+from collections.abc import Collection, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ternmq_model.names import SCHEDULE_TOPIC
+from ternmq_model.offsets import UNIT_BYTES, PhysicalOffset, QueueOffset
+from ternmq_model.properties import TAGS, decode_properties, tag_code
+from ternmq_model.record import FLAG_COMMIT, FLAG_TRANSACTION_MASK
+from ternmq_store.disk.filesystem import FileSystem
+from ternmq_store.inspection.findings import Finding, note, problem
+from ternmq_store.inspection.log_inspection import FoundRecord
+from ternmq_store.inspection.queue_inspection import (
+    ExtReader,
+    FoundUnits,
+    QueueCursor,
+    QueueFiles,
+    last_unit_end,
+)
+from ternmq_store.queues.units import PADDING_SIZE
+
+_EXT_ADDRESS_MAX: Final = -(1 << 31) - 1
+"""A tag code no larger than this tells where in the ext files the tag code is."""
+
+
+@dataclass(slots=True)
+class _Missing:
+    """Records of one queue that have no unit."""
+
+    first: int
+    offset: int
+    count: int = 1
+
+
+class QueueAudit:
+    """Goes through all consume queues beside a walk of the log. Owned by one check.
+
+    Attributes:
+        units: How many units were seen.
+        dispatched: Where the newest record ends that a unit tells of.
+        with_records: The queues that have records in the log.
+    """
+
+    def __init__(
+        self,
+        files: FileSystem,
+        root: Path,
+        queues: Sequence[QueueFiles],
+        dropped: Mapping[str, PhysicalOffset],
+        known_topics: Collection[str] | None,
+        *,
+        log_start: int,
+    ) -> None:
+        self._files, self._root = files, root
+        self._ext: dict[tuple[bytes, int], ExtReader] = {}
+        self._queues = {
+            (queue.topic.encode(), queue.queue_id): QueueCursor(files, queue) for queue in queues
+        }
+        self._dropped = {topic.encode(): offset for topic, offset in dropped.items()}
+        self._known = None if known_topics is None else {name.encode() for name in known_topics}
+        self._log_start = log_start
+        self._missing: dict[tuple[bytes, int], _Missing] = {}
+        self._without_topic: dict[bytes, int] = {}
+        self._undispatched = 0
+        self.with_records: set[tuple[bytes, int]] = set()
+        self.units = 0
+        self.dispatched = max((last_unit_end(files, queue) for queue in queues), default=0)
+
+    def check(self, found: FoundRecord) -> Generator[Finding]:
+        """Compare a record with its unit, and units before that with nothing."""
+        header, topic = found.record.header, found.record.topic
+        if header.sys_flag & FLAG_TRANSACTION_MASK not in (0, FLAG_COMMIT):
+            return
+        if found.offset < self._dropped.get(topic, 0):
+            return
+        key = (topic, header.queue_id)
+        self.with_records.add(key)
+        cursor = self._queues.get(key)
+        if cursor is None:
+            if self._known is not None and topic not in self._known:
+                self._without_topic[topic] = self._without_topic.get(topic, 0) + 1
+            else:
+                self._miss(key, header.queue_offset, found.offset)
+            return
+        for units in cursor.take_to(header.queue_offset):
+            yield from self._strays(cursor.queue, units)
+        unit = cursor.take(header.queue_offset)
+        if unit is None or unit[1][1] == 0:
+            self._miss(key, header.queue_offset, found.offset)
+            return
+        self.units += 1
+        file, (offset, size, code) = unit
+        at = header.queue_offset * UNIT_BYTES - file.base
+        if (offset, size) != (found.offset, header.total_bytes):
+            text = (
+                f"unit {header.queue_offset} tells of {size} bytes at {offset}, its record has"
+                f" {header.total_bytes} at {found.offset}"
+            )
+            yield problem("queue", file.path, at, text)
+        elif code <= _EXT_ADDRESS_MAX:
+            yield from self._check_ext(key, cursor.queue, found, code)
+        elif not _is_tag_code(found, code):
+            text = f"unit {header.queue_offset} has the tag code {code}, its record another tag"
+            yield problem("queue", file.path, at, text)
+
+    def _check_ext(
+        self, key: tuple[bytes, int], queue: QueueFiles, found: FoundRecord, address: int
+    ) -> Generator[Finding]:
+        """Compare what a unit has no room for with its record."""
+        reader = self._ext.get(key)
+        if reader is None:
+            reader = ExtReader(self._files, self._root, queue.topic, queue.queue_id)
+            self._ext[key] = reader
+        unit = reader.unit(address)
+        header = found.record.header
+        name = f"{queue.topic} {queue.queue_id}: unit {header.queue_offset}"
+        if unit is None:
+            yield problem("queue", queue.folder, None, f"{name} points to no ext unit")
+        elif not _is_tag_code(found, unit.tag_code) or unit.stored_at_ms != header.stored_at_ms:
+            text = f"{name} points to an ext unit of another tag or time"
+            yield problem("queue", queue.folder, None, text)
+
+    def _miss(self, key: tuple[bytes, int], queue_offset: int, offset: int) -> None:
+        if offset >= self.dispatched:
+            self._undispatched += 1
+            return
+        missing = self._missing.get(key)
+        if missing is None:
+            self._missing[key] = _Missing(queue_offset, offset)
+        else:
+            missing.count += 1
+
+    def _strays(
+        self, queue: QueueFiles, found: FoundUnits, end: int | None = None
+    ) -> Generator[Finding]:
+        """Tell of units whose records did not come, except those whose records are gone."""
+        units = found.units
+        is_real = (units["size"] != 0) & (units["size"] != PADDING_SIZE)
+        rows = (is_real & (units["offset"] >= self._log_start)).nonzero()[0]
+        self.units += int((units["size"] != 0).sum())
+        if not len(rows):
+            return
+        first = int(rows[0])
+        offset = int(units["offset"][first])
+        what = "of a record that is not there"
+        if end is not None and offset >= end:
+            what = "of a record behind the log's end"
+        text = f"{len(rows)} units tell {what}, the first is {found.first + first}, of {offset}"
+        at = (found.first + first) * UNIT_BYTES - found.file.base
+        yield problem("queue", found.file.path, at, f"{queue.topic} {queue.queue_id}: {text}")
+
+    def finish(self, end: int) -> Generator[Finding]:
+        """Tell of the units behind the last record, and of the records without a unit.
+
+        Args:
+            end: Where the log ends.
+        """
+        for cursor in self._queues.values():
+            for units in cursor.take_to(QueueOffset(1 << 62)):
+                yield from self._strays(cursor.queue, units, end)
+        for (topic, queue_id), missing in sorted(self._missing.items()):
+            name = topic.decode(errors="replace")
+            text = (
+                f"{missing.count} records have no unit, the first is {missing.first},"
+                f" at {missing.offset} of the log"
+            )
+            known = self._queues.get((topic, queue_id))
+            path = None if known is None else known.queue.folder
+            yield problem("queue", path, None, f"{name} {queue_id}: {text}")
+        for topic, count in sorted(self._without_topic.items()):
+            name = topic.decode(errors="replace")
+            yield note("queue", None, None, f"{count} records of topic {name}, which was deleted")
+        if self._undispatched:
+            text = f"{self._undispatched} records have no unit yet; the next start makes them"
+            yield note("queue", None, self.dispatched, text)
+
+
+def _is_tag_code(found: FoundRecord, code: int) -> bool:
+    """Tell whether a unit may have this tag code.
+
+    A delayed message has its delivery time there.
+    """
+    record = found.record
+    properties = decode_properties(record.properties)
+    if record.topic == SCHEDULE_TOPIC.encode() and "DELAY" in properties:
+        return code >= record.header.stored_at_ms
+    return code == tag_code(properties.get(TAGS, ""))

@@ -1,0 +1,162 @@
+"""Reading the index files of a store that may be damaged or in use: nothing is written.
+
+A file's length does not say how many slots it has. Its header counts the slots in use, and the
+place of its first entry is told by what that entry says: so the slots are found by looking.
+
+Source: RocketMQ `IndexFile`, `IndexHeader`.
+"""
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from ternmq_model.record_heads import Ints
+from ternmq_store.disk.filesystem import File, FileSystem
+from ternmq_store.disk.layout import index_folder, is_index_name
+from ternmq_store.index.index_format import (
+    ENTRY,
+    ENTRY_BYTES,
+    HEADER_BYTES,
+    SLOT_BYTES,
+    Entries,
+    IndexHeader,
+    IndexSizes,
+    decode_header,
+)
+
+_PIECE_ENTRIES: Final = 3_276
+_PIECE_BYTES: Final = 1 << 20
+_SAMPLE_ENTRIES: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class IndexHead:
+    """What the head of an index file says, and the file's length."""
+
+    path: Path
+    file_bytes: int
+    header: IndexHeader
+
+
+@dataclass(frozen=True, slots=True)
+class FoundEntries:
+    """Entries that follow each other."""
+
+    first: int
+    """The number of the first of them; the first of a file has 1."""
+
+    entries: Entries
+
+
+def find_index_files(files: FileSystem, root: Path) -> Sequence[Path]:
+    """Return the index files below `root`, oldest first; other files are passed over."""
+    folder = index_folder(root)
+    return [folder / name for name in files.files(folder) if is_index_name(name)]
+
+
+def read_index_head(files: FileSystem, path: Path) -> IndexHead | None:
+    """Return the head of the index file at `path`; None when the file is shorter than that."""
+    file = files.open(path, read_only=True)
+    try:
+        data = file.read(0, HEADER_BYTES)
+        if len(data) < HEADER_BYTES:
+            return None
+        return IndexHead(path, file.size(), decode_header(data))
+    finally:
+        file.close()
+
+
+def find_slots(files: FileSystem, head: IndexHead) -> int | None:
+    """Return how many slots a file has; None when it has no entries or is not as it says."""
+    if head.header.next_number <= 1 or min(head.header) < 0:
+        return None
+    file = files.open(head.path, read_only=True)
+    try:
+        low, high = _slots_range(file, head)
+        for slots in range(low, high + 1):
+            rest = head.file_bytes - HEADER_BYTES - slots * SLOT_BYTES
+            if rest % ENTRY_BYTES == 0 and _is_sound(file, head, slots):
+                return slots
+        return None
+    finally:
+        file.close()
+
+
+def _slots_range(file: File, head: IndexHead) -> tuple[int, int]:
+    """Return the least and the largest number of slots of which as many are in use as it says."""
+    most = (head.file_bytes - HEADER_BYTES - head.header.next_number * ENTRY_BYTES) // SLOT_BYTES
+    used, place, low = 0, 0, 1
+    while place < most:
+        data = file.read(HEADER_BYTES + place * SLOT_BYTES, _PIECE_BYTES)
+        words = np.frombuffer(data[: len(data) - len(data) % SLOT_BYTES], dtype=">i4")
+        if not len(words):
+            break
+        filled = np.flatnonzero(words) + place
+        missing = head.header.slots_used - used
+        if missing > 0:
+            low = int(filled[min(missing, len(filled)) - 1]) + 1 if len(filled) else low
+        if len(filled) > missing:
+            return low, min(most, int(filled[missing]))
+        used += len(filled)
+        place += len(words)
+    return low, most
+
+
+def _is_sound(file: File, head: IndexHead, slots: int) -> bool:
+    """Tell whether the first entries, read as if there were so many slots, can be that."""
+    count = min(head.header.next_number - 1, _SAMPLE_ENTRIES)
+    data = file.read(_sizes(head, slots).entry_at(1), count * ENTRY_BYTES)
+    entries = np.frombuffer(data, dtype=ENTRY)
+    offsets, hashes = entries["offset"], entries["hash"]
+    numbers = np.arange(1, count + 1)
+    if (
+        int(offsets[0]) != head.header.begin_offset
+        or (np.diff(offsets) < 0).any()
+        or int(offsets[-1]) > head.header.end_offset
+        or (hashes < 0).any()
+        or ((entries["previous"] < 0) | (entries["previous"] >= numbers)).any()
+    ):
+        return False
+    newest = [
+        int.from_bytes(file.read(HEADER_BYTES + int(h) % slots * SLOT_BYTES, SLOT_BYTES), "big")
+        for h in hashes.tolist()
+    ]
+    return bool((np.array(newest) >= numbers).all())
+
+
+def _sizes(head: IndexHead, slots: int) -> IndexSizes:
+    left = head.file_bytes - HEADER_BYTES - slots * SLOT_BYTES
+    return IndexSizes(slots, left // ENTRY_BYTES)
+
+
+def walk_entries(files: FileSystem, head: IndexHead, slots: int) -> Generator[FoundEntries]:
+    """Give the entries of an index file in the order in which they were made.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
+    file = files.open(head.path, read_only=True)
+    try:
+        number = 1
+        while number < head.header.next_number:
+            count = min(_PIECE_ENTRIES, head.header.next_number - number)
+            data = file.read(_sizes(head, slots).entry_at(number), count * ENTRY_BYTES)
+            entries = np.frombuffer(data[: len(data) - len(data) % ENTRY_BYTES], dtype=ENTRY)
+            if not len(entries):
+                return
+            yield FoundEntries(number, entries)
+            number += len(entries)
+    finally:
+        file.close()
+
+
+def read_slots(files: FileSystem, head: IndexHead, slots: int) -> Ints:
+    """Return the number of the newest entry of each slot; 0 where there is none."""
+    file = files.open(head.path, read_only=True)
+    try:
+        return np.frombuffer(file.read(HEADER_BYTES, slots * SLOT_BYTES), ">i4").astype(np.int64)
+    finally:
+        file.close()

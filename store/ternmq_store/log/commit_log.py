@@ -1,0 +1,446 @@
+"""The commit log: every record of every queue, one after the other (docs/formats/commit-log.md)."""
+
+import contextlib
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ternmq_model.errors import BrokerBusy, CorruptRecord, MessageRefused, StoreFull
+from ternmq_model.offsets import PhysicalOffset
+from ternmq_model.record import BLANK_BYTES, Record, decode_record, encode_blank
+from ternmq_model.record_batch import RecordBatch, complete_records
+from ternmq_model.record_checksum import put_checksums
+from ternmq_model.record_heads import Ints
+from ternmq_model.response_code import ResponseCode
+from ternmq_store.disk.filesystem import File, FileSystem
+from ternmq_store.disk.layout import commit_log_folder, file_name, fits, next_file_path
+from ternmq_store.disk.mapped_file import MappedFile
+from ternmq_store.disk.mapped_file_queue import MappedFileQueue
+from ternmq_store.disk.shortage import check_full
+from ternmq_store.log.prepare import FileTask, FillTask, PrepareTask, next_fill
+from ternmq_store.log.transient_pool import TransientPool, Write
+
+logger = logging.getLogger(__name__)
+
+_PIECE_BYTES: Final = 1 << 20
+_ON_THE_SPOT_BYTES_MAX: Final = 4 << 20
+"""A file no longer than that is made while the append waits; it takes a millisecond or two."""
+
+_FIRST_ZERO_BYTES: Final = 64 << 20
+"""What opening fills of the first file, or of one whose rest is not filled: more would keep the
+start waiting. What is behind it is reserved, and filled ahead of the writer."""
+
+_PREPARE_AFTER: Final = 4
+"""The next file is prepared once a quarter of the present one is used: in good time for a fast
+writer, and an idle store does without."""
+
+
+_EVERYTHING: Final = PhysicalOffset(1 << 63)
+
+
+class Piece(NamedTuple):
+    """The rows of a batch that go into one file, none when only its blank record does."""
+
+    first: int
+    last: int
+    offset: PhysicalOffset
+    bytes_left: int
+    """Of the file behind the rows when it is thereby full, else -1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where a batch will lie. Nothing is written yet."""
+
+    pieces: Sequence[Piece]
+    physical_offsets: Ints
+    end: PhysicalOffset
+
+
+class CommitLog:
+    """The log's files and its end.
+
+    Owned by `MessageStore`, on the store's thread. `end` is where the next record goes, and only
+    `write` and recovery move it.
+    """
+
+    def __init__(self, files: FileSystem, root: Path, file_bytes: int) -> None:
+        self._file_system = files
+        self._root = root
+        self.files = MappedFileQueue(files, commit_log_folder(root), file_bytes)
+        self.pool: TransientPool | None = None
+        """Where appended records wait, when they do not go into the files at once."""
+        self.end = PhysicalOffset(0)
+        self._preparing: FileTask | None = None
+        self._hole: int | None = None
+        self._unfilled = _EVERYTHING
+        """From here on the file that holds it is reserved, and not yet filled with zeros."""
+        self._is_wanted = False
+        self._shortage: OSError | None = None
+        self._scratch = np.zeros(0, dtype=np.uint8)
+
+    @property
+    def start(self) -> PhysicalOffset:
+        """Where the oldest record that is left begins."""
+        return PhysicalOffset(self.files.files[0].base if self.files.files else 0)
+
+    @property
+    def committed(self) -> PhysicalOffset:
+        """Everything before it is in the log's files; what waits in the pool is not."""
+        return self.end if self.pool is None else self.pool.committed(self.end)
+
+    @property
+    def shortage(self) -> OSError | None:
+        """Why the next file could not be made at the last attempt; None when it could."""
+        return self._shortage
+
+    def place(self, batch: RecordBatch, *, whole: bool = False) -> Placement:
+        """Find room for the records of `batch`, making files where they are needed.
+
+        Args:
+            batch: What is to be stored.
+            whole: All records go into one file, the next one if need be.
+
+        Raises:
+            StoreFull: The disk cannot hold another file.
+            BrokerBusy: The next file is being prepared, or too much waits to be committed: try
+                again when that is done.
+            MessageRefused: A record, or with `whole` the batch, is longer than a file.
+        """
+        total, begin = len(batch.data), self.end
+        if self.pool is not None:
+            self.pool.check_room(total)
+        if self.files.has(begin):
+            file = self.files.at(begin)
+            if fits(total, file.end - begin):
+                self._make_real(file, begin + total)
+                piece = Piece(0, len(batch), begin, -1)
+                return Placement((piece,), batch.starts + begin, PhysicalOffset(begin + total))
+        if whole:
+            return self._place_in_next(batch)
+        return self._place_in_many(batch.starts, batch.sizes)
+
+    def _place_in_next(self, batch: RecordBatch) -> Placement:
+        """Place the batch in the file behind this one, which a blank record ends."""
+        total, begin = len(batch.data), self.end
+        self._check_length(total, "batch")
+        pieces: list[Piece] = []
+        if self.files.has(begin):
+            file = self._file_for(begin, BLANK_BYTES)
+            pieces.append(Piece(0, 0, begin, file.end - begin))
+            begin = PhysicalOffset(file.end)
+        self._file_for(begin, total)
+        pieces.append(Piece(0, len(batch), begin, -1))
+        return Placement(pieces, batch.starts + begin, PhysicalOffset(begin + total))
+
+    def _check_length(self, length: int, what: str) -> None:
+        if not fits(length, self.files.file_bytes):
+            raise MessageRefused(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"a {what} of {length} bytes is longer than a file of the log",
+            )
+
+    def _place_in_many(self, starts: Ints, sizes: Ints) -> Placement:
+        self._check_length(int(sizes.max()), "record")
+        pieces: list[Piece] = []
+        offsets, ends = starts.copy(), starts + sizes
+        first, at = 0, self.end
+        while first < len(sizes):
+            before = int(starts[first])
+            file = self._file_for(at, int(ends[-1]) - before + BLANK_BYTES)
+            room = file.end - at - BLANK_BYTES
+            last = int(np.searchsorted(ends, before + room, side="right"))
+            offsets[first:last] += at - before
+            behind = at + (int(ends[last - 1]) - before if last > first else 0)
+            full = last < len(sizes)
+            pieces.append(Piece(first, last, at, file.end - behind if full else -1))
+            first, at = last, PhysicalOffset(file.end if full else behind)
+        return Placement(pieces, offsets, at)
+
+    def _file_for(self, offset: PhysicalOffset, length: int) -> MappedFile:
+        """Return the file for `offset`, ready for `length` bytes or as many as it holds."""
+        if self.files.has(offset):
+            file = self.files.at(offset)
+            self._make_real(file, min(offset + length, file.end))
+            return file
+        if self._preparing is not None:
+            raise BrokerBusy(ResponseCode.SYSTEM_BUSY, "the next file of the log is being made")
+        if self._shortage is not None:
+            what = f"the next file of the commit log cannot be made: {self._shortage}"
+            raise StoreFull(what) from self._shortage
+        if self.files.file_bytes > _ON_THE_SPOT_BYTES_MAX:
+            self._is_wanted = True
+            raise BrokerBusy(ResponseCode.SYSTEM_BUSY, "the next file of the log is to be made")
+        try:
+            file = self.files.create_durable_file(offset, real_bytes=self.files.file_bytes)
+        except OSError as error:
+            check_full(error, "commit log")
+            raise
+        logger.info("commit log rolled file=%s", file_name(file.base))
+        return file
+
+    def _make_real(self, file: MappedFile, end: int) -> None:
+        if file.base <= self._unfilled < end:
+            busy = "the log's present file is being filled"
+            raise BrokerBusy(ResponseCode.SYSTEM_BUSY, busy)
+        if file.real_bytes < file.file_bytes:
+            try:
+                file.make_real(file.file_bytes)
+            except OSError as error:
+                check_full(error, "commit log")
+                raise
+
+    def write(
+        self,
+        batch: RecordBatch,
+        placement: Placement,
+        *,
+        queue_offsets: Ints,
+        stored_at_ms: int,
+        born_host: bytes,
+        store_host: bytes,
+    ) -> None:
+        """Complete the records and put them where `place` said, or into the pool.
+
+        They survive a crash of this process when this returns and they are `committed`: all or, if
+        it is killed in the middle, none.
+        """
+        # Completed beside the log, so that no page of the log ever holds half-made records.
+        done = self._copy(batch.data)
+        complete_records(
+            done,
+            batch.starts,
+            batch.heads,
+            queue_offsets=queue_offsets,
+            physical_offsets=placement.physical_offsets,
+            stored_at_ms=stored_at_ms,
+            born_host=born_host,
+            store_host=store_host,
+        )
+        if batch.is_checksummed:
+            put_checksums(done, batch.starts, batch.sizes)
+        if self.pool is not None:
+            writes = [self._write_of(piece, batch, done) for piece in placement.pieces]
+            self.pool.put(writes, self.end, placement.end)
+        else:
+            # A scan from the front meets the first piece first, so that one is written last, and of
+            # every piece its first 8 bytes: until then there is nothing.
+            for piece in reversed(placement.pieces):
+                self._put(piece, batch, done)
+        self.end = placement.end
+
+    def _copy(self, data: bytes) -> NDArray[np.uint8]:
+        """Return a copy of `data` that is left alone for as long as it is needed."""
+        if self.pool is not None:
+            return np.frombuffer(bytearray(data), dtype=np.uint8)
+        if len(self._scratch) < len(data):
+            self._scratch = np.empty(max(len(data), _PIECE_BYTES), dtype=np.uint8)
+        done = self._scratch[: len(data)]
+        done[:] = np.frombuffer(data, dtype=np.uint8)
+        return done
+
+    def _write_of(self, piece: Piece, batch: RecordBatch, done: NDArray[np.uint8]) -> Write:
+        file = self.files.at(piece.offset)
+        parts: list[bytes | memoryview] = []
+        if piece.last > piece.first:
+            begin, end = _extent(piece, batch)
+            parts.append(done.data[begin:end])
+        if piece.bytes_left >= 0:
+            parts.append(encode_blank(piece.bytes_left))
+        return Write(file.file, piece.offset - file.base, parts)
+
+    def _put(self, piece: Piece, batch: RecordBatch, done: NDArray[np.uint8]) -> None:
+        file = self.files.at(piece.offset)
+        target = file.bytes
+        position = piece.offset - file.base
+        if piece.bytes_left >= 0:
+            blank = np.frombuffer(encode_blank(piece.bytes_left), dtype=np.uint8)
+            at = file.file_bytes - piece.bytes_left
+            target[at : at + BLANK_BYTES] = blank
+        if piece.last > piece.first:
+            begin, end = _extent(piece, batch)
+            target[position + 8 : position + end - begin] = done[begin + 8 : end]
+            target[position : position + 8] = done[begin : begin + 8]
+
+    def record_at(self, offset: PhysicalOffset, end: PhysicalOffset) -> Record | None:
+        """Return the record that begins at `offset` and ends at `end` or before; None if none."""
+        if offset >= end or not self.files.has(offset):
+            return None
+        file = self.files.at(offset)
+        try:
+            record = decode_record(file.view, offset - file.base, at=offset)
+        except CorruptRecord:
+            return None
+        return record if record and offset + record.header.total_bytes <= end else None
+
+    def cut(self, end: PhysicalOffset, *, was_left_there: bool = False) -> int:
+        """Let the log end at `end`: zero what lies behind it, durably, and drop later files.
+
+        After this no record that was there can come back.
+
+        Args:
+            end: Where a record begins or could.
+            was_left_there: This store left the log's end there, with zeros behind it. If the next
+                bytes are zeros still, so are the others: a file of 1 GiB is long to read.
+
+        Returns:
+            How many bytes were not zeros.
+
+        Raises:
+            OSError: It could not be done; the store must not be used.
+        """
+        wiped = 0
+        if self.files.has(end):
+            file = self.files.at(end)
+            self._hole = file.file.hole_after(end - file.base)
+            position = end - file.base
+            if not was_left_there or any(file.file.read(position, _PIECE_BYTES)):
+                wiped = _zero(file.file, position, file.file_bytes)
+                # Zeros found may be those of an earlier attempt that never reached the disk.
+                file.file.sync()
+        self._drop_behind(end)
+        self.end = end
+        return wiped
+
+    def _drop_behind(self, end: PhysicalOffset) -> None:
+        # One after the other, newest first: a crash in between must not leave a gap.
+        while self.files.files and self.files.last.base > end:
+            self.files.drop_from(self.files.last.base)
+            self._file_system.sync_folder(self.files.folder)
+
+    def prepare_due(self) -> FileTask | None:
+        """Return the task of filling this file ahead, or of making the next when it is time."""
+        if self._preparing is not None:
+            return None
+        if not self._is_wanted and self._unfilled != _EVERYTHING:
+            last = self.files.last
+            if last.base <= self._unfilled < last.end:
+                start = self._unfilled - last.base
+                task = next_fill(last.file, start, last.file_bytes, self._file_system)
+                self._preparing = task
+                return task
+            self._unfilled = _EVERYTHING
+        file_bytes, files = self.files.file_bytes, self.files.files
+        if not self._is_wanted and (
+            not files or self.end - files[-1].base < file_bytes // _PREPARE_AFTER
+        ):
+            return None
+        self._preparing = self._prepare_task(file_bytes)
+        return self._preparing
+
+    def _prepare_task(self, zero_bytes: int) -> PrepareTask:
+        base = self.files.last.end if self.files.files else self.end
+        return PrepareTask(
+            self._file_system,
+            next_file_path(self._root),
+            self.files.folder / file_name(base),
+            self.files.file_bytes,
+            min(zero_bytes, self.files.file_bytes),
+        )
+
+    def prepared(self, error: OSError | None) -> None:
+        """Take over what was prepared; if it was not, remember why.
+
+        Raises:
+            OSError: The file cannot be opened, or the disk failed while it was filled.
+        """
+        task, self._preparing = self._preparing, None
+        if isinstance(task, FillTask):
+            self._filled(task, error)
+            return
+        if error is not None:
+            if self._shortage is None:
+                logger.warning("next file of the commit log not made error=%s", error)
+            self._shortage = error
+            return
+        self._shortage, self._is_wanted = None, False
+        file = self.files.open_file(self.files.last.end if self.files.files else self.end)
+        file.real_bytes = file.file_bytes
+
+    def _filled(self, task: FillTask, error: OSError | None) -> None:
+        if error is not None:
+            _check_only_full(error)
+            logger.warning("file of the commit log not filled ahead error=%s", error)
+        is_over = error is not None or task.end >= self.files.file_bytes
+        step = PhysicalOffset(self._unfilled + task.end - task.start)
+        self._unfilled = _EVERYTHING if is_over else step
+
+    def make_room(self) -> None:
+        """Make the space of the last file real, and the first file if there is none.
+
+        It blocks, so it is a part of opening. That there is no space is no error: the first append
+        will tell.
+
+        Raises:
+            OSError: The disk failed.
+        """
+        if self.files.files:
+            last = self.files.last
+            try:
+                last.make_real(last.file_bytes)
+                self._fill_some(last)
+            except OSError as error:
+                _check_only_full(error)
+        elif self.files.file_bytes > _ON_THE_SPOT_BYTES_MAX:
+            try:
+                self._prepare_task(_FIRST_ZERO_BYTES).run()
+            except OSError as error:
+                _check_only_full(error)
+                self._is_wanted = True
+                self.prepared(error)
+            else:
+                self.prepared(None)
+                self._fill_from(self.files.last, _FIRST_ZERO_BYTES)
+
+    def _fill_some(self, file: MappedFile) -> None:
+        """Fill what comes next of a file that another use left, and leave the rest for later."""
+        if file.file_bytes <= _ON_THE_SPOT_BYTES_MAX or self._hole is None:
+            return
+        near = min(self.end - file.base + _FIRST_ZERO_BYTES, file.file_bytes)
+        while self._hole < near:
+            task = next_fill(file.file, self._hole, near, self._file_system)
+            task.run()
+            self._hole = task.end
+        self._fill_from(file, self._hole)
+
+    def _fill_from(self, file: MappedFile, position: int) -> None:
+        is_filled = position >= file.file_bytes
+        self._unfilled = _EVERYTHING if is_filled else PhysicalOffset(file.base + position)
+
+    def files_between(self, start: PhysicalOffset, end: PhysicalOffset) -> Sequence[File]:
+        """Return the files to sync for everything from `start` to `end` to be on disk."""
+        return self.files.files_between(start, end)
+
+    def close(self) -> None:
+        """Remove a next file that was not needed, and close the others."""
+        self._drop_behind(self.end)
+        self.files.close()
+
+
+def _extent(piece: Piece, batch: RecordBatch) -> tuple[int, int]:
+    """Return where the rows of `piece`, at least one, begin and end in the batch."""
+    last = piece.last - 1
+    return int(batch.starts[piece.first]), int(batch.starts[last] + batch.sizes[last])
+
+
+def _check_only_full(error: OSError) -> None:
+    with contextlib.suppress(StoreFull):
+        check_full(error, "commit log")
+        raise error
+
+
+def _zero(file: File, start: int, end: int) -> int:
+    """Zero what is not zero between `start` and `end`; return how many bytes were not."""
+    wiped = 0
+    for position in range(start, end, _PIECE_BYTES):
+        data = np.frombuffer(file.read(position, min(_PIECE_BYTES, end - position)), np.uint8)
+        count = int(np.count_nonzero(data))
+        if count:
+            file.write(position, bytes(len(data)))
+            wiped += count
+    return wiped

@@ -1,0 +1,73 @@
+"""Bringing what was appended into the log's files, where that is not done by the append itself."""
+
+from collections.abc import Callable
+
+from ternmq_model.offsets import PhysicalOffset
+from ternmq_store.config import StoreConfig
+from ternmq_store.log.commit_log import CommitLog
+from ternmq_store.log.transient_pool import CommitTask, Room, TransientPool
+
+
+class Commits:
+    """What of the log waits in a pool. Owned by `MessageStore`, on the store's thread.
+
+    Without a pool, everything is in the files at once, and there is nothing to do.
+
+    Args:
+        log: Recovered. It gets a pool when the settings say so.
+        config: The store's settings.
+        fail: Told of the error after which nobody knows what is in the files.
+        has_failed: Tells whether the store has; nothing is written any more then.
+
+    Source: RocketMQ `CommitRealTimeService`.
+    """
+
+    def __init__(
+        self,
+        log: CommitLog,
+        config: StoreConfig,
+        fail: Callable[[OSError], None],
+        has_failed: Callable[[], bool],
+    ) -> None:
+        self._log = log
+        self._fail = fail
+        self._has_failed = has_failed
+        if config.transient_pool_enabled:
+            log.pool = TransientPool(
+                config.transient_pool_bytes, fails_fast=config.transient_pool_fails_fast
+            )
+
+    @property
+    def offset(self) -> PhysicalOffset:
+        """Everything before it is in the log's files."""
+        return self._log.committed
+
+    @property
+    def room(self) -> Room:
+        """What an append that was refused as busy waits for."""
+        return Room.FILE if self._log.pool is None else self._log.pool.room
+
+    def due(self) -> CommitTask | None:
+        """Return the task of writing what waits, if anything does; `done` must follow."""
+        if self._has_failed() or self._log.pool is None:
+            return None
+        return self._log.pool.commit_due()
+
+    def done(self, task: CommitTask, error: OSError | None = None) -> None:
+        """Take note that `task` has run: what it wrote counts, unless it failed."""
+        if error is not None:
+            self._fail(error)
+        elif self._log.pool is not None:
+            self._log.pool.commit_done(task)
+
+    def now(self) -> None:
+        """Write everything that waits, here and now. No task may be under way.
+
+        Raises:
+            OSError: Nobody knows any more what is in the files.
+        """
+        assert self._log.pool is None or self._log.pool.is_idle, "a task is under way"
+        task = self.due()
+        if task is not None:
+            task.run()
+            self.done(task)

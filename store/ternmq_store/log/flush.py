@@ -1,0 +1,130 @@
+"""Flushing: what is due, decided here, and the tasks that a blocking thread carries out.
+
+A task holds files and bytes, never an object of the store. One sync serves all who wait for it.
+
+Source: RocketMQ `GroupCommitService`, `FlushRealTimeService`, `FlushConsumeQueueService`.
+"""
+
+import contextlib
+import errno
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ternmq_model.offsets import PhysicalOffset
+from ternmq_store.config import FlushMode, StoreConfig
+from ternmq_store.disk.filesystem import File, FileSystem
+from ternmq_store.disk.shortage import is_full
+from ternmq_store.log.log_notes import LogNotes, save_notes
+
+PAGE_BYTES: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class FlushTask:
+    """Bring the log to the disk: for a blocking thread."""
+
+    files: Sequence[File]
+    end: PhysicalOffset
+    """Everything before it is on disk when `run` has returned."""
+    stored_at_ms: int
+    """Store time of the newest record before `end`."""
+
+    def run(self) -> None:
+        """Sync, oldest file first.
+
+        Raises:
+            OSError: Nobody knows any more what is on disk.
+        """
+        for file in self.files:
+            file.sync()
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointTask:
+    """Bring consume queues to the disk, then the checkpoint that vouches for them."""
+
+    file_system: FileSystem
+    files: Sequence[Path]
+    checkpoint: Path
+    data: bytes
+    notes: LogNotes | None = None
+    """What the side file is to say, if that is something new."""
+
+    def run(self) -> None:
+        """Sync the queues, write the checkpoint, sync it.
+
+        Raises:
+            OSError: ENOSPC or EDQUOT, a limit of open files: the checkpoint is not moved, and what
+                it vouches for is true. Any other: nobody knows any more what is on disk.
+        """
+        for path in self.files:
+            # A topic may be deleted meanwhile: then there is nothing to vouch for.
+            with contextlib.suppress(FileNotFoundError):
+                self._sync(path)
+        write_checkpoint(self.file_system, self.checkpoint, self.data)
+        if self.notes is not None:
+            save_notes(self.file_system, self.checkpoint.parent, self.notes)
+
+    def _sync(self, path: Path) -> None:
+        file = self.file_system.open(path)
+        try:
+            file.sync()
+        except OSError as error:
+            if is_full(error):  # what found no space is lost, unlike a file that is not written
+                raise OSError(errno.EIO, f"units may be lost: {error}") from error
+            raise
+        finally:
+            file.close()
+
+
+def write_checkpoint(files: FileSystem, path: Path, data: bytes) -> None:
+    """Make `data` the checkpoint, durably.
+
+    Raises:
+        OSError: Nobody knows what it says now.
+    """
+    is_new = not files.exists(path)
+    file = files.open(path, create=True)
+    try:
+        file.write(0, data)
+        file.sync()
+    finally:
+        file.close()
+    if is_new:
+        files.sync_folder(path.parent)
+
+
+def is_flush_due(
+    mode: FlushMode,
+    config: StoreConfig,
+    *,
+    flushed: PhysicalOffset,
+    end: PhysicalOffset,
+    file_bytes: int,
+    flushed_at_ms: int,
+    now_ms: int,
+) -> bool:
+    """Tell whether the log is to be flushed now.
+
+    Args:
+        mode: Synchronous: whenever there is something.
+        config: Intervals and pages of the asynchronous flush.
+        flushed: Up to where the log is on disk.
+        end: Its end.
+        file_bytes: Length of its files; a full one is flushed at once.
+        flushed_at_ms: When it was last flushed; like `now_ms` on the monotonic clock.
+        now_ms: The present.
+
+    Source: RocketMQ `FlushRealTimeService`, `DefaultMappedFile.isAbleToFlush`.
+    """
+    if end <= flushed:
+        return False
+    if mode is FlushMode.SYNC or end // file_bytes > flushed // file_bytes:
+        return True
+    waited_ms = now_ms - flushed_at_ms
+    pages = end // PAGE_BYTES - flushed // PAGE_BYTES
+    if waited_ms >= config.flush_thorough_interval_ms:
+        return True
+    return waited_ms >= config.flush_interval_ms and pages >= config.flush_least_pages

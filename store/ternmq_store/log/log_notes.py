@@ -1,0 +1,255 @@
+"""What this store notes about its log: the side file `ternmq.store` and the token in `abort`.
+
+RocketMQ ignores the side file and writes an `abort` without a token, so that it shows when somebody
+else has used the directory: then nothing that was noted of an open session counts
+(docs/formats/store-notes.md).
+"""
+
+import enum
+import logging
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from ternmq_model.errors import IllegalName, StoreError
+from ternmq_model.names import check_topic
+from ternmq_model.offsets import PhysicalOffset, QueueOffset
+from ternmq_store.disk.filesystem import FileSystem
+from ternmq_store.disk.layout import abort_path, notes_path
+from ternmq_store.disk.state_file import read_generations, read_whole, replace_file
+from ternmq_store.log.checksum_ranges import ChecksumRange
+from ternmq_store.log.quarantine import Stretch
+
+logger = logging.getLogger(__name__)
+
+FORMAT_VERSION: Final = 1
+_START: Final = PhysicalOffset(0)
+_OPEN: Final = "open"
+_CLOSED: Final = "closed"
+_NO_END: Final = "-"
+_ABORT_BYTES_MAX: Final = 4096
+
+
+class QueueNote(NamedTuple):
+    """A consume queue that there was."""
+
+    topic: str
+    queue_id: int
+    first: QueueOffset
+    """The first unit of its first file."""
+    end: QueueOffset
+    """Behind its last message."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogNotes:
+    """The content of the side file."""
+
+    session: str = ""
+    """Names an unbroken use of the log by this store: the token that `abort` has, too."""
+
+    is_open: bool = False
+    """The session was not brought to an end by a clean stop."""
+
+    flushed: PhysicalOffset = _START
+    """The log was on the disk up to here at least. After a clean stop it is the log's end."""
+
+    log_start: PhysicalOffset = _START
+    """Where the log began."""
+
+    log_file_bytes: int = 0
+    """How long its files are; 0 when there is no log yet."""
+
+    checksummed: Sequence[ChecksumRange] = ()
+    quarantined: Sequence[Stretch] = ()
+    queues_at: PhysicalOffset = _START
+    """Up to where the log was dispatched when `queues` was noted."""
+
+    queues: Sequence[QueueNote] = ()
+    index: Sequence[str] = ()
+    """After a clean stop, lines that the index wrote about its files."""
+
+
+class Abort(NamedTuple):
+    """What the file `abort` says."""
+
+    pid: int | None
+    token: str
+    """Empty when RocketMQ wrote it."""
+
+
+class LastUse(enum.Enum):
+    """How the last use of the directory ended, and whether what was noted of it counts."""
+
+    CLEAN = "clean"
+    """By a clean stop, of this store or of RocketMQ."""
+
+    CRASHED = "crashed"
+    """This store was interrupted, and nobody used the directory since."""
+
+    FOREIGN_CLEAN = "foreign clean"
+    """This store was interrupted; then somebody else opened the directory and left it cleanly."""
+
+    FOREIGN_CRASHED = "foreign crashed"
+    """Somebody else was interrupted."""
+
+    @property
+    def is_clean(self) -> bool:
+        """The last one who used the directory brought everything to the disk."""
+        return self in {LastUse.CLEAN, LastUse.FOREIGN_CLEAN}
+
+
+def last_use(notes: LogNotes, abort: Abort | None) -> LastUse:
+    """Return how the last use ended.
+
+    Args:
+        notes: As they were found; empty ones when there were none.
+        abort: None when there is no such file.
+    """
+    if abort is None:
+        return LastUse.FOREIGN_CLEAN if notes.is_open else LastUse.CLEAN
+    is_ours = notes.is_open and bool(notes.session) and abort.token == notes.session
+    return LastUse.CRASHED if is_ours else LastUse.FOREIGN_CRASHED
+
+
+def encode_notes(notes: LogNotes) -> bytes:
+    """Return the file's bytes: a fact a line, in the end a checksum of the lines before it."""
+    lines = [
+        f"version {FORMAT_VERSION}",
+        f"session {_OPEN if notes.is_open else _CLOSED} {notes.session}",
+        f"flushed {notes.flushed}",
+        f"log {notes.log_start} {notes.log_file_bytes}",
+        *(
+            f"checksummed {r.start} {_NO_END if r.end is None else r.end}"
+            for r in notes.checksummed
+        ),
+        *(f"quarantined {s.start} {s.end} {_one_line(s.reason)}" for s in notes.quarantined),
+        f"queues {notes.queues_at}",
+        *(f"queue {q.queue_id} {q.first} {q.end} {q.topic}" for q in notes.queues),
+        *(f"index {_one_line(line)}" for line in notes.index),
+    ]
+    text = "".join(f"{line}\n" for line in lines).encode()
+    return text + f"crc32 {zlib.crc32(text):08x}\n".encode()
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def decode_notes(data: bytes) -> LogNotes:
+    """Return what the file says.
+
+    Raises:
+        ValueError: It is cut, altered, or of a later version.
+    """
+    text, separator, checksum = data.rpartition(b"crc32 ")
+    if not separator or checksum.strip() != f"{zlib.crc32(text):08x}".encode():
+        raise ValueError("the checksum differs")
+    facts: dict[str, list[str]] = {}
+    for line in text.decode().splitlines():
+        name, _, value = line.partition(" ")
+        facts.setdefault(name, []).append(value)
+    if facts.get("version") != [str(FORMAT_VERSION)]:
+        raise ValueError(f"version {facts.get('version')} is not known")
+    state, _, session = facts["session"][0].partition(" ")
+    log_start, _, log_file_bytes = facts["log"][0].partition(" ")
+    return LogNotes(
+        session,
+        state == _OPEN,
+        _offset(facts["flushed"][0]),
+        _offset(log_start),
+        _offset(log_file_bytes),
+        tuple(_range(value) for value in facts.get("checksummed", ())),
+        tuple(_stretch(value) for value in facts.get("quarantined", ())),
+        _offset(facts["queues"][0]),
+        tuple(_queue(value) for value in facts.get("queue", ())),
+        tuple(facts.get("index", ())),
+    )
+
+
+def _offset(text: str) -> PhysicalOffset:
+    offset = PhysicalOffset(int(text))
+    if offset < 0:
+        raise ValueError(f"{offset} is no offset")
+    return offset
+
+
+def _range(text: str) -> ChecksumRange:
+    start, _, end = text.partition(" ")
+    return ChecksumRange(_offset(start), None if end == _NO_END else _offset(end))
+
+
+def _stretch(text: str) -> Stretch:
+    start, end, *reason = text.split(" ", 2)
+    return Stretch(_offset(start), _offset(end), *reason or [""])
+
+
+def _queue(text: str) -> QueueNote:
+    numbers, topic = text.split(" ")[:-1], text.rpartition(" ")[2]
+    queue_id, first, end = map(_offset, numbers)
+    try:
+        return QueueNote(check_topic(topic), queue_id, QueueOffset(first), QueueOffset(end))
+    except IllegalName as error:
+        raise ValueError(str(error)) from error
+
+
+def load_notes(files: FileSystem, root: Path, tell: Callable[[str], None]) -> LogNotes:
+    """Return what was noted; empty notes when there are none that can be read.
+
+    Without them a store is like one of RocketMQ: its timestamps decide, and no checksum is
+    demanded.
+
+    Args:
+        files: The file system.
+        root: The store's directory.
+        tell: Gets the reason why notes that are there do not count.
+    """
+    try:
+        return read_generations(files, notes_path(root), decode_notes) or LogNotes()
+    except StoreError as error:
+        tell(str(error))
+        return LogNotes()
+
+
+def save_notes(files: FileSystem, root: Path, notes: LogNotes) -> None:
+    """Replace the side file, durably; the generation before is kept.
+
+    Raises:
+        OSError: What was noted before is there still.
+    """
+    replace_file(files, notes_path(root), encode_notes(notes))
+
+
+def encode_abort(abort: Abort) -> bytes:
+    """Return the bytes of `abort`: the process on the first line, the token on the second."""
+    return f"{'' if abort.pid is None else abort.pid}\n{abort.token}\n".encode()
+
+
+def decode_abort(data: bytes) -> Abort:
+    """Return what `abort` says, whoever wrote it."""
+    pid, _, rest = data.decode("ascii", "replace").partition("\n")
+    token = rest.partition("\n")[0].strip()
+    pid = pid.strip()
+    return Abort(int(pid) if pid.isascii() and pid.isdigit() else None, token)
+
+
+def load_abort(files: FileSystem, root: Path) -> Abort | None:
+    """Return what `abort` says; None when there is none: the last use ended cleanly."""
+    path = abort_path(root)
+    if not files.exists(path):
+        return None
+    try:
+        return decode_abort(read_whole(files, path, bytes_max=_ABORT_BYTES_MAX))
+    except ValueError:
+        return Abort(None, "")
+
+
+def save_abort(files: FileSystem, root: Path, abort: Abort) -> None:
+    """Leave the mark that only a clean stop takes away, durably.
+
+    Raises:
+        OSError: What was there before is there still.
+    """
+    replace_file(files, abort_path(root), encode_abort(abort), keep_previous=False)

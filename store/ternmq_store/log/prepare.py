@@ -1,0 +1,118 @@
+"""Making files of the commit log ahead of their use: zero-filled, at leisure, durable.
+
+Appending to blocks that were only reserved makes the file system convert them during a sync, which
+stalls whoever writes meanwhile; blocks that hold zeros are simply overwritten.
+"""
+
+import errno
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+from ternmq_store.disk.filesystem import File, FileSystem
+
+USED_SHARE_MAX: Final = 0.85
+"""A disk fuller than that gets no further file."""
+
+_PIECE_BYTES: Final = 1 << 20
+_SYNC_EVERY_BYTES: Final = 16 << 20
+_REST_S: Final = 0.001
+"""After each piece: a file of 1 GiB takes a second longer, and whoever reads or syncs meanwhile
+finds the disk free every few milliseconds."""
+
+
+class FileTask(Protocol):
+    """What is to be done for the log to have room, in a blocking thread."""
+
+    def run(self) -> None:
+        """Do it.
+
+        Raises:
+            OSError: It could not be done.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PrepareTask:
+    """Make the log's next file, zero-filled: for a blocking thread."""
+
+    files: FileSystem
+    draft: Path
+    path: Path
+    file_bytes: int
+    zero_bytes: int
+    """How much of it is filled; the rest is only reserved."""
+
+    def run(self) -> None:
+        """Make the file and put it in its place, durably.
+
+        Raises:
+            OSError: It could not be made, and nothing is left of it. ENOSPC too when the disk is
+                fuller than `USED_SHARE_MAX`.
+        """
+        self._check_used()
+        file = self.files.open(self.draft, create=True)
+        try:
+            self._fill(file)
+        except OSError:
+            self.files.remove(self.draft)
+            raise
+        finally:
+            file.close()
+        self.files.rename(self.draft, self.path)
+        self.files.sync_folder(self.path.parent)
+        self.files.sync_folder(self.draft.parent)
+
+    def _fill(self, file: File) -> None:
+        file.resize(self.file_bytes)
+        file.allocate(0, self.file_bytes)
+        for position in range(0, self.zero_bytes, _SYNC_EVERY_BYTES):
+            end = min(position + _SYNC_EVERY_BYTES, self.zero_bytes)
+            _write_zeros(self.files, file, position, end)
+            self._check_used()
+        if not self.zero_bytes:
+            file.sync()
+
+    def _check_used(self) -> None:
+        used = self.files.used_share(self.draft.parent)
+        if used > USED_SHARE_MAX:
+            raise OSError(
+                errno.ENOSPC,
+                f"the disk is {used:.0%} full, and above {USED_SHARE_MAX:.0%} no file is made",
+                str(self.path),
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class FillTask:
+    """Fill some more of a file that is in use, ahead of its writer: for a blocking thread.
+
+    Nothing may be appended to the range before `run` has ended.
+    """
+
+    files: FileSystem
+    file: File
+    start: int
+    end: int
+
+    def run(self) -> None:
+        """Write zeros and sync them.
+
+        Raises:
+            OSError: Not all of it is filled. Its space is reserved all the same.
+        """
+        _write_zeros(self.files, self.file, self.start, self.end)
+
+
+def next_fill(file: File, start: int, end: int, files: FileSystem) -> FillTask:
+    """Return the next step of filling `file` from `start` on, at most to `end`."""
+    return FillTask(files, file, start, min(start + _SYNC_EVERY_BYTES, end))
+
+
+def _write_zeros(files: FileSystem, file: File, start: int, end: int) -> None:
+    zeros = bytes(_PIECE_BYTES)
+    for position in range(start, end, _PIECE_BYTES):
+        file.write(position, zeros[: end - position])
+        files.rest(_REST_S)
+    file.sync()

@@ -1,0 +1,483 @@
+"""One consume queue: where in the log each message of a queue lies (docs/formats/consume-queue.md).
+
+A unit is 20 bytes: physical offset 8, record size 4, tag code 8, big-endian. Unit `n` belongs to
+the message with queue offset `n`. Everything here can be built anew from the log.
+
+Source: RocketMQ `ConsumeQueue`.
+"""
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ternmq_model.offsets import UNIT_BYTES, LogicOffset, PhysicalOffset, QueueOffset, logic_offset
+from ternmq_model.record_heads import Bytes, Ints
+from ternmq_store.disk.filesystem import FileSystem
+from ternmq_store.disk.layout import base_of, queue_folder, step_end
+from ternmq_store.disk.mapped_file import MappedFile
+from ternmq_store.disk.mapped_file_queue import FoundFile, MappedFileQueue
+from ternmq_store.queues.consume_queue_ext import (
+    ADDRESS_MAX,
+    ConsumeQueueExt,
+    ExtRows,
+    TagCodes,
+    is_address,
+    plain_tag_codes,
+)
+from ternmq_store.queues.units import PADDING_SIZE, UNIT, Unit, Units, good_units, make_units
+
+logger = logging.getLogger(__name__)
+
+_PIECE_UNITS: Final = 3_200
+
+
+def _bytes(units: Units) -> Bytes:
+    return units.view(np.uint8)
+
+
+class ConsumeQueue:
+    """The units of one queue.
+
+    Owned by `ConsumeQueues`, on the store's thread.
+
+    Attributes:
+        min_offset: The first message that can be read.
+        end: Behind the last message that can be read: one more than its offset.
+        next_offset: What the next message stored gets; at least `end`.
+        ext: What the units have no room for; None when there never was such a thing.
+        ext_unit_bytes: Room to reserve there for each unit; 0 = nothing is added.
+    """
+
+    def __init__(
+        self, files: FileSystem, root: Path, topic: str, queue_id: int, file_bytes: int
+    ) -> None:
+        self.topic = topic
+        self.queue_id = queue_id
+        self._file_system = files
+        self.files = MappedFileQueue(files, queue_folder(root, topic, queue_id), file_bytes)
+        self.min_offset = QueueOffset(0)
+        self.end = QueueOffset(0)
+        self.next_offset = QueueOffset(0)
+        self.ext: ConsumeQueueExt | None = None
+        self.ext_unit_bytes = 0
+        self._real_end = LogicOffset(0)
+        self._dirty_from: LogicOffset | None = None
+
+    def reserve(self, until: QueueOffset) -> None:
+        """Make the space of the units below `until` real.
+
+        Raises:
+            OSError: It cannot be. The queue is as before.
+        """
+        if self.ext is not None and self.ext_unit_bytes:
+            self.ext.reserve(until - self.end, self.ext_unit_bytes)
+        self._reserve(until)
+
+    def _reserve(self, until: QueueOffset) -> None:
+        needed = logic_offset(until)
+        while self._real_end < needed:
+            files = self.files.files
+            if not files:
+                self._file_system.make_folder(self.files.folder)
+                base = base_of(logic_offset(self.end), self.files.file_bytes)
+                file = self._create_file(base)
+            elif self._real_end == files[-1].end:
+                file = self._create_file(files[-1].end)
+            else:
+                file = files[-1]
+            position = min(needed, file.end) - file.base
+            file.make_real(step_end(position, file.file_bytes))
+            self._real_end = LogicOffset(file.base + file.real_bytes)
+
+    def _create_file(self, base: int) -> MappedFile:
+        # Its length and name are on the disk before it is used: so a file that a crash left
+        # without its length never held a unit.
+        file = self.files.create_durable_file(base, real_bytes=0)
+        file.file.park()
+        return file
+
+    def append(self, units: Units, ext: ExtRows | None = None) -> None:
+        """Add the units of the next messages; they can be read from now on.
+
+        Args:
+            units: Theirs.
+            ext: What is to be kept besides, if anything.
+
+        Raises:
+            OSError: There was no space, and nobody had reserved it. Nothing was added.
+        """
+        count = len(units)
+        at = logic_offset(self.end)
+        end = QueueOffset(self.end + count)
+        if self._real_end < at + count * UNIT_BYTES:
+            self._reserve(end)
+        data = _bytes(self._extend(units, ext))
+        file = self.files.at(at)
+        position = at - file.base
+        if position + len(data) <= file.file_bytes:
+            file.bytes[position : position + len(data)] = data
+        else:
+            self._write(at, data)
+        if self._dirty_from is None:
+            self._dirty_from = at
+        self.end = end
+        if end > self.next_offset:
+            self.next_offset = end
+
+    def _extend(self, units: Units, ext: ExtRows | None) -> Units:
+        """Keep `ext` where there is room for it, and return units that tell where."""
+        if self.ext is None or ext is None:
+            return units
+        addresses = self.ext.append(units["tag_code"].astype(np.int64), ext)
+        return make_units(units["offset"], units["size"], addresses)
+
+    def tag_codes(self, units: Units) -> TagCodes:
+        """Return the tag codes of units, wherever they are kept.
+
+        Source: RocketMQ `ConsumeQueue.getExt`, `ConsumeQueue.isExtAddr`.
+        """
+        codes, is_known = plain = plain_tag_codes(units)
+        if is_known is None or self.ext is None:
+            return plain
+        rows = np.flatnonzero(~is_known)
+        codes[rows], found = self.ext.tag_codes(codes[rows])
+        is_known[rows] = True if found is None else found
+        return TagCodes(codes, None if is_known.all() else is_known)
+
+    def _write(self, at: LogicOffset, data: Bytes) -> None:
+        done = 0
+        while done < len(data):
+            file = self.files.at(at + done)
+            position = at + done - file.base
+            count = min(len(data) - done, file.file_bytes - position)
+            file.bytes[position : position + count] = data[done : done + count]
+            done += count
+
+    def put(self, offsets: Ints, units: Units, ext: ExtRows | None = None) -> bool:
+        """Add units of records in the order of the log, some of which may be there already.
+
+        What is there and right is kept; what is wrong is built anew.
+
+        Args:
+            offsets: The messages' queue offsets.
+            units: Theirs.
+            ext: As in `append`.
+
+        Returns:
+            Whether each followed the one before; else units that should be there are not.
+
+        Raises:
+            OSError: There was no space. Some may have been added.
+        """
+        first, count = int(offsets[0]), len(offsets)
+        if count == 1 or bool((np.diff(offsets) == 1).all()):
+            if first == self.end:
+                self.append(units, ext)
+                return True
+            known = self._count_same(QueueOffset(first), units)
+            if known == count:
+                return True
+            if known and first + known == self.end:
+                self.append(units[known:], _from(ext, known, count))
+                return True
+        has_gap = False
+        for row, offset in enumerate(offsets.tolist()):
+            has_gap |= offset > self.end
+            self._put_one(QueueOffset(offset), units[row : row + 1], _from(ext, row, row + 1))
+        return not has_gap
+
+    def _count_same(self, first: QueueOffset, units: Units) -> int:
+        """Return how many of `units`, which belong from message `first` on, are there already."""
+        count = 0
+        while count < len(units) and self._first <= first + count < self.end:
+            there = self.units(QueueOffset(first + count), len(units) - count)
+            same = self._are_same(there, units[count : count + len(there)])
+            if not same.all():
+                return count + int(same.argmin())
+            count += len(there)
+        return count
+
+    def _are_same(self, there: Units, wanted: Units) -> NDArray[np.bool_]:
+        codes, is_known = self.tag_codes(there)
+        same: NDArray[np.bool_] = (
+            (there["offset"] == wanted["offset"])
+            & (there["size"] == wanted["size"])
+            & (codes == wanted["tag_code"])
+        )
+        return same if is_known is None else same & is_known
+
+    @property
+    def _first(self) -> QueueOffset:
+        """The first unit that there is a file for."""
+        return QueueOffset(self.files.files[0].base // UNIT_BYTES if self.files.files else self.end)
+
+    def _put_one(self, offset: QueueOffset, unit: Units, ext: ExtRows | None) -> None:
+        physical = int(unit["offset"][0])
+        if offset < self._first:
+            return  # its file was deleted as too old
+        if offset < self.end and physical <= self._newest_before(self.end):
+            self._correct(offset, unit, ext)
+            return
+        if offset < self.end:
+            # RocketMQ deleted the topic and it began anew at 0: the later record counts.
+            self.cut(offset)
+        if offset > self.end and not self._pad(offset):
+            logger.warning(
+                "record left out of its queue topic=%s queue=%d offset=%d end=%d physical=%d",
+                *(self.topic, self.queue_id, offset, self.end, physical),
+            )
+            return
+        self.append(unit, ext)
+
+    def _correct(self, offset: QueueOffset, unit: Units, ext: ExtRows | None) -> None:
+        """Let the unit that is there stand if it can be meant, else write the right one."""
+        there, wanted = self.unit(offset), int(unit["offset"][0])
+        if self._are_same(self.units(offset, 1), unit).all():
+            return
+        if there.size > 0 and wanted < there.offset and wanted <= self._newest_before(offset):
+            return  # that of a later record of the same number: the topic was deleted in between
+        if there.size != PADDING_SIZE:
+            logger.warning(
+                "consume queue unit was wrong topic=%s queue=%d offset=%d was=%s is=%s",
+                *(self.topic, self.queue_id, offset, tuple(there), unit[0].tolist()),
+            )
+        at = logic_offset(offset)
+        self._write(at, _bytes(self._extend(unit, ext)))
+        self._dirty_from = at if self._dirty_from is None else min(at, self._dirty_from)
+
+    def _newest_before(self, end: QueueOffset) -> int:
+        """Return where the last message before `end` lies in the log; -1 if there is none."""
+        unit = self._last_message(end)
+        return unit.offset if unit else -1
+
+    def _pad(self, until: QueueOffset) -> bool:
+        """Fill up with units that stand for nothing; False when that cannot be meant."""
+        if not self.files.files:
+            # RocketMQ begins a queue in the middle of a file alike: `fillPreBlank`.
+            base = base_of(logic_offset(until), self.files.file_bytes)
+            self._real_end = LogicOffset(base)
+            self.end = self.min_offset = QueueOffset(base // UNIT_BYTES)
+            self.min_offset = until
+        elif (until - self.end) * UNIT_BYTES > self.files.file_bytes:
+            return False
+        else:
+            logger.warning(
+                "gap in a consume queue topic=%s queue=%d from=%d to=%d",
+                *(self.topic, self.queue_id, self.end, until),
+            )
+        if until > self.end:
+            count = until - self.end
+            zeros = np.zeros(count, dtype=np.int64)
+            self.append(make_units(zeros, zeros + PADDING_SIZE, zeros))
+        return True
+
+    def units(self, offset: QueueOffset, count: int) -> Units:
+        """Return up to `count` units from `offset` on, of one file: a view, not to be kept."""
+        at = logic_offset(offset)
+        file = self.files.at(at)
+        last = min(QueueOffset(offset + count), self.end)
+        position = at - file.base
+        return file.bytes[position : min(logic_offset(last), file.end) - file.base].view(UNIT)
+
+    def unit(self, offset: QueueOffset) -> Unit:
+        """Return the unit of message `offset`, which must be there."""
+        fields = self.units(offset, 1)[0]
+        return Unit(
+            PhysicalOffset(int(fields["offset"])), int(fields["size"]), int(fields["tag_code"])
+        )
+
+    def last_unit(self) -> Unit | None:
+        """Return the newest unit that stands for a message."""
+        return self._last_message(self.end)
+
+    @property
+    def lacks_ext(self) -> bool:
+        """Whether what the newest unit kept elsewhere is gone."""
+        unit = self.last_unit()
+        if unit is None or unit.tag_code > ADDRESS_MAX:
+            return False
+        return self.ext is None or self.ext.unit(unit.tag_code) is None
+
+    def _last_message(self, end: QueueOffset) -> Unit | None:
+        """Return the newest unit before `end` that stands for a message."""
+        first, count = self._first, 1
+        while end > first:
+            base = base_of(logic_offset(end) - 1, self.files.file_bytes) // UNIT_BYTES
+            begin = QueueOffset(max(end - count, base))
+            found = np.flatnonzero(self.units(begin, end - begin)["size"] != PADDING_SIZE)
+            if len(found):
+                return self.unit(QueueOffset(begin + int(found[-1])))
+            end, count = begin, _PIECE_UNITS
+        return None
+
+    def _first_message(self, begin: QueueOffset, end: QueueOffset) -> QueueOffset:
+        """Return the first unit from `begin` on that stands for a message; `end` if none does."""
+        count = 1
+        while begin < end:
+            units = self.units(begin, min(count, end - begin))
+            found = np.flatnonzero(units["size"] != PADDING_SIZE)
+            if len(found):
+                return QueueOffset(begin + int(found[0]))
+            begin, count = QueueOffset(begin + len(units)), _PIECE_UNITS
+        return end
+
+    def open_files(self, found: Sequence[FoundFile]) -> None:
+        """Map files that exist. `find_written` or `cut_from` must follow."""
+        for file in found:
+            # Many queues have many files: each keeps no more than what its map needs.
+            self.files.open_file(file.base).file.park()
+
+    def begins_before(self, offset: PhysicalOffset) -> bool:
+        """Tell whether the first unit, if it is written, tells of a record before `offset`."""
+        files = self.files.files
+        return bool(files) and good_units(*_read_units(files[0], 0, 1), offset) > 0
+
+    def find_written(self) -> None:
+        """Set the end behind the last unit written, after a clean stop.
+
+        Written units then have no hole, so the end is found by halving.
+        """
+        files = self.files.files
+        if not files:
+            return
+        low, high = 0, self.files.file_bytes // UNIT_BYTES
+        while low < high:
+            middle = (low + high) // 2
+            _, sizes = _read_units(files[-1], middle, 1)
+            low, high = (middle + 1, high) if sizes[0] > 0 else (low, middle)
+        self._end_at(QueueOffset(files[-1].base // UNIT_BYTES + low))
+
+    def cut_from(self, limit: PhysicalOffset) -> None:
+        """Keep the units of records before `limit`, which are whole, and wipe all others.
+
+        Raises:
+            OSError: It could not be done.
+
+        Source: RocketMQ `ConsumeQueue.truncateDirtyLogicFiles`.
+        """
+        files = self.files.files
+        while files and not good_units(*_read_units(files[-1], 0, 1), limit):
+            self.files.drop_from(files[-1].base)
+        if not files:
+            self.cut(QueueOffset(0))
+            return
+        count, piece = 0, _PIECE_UNITS
+        while piece == _PIECE_UNITS:
+            piece = good_units(*_read_units(files[-1], count, _PIECE_UNITS), limit)
+            count += piece
+        self.cut(QueueOffset(files[-1].base // UNIT_BYTES + count))
+
+    def cut(self, end: QueueOffset) -> None:
+        """Let the queue end at `end`; what lies behind is wiped."""
+        at = logic_offset(end)
+        if self.files.drop_from(at):
+            # A file that came back with the power would be taken for one of this queue.
+            self._file_system.sync_folder(self.files.folder)
+        if self.files.files:
+            last = self.files.last
+            for position in range(at - last.base, last.file_bytes, _PIECE_UNITS * UNIT_BYTES):
+                data = last.file.read(
+                    position, min(_PIECE_UNITS * UNIT_BYTES, last.file_bytes - position)
+                )
+                if any(data):
+                    last.file.write(position, bytes(len(data)))
+            self._dirty_from = at if self._dirty_from is None else min(at, self._dirty_from)
+        else:
+            self._dirty_from = None
+        self._end_at(end)
+
+    def _end_at(self, end: QueueOffset) -> None:
+        self.end = self.next_offset = end
+        if self.ext is not None:
+            self.ext.cut_behind(self._newest_address())
+        files = self.files.files
+        first = files[0].base // UNIT_BYTES if files else end
+        self.min_offset = QueueOffset(min(max(self.min_offset, first), end))
+        # What is behind the end, in the file that holds it, is made real again when it is needed.
+        self._real_end = LogicOffset(
+            min(files[-1].base + files[-1].real_bytes, files[-1].end) if files else 0
+        )
+
+    def _newest_address(self) -> int | None:
+        """Return the newest address in a unit; None if there is none."""
+        end = self.end
+        while end > self._first:
+            base = base_of(logic_offset(end) - 1, self.files.file_bytes) // UNIT_BYTES
+            begin = QueueOffset(max(end - _PIECE_UNITS, base))
+            codes = self.units(begin, end - begin)["tag_code"].astype(np.int64)
+            found = np.flatnonzero(is_address(codes))
+            if len(found):
+                return int(codes[found[-1]])
+            end = begin
+        return None
+
+    def correct_min_offset(self, log_start: PhysicalOffset) -> None:
+        """Let the queue begin at its first message whose record is still in the log.
+
+        Source: RocketMQ `ConsumeQueue.correctMinOffset`.
+        """
+        low, high = max(self.min_offset, self._first), self.end
+        while low < high:
+            middle = QueueOffset((low + high) // 2)
+            message = self._first_message(middle, high)
+            if message == high:
+                high = middle
+            elif self.unit(message).offset < log_start:
+                low = QueueOffset(message + 1)
+            else:
+                high = middle
+        self.min_offset = self._first_message(low, self.end)
+
+    def begin_at(self, offset: QueueOffset) -> None:
+        """Let the queue begin at `offset`, unless it begins later already."""
+        self.min_offset = max(self.min_offset, min(offset, self.end))
+
+    def delete_read(self) -> Sequence[MappedFile]:
+        """Let go of the files before the first message; the caller removes them, oldest first.
+
+        The one with the newest unit stays: it tells which offset is next.
+
+        Source: RocketMQ `ConsumeQueue.deleteExpiredFile`.
+        """
+        kept = QueueOffset(max(min(self.min_offset, self.end - 1), 0))
+        return self.files.drop_before(logic_offset(kept))
+
+    def delete_read_ext(self) -> Sequence[MappedFile]:
+        """Do what `delete_read` does with what the units have no room for."""
+        if self.ext is None:
+            return ()
+        for begin in range(max(self.min_offset, self._first), self.end, _PIECE_UNITS):
+            codes = self.units(QueueOffset(begin), _PIECE_UNITS)["tag_code"].astype(np.int64)
+            if (found := is_address(codes)).any():
+                return self.ext.delete_before(int(codes[found.argmax()]))
+        return ()
+
+    def take_dirty(self) -> Sequence[Path]:
+        """Return the files with units that may not be on disk; the caller syncs them."""
+        further = () if self.ext is None else self.ext.take_dirty()
+        if self._dirty_from is None:
+            return further
+        dirty = self.files.files_between(self._dirty_from, logic_offset(self.end) + 1)
+        self._dirty_from = None
+        return [*further, *(file.path for file in dirty)]
+
+    def close(self) -> None:
+        """Unmap and close the files."""
+        self.files.close()
+        if self.ext is not None:
+            self.ext.close()
+
+
+def _from(ext: ExtRows | None, first: int, last: int) -> ExtRows | None:
+    return None if ext is None else ext.at(np.arange(first, last))
+
+
+def _read_units(file: MappedFile, first: int, count: int) -> tuple[Ints, Ints]:
+    """Return offsets and sizes of units, read without touching holes through the map."""
+    data = file.file.read(first * UNIT_BYTES, count * UNIT_BYTES)
+    units = np.frombuffer(data[: len(data) - len(data) % UNIT_BYTES], dtype=UNIT)
+    return units["offset"].astype(np.int64), units["size"].astype(np.int64)

@@ -1,0 +1,259 @@
+"""What a consume queue's units have no room for (docs/formats/consume-queue-ext.md).
+
+A unit: size 2 | tag code 8 | store time 8 | bit map length 2 | bit map, big-endian. The consume
+queue's unit then keeps, in place of the tag code, where that is: below all tag codes. Four bytes of
+a file always stay free; a size of -1 says that the next file goes on.
+
+Source: RocketMQ `ConsumeQueueExt`.
+"""
+
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ternmq_model.record_heads import Ints
+from ternmq_store.disk.filesystem import FileSystem
+from ternmq_store.disk.layout import base_of, queue_ext_folder, step_end
+from ternmq_store.disk.mapped_file import MappedFile
+from ternmq_store.disk.mapped_file_queue import FoundFile, MappedFileQueue
+
+_HEAD: Final = struct.Struct(">hqqh")
+_FIELDS: Final[list[Any]] = [
+    ("size", ">i2"),
+    ("tag_code", ">i8"),
+    ("stored_at_ms", ">i8"),
+    ("bit_map_bytes", ">i2"),
+]
+_HEAD_TYPE: Final[np.dtype[np.void]] = np.dtype(_FIELDS)
+assert _HEAD_TYPE.itemsize == _HEAD.size
+
+CONSUME_QUEUE_EXT_FILE_BYTES: Final = 48 << 20
+EXT_UNIT_BYTES_LEAST: Final = _HEAD.size
+EXT_UNIT_BYTES_MAX: Final = 32_767
+_END_BYTES: Final = 4
+_END_MARK: Final = (-1).to_bytes(2, "big", signed=True)
+_FIRST_ADDRESS: Final = -(1 << 63)
+ADDRESS_MAX: Final = -(1 << 31) - 1
+"""What is no greater is the address of a unit here and no tag code."""
+
+_PIECE_BYTES: Final = 1 << 16
+
+
+class ExtUnit(NamedTuple):
+    """What one unit says."""
+
+    tag_code: int
+    stored_at_ms: int
+    bit_map: bytes
+
+
+class ExtRows(NamedTuple):
+    """What units of a batch keep besides their tag codes."""
+
+    stored_at_ms: Ints
+    bit_maps: Sequence[bytes]
+    """Empty = nothing is known of who may want the message."""
+
+    def at(self, rows: Ints) -> "ExtRows":
+        """Return those of some rows."""
+        return ExtRows(self.stored_at_ms[rows], [self.bit_maps[row] for row in rows.tolist()])
+
+
+class TagCodes(NamedTuple):
+    """The tag codes of units."""
+
+    codes: Ints
+    is_known: NDArray[np.bool_] | None
+    """Which of them could be found out; None = all. Who filters must take the others as matches."""
+
+
+def is_address(tag_codes: Ints) -> NDArray[np.bool_]:
+    """Tell which of a consume queue's tag codes are addresses of units here."""
+    return tag_codes <= ADDRESS_MAX
+
+
+def plain_tag_codes(units: NDArray[np.void]) -> TagCodes:
+    """Return the tag codes of a consume queue's units without looking up those kept elsewhere."""
+    codes = units["tag_code"].astype(np.int64)
+    elsewhere = is_address(codes)
+    return TagCodes(codes, ~elsewhere if elsewhere.any() else None)
+
+
+class ConsumeQueueExt:
+    """The units of one queue.
+
+    Owned by its `ConsumeQueue`, on the store's thread.
+
+    Attributes:
+        end: Behind the last unit.
+    """
+
+    def __init__(
+        self, files: FileSystem, root: Path, topic: str, queue_id: int, file_bytes: int
+    ) -> None:
+        self._file_system = files
+        self.files = MappedFileQueue(files, queue_ext_folder(root, topic, queue_id), file_bytes)
+        self.end = 0
+        self._real_end = 0
+        self._dirty_from: int | None = None
+
+    def open_files(self, found: Sequence[FoundFile]) -> None:
+        """Map files that exist. `cut_behind` must follow."""
+        for file in found:
+            self.files.open_file(file.base).file.park()
+
+    def reserve(self, count: int, unit_bytes: int) -> None:
+        """Make space real for `count` units more.
+
+        Raises:
+            OSError: It cannot be. The queue is as before.
+        """
+        if count > 0:
+            self._make_real(self.end + count * unit_bytes + _END_BYTES)
+
+    def _make_real(self, until: int) -> None:
+        while self._real_end < until:
+            files = self.files.files
+            if files and self._real_end < files[-1].end:
+                file = files[-1]
+            else:
+                self._file_system.make_folder(self.files.folder)
+                base = files[-1].end if files else base_of(self.end, self.files.file_bytes)
+                file = self.files.create_durable_file(base, real_bytes=0)
+                file.file.park()
+            file.make_real(step_end(min(until, file.end) - file.base, file.file_bytes))
+            self._real_end = file.base + file.real_bytes
+
+    def append(self, tag_codes: Ints, rows: ExtRows) -> Ints:
+        """Add units and return their addresses. A bit map that is too long is left out.
+
+        Raises:
+            OSError: There was no space, and nobody had reserved it. Nothing was added.
+
+        Source: RocketMQ `ConsumeQueueExt.put`.
+        """
+        at, file_bytes = self.end, self.files.file_bytes
+        runs: list[tuple[int, bytearray]] = [(at, bytearray())]
+        places: list[int] = []
+        for code, stored_at_ms, bits in zip(
+            tag_codes.tolist(), rows.stored_at_ms.tolist(), rows.bit_maps, strict=True
+        ):
+            bit_map = bits if _HEAD.size + len(bits) <= EXT_UNIT_BYTES_MAX else b""
+            size = _HEAD.size + len(bit_map)
+            file_end = base_of(at, file_bytes) + file_bytes
+            if at + size + _END_BYTES > file_end:
+                runs[-1][1].extend(_END_MARK)
+                at = file_end
+                runs.append((at, bytearray()))
+            runs[-1][1].extend(_HEAD.pack(size, code, stored_at_ms, len(bit_map)))
+            runs[-1][1].extend(bit_map)
+            places.append(at)
+            at += size
+        self._make_real(at + _END_BYTES)
+        for start, data in runs:
+            if data:
+                file = self.files.at(start)
+                position = start - file.base
+                file.bytes[position : position + len(data)] = np.frombuffer(data, dtype=np.uint8)
+        if self._dirty_from is None:
+            self._dirty_from = self.end
+        self.end = at
+        return np.array(places, dtype=np.int64) + _FIRST_ADDRESS
+
+    def unit(self, address: int) -> ExtUnit | None:
+        """Return the unit at `address`; None if there is none."""
+        offset = address - _FIRST_ADDRESS
+        if offset < 0 or not self.files.has(offset):
+            return None
+        file = self.files.at(offset)
+        position = offset - file.base
+        if position + _HEAD.size > file.file_bytes:
+            return None
+        size, code, stored_at_ms, bit_map_bytes = _HEAD.unpack_from(file.view, position)
+        end = position + size
+        if bit_map_bytes < 0 or size != _HEAD.size + bit_map_bytes or end > file.file_bytes:
+            return None
+        return ExtUnit(code, stored_at_ms, bytes(file.view[position + _HEAD.size : end]))
+
+    def tag_codes(self, addresses: Ints) -> TagCodes:
+        """Return the tag codes of the units at `addresses`."""
+        codes, is_known = addresses.copy(), np.zeros(len(addresses), dtype=np.bool_)
+        offsets = addresses - _FIRST_ADDRESS
+        for file in self.files.files:
+            inside = (offsets >= file.base) & (offsets <= file.end - _HEAD.size)
+            rows = np.flatnonzero(inside)
+            if len(rows):
+                # One item for every byte of the file: the head that would begin there.
+                heads = np.ndarray(
+                    (file.file_bytes - _HEAD.size + 1,),
+                    np.dtype((np.void, _HEAD.size)),
+                    file.view,
+                    strides=(1,),
+                )[offsets[rows] - file.base].view(_HEAD_TYPE)
+                codes[rows] = heads["tag_code"]
+                is_known[rows] = (heads["bit_map_bytes"] >= 0) & (
+                    heads["size"] == heads["bit_map_bytes"].astype(np.int64) + _HEAD.size
+                )
+        return TagCodes(codes, None if is_known.all() else is_known)
+
+    def cut_behind(self, address: int | None) -> None:
+        """Let the unit at `address` be the last one; what lies behind is wiped.
+
+        Args:
+            address: The newest that the consume queue tells of; None = it tells of none.
+
+        Raises:
+            OSError: It could not be done.
+
+        Source: RocketMQ `ConsumeQueueExt.truncateByMaxAddress`.
+        """
+        end = 0
+        if address is not None:
+            offset, unit = address - _FIRST_ADDRESS, self.unit(address)
+            # Where the last unit is lost nobody knows where it ended: the next file is free.
+            end = (
+                base_of(offset, self.files.file_bytes) + self.files.file_bytes
+                if unit is None
+                else offset + _HEAD.size + len(unit.bit_map)
+            )
+        if self.files.files and self.files.last.end < end:
+            self.files.drop_from(0)
+        if self.files.drop_from(end):
+            self._file_system.sync_folder(self.files.folder)
+        if self.files.files:
+            self._wipe(end)
+        self.end = end
+        self._real_end = base_of(end, self.files.file_bytes)
+        if self.files.files:
+            self._real_end = self.files.last.base + self.files.last.real_bytes
+
+    def _wipe(self, end: int) -> None:
+        last = self.files.last
+        for position in range(end - last.base, last.file_bytes, _PIECE_BYTES):
+            data = last.file.read(position, min(_PIECE_BYTES, last.file_bytes - position))
+            if any(data):
+                last.file.write(position, bytes(len(data)))
+                self._dirty_from = end if self._dirty_from is None else min(end, self._dirty_from)
+
+    def delete_before(self, address: int) -> Sequence[MappedFile]:
+        """Let go of the files before the unit at `address`; the caller removes them, oldest first.
+
+        Source: RocketMQ `ConsumeQueueExt.truncateByMinAddress`.
+        """
+        return self.files.drop_before(address - _FIRST_ADDRESS)
+
+    def take_dirty(self) -> Sequence[Path]:
+        """Return the files with units that may not be on disk; the caller syncs them."""
+        if self._dirty_from is None:
+            return ()
+        dirty = self.files.files_between(self._dirty_from, self.end + 1)
+        self._dirty_from = None
+        return [file.path for file in dirty]
+
+    def close(self) -> None:
+        """Unmap and close the files."""
+        self.files.close()

@@ -1,0 +1,178 @@
+"""All consume queues of a store, by topic and queue id."""
+
+import logging
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from ternmq_model.errors import IllegalName
+from ternmq_model.names import check_topic
+from ternmq_model.offsets import UNIT_BYTES
+from ternmq_store.disk.filesystem import FileSystem
+from ternmq_store.disk.layout import (
+    consume_queue_ext_folder,
+    consume_queue_folder,
+    queue_ext_folder,
+    queue_folder,
+)
+from ternmq_store.disk.mapped_file_queue import FoundFile, find_files
+from ternmq_store.queues.consume_queue import ConsumeQueue
+from ternmq_store.queues.consume_queue_ext import CONSUME_QUEUE_EXT_FILE_BYTES, ConsumeQueueExt
+
+logger = logging.getLogger(__name__)
+
+
+class ConsumeQueues:
+    """The store's consume queues.
+
+    Owned by `MessageStore`, on the store's thread.
+    """
+
+    def __init__(
+        self,
+        files: FileSystem,
+        root: Path,
+        file_bytes: int,
+        *,
+        ext_file_bytes: int = CONSUME_QUEUE_EXT_FILE_BYTES,
+        ext_unit_bytes: int = 0,
+    ) -> None:
+        """Use `load`.
+
+        Args:
+            files: The file system.
+            root: The store's directory.
+            file_bytes: Of queues that are new.
+            ext_file_bytes: Of what their units have no room for, alike.
+            ext_unit_bytes: Room to reserve there for each unit; 0 = nothing is kept there.
+        """
+        self._files = files
+        self._root = root
+        self._file_bytes = file_bytes
+        self._ext_file_bytes = ext_file_bytes
+        self._ext_unit_bytes = ext_unit_bytes
+        self._queues: dict[tuple[str, int], ConsumeQueue] = {}
+
+    def __iter__(self) -> Iterator[ConsumeQueue]:
+        return iter(self._queues.values())
+
+    def __len__(self) -> int:
+        return len(self._queues)
+
+    def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """Return a queue that was written to; None if nobody did."""
+        return self._queues.get((topic, queue_id))
+
+    def of(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """Return a queue, which has no files before it needs them. The topic's name is checked."""
+        queue = self._queues.get((topic, queue_id))
+        if queue is None:
+            queue = self._make(topic, queue_id)
+            if queue.ext is not None:
+                queue.ext.cut_behind(None)
+        return queue
+
+    def _make(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """Return a new queue, with the files of what its units have no room for, if any."""
+        queue = ConsumeQueue(self._files, self._root, topic, queue_id, self._file_bytes)
+        self._queues[topic, queue_id] = queue
+        self._add_ext(queue)
+        return queue
+
+    def _add_ext(self, queue: ConsumeQueue) -> None:
+        folder = queue_ext_folder(self._root, queue.topic, queue.queue_id)
+        found = find_files(self._files, folder) if self._files.exists(folder) else ()
+        queue.ext_unit_bytes = self._ext_unit_bytes
+        if not found and not self._ext_unit_bytes:
+            return
+        file_bytes = found[0].file_bytes if found else self._ext_file_bytes
+        good = _row(found, file_bytes) if file_bytes else ()
+        for file in found[len(good) :]:
+            logger.warning("consume queue ext file does not fit file=%s", file.path)
+            self._files.remove(file.path)
+        file_bytes = file_bytes if good else self._ext_file_bytes
+        ext = ConsumeQueueExt(self._files, self._root, queue.topic, queue.queue_id, file_bytes)
+        ext.open_files(good)
+        queue.ext = ext
+
+    def load(self, *, was_clean: bool) -> bool:
+        """Map the files of every queue; what cannot be part of its queue is removed.
+
+        Args:
+            was_clean: The store was closed as it should.
+
+        Returns:
+            Whether no unit can be missing thereby.
+        """
+        found = list(self._find())
+        lengths = Counter(file.file_bytes for _, _, files in found for file in files)
+        for length, _ in lengths.most_common():
+            if length > 0 and length % UNIT_BYTES == 0:
+                self._file_bytes = length
+                break
+        whole = True
+        for topic, queue_id, files in found:
+            good = _row(files, self._file_bytes)
+            for file in files[len(good) :]:
+                logger.warning("consume queue file does not fit file=%s", file.path)
+                self._files.remove(file.path)
+            if len(good) < len(files):
+                self._files.sync_folder(queue_folder(self._root, topic, queue_id))
+                # A crash may leave the last file just made, still without its length.
+                was_made = not was_clean and files[-1].file_bytes != self._file_bytes
+                whole &= was_made and len(good) == len(files) - 1
+            if good:
+                self._make(topic, queue_id).open_files(good)
+        return whole
+
+    def _find(self) -> Iterator[tuple[str, int, Sequence[FoundFile]]]:
+        folder = consume_queue_folder(self._root)
+        for topic in self._files.folders(folder):
+            try:
+                check_topic(topic)
+            except IllegalName as error:
+                logger.warning("folder left alone path=%s reason=%s", folder / topic, error)
+                continue
+            for name in self._files.folders(folder / topic):
+                if name.isascii() and name.isdigit() and name == str(int(name)):
+                    yield topic, int(name), find_files(self._files, folder / topic / name)
+
+    def delete(self, topic: str) -> None:
+        """Remove all queues of `topic`; the names are gone for good when this returns."""
+        for key in [key for key in self._queues if key[0] == topic]:
+            queue = self._queues.pop(key)
+            if queue.files.files:
+                queue.files.drop_from(0)
+                self._files.remove(queue.files.folder)
+            if queue.ext is not None and queue.ext.files.files:
+                queue.ext.files.drop_from(0)
+                self._files.remove(queue.ext.files.folder)
+        self._drop_folder(consume_queue_ext_folder(self._root) / topic)
+        self._drop_folder(consume_queue_folder(self._root) / topic)
+
+    def _drop_folder(self, folder: Path) -> None:
+        if not self._files.exists(folder):
+            return
+        self._files.sync_folder(folder)
+        if not self._files.files(folder) and not self._files.folders(folder):
+            self._files.remove(folder)
+            self._files.sync_folder(folder.parent)
+
+    def take_dirty(self) -> Sequence[Path]:
+        """Return the files with units that may not be on disk; the caller syncs them."""
+        return [path for queue in self._queues.values() for path in queue.take_dirty()]
+
+    def close(self) -> None:
+        """Unmap and close all files."""
+        for queue in self._queues.values():
+            queue.close()
+        self._queues.clear()
+
+
+def _row(files: Sequence[FoundFile], file_bytes: int) -> Sequence[FoundFile]:
+    """Return the files from the first one on that follow each other and have the right length."""
+    for index, file in enumerate(files):
+        expected = files[0].base + index * file_bytes
+        if file.file_bytes != file_bytes or file.base != expected or file.base % file_bytes:
+            return files[:index]
+    return files

@@ -1,0 +1,50 @@
+"""The units of consume queues, many at once (docs/formats/consume-queue.md).
+
+A unit is 20 bytes: physical offset 8, record size 4, tag code 8, big-endian.
+"""
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ternmq_model.offsets import UNIT_BYTES, PhysicalOffset, QueueOffset
+from ternmq_model.record_heads import Ints
+
+Units = NDArray[np.void]
+"""Units as structures, as they lie in the file."""
+
+_FIELDS: Final[list[Any]] = [("offset", ">i8"), ("size", ">i4"), ("tag_code", ">i8")]
+UNIT: Final[np.dtype[np.void]] = np.dtype(_FIELDS)
+assert UNIT.itemsize == UNIT_BYTES
+
+PADDING_SIZE: Final = 0x7FFFFFFF
+"""Size in a unit that stands for no message: before a queue's first one, or in a gap."""
+
+
+class Unit(NamedTuple):
+    """What one unit says."""
+
+    offset: PhysicalOffset
+    size: int
+    tag_code: int
+
+
+def make_units(offsets: Ints, sizes: Ints, tag_codes: Ints) -> Units:
+    """Return the units of records at `offsets`."""
+    units = np.empty(len(offsets), dtype=UNIT)
+    units["offset"] = offsets
+    units["size"] = sizes
+    units["tag_code"] = tag_codes
+    return units
+
+
+def good_units(
+    offsets: NDArray[np.int64], sizes: NDArray[np.int64], below: PhysicalOffset
+) -> QueueOffset:
+    """Return how many units from the first one on are written and tell of records before `below`.
+
+    Source: RocketMQ `ConsumeQueue.recover`, `truncateDirtyLogicFiles`.
+    """
+    bad = (sizes <= 0) | (offsets < 0) | (offsets >= below)
+    return QueueOffset(int(bad.argmax()) if bad.any() else len(bad))

@@ -1,0 +1,164 @@
+"""Finding messages by key: the index says where they may lie, the records whether they do.
+
+A search is made on the store's thread and holds plain values; it runs in any thread, beside
+everything else. What retention removes meanwhile is not found.
+
+Source: RocketMQ `DefaultMessageStore.queryMessage`.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from ternmq_model.index_keys import key_hash
+from ternmq_model.offsets import PhysicalOffset
+from ternmq_model.properties import KEY_SEPARATOR, KEYS, UNIQUE_KEY, decode_properties
+from ternmq_model.record import Record, decode_record
+from ternmq_store.index.index_lookup import IndexLookup
+from ternmq_store.reading.cold_read import ColdRecord, Source
+from ternmq_store.reading.queue_times import Boundary, TimeSearch, plan_time_search
+from ternmq_store.reading.unique_search import UNIQUE_KEYS_MAX, UniqueSearch
+from ternmq_store.recovery.opening import OpenedFiles
+
+MATCHES_MAX: Final = 64
+"""More messages are not looked for at once, as in RocketMQ."""
+
+_BYTES_MAX: Final = 4 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyQuery:
+    """What is looked for."""
+
+    topics: Sequence[str]
+    key: str
+    """A message's unique key, or one of its keys."""
+
+    begin_ms: int = 0
+    """The earliest store time."""
+
+    end_ms: int = 1 << 62
+    """The latest."""
+
+    maximum: int = MATCHES_MAX
+    is_unique: bool = False
+    """Only a unique key is meant."""
+
+    def matches(self, record: Record, topic: str) -> bool:
+        """Tell whether the record is one that is looked for."""
+        if record.topic != topic.encode():
+            return False
+        if not self.begin_ms <= record.header.stored_at_ms <= self.end_ms:
+            return False
+        pairs = decode_properties(record.properties)
+        if pairs.get(UNIQUE_KEY) == self.key:
+            return True
+        return not self.is_unique and self.key in pairs.get(KEYS, "").split(KEY_SEPARATOR)
+
+
+@dataclass(frozen=True, slots=True)
+class KeySearch:
+    """One look for messages; `run` may be called in any thread."""
+
+    query: KeyQuery
+    source: Source
+    lookups: Sequence[tuple[str, PhysicalOffset, IndexLookup]]
+    """For each topic, before which offset its records count no more, and where to look."""
+
+    def run(self) -> Sequence[bytes]:
+        """Return the newest records that match, oldest first: 4 MiB of them, or one longer.
+
+        Raises:
+            OSError: The disk failed.
+        """
+        found: dict[PhysicalOffset, bytes] = {}
+        for topic, floor, lookup in self.lookups:
+            self._look(topic, max(floor, self.source.start), lookup, found)
+        newest, total = sorted(found, reverse=True)[: self.query.maximum], 0
+        kept: list[bytes] = []
+        for offset in newest:
+            total += len(found[offset])
+            if kept and total > _BYTES_MAX:
+                break
+            kept.append(found[offset])
+        return kept[::-1]
+
+    def _look(
+        self,
+        topic: str,
+        floor: PhysicalOffset,
+        lookup: IndexLookup,
+        found: dict[PhysicalOffset, bytes],
+    ) -> None:
+        count = 0
+        wanted = lookup.hashes[0]
+        for offset in lookup.offsets(wanted):
+            if offset in found or not floor <= offset < self.source.end:
+                continue
+            read = ColdRecord(self.source, offset, ())
+            read.run()
+            record = None if read.record is None else decode_record(read.record, check_crc=False)
+            if read.record is None or record is None or not self.query.matches(record, topic):
+                continue
+            found[offset] = read.record
+            count += 1
+            if count >= self.query.maximum:
+                return
+
+
+class KeySearches:
+    """Makes searches. Owned by `MessageStore`, on the store's thread."""
+
+    def __init__(self, opened: OpenedFiles, source: Callable[[], Source]) -> None:
+        self._index = opened.index
+        self._queues = opened.queues
+        self._dispatcher = opened.dispatcher
+        self._source = source
+
+    @property
+    def has_index(self) -> bool:
+        """There is something to look in."""
+        return self._index is not None
+
+    def by_key(self, query: KeyQuery) -> KeySearch:
+        """Return the search for messages that can be read; without an index it finds nothing."""
+        index, dropped = self._index, self._dispatcher.dropped
+        lookups: list[tuple[str, PhysicalOffset, IndexLookup]] = []
+        if index is not None:
+            infos = tuple(reversed(index.infos()))
+            for topic in query.topics:
+                lookup = index.lookup_in(
+                    infos, (key_hash(topic, query.key),), query.begin_ms, query.end_ms
+                )
+                lookups.append((topic, dropped.get(topic, PhysicalOffset(0)), lookup))
+        return KeySearch(query, self._source(), lookups)
+
+    def unique(self, topic: str, keys: Sequence[bytes], *, end: PhysicalOffset) -> UniqueSearch:
+        """Return the look for records of a topic with these unique keys, indexed yet or not.
+
+        Args:
+            topic: What they are stored under.
+            keys: At most `UNIQUE_KEYS_MAX`.
+            end: Records before it can be read from the log's files: confirmed ones or not.
+        """
+        assert len(keys) <= UNIQUE_KEYS_MAX, "more are looked up in several goes"
+        texts = [key.decode("utf-8", "replace") for key in keys]
+        hashes = [key_hash(topic, text) for text in texts]
+        return UniqueSearch(
+            topic,
+            texts,
+            self._dispatcher.dropped.get(topic, PhysicalOffset(0)),
+            replace(self._source(), end=end),
+            self._dispatcher.waiting(end),
+            None if self._index is None else self._index.lookup(topic, texts),
+            hashes,
+        )
+
+    def by_time(
+        self, topic: str, queue_id: int, at_ms: int, boundary: Boundary
+    ) -> TimeSearch | None:
+        """Return the look for where a queue stood at a time; None when there is no such queue."""
+        queue, source = self._queues.find(topic, queue_id), self._source()
+        if queue is None:
+            return None
+        return plan_time_search(source.files, queue, source, at_ms, boundary)

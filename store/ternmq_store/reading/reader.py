@@ -1,0 +1,344 @@
+"""Reading a queue: which messages one read returns, and what it says when there are none. Pure.
+
+Source: RocketMQ `DefaultMessageStore.getMessage`.
+"""
+
+import enum
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ternmq_model.errors import CorruptRecord
+from ternmq_model.offsets import PhysicalOffset, QueueOffset
+from ternmq_model.record import (
+    FLAG_BORN_HOST_V6,
+    FLAG_STORE_HOST_V6,
+    MAGIC_V1,
+    Record,
+    decode_record,
+)
+from ternmq_model.record_heads import Ints, head_type, take_heads
+from ternmq_store.disk.layout import base_of
+from ternmq_store.queues.consume_queue_ext import TagCodes, plain_tag_codes
+from ternmq_store.queues.units import PADDING_SIZE, Units
+
+FILTER_UNITS_MAX: Final = 800
+"""How many messages one read looks at when it may pass some over."""
+
+RecordFilter = Callable[[bytes], bool]
+"""Decides by a record's encoded properties. It may run in any thread."""
+
+_SHORTEST_HEAD: Final = head_type(8, 8)
+
+
+def _no_sizes() -> NDArray[np.int32]:
+    return np.zeros(0, dtype=np.int32)
+
+
+class ReadStatus(enum.Enum):
+    """How a read ended; RocketMQ's names and order."""
+
+    FOUND = enum.auto()
+    NO_MATCHED_MESSAGE = enum.auto()
+    MESSAGE_WAS_REMOVING = enum.auto()
+    OFFSET_FOUND_NULL = enum.auto()
+    OFFSET_OVERFLOW_BADLY = enum.auto()
+    OFFSET_OVERFLOW_ONE = enum.auto()
+    OFFSET_TOO_SMALL = enum.auto()
+    NO_MATCHED_LOGIC_QUEUE = enum.auto()
+    NO_MESSAGE_IN_QUEUE = enum.auto()
+
+
+@dataclass(frozen=True, slots=True)
+class ReadResult:
+    """What a read found.
+
+    Attributes:
+        status: How it ended.
+        next_offset: Where the next read should begin.
+        min_offset: The first message of the queue.
+        max_offset: Behind its last one.
+        pieces: The messages' records as they lie in the log. Slices of the map among them: to be
+            copied at once, before anything else is asked of the store.
+        record_sizes: The records' lengths.
+        scanned: Messages looked at, the returned ones among them.
+        skipped: Of these, the ones that are damaged.
+        behind_bytes: How far the last message looked at lies behind the end of the log.
+        suggest_pull_from_slave: That is further than what is in memory, so a slave, if there is
+            one, should serve this reader.
+    """
+
+    status: ReadStatus
+    next_offset: QueueOffset
+    min_offset: QueueOffset
+    max_offset: QueueOffset
+    pieces: Sequence[bytes | memoryview] = ()
+    record_sizes: NDArray[np.int32] = field(default_factory=_no_sizes)
+    scanned: int = 0
+    skipped: int = 0
+    behind_bytes: int = 0
+    suggest_pull_from_slave: bool = False
+
+    @property
+    def records(self) -> bytes:
+        """The records back to back, copied."""
+        return b"".join(self.pieces)
+
+    @property
+    def record_bytes(self) -> int:
+        """Length of all records."""
+        return sum(map(len, self.pieces))
+
+
+class Limits(NamedTuple):
+    """How much one read returns at most. The first message is taken however long it is."""
+
+    messages_max: int
+    bytes_max: int
+
+    def within(self, messages_max: int, bytes_max: int) -> "Limits":
+        """Return the lower of these and those."""
+        return Limits(min(self.messages_max, messages_max), min(self.bytes_max, bytes_max))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReadRequest:
+    """What is to be read.
+
+    Attributes:
+        topic: Whose.
+        queue_id: Of it.
+        offset: The first message wanted.
+        hot: Limits of a read from memory.
+        cold: Limits of a read from the disk.
+        tag_codes: Only messages with one of these codes; None for all.
+        record_filter: Asked besides, about each message with a wanted code.
+        group: Who reads; empty for nobody in particular.
+    """
+
+    topic: str
+    queue_id: int
+    offset: QueueOffset
+    hot: Limits
+    cold: Limits
+    tag_codes: frozenset[int] | None = None
+    record_filter: RecordFilter | None = None
+    group: str = ""
+
+    @property
+    def has_filter(self) -> bool:
+        """Tell whether a read may pass messages over."""
+        return self.tag_codes is not None or self.record_filter is not None
+
+    def units_max(self, limits: Limits) -> int:
+        """Return how many messages one read looks at."""
+        return FILTER_UNITS_MAX if self.has_filter else limits.messages_max
+
+
+class Place(NamedTuple):
+    """Which queue messages are of, and where in it."""
+
+    topic: bytes
+    queue_id: int
+    numbers: Ints
+    """Their queue offsets, row by row."""
+
+    def of(self, rows: slice | NDArray[np.bool_] | Ints) -> "Place":
+        """Return the places of some rows."""
+        return self._replace(numbers=self.numbers[rows])
+
+    def has(self, record: Record, row: int) -> bool:
+        """Tell whether a record says that it is at the place of `row`."""
+        header = record.header
+        return (record.topic, header.queue_id, header.queue_offset) == (
+            self.topic,
+            self.queue_id,
+            int(self.numbers[row]),
+        )
+
+
+class Selection(NamedTuple):
+    """The messages, of those looked at, that may be returned."""
+
+    starts: Ints
+    sizes: Ints
+    rows: Ints | None
+    """Which units they are; None = all of them."""
+
+    is_gone: bool
+    """The first one's record is in the log no longer."""
+
+    def scanned(self, count: int, units: int) -> int:
+        """Return how many of `units` were looked at when the first `count` messages are taken."""
+        if count == len(self.starts):
+            return units
+        return count if self.rows is None else int(self.rows[count])
+
+    def place(self, request: ReadRequest) -> Place:
+        """Return where in the queue the messages are."""
+        rows = np.arange(len(self.starts)) if self.rows is None else self.rows
+        return Place(request.topic.encode(), request.queue_id, rows + request.offset)
+
+    def only(self, rows: slice | Ints) -> "Selection":
+        """Return some of the messages."""
+        known = np.arange(len(self.starts)) if self.rows is None else self.rows
+        return Selection(self.starts[rows], self.sizes[rows], known[rows], self.is_gone)
+
+    def without(self, bad: NDArray[np.bool_]) -> "Selection":
+        """Return what is left when the `bad` ones are passed over."""
+        return self.only(np.flatnonzero(~bad))
+
+
+def select(
+    units: Units,
+    log_start: PhysicalOffset,
+    log_end: PhysicalOffset,
+    tag_codes: frozenset[int] | None,
+    codes: TagCodes | None = None,
+) -> Selection:
+    """Choose by what the units say; there is at least one.
+
+    Args:
+        units: Of one queue, in order.
+        log_start: Records before it are gone.
+        log_end: There are none from here on, whatever a damaged unit says.
+        tag_codes: As in `ReadRequest`.
+        codes: The units' own, when they were looked up. A message whose code is not known is
+            chosen: its consumer compares the tag itself.
+    """
+    sizes: Ints = units["size"].astype(np.int64)
+    starts: Ints = units["offset"].astype(np.int64)
+    first = int(starts[0])
+    gone = first < log_start
+    is_sound = int(sizes.max()) < PADDING_SIZE and int(starts.max()) < log_end
+    if tag_codes is None and is_sound and int(starts.min()) >= log_start and int(sizes.min()) > 0:
+        return Selection(starts, sizes, None, is_gone=False)
+    wanted = (sizes > 0) & (sizes != PADDING_SIZE) & (starts >= log_start) & (starts < log_end)
+    if tag_codes is not None:
+        found, is_known = plain_tag_codes(units) if codes is None else codes
+        matched = _has_code(found.astype(np.int32), tag_codes)
+        wanted &= matched if is_known is None else matched | ~is_known
+    rows = np.flatnonzero(wanted)
+    return Selection(
+        starts[rows], sizes[rows], rows, is_gone=gone and int(sizes[0]) != PADDING_SIZE
+    )
+
+
+def _has_code(codes: NDArray[np.int32], wanted: frozenset[int]) -> NDArray[np.bool_]:
+    if len(wanted) > 4:
+        return np.isin(codes, np.fromiter(wanted, dtype=np.int64, count=len(wanted)))
+    matched = np.zeros(len(codes), dtype=bool)
+    for code in wanted:
+        matched |= codes == code
+    return matched
+
+
+def without_reading(
+    offset: QueueOffset, bounds: tuple[QueueOffset, QueueOffset] | None
+) -> tuple[ReadStatus, QueueOffset]:
+    """Return what the offset alone decides, and where to go on; FOUND when one has to look.
+
+    Args:
+        offset: The first message wanted.
+        bounds: The queue's first message, and what comes behind its last; None without a queue.
+    """
+    if bounds is None:
+        return ReadStatus.NO_MATCHED_LOGIC_QUEUE, QueueOffset(0)
+    first, end = bounds
+    if end == 0:
+        return ReadStatus.NO_MESSAGE_IN_QUEUE, QueueOffset(0)
+    if offset < first:
+        return ReadStatus.OFFSET_TOO_SMALL, first
+    if offset == end:
+        return ReadStatus.OFFSET_OVERFLOW_ONE, offset
+    if offset > end:
+        return ReadStatus.OFFSET_OVERFLOW_BADLY, end
+    return ReadStatus.FOUND, offset
+
+
+def take(starts: Ints, sizes: Ints, limits: Limits, *, file_bytes: int, end: int) -> int:
+    """Return how many of the messages, from the first on, one read returns.
+
+    Args:
+        starts: Where their records begin.
+        sizes: How long they are.
+        limits: Of the read.
+        file_bytes: Of a file of the log; a read ends with the file it begins in.
+        end: Of the log's stretch that may be read; the first record lies before it.
+    """
+    count = min(len(starts), limits.messages_max)
+    if count <= 1:
+        return count
+    ends = np.cumsum(sizes[:count])
+    if ends[-1] > limits.bytes_max:
+        count = max(int(np.searchsorted(ends, limits.bytes_max, side="right")), 1)
+    border = min(base_of(int(starts[0]), file_bytes) + file_bytes, end)
+    if starts[count - 1] >= border:
+        count = max(int(np.searchsorted(starts[:count], border)), 1)
+    return count
+
+
+def runs(starts: Ints, sizes: Ints, *, gap_max: int = 0) -> list[tuple[int, int]]:
+    """Return the first and the last byte's end of each run of records that lie close together.
+
+    Args:
+        starts: Where they begin; ascending.
+        sizes: How long they are.
+        gap_max: So many bytes between two records of one run.
+    """
+    ends = starts + sizes
+    if len(starts) == 1:
+        return [(int(starts[0]), int(ends[0]))]
+    gaps = starts[1:] - ends[:-1]
+    cuts = np.flatnonzero((gaps < 0) | (gaps > gap_max))
+    begins = starts[np.concatenate(((0,), cuts + 1))].tolist()
+    stops = ends[np.concatenate((cuts, (len(starts) - 1,)))].tolist()
+    return list(zip(begins, stops, strict=True))
+
+
+def are_records(
+    view: memoryview, base: int, starts: Ints, sizes: Ints, place: Place
+) -> NDArray[np.bool_]:
+    """Tell of each unit whether it points at a record of that place, length and queue.
+
+    A record of another version, or with IPv6 hosts, is not told from a wrong one.
+
+    Args:
+        view: A file of the log, or a part of it.
+        base: Where it begins.
+        starts: What the units say.
+        sizes: Likewise.
+        place: What the records must say.
+    """
+    head_bytes = _SHORTEST_HEAD.itemsize
+    good = np.zeros(len(starts), dtype=np.bool_)
+    wanted = bytes((len(place.topic),)) + place.topic
+    if len(view) < head_bytes + len(wanted):
+        return good
+    positions = np.clip(starts - base, 0, len(view) - head_bytes)
+    heads = take_heads(view, positions, _SHORTEST_HEAD)
+    topics = positions + head_bytes + heads["body_bytes"]
+    good = (topics >= 0) & (topics + len(wanted) <= positions + sizes)
+    good &= (positions + sizes <= len(view)) & (heads["magic"] == MAGIC_V1)
+    good &= (heads["sys_flag"] & (FLAG_BORN_HOST_V6 | FLAG_STORE_HOST_V6)) == 0
+    good &= (heads["physical_offset"] == starts) & (heads["total_bytes"] == sizes)
+    good &= (heads["queue_id"] == place.queue_id) & (heads["queue_offset"] == place.numbers)
+    kind = f"S{len(wanted)}"
+    window: NDArray[np.bytes_] = np.ndarray(
+        (len(view) - len(wanted) + 1,), kind, view, strides=(1,)
+    )
+    matched: NDArray[np.bool_] = window[np.where(good, topics, 0)] == wanted
+    matched &= good
+    return matched
+
+
+def passes(view: memoryview, position: int, record_filter: RecordFilter) -> bool:
+    """Tell whether the record at `position` is wanted; one that cannot be read is not."""
+    try:
+        record = decode_record(view, position, check_crc=False)
+    except CorruptRecord:
+        return False
+    return record is not None and record_filter(record.properties)

@@ -1,0 +1,479 @@
+"""Everything that is read of a store: queues, their messages, single records.
+
+What is in memory is read from the map, at once. The rest is read in another thread: `plan_read` and
+`plan_record` then give a task, and `finish` takes its outcome.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from ternmq_model.clock import Clock
+from ternmq_model.offsets import UNIT_BYTES, PhysicalOffset, QueueOffset, logic_offset
+from ternmq_model.record_heads import Ints
+from ternmq_model.record_scan import Verify
+from ternmq_store.config import StoreConfig
+from ternmq_store.disk.filesystem import FileSystem
+from ternmq_store.disk.layout import commit_log_folder
+from ternmq_store.dispatcher import Arrival
+from ternmq_store.log.quarantine import Quarantine
+from ternmq_store.queues.consume_queue import ConsumeQueue
+from ternmq_store.reading.cold_read import BadRecord, ColdRead, ColdRecord, Source
+from ternmq_store.reading.reader import (
+    Limits,
+    ReadRequest,
+    ReadResult,
+    ReadStatus,
+    Selection,
+    are_records,
+    passes,
+    runs,
+    select,
+    take,
+    without_reading,
+)
+from ternmq_store.reading.residency import Residency
+from ternmq_store.recovery.opening import OpenedFiles
+from ternmq_store.statistics import FallBehind, StoreStatistics
+
+logger = logging.getLogger(__name__)
+
+_UNITS_AHEAD: Final = 3_200
+"""Units that a cold read brings into memory, 64 KB of them, so that the next reads find them."""
+
+_TOLD_MAX: Final = 1_000
+
+_EVERYTHING: Final = 1 << 62
+
+
+def verify_bodies(_offset: PhysicalOffset) -> Verify:
+    """Say of every record that it has no checksum but that of its body."""
+    return Verify.BODY
+
+
+class Reads:
+    """Reads what is dispatched, and changes nothing.
+
+    Owned by `MessageStore`, on the store's thread.
+
+    Attributes:
+        quarantine: Damaged stretches of the log, which are passed over.
+        verify: Tells how much of a record is checked that comes from the disk; asked in any thread.
+        memory_bytes: What is further behind the log's end than the configured part of so much
+            memory is read from the disk.
+        bad_records: How many records were not served because they are damaged.
+    """
+
+    def __init__(
+        self,
+        opened: OpenedFiles,
+        statistics: StoreStatistics,
+        config: StoreConfig,
+        files: FileSystem,
+        root: Path,
+        clock: Clock,
+    ) -> None:
+        self._log = opened.log
+        self._queues = opened.queues
+        self._dispatcher = opened.dispatcher
+        self._statistics = statistics
+        self._config = config
+        self._files = files
+        self._folder = commit_log_folder(root)
+        self._clock = clock
+        self.quarantine = Quarantine()
+        self.verify: Callable[[PhysicalOffset], Verify] = verify_bodies
+        self.memory_bytes = _EVERYTHING
+        self.bad_records = 0
+        self._told: set[int] = set()
+        self._memory = Residency(self._log.end, self._dispatcher.offset, self._queues)
+
+    @property
+    def log_files(self) -> int:
+        """How many files the log has."""
+        return len(self._log.files.files)
+
+    def queues(self) -> Sequence[tuple[str, int]]:
+        """Return topic and queue id of every queue there is, sorted."""
+        return sorted((queue.topic, queue.queue_id) for queue in self._queues)
+
+    def next_offset(self, topic: str, queue_id: int) -> QueueOffset:
+        """Return the queue offset that the next message gets."""
+        queue = self._queues.find(topic, queue_id)
+        return queue.next_offset if queue else QueueOffset(0)
+
+    def queue_range(self, topic: str, queue_id: int) -> tuple[QueueOffset, QueueOffset]:
+        """Return the first message that can be read, and what comes behind the last one."""
+        queue = self._queues.find(topic, queue_id)
+        return (queue.min_offset, queue.end) if queue else (QueueOffset(0), QueueOffset(0))
+
+    def last_stored_at_ms(self, topic: str, queue_id: int) -> int:
+        """Return the store time of the queue's newest readable message; 0 if it has none."""
+        queue = self._queues.find(topic, queue_id)
+        return self._newest(queue) if queue else 0
+
+    def newest_stored_at_ms(self) -> int:
+        """Return the store time of the newest readable message of all; 0 if there is none."""
+        return max(map(self._newest, self._queues), default=0)
+
+    def _newest(self, queue: ConsumeQueue) -> int:
+        unit = queue.last_unit()
+        record = self._log.record_at(unit.offset, self._dispatcher.offset) if unit else None
+        return record.header.stored_at_ms if record else 0
+
+    def dispatched(self, arrivals: Sequence[Arrival]) -> None:
+        """Take note of what became readable."""
+        end, distance = self._dispatcher.offset, self.hot_bytes >> 4
+        for arrival in arrivals:
+            queue = self._queues.find(arrival.topic, arrival.queue_id)
+            if queue is not None and queue.end:
+                self._memory.units_of(queue).follow(queue, end, distance)
+
+    @property
+    def hot_bytes(self) -> int:
+        """How much of the log, from its end, is taken to be in memory."""
+        return self.memory_bytes * self._config.access_message_in_memory_max_ratio // 100
+
+    @property
+    def _border(self) -> int:
+        """Before it the log is taken to be in memory no longer."""
+        return self._log.end - self.hot_bytes
+
+    def limits(self) -> tuple[Limits, Limits]:
+        """Return RocketMQ's limits of one read: from memory, and from the disk."""
+        config = self._config
+        return (
+            Limits(config.read_memory_messages_max, config.read_memory_bytes_max),
+            Limits(config.read_disk_messages_max, config.read_disk_bytes_max),
+        )
+
+    def read(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: QueueOffset,
+        *,
+        messages_max: int = 32,
+        bytes_max: int = 262_144,
+        tag_codes: frozenset[int] | None = None,
+    ) -> ReadResult:
+        """Return messages of a queue from `offset` on: copies of their records.
+
+        At once, from the map, whether that is in memory or not: for tools and for single messages.
+
+        Source: RocketMQ `DefaultMessageStore.getMessage`.
+        """
+        limits = Limits(messages_max, bytes_max)
+        request = ReadRequest(
+            topic=topic,
+            queue_id=queue_id,
+            offset=offset,
+            hot=limits,
+            cold=limits,
+            tag_codes=tag_codes,
+        )
+        queue = self._queues.find(topic, queue_id)
+        result = self._without_reading(request, queue)
+        if result is None:
+            assert queue is not None, "what has no queue has a result"
+            result = self._read_map(request, queue, _EVERYTHING, border=None)
+            assert result is not None, "the map has everything"
+        return replace(result, pieces=(result.records,) if result.pieces else ())
+
+    def plan_read(self, request: ReadRequest) -> ReadResult | ColdRead:
+        """Read messages of a queue from an offset on, from memory if that is where they are.
+
+        The first one is taken however long it is. A read that filters looks at 800 messages at
+        most and may find none. A read ends with the file it is in, of the queue or the log.
+
+        Returns:
+            The result; or what is to be run in another thread, and then given to `finish`.
+
+        Source: RocketMQ `DefaultMessageStore.getMessage`.
+        """
+        begun_at = self._clock.monotonic_ms()
+        queue = self._queues.find(request.topic, request.queue_id)
+        result = self._without_reading(request, queue)
+        if result is None:
+            assert queue is not None, "what has no queue has a result"
+            border = self._border
+            units_end = self._memory.units_of(queue).end_at(request.offset, border)
+            if units_end > request.offset:
+                result = self._read_map(request, queue, units_end, border=border)
+            if result is None:
+                return self._plan_cold(request, queue, begun_at)
+        self._count(request, result, begun_at, from_disk=False)
+        return result
+
+    def _count(
+        self, request: ReadRequest, result: ReadResult, begun_at_ms: int, *, from_disk: bool
+    ) -> None:
+        count, statistics = len(result.record_sizes), self._statistics
+        statistics.got(count, took_ms=self._clock.monotonic_ms() - begun_at_ms, from_disk=from_disk)
+        if count and request.group and self._config.disk_fall_recorded:
+            behind = FallBehind(
+                result.behind_bytes,
+                result.max_offset - result.next_offset,
+                self._clock.wall_ms(),
+            )
+            statistics.fell_behind(request.group, request.topic, request.queue_id, behind)
+
+    def _without_reading(
+        self, request: ReadRequest, queue: ConsumeQueue | None
+    ) -> ReadResult | None:
+        bounds = (queue.min_offset, queue.end) if queue else None
+        status, next_offset = without_reading(request.offset, bounds)
+        if status is not ReadStatus.FOUND:
+            first, end = bounds or (QueueOffset(0), QueueOffset(0))
+            return ReadResult(status, next_offset, first, end)
+        assert queue is not None, "what has no queue is not found"
+        if not queue.files.has(logic_offset(request.offset)):
+            return self._found_null(request, queue)
+        return None
+
+    def _found_null(self, request: ReadRequest, queue: ConsumeQueue) -> ReadResult:
+        """Return that the units are not there: the next file of the queue goes on."""
+        units = queue.files.file_bytes // UNIT_BYTES
+        next_offset = QueueOffset(request.offset - request.offset % units + units)
+        return ReadResult(
+            ReadStatus.OFFSET_FOUND_NULL,
+            QueueOffset(min(next_offset, queue.end)),
+            queue.min_offset,
+            queue.end,
+        )
+
+    def _read_map(
+        self, request: ReadRequest, queue: ConsumeQueue, units_end: int, *, border: int | None
+    ) -> ReadResult | None:
+        """Return messages from the map; None when they are not in memory.
+
+        Args:
+            request: What is wanted.
+            queue: Whose; it has a message there.
+            units_end: The queue can be read up to here.
+            border: Of the log, where memory begins; None = wherever the messages are.
+        """
+        log, limits = self._log, request.hot
+        count = min(request.units_max(limits), units_end - request.offset)
+        units = queue.units(request.offset, count)
+        codes = None if request.tag_codes is None else queue.tag_codes(units)
+        chosen = select(units, log.start, log.end, request.tag_codes, codes)
+        bad_rows = chosen.starts[:0]
+        if self.quarantine and len(chosen.starts):
+            bad = self.quarantine.is_bad(chosen.starts)
+            if bad.any():
+                bad_rows = np.flatnonzero(bad) if chosen.rows is None else chosen.rows[bad]
+                chosen = chosen.without(bad)
+        if not len(chosen.starts):
+            taken, kept = 0, chosen
+        else:
+            first, end = int(chosen.starts[0]), int(log.end)
+            if border is not None:
+                end = self._memory.log.end_at(first) if first >= border else first
+                if end <= first:
+                    return None
+            taken, kept = self._take(request, chosen, end)
+            if border is not None and first < self._memory.log_end and len(kept.starts):
+                file = log.files.at(int(kept.starts[0]))
+                place = kept.place(request)
+                if not are_records(file.view, file.base, kept.starts, kept.sizes, place).all():
+                    return None  # the slow way tells what is wrong, if anything is
+        scanned = chosen.scanned(taken, len(units))
+        return self._result(
+            request,
+            queue,
+            scanned=scanned,
+            is_gone=chosen.is_gone,
+            last=int(units["offset"][scanned - 1]),
+            pieces=self._slices(kept),
+            sizes=kept.sizes,
+            skipped=int(np.count_nonzero(bad_rows < scanned)),
+        )
+
+    def _take(self, request: ReadRequest, chosen: Selection, end: int) -> tuple[int, Selection]:
+        """Return how many of the messages are looked at, and those of them that are wanted."""
+        limits, file_bytes = request.hot, self._log.files.file_bytes
+        keep = request.record_filter
+        if keep is None:
+            count = take(chosen.starts, chosen.sizes, limits, file_bytes=file_bytes, end=end)
+            return count, chosen.only(slice(count))
+        most = Limits(len(chosen.starts), _EVERYTHING)
+        count = take(chosen.starts, chosen.sizes, most, file_bytes=file_bytes, end=end)
+        file = self._log.files.at(int(chosen.starts[0]))
+        wanted: list[int] = []
+        left = limits.bytes_max
+        for row in range(count):
+            size = int(chosen.sizes[row])
+            if not passes(file.view, int(chosen.starts[row]) - file.base, keep):
+                continue
+            if len(wanted) == limits.messages_max or (wanted and size > left):
+                count = row
+                break
+            wanted.append(row)
+            left -= size
+        rows = np.array(wanted, dtype=np.int64)
+        return count, chosen.only(rows)
+
+    def _slices(self, kept: Selection) -> list[memoryview]:
+        """Return slices of the map with the records, which lie in one file, in their order."""
+        if not len(kept.starts):
+            return []
+        file = self._log.files.at(int(kept.starts[0]))
+        view, base = file.view, file.base
+        return [view[begin - base : end - base] for begin, end in runs(kept.starts, kept.sizes)]
+
+    def _result(
+        self,
+        request: ReadRequest,
+        queue: ConsumeQueue,
+        *,
+        scanned: int,
+        is_gone: bool,
+        last: int,
+        pieces: Sequence[bytes | memoryview],
+        sizes: Ints,
+        skipped: int,
+    ) -> ReadResult:
+        if len(sizes):
+            status = ReadStatus.FOUND
+        elif is_gone:
+            status = ReadStatus.MESSAGE_WAS_REMOVING
+        else:
+            status = ReadStatus.NO_MATCHED_MESSAGE
+        behind = max(int(self._log.end) - last, 0)
+        self.quarantine.skipped += skipped
+        return ReadResult(
+            status,
+            QueueOffset(request.offset + scanned),
+            queue.min_offset,
+            queue.end,
+            pieces,
+            sizes.astype(np.int32),
+            scanned,
+            skipped,
+            behind,
+            suggest_pull_from_slave=last < self._border,
+        )
+
+    def _plan_cold(self, request: ReadRequest, queue: ConsumeQueue, begun_at_ms: int) -> ColdRead:
+        at = logic_offset(request.offset)
+        file = queue.files.at(at)
+        wanted = max(request.units_max(request.cold), _UNITS_AHEAD)
+        file.hold()
+        return ColdRead(
+            request=request,
+            source=self.source(),
+            queue=queue,
+            unit_path=file.file.path,
+            unit_position=at - file.base,
+            units_max=min(wanted, queue.end - request.offset, (file.end - at) // UNIT_BYTES),
+            held=(file,),
+            begun_at_ms=begun_at_ms,
+        )
+
+    def source(self) -> Source:
+        """Return where the log lies, for who reads what is dispatched in another thread."""
+        return Source(
+            files=self._files,
+            folder=self._folder,
+            file_bytes=self._log.files.file_bytes,
+            start=self._log.start,
+            end=self._dispatcher.offset,
+            verify=self.verify,
+            read_ahead=self._config.read_ahead_enabled,
+            beginnings=self._memory.log.ends(),
+        )
+
+    def finish(self, plan: ColdRead) -> ReadResult:
+        """Return what `plan`, which has run, found. The topic may be another one by now."""
+        self.release(plan)
+        result = self._finished(plan)
+        self._count(plan.request, result, plan.begun_at_ms, from_disk=True)
+        return result
+
+    def _finished(self, plan: ColdRead) -> ReadResult:
+        request, outcome = plan.request, plan.outcome
+        for bad in outcome.bad:
+            self._note_bad(bad)
+        queue = self._queues.find(request.topic, request.queue_id)
+        if queue is None or queue is not plan.queue:
+            return self._changed(request, queue)
+        self._memory.log.forget_before(self._border)
+        if outcome.touched is not None and outcome.touched[0] >= self._log.start:
+            self._memory.log.add(*outcome.touched)
+        if not outcome.units:
+            return self._found_null(request, queue)
+        end = request.offset + outcome.units
+        self._memory.units_of(queue).add(request.offset, end, outcome.first)
+        return self._result(
+            request,
+            queue,
+            scanned=outcome.scanned,
+            is_gone=outcome.is_gone,
+            last=outcome.last,
+            pieces=outcome.pieces,
+            sizes=np.array(outcome.sizes, dtype=np.int64),
+            skipped=len(outcome.bad),
+        )
+
+    def _changed(self, request: ReadRequest, queue: ConsumeQueue | None) -> ReadResult:
+        """Return what to say when the queue that was read is there no longer: look again."""
+        result = self._without_reading(request, queue)
+        if result is not None:
+            return result
+        assert queue is not None, "what has no queue has a result"
+        return ReadResult(
+            ReadStatus.NO_MATCHED_MESSAGE, request.offset, queue.min_offset, queue.end
+        )
+
+    def _note_bad(self, bad: BadRecord) -> None:
+        """Remember a damaged record, so that nobody is given it; say so once."""
+        self.bad_records += 1
+        if bad.is_there:
+            end = PhysicalOffset(bad.start + bad.size)
+            is_new = self.quarantine.add(bad.start, end, bad.reason)
+        else:
+            is_new = bad.start not in self._told and len(self._told) < _TOLD_MAX
+            self._told.add(bad.start)
+        if is_new:
+            logger.error(
+                "damaged record not served offset=%d size=%d reason=%s",
+                *(bad.start, bad.size, bad.reason),
+            )
+
+    def release(self, plan: ColdRead | ColdRecord) -> None:
+        """Let go of the files that `plan` needed; it was given up, or `finish` does it."""
+        for file in plan.held:
+            file.release()
+        plan.held = ()
+
+    def record_at(self, offset: PhysicalOffset, end: PhysicalOffset) -> bytes | None:
+        """Return the record that begins at `offset` and ends by `end`; None if there is none.
+
+        At once, from the map, as `read`.
+        """
+        record = self._log.record_at(offset, end)
+        if record is None or (self.quarantine and self.quarantine.end_at(offset)):
+            return None
+        file = self._log.files.at(offset)
+        position = offset - file.base
+        return bytes(file.view[position : position + record.header.total_bytes])
+
+    def plan_record(self, offset: PhysicalOffset, end: PhysicalOffset) -> ColdRecord | bytes | None:
+        """Return the record that begins at `offset` and ends by `end`; None if there is none.
+
+        Returns:
+            Or, when it is not in memory, what is to be run in another thread; then it has `record`,
+            and wants `release`.
+        """
+        if not self._log.files.has(offset) or offset >= end:
+            return None
+        if offset >= self._border and self._memory.log.end_at(offset) > offset:
+            return self.record_at(offset, end)
+        file = self._log.files.at(offset)
+        file.hold()
+        return ColdRecord(replace(self.source(), end=end), offset, (file,))

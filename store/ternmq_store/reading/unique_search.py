@@ -1,0 +1,124 @@
+"""Finding out whether messages are stored already, by their unique keys.
+
+For producers that send again what they had no answer to: what is appended counts, indexed or not.
+First come the records that wait for the index, whose hints tell their keys or which are read
+through; then the index.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from ternmq_model.index_keys import KeyRows, find_keys
+from ternmq_model.offsets import PhysicalOffset
+from ternmq_model.properties import UNIQUE_KEY, decode_properties
+from ternmq_model.record import BLANK_BYTES, RecordHeader, decode_record
+from ternmq_model.record_heads import Ints
+from ternmq_model.record_scan import SCAN_BYTES_MAX, Verify, scan_records
+from ternmq_store.index.index_lookup import IndexLookup
+from ternmq_store.reading.cold_read import ColdRecord, Source
+
+UNIQUE_KEYS_MAX: Final = 64
+"""No more are looked up at once."""
+
+_RECORDS_MAX: Final = 4096
+
+
+class Waiting(NamedTuple):
+    """A stretch of the log that is not indexed yet."""
+
+    start: PhysicalOffset
+    end: PhysicalOffset
+    keys: KeyRows | None
+    """Of its records; None when it must be read."""
+
+    offsets: Ints
+    """Of its records, when `keys` are known."""
+
+
+@dataclass(frozen=True, slots=True)
+class UniqueSearch:
+    """One look for unique keys of a topic; `run` may be called in any thread."""
+
+    topic: str
+    keys: Sequence[str]
+    floor: PhysicalOffset
+    """Records of the topic before it count no more."""
+
+    source: Source
+    waiting: Sequence[Waiting]
+    """In the order of the log."""
+
+    lookup: IndexLookup | None
+    """For hashes in the order of `keys`."""
+
+    hashes: Sequence[int]
+
+    def run(self) -> dict[str, RecordHeader]:
+        """Return the header of the newest record of each key that there is.
+
+        Raises:
+            OSError: The disk failed.
+        """
+        found: dict[str, RecordHeader] = {}
+        self._take(reversed(list(self._waiting_offsets())), found)
+        if self.lookup is not None:
+            for key, wanted in zip(self.keys, self.hashes, strict=True):
+                if key not in found:
+                    self._take(self.lookup.offsets(wanted), found, only=key)
+        return found
+
+    def _take(
+        self, offsets: Iterable[PhysicalOffset], found: dict[str, RecordHeader], only: str = ""
+    ) -> None:
+        """Read records, the newest first, until every key is found, or `only` that one."""
+        for offset in offsets:
+            if max(self.floor, self.source.start) <= offset < self.source.end:
+                key, header = self._read(offset)
+                if header is not None and key in self.keys:
+                    found.setdefault(key, header)
+            if (only in found) if only else len(found) == len(self.keys):
+                return
+
+    def _read(self, offset: PhysicalOffset) -> tuple[str, RecordHeader | None]:
+        read = ColdRecord(self.source, offset, ())
+        read.run()
+        record = None if read.record is None else decode_record(read.record, check_crc=False)
+        if record is None or record.topic != self.topic.encode():
+            return "", None
+        return decode_properties(record.properties).get(UNIQUE_KEY, ""), record.header
+
+    def _waiting_offsets(self) -> Iterator[PhysicalOffset]:
+        """Yield where waiting records with one of the hashes lie, the oldest first."""
+        for stretch in self.waiting:
+            if stretch.keys is not None:
+                yield from self._matches(stretch.keys, stretch.offsets)
+            else:
+                yield from self._read_through(stretch.start, min(stretch.end, self.source.end))
+
+    def _matches(self, keys: KeyRows, offsets: Ints) -> Iterator[PhysicalOffset]:
+        rows = np.unique(keys.rows[np.isin(keys.hashes, self.hashes)])
+        yield from map(PhysicalOffset, offsets[rows].tolist())
+
+    def _read_through(self, at: PhysicalOffset, end: PhysicalOffset) -> Iterator[PhysicalOffset]:
+        while at < end:
+            file, base = self.source.open(at)
+            try:
+                data = file.read(at - base, SCAN_BYTES_MAX * 2 + BLANK_BYTES)
+            finally:
+                file.close()
+            limit = min(len(data), end - at, base + self.source.file_bytes - at)
+            found = scan_records(
+                memoryview(data), 0, limit, at=at, records_max=_RECORDS_MAX, verify=Verify.NOTHING
+            )
+            if found.batch is not None:
+                offsets = found.batch.heads["physical_offset"].astype(np.int64)
+                yield from self._matches(find_keys(found.batch), offsets)
+            if found.is_blank:
+                at = PhysicalOffset(base + self.source.file_bytes)
+            elif found.end:
+                at = PhysicalOffset(at + found.end)
+            else:
+                return

@@ -1,0 +1,1 @@
+"""Opening a store: what the last use left is made good."""

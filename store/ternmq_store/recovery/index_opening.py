@@ -1,0 +1,196 @@
+"""Bringing the index into agreement with the log, when a store is opened.
+
+The log is settled by then. What the index lacks of it, for whatever reason, is read and added:
+after a crash, when files were damaged or removed, or when the store went without an index.
+
+Source: RocketMQ `IndexService.load`, `CommitLogDispatcherBuildIndex`.
+"""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from ternmq_model.clock import Clock
+from ternmq_model.index_keys import find_keys
+from ternmq_model.offsets import PhysicalOffset
+from ternmq_model.record_scan import Verify, scan_records
+from ternmq_store.config import StoreConfig
+from ternmq_store.disk.filesystem import FileSystem
+from ternmq_store.index.index_files import IndexFiles
+from ternmq_store.log.commit_log import CommitLog
+from ternmq_store.log.log_notes import LastUse
+from ternmq_store.log.quarantine import Quarantine
+from ternmq_store.recovery.opening import OpenedFiles
+from ternmq_store.recovery.session import Session
+
+logger = logging.getLogger(__name__)
+
+_RECORDS_MAX: Final = 4096
+_NEIGHBOURS: Final = 64
+
+
+def open_index(
+    files: FileSystem, root: Path, config: StoreConfig, clock: Clock, opened: OpenedFiles
+) -> OpenedFiles:
+    """Return `opened` with its index, if the settings want one; it is all there.
+
+    Raises:
+        OSError: A file could not be read or written, or there was no space.
+    """
+    if not config.index_enabled:
+        return opened
+    index = IndexFiles.open(
+        files, root, slots=config.index_slots, entries=config.index_entries, clock=clock
+    )
+    try:
+        session = opened.session
+        settle_index(
+            index,
+            opened.log,
+            session.quarantine,
+            durable=_durable(index, session),
+            notes=session.index_notes,
+        )
+        for path in index.take_dirty():
+            file = files.open(path)
+            try:
+                file.sync()
+            finally:
+                file.close()
+    except OSError:
+        index.close()
+        raise
+    opened.dispatcher.index = index
+    return replace(opened, index=index)
+
+
+def _durable(index: IndexFiles, session: Session) -> PhysicalOffset | None:
+    """Return before which offset all entries are on the disk; None when all are."""
+    match session.last_use:
+        case LastUse.CLEAN | LastUse.FOREIGN_CLEAN:
+            return None
+        case LastUse.CRASHED:
+            dispatched = PhysicalOffset(session.checkpoint.dispatched_offset)
+            return max(dispatched, session.index_durable)
+        case LastUse.FOREIGN_CRASHED:
+            return index.durable_at(session.checkpoint.index_stored_at_ms)
+
+
+def settle_index(
+    index: IndexFiles,
+    log: CommitLog,
+    quarantine: Quarantine,
+    *,
+    durable: PhysicalOffset | None,
+    notes: Sequence[str] = (),
+) -> int:
+    """Let the index tell of every record of the log, and of nothing else.
+
+    Args:
+        index: Just opened.
+        log: Settled: from its start to its end every record is good, or in `quarantine`.
+        quarantine: What of the log is damaged.
+        durable: After a crash: entries of records before it are on the disk. None after a clean
+            stop.
+        notes: What `IndexFiles.notes` said at the last clean stop, if it is known.
+
+    Returns:
+        How many records were read.
+
+    Raises:
+        OSError: A file could not be read or written, or there was no space.
+    """
+    if durable is not None:
+        index.cut(min(durable, log.end))
+    elif any(one.end_offset >= log.end for one in index.summary()):
+        index.cut(log.end)
+    if not _drop_behind_gap(index, log) and durable is None:
+        index.trust_notes(notes)
+    start = max(index.indexed_to, log.start)
+    count = _catch_up(index, log, quarantine, start)
+    if count > 1 and start < log.end:
+        logger.info("index caught up from=%d to=%d records=%d", start, log.end, count)
+    index.trust(log.end)
+    return count
+
+
+def _drop_behind_gap(index: IndexFiles, log: CommitLog) -> bool:
+    """Drop all files behind a missing one, and tell whether there was one.
+
+    A file is missing when the log has a key between what the one before and the next one tell of.
+    """
+    before = PhysicalOffset(-1)
+    for info in index.infos():
+        header = info.header
+        if header.next_number > 1:
+            if _has_key_between(log, before, PhysicalOffset(header.begin_offset)):
+                index.drop_from(info.path)
+                return True
+            before = PhysicalOffset(header.end_offset)
+    return False
+
+
+def _has_key_between(log: CommitLog, before: PhysicalOffset, end: PhysicalOffset) -> bool:
+    """Tell whether a record behind the one at `before` has a key, of those next to it."""
+    at = max(before, log.start)
+    for _ in range(2):  # the next record may lie in the next file
+        if at >= min(end, log.end) or not log.files.has(at):
+            return False
+        file = log.files.at(at)
+        found = scan_records(
+            file.view,
+            at - file.base,
+            min(end, file.end, log.end) - file.base,
+            at=at,
+            records_max=_NEIGHBOURS,
+            verify=Verify.NOTHING,
+        )
+        if found.batch is not None:
+            keys = find_keys(found.batch)
+            offsets = found.batch.heads["physical_offset"].astype(np.int64)[keys.rows]
+            if (offsets > before).any():
+                return True
+        if not found.is_blank:
+            return False
+        at = PhysicalOffset(file.end)
+    return False
+
+
+def _catch_up(
+    index: IndexFiles, log: CommitLog, quarantine: Quarantine, start: PhysicalOffset
+) -> int:
+    at, count = PhysicalOffset(start), 0
+    while at < log.end:
+        behind = quarantine.end_at(at)
+        if behind is not None:
+            at = behind
+            continue
+        file = log.files.at(at)
+        bad = (stretch.start for stretch in quarantine.ranges if stretch.start > at)
+        limit = min(log.end, file.end, next(bad, log.end))
+        found = scan_records(
+            file.view,
+            at - file.base,
+            limit - file.base,
+            at=at,
+            records_max=_RECORDS_MAX,
+            verify=Verify.NOTHING,
+        )
+        end = PhysicalOffset(file.base + found.end)
+        if found.batch is not None:
+            heads = found.batch.heads
+            offsets = heads["physical_offset"].astype(np.int64)
+            times = heads["stored_at_ms"].astype(np.int64)
+            index.put(find_keys(found.batch), offsets, times, end)
+            count += len(found.batch)
+        if found.is_blank:
+            end = PhysicalOffset(file.end)
+        elif end == at:
+            logger.warning("index left out what cannot be read at=%d error=%s", at, found.error)
+            end = PhysicalOffset(limit)
+        at = end
+    return count

@@ -1,0 +1,288 @@
+"""Reading the log at opening: what is good is dispatched, what is bad is cut or quarantined."""
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import numpy as np
+
+from ternmq_model.errors import CorruptRecord
+from ternmq_model.offsets import UNIT_BYTES, PhysicalOffset, QueueOffset
+from ternmq_model.record import FLAG_PREPARED, Record, decode_record
+from ternmq_model.record_check import check_record
+from ternmq_model.record_checksum import verify_checksum
+from ternmq_model.record_scan import Verify, scan_records
+from ternmq_store.disk.filesystem import File
+from ternmq_store.disk.mapped_file import MappedFile
+from ternmq_store.dispatcher import Dispatcher
+from ternmq_store.hints import unit_runs
+from ternmq_store.log.checksum_ranges import Ranges, is_inside
+from ternmq_store.log.commit_log import CommitLog
+from ternmq_store.log.quarantine import Quarantine
+from ternmq_store.log.resync import is_blank, lies_at, next_record
+from ternmq_store.queues.consume_queue import ConsumeQueue
+from ternmq_store.queues.consume_queues import ConsumeQueues
+from ternmq_store.queues.units import PADDING_SIZE, UNIT, Unit, Units, make_units
+from ternmq_store.recovery.recovery import Finding, NextGood, ScanRules, What, end_of_damage
+
+logger = logging.getLogger(__name__)
+
+_PIECE_UNITS: Final = 3_200
+_NO_LIMIT: Final = PhysicalOffset((1 << 63) - 1)
+
+OldUnits = Sequence[tuple[ConsumeQueue, QueueOffset, Units]]
+"""Of queues that are built anew: their units as they were, and the queue offset of the first."""
+
+
+class LogScan:
+    """One reading of the log from some record to its end.
+
+    Used on the store's thread, while it opens. `dispatcher.offset` tells where the log ends when
+    `run` has returned, and `reason` what lies there.
+    """
+
+    def __init__(
+        self,
+        log: CommitLog,
+        dispatcher: Dispatcher,
+        queues: ConsumeQueues,
+        quarantine: Quarantine,
+        rules: ScanRules,
+        ranges: Ranges,
+        tell: Callable[[Finding], None],
+    ) -> None:
+        self._log = log
+        self._dispatcher = dispatcher
+        self._queues = queues
+        self._quarantine = quarantine
+        self._rules = rules
+        self._ranges = ranges
+        self._tell = tell
+        self.damaged = 0
+        self.reason = ""
+
+    def run(self, start: PhysicalOffset, old_units: OldUnits = ()) -> None:
+        """Dispatch every good record from `start` on, which is where one begins.
+
+        Raises:
+            OSError: There was no space for units, or the disk failed.
+        """
+        dispatcher = self._dispatcher
+        dispatcher.offset = start
+        limit = PhysicalOffset(self._log.files.last.end if self._log.files.files else 0)
+        while dispatcher.offset < limit:
+            damaged_to = self._quarantine.end_at(dispatcher.offset)
+            if damaged_to is not None:
+                self._pass_over(min(damaged_to, limit), old_units)
+                continue
+            error = self._step(limit)
+            if error is None:
+                continue
+            if self._is_full(dispatcher.offset):
+                dispatcher.offset = limit
+                break
+            end = self._end_of_damage(dispatcher.offset)
+            if end is None:
+                self.reason = error.reason
+                break
+            self._add(end, error)
+        dispatcher.stopped_by = None
+
+    def _step(self, limit: PhysicalOffset) -> CorruptRecord | None:
+        """Dispatch some records; return what is wrong with the next one, if something is."""
+        self._dispatcher.stopped_by = None
+        self._dispatcher.scan(limit, {}, is_trusted=False)
+        return self._dispatcher.stopped_by
+
+    def _is_full(self, at: PhysicalOffset) -> bool:
+        """Tell whether the last file is full, and so is the log, whose next file has gone."""
+        file = self._log.files.at(at)
+        is_last = file is self._log.files.last and file.end <= self._rules.flushed
+        return is_last and is_blank(file.view, at - file.base)
+
+    def _end_of_damage(self, at: PhysicalOffset) -> PhysicalOffset | None:
+        rules = self._rules
+        if at == rules.left_at or (rules.is_ours and at >= rules.flushed):
+            return None
+        return end_of_damage(
+            rules,
+            at,
+            find_good(self._log, PhysicalOffset(at + 1)),
+            last_stored_at_ms=self._dispatcher.stored_at_ms,
+            is_checksummed=is_inside(self._ranges, at),
+        )
+
+    def _add(self, end: PhysicalOffset, error: CorruptRecord) -> None:
+        at = self._dispatcher.offset
+        path = self._log.files.at(at).file.path
+        self._quarantine.add(at, end, error.reason)
+        self._tell(Finding(What.QUARANTINED, path, at, end - at, error.reason))
+
+    def _pass_over(self, end: PhysicalOffset, old_units: OldUnits) -> None:
+        """Go on behind a damaged stretch, of now or of before."""
+        self.damaged += 1
+        self._keep_units(self._dispatcher.offset, end, old_units)
+        self._dispatcher.offset = end
+
+    def _keep_units(self, at: PhysicalOffset, end: PhysicalOffset, old_units: OldUnits) -> None:
+        """Let the damaged records have their units, so that their numbers are not given again."""
+        for queue, first, units in old_units:
+            offsets = units["offset"].astype(np.int64)
+            is_message = units["size"] < PADDING_SIZE
+            rows = np.flatnonzero((offsets >= at) & (offsets < end) & is_message)
+            if len(rows):
+                queue.put(first + rows.astype(np.int64), units[rows])
+        file = self._log.files.at(at)
+        base = PhysicalOffset(file.base)
+        position: int | None = at - base
+        while position is not None and base + position < end:
+            self._keep_claimed(file, position)
+            position = next_record(file.view, position + 1, base=base)
+
+    def _keep_claimed(self, file: MappedFile, position: int) -> None:
+        """Make the unit of a damaged record whose header is plainly right: it is the next one."""
+        at = PhysicalOffset(file.base + position)
+        batch = scan_records(
+            file.view, position, file.file_bytes, at=at, records_max=1, verify=Verify.NOTHING
+        ).batch
+        if batch is None or batch.heads["sys_flag"][0] & FLAG_PREPARED:
+            return
+        for topic, queue_id, rows in batch.queues:
+            queue = self._queues.find(topic, queue_id)
+            is_next = queue is not None and batch.heads["queue_offset"][0] == queue.end
+            if queue is not None and is_next and at >= self._dispatcher.dropped.get(topic, 0):
+                runs = unit_runs(
+                    batch,
+                    [(queue, rows)],
+                    offsets=batch.heads["physical_offset"].astype(np.int64),
+                    queue_offsets=batch.heads["queue_offset"].astype(np.int64),
+                    stored_at_ms=batch.heads["stored_at_ms"].astype(np.int64),
+                    bit_maps=self._dispatcher.bit_maps,
+                )
+                for run in runs:
+                    queue.put(run.offsets, run.units, run.ext)
+
+
+def count_before(queue: ConsumeQueue, limit: PhysicalOffset) -> QueueOffset:
+    """Return behind which unit of a queue, by its files, the records at `limit` or later begin.
+
+    What was dispatched before `limit` was written in order, and no unit of it is missing, so that
+    it is found by halving.
+    """
+    for file in reversed(queue.files.files):
+        low, high = 0, file.file_bytes // UNIT_BYTES
+        while low < high:
+            middle = (low + high) // 2
+            is_before = len(_read(file.file, middle, 1, below=limit)) > 0
+            low, high = (middle + 1, high) if is_before else (low, middle)
+        if low:
+            return QueueOffset(file.base // UNIT_BYTES + low)
+    return QueueOffset(queue.files.files[0].base // UNIT_BYTES if queue.files.files else 0)
+
+
+def units_from(queue: ConsumeQueue, first: QueueOffset) -> Units:
+    """Return the units, by the queue's files, from `first` to the last that is written."""
+    parts = list[Units]()
+    for file in queue.files.files:
+        index = max(first - file.base // UNIT_BYTES, 0)
+        while index < file.file_bytes // UNIT_BYTES:
+            units = _read(file.file, index, _PIECE_UNITS)
+            parts.append(units)
+            index += _PIECE_UNITS
+            if len(units) < _PIECE_UNITS:
+                break
+    return np.concatenate(parts) if parts else np.zeros(0, dtype=UNIT)
+
+
+def unit_before(queue: ConsumeQueue, limit: PhysicalOffset) -> Unit | None:
+    """Return the last unit, by the queue's files, of a record before `limit`."""
+    at = count_before(queue, limit) - 1
+    for file in queue.files.files:
+        if file.base <= at * UNIT_BYTES < file.end:
+            fields = _read(file.file, at - file.base // UNIT_BYTES, 1)[0]
+            return Unit(
+                PhysicalOffset(int(fields["offset"])), int(fields["size"]), int(fields["tag_code"])
+            )
+    return None
+
+
+def pad_to(queue: ConsumeQueue, end: QueueOffset) -> None:
+    """Let the next message of a queue have the offset `end`, by units that stand for nothing.
+
+    Raises:
+        OSError: There was no space.
+    """
+    zeros = np.zeros(1, dtype=np.int64)
+    padding = make_units(zeros, zeros + PADDING_SIZE, zeros)
+    step = queue.files.file_bytes // UNIT_BYTES
+    while queue.end < end:
+        until = min(end, queue.end + step) if queue.files.files else end
+        queue.put(np.array([until - 1], dtype=np.int64), padding)
+
+
+def _read(file: File, first: int, count: int, *, below: PhysicalOffset = _NO_LIMIT) -> Units:
+    """Return units of a file until the first that is not written or of a record at `below`."""
+    data = file.read(first * UNIT_BYTES, count * UNIT_BYTES)
+    units = np.frombuffer(data[: len(data) - len(data) % UNIT_BYTES], dtype=UNIT)
+    bad = (units["size"] <= 0) | (units["offset"] < 0) | (units["offset"] >= below)
+    return units[: int(bad.argmax())] if bad.any() else units
+
+
+def record_lies_at(log: CommitLog, at: PhysicalOffset) -> bool:
+    """Tell whether a record, or a blank one, says that it lies at `at`."""
+    if not log.files.has(at):
+        return False
+    file = log.files.at(at)
+    return lies_at(file.view, at - file.base, base=PhysicalOffset(file.base))
+
+
+def read_record(log: CommitLog, at: PhysicalOffset, ranges: Ranges) -> Record | None:
+    """Return the record at `at`, which lies in a file; None for a blank one.
+
+    Raises:
+        CorruptRecord: It is damaged; in one of `ranges`, a wrong checksum of the whole tells, too.
+    """
+    file = log.files.at(at)
+    position = at - file.base
+    record = check_record(file.view, position, at=at, next_file=log.files.has(file.end))
+    if record is not None and is_inside(ranges, at):
+        data = file.view[position : position + record.header.total_bytes]
+        if not verify_checksum(data, record.properties):
+            raise CorruptRecord(at, "the record's checksum is missing or differs")
+    return record
+
+
+def find_good(log: CommitLog, start: PhysicalOffset) -> NextGood | None:
+    """Return the first place from `start` on where a record says it lies, in this file or later.
+
+    A good blank record stands for the file that follows it.
+    """
+    for file in log.files.files:
+        if file.end <= start:
+            continue
+        base = PhysicalOffset(file.base)
+        position = next_record(file.view, max(start - base, 0), base=base)
+        while position is not None:
+            at = PhysicalOffset(base + position)
+            try:
+                record = check_record(file.view, position, at=at, next_file=True)
+            except CorruptRecord:
+                position = next_record(file.view, position + 1, base=base)
+                continue
+            if record is not None:
+                return NextGood(at, record.header.stored_at_ms)
+            if log.files.has(file.end) and lies_at(
+                log.files.at(file.end).view, 0, base=PhysicalOffset(file.end)
+            ):
+                return NextGood(at, _stored_at_ms(log, PhysicalOffset(file.end)))
+            break
+    return None
+
+
+def _stored_at_ms(log: CommitLog, at: PhysicalOffset) -> int:
+    file = log.files.at(at)
+    try:
+        record = decode_record(file.view, at - file.base, at=at, check_crc=False)
+    except CorruptRecord:
+        return 0
+    return record.header.stored_at_ms if record else 0

@@ -1,0 +1,485 @@
+"""Opening a store's files: load them, check them, and bring them into agreement.
+
+Nothing is appended before the log's end is known, what lies behind it is zeroed on the disk, and
+the consume queues say what the log says.
+
+Source: RocketMQ `DefaultMessageStore.load`, `recover`.
+"""
+
+import logging
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ternmq_model.errors import CorruptRecord
+from ternmq_model.offsets import UNIT_BYTES, PhysicalOffset, QueueOffset
+from ternmq_model.record import decode_record
+from ternmq_store.config import StoreConfig
+from ternmq_store.disk.filesystem import FileSystem
+from ternmq_store.disk.layout import (
+    checkpoint_path,
+    commit_log_folder,
+    consume_queue_ext_folder,
+    consume_queue_folder,
+    deletions_path,
+    file_name,
+    next_file_path,
+    notes_path,
+)
+from ternmq_store.disk.mapped_file_queue import find_files
+from ternmq_store.dispatcher import Dispatcher
+from ternmq_store.hints import no_bit_maps
+from ternmq_store.index.index_files import IndexFiles
+from ternmq_store.log.checkpoint import Checkpoint
+from ternmq_store.log.commit_log import CommitLog
+from ternmq_store.log.log_notes import LastUse, QueueNote
+from ternmq_store.queues.consume_queue import ConsumeQueue
+from ternmq_store.queues.consume_queues import ConsumeQueues
+from ternmq_store.queues.units import PADDING_SIZE, Units
+from ternmq_store.recovery.deletions import load_deletions, save_deletions
+from ternmq_store.recovery.log_files import LogPlan, carry_out, check_not_swapped, plan_log
+from ternmq_store.recovery.log_scan import (
+    LogScan,
+    OldUnits,
+    count_before,
+    pad_to,
+    read_record,
+    record_lies_at,
+    unit_before,
+    units_from,
+)
+from ternmq_store.recovery.recovery import (
+    ALWAYS_MS,
+    Finding,
+    FirstRecord,
+    RecoveryReport,
+    ScanRules,
+    What,
+    scan_start,
+)
+from ternmq_store.recovery.session import Session
+
+logger = logging.getLogger(__name__)
+
+_MANY: Final = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedFiles:
+    """A store's parts, in agreement with each other and on the disk."""
+
+    log: CommitLog
+    queues: ConsumeQueues
+    dispatcher: Dispatcher
+    session: Session
+    report: RecoveryReport
+    index: IndexFiles | None = None
+    """What finds messages by key; None when the store goes without."""
+
+
+def open_files(files: FileSystem, root: Path, config: StoreConfig, *, now_ms: int) -> OpenedFiles:
+    """Load and recover what lies in `root`, which may be empty.
+
+    Every record that was on disk before a crash is kept, but for damaged ones; what was not, up to
+    the first bad one. When this returns the log ends there, on the disk too, and the consume
+    queues agree with it.
+
+    Args:
+        files: The file system.
+        root: The store's directory, held by the caller.
+        config: Sizes for a store that is new, and whether its records have checksums.
+        now_ms: The wall clock, which names the session.
+
+    Raises:
+        StoreError: The log's files are not those of one log; nothing was changed.
+        OSError: A file could not be read or written; opening again starts anew.
+    """
+    return _Opening(files, root, config, now_ms=now_ms).run()
+
+
+def count_files(files: FileSystem, root: Path) -> int:
+    """Return how many files of `root` an open store maps.
+
+    Raises:
+        OSError: A folder cannot be read.
+    """
+    count = len(files.files(commit_log_folder(root)))
+    for queues in (consume_queue_folder(root), consume_queue_ext_folder(root)):
+        for topic in files.folders(queues):
+            for queue_id in files.folders(queues / topic):
+                count += len(files.files(queues / topic / queue_id))
+    return count
+
+
+class _Opening:
+    """One attempt to open a store. Its parts go to whoever asked for it."""
+
+    def __init__(self, files: FileSystem, root: Path, config: StoreConfig, *, now_ms: int) -> None:
+        self._files = files
+        self._root = root
+        self._config = config
+        self._findings: list[Finding] = []
+        self._session = Session(files, root, self._notes_are_lost)
+        found = find_files(files, commit_log_folder(root))
+        noted_bytes = self._session.notes.log_file_bytes
+        self._plan = plan_log(
+            found, noted_bytes=noted_bytes, default_bytes=config.commit_log_file_bytes
+        )
+        check_not_swapped(files, self._plan.kept)
+        self._token = f"{now_ms:x}-{os.getpid():x}"
+
+    def run(self) -> OpenedFiles:
+        """Bring the files into agreement."""
+        session, config = self._session, self._config
+        session.claim(pid=os.getpid(), token=self._token)
+        self._load(self._plan)
+        self._check_flushed()
+        self._rules = self._scan_rules()
+        start, scan, is_rebuilt = self._read_log()
+        log, queues = self._log, self._queues
+        cut_bytes = self._settle(start)
+        if cut_bytes:
+            path = log.files.at(log.end).file.path
+            self._tell(Finding(What.CUT, path, log.end, cut_bytes, scan.reason))
+        self._keep_numbers()
+        session.settle(
+            start=log.start,
+            end=log.end,
+            log_file_bytes=log.files.file_bytes if log.files.files else 0,
+            queues=queues,
+            is_checksummed=config.record_checksum,
+        )
+        self._settle_deletions()
+        for queue in queues:
+            queue.correct_min_offset(log.start)
+        log.make_room()
+        report = RecoveryReport(
+            was_clean=session.last_use.is_clean,
+            log_files=len(log.files.files),
+            scanned_from=start,
+            end=log.end,
+            cut_bytes=cut_bytes,
+            cut_reason=scan.reason if cut_bytes else "",
+            records_scanned=self._dispatcher.scanned,
+            queues=len(queues),
+            queues_rebuilt=is_rebuilt and len(log.files.files) > 0,
+            findings=tuple(self._findings),
+        )
+        return OpenedFiles(log, queues, self._dispatcher, session, report)
+
+    def _read_log(self) -> tuple[PhysicalOffset, LogScan, bool]:
+        """Read what of the log is not known to be good and dispatched.
+
+        Returns:
+            From where; the reading; and whether all queues were built anew.
+        """
+        log, session = self._log, self._session
+        start = self._start(self._load_queues())
+        if start is not None:
+            is_clean = session.last_use.is_clean
+            old_units = () if is_clean else self._cut_queues(start, keep=True)
+            if is_clean or self._queues_agree():
+                scan = self._scan(start, old_units)
+                if start == log.start or not self._lacks_units(scan):
+                    return start, scan, False
+        # Until all queues are built anew, no checkpoint may say that they are on the disk.
+        session.save_checkpoint(Checkpoint())
+        self._cut_queues(log.start, keep=False)
+        scan = self._scan(log.start, ())
+        if log.files.files:
+            folder = consume_queue_folder(self._root)
+            self._tell(Finding(What.REBUILT, folder, 0, 0, "queues were missing or wrong"))
+        return log.start, scan, True
+
+    def _tell(self, finding: Finding) -> None:
+        self._findings.append(finding)
+        logger.warning(
+            "store recovery what=%s file=%s offset=%s bytes=%s reason=%s",
+            *(finding.what.value, *finding[1:]),
+        )
+
+    def _notes_are_lost(self, reason: str) -> None:
+        self._tell(Finding(What.REPORTED, notes_path(self._root), 0, 0, reason))
+
+    def _load(self, plan: LogPlan) -> None:
+        files, root = self._files, self._root
+        if files.exists(next_file_path(root)):
+            files.remove(next_file_path(root))
+        carry_out(files, plan, self._tell)
+        files.make_folder(commit_log_folder(root))
+        files.make_folder(consume_queue_folder(root))
+        self._log = log = CommitLog(files, root, plan.file_bytes)
+        for file in plan.kept:
+            log.files.open_file(file.base)
+            log.files.park_before(file.base)
+        config = self._config
+        self._queues = ConsumeQueues(
+            *(files, root, config.consume_queue_file_bytes),
+            ext_file_bytes=config.consume_queue_ext_file_bytes,
+            ext_unit_bytes=config.consume_queue_ext_unit_bytes,
+        )
+        self._dispatcher = Dispatcher(log, self._queues)
+        self._dispatcher.bit_maps = no_bit_maps if config.consume_queue_ext_enabled else None
+        self._dispatcher.dropped = load_deletions(files, deletions_path(root))
+        self._dispatcher.check_at = self._session.check_at
+        self._dispatcher.quarantine = self._session.quarantine
+        end = PhysicalOffset(log.files.last.end if log.files.files else 0)
+        self._session.quarantine.keep_between(log.start, end)
+
+    def _check_flushed(self) -> None:
+        """Report what of the log has gone away since it was on the disk."""
+        log, session = self._log, self._session
+        end = log.files.last.end if log.files.files else 0
+        if end < session.flushed:
+            path = log.files.folder / file_name(end)
+            reason = f"the log was on the disk up to {session.flushed}, and this file is gone"
+            self._tell(Finding(What.REPORTED, path, end, session.flushed - end, reason))
+        if session.last_use is LastUse.CLEAN and log.start > session.notes.log_start:
+            gone = log.start - session.notes.log_start
+            path = log.files.folder / file_name(session.notes.log_start)
+            reason = "the log began here, and this file is gone"
+            self._tell(Finding(What.REPORTED, path, session.notes.log_start, gone, reason))
+
+    def _scan_rules(self) -> ScanRules:
+        log, session = self._log, self._session
+        end = PhysicalOffset(log.files.last.end if log.files.files else 0)
+        match session.last_use:
+            case LastUse.CLEAN | LastUse.FOREIGN_CLEAN:
+                safe_at_ms = ALWAYS_MS
+            case LastUse.CRASHED | LastUse.FOREIGN_CRASHED:
+                safe_at_ms = session.checkpoint.log_safe_at_ms
+        is_ours = session.last_use is LastUse.CRASHED
+        left_at = session.notes.flushed if session.last_use is LastUse.CLEAN else None
+        return ScanRules(min(session.flushed, end), is_ours, left_at, safe_at_ms)
+
+    def _load_queues(self) -> bool:
+        """Map the queues' files, without those of deleted topics; tell whether all are whole."""
+        queues, dispatcher, was_clean = (
+            self._queues,
+            self._dispatcher,
+            self._session.last_use.is_clean,
+        )
+        are_whole = queues.load(was_clean=was_clean)
+        # A crash may have come between the note that a topic is deleted and the end of its files.
+        stale = {
+            queue.topic
+            for queue in queues
+            if queue.begins_before(dispatcher.dropped.get(queue.topic, PhysicalOffset(0)))
+        }
+        for topic in stale:
+            queues.delete(topic)
+        # A process that is killed may leave names which only the next one relies on.
+        folders = [self._root, self._log.files.folder, consume_queue_folder(self._root)]
+        if not was_clean:
+            of_queues = [queue.files.folder for queue in queues]
+            further = [queue.ext.files for queue in queues if queue.ext is not None]
+            of_queues += [files.folder for files in further if files.files]
+            folders += [*sorted({folder.parent for folder in of_queues}), *of_queues]
+        for folder in folders:
+            self._files.sync_folder(folder)
+        return are_whole
+
+    def _start(self, are_whole: bool) -> PhysicalOffset | None:
+        """Return from where the log is scanned; None = all of it: no queue is to be believed."""
+        log = self._log
+        if not log.files.files or not are_whole:
+            return None
+        if self._session.last_use.is_clean:
+            for queue in self._queues:
+                queue.find_written()
+            if not self._queues_agree() or any(queue.lacks_ext for queue in self._queues):
+                return None
+            return self._last_dispatched()
+        if not len(self._queues):
+            return None
+        return self._checkpointed() or scan_start(
+            _first_records(log), self._session.checkpoint.safe_at_ms
+        )
+
+    def _checkpointed(self) -> PhysicalOffset | None:
+        """Return the offset in the checkpoint, if there is one and a record begins there."""
+        checkpoint, log = self._session.checkpoint, self._log
+        at = PhysicalOffset(checkpoint.dispatched_offset)
+        if self._session.last_use is not LastUse.CRASHED or not at:
+            return None
+        if not log.start <= at <= min(checkpoint.flushed_offset, log.files.last.end):
+            return None
+        if at % log.files.file_bytes == 0 or self._log_goes_on_at(at):
+            return at
+        self._tell(
+            Finding(What.REPORTED, checkpoint_path(self._root), at, 0, "no record begins there")
+        )
+        return None
+
+    def _log_goes_on_at(self, at: PhysicalOffset) -> bool:
+        """Tell whether a record begins at `at`, or the last one that was dispatched ends there."""
+        if record_lies_at(self._log, at):
+            return True
+        for queue in self._queues:
+            unit = unit_before(queue, at)
+            if unit is not None and unit.offset + unit.size == at:
+                return True
+        return False
+
+    def _cut_queues(self, limit: PhysicalOffset, *, keep: bool) -> OldUnits:
+        """Wipe the units of records at `limit` and behind; with `keep`, return them."""
+        old: list[tuple[ConsumeQueue, QueueOffset, Units]] = []
+        for queue in self._queues:
+            if keep:
+                first = count_before(queue, limit)
+                old.append((queue, first, units_from(queue, first)))
+            queue.cut_from(limit)
+        return old
+
+    def _queues_agree(self) -> bool:
+        """Tell whether the first and the last unit of every file of a queue are of its messages.
+
+        Records found damaged thereby are quarantined.
+        """
+        for queue in self._queues:
+            for file in queue.files.files:
+                begin = QueueOffset(max(file.base // UNIT_BYTES, queue.min_offset))
+                end = QueueOffset(min(file.end // UNIT_BYTES, queue.end))
+                for offset in {begin, QueueOffset(end - 1)} if begin < end else ():
+                    if not self._agrees(queue, offset):
+                        self._tell(
+                            Finding(
+                                What.REPORTED,
+                                file.file.path,
+                                offset * UNIT_BYTES,
+                                UNIT_BYTES,
+                                "the unit is not of a message of this queue",
+                            )
+                        )
+                        return False
+        return True
+
+    def _agrees(self, queue: ConsumeQueue, offset: QueueOffset) -> bool:
+        log, unit = self._log, queue.unit(offset)
+        if unit.size == PADDING_SIZE or 0 <= unit.offset < log.start:
+            return unit.size > 0
+        if self._session.quarantine.end_at(unit.offset) is not None:
+            return True
+        if not record_lies_at(log, unit.offset):
+            return False
+        end = PhysicalOffset(unit.offset + unit.size)
+        try:
+            record = read_record(log, unit.offset, self._session.ranges)
+        except CorruptRecord as error:
+            if unit.size < 0 or end > log.files.last.end or not self._is_border(end):
+                return False
+            self._quarantine(unit.offset, end, error.reason)
+            return True
+        return (
+            record is not None
+            and record.header.total_bytes == unit.size
+            and record.header.queue_id == queue.queue_id
+            and record.header.queue_offset == offset
+            and record.topic == queue.topic.encode()
+        )
+
+    def _is_border(self, at: PhysicalOffset) -> bool:
+        return at == self._session.notes.flushed or record_lies_at(self._log, at)
+
+    def _quarantine(self, start: PhysicalOffset, end: PhysicalOffset, reason: str) -> None:
+        path = self._log.files.at(start).file.path
+        self._session.quarantine.add(start, end, reason)
+        self._tell(Finding(What.QUARANTINED, path, start, end - start, reason))
+
+    def _last_dispatched(self) -> PhysicalOffset:
+        """Return where the newest record with a unit ends, after a clean stop."""
+        newest = self._log.start
+        for queue in self._queues:
+            unit = queue.last_unit()
+            if unit is not None and unit.offset >= newest:
+                newest = PhysicalOffset(unit.offset + unit.size)
+        return newest
+
+    def _scan(self, start: PhysicalOffset, old_units: OldUnits) -> LogScan:
+        scan = LogScan(
+            self._log,
+            self._dispatcher,
+            self._queues,
+            self._session.quarantine,
+            self._rules,
+            self._session.ranges,
+            self._tell,
+        )
+        scan.run(start, old_units)
+        return scan
+
+    def _lacks_units(self, scan: LogScan) -> bool:
+        """Tell whether queues end before they should: units are missing that the log has."""
+        has_gap = self._dispatcher.gaps > 0 and not scan.damaged
+        return has_gap or bool(self._short_queues()) or self._has_lost_beginnings()
+
+    def _has_lost_beginnings(self) -> bool:
+        """Tell whether a queue has lost its first file, and not because the log has."""
+        if self._log.start != self._session.notes.log_start:
+            return False
+        noted = {(note.topic, note.queue_id): note.first for note in self._session.notes.queues}
+        return any(
+            queue.files.files[0].base // UNIT_BYTES
+            > noted.get((queue.topic, queue.queue_id), _MANY)
+            for queue in self._queues
+            if queue.files.files
+        )
+
+    def _short_queues(self) -> Sequence[QueueNote]:
+        """Return the queues whose messages are fewer than was noted."""
+        notes = self._session.notes
+        found = {(queue.topic, queue.queue_id): queue.end for queue in self._queues}
+        return [
+            note
+            for note in notes.queues
+            if self._dispatcher.dropped.get(note.topic, -1) < notes.queues_at
+            and found.get((note.topic, note.queue_id), 0) < note.end
+        ]
+
+    def _keep_numbers(self) -> None:
+        """Let no queue give a number again that a message had which is lost."""
+        for note in self._short_queues():
+            queue = self._queues.of(note.topic, note.queue_id)
+            missing = note.end - queue.end
+            path = queue.files.folder
+            reason = f"{missing} messages are gone; the next one is number {note.end}"
+            self._tell(Finding(What.REPORTED, path, queue.end * UNIT_BYTES, 0, reason))
+            pad_to(queue, note.end)
+
+    def _settle(self, scanned_from: PhysicalOffset) -> int:
+        """Let the log end where the scan did, on the disk too; return how many bytes were cut."""
+        log, session, end = self._log, self._session, self._dispatcher.offset
+        if not log.files.files:
+            session.lower(PhysicalOffset(0))
+            return 0
+        # After a crash of the process alone, what was scanned may still be in memory only.
+        for file in log.files_between(scanned_from, end):
+            file.sync()
+        session.lower(end)
+        return log.cut(end, was_left_there=end == self._rules.left_at)
+
+    def _settle_deletions(self) -> None:
+        """Forget deletions of what is gone anyway, and those of records that were cut."""
+        log, dispatcher = self._log, self._dispatcher
+        settled = {
+            topic: min(offset, log.end)
+            for topic, offset in dispatcher.dropped.items()
+            if offset > log.start
+        }
+        if settled != dispatcher.dropped:
+            save_deletions(self._files, deletions_path(self._root), settled)
+            dispatcher.dropped = settled
+
+
+def _first_records(log: CommitLog) -> Sequence[FirstRecord]:
+    first: list[FirstRecord] = []
+    for file in log.files.files:
+        base = PhysicalOffset(file.base)
+        try:
+            record = decode_record(file.view, 0, at=base)
+        except CorruptRecord:
+            record = None
+        first.append(FirstRecord(base, record.header.stored_at_ms if record else 0))
+    return first

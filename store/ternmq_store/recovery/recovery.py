@@ -1,0 +1,162 @@
+"""What recovery decides: where to begin, what becomes of a bad record, which units may stay.
+
+Pure. What a bad record is, `ternmq_model.record_check` and `record_scan` say.
+
+Source: RocketMQ `CommitLog.recoverNormally`, `recoverAbnormally`, `ConsumeQueue.recover`.
+"""
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from ternmq_model.offsets import PhysicalOffset
+
+ALWAYS_MS: Final = (1 << 63) - 1
+NEVER_MS: Final = -1
+
+
+class What(enum.Enum):
+    """What became of something that was found."""
+
+    CUT = "cut"
+    """The end of the log: it never counted as stored, and is gone."""
+
+    QUARANTINED = "quarantined"
+    """Stored and damaged: it stays where it is, and readers pass over it."""
+
+    REBUILT = "rebuilt"
+    """Made anew from the log."""
+
+    REMOVED = "removed"
+    """A file that held nothing of use."""
+
+    REPAIRED = "repaired"
+    """Brought back into its form."""
+
+    REPORTED = "reported"
+    """Left as it is."""
+
+
+class Finding(NamedTuple):
+    """One thing that recovery found."""
+
+    what: What
+    file: Path
+    offset: int
+    """In the log, or in a queue's row of bytes, according to `file`."""
+    length: int
+    """Bytes; 0 when it has no extent."""
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryReport:
+    """What opening a store found and did."""
+
+    was_clean: bool
+    """The store had been closed as it should."""
+
+    log_files: int
+    scanned_from: PhysicalOffset
+    """The log was checked from here on."""
+
+    end: PhysicalOffset
+    """The log ends here."""
+
+    cut_bytes: int
+    """Bytes behind the end that were not zeros and are now."""
+
+    cut_reason: str
+    """What was wrong with the first bytes cut; empty when nothing was."""
+
+    records_scanned: int
+    queues: int
+    queues_rebuilt: bool
+    """A consume queue was missing, cut or wrong: all were compared with the whole log."""
+
+    findings: Sequence[Finding] = ()
+    """Everything out of the ordinary, in the order it was found."""
+
+    def as_rows(self) -> Sequence[tuple[str, str, int, int, str]]:
+        """Return what, file, offset, bytes and reason of every finding: for a table."""
+        return [(f.what.value, str(f.file), f.offset, f.length, f.reason) for f in self.findings]
+
+
+@dataclass(frozen=True, slots=True)
+class FirstRecord:
+    """How a file of the log begins: its first record's store time, 0 if there is no good one."""
+
+    base: PhysicalOffset
+    stored_at_ms: int
+
+
+def scan_start(files: Sequence[FirstRecord], safe_at_ms: int) -> PhysicalOffset:
+    """Return from where the log is checked after a crash, when only timestamps tell.
+
+    Args:
+        files: Of the log, oldest first; at least one.
+        safe_at_ms: Every record stored before is on disk, with its consume queue unit.
+
+    Source: RocketMQ `CommitLog.recoverAbnormally`, `isMappedFileMatchedRecover`.
+    """
+    for file in reversed(files):
+        if 0 < file.stored_at_ms <= safe_at_ms:
+            return file.base
+    return files[0].base
+
+
+@dataclass(frozen=True, slots=True)
+class ScanRules:
+    """What is known of the log that is scanned."""
+
+    flushed: PhysicalOffset
+    """It was on the disk up to here. Not beyond its last file's end."""
+
+    is_ours: bool
+    """Nobody else wrote to it since that was noted: behind `flushed` nothing counts as stored, and
+    no stale record can lie there, since a cut zeroes what it leaves."""
+
+    left_at: PhysicalOffset | None
+    """Where this store left the log's end when it was stopped cleanly."""
+
+    safe_at_ms: int
+    """If others wrote to it: records stored at that time or before were on the disk."""
+
+
+class NextGood(NamedTuple):
+    """The good record behind a bad one."""
+
+    offset: PhysicalOffset
+    stored_at_ms: int
+
+
+def end_of_damage(
+    rules: ScanRules,
+    at: PhysicalOffset,
+    following: NextGood | None,
+    *,
+    last_stored_at_ms: int,
+    is_checksummed: bool,
+) -> PhysicalOffset | None:
+    """Return where the stretch ends that begins with a bad record; None when the log ends there.
+
+    RocketMQ cuts by moving its positions: behind its end older records may lie whole. They are
+    told by their store time, which lies before that of the last good record.
+
+    Args:
+        rules: What is known of the log.
+        at: Where the bad record begins.
+        following: The next good record, if any follows.
+        last_stored_at_ms: Store time of the last good record before `at`.
+        is_checksummed: `at` lies in a range in which only this store wrote.
+    """
+    if rules.is_ours or (is_checksummed and at < rules.flushed):
+        if at >= rules.flushed:
+            return None
+        return min(following.offset, rules.flushed) if following else rules.flushed
+    if following is None:
+        return rules.flushed if at < rules.flushed else None
+    is_stale = following.stored_at_ms < last_stored_at_ms
+    return following.offset if not is_stale and following.stored_at_ms <= rules.safe_at_ms else None

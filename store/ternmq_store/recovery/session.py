@@ -1,0 +1,275 @@
+"""The store's claim on its directory while it is open, and what it notes of the log.
+
+The order of writing makes that a crash in between is told from somebody else's use: offsets of
+another store are taken out of the checkpoint before the notes name a session, and the notes name
+it before `abort` does.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from ternmq_model.offsets import UNIT_BYTES, PhysicalOffset, QueueOffset
+from ternmq_model.record_scan import Verify
+from ternmq_store.disk.filesystem import FileSystem
+from ternmq_store.disk.layout import checkpoint_path
+from ternmq_store.dispatcher import Check
+from ternmq_store.log.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
+from ternmq_store.log.checksum_ranges import Ranges, closed, is_inside, kept, next_border, opened
+from ternmq_store.log.flush import write_checkpoint
+from ternmq_store.log.log_notes import (
+    Abort,
+    LastUse,
+    LogNotes,
+    QueueNote,
+    last_use,
+    load_abort,
+    load_notes,
+    save_abort,
+    save_notes,
+)
+from ternmq_store.log.quarantine import Quarantine
+from ternmq_store.queues.consume_queue import ConsumeQueue
+
+_QUEUES_INTERVAL_MS: Final = 10_000
+"""How often is noted how far the queues are. A queue that lost a unit older than that, or all of
+them, in a crash is told by it."""
+
+
+class _Seen(NamedTuple):
+    """How far the queues were."""
+
+    dispatched: PhysicalOffset
+    queues: Sequence[QueueNote]
+
+
+class Session:
+    """What is noted of one log.
+
+    Owned by `MessageStore`, on the store's thread.
+
+    Attributes:
+        last_use: How the use before ended.
+        notes: What the side file says.
+        checkpoint: What the checkpoint says; offsets that do not count are 0.
+        index_notes: What the index noted at the last clean stop; nothing after a crash.
+        index_durable: Where the log ended when it was opened the last time, and with it the index.
+        quarantine: Damaged stretches of the log.
+    """
+
+    def __init__(self, files: FileSystem, root: Path, tell: Callable[[str], None]) -> None:
+        """Read what is there; nothing is changed.
+
+        Args:
+            files: The file system.
+            root: The store's directory.
+            tell: Gets the reason why notes that are there do not count.
+        """
+        self._files = files
+        self._root = root
+        self.notes = load_notes(files, root, tell)
+        self.last_use = last_use(self.notes, load_abort(files, root))
+        self.checkpoint = _load_checkpoint(files, root)
+        is_clean = self.last_use is LastUse.CLEAN
+        self.index_notes = self.notes.index if is_clean else ()
+        self.index_durable = self.notes.flushed
+        self.quarantine = Quarantine(self.notes.quarantined)
+        self._looked_at_ms = -_QUEUES_INTERVAL_MS
+        self._seen: _Seen | None = None
+
+    def claim(self, *, pid: int, token: str) -> None:
+        """Mark the directory as in use.
+
+        Args:
+            pid: This process.
+            token: Names the session, unless the one that was interrupted goes on.
+
+        Raises:
+            OSError: It is not marked.
+        """
+        if self.last_use is not LastUse.CRASHED:
+            self.checkpoint = replace(self.checkpoint, flushed_offset=0, dispatched_offset=0)
+            if self._files.exists(checkpoint_path(self._root)):
+                self.save_checkpoint(self.checkpoint)
+            ranges = closed(self.notes.checksummed, self.notes.flushed)
+            self._save(
+                replace(self.notes, session=token, is_open=True, checksummed=ranges, index=())
+            )
+        save_abort(self._files, self._root, Abort(pid, self.notes.session))
+
+    @property
+    def flushed(self) -> PhysicalOffset:
+        """Up to where the log is known to have been on the disk."""
+        return max(self.notes.flushed, PhysicalOffset(self.checkpoint.flushed_offset))
+
+    @property
+    def ranges(self) -> Ranges:
+        """Where records must have their checksum."""
+        return self.notes.checksummed
+
+    def verify(self, offset: PhysicalOffset) -> Verify:
+        """Return how much of the record at `offset` is to be checked."""
+        return Verify.WHOLE if is_inside(self.ranges, offset) else Verify.BODY
+
+    def check_at(self, offset: PhysicalOffset) -> Check:
+        """Return how the log is to be checked from `offset` on, and up to where."""
+        return Check(self.verify(offset), next_border(self.ranges, offset))
+
+    def lower(self, end: PhysicalOffset) -> None:
+        """Make durable that nothing behind `end` counts as on the disk; the cut follows.
+
+        Raises:
+            OSError: Nothing may be cut.
+        """
+        self.quarantine.keep_between(PhysicalOffset(0), end)
+        if end >= self.flushed:
+            return
+        self.save_checkpoint(
+            replace(
+                self.checkpoint,
+                flushed_offset=min(self.checkpoint.flushed_offset, end),
+                dispatched_offset=min(self.checkpoint.dispatched_offset, end),
+            )
+        )
+        notes = replace(
+            self.notes,
+            flushed=min(self.notes.flushed, end),
+            checksummed=kept(self.notes.checksummed, PhysicalOffset(0), end),
+            quarantined=self.quarantine.ranges,
+        )
+        # Both generations: the older one would vouch for what is cut.
+        self._save(notes)
+        self._save(notes)
+
+    def settle(
+        self,
+        *,
+        start: PhysicalOffset,
+        end: PhysicalOffset,
+        log_file_bytes: int,
+        queues: Iterable[ConsumeQueue],
+        is_checksummed: bool,
+    ) -> None:
+        """Note how the log is after opening.
+
+        Args:
+            start: Where it begins.
+            end: Where it ends; all of it is on the disk.
+            log_file_bytes: Length of its files.
+            queues: All there are, on the disk or not.
+            is_checksummed: Whether records written from now on have their checksum.
+
+        Raises:
+            OSError: It is not noted.
+        """
+        self.quarantine.keep_between(start, end)
+        ranges = kept(self.notes.checksummed, start, end)
+        ranges = opened(ranges, end) if is_checksummed else closed(ranges, end)
+        self._save(
+            replace(
+                self.notes,
+                flushed=end,
+                log_start=start,
+                log_file_bytes=log_file_bytes,
+                checksummed=ranges,
+                quarantined=self.quarantine.ranges,
+                queues=_notes_of(queues),
+                queues_at=end,
+            )
+        )
+
+    def look(
+        self, queues: Iterable[ConsumeQueue], *, dispatched: PhysicalOffset, now_ms: int
+    ) -> None:
+        """Take down how far the queues are, now and then, to be noted when that is on the disk.
+
+        Args:
+            queues: All there are.
+            dispatched: Up to which offset of the log.
+            now_ms: On the monotonic clock.
+        """
+        if self._seen is None and now_ms - self._looked_at_ms >= _QUEUES_INTERVAL_MS:
+            self._looked_at_ms = now_ms
+            self._seen = _Seen(dispatched, _notes_of(queues))
+
+    def notes_due(self, flushed: PhysicalOffset) -> LogNotes | None:
+        """Return what to write into the side file, if there is something new.
+
+        The queues' files are synced before. `notes_done` must follow before the next.
+        """
+        notes = replace(self.notes, quarantined=self.quarantine.ranges)
+        if self._seen is not None and self._seen.dispatched <= flushed:
+            notes = replace(notes, queues=self._seen.queues, queues_at=self._seen.dispatched)
+            self._seen = None
+        return notes if notes != self.notes else None
+
+    def notes_done(self, notes: LogNotes, *, is_good: bool) -> None:
+        """Take note that `notes` were written; if not, they are due again."""
+        if is_good:
+            self.notes = notes
+
+    def end(
+        self,
+        *,
+        start: PhysicalOffset,
+        end: PhysicalOffset,
+        log_file_bytes: int,
+        queues: Iterable[ConsumeQueue],
+        index: Sequence[str],
+    ) -> None:
+        """Note that everything is on the disk, at a clean stop: the last but for `abort`.
+
+        Raises:
+            OSError: It is not noted: the stop is no clean one.
+        """
+        self.quarantine.keep_between(start, end)
+        self._save(
+            replace(
+                self.notes,
+                is_open=False,
+                flushed=end,
+                log_start=start,
+                log_file_bytes=log_file_bytes,
+                checksummed=closed(kept(self.notes.checksummed, start, end), end),
+                quarantined=self.quarantine.ranges,
+                queues=_notes_of(queues),
+                queues_at=end,
+                index=tuple(index),
+            )
+        )
+
+    def save_checkpoint(self, checkpoint: Checkpoint) -> None:
+        """Write the checkpoint, durably.
+
+        Raises:
+            OSError: Nobody knows what it says now.
+        """
+        path = checkpoint_path(self._root)
+        write_checkpoint(self._files, path, encode_checkpoint(checkpoint))
+        self.checkpoint = checkpoint
+
+    def _save(self, notes: LogNotes) -> None:
+        save_notes(self._files, self._root, notes)
+        self.notes = notes
+
+
+def _notes_of(queues: Iterable[ConsumeQueue]) -> Sequence[QueueNote]:
+    return tuple(
+        sorted(
+            QueueNote(q.topic, q.queue_id, QueueOffset(q.files.files[0].base // UNIT_BYTES), q.end)
+            for q in queues
+            if q.files.files
+        )
+    )
+
+
+def _load_checkpoint(files: FileSystem, root: Path) -> Checkpoint:
+    path = checkpoint_path(root)
+    if not files.exists(path):
+        return Checkpoint()
+    file = files.open(path)
+    try:
+        return decode_checkpoint(file.read(0, file.size()))
+    finally:
+        file.close()

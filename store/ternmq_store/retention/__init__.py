@@ -1,0 +1,1 @@
+"""What goes when it has expired or the disk is full."""

@@ -1,0 +1,395 @@
+"""Lets go of what has expired or no longer fits on the disk, and refuses what has no room.
+
+`retention.py` decides. A pass is a row of tasks for another thread, one after the other; between
+two of them it works on the store's own thread, in short steps.
+
+What goes is first out of reach of readers, then off the disk, in an order that every crash may
+interrupt: the log's files one by one from the oldest on, each durably, then the consume queues'
+files that tell of nothing else. So the log never has a gap, and a queue tells of records that are
+gone, which opening takes note of, never the other way round; and so does the index.
+
+Source: RocketMQ `CleanCommitLogService`, `CleanConsumeQueueService`.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Generator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from ternmq_model.errors import BrokerBusy, StoreFull
+from ternmq_model.offsets import PhysicalOffset, QueueOffset
+from ternmq_model.response_code import ResponseCode
+from ternmq_store.config import StoreConfig
+from ternmq_store.disk.filesystem import FileSystem
+from ternmq_store.disk.layout import (
+    commit_log_folder,
+    consume_queue_ext_folder,
+    consume_queue_folder,
+    file_name,
+)
+from ternmq_store.disk.mapped_file import MappedFile
+from ternmq_store.disk.shortage import is_full
+from ternmq_store.index.index_files import IndexFiles
+from ternmq_store.log.commit_log import CommitLog
+from ternmq_store.queues.consume_queue import ConsumeQueue
+from ternmq_store.queues.consume_queues import ConsumeQueues
+from ternmq_store.queues.units import PADDING_SIZE
+from ternmq_store.retention.clean_tasks import (
+    Breath,
+    CleanTask,
+    DiskUse,
+    Leaving,
+    Place,
+    Removal,
+    StoreTimes,
+)
+from ternmq_store.retention.retention import (
+    DiskLevel,
+    OldFile,
+    Reason,
+    disk_level,
+    files_to_delete,
+    reason_to_delete,
+    retention_ms,
+)
+
+logger = logging.getLogger(__name__)
+
+_QUEUES_A_STEP: Final = 50
+"""Queues that are brought into agreement with the log before the loop serves others again."""
+
+_SECOND_MS: Final = 1000
+
+
+class Cleaner:
+    """What of one store goes, and whether it takes more.
+
+    Owned by `MessageStore`, on the store's thread. One pass at a time.
+
+    Attributes:
+        level: How full the disk is, as it was last looked at.
+        used_share: The same from 0 to 1.
+        is_requested: What has expired goes at the next passes, whatever the hour.
+        is_requested: What has expired goes at the next passes, whatever the hour.
+        removed_files: Files of the log deleted since the store was opened.
+    """
+
+    def __init__(
+        self,
+        files: FileSystem,
+        root: Path,
+        config: StoreConfig,
+        log: CommitLog,
+        queues: ConsumeQueues,
+        index: IndexFiles | None,
+        *,
+        safe_end: Callable[[], PhysicalOffset],
+        now_ms: int,
+    ) -> None:
+        self._files = files
+        self._folders = (commit_log_folder(root), consume_queue_folder(root))
+        self._queue_folders = (consume_queue_folder(root), consume_queue_ext_folder(root))
+        self._config = config
+        self._log = log
+        self._queues = queues
+        self._index = index
+        self._safe_end = safe_end
+        self._first_pass_at_ms = now_ms + config.clean_delay_ms
+        self._of_topics: Mapping[str, int] = {}
+        self._first_at_ms: dict[ConsumeQueue, tuple[QueueOffset, int]] = {}
+        self._ages: dict[int, int | None] = {}
+        self._leaving: deque[Leaving] = deque()
+        self._short_seen: OSError | None = None
+        self._start_seen = PhysicalOffset(0)
+        self.is_requested = False
+        self._is_cleaning = self._is_removing = False
+        self.level = DiskLevel.NORMAL
+        self.used_share = 0.0
+        self.removed_files = 0
+
+    def check_room(self) -> None:
+        """Refuse what would be appended to a full disk.
+
+        Raises:
+            StoreFull: Until the disk is less full than `disk_full_percent`.
+        """
+        if self.level is DiskLevel.FULL:
+            raise StoreFull(
+                f"the disk is {self.used_share:.0%} full: at {self._config.disk_full_percent} %"
+                " and above no message is stored"
+            )
+
+    def disk_use(self) -> DiskUse:
+        """Return the task of looking how full the disk is; `note_disk_use` must follow."""
+        return DiskUse(self._files, self._folders)
+
+    def note_disk_use(self, task: DiskUse) -> bool:
+        """Take note of what `task` found; tell whether a pass may be due at once."""
+        if task.error is not None:
+            logger.warning("use of the disk not known error=%s", task.error)
+            return False
+        before, self.used_share = self.level, task.used_share
+        self.level = disk_level(task.used_share, self._config)
+        if self.level is not before:
+            write = logger.info if self.level is DiskLevel.NORMAL else logger.warning
+            write(
+                "disk level=%s was=%s used=%.1f%% messages=%s",
+                *(self.level.name, before.name, 100 * self.used_share),
+                "refused" if self.level is DiskLevel.FULL else "taken",
+            )
+        return self.level > before
+
+    def keep_topics(self, of_topics: Mapping[str, int]) -> None:
+        """Take note of the topics that have a retention of their own, in milliseconds."""
+        self._of_topics = {topic: kept for topic, kept in of_topics.items() if kept > 0}
+
+    def forget(self, topic: str) -> None:
+        """Leave the files of a topic's queues alone, which is being deleted with all its files.
+
+        Raises:
+            BrokerBusy: Files of it are being removed this moment; try again.
+        """
+        folders = {folder / topic for folder in self._queue_folders}
+        stay = [each for each in self._leaving if folders.isdisjoint(each.path.parents)]
+        if len(stay) == len(self._leaving):
+            return
+        if self._is_removing:
+            raise BrokerBusy(
+                ResponseCode.SYSTEM_BUSY, f"expired files of topic {topic!r} are going"
+            )
+        for each in self._leaving:
+            if each not in stay:
+                each.discard(self._files)
+        self._leaving = deque(stay)
+
+    def request(self) -> None:
+        """Have what has expired deleted by the next passes, whatever the hour."""
+        self.is_requested = True
+
+    def clean(self, *, now_ms: int, monotonic_ms: int, hour: int) -> Generator[CleanTask]:
+        """Take one pass: run each task in another thread before asking for the next.
+
+        Whoever stops in the middle closes the generator; the next pass goes on.
+
+        Args:
+            now_ms: Wall clock.
+            monotonic_ms: On the monotonic clock.
+            hour: 0 to 23, on the wall where the broker runs.
+        """
+        if self._is_cleaning:
+            return
+        self._is_cleaning = True
+        try:
+            yield from self.end_topics(now_ms)
+            yield from self._remove(self._config.delete_pause_ms)  # what the last pass left
+            if self.is_requested or monotonic_ms >= self._first_pass_at_ms:
+                yield from self._clean_log(now_ms, hour)
+            yield from self._follow_log()
+        finally:
+            self._is_cleaning = False
+
+    def _clean_log(self, now_ms: int, hour: int) -> Generator[CleanTask]:
+        kept_ms = retention_ms(self._config, self._of_topics)
+        for _ in range(self._config.delete_files_max):
+            reason = reason_to_delete(
+                hour=hour,
+                level=self.level,
+                has_room=not self.is_short,
+                is_requested=self.is_requested,
+                config=self._config,
+            )
+            if reason is None or not (old := self._old_files()):
+                break
+            yield from self._learn_ages(old)
+            count = files_to_delete(
+                [self._old_file(file) for file in old],
+                reason,
+                now_ms=now_ms,
+                kept_ms=kept_ms,
+                files_max=1,
+            )
+            if not count:
+                break
+            self._short_seen = self._log.shortage
+            self._drop(old[0], reason)
+            yield from self._remove(self._config.delete_pause_ms)
+            if reason is not Reason.HOUR:
+                # Each file may be the one that makes room enough.
+                use = self.disk_use()
+                yield use
+                self.note_disk_use(use)
+        else:
+            return
+        self.is_requested = False
+
+    @property
+    def is_short(self) -> bool:
+        """The log asks for space: it could not grow, and nothing was deleted since."""
+        shortage = self._log.shortage
+        return shortage is not None and shortage is not self._short_seen and is_full(shortage)
+
+    def _old_files(self) -> Sequence[MappedFile]:
+        """Return the oldest files of the log, in which all is on the disk and dispatched there."""
+        end = min(self._safe_end(), PhysicalOffset(self._log.end - 1))
+        files = self._log.files.files
+        # The last one may be prepared and empty, or the one that is written: neither ends by then.
+        return [file for file in files[: self._config.delete_files_max + 1] if file.end <= end]
+
+    def _old_file(self, file: MappedFile) -> OldFile:
+        return OldFile(file.base, file.end, self._newest_at_ms(file), file.holds > 0)
+
+    def _newest_at_ms(self, file: MappedFile) -> int | None:
+        """Return when the first good record behind `file` was stored: none in it is younger."""
+        known = (self._ages.get(base) for base in sorted(self._ages) if base >= file.end)
+        return next((at_ms for at_ms in known if at_ms is not None), None)
+
+    def _learn_ages(self, old: Sequence[MappedFile]) -> Generator[CleanTask]:
+        wanted = [self._log.files.at(file.end).base for file in old if file.end not in self._ages]
+        if wanted:
+            task = StoreTimes(self._files, [self._place(PhysicalOffset(base)) for base in wanted])
+            yield task
+            self._ages.update(zip(wanted, task.times, strict=True))
+
+    def _place(self, offset: PhysicalOffset) -> Place:
+        file = self._log.files.at(offset)
+        return Place(file.file.path, offset - file.base, offset)
+
+    def _drop(self, oldest: MappedFile, reason: Reason) -> None:
+        """Let the log begin behind its oldest file: from now on nobody finds what was before."""
+        logger.info(
+            "commit log file deleted file=%s reason=%r newest_at_ms=%s",
+            *(file_name(oldest.base), reason.value, self._newest_at_ms(oldest)),
+        )
+        self._leave(self._log.files.folder, self._log.files.drop_before(oldest.end))
+        self._ages = {base: at_ms for base, at_ms in self._ages.items() if base > oldest.end}
+        self.removed_files += 1
+
+    def _leave(self, folder: Path, mapped: Sequence[MappedFile]) -> None:
+        self._leaving += [Leaving(folder / file_name(file.base), file) for file in mapped]
+
+    def _remove(self, pause_ms: int) -> Generator[CleanTask]:
+        """Take what nobody finds any more off the disk; what fails is tried again later."""
+        if not self._leaving:
+            return
+        task = Removal(self._files, tuple(self._leaving), pause_ms / _SECOND_MS)
+        self._is_removing = True
+        try:
+            yield task
+        finally:
+            self._is_removing = False
+            task.is_abandoned = True
+            for _ in range(task.removed):
+                self._leaving.popleft()
+        if task.error is not None:
+            logger.warning(
+                "files not deleted, tried again later count=%d error=%s",
+                *(len(self._leaving), task.error),
+            )
+
+    def _follow_log(self) -> Generator[CleanTask]:
+        """Let queues and index begin with the log; remove their files that tell of nothing else."""
+        start = self._log.start
+        if start == self._start_seen:
+            return
+        for index, queue in enumerate(list(self._queues)):
+            if index % _QUEUES_A_STEP == 0:
+                yield Breath()
+            if self._queues.find(queue.topic, queue.queue_id) is queue:
+                queue.correct_min_offset(start)
+                self._leave(queue.files.folder, queue.delete_read())
+                if queue.ext is not None:
+                    self._leave(queue.ext.files.folder, queue.delete_read_ext())
+        if self._index is not None:
+            self._leaving += [Leaving(path, None) for path in self._index.delete_before(start)]
+        self._start_seen = start
+        yield from self._remove(0)
+
+    def end_topics(self, now_ms: int) -> Generator[CleanTask]:
+        """Let the queues of topics with a shorter retention begin at what has not expired.
+
+        A part of a pass, and all of one before anybody reads: nothing keeps these beginnings but
+        this object. All queues are searched at once, by halving: one task reads a store time for
+        each.
+        """
+        queues = [queue for queue in self._queues if queue.topic in self._of_topics]
+        self._first_at_ms = {
+            queue: self._first_at_ms[queue] for queue in queues if queue in self._first_at_ms
+        }
+        searches = [
+            Search(queue, now_ms - self._of_topics[queue.topic])
+            for queue in queues
+            if self._may_begin_later(queue, now_ms - self._of_topics[queue.topic])
+        ]
+        while open_ones := [search for search in searches if search.is_open]:
+            places = [self._probe(search) for search in open_ones]
+            task = StoreTimes(self._files, [place for place in places if place is not None])
+            if task.places:
+                yield task
+            times = iter(task.times)
+            for search, place in zip(open_ones, places, strict=True):
+                search.narrow(None if place is None else next(times), is_gone=place is None)
+        for search in searches:
+            queue = search.queue
+            if self._queues.find(queue.topic, queue.queue_id) is queue:
+                queue.begin_at(search.low)
+                if search.found_at_ms is not None:
+                    self._first_at_ms[queue] = (queue.min_offset, search.found_at_ms)
+
+    def _may_begin_later(self, queue: ConsumeQueue, expired_by_ms: int) -> bool:
+        first, at_ms = self._first_at_ms.get(queue, (QueueOffset(-1), 0))
+        return queue.min_offset < queue.end and (
+            first != queue.min_offset or at_ms <= expired_by_ms
+        )
+
+    def _probe(self, search: "Search") -> Place | None:
+        """Return where the record lies that `search` asks for; None when it is not there."""
+        queue = search.queue
+        if self._queues.find(queue.topic, queue.queue_id) is not queue:
+            search.end()
+            return None
+        unit = queue.unit(search.middle)
+        if unit.size == PADDING_SIZE or unit.offset < self._log.start:
+            return None
+        return self._place(unit.offset)
+
+
+class Search:
+    """Looks in one queue for its first message that has not expired. Owned by one pass."""
+
+    def __init__(self, queue: ConsumeQueue, expired_by_ms: int) -> None:
+        self.queue = queue
+        self.low = queue.min_offset
+        self.found_at_ms: int | None = None
+        """Store time of the message at `low`, when that is known."""
+        self._high = queue.end
+        self._expired_by_ms = expired_by_ms
+        self._is_first = True
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is still something to look at."""
+        return self.low < self._high
+
+    @property
+    def middle(self) -> QueueOffset:
+        """The message to look at next: the first one at first, which mostly is the answer."""
+        return self.low if self._is_first else QueueOffset((self.low + self._high) // 2)
+
+    def narrow(self, stored_at_ms: int | None, *, is_gone: bool) -> None:
+        """Take note of when the message in the middle was stored.
+
+        One that cannot be read is kept: nobody knows its age, but its turn comes with its file.
+        """
+        if not self.is_open:
+            return
+        if is_gone or (stored_at_ms is not None and stored_at_ms <= self._expired_by_ms):
+            self.low = QueueOffset(self.middle + 1)
+            self._is_first = False
+        else:
+            self._high, self.found_at_ms = self.middle, stored_at_ms
+            self._is_first = False
+
+    def end(self) -> None:
+        """Look no further: the queue is gone."""
+        self._high = self.low

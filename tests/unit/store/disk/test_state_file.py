@@ -1,0 +1,86 @@
+import random
+from pathlib import Path
+
+import pytest
+
+from ternmq_model.errors import StoreError
+from ternmq_store.disk.state_file import (
+    previous_path,
+    read_generations,
+    read_whole,
+    replace_file,
+)
+from tests.support.files import MemoryFileSystem, PowerLossFileSystem, PowerLost
+
+PATH = Path("/state/offset")
+
+
+def files_with_folder() -> MemoryFileSystem:
+    files = MemoryFileSystem()
+    files.make_folder(PATH.parent)
+    return files
+
+
+def test_the_newest_generation_is_read() -> None:
+    files = files_with_folder()
+    assert read_generations(files, PATH, int) is None
+    replace_file(files, PATH, b"1")
+    replace_file(files, PATH, b"2")
+    assert read_generations(files, PATH, int) == 2
+
+
+@pytest.mark.parametrize("damage", [b"", b"x", b"\xff"])
+def test_a_damaged_file_gives_way_to_the_generation_before(damage: bytes) -> None:
+    files = files_with_folder()
+    replace_file(files, PATH, b"1")
+    replace_file(files, PATH, b"2")
+    file = files.open(PATH)
+    file.resize(0)
+    file.write(0, damage)
+    assert read_generations(files, PATH, int) == 1
+
+
+def test_between_the_renames_the_generation_before_is_there() -> None:
+    files = files_with_folder()
+    replace_file(files, PATH, b"1")
+    files.rename(PATH, previous_path(PATH))
+    assert read_generations(files, PATH, int) == 1
+
+
+def test_without_a_previous_generation_only_the_file_is_there() -> None:
+    files = files_with_folder()
+    replace_file(files, PATH, b"1", keep_previous=False)
+    replace_file(files, PATH, b"2", keep_previous=False)
+    assert files.files(PATH.parent) == ["offset"]
+    assert read_whole(files, PATH) == b"2"
+
+
+def test_what_cannot_be_read_is_not_taken_for_empty() -> None:
+    files = files_with_folder()
+    files.open(PATH, create=True).write(0, b"{")
+    with pytest.raises(StoreError, match="offset"):
+        read_generations(files, PATH, int)
+
+
+def test_what_is_too_long_is_not_read() -> None:
+    files = files_with_folder()
+    replace_file(files, PATH, b"12345")
+    with pytest.raises(ValueError, match="too many"):
+        read_whole(files, PATH, bytes_max=4)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_whatever_moment_the_power_goes_one_of_the_two_generations_is_there(seed: int) -> None:
+    chance = random.Random(seed)
+    files = PowerLossFileSystem()
+    files.make_folder(PATH.parent)
+    replace_file(files, PATH, b"1")
+    replace_file(files, PATH, b"2")
+    files.happenings_left = chance.randrange(9)
+    try:
+        replace_file(files, PATH, b"3")
+        is_done = True
+    except PowerLost:
+        is_done = False
+    found = read_generations(files.lose_power(chance), PATH, int)
+    assert found == 3 if is_done else found in {2, 3}

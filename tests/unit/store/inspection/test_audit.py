@@ -1,0 +1,115 @@
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ternmq_model.offsets import PhysicalOffset
+from ternmq_store.disk.filesystem import FileSystem
+from ternmq_store.inspection.audit import LogState, StoreAudit
+from ternmq_store.inspection.findings import Finding
+from ternmq_store.inspection.log_inspection import FoundRecord, find_log_files, walk_log
+from ternmq_store.log.checksum_ranges import ChecksumRange
+from ternmq_store.log.log_notes import LogNotes, save_notes
+from tests.support.files import MemoryFile, MemoryFileSystem
+from tests.support.records import batch_of, record
+from tests.support.stores import ROOT, SMALL, append, open_store, settle
+
+CONFIG = replace(SMALL, record_checksum=True)
+
+
+class ReadOnlyFileSystem(MemoryFileSystem):
+    """A disk that is only read from."""
+
+    def __init__(self, other: MemoryFileSystem) -> None:
+        super().__init__()
+        self.nodes, self.made_folders, self.locks = other.nodes, other.made_folders, other.locks
+
+    def open(self, path: Path, *, create: bool = False, read_only: bool = False) -> MemoryFile:
+        """Open a file to read."""
+        assert read_only, path
+        assert not create
+        return super().open(path, read_only=True)
+
+    def happen(self) -> None:
+        """Refuse any change."""
+        raise AssertionError("a check writes")
+
+
+def audit(files: FileSystem) -> tuple[list[Finding], StoreAudit]:
+    """Check a store."""
+    found = StoreAudit(files, ROOT)
+    return list(found.findings()), found
+
+
+def store_with(messages: int, *, is_closed: bool = True) -> MemoryFileSystem:
+    """Return a store with messages in two queues."""
+    files = MemoryFileSystem()
+    store = open_store(files, config=CONFIG)
+    for number in range(messages):
+        append(store, batch_of(record("t", number % 2, b"x" * 500, {"KEYS": f"k{number}"})))
+    settle(store)
+    if is_closed:
+        store.close()
+    return files
+
+
+def test_a_closed_store_is_sound_and_not_written_to() -> None:
+    findings, found = audit(ReadOnlyFileSystem(store_with(40)))
+    assert [one for one in findings if one.is_problem] == []
+    assert (found.counts.records, found.counts.units, found.counts.checksummed) == (40, 40, 40)
+    assert found.state is LogState.CLOSED
+
+
+def test_a_store_in_use_is_sound_too() -> None:
+    findings, found = audit(ReadOnlyFileSystem(store_with(40, is_closed=False)))
+    assert [one for one in findings if one.is_problem] == []
+    assert found.state is LogState.IN_USE
+    assert found.pid
+
+
+def test_records_that_no_queue_tells_of_yet_are_no_problem() -> None:
+    files = MemoryFileSystem()
+    store = open_store(files, config=CONFIG)
+    append(store, batch_of(record("t")))
+    settle(store)
+    append(store, batch_of(record("t"), record("t")))
+    findings, _ = audit(files)
+    assert [one.is_problem for one in findings if one.area == "queue"] == [False]
+    assert any("2 records have no unit yet" in one.text for one in findings)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_altered_byte_of_a_checksummed_record_goes_unseen(seed: int) -> None:
+    files = store_with(6)
+    ranges = (ChecksumRange(PhysicalOffset(0), None),)
+    save_notes(files, ROOT, LogNotes(checksummed=ranges))
+    pieces = walk_log(files, find_log_files(files, ROOT))
+    records = [piece for piece in pieces if isinstance(piece, FoundRecord)]
+    chance = np.random.default_rng(seed)
+    one = records[int(chance.integers(len(records)))]
+    at = one.offset + int(chance.integers(one.record.header.total_bytes))
+    files.nodes[one.file.path].data[at - one.file.base] ^= 1 << int(chance.integers(8))
+    findings, _ = audit(files)
+    assert any(f.is_problem and f.area == "log" and f.offset == one.offset for f in findings)
+
+
+def test_what_units_have_no_room_for_is_compared_too() -> None:
+    files = MemoryFileSystem()
+    config = replace(CONFIG, consume_queue_ext_enabled=True, consume_queue_ext_file_bytes=1 << 16)
+    store = open_store(files, config=config)
+    append(store, batch_of(*(record("t", 0, b"x", {"TAGS": f"tag{n}"}) for n in range(3))))
+    settle(store)
+    store.close()
+    findings, found = audit(ReadOnlyFileSystem(files))
+    assert [one for one in findings if one.is_problem] == []
+    assert found.counts.units == 3
+    ext = ROOT / "consumequeue_ext" / "t" / "0" / f"{0:020d}"
+    files.nodes[ext].data[9] ^= 1
+    findings, _ = audit(files)
+    assert [one.text for one in findings if one.is_problem] == [
+        "t 0: unit 0 points to an ext unit of another tag or time"
+    ]
+    files.nodes[ext].data[1] ^= 1
+    findings, _ = audit(files)
+    assert "t 0: unit 0 points to no ext unit" in [one.text for one in findings]

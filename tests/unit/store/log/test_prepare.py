@@ -1,0 +1,159 @@
+"""Filling a file that is in use, ahead of its writer."""
+
+import errno
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ternmq_model.errors import BrokerBusy, StoreFailed
+from ternmq_store.disk.filesystem import RealFileSystem
+from ternmq_store.disk.layout import commit_log_folder, file_name
+from ternmq_store.log.prepare import FillTask, PrepareTask
+from ternmq_store.message_store import MessageStore
+from tests.support.files import MemoryFileSystem, Node
+from tests.support.records import batch_of, record
+from tests.support.stores import ROOT, SMALL, append, drain, open_store, prepare, settle
+
+MIB = 1 << 20
+FILE_BYTES = 8 * MIB
+CONFIG = replace(SMALL, commit_log_file_bytes=FILE_BYTES)
+FIRST = commit_log_folder(ROOT) / file_name(0)
+HALF = batch_of(record(body=bytes((7,)) * (MIB // 2)))
+
+
+@pytest.fixture(autouse=True)
+def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let opening fill 1 MiB, and each step 2 MiB."""
+    monkeypatch.setattr("ternmq_store.log.commit_log._FIRST_ZERO_BYTES", MIB)
+    monkeypatch.setattr("ternmq_store.log.prepare._SYNC_EVERY_BYTES", 2 * MIB)
+
+
+def node(files: MemoryFileSystem) -> Node:
+    return files.nodes[FIRST]
+
+
+def test_the_rest_of_a_first_file_is_filled_ahead_of_its_writer() -> None:
+    files = MemoryFileSystem()
+    store = open_store(files, config=CONFIG)
+    assert node(files).written_bytes == MIB
+    assert node(files).real_bytes == FILE_BYTES
+    append(store, HALF)
+    with pytest.raises(BrokerBusy, match="being filled"):
+        append(store, HALF)
+    task = store.file_due()
+    assert isinstance(task, FillTask)
+    assert (task.start, task.end) == (MIB, 3 * MIB)
+    assert store.file_due() is None
+    with pytest.raises(BrokerBusy):  # not while it is being filled either
+        append(store, HALF)
+    task.run()
+    store.file_ready(task)
+    append(store, HALF)
+    steps = 0
+    while node(files).written_bytes < FILE_BYTES:
+        assert prepare(store)
+        steps += 1
+    assert steps == 3
+    settle(store)
+    assert len(drain(store, "flights", 0)) == 2
+    store.close()
+
+
+def test_when_it_is_filled_the_next_file_is_made() -> None:
+    store = open_store(MemoryFileSystem(), config=CONFIG)
+    kinds: list[type] = []
+    for _ in range(20):
+        try:
+            append(store, HALF)
+        except BrokerBusy:
+            task = store.file_due()
+            assert task is not None
+            kinds.append(type(task))
+            task.run()
+            store.file_ready(task)
+    assert kinds[:4] == [FillTask] * 4
+    assert set(kinds[4:]) == {PrepareTask}
+    store.close()
+
+
+def reopened(files: MemoryFileSystem) -> MessageStore:
+    """Kill the process and start again."""
+    files.locks.clear()
+    return open_store(files, config=CONFIG)
+
+
+def test_the_tail_of_an_existing_file_is_filled_before_its_first_append() -> None:
+    files = MemoryFileSystem()
+    store = open_store(files, config=CONFIG)
+    append(store, HALF)
+    settle(store)
+    node(files).written_bytes = 0  # as another program leaves it: all of it only reserved
+    again = reopened(files)
+    filled = node(files)
+    assert filled.data[: HALF.sizes[0]].any()
+    assert len(drain(again, "flights", 0)) == 1
+    append(again, HALF)
+    with pytest.raises(BrokerBusy):
+        append(again, HALF)
+    assert prepare(again)
+    append(again, HALF)
+    settle(again)
+    assert len(drain(again, "flights", 0)) == 3
+    again.close()
+
+
+def test_a_file_that_is_filled_is_left_alone_by_the_next_opening() -> None:
+    files = MemoryFileSystem()
+    store = open_store(files, config=CONFIG)
+    while prepare(store):
+        pass
+    append(store, HALF)
+    settle(store)
+    rests = files.rests
+    again = reopened(files)
+    assert files.rests == rests
+    assert again.file_due() is None
+    again.close()
+
+
+def test_a_disk_without_space_for_zeros_has_reserved_it_all_the_same() -> None:
+    store = open_store(MemoryFileSystem(), config=CONFIG)
+    append(store, HALF)
+    task = store.file_due()
+    assert task is not None
+    store.file_ready(task, OSError(errno.ENOSPC, "full"))
+    append(store, HALF)
+    append(store, HALF)
+    assert store.failure is None
+    store.close()
+
+
+def test_a_disk_that_fails_while_it_is_filled_makes_the_store_read_only() -> None:
+    store = open_store(MemoryFileSystem(), config=CONFIG)
+    task = store.file_due()
+    assert task is not None
+    store.file_ready(task, OSError(errno.EIO, "broken"))
+    with pytest.raises(StoreFailed):
+        append(store, HALF)
+    store.close()
+
+
+def test_a_real_file_tells_where_it_is_only_reserved(tmp_path: Path) -> None:
+    file = RealFileSystem().open(tmp_path / "file", create=True)
+    file.resize(4 * MIB)
+    file.allocate(0, 4 * MIB)
+    file.write(0, bytes(MIB))
+    file.sync()
+    found = file.hole_after(0)
+    if found == 4 * MIB:
+        pytest.skip("this file system does not tell")
+    assert found == MIB
+    assert file.hole_after(2 * MIB) == 2 * MIB
+    assert file.hole_after(4 * MIB) == 4 * MIB
+    file.write(MIB, bytes(3 * MIB))
+    file.sync()
+    assert file.hole_after(0) == 4 * MIB
+    file.close()
+    assert os.stat(tmp_path / "file").st_size == 4 * MIB

@@ -1,0 +1,63 @@
+"""Stretches of the log that readers pass over."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ternmq_model.offsets import PhysicalOffset
+from ternmq_store.log.quarantine import Quarantine, Stretch
+
+OFFSETS = st.integers(0, 60)
+
+
+def stretch(start: int, end: int, reason: str = "bad") -> Stretch:
+    return Stretch(PhysicalOffset(start), PhysicalOffset(end), reason)
+
+
+def test_records_in_a_stretch_are_bad_and_all_others_good() -> None:
+    quarantine = Quarantine([stretch(300, 400), stretch(100, 200)])
+    starts = np.array([0, 99, 100, 199, 200, 299, 300, 399, 400], dtype=np.int64)
+    bad = quarantine.is_bad(starts).tolist()
+    assert bad == [False, False, True, True, False, False, True, True, False]
+    assert [quarantine.end_at(PhysicalOffset(at)) for at in (99, 100, 399, 400)] == [
+        None,
+        200,
+        400,
+        None,
+    ]
+
+
+def test_an_empty_quarantine_is_false_and_finds_nothing_bad() -> None:
+    quarantine = Quarantine()
+    assert not quarantine
+    assert not quarantine.is_bad(np.array([0, 5], dtype=np.int64)).any()
+
+
+def test_what_is_known_already_is_no_change() -> None:
+    quarantine = Quarantine([stretch(100, 200)])
+    assert quarantine.changes == 0
+    assert not quarantine.add(PhysicalOffset(150), PhysicalOffset(160), "again")
+    assert quarantine.changes == 0
+    assert quarantine.add(PhysicalOffset(150), PhysicalOffset(250), "more")
+    assert quarantine.changes == 1
+    assert quarantine.ranges == (stretch(100, 250),)
+
+
+def test_what_lies_outside_the_log_is_forgotten() -> None:
+    quarantine = Quarantine([stretch(0, 10), stretch(20, 40), stretch(60, 70)])
+    quarantine.keep_between(PhysicalOffset(30), PhysicalOffset(60))
+    assert quarantine.ranges == (stretch(30, 40),)
+    assert quarantine.changes == 1
+
+
+@given(pairs=st.lists(st.tuples(OFFSETS, OFFSETS).filter(lambda pair: pair[0] < pair[1])))
+def test_stretches_say_of_every_byte_what_was_added(pairs: list[tuple[int, int]]) -> None:
+    quarantine = Quarantine()
+    for start, end in pairs:
+        quarantine.add(PhysicalOffset(start), PhysicalOffset(end), "bad")
+    every = np.arange(61, dtype=np.int64)
+    expected = [any(start <= at < end for start, end in pairs) for at in range(61)]
+    assert quarantine.is_bad(every).tolist() == expected
+    assert [quarantine.end_at(PhysicalOffset(at)) is not None for at in range(61)] == expected
+    ranges = quarantine.ranges
+    assert all(ranges[i].end < ranges[i + 1].start for i in range(len(ranges) - 1))

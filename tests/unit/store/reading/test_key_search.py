@@ -1,0 +1,64 @@
+"""Messages are found by key, and only those that have it."""
+
+from ternmq_store.message_store import MessageStore
+from ternmq_store.reading.key_search import KeyQuery
+from tests.support.files import MemoryFileSystem
+from tests.support.records import batch_of, record
+from tests.support.stores import HandClock, append, flush, open_store, prepare, settle, whole
+
+
+def keyed(number: int, topic: str = "A", keys: str = "all") -> bytes:
+    return record(topic, 0, properties={"UNIQ_KEY": f"u{number}", "KEYS": keys})
+
+
+def look(store: MessageStore, query: KeyQuery) -> list[int]:
+    """Return the store times of what is found."""
+    return [whole(one).header.stored_at_ms for one in store.searches.by_key(query).run()]
+
+
+def test_the_newest_messages_with_a_key_are_found_within_their_times() -> None:
+    clock = HandClock(1_700_000_000_007)
+    store = open_store(MemoryFileSystem(), clock=clock)
+    times: list[int] = []
+    for number in range(80):
+        append(store, batch_of(keyed(number, keys=f"all k{number}"), keyed(number, "B")))
+        prepare(store)
+        settle(store)
+        times.append(clock.now_ms)
+        clock.now_ms += 700
+    assert look(store, KeyQuery(topics=("A",), key="all")) == times[-64:]
+    assert look(store, KeyQuery(topics=("A",), key="all", maximum=3)) == times[-3:]
+    assert look(store, KeyQuery(topics=("A", "B"), key="u7")) == [times[7], times[7]]
+    assert look(store, KeyQuery(topics=("A",), key="k7")) == [times[7]]
+    assert look(store, KeyQuery(topics=("A",), key="k7", is_unique=True)) == []
+    for row in (0, 7, 79):
+        at_ms = times[row]
+        exact = KeyQuery(topics=("A",), key="all", begin_ms=at_ms, end_ms=at_ms)
+        assert look(store, exact) == [at_ms]
+    store.close()
+
+
+def test_another_key_with_the_same_hash_is_not_taken_for_it() -> None:
+    store = open_store(MemoryFileSystem())
+    append(store, batch_of(keyed(0, keys="Aa"), keyed(1, keys="BB")))  # hash alike in Java
+    settle(store)
+    found = store.searches.by_key(KeyQuery(topics=("A",), key="BB")).run()
+    assert [b"u1" in one for one in found] == [True]
+    store.close()
+
+
+def test_what_is_not_confirmed_or_deleted_is_not_found() -> None:
+    store = open_store(MemoryFileSystem())
+    query = KeyQuery(topics=("A",), key="all")
+    append(store, batch_of(keyed(0)))
+    store.dispatch()
+    assert look(store, query) == []
+    flush(store)
+    store.dispatch()
+    assert len(look(store, query)) == 1
+    store.delete_topic("A")
+    assert look(store, query) == []
+    append(store, batch_of(keyed(1)))
+    settle(store)
+    assert len(look(store, query)) == 1
+    store.close()

@@ -1,0 +1,56 @@
+"""The message that is first since a time, or last up to it."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ternmq_model.offsets import QueueOffset
+from ternmq_store.reading.queue_times import Boundary, find_offset
+from tests.support.files import MemoryFileSystem
+from tests.support.records import batch_of, record
+from tests.support.stores import HandClock, append, open_store, prepare, settle
+
+TIMES = st.lists(st.one_of(st.integers(0, 30), st.none()), max_size=30)
+
+
+@given(times=TIMES, first=st.integers(0, 5), at_ms=st.integers(-1, 32))
+def test_halving_finds_what_looking_at_each_would(
+    times: list[int | None], first: int, at_ms: int
+) -> None:
+    rising = sorted(time for time in times if time is not None)
+    row = iter(rising)
+    places = [None if time is None else next(row) for time in times]
+    end = first + len(places)
+
+    def time_of(offset: int) -> int | None:
+        return places[offset - first]
+
+    real = [(first + place, time) for place, time in enumerate(places) if time is not None]
+    lower = [offset for offset, time in real if time >= at_ms]
+    upper = [offset for offset, time in real if time <= at_ms]
+    assert find_offset(first, end, at_ms, Boundary.LOWER, time_of) == (lower[0] if lower else end)
+    found = find_offset(first, end, at_ms, Boundary.UPPER, time_of)
+    assert found == (upper[-1] if upper else first)
+
+
+def test_a_queues_records_are_read_from_its_files() -> None:
+    files, clock = MemoryFileSystem(), HandClock()
+    store = open_store(files, clock=clock)
+    began_ms = clock.now_ms
+    for _ in range(25):
+        append(store, batch_of(record("A", 0, b"x" * 700)))
+        prepare(store)
+        clock.now_ms += 10
+    settle(store)
+
+    def look(at_ms: int, boundary: Boundary) -> QueueOffset:
+        search = store.searches.by_time("A", 0, at_ms, boundary)
+        assert search is not None
+        return search.run()
+
+    assert look(began_ms + 111, Boundary.LOWER) == 12
+    assert look(began_ms + 111, Boundary.UPPER) == 11
+    assert look(began_ms + 110, Boundary.LOWER) == look(began_ms + 110, Boundary.UPPER) == 11
+    assert look(began_ms - 1, Boundary.UPPER) == 0
+    assert look(began_ms + 1000, Boundary.LOWER) == 25
+    assert store.searches.by_time("A", 7, 0, Boundary.LOWER) is None
+    store.close()

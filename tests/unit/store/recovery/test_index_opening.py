@@ -1,0 +1,84 @@
+"""The store's index: it follows the log by hint and by scan, and is made good when it is opened."""
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from ternmq_store.index.index_format import IndexHeader, decode_header
+from tests.support.files import MemoryFileSystem, PowerLossFileSystem
+from tests.support.records import batch_of, record
+from tests.support.stores import ROOT, SMALL, HandClock, append, checkpoint, open_store, settle
+
+FOLDER = ROOT / "index"
+
+
+def keyed(number: int, topic: str = "A") -> bytes:
+    return record(
+        topic, number % 2, properties={"UNIQ_KEY": f"u{number}", "KEYS": f"k{number} all"}
+    )
+
+
+def contents(files: MemoryFileSystem) -> list[bytes]:
+    """Return the index files with entries, oldest first."""
+    found = [files.nodes[FOLDER / name].data.tobytes() for name in files.files(FOLDER)]
+    return [data for data in found if decode_header(data) != IndexHeader()]
+
+
+def filled(files: MemoryFileSystem, count: int = 40, step: int = 7) -> None:
+    """Fill a store with a few index files, and close it."""
+    store = open_store(files)
+    for first in range(0, count, step):
+        append(store, batch_of(*(keyed(number) for number in range(first, first + step))))
+        settle(store)
+    store.close()
+
+
+def test_an_index_built_anew_has_the_bytes_that_hints_gave_it() -> None:
+    files = MemoryFileSystem()
+    filled(files)
+    expected = contents(files)
+    assert len(expected) == 4
+    for name in files.files(FOLDER)[2:]:
+        files.remove(FOLDER / name)
+    open_store(files).close()
+    assert contents(files) == expected
+    for name in files.files(FOLDER):
+        files.remove(FOLDER / name)
+    open_store(files).close()
+    assert contents(files) == expected
+
+
+def test_a_store_that_went_without_an_index_gets_a_whole_one() -> None:
+    expected, files = MemoryFileSystem(), MemoryFileSystem()
+    filled(expected)
+    store = open_store(files, config=replace(SMALL, index_enabled=False))
+    append(store, batch_of(*(keyed(number) for number in range(42))))
+    store.close()
+    assert not files.exists(FOLDER)
+    open_store(files, clock=HandClock()).close()
+    assert contents(files) == contents(expected)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_after_a_loss_of_power_the_index_tells_of_every_record_and_of_nothing_else(
+    seed: int,
+) -> None:
+    files, chance = PowerLossFileSystem(), random.Random(seed)
+    store = open_store(files)
+    for first in range(0, 42, 6):
+        append(store, batch_of(*(keyed(number) for number in range(first, first + 6))))
+        if chance.random() < 0.7:
+            settle(store)
+        if chance.random() < 0.4:
+            checkpoint(store)
+    again = open_store(files.lose_power(chance))
+    end, index = again.max_physical, again._index  # pyright: ignore[reportPrivateUsage]
+    assert index is not None
+    assert index.indexed_to == end
+    found = index.query("A", "all", 0, 1 << 60, 64)
+    assert len(found) == sum(again.queue_range("A", queue)[1] for queue in (0, 1))
+    assert all(offset < end for offset in found)
+    for number in range(len(found)):
+        assert index.query("A", f"k{number}", 0, 1 << 60, 64) == found[number : number + 1]
+    again.close()

@@ -1,0 +1,92 @@
+"""What recovery decides."""
+
+from pathlib import Path
+
+import pytest
+
+from ternmq_model.offsets import PhysicalOffset
+from ternmq_store.recovery.recovery import (
+    Finding,
+    FirstRecord,
+    NextGood,
+    RecoveryReport,
+    ScanRules,
+    What,
+    end_of_damage,
+    scan_start,
+)
+
+
+def test_the_scan_begins_with_the_last_file_that_was_safe_when_it_began() -> None:
+    files = [FirstRecord(PhysicalOffset(base), at) for base, at in ((0, 10), (100, 20), (200, 30))]
+    assert scan_start(files, 30) == 200
+    assert scan_start(files, 29) == 100
+    assert scan_start(files, 9) == 0
+    assert scan_start([*files, FirstRecord(PhysicalOffset(300), 0)], 40) == 200
+
+
+def offset(value: int) -> PhysicalOffset:
+    return PhysicalOffset(value)
+
+
+@pytest.mark.parametrize(
+    ("at", "following", "expected"),
+    [
+        (100, 200, 200),  # damaged, and it counted as stored
+        (100, 900, 500),  # what follows never counted
+        (100, None, 500),
+        (500, 600, None),  # torn by the crash
+    ],
+)
+def test_in_a_log_of_our_own_what_was_flushed_is_kept_and_the_rest_is_cut(
+    at: int, following: int | None, expected: int | None
+) -> None:
+    rules = ScanRules(offset(500), is_ours=True, left_at=None, safe_at_ms=0)
+    good = NextGood(offset(following), 7) if following is not None else None
+    found = end_of_damage(rules, offset(at), good, last_stored_at_ms=9, is_checksummed=False)
+    assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("stored_at_ms", "expected"),
+    [
+        (49, None),  # stale: RocketMQ's log ended here, and older records lie behind
+        (50, 200),
+        (80, 200),
+        (81, None),  # nobody knows whether it was on the disk
+    ],
+)
+def test_in_a_log_of_others_store_times_tell_damage_from_the_end(
+    stored_at_ms: int, expected: int | None
+) -> None:
+    rules = ScanRules(offset(0), is_ours=False, left_at=None, safe_at_ms=80)
+    good = NextGood(offset(200), stored_at_ms)
+    found = end_of_damage(rules, offset(100), good, last_stored_at_ms=50, is_checksummed=False)
+    assert found == expected
+
+
+def test_a_range_that_only_this_store_wrote_needs_no_store_times() -> None:
+    rules = ScanRules(offset(500), is_ours=False, left_at=None, safe_at_ms=80)
+    good = NextGood(offset(200), 1)
+    for is_checksummed, expected in ((True, 200), (False, None)):
+        found = end_of_damage(
+            rules, offset(100), good, last_stored_at_ms=50, is_checksummed=is_checksummed
+        )
+        assert found == expected
+
+
+def test_a_report_has_a_row_for_each_finding() -> None:
+    finding = Finding(What.CUT, Path("/store/commitlog/0"), 10, 20, "torn")
+    report = RecoveryReport(
+        was_clean=False,
+        log_files=1,
+        scanned_from=offset(0),
+        end=offset(10),
+        cut_bytes=20,
+        cut_reason="torn",
+        records_scanned=1,
+        queues=1,
+        queues_rebuilt=False,
+        findings=(finding,),
+    )
+    assert report.as_rows() == [("cut", "/store/commitlog/0", 10, 20, "torn")]

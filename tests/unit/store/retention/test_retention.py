@@ -1,0 +1,156 @@
+"""Which files retention lets go, and when."""
+
+from typing import Any
+
+import pytest
+
+from ternmq_model.errors import ConfigError
+from ternmq_store.config import StoreConfig
+from ternmq_store.retention.retention import (
+    DiskLevel,
+    OldFile,
+    Reason,
+    disk_level,
+    files_to_delete,
+    reason_to_delete,
+    retention_ms,
+)
+
+HOUR_MS = 3_600_000
+NOW_MS = 1_700_000_000_000
+DEFAULT = StoreConfig()
+
+
+def file(index: int, *, age_h: float | None = 100, is_held: bool = False) -> OldFile:
+    """A file of 1,024 bytes whose newest record is so old."""
+    newest_at_ms = None if age_h is None else NOW_MS - int(age_h * HOUR_MS)
+    return OldFile(index * 1024, (index + 1) * 1024, newest_at_ms, is_held)
+
+
+def count(*files: OldFile, reason: Reason = Reason.HOUR, files_max: int = 10) -> int:
+    """Decide with the defaults."""
+    kept_ms = retention_ms(DEFAULT, {})
+    return files_to_delete(files, reason, now_ms=NOW_MS, kept_ms=kept_ms, files_max=files_max)
+
+
+@pytest.mark.parametrize(
+    ("used_share", "level"),
+    [
+        (0.0, DiskLevel.NORMAL),
+        (0.7499, DiskLevel.NORMAL),
+        (0.75, DiskLevel.CLEAN),
+        (0.8499, DiskLevel.CLEAN),
+        (0.85, DiskLevel.FORCE),
+        (0.8999, DiskLevel.FORCE),
+        (0.9, DiskLevel.FULL),
+        (1.0, DiskLevel.FULL),
+    ],
+)
+def test_the_levels_are_rocketmqs(used_share: float, level: DiskLevel) -> None:
+    assert disk_level(used_share, DEFAULT) is level
+
+
+def test_a_full_disk_that_may_be_cleaned_late_is_still_full() -> None:
+    config = StoreConfig(disk_clean_percent=95)
+    assert disk_level(0.86, config) is DiskLevel.FORCE
+    assert disk_level(0.9, config) is DiskLevel.FULL
+
+
+def test_files_are_looked_at_only_at_the_hour() -> None:
+    config = StoreConfig(delete_when="04;16")
+    hours = [
+        hour
+        for hour in range(24)
+        if reason_to_delete(
+            hour=hour, level=DiskLevel.NORMAL, has_room=True, is_requested=False, config=config
+        )
+    ]
+    assert hours == [4, 16]
+
+
+@pytest.mark.parametrize(
+    ("level", "is_requested", "forcibly", "reason"),
+    [
+        (DiskLevel.NORMAL, False, True, None),
+        (DiskLevel.NORMAL, True, True, Reason.REQUEST),
+        (DiskLevel.CLEAN, False, True, Reason.DISK),
+        (DiskLevel.FORCE, False, True, Reason.DISK_FORCED),
+        (DiskLevel.FULL, True, True, Reason.DISK_FORCED),
+        (DiskLevel.FORCE, False, False, Reason.DISK),
+    ],
+)
+def test_what_is_a_reason_outside_the_hour(
+    level: DiskLevel, *, is_requested: bool, forcibly: bool, reason: Reason | None
+) -> None:
+    config = StoreConfig(clean_forcibly=forcibly)
+    found = reason_to_delete(
+        hour=12, level=level, has_room=True, is_requested=is_requested, config=config
+    )
+    assert found is reason
+
+
+@pytest.mark.parametrize(("forcibly", "reason"), [(True, Reason.DISK_FORCED), (False, None)])
+def test_a_log_that_cannot_grow_costs_the_oldest_files_as_a_full_disk_does(
+    *, forcibly: bool, reason: Reason | None
+) -> None:
+    config = StoreConfig(clean_forcibly=forcibly)
+    found = reason_to_delete(
+        hour=12, level=DiskLevel.NORMAL, has_room=False, is_requested=False, config=config
+    )
+    assert found is reason
+
+
+def test_a_file_expires_72_hours_after_its_newest_message() -> None:
+    assert count(file(0, age_h=72)) == 1
+    assert count(file(0, age_h=71.99)) == 0
+
+
+def test_deletion_ends_before_the_first_file_that_has_not_expired() -> None:
+    assert count(file(0), file(1, age_h=1), file(2)) == 1
+
+
+def test_deletion_ends_before_the_first_file_that_is_held_however_full_the_disk() -> None:
+    files = (file(0), file(1, is_held=True), file(2))
+    assert count(*files) == 1
+    assert count(*files, reason=Reason.DISK_FORCED) == 1
+
+
+def test_a_file_of_unknown_age_goes_only_by_force() -> None:
+    assert count(file(0, age_h=None)) == 0
+    assert count(file(0, age_h=None), reason=Reason.DISK_FORCED) == 1
+
+
+def test_one_look_deletes_ten_files_at_most() -> None:
+    assert count(*map(file, range(30))) == 10
+
+
+def test_force_takes_the_oldest_of_any_age() -> None:
+    young = [file(index, age_h=0) for index in range(3)]
+    assert count(*young, reason=Reason.DISK) == 0
+    assert count(*young, reason=Reason.DISK_FORCED) == 3
+
+
+def test_the_most_patient_topic_decides_how_long_files_are_kept() -> None:
+    assert retention_ms(DEFAULT, {}) == 72 * HOUR_MS
+    assert retention_ms(DEFAULT, {"short": HOUR_MS}) == 72 * HOUR_MS
+    assert retention_ms(DEFAULT, {"short": HOUR_MS, "long": 100 * HOUR_MS}) == 100 * HOUR_MS
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"delete_when": "24"},
+        {"delete_when": ""},
+        {"delete_when": "4,5"},
+        {"file_reserved_hours": -1},
+        {"disk_clean_percent": 96},
+        {"disk_force_percent": 86},
+        {"disk_full_percent": 91},
+        {"disk_full_percent": 80},
+        {"delete_files_max": 0},
+    ],
+)
+def test_settings_that_cannot_work_are_refused(values: dict[str, Any]) -> None:
+    name = next(iter(values))
+    with pytest.raises(ConfigError, match=f"store.{name}"):
+        StoreConfig(**values)
