@@ -97,9 +97,14 @@ def decode_properties(data: bytes) -> dict[str, str]:
     return properties
 
 
-def java_hash(text: str) -> int:
-    """Return Java's `String.hashCode` of `text`: over UTF-16 code units, in 32 signed bits."""
-    code = 0
+def java_hash(text: str, *, after: int = 0) -> int:
+    """Return Java's `String.hashCode` of `text`: over UTF-16 code units, in 32 signed bits.
+
+    Args:
+        text: The text, or with `after` only its end.
+        after: The hash of what comes before.
+    """
+    code = after
     if text.isascii():
         for unit in text.encode():
             code = (code * 31 + unit) & 0xFFFFFFFF
@@ -107,6 +112,7 @@ def java_hash(text: str) -> int:
         units = text.encode("utf-16-be", "surrogatepass")
         for high, low in zip(units[::2], units[1::2], strict=True):
             code = (code * 31 + (high << 8 | low)) & 0xFFFFFFFF
+    code &= 0xFFFFFFFF
     return code - (1 << 32) if code >> 31 else code
 
 

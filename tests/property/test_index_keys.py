@@ -69,9 +69,10 @@ def read_keys(batch: RecordBatch) -> list[tuple[int, int]]:
 def test_a_batchs_keys_are_those_of_its_records_read_one_by_one(
     records: list[tuple[str, bytes, int]],
 ) -> None:
-    batch = bare_batch(records)
-    keys = find_keys(batch)
-    assert list(zip(keys.rows.tolist(), keys.hashes.tolist(), strict=True)) == read_keys(batch)
+    # Few are read one by one by `find_keys` as well, more are not.
+    for batch in (bare_batch(records), bare_batch(records * 9)):
+        keys = find_keys(batch)
+        assert list(zip(keys.rows.tolist(), keys.hashes.tolist(), strict=True)) == read_keys(batch)
 
 
 def test_records_of_no_queue_have_no_keys() -> None:

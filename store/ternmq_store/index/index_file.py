@@ -27,15 +27,19 @@ from ternmq_store.index.index_format import (
     chain,
     decode_header,
     good_entries,
+    hang,
     likely_sizes,
     make_entries,
     sizes_by_entry,
+    slot_at,
 )
 
 _PIECE_ENTRIES: Final = 1 << 16
 _PIECE_BYTES: Final = _PIECE_ENTRIES * ENTRY_BYTES
 _SLOT_PIECE_BYTES: Final = 1 << 16
 _TAIL_ENTRIES: Final = 64
+_FEW_ENTRIES: Final = 16
+"""Up to so many are put one by one: numpy would cost more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,27 +86,43 @@ class IndexFile:
         Whoever reads meanwhile without the map finds whole chains: an entry is there before a slot
         tells of it.
         """
-        sizes, header = self.info.sizes, self.info.header
-        first, count = header.next_number, len(hashes)
-        # The view must be gone before the file can be unmapped.
-        slots = self._mapped.bytes[HEADER_BYTES : sizes.entry_at(0)].view(SLOT)
-        chained = chain(hashes, sizes.slots, first, lambda wanted: slots[wanted].astype(np.int64))
-        is_new = first <= 1
+        header, count = self.info.header, len(hashes)
+        is_new = header.next_number <= 1
         begin_ms = int(stored_at_ms[0]) if is_new else header.begin_ms
-        entries = make_entries(hashes, offsets, stored_at_ms, chained.previous, begin_ms)
-        begin, end = sizes.entry_at(first), sizes.entry_at(first + count)
-        self._mapped.bytes[begin:end] = entries.view(np.uint8)
-        slots[chained.slots] = chained.newest
+        put = self._put_few if count <= _FEW_ENTRIES else self._put_many
+        slots_taken = put(hashes, offsets, stored_at_ms, begin_ms)
         self._set_header(
             IndexHeader(
                 begin_ms,
                 int(stored_at_ms[-1]),
                 int(offsets[0]) if is_new else header.begin_offset,
                 int(offsets[-1]),
-                header.slots_used + chained.slots_taken,
-                first + count,
+                header.slots_used + slots_taken,
+                header.next_number + count,
             )
         )
+
+    def _put_few(self, hashes: Hashes, offsets: Ints, stored_at_ms: Ints, begin_ms: int) -> int:
+        """Write entries and slots; return how many of these were empty."""
+        sizes, first, view = self.info.sizes, self.info.header.next_number, self._mapped.view
+        hung = hang(hashes, offsets, stored_at_ms, begin_ms, sizes, first, view)
+        begin = sizes.entry_at(first)
+        view[begin : begin + len(hung.entries)] = hung.entries
+        for slot, number in hung.slots.items():
+            view[slot_at(slot) : slot_at(slot + 1)] = number.to_bytes(SLOT_BYTES, "big")
+        return hung.slots_taken
+
+    def _put_many(self, hashes: Hashes, offsets: Ints, stored_at_ms: Ints, begin_ms: int) -> int:
+        """Do what `_put_few` does, for all at once."""
+        sizes, first = self.info.sizes, self.info.header.next_number
+        # The view must be gone before the file can be unmapped.
+        slots = self._mapped.bytes[HEADER_BYTES : sizes.entry_at(0)].view(SLOT)
+        chained = chain(hashes, sizes.slots, first, lambda wanted: slots[wanted].astype(np.int64))
+        entries = make_entries(hashes, offsets, stored_at_ms, chained.previous, begin_ms)
+        begin, end = sizes.entry_at(first), sizes.entry_at(first + len(hashes))
+        self._mapped.bytes[begin:end] = entries.view(np.uint8)
+        slots[chained.slots] = chained.newest
+        return chained.slots_taken
 
     def follow(self, before: IndexHeader) -> None:
         """Take over where the file before this one ended, as RocketMQ does in a file just made."""
@@ -126,7 +146,7 @@ def read_entries(file: File, sizes: IndexSizes, first: int, count: int) -> Entri
 
 def read_slot(file: File, slot: int) -> int:
     """Return the number of the newest entry of a slot's chain; 0 or less = none."""
-    data = file.read(HEADER_BYTES + slot * SLOT_BYTES, SLOT_BYTES)
+    data = file.read(slot_at(slot), SLOT_BYTES)
     return int.from_bytes(data, "big", signed=True)
 
 

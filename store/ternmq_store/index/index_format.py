@@ -9,7 +9,7 @@ Source: RocketMQ `IndexFile`, `IndexHeader`.
 """
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -35,6 +35,8 @@ SLOT: Final = np.dtype(">i4")
 SLOT_BYTES: Final = 4
 HEADER_BYTES: Final = 40
 _HEADER: Final = struct.Struct(">4q2i")
+_ENTRY: Final = struct.Struct(">iqii")
+_SLOT: Final = struct.Struct(">i")
 _SECONDS_MAX: Final = (1 << 31) - 1
 _ROW_BITS: Final = 32
 _ROW_MASK: Final = (1 << _ROW_BITS) - 1
@@ -140,6 +142,58 @@ def make_entries(
         entries["seconds"] = 0
     entries["previous"] = previous
     return entries
+
+
+class Hung(NamedTuple):
+    """A few new entries and where they hang."""
+
+    entries: bytes
+    slots: Mapping[int, int]
+    """What each slot that changes holds from now on."""
+    slots_taken: int
+    """How many were empty."""
+
+
+def hang(
+    hashes: Hashes,
+    offsets: Ints,
+    stored_at_ms: Ints,
+    begin_ms: int,
+    sizes: IndexSizes,
+    first: int,
+    view: memoryview,
+) -> Hung:
+    """Do with a few entries, one by one, what `chain` and `make_entries` do with many.
+
+    Args:
+        hashes: Of the new entries; `offsets` and `stored_at_ms` are those of their records.
+        offsets: Alike.
+        stored_at_ms: Alike.
+        begin_ms: Store time of the file's first record.
+        sizes: Of the file.
+        first: Number of the first new entry.
+        view: The file.
+    """
+    entries = bytearray()
+    newest: dict[int, int] = {}
+    taken = 0
+    rows = zip(hashes.tolist(), offsets.tolist(), stored_at_ms.tolist(), strict=True)
+    for number, (code, offset, at_ms) in enumerate(rows, first):
+        slot = code % sizes.slots
+        before = newest.get(slot)
+        if before is None:
+            before = _SLOT.unpack_from(view, slot_at(slot))[0]
+            before = before if 0 < before < first else 0
+            taken += not before
+        seconds = min(max((at_ms - begin_ms) // 1000, 0), _SECONDS_MAX) if begin_ms > 0 else 0
+        entries += _ENTRY.pack(code, offset, seconds, before)
+        newest[slot] = number
+    return Hung(bytes(entries), newest, taken)
+
+
+def slot_at(slot: int) -> int:
+    """Return where a slot begins in its file."""
+    return HEADER_BYTES + slot * SLOT_BYTES
 
 
 def good_entries(entries: Entries, first: int, after: int, limit: int) -> int:

@@ -98,18 +98,22 @@ RECORDS = st.lists(
 )
 
 
-@given(records=RECORDS, cuts=st.lists(st.integers(1, 6), min_size=20, max_size=20))
+@given(
+    records=RECORDS,
+    cuts=st.lists(st.integers(1, 20), min_size=20, max_size=20),
+    sizes=st.sampled_from([SIZES, IndexSizes(10, 50)]),
+)
 def test_batches_leave_the_bytes_that_keys_one_by_one_would(
-    records: list[Record], cuts: list[int]
+    records: list[Record], cuts: list[int], sizes: IndexSizes
 ) -> None:
     files = MemoryFileSystem()
-    index = open_index(files)
+    index = open_index(files, sizes)
     left = records
     for count in cuts:
         if left:
             put(index, *left[:count])
             left = left[count:]
-    assert contents(files) == one_by_one(records, SIZES)
+    assert contents(files) == one_by_one(records, sizes)
     index.close()
 
 
