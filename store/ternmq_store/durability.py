@@ -10,6 +10,7 @@ from ternmq_model.offsets import PhysicalOffset
 from ternmq_store.config import FlushMode, StoreConfig
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import checkpoint_path
+from ternmq_store.disk.mapped_file_queue import NewNames
 from ternmq_store.log.checkpoint import Checkpoint, encode_checkpoint
 from ternmq_store.log.flush import CheckpointTask, FlushTask, is_flush_due
 from ternmq_store.recovery.opening import OpenedFiles
@@ -52,7 +53,7 @@ class Durability:
         self._flushed_at_ms = now_ms
         self._checkpointing: Checkpoint | None = None
         self._checkpointed_at_ms = now_ms
-        self._not_synced: tuple[Path, ...] = ()
+        self._not_synced = NewNames()
         self._log.files.park_before(self.flushed)
 
     @property
@@ -117,13 +118,15 @@ class Durability:
         return task
 
     def _checkpoint_task(self) -> tuple[Checkpoint, CheckpointTask]:
-        dirty = [*self._not_synced, *self._queues.take_dirty()]
+        new = self._queues.take_new()
+        dirty = [*self._not_synced.files, *new.files, *self._queues.take_dirty()]
+        folders = tuple(dict.fromkeys((*self._not_synced.folders, *new.folders)))
         index_stored_at_ms = self._checkpoint.index_stored_at_ms
         if self._index is not None:
             dirty += self._index.take_dirty()
             index_stored_at_ms = self._index.stored_at_ms
         files = tuple(dict.fromkeys(dirty))
-        self._not_synced = ()
+        self._not_synced = NewNames()
         checkpoint = replace(
             self._checkpoint,
             log_stored_at_ms=self._log_stored_at_ms,
@@ -134,14 +137,16 @@ class Durability:
         )
         data = encode_checkpoint(checkpoint)
         notes = self._session.notes_due(self.flushed)
-        return checkpoint, CheckpointTask(self._files, files, self._path, data, notes)
+        return checkpoint, CheckpointTask(
+            self._files, files, self._path, data, notes, folders
+        )
 
     def checkpoint_done(self, task: CheckpointTask, *, is_good: bool) -> None:
         """Take note that the checkpoint's task has run; one that was not good is due again."""
         if is_good and self._checkpointing is not None:
             self._checkpoint = self._checkpointing
         elif not is_good:
-            self._not_synced = tuple(task.files)
+            self._not_synced = NewNames(task.files, task.folders)
         if task.notes is not None:
             self._session.notes_done(task.notes, is_good=is_good)
         self._checkpointing = None

@@ -214,8 +214,8 @@ class MemoryFileSystem:
         inside = (path for path in self.made_folders if path.parent == folder and path != folder)
         return sorted(path.name for path in inside)
 
-    def make_folder(self, folder: Path) -> None:
-        """Make a folder and those above it, durably."""
+    def make_folder(self, folder: Path, *, is_durable: bool = True) -> None:
+        """Make a folder and those above it."""
         self.happen()
         self.made_folders.update((folder, *folder.parents))
 
@@ -275,7 +275,15 @@ class PowerLossFileSystem(MemoryFileSystem):
         super().__init__()
         self._on_disk: dict[Path, Node] = {}
         self._waiting: list[tuple[tuple[Path, Entry], ...]] = []
+        self._late_folders: set[Path] = set()
         self.happenings_left: int | None = None
+
+    def make_folder(self, folder: Path, *, is_durable: bool = True) -> None:
+        """Make a folder and those above it; a late one may go with the power, and all in it."""
+        new = {folder, *folder.parents} - self.made_folders
+        super().make_folder(folder, is_durable=is_durable)
+        if not is_durable:
+            self._late_folders |= new
 
     def happen(self) -> None:
         """Count a change; the power goes when there were enough."""
@@ -296,6 +304,7 @@ class PowerLossFileSystem(MemoryFileSystem):
     def sync_folder(self, folder: Path) -> None:
         """Bring every change of a name in `folder` to the disk."""
         super().sync_folder(folder)
+        self._late_folders = {path for path in self._late_folders if path.parent != folder}
         self._keep_names(folder)
 
     def remove(self, path: Path) -> None:
@@ -321,18 +330,24 @@ class PowerLossFileSystem(MemoryFileSystem):
         after.nodes = self.nodes
         after._on_disk = self._on_disk
         after._waiting = self._waiting
+        after._late_folders = self._late_folders
         return after
 
     def lose_power(self, chance: random.Random) -> "PowerLossFileSystem":
         """Return what is left: of the sectors and names not synced, any."""
         after = PowerLossFileSystem()
-        after.made_folders = set(self.made_folders)
         names = dict(self._on_disk)
         lucky = chance.choice((0.0, 0.5, 0.9, 1.0))
+        lost = {path for path in sorted(self._late_folders) if chance.random() >= lucky}
+        after.made_folders = {
+            path for path in self.made_folders if lost.isdisjoint((path, *path.parents))
+        }
         for changes in self._waiting:
             if chance.random() < lucky:
                 _apply(names, changes)
         for path, node in names.items():
+            if path.parent not in after.made_folders:
+                continue
             data = _surviving(node, chance, lucky)
             after.nodes[path] = after._on_disk[path] = Node(data, data.copy(), len(data))
         return after

@@ -145,8 +145,11 @@ class FileSystem(Protocol):
         """Return the names of the folders in `folder`, sorted; none if it is not there."""
         ...
 
-    def make_folder(self, folder: Path) -> None:
-        """Make a folder and those above it; what is new survives a loss of power."""
+    def make_folder(self, folder: Path, *, is_durable: bool = True) -> None:
+        """Make a folder and those above it; what is new survives a loss of power.
+
+        Not `is_durable`, it does so once the folders above it are synced.
+        """
         ...
 
     def rename(self, old: Path, new: Path) -> None:
@@ -399,12 +402,14 @@ class RealFileSystem:
             return sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
         return []
 
-    def make_folder(self, folder: Path) -> None:
+    def make_folder(self, folder: Path, *, is_durable: bool = True) -> None:
         """Make a folder and those above it; what is new survives a loss of power."""
         if folder.exists():
             return
-        self.make_folder(folder.parent)
+        self.make_folder(folder.parent, is_durable=is_durable)
         folder.mkdir(mode=0o700, exist_ok=True)
+        if not is_durable:
+            return
         try:
             self.sync_folder(folder.parent)
         except OSError:

@@ -3,10 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final, NamedTuple
 
 from ternmq_store.disk.filesystem import File, FileSystem
 from ternmq_store.disk.layout import base_of, file_base, file_name
 from ternmq_store.disk.mapped_file import MappedFile
+
+_FOLDERS_ABOVE: Final = 3
+"""A queue's folder lies in that of its topic, that in the one of all topics, and that in the root.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +21,14 @@ class FoundFile:
     base: int
     path: Path
     file_bytes: int
+
+
+class NewNames(NamedTuple):
+    """Files and folders that may not be on the disk."""
+
+    files: Sequence[Path] = ()
+    folders: Sequence[Path] = ()
+    """Innermost first for each file; to be synced after the files."""
 
 
 def find_files(files: FileSystem, folder: Path) -> Sequence[FoundFile]:
@@ -42,6 +55,8 @@ class MappedFileQueue:
         self.file_bytes = file_bytes
         self.files: list[MappedFile] = []
         self._parked = 0
+        self._new_files: list[Path] = []
+        self._new_folders: dict[Path, None] = {}
 
     @property
     def last(self) -> MappedFile:
@@ -100,6 +115,31 @@ class MappedFileQueue:
             self.drop_from(base)
             raise
         return created
+
+    def create_late_file(self, base: int) -> MappedFile:
+        """Do what `create_file` does, and the folder too, without a wait for the disk.
+
+        What is new is on the disk once what `take_new` gives is synced; after a crash before that
+        the file may be gone, or without its length. Its descriptor is given back.
+
+        Raises:
+            OSError: It cannot be made; there is no new file.
+        """
+        self._file_system.make_folder(self.folder, is_durable=False)
+        created = self.create_file(base, real_bytes=0)
+        created.file.park()
+        self._new_files.append(created.file.path)
+        # Whether those above are new nobody knows: a process that was killed may have made them.
+        above = () if len(self.files) > 1 else self.folder.parents[:_FOLDERS_ABOVE]
+        self._new_folders.update(dict.fromkeys((self.folder, *above)))
+        return created
+
+    def take_new(self) -> NewNames:
+        """Return what `create_late_file` made since the last call; the caller syncs it."""
+        new = NewNames(tuple(self._new_files), tuple(self._new_folders))
+        self._new_files.clear()
+        self._new_folders.clear()
+        return new
 
     def _add(self, file: File, base: int) -> MappedFile:
         assert not self.files or base == self.files[-1].end, "files follow each other"

@@ -51,6 +51,8 @@ class CheckpointTask:
     data: bytes
     notes: LogNotes | None = None
     """What the side file is to say, if that is something new."""
+    folders: Sequence[Path] = ()
+    """With names that may not be on the disk."""
 
     def run(self) -> None:
         """Sync the queues, write the checkpoint, sync it.
@@ -63,6 +65,9 @@ class CheckpointTask:
             # A topic may be deleted meanwhile: then there is nothing to vouch for.
             with contextlib.suppress(FileNotFoundError):
                 self._sync(path)
+        for folder in self.folders:
+            with contextlib.suppress(FileNotFoundError):
+                self.file_system.sync_folder(folder)
         write_checkpoint(self.file_system, self.checkpoint, self.data)
         if self.notes is not None:
             save_notes(self.file_system, self.checkpoint.parent, self.notes)

@@ -19,7 +19,7 @@ from ternmq_model.record_heads import Bytes, Ints
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import base_of, queue_folder, step_end
 from ternmq_store.disk.mapped_file import MappedFile
-from ternmq_store.disk.mapped_file_queue import FoundFile, MappedFileQueue
+from ternmq_store.disk.mapped_file_queue import FoundFile, MappedFileQueue, NewNames
 from ternmq_store.queues.consume_queue_ext import (
     ADDRESS_MAX,
     ConsumeQueueExt,
@@ -82,23 +82,15 @@ class ConsumeQueue:
         while self._real_end < needed:
             files = self.files.files
             if not files:
-                self._file_system.make_folder(self.files.folder)
                 base = base_of(logic_offset(self.end), self.files.file_bytes)
-                file = self._create_file(base)
+                file = self.files.create_late_file(base)
             elif self._real_end == files[-1].end:
-                file = self._create_file(files[-1].end)
+                file = self.files.create_late_file(files[-1].end)
             else:
                 file = files[-1]
             position = min(needed, file.end) - file.base
             file.make_real(step_end(position, file.file_bytes))
             self._real_end = LogicOffset(file.base + file.real_bytes)
-
-    def _create_file(self, base: int) -> MappedFile:
-        # Its length and name are on the disk before it is used: so a file that a crash left
-        # without its length never held a unit.
-        file = self.files.create_durable_file(base, real_bytes=0)
-        file.file.park()
-        return file
 
     def append(self, units: Units, ext: ExtRows | None = None) -> None:
         """Add the units of the next messages; they can be read from now on.
@@ -457,13 +449,24 @@ class ConsumeQueue:
         return ()
 
     def take_dirty(self) -> Sequence[Path]:
-        """Return the files with units that may not be on disk; the caller syncs them."""
+        """Return the files with units that may not be on disk; the caller syncs them.
+
+        Those that `take_new` gives are not among them for that reason alone.
+        """
         further = () if self.ext is None else self.ext.take_dirty()
         if self._dirty_from is None:
             return further
         dirty = self.files.files_between(self._dirty_from, logic_offset(self.end) + 1)
         self._dirty_from = None
         return [*further, *(file.path for file in dirty)]
+
+    def take_new(self) -> Sequence[NewNames]:
+        """Return the files and folders made since the last call; the caller syncs them.
+
+        Until then a crash may take them, and their units with them.
+        """
+        ext = () if self.ext is None else (self.ext.files.take_new(),)
+        return (*ext, self.files.take_new())
 
     def close(self) -> None:
         """Unmap and close the files."""

@@ -121,10 +121,8 @@ class ConsumeQueueExt:
             if files and self._real_end < files[-1].end:
                 file = files[-1]
             else:
-                self._file_system.make_folder(self.files.folder)
                 base = files[-1].end if files else base_of(self.end, self.files.file_bytes)
-                file = self.files.create_durable_file(base, real_bytes=0)
-                file.file.park()
+                file = self.files.create_late_file(base)
             file.make_real(step_end(min(until, file.end) - file.base, file.file_bytes))
             self._real_end = file.base + file.real_bytes
 

@@ -276,6 +276,8 @@ class _Opening:
             of_queues = [queue.files.folder for queue in queues]
             further = [queue.ext.files for queue in queues if queue.ext is not None]
             of_queues += [files.folder for files in further if files.files]
+            if any(files.files for files in further):
+                folders.append(consume_queue_ext_folder(self._root))
             folders += [*sorted({folder.parent for folder in of_queues}), *of_queues]
         for folder in folders:
             self._files.sync_folder(folder)
