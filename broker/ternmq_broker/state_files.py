@@ -3,12 +3,14 @@
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from ternmq_broker.loose_json import parse_json, write_json
 from ternmq_model.errors import StoreError
 from ternmq_remoting.environment import Blocking
+from ternmq_runtime.whole_calls import run_whole
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.state_file import read_generations, replace_file
 
@@ -103,9 +105,11 @@ class StateFile:
     async def _save(self) -> StoreError | None:
         saving = self._changes()
         data = write_json(self._to_dict()).encode()
-        try:
-            await self._blocking.run(replace_file, self._files, self._path, data)
-        except OSError as error:
+        outcome: list[OSError | None] = []
+        await run_whole(
+            self._blocking.run, partial(replace_file, self._files, self._path, data), outcome.append
+        )
+        for error in filter(None, outcome):
             if not self._is_failing:
                 self._is_failing = True
                 logger.error("table not saved file=%s error=%s", self._path, error)

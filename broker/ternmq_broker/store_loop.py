@@ -17,6 +17,7 @@ from ternmq_model.clock import Clock
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_remoting.environment import Blocking
 from ternmq_runtime.service import Job
+from ternmq_runtime.whole_calls import run_whole
 from ternmq_store.dispatcher import Arrival
 from ternmq_store.log.prepare import FillTask
 from ternmq_store.log.transient_pool import Room
@@ -193,15 +194,6 @@ class StoreLoop:
     async def _run(self, task: Callable[[], None], done: Callable[[OSError | None], None]) -> None:
         """Run a task off the loop and tell the store how it ended.
 
-        A task that is abandoned in its middle counts as failed: nobody will know its outcome. The
-        store then leaves its directory as a crash would.
+        It is never abandoned in its middle: the store could be closed while a thread still writes.
         """
-        try:
-            await self._blocking.run(task)
-        except OSError as error:
-            done(error)
-        except asyncio.CancelledError:
-            done(OSError("the broker was stopped in the middle of it"))
-            raise
-        else:
-            done(None)
+        await run_whole(self._blocking.run, task, done)

@@ -14,6 +14,7 @@ from ternmq_model.route import TopicConfig
 from ternmq_remoting.environment import Blocking
 from ternmq_runtime.clock import local_hour
 from ternmq_runtime.service import Job
+from ternmq_runtime.whole_calls import run_whole
 from ternmq_store.message_store import MessageStore
 from ternmq_store.retention.clean_tasks import CleanTask
 from ternmq_store.retention.retention import DiskLevel
@@ -87,7 +88,7 @@ class StoreRetention:
             self._store.cleaner.keep_topics(own_retention(self._topics))
             with contextlib.closing(tasks):
                 for task in tasks:
-                    await self._blocking.run(task.run)
+                    await run_whole(self._blocking.run, task.run, _raise_any)
 
     async def clean_now(self) -> int:
         """Delete what has expired, whatever the hour; return how many files of the log went."""
@@ -96,6 +97,11 @@ class StoreRetention:
         while self._store.cleaner.is_requested and self._store.failure is None:
             await self.clean()
         return self._store.cleaner.removed_files - before
+
+
+def _raise_any(error: OSError | None) -> None:
+    if error is not None:
+        raise error
 
 
 def own_retention(topics: Iterable[TopicConfig]) -> Mapping[str, int]:
