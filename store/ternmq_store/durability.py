@@ -137,9 +137,7 @@ class Durability:
         )
         data = encode_checkpoint(checkpoint)
         notes = self._session.notes_due(self.flushed)
-        return checkpoint, CheckpointTask(
-            self._files, files, self._path, data, notes, folders
-        )
+        return checkpoint, CheckpointTask(self._files, files, self._path, data, notes, folders)
 
     def checkpoint_done(self, task: CheckpointTask, *, is_good: bool) -> None:
         """Take note that the checkpoint's task has run; one that was not good is due again."""

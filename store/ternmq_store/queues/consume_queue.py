@@ -352,8 +352,12 @@ class ConsumeQueue:
         Source: RocketMQ `ConsumeQueue.truncateDirtyLogicFiles`.
         """
         files = self.files.files
+        count = len(files)
         while files and not good_units(*_read_units(files[-1], 0, 1), limit):
             self.files.drop_from(files[-1].base)
+        if len(files) < count:
+            # Files that came back with the power would be taken for those of a queue in use.
+            self._file_system.sync_folder(self.files.folder)
         if not files:
             self.cut(QueueOffset(0))
             return

@@ -193,3 +193,22 @@ def test_padding_alone_is_no_message() -> None:
     assert queue.put(ints(13), units_at(500))
     queue.correct_min_offset(PhysicalOffset(0))
     assert (queue.min_offset, queue.end) == (13, 14)
+
+
+def test_new_files_wait_for_no_disk_and_are_named_for_the_next_sync() -> None:
+    files = MemoryFileSystem()
+    queue = new_queue(files)
+    queue.reserve(QueueOffset(1))
+    queue.append(units_at(*range(0, 150, 10)))
+    assert files.syncs == 0
+    (new,) = queue.take_new()
+    folder = queue.files.folder
+    assert [path.name for path in new.files] == [f"{base:020d}" for base in (0, 200)]
+    # The file's name, the queue's, the topic's, and that of the folder of all topics.
+    assert list(new.folders) == [folder, *list(folder.parents)[:3]]
+    assert list(folder.parents)[2] == ROOT
+    assert not any(queue.take_new()[0])
+    queue.append(units_at(*range(150, 250, 10)))
+    (new,) = queue.take_new()
+    assert [path.name for path in new.files] == [f"{400:020d}"]
+    assert list(new.folders) == [folder]
