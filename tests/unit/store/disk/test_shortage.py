@@ -127,8 +127,10 @@ def test_units_that_a_sync_found_no_space_for_are_not_vouched_for() -> None:
         append(store, batch_of(record("A")))
 
 
-@pytest.mark.parametrize("refused", ["/commitlog", "/consumequeue"])
-@pytest.mark.parametrize("kind", ["create", "sync"])
+@pytest.mark.parametrize(
+    ("refused", "kind"),
+    [("/commitlog", "create"), ("/commitlog", "sync"), ("/consumequeue", "create")],
+)
 def test_a_new_file_that_finds_no_space_costs_the_batch_and_nothing_else(
     refused: str, kind: str
 ) -> None:
