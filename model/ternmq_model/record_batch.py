@@ -2,7 +2,7 @@
 
 Nothing in what a client sends is trusted: sizes, checksums, flags and properties are taken from
 the bytes that will be stored. What a whole batch costs is a few passes of numpy over it, and one
-short loop for the checksums and tags.
+short loop for the checksums and tags; a few short records are sooner read one by one.
 """
 
 import re
@@ -25,6 +25,7 @@ from ternmq_model.record import (
     FLAG_STORE_HOST_V6,
     MAGIC_V1,
     PROPERTIES_BYTES_MAX,
+    Record,
     decode_record,
 )
 from ternmq_model.record_checksum import (
@@ -45,6 +46,10 @@ from ternmq_model.record_passes import (
 )
 
 _PAIR_END: Final = 2
+_FEW_RECORDS: Final = 6
+_FEW_BYTES: Final = 16 << 10
+"""Up to so many, and so long together, records are read one by one: the passes take more time."""
+
 _INT: Final = struct.Struct(">i")
 _SHORT: Final = struct.Struct(">h")
 
@@ -260,6 +265,8 @@ def _host_flags(kind: "np.dtype[np.void]") -> int:
 
 def _check(records: bytes, sizes: Ints, form: _Form) -> RecordBatch | NDArray[np.bool_]:
     """Return the batch, or which records are good when some are not."""
+    if len(sizes) <= _FEW_RECORDS and len(records) <= _FEW_BYTES:
+        return _check_few(records, sizes, form)
     kind = form.kind
     ends = np.cumsum(sizes)
     starts = ends - sizes
@@ -314,6 +321,53 @@ def _check(records: bytes, sizes: Ints, form: _Form) -> RecordBatch | NDArray[np
     return batch
 
 
+def _check_few(records: bytes, sizes: Ints, form: _Form) -> RecordBatch | NDArray[np.bool_]:
+    """Do what `_check` does, record by record."""
+    good: list[bool] = []
+    names: dict[str, int] = {}
+    topics: list[int] = []
+    queue_ids: list[int] = []
+    parts: list[bytes] = []
+    properties: list[int] = []
+    begin = 0
+    for size in sizes.tolist():
+        end = begin + size
+        reason, decoded = _examine(records[begin:end], form)
+        good.append(not reason)
+        if decoded is not None:
+            topics.append(names.setdefault(decoded.topic.decode(), len(names)))
+            queue_ids.append(decoded.header.queue_id)
+            parts.append(decoded.properties)
+            properties.append(end - len(decoded.properties))
+        begin = end
+    if not all(good):
+        return np.array(good)
+    starts = np.cumsum(sizes) - sizes
+    bare = [_without_room(part) for part in parts]
+    batch = RecordBatch(
+        records,
+        starts,
+        sizes,
+        take_heads(records, starts, form.kind),
+        tag_codes_of(bare),
+        queues_of(
+            tuple(names),
+            np.array(topics, dtype=np.int64) if len(names) > 1 else None,
+            np.array(queue_ids, dtype=np.int64),
+        ),
+        np.array(properties, dtype=np.int64),
+        form.is_checksummed,
+    )
+    if any((len(a) < len(b)) is not form.is_checksummed for a, b in zip(bare, parts, strict=True)):
+        return _fit_checksums(batch, is_checksummed=form.is_checksummed)
+    return batch
+
+
+def _without_room(properties: bytes) -> bytes:
+    """Return encoded properties without the room for a checksum at their end, if there is any."""
+    return strip_checksum(properties) if properties.endswith(CHECKSUM_ROOM) else properties
+
+
 def _has_unserved(joined: bytes) -> bool:
     """Tell whether a property may begin with one of `UNSERVED_PROPERTIES`; rarely a false alarm."""
     return _UNSERVED.search(b"\x02" + joined) is not None
@@ -334,15 +388,25 @@ def _check_each(
 
 def _reason(record: bytes, form: _Form) -> str:
     """Return why the record cannot be stored; empty when it can."""
+    return _examine(record, form)[0]
+
+
+def _examine(record: bytes, form: _Form) -> tuple[str, Record | None]:
+    """Return why the record cannot be stored, empty when it can, and then what it holds."""
     try:
         decoded = decode_record(record)
     except CorruptRecord as error:
-        return error.reason
+        return error.reason, None
     if decoded is None or decoded.header.magic != MAGIC_V1:
-        return "only V1 records are taken"
+        return "only V1 records are taken", None
+    reason = _reason_of(decoded, len(record), form)
+    return reason, None if reason else decoded
+
+
+def _reason_of(decoded: Record, length: int, form: _Form) -> str:
     header = decoded.header
-    if header.total_bytes != len(record):
-        return f"total size {header.total_bytes} is not the record's length {len(record)}"
+    if header.total_bytes != length:
+        return f"total size {header.total_bytes} is not the record's length {length}"
     if header.body_bytes > BODY_BYTES_MAX:
         return f"body has {header.body_bytes} bytes, at most {BODY_BYTES_MAX} fit"
     if header.sys_flag & ~FLAG_COMPRESSION_MASK != _host_flags(form.kind):
@@ -355,9 +419,7 @@ def _reason(record: bytes, form: _Form) -> str:
         return f"topic {decoded.topic!r} is not a legal name"
     if len(decoded.topic) > TOPIC_BYTES_MAX:
         return f"topic has {len(decoded.topic)} bytes, at most {TOPIC_BYTES_MAX} can be sent to"
-    properties = decoded.properties
-    if properties.endswith(CHECKSUM_ROOM):
-        properties = strip_checksum(properties)
+    properties = _without_room(decoded.properties)
     if len(properties) + form.added_bytes > PROPERTIES_BYTES_MAX:
         return _too_long(len(properties) + form.added_bytes)
     return _property_reason(properties)
@@ -366,6 +428,8 @@ def _reason(record: bytes, form: _Form) -> str:
 def _property_reason(properties: bytes) -> str:
     if properties and properties[-1] != _PAIR_END:
         return "properties do not end with 0x02"
+    if not _has_unserved(properties):
+        return ""
     return unserved_reason(decode_properties(properties))
 
 

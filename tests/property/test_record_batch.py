@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ternmq_model.record import decode_record
-from ternmq_model.record_batch import check_records
+from ternmq_model.record_batch import CheckedRecords, check_records
 from ternmq_model.record_checksum import CHECKSUM_ROOM, has_checksum
 from ternmq_model.record_passes import tag_code_of
 from tests.support.records import record, sizes_of
@@ -23,25 +23,68 @@ RECORDS = st.builds(
 )
 
 
-@given(
-    records=st.lists(RECORDS, min_size=1, max_size=6), is_checksummed=st.booleans(), data=st.data()
-)
-def test_a_mutated_record_is_refused_or_its_hint_agrees_with_a_scan(
-    records: list[bytes], is_checksummed: bool, data: st.DataObject
-) -> None:
+def mutate(records: list[bytes], data: st.DataObject) -> None:
+    """Change up to three bytes of one record."""
     row = data.draw(st.integers(0, len(records) - 1))
     changed = bytearray(records[row])
     for _ in range(data.draw(st.integers(0, 3))):
         changed[data.draw(st.integers(0, len(changed) - 1))] ^= data.draw(st.integers(1, 255))
     records[row] = bytes(changed)
 
-    checked = check_records(
+
+def check(records: list[bytes], *, is_checksummed: bool) -> CheckedRecords:
+    return check_records(
         b"".join(records),
         sizes_of(records),
         born_host_bytes=8,
         store_host_bytes=8,
         is_checksummed=is_checksummed,
     )
+
+
+def found_of(checked: CheckedRecords) -> list[tuple[object, ...]]:
+    """Return what was found out about each record of a request, in its order."""
+    found: dict[int, tuple[object, ...]] = {one.row: (one.reason,) for one in checked.refused}
+    batch = checked.batch
+    if batch is not None:
+        queue_of = {
+            row: (queue.topic, queue.queue_id)
+            for queue in batch.queues
+            for row in queue.rows.tolist()
+        }
+        for row, index in enumerate(checked.indexes.tolist()):
+            start = int(batch.starts[row])
+            found[index] = (
+                batch.data[start : start + int(batch.sizes[row])],
+                batch.heads[row].tolist(),
+                int(batch.tag_codes[row]),
+                queue_of[row],
+                int(batch.properties[row]) - start,
+                batch.is_checksummed,
+            )
+    return [found[index] for index in range(len(found))]
+
+
+@given(
+    records=st.lists(RECORDS, min_size=1, max_size=6), is_checksummed=st.booleans(), data=st.data()
+)
+def test_records_alone_are_taken_as_they_are_among_many(
+    records: list[bytes], is_checksummed: bool, data: st.DataObject
+) -> None:
+    mutate(records, data)
+    alone = found_of(check(records, is_checksummed=is_checksummed))
+    assert found_of(check(records * 8, is_checksummed=is_checksummed)) == alone * 8
+
+
+@given(
+    records=st.lists(RECORDS, min_size=1, max_size=6), is_checksummed=st.booleans(), data=st.data()
+)
+def test_a_mutated_record_is_refused_or_its_hint_agrees_with_a_scan(
+    records: list[bytes], is_checksummed: bool, data: st.DataObject
+) -> None:
+    mutate(records, data)
+
+    checked = check(records, is_checksummed=is_checksummed)
 
     assert len(checked.refused) + len(checked.indexes) == len(records)
     assert sorted([*checked.indexes.tolist(), *(one.row for one in checked.refused)]) == list(
