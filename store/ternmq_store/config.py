@@ -87,8 +87,8 @@ class StoreConfig:
     """Synchronous flush: how long a sender waits for the disk. Then it hears FLUSH_DISK_TIMEOUT."""
 
     checkpoint_interval_ms: int = 1_000
-    """How often consume queues and index are flushed and the checkpoint moves. After a crash the log
-    is read from there on."""
+    """How often consume queues and index are flushed and the checkpoint moves. After a crash the
+    log is read from there on."""
 
     file_reserved_hours: int = 72
     """How long after its newest message a file of the log is kept. Topics may have a retention of

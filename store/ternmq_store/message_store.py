@@ -34,6 +34,7 @@ from ternmq_store.disk.layout import abort_path, deletions_path, lock_path
 from ternmq_store.disk.shortage import check_full, is_full, is_shortage
 from ternmq_store.dispatcher import Dispatched
 from ternmq_store.durability import Durability
+from ternmq_store.files_ahead import FilesAhead
 from ternmq_store.hints import hint_of
 from ternmq_store.log.commits import Commits
 from ternmq_store.log.flush import CheckpointTask, FlushTask
@@ -92,6 +93,7 @@ class MessageStore:
         self._log = opened.log
         self._queues = opened.queues
         self._index = opened.index
+        self._ahead = FilesAhead(opened.log, opened.index)
         self._dispatcher = opened.dispatcher
         self._report = opened.report
         self._failure: OSError | None = None
@@ -388,8 +390,8 @@ class MessageStore:
         self._disk.checkpoint_done(task, is_good=error is None)
 
     def file_due(self) -> FileTask | None:
-        """Return the task of filling the log's file ahead, or of making its next, when due."""
-        return self._log.prepare_due() if self._failure is None else None
+        """Return the task of making a file of log or index ahead, or of filling one, when due."""
+        return self._ahead.due() if self._failure is None else None
 
     def file_ready(self, task: FileTask, error: OSError | None = None) -> None:
         """Take over the file that `task` made.
@@ -398,7 +400,7 @@ class MessageStore:
         refused until another attempt succeeds.
         """
         try:
-            self._log.prepared(error)
+            self._ahead.ready(task, error)
         except OSError as failure:
             self._fail(failure)
 

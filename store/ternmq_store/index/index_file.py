@@ -55,6 +55,11 @@ class IndexInfo:
         """How many entries still fit."""
         return max(self.sizes.entries - self.header.next_number, 0)
 
+    @property
+    def has_entries(self) -> bool:
+        """Whether there is an entry in it."""
+        return self.header.next_number > 1
+
 
 class IndexFile:
     """A file that is written to. Owned by `IndexFiles`, on the store's thread.
@@ -63,10 +68,12 @@ class IndexFile:
         info: Where it is, its sizes, and what its header says now.
     """
 
-    def __init__(self, file: File, info: IndexInfo) -> None:
+    def __init__(self, file: File, info: IndexInfo, *, real_bytes: int = 0) -> None:
+        """Map `file`, which is known to be real up to `real_bytes`."""
         self.info = info
         try:
             self._mapped = MappedFile(file, 0)
+            self._mapped.real_bytes = real_bytes
         finally:
             file.park()
 

@@ -6,11 +6,12 @@ is full is only read. Everything here can be built anew from the log.
 Source: RocketMQ `IndexService`.
 """
 
+import contextlib
 import logging
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.record_heads import Ints
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import index_folder, index_name, is_index_name
+from ternmq_store.disk.shortage import is_full, is_shortage
 from ternmq_store.index.index_file import (
     IndexFile,
     IndexInfo,
@@ -30,8 +32,12 @@ from ternmq_store.index.index_file import (
 )
 from ternmq_store.index.index_format import IndexHeader, IndexSizes
 from ternmq_store.index.index_lookup import IndexLookup
+from ternmq_store.index.next_index import IndexTask, real_at_first
 
 logger = logging.getLogger(__name__)
+
+_PREPARE_AT: Final = 4
+"""The next file is made when the newest has less than a quarter of its room left."""
 
 
 class IndexSummary(NamedTuple):
@@ -65,6 +71,10 @@ class IndexFiles:
         self._written: deque[IndexFile] = deque()
         self._expected = 0
         self._dirty: dict[Path, None] = {}
+        self._making: IndexTask | None = None
+        self._ahead: set[Path] = set()
+        self._full: list[IndexFile] = []
+        self._unused: list[Path] = []
         self._newest = found[-1].path.name if found else ""
         self.indexed_to = PhysicalOffset(0)
         self._begun = (0, 0)
@@ -180,7 +190,7 @@ class IndexFiles:
     def _roll(self) -> None:
         """Go on with the next file, which `_make_room` has made."""
         full = self._written.popleft()
-        full.close()
+        self._full.append(full)
         self._read.append(full.info)
         self._written[0].follow(full.info.header)
 
@@ -236,6 +246,50 @@ class IndexFiles:
         self._newest = name
         logger.info("index file made path=%s entries=%d", path, self._sizes.entries)
         return created
+
+    def prepare_due(self) -> IndexTask | None:
+        """Return the task of making the next file when it is time; `prepared` must follow."""
+        if self._making is not None:
+            return None
+        path: Path | None = None
+        infos = self.infos()
+        if not infos or infos[-1].room < infos[-1].sizes.entries // _PREPARE_AT:
+            self._newest = index_name(self._clock.wall_ms(), self._newest)
+            path = self._folder / self._newest
+        if path is None and not self._full and not self._unused:
+            return None
+        full, unused = tuple(self._full), tuple(self._unused)
+        self._making = IndexTask(self._files, path, self._sizes, full, unused)
+        self._full.clear()
+        self._unused.clear()
+        return self._making
+
+    def prepared(self, task: IndexTask, error: OSError | None) -> None:
+        """Take over the file that `task` made. If it is missing it is made when it is needed.
+
+        Raises:
+            OSError: The disk failed.
+        """
+        self._making = None
+        if error is not None:
+            if not is_full(error) and not is_shortage(error):
+                raise error
+            logger.warning("index file not made ahead error=%s", error)
+            return
+        if task.path is None:
+            return
+        if self._newest != task.path.name:
+            self._unused.append(task.path)  # it was needed before it was ready
+            return
+        if not self._written:
+            self._reopen()
+        info = IndexInfo(task.path, task.sizes, IndexHeader())
+        file = IndexFile(self._files.open(task.path), info, real_bytes=real_at_first(task.sizes))
+        if not self._written and self._read:
+            file.follow(self._read[-1].header)
+        self._written.append(file)
+        self._ahead.add(task.path)
+        logger.info("index file made ahead path=%s entries=%d", task.path, task.sizes.entries)
 
     def cut(self, end: PhysicalOffset) -> None:
         """Drop the entries of records at or beyond `end`, and what a crash has left half-written.
@@ -380,8 +434,18 @@ class IndexFiles:
             self._read.append(file.info)
 
     def close(self) -> None:
-        """Unmap and close all files."""
+        """Unmap and close all files, and remove one that was made ahead and not needed.
+
+        RocketMQ would write on in that one, and leave the room in the one before.
+        """
         self._let_go()
+        for file in self._full:
+            file.close()
+        self._full.clear()
+        if self._read and self._read[-1].path in self._ahead and not self._read[-1].has_entries:
+            self._unused.append(self._read.pop().path)
+        with contextlib.suppress(OSError):
+            _remove(self._files, self._unused)
 
 
 def _has_gap(before: IndexInfo, info: IndexInfo) -> bool:

@@ -25,6 +25,8 @@ from ternmq_model.record import BLANK_BYTES, FLAG_PREPARED, FLAG_ROLLBACK
 from ternmq_store import dispatcher
 from ternmq_store.config import FlushMode, StoreConfig
 from ternmq_store.disk.filesystem import RealFileSystem
+from ternmq_store.index.next_index import IndexTask
+from ternmq_store.log.prepare import PrepareTask
 from ternmq_store.reading.reader import ReadStatus
 from tests.support.files import MemoryFileSystem, PowerLossFileSystem
 from tests.support.records import batch_of, record
@@ -173,6 +175,7 @@ def test_store_time_never_goes_back() -> None:
 def test_the_next_file_is_made_ahead_and_used() -> None:
     files = MemoryFileSystem()
     store = open_store(files)
+    assert prepare(store)  # of the index, the first one
     assert not prepare(store)
     append(store, batch_of(record("A", 0, b"x" * 3000)))
     task = store.file_due()
@@ -195,6 +198,21 @@ def test_a_next_file_that_was_not_needed_is_gone_after_a_clean_stop() -> None:
     assert prepare(store)
     store.close()
     assert files.files(ROOT / "commitlog") == ["0" * 20]
+
+
+def test_an_index_file_that_cannot_be_made_keeps_no_file_of_the_log_from_being_made() -> None:
+    store = open_store(MemoryFileSystem())
+    task = store.file_due()
+    assert isinstance(task, IndexTask)
+    append(store, batch_of(record("A", 0, b"x" * 3000, {"n": "no key"})))
+    store.file_ready(task, OSError(errno.ENOSPC, "full"))
+    task = store.file_due()
+    assert isinstance(task, PrepareTask)
+    store.file_ready(task, OSError(errno.ENOSPC, "full"))
+    task = store.file_due()
+    assert isinstance(task, IndexTask)
+    store.file_ready(task, OSError(errno.EIO, "gone"))
+    assert store.failure is not None
 
 
 def test_a_full_disk_refuses_a_whole_batch_and_reads_go_on() -> None:

@@ -272,3 +272,67 @@ def test_sizes_that_rocketmq_could_not_map_are_refused() -> None:
         StoreConfig(index_slots=1)
     with pytest.raises(ConfigError, match=r"store\.index_entries=110000000: .* over 2 GiB"):
         StoreConfig(index_entries=110_000_000)
+
+
+def make_ahead(index: IndexFiles) -> bool:
+    """Run the task that is due; tell whether there was one."""
+    task = index.prepare_due()
+    if task is not None:
+        assert index.prepare_due() is None
+        task.run()
+        index.prepared(task, None)
+    return task is not None
+
+
+def test_files_made_ahead_leave_the_bytes_that_those_made_in_place_leave() -> None:
+    records = [record_at(number, number % 5, 7) for number in range(12)]
+    files = MemoryFileSystem()
+    index = open_index(files)
+    assert make_ahead(index)
+    made = files.files(FOLDER)
+    assert not make_ahead(index)
+    for record in records:
+        put(index, record)
+        syncs = files.syncs
+        make_ahead(index)
+        assert files.syncs - syncs <= 1
+    assert files.files(FOLDER)[:1] == made
+    index.close()
+    assert contents(files) == one_by_one(records, SIZES)
+    assert [info.path.name for info in open_index(files).infos()] == files.files(FOLDER)
+
+
+def test_while_files_are_made_ahead_putting_syncs_nothing() -> None:
+    files = MemoryFileSystem()
+    index = open_index(files)
+    for number in range(30):
+        make_ahead(index)
+        syncs = files.syncs
+        put(index, record_at(number, 7))
+        assert files.syncs == syncs
+
+
+def test_a_file_that_was_not_ready_in_time_is_made_in_place_and_the_late_one_goes() -> None:
+    files = MemoryFileSystem()
+    index = open_index(files)
+    task = index.prepare_due()
+    assert task is not None
+    put(index, record_at(0, 7))
+    task.run()
+    index.prepared(task, None)
+    assert len(files.files(FOLDER)) == 2
+    make_ahead(index)
+    assert len(files.files(FOLDER)) == 1
+    assert [one.next_number for one in index.summary()] == [2]
+    index.close()
+
+
+def test_a_file_made_ahead_and_not_needed_is_gone_after_a_clean_stop() -> None:
+    files = MemoryFileSystem()
+    index = open_index(files)
+    for number in range(6):
+        put(index, record_at(number, 7))
+    assert make_ahead(index)
+    assert len(files.files(FOLDER)) == 2
+    index.close()
+    assert len(files.files(FOLDER)) == 1

@@ -290,6 +290,7 @@ def test_a_disk_at_85_percent_costs_the_oldest_files_and_no_more_than_it_must() 
 def test_a_log_that_cannot_grow_below_85_percent_costs_one_file_for_each_attempt() -> None:
     kept = Kept()
     kept.put(35)
+    prepare(kept.store)
     note_used(kept.store, 0.84)
     append(kept.store, batch_of(record("A", 0, bytes(3000))))
     for files in (5, 4):

@@ -1,0 +1,43 @@
+"""Files that a store needs soon, made ahead by another thread: the index's, then the log's."""
+
+from ternmq_store.index.index_files import IndexFiles
+from ternmq_store.index.next_index import IndexTask
+from ternmq_store.log.commit_log import CommitLog
+from ternmq_store.log.prepare import FileTask
+
+
+class FilesAhead:
+    """What is due for log and index. Owned by `MessageStore`; one task at a time.
+
+    Args:
+        log: The log.
+        index: The index, if there is one.
+    """
+
+    def __init__(self, log: CommitLog, index: IndexFiles | None) -> None:
+        self._log = log
+        self._index = index
+        self._is_turn_of_log = False
+
+    def due(self) -> FileTask | None:
+        """Return what to make now, if anything; `ready` must follow."""
+        # The index's file takes a moment, while filling the log goes on for many steps.
+        if self._is_turn_of_log:
+            return self._log.prepare_due() or self._of_index()
+        return self._of_index() or self._log.prepare_due()
+
+    def _of_index(self) -> FileTask | None:
+        return None if self._index is None else self._index.prepare_due()
+
+    def ready(self, task: FileTask, error: OSError | None) -> None:
+        """Take over what `task` made.
+
+        Raises:
+            OSError: The disk failed.
+        """
+        # What fails is tried again at once, and must not keep the other from its turn.
+        self._is_turn_of_log = isinstance(task, IndexTask) and error is not None
+        if not isinstance(task, IndexTask):
+            self._log.prepared(error)
+        elif self._index is not None:
+            self._index.prepared(task, error)

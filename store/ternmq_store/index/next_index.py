@@ -1,0 +1,74 @@
+"""Making a file of the index ahead of its use, and letting go of full ones: for another thread.
+
+Twenty megabytes of slots are made real, and a map of some hundred is taken apart: both take longer
+than a loop may pause.
+"""
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ternmq_store.disk.filesystem import File, FileSystem
+from ternmq_store.disk.layout import step_end
+from ternmq_store.index.index_file import IndexFile
+from ternmq_store.index.index_format import IndexSizes
+
+_PIECE_BYTES: Final = 1 << 20
+_REST_S: Final = 0.001
+
+
+@dataclass(frozen=True, slots=True)
+class IndexTask:
+    """What is due for the index, in a blocking thread."""
+
+    files: FileSystem
+    path: Path | None
+    """The file to make; None = none is needed yet."""
+    sizes: IndexSizes
+    full: Sequence[IndexFile]
+    """Still mapped, and only read from now on, without the map."""
+    unused: Sequence[Path]
+    """To be removed: another file was made in their place."""
+
+    def run(self) -> None:
+        """Do it. A file that is made is durable, and its slots hold zeros.
+
+        Raises:
+            OSError: There is no new file.
+        """
+        for file in self.full:
+            file.close()
+        for path in self.unused:
+            with contextlib.suppress(FileNotFoundError):
+                self.files.remove(path)
+        if self.path is not None:
+            self._make(self.path)
+
+    def _make(self, path: Path) -> None:
+        self.files.make_folder(path.parent)
+        file = self.files.open(path, create=True)
+        try:
+            file.resize(self.sizes.file_bytes)
+            self._fill(file)
+            file.sync()
+            self.files.sync_folder(path.parent)
+        except OSError:
+            self.files.remove(path)
+            raise
+        finally:
+            file.close()
+
+    def _fill(self, file: File) -> None:
+        # Slots are written all over: blocks that are only reserved would be converted one by one.
+        end = real_at_first(self.sizes)
+        file.allocate(0, end)
+        for position in range(0, end, _PIECE_BYTES):
+            file.write(position, bytes(min(_PIECE_BYTES, end - position)))
+            self.files.rest(_REST_S)
+
+
+def real_at_first(sizes: IndexSizes) -> int:
+    """Return up to where an `IndexTask` makes a file real: its slots and the first entries."""
+    return step_end(sizes.entry_at(1), sizes.file_bytes)
