@@ -70,6 +70,7 @@ async def _status(admin: AdminClient, data: BrokerData) -> dict[str, object]:
         "log_files": reply.log_files,
         "queues": reply.queues,
         "damaged_records": reply.bad_records,
+        "wrong_units": reply.wrong_units,
         "damaged": [f"{each.start}-{each.end}: {each.reason}" for each in reply.damaged],
         "failure": reply.failure or None,
         "topics": {

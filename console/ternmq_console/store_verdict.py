@@ -33,7 +33,11 @@ def next_start(
     said = [_log_words(last_use)]
     said += _bad_words(last_use, notes, bad, end)
     if "queue" in areas:
-        said.append("Consume queues that are missing, short or wrong are built anew from the log.")
+        said.append(
+            "Consume queues that are missing or short are built anew from the log, and when a"
+            " reader met a wrong unit; for a wrong one amid a file that nobody has read yet"
+            " `ternmq store repair` lets them be built anew."
+        )
     if "index" in areas:
         said.append(
             "An index that ends too early is completed from the log; for any other fault"

@@ -205,6 +205,9 @@ class StoreAudit:
         for stretch in self.notes.quarantined:
             text = f"noted as damaged up to {stretch.end}: {stretch.reason}"
             yield note("log", None, stretch.start, text)
+        if self.notes.queues_wrong:
+            text = "noted as wrong by a reader: the next start builds all of them anew from the log"
+            yield note("queue", None, None, text)
         path = next_file_path(self._root)
         if self._files.exists(path) and self.state is not LogState.IN_USE:
             yield note("log", path, None, "a file that was prepared; the next start removes it")

@@ -71,6 +71,9 @@ class LogNotes:
     index: Sequence[str] = ()
     """After a clean stop, lines that the index wrote about its files."""
 
+    queues_wrong: bool = False
+    """A unit was met that does not tell of its message: the next opening builds all queues anew."""
+
 
 class Abort(NamedTuple):
     """What the file `abort` says."""
@@ -128,6 +131,7 @@ def encode_notes(notes: LogNotes) -> bytes:
         *(f"quarantined {s.start} {s.end} {_one_line(s.reason)}" for s in notes.quarantined),
         f"queues {notes.queues_at}",
         *(f"queue {q.queue_id} {q.first} {q.end} {q.topic}" for q in notes.queues),
+        *(["wrong queues"] if notes.queues_wrong else []),
         *(f"index {_one_line(line)}" for line in notes.index),
     ]
     text = "".join(f"{line}\n" for line in lines).encode()
@@ -166,6 +170,7 @@ def decode_notes(data: bytes) -> LogNotes:
         _offset(facts["queues"][0]),
         tuple(_queue(value) for value in facts.get("queue", ())),
         tuple(facts.get("index", ())),
+        "queues" in facts.get("wrong", ()),
     )
 
 

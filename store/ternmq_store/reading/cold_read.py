@@ -116,6 +116,9 @@ class Outcome:
     pieces: list[bytes | memoryview] = field(default_factory=list[bytes | memoryview])
     sizes: list[int] = field(default_factory=list[int])
     bad: list[BadRecord] = field(default_factory=list[BadRecord])
+    wrong: Sequence[int] = ()
+    """Units, of those looked at, that point to no place of the log."""
+
     touched: tuple[int, int] | None = None
     """A stretch of the log that is now in memory, and good."""
 
@@ -167,6 +170,7 @@ class ColdRead:
             taken = int(np.searchsorted(chosen.starts, file_end))
             outcome.is_gone = True
         outcome.scanned = chosen.scanned(taken, len(looked_at))
+        outcome.wrong = [row for row in chosen.wrong if row < outcome.scanned]
         outcome.last = int(looked_at["offset"][outcome.scanned - 1])
 
     def _read_units(self) -> Units:

@@ -171,6 +171,9 @@ class Selection(NamedTuple):
     is_gone: bool
     """The first one's record is in the log no longer."""
 
+    wrong: Sequence[int] = ()
+    """Units that point to no place of the log."""
+
     def scanned(self, count: int, units: int) -> int:
         """Return how many of `units` were looked at when the first `count` messages are taken."""
         if count == len(self.starts):
@@ -185,7 +188,7 @@ class Selection(NamedTuple):
     def only(self, rows: slice | Ints) -> "Selection":
         """Return some of the messages."""
         known = np.arange(len(self.starts)) if self.rows is None else self.rows
-        return Selection(self.starts[rows], self.sizes[rows], known[rows], self.is_gone)
+        return self._replace(starts=self.starts[rows], sizes=self.sizes[rows], rows=known[rows])
 
     def without(self, bad: NDArray[np.bool_]) -> "Selection":
         """Return what is left when the `bad` ones are passed over."""
@@ -223,8 +226,20 @@ def select(
         wanted &= matched if is_known is None else matched | ~is_known
     rows = np.flatnonzero(wanted)
     return Selection(
-        starts[rows], sizes[rows], rows, is_gone=gone and int(sizes[0]) != PADDING_SIZE
+        starts[rows],
+        sizes[rows],
+        rows,
+        is_gone=gone and int(sizes[0]) != PADDING_SIZE,
+        wrong=_wrong(starts, sizes, log_start, log_end),
     )
+
+
+def _wrong(starts: Ints, sizes: Ints, log_start: int, log_end: int) -> Sequence[int]:
+    """Return which units no queue has: they point to nothing, though others before them do."""
+    is_late = np.maximum.accumulate(starts) >= log_start
+    wrong = (starts < 0) | (starts >= log_end) | (sizes <= 0) | (is_late & (starts < log_start))
+    rows: list[int] = np.flatnonzero(wrong & (sizes != PADDING_SIZE)).tolist()
+    return rows
 
 
 def _has_code(codes: NDArray[np.int32], wanted: frozenset[int]) -> NDArray[np.bool_]:

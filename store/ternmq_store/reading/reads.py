@@ -66,6 +66,7 @@ class Reads:
         memory_bytes: What is further behind the log's end than the configured part of so much
             memory is read from the disk.
         bad_records: How many records were not served because they are damaged.
+        wrong_units: How many units were met that do not tell of their message.
     """
 
     def __init__(
@@ -89,6 +90,8 @@ class Reads:
         self.verify: Callable[[PhysicalOffset], Verify] = verify_bodies
         self.memory_bytes = _EVERYTHING
         self.bad_records = 0
+        self.wrong_units = 0
+        self._session = opened.session
         self._told: set[int] = set()
         self._memory = Residency(self._log.end, self._dispatcher.offset, self._queues)
 
@@ -283,6 +286,7 @@ class Reads:
                 if not are_records(file.view, file.base, kept.starts, kept.sizes, place).all():
                     return None  # the slow way tells what is wrong, if anything is
         scanned = chosen.scanned(taken, len(units))
+        self._note_wrong(request, [row for row in chosen.wrong if row < scanned])
         return self._result(
             request,
             queue,
@@ -399,6 +403,7 @@ class Reads:
         request, outcome = plan.request, plan.outcome
         for bad in outcome.bad:
             self._note_bad(bad)
+        pointing_beside = [bad.start for bad in outcome.bad if not bad.is_there]
         queue = self._queues.find(request.topic, request.queue_id)
         if queue is None or queue is not plan.queue:
             return self._changed(request, queue)
@@ -407,6 +412,7 @@ class Reads:
             self._memory.log.add(*outcome.touched)
         if not outcome.units:
             return self._found_null(request, queue)
+        self._note_wrong(request, (*outcome.wrong, *pointing_beside))
         end = request.offset + outcome.units
         self._memory.units_of(queue).add(request.offset, end, outcome.first)
         return self._result(
@@ -429,6 +435,19 @@ class Reads:
         return ReadResult(
             ReadStatus.NO_MATCHED_MESSAGE, request.offset, queue.min_offset, queue.end
         )
+
+    def _note_wrong(self, request: ReadRequest, units: Sequence[int]) -> None:
+        """Remember that queues are wrong: the next opening builds them anew. Say so once."""
+        if not units:
+            return
+        self.wrong_units += len(units)
+        if not self._session.queues_wrong:
+            logger.error(
+                "consume queue wrong: messages passed over topic=%s queue=%d from=%d units=%d;"
+                " the next start builds the queues anew",
+                *(request.topic, request.queue_id, request.offset, len(units)),
+            )
+        self._session.queues_wrong = True
 
     def _note_bad(self, bad: BadRecord) -> None:
         """Remember a damaged record, so that nobody is given it; say so once."""

@@ -56,6 +56,7 @@ class Session:
         index_notes: What the index noted at the last clean stop; nothing after a crash.
         index_durable: Where the log ended when it was opened the last time, and with it the index.
         quarantine: Damaged stretches of the log.
+        queues_wrong: A reader met a unit that does not tell of its message.
     """
 
     def __init__(self, files: FileSystem, root: Path, tell: Callable[[str], None]) -> None:
@@ -75,6 +76,7 @@ class Session:
         self.index_notes = self.notes.index if is_clean else ()
         self.index_durable = self.notes.flushed
         self.quarantine = Quarantine(self.notes.quarantined)
+        self.queues_wrong = False
         self._looked_at_ms = -_QUEUES_INTERVAL_MS
         self._seen: _Seen | None = None
 
@@ -176,6 +178,7 @@ class Session:
                 quarantined=self.quarantine.ranges,
                 queues=_notes_of(queues),
                 queues_at=end,
+                queues_wrong=self.queues_wrong,
             )
         )
 
@@ -198,7 +201,9 @@ class Session:
 
         The queues' files are synced before. `notes_done` must follow before the next.
         """
-        notes = replace(self.notes, quarantined=self.quarantine.ranges)
+        notes = replace(
+            self.notes, quarantined=self.quarantine.ranges, queues_wrong=self.queues_wrong
+        )
         if self._seen is not None and self._seen.dispatched <= flushed:
             notes = replace(notes, queues=self._seen.queues, queues_at=self._seen.dispatched)
             self._seen = None
@@ -235,6 +240,7 @@ class Session:
                 quarantined=self.quarantine.ranges,
                 queues=_notes_of(queues),
                 queues_at=end,
+                queues_wrong=self.queues_wrong,
                 index=tuple(index),
             )
         )

@@ -48,6 +48,7 @@ NOTES = st.builds(
         )
     ).map(tuple),
     st.lists(WORDS.filter(bool)).map(tuple),
+    st.booleans(),
 )
 OPEN = LogNotes("token", is_open=True, flushed=PhysicalOffset(7))
 

@@ -15,7 +15,7 @@ from ternmq_store.reading.cold_read import ColdRead, ColdRecord
 from ternmq_store.reading.reader import Limits, ReadRequest, ReadResult, ReadStatus
 from tests.support.files import MemoryFileSystem
 from tests.support.records import batch_of, record
-from tests.support.stores import ROOT, SMALL, append, flush, open_store, settle, whole
+from tests.support.stores import ROOT, SMALL, append, checkpoint, flush, open_store, settle, whole
 
 HOT = Limits(32, 262_144)
 COLD = Limits(8, 65_536)
@@ -198,6 +198,39 @@ def test_a_unit_that_points_beside_its_record_is_passed_over_and_harms_no_other(
     assert bodies(result) == [b"0", b"1", b"3", b"4", b"5"]
     assert not store.reads.quarantine
     assert bodies(cold(store, request(1))) == [b"1", b"3", b"4", b"5"]
+
+
+@pytest.mark.parametrize(
+    "damage", [(2 * 20 + 7, 1), (2 * 20, 0x80), (2 * 20 + 3, 1), (2 * 20 + 8, 0x80), (-1, 0)]
+)
+@pytest.mark.parametrize("crashes", [False, True])
+def test_a_good_message_whose_unit_is_wrong_is_told_of_and_there_again_after_the_next_start(
+    damage: tuple[int, int], crashes: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    store, files = restarted(6)
+    units = files.nodes[queue_folder(ROOT, "A", 0) / file_name(0)].data
+    position, mask = damage
+    if mask:
+        units[position] ^= mask
+    else:
+        for at in range(2 * 20, 3 * 20):
+            units[at] = 0
+    with caplog.at_level(logging.ERROR):
+        assert bodies(cold(store, request(0))) == [b"0", b"1", b"3", b"4", b"5"]
+        store.read("A", 0, QueueOffset(2))
+    assert sum("consume queue wrong" in each.message for each in caplog.records) == 1
+    assert store.reads.wrong_units >= 1
+    if crashes:
+        checkpoint(store)
+        files.locks.clear()
+    else:
+        store.close()
+    again = open_store(files, config=BIG)
+    assert again.report.queues_rebuilt
+    assert bodies(cold(again, request(0))) == [b"0", b"1", b"2", b"3", b"4", b"5"]
+    assert again.reads.wrong_units == 0
+    again.close()
+    assert not open_store(files, config=BIG).report.queues_rebuilt
 
 
 def test_when_the_log_went_away_under_a_read_the_next_file_goes_on() -> None:
