@@ -11,6 +11,7 @@ from ternmq_store.config import FlushMode, StoreConfig
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import checkpoint_path
 from ternmq_store.disk.mapped_file_queue import NewNames
+from ternmq_store.disk.reserve import give_up_reserve, keep_reserve
 from ternmq_store.log.checkpoint import Checkpoint, encode_checkpoint
 from ternmq_store.log.flush import CheckpointTask, FlushTask, is_flush_due
 from ternmq_store.recovery.opening import OpenedFiles
@@ -37,6 +38,7 @@ class Durability:
         now_ms: int,
     ) -> None:
         self._files = files
+        self._root = root
         self._path = checkpoint_path(root)
         self._config = config
         self._mode = flush_mode
@@ -165,6 +167,7 @@ class Durability:
         Raises:
             OSError: They are not there.
         """
+        give_up_reserve(self._files, self._root)
         _, task = self._checkpoint_task()
         task.run()
         self._session.end(
@@ -174,3 +177,4 @@ class Durability:
             queues=self._queues,
             index=self._index.notes() if self._index is not None else (),
         )
+        keep_reserve(self._files, self._root)

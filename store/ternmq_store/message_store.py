@@ -44,9 +44,9 @@ from ternmq_store.reading.key_search import KeySearches
 from ternmq_store.reading.reader import ReadResult
 from ternmq_store.reading.reads import Reads
 from ternmq_store.recovery.deletions import save_deletions
-from ternmq_store.recovery.index_opening import open_index
-from ternmq_store.recovery.opening import OpenedFiles, count_files, open_files
+from ternmq_store.recovery.opening import OpenedFiles, count_files
 from ternmq_store.recovery.recovery import RecoveryReport
+from ternmq_store.recovery.whole_opening import open_whole
 from ternmq_store.retention.clean_tasks import CleanTask
 from ternmq_store.retention.cleaner import Cleaner
 from ternmq_store.statistics import StoreStatistics
@@ -145,8 +145,7 @@ class MessageStore:
                 files.sync_folder(root.parent)
             lock = files.lock(lock_path(root))
             try:
-                opened = open_files(files, root, config, now_ms=clock.wall_ms())
-                opened = open_index(files, root, config, clock, opened)
+                opened = open_whole(files, root, config, clock)
             except BaseException:
                 lock.release()
                 raise

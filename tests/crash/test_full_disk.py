@@ -121,6 +121,42 @@ def test_a_full_disk_refuses_sends_serves_everything_and_resumes_when_there_is_s
         assert not (disk / "data" / "abort").exists()
 
 
+@pytest.mark.parametrize("killed", [True, False])
+def test_a_broker_starts_on_a_disk_without_a_byte_left_so_that_consumers_can_read_on(
+    tmp_path: Path, killed: bool
+) -> None:
+    load: list[Load] = []
+
+    async def until_full(disk: Path, process: BrokerProcess) -> None:
+        async with asyncio.timeout(SOON_S), system_environment() as env:
+            load.append(Load(await loaded(env, process)))
+            await load[0].send_until_refused()
+            await load[0].client.connection.close()
+            fill(disk / "more")
+
+    async def read_on(disk: Path, process: BrokerProcess, *, ends: bool) -> None:
+        async with asyncio.timeout(SOON_S), system_environment() as env:
+            load[0].client = Client(await env.network.connect([process.address]))
+            await load[0].check_all()
+            assert await load[0].send() is not None
+            if ends:
+                (disk / "ballast").unlink()
+                await load[0].send_until_taken()
+            await load[0].client.connection.close()
+
+    with memory_disk(tmp_path / "disk", size_bytes=24 * MIB) as disk:
+        with (disk / "ballast").open("wb") as file:
+            os.posix_fallocate(file.fileno(), 0, 12 * MIB)
+        for number in range(4):
+            with broker_process(disk / "data") as process:
+                if number == 0:
+                    asyncio.run(until_full(disk, process))
+                else:
+                    asyncio.run(read_on(disk, process, ends=number == 3))
+                if killed:
+                    process.kill()
+
+
 def test_a_disk_that_is_too_small_for_all_keeps_the_newest_and_takes_more(tmp_path: Path) -> None:
     async def main(process: BrokerProcess) -> None:
         async with asyncio.timeout(SOON_S), system_environment() as env:

@@ -79,6 +79,10 @@ class MemoryFile:
     def write(self, position: int, data: bytes | memoryview) -> None:
         """Put `data` at `position`."""
         self._files.happen()
+        behind = position + len(data) - max(len(self._node.data), self._node.real_bytes)
+        if behind > 0:
+            self._files.take_space(behind)
+            self._node.real_bytes = position + len(data)
         self._lengthen(position + len(data))
         if position <= self._node.written_bytes:
             self._node.written_bytes = max(self._node.written_bytes, position + len(data))
@@ -89,6 +93,8 @@ class MemoryFile:
         self._files.happen()
         assert not self._node.maps, "a mapped file keeps its length"
         self._node.data = self._node.data[:length].copy()
+        self._files.give_space(self._node.real_bytes - length)
+        self._node.real_bytes = min(self._node.real_bytes, length)
         self._lengthen(length)
 
     def allocate(self, position: int, length: int) -> None:
@@ -191,6 +197,11 @@ class MemoryFileSystem:
                 raise OSError(errno.ENOSPC, "the disk is full")
             self.space_bytes -= length
 
+    def give_space(self, length: int) -> None:
+        """Give `length` bytes back to the disk, if there are any."""
+        if self.space_bytes is not None:
+            self.space_bytes += max(length, 0)
+
     def open(self, path: Path, *, create: bool = False, read_only: bool = False) -> MemoryFile:
         """Open a file."""
         assert not (create and read_only)
@@ -222,6 +233,8 @@ class MemoryFileSystem:
     def rename(self, old: Path, new: Path) -> None:
         """Give a file another name."""
         self.happen()
+        if new in self.nodes:
+            self.give_space(self.nodes[new].real_bytes)
         self.record((new, self.nodes[old]), (old, None))
 
     def remove(self, path: Path) -> None:
@@ -232,8 +245,7 @@ class MemoryFileSystem:
                 raise OSError(errno.ENOTEMPTY, "not empty", str(path))
             self.made_folders.discard(path)
         elif path in self.nodes:
-            if self.space_bytes is not None:
-                self.space_bytes += self.nodes[path].real_bytes
+            self.give_space(self.nodes[path].real_bytes)
             self.record((path, None))
         else:
             raise FileNotFoundError(path)

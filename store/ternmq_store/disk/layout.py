@@ -112,6 +112,11 @@ def notes_path(root: Path) -> Path:
     return root / "ternmq.store"
 
 
+def reserve_path(root: Path) -> Path:
+    """Return the file of space that is kept for opening on a full disk; RocketMQ ignores it."""
+    return root / "ternmq.reserve"
+
+
 def abort_path(root: Path) -> Path:
     """Return the file that is there while the store is open, and after a crash."""
     return root / "abort"

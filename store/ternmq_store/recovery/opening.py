@@ -29,6 +29,7 @@ from ternmq_store.disk.layout import (
     notes_path,
 )
 from ternmq_store.disk.mapped_file_queue import find_files
+from ternmq_store.disk.reserve import give_up_reserve
 from ternmq_store.dispatcher import Dispatcher
 from ternmq_store.hints import no_bit_maps
 from ternmq_store.index.index_files import IndexFiles
@@ -133,6 +134,7 @@ class _Opening:
     def run(self) -> OpenedFiles:
         """Bring the files into agreement."""
         session, config = self._session, self._config
+        give_up_reserve(self._files, self._root)
         session.claim(pid=os.getpid(), token=self._token)
         self._load(self._plan)
         self._check_flushed()
@@ -154,7 +156,6 @@ class _Opening:
         self._settle_deletions()
         for queue in queues:
             queue.correct_min_offset(log.start)
-        log.make_room()
         report = RecoveryReport(
             was_clean=session.last_use.is_clean,
             log_files=len(log.files.files),

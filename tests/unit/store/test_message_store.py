@@ -25,6 +25,7 @@ from ternmq_model.record import BLANK_BYTES, FLAG_PREPARED, FLAG_ROLLBACK
 from ternmq_store import dispatcher
 from ternmq_store.config import FlushMode, StoreConfig
 from ternmq_store.disk.filesystem import RealFileSystem
+from ternmq_store.disk.layout import reserve_path
 from ternmq_store.index.next_index import IndexTask
 from ternmq_store.log.prepare import PrepareTask
 from ternmq_store.reading.reader import ReadStatus
@@ -232,6 +233,48 @@ def test_a_full_disk_refuses_a_whole_batch_and_reads_go_on() -> None:
     assert store.failure is None
 
 
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_a_store_opens_on_a_disk_without_a_byte_left_and_takes_more_when_there_is_room(
+    is_clean: bool,
+) -> None:
+    files = MemoryFileSystem()
+    files.space_bytes = 8 << 20
+    store = open_store(files)
+    append(store, batch_of(*(record("A") for _ in range(3))))
+    settle(store)
+    checkpoint(store)
+    if is_clean:
+        store.close()
+    for _ in range(3):
+        files.locks.clear()
+        files.space_bytes = 0
+        store = open_store(files)
+        assert len(drain(store, "A", 0)) == 3
+        files.space_bytes = 0
+        with pytest.raises(StoreFull):
+            append(store, batch_of(record("B")))
+        if is_clean:
+            store.close()
+            assert store.failure is None
+    files.locks.clear()
+    files.space_bytes = None
+    store = open_store(files)
+    assert store.report.was_clean is is_clean
+    append(store, batch_of(record("B")))
+    settle(store)
+    assert len(drain(store, "B", 0)) == 1
+
+
+def test_what_is_kept_for_a_full_disk_never_holds_up_a_start() -> None:
+    files = MemoryFileSystem()
+    open_store(files).close()
+    assert files.nodes[reserve_path(ROOT)].real_bytes == 256 << 10
+    files.remove(reserve_path(ROOT))
+    files.space_bytes = 80 << 10
+    open_store(files).close()
+    assert files.nodes[reserve_path(ROOT)].real_bytes == 64 << 10
+
+
 def test_the_first_failed_sync_makes_the_store_read_only() -> None:
     files = MemoryFileSystem()
     store = open_store(files)
@@ -357,6 +400,7 @@ def test_a_real_directory_is_stored_to_and_read_back_after_a_kill(tmp_path: Path
         "consumequeue",
         "index",
         "lock",
+        "ternmq.reserve",
         "ternmq.store",
         "ternmq.store.bak",
     ]

@@ -1,0 +1,55 @@
+"""A little space that is kept for the moment when the disk has none: `ternmq.reserve`.
+
+To open a store, or to close it in order, `abort` and the notes are written anew beside the old
+ones. On a full disk that takes what this file gives back, so that consumers can read on. Every
+function blocks.
+"""
+
+import logging
+from pathlib import Path
+from typing import Final
+
+from ternmq_store.disk.filesystem import FileSystem
+from ternmq_store.disk.layout import reserve_path
+from ternmq_store.disk.shortage import is_full
+
+logger = logging.getLogger(__name__)
+
+_SIZES: Final = (256 << 10, 128 << 10, 64 << 10)
+
+
+def give_up_reserve(files: FileSystem, root: Path) -> None:
+    """Give its space back to the disk; without one nothing happens.
+
+    Raises:
+        OSError: The disk failed.
+    """
+    path = reserve_path(root)
+    if files.exists(path):
+        files.remove(path)
+
+
+def keep_reserve(files: FileSystem, root: Path) -> None:
+    """Take the space again, or as much of it as there is; that there is none is no error.
+
+    Nothing relies on it, so it is not synced.
+
+    Raises:
+        OSError: The disk failed.
+    """
+    path = reserve_path(root)
+    file = files.open(path, create=True)
+    try:
+        for length in _SIZES:
+            try:
+                file.allocate(0, length)
+            except OSError as error:
+                if not is_full(error):
+                    raise
+                file.resize(0)  # a part of it may be real
+            else:
+                return
+    finally:
+        file.close()
+    files.remove(path)
+    logger.warning("disk full: no space is kept for the next start root=%s", root)
