@@ -3,8 +3,8 @@
     python benchmarks/loop_pause.py [--seconds S] [--rate N] [--file-mib N] [--mode sync] [--pool]
 
 A store with everything on is driven as in the broker, by its jobs on the loop and in threads, at a
-steady rate of 1 KiB messages. A ticker asks to be called each millisecond; how much later that
-happens is a pause. The default writes 5 GiB in a minute: 5 rolls of files of 1 GiB.
+steady rate of 1 KiB messages; now and then a new topic of 8 queues comes. A ticker asks to be
+called each millisecond; how much later that happens is a pause. The default writes 5 GiB in a minute: 5 rolls of files of 1 GiB.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from typing import Final
 import numpy as np
 
 from benchmarks import machine
-from benchmarks.store_alone import BATCH, HOST, checked, records_of
+from benchmarks.store_alone import BATCH, HOST, TOPIC, checked, records_of
 from ternmq_broker.confirmations import Confirmations
 from ternmq_broker.store_loop import StoreLoop
 from ternmq_model.errors import BrokerBusy
@@ -36,6 +36,8 @@ from ternmq_store.message_store import MessageStore
 TICK_S: Final = 0.001
 TARGET_MS: Final = 20.0
 BATCHES: Final = 32
+NEW_TOPICS: Final = 5
+"""Each of 8 queues, appended to for the first time while the loop is watched."""
 
 
 class Ticker:
@@ -71,15 +73,21 @@ async def append(
 ) -> int:
     """Append at `rate` for so long; return how many messages there were."""
     clock = asyncio.get_running_loop()
-    began_s, count = clock.time(), 0
+    began_s, count, topics = clock.time(), 0, 0
+    new = [checked(*records_of(0, BATCH, f"{TOPIC}-{row}")) for row in range(NEW_TOPICS)]
     while clock.time() - began_s < seconds:
+        batch = batches[count // BATCH % BATCHES]
+        is_time = clock.time() - began_s > (topics + 1) * seconds / (NEW_TOPICS + 1)
+        if is_time and topics < NEW_TOPICS:
+            batch = new[topics]
         try:
-            store.append(batches[count // BATCH % BATCHES], born_host=HOST, store_host=HOST)
+            store.append(batch, born_host=HOST, store_host=HOST)
         except BrokerBusy:
             await loop.room_made()
             continue
         loop.appended()
         count += BATCH
+        topics += batch is not batches[(count - 1) // BATCH % BATCHES]
         await asyncio.sleep(max(0.0, began_s + count / rate - clock.time()))
     return count
 

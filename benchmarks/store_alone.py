@@ -54,12 +54,12 @@ TARGETS: Final[Mapping[str, tuple[float, bool]]] = {
 }
 
 
-def records_of(first: int, count: int) -> tuple[bytes, NDArray[np.int32]]:
+def records_of(first: int, count: int, topic: str = TOPIC) -> tuple[bytes, NDArray[np.int32]]:
     """Return `count` records back to back, and their lengths."""
     body = os.urandom(BODY_BYTES)
     records = [
         encode_record(
-            topic=TOPIC.encode(),
+            topic=topic.encode(),
             queue_id=row % QUEUES,
             body=body,
             properties=(

@@ -120,14 +120,13 @@ class MappedFileQueue:
         """Do what `create_file` does, and the folder too, without a wait for the disk.
 
         What is new is on the disk once what `take_new` gives is synced; after a crash before that
-        the file may be gone, or without its length. Its descriptor is given back.
+        the file may be gone, or without its length. The caller parks it.
 
         Raises:
             OSError: It cannot be made; there is no new file.
         """
         self._file_system.make_folder(self.folder, is_durable=False)
         created = self.create_file(base, real_bytes=0)
-        created.file.park()
         self._new_files.append(created.file.path)
         # Whether those above are new nobody knows: a process that was killed may have made them.
         above = () if len(self.files) > 1 else self.folder.parents[:_FOLDERS_ABOVE]

@@ -89,7 +89,10 @@ class ConsumeQueue:
             else:
                 file = files[-1]
             position = min(needed, file.end) - file.base
-            file.make_real(step_end(position, file.file_bytes))
+            try:
+                file.make_real(step_end(position, file.file_bytes))
+            finally:
+                file.file.park()
             self._real_end = LogicOffset(file.base + file.real_bytes)
 
     def append(self, units: Units, ext: ExtRows | None = None) -> None:

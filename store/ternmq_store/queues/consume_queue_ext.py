@@ -123,7 +123,10 @@ class ConsumeQueueExt:
             else:
                 base = files[-1].end if files else base_of(self.end, self.files.file_bytes)
                 file = self.files.create_late_file(base)
-            file.make_real(step_end(min(until, file.end) - file.base, file.file_bytes))
+            try:
+                file.make_real(step_end(min(until, file.end) - file.base, file.file_bytes))
+            finally:
+                file.file.park()
             self._real_end = file.base + file.real_bytes
 
     def append(self, tag_codes: Ints, rows: ExtRows) -> Ints:
