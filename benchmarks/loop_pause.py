@@ -4,7 +4,8 @@
 
 A store with everything on is driven as in the broker, by its jobs on the loop and in threads, at a
 steady rate of 1 KiB messages; now and then a new topic of 8 queues comes. A ticker asks to be
-called each millisecond; how much later that happens is a pause. The default writes 5 GiB in a minute: 5 rolls of files of 1 GiB.
+called each millisecond; how much later that happens is a pause. The default writes 5 GiB in a
+minute: 5 rolls of files of 1 GiB.
 """
 
 import argparse
