@@ -146,11 +146,10 @@ def test_a_real_file_tells_where_it_is_only_reserved(tmp_path: Path) -> None:
     file.allocate(0, 4 * MIB)
     file.write(0, bytes(MIB))
     file.sync()
-    found = file.hole_after(0)
-    if found == 4 * MIB:
-        pytest.skip("this file system does not tell")
-    assert found == MIB
-    assert file.hole_after(2 * MIB) == 2 * MIB
+    # Where space cannot be reserved, it is written.
+    can_tell = hasattr(os, "posix_fallocate") and hasattr(os, "SEEK_HOLE")
+    assert file.hole_after(0) == (MIB if can_tell else 4 * MIB)
+    assert file.hole_after(2 * MIB) == (2 * MIB if can_tell else 4 * MIB)
     assert file.hole_after(4 * MIB) == 4 * MIB
     file.write(MIB, bytes(3 * MIB))
     file.sync()
