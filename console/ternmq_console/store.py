@@ -1,5 +1,6 @@
 """`ternmq store …`: looking into a data directory, in use or not, without changing it."""
 
+import logging
 import sys
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import asdict
@@ -22,10 +23,11 @@ from ternmq_console.store_rows import (
     text_line,
     unit_rows,
 )
-from ternmq_console.store_state import check_tables, known_topics
+from ternmq_console.store_state import check_tables, known_topics, unreadable_tables
 from ternmq_console.store_verdict import next_start
+from ternmq_store.config import StoreConfig
 from ternmq_store.disk.filesystem import FileSystem, RealFileSystem
-from ternmq_store.inspection.audit import StoreAudit
+from ternmq_store.inspection.audit import LogState, StoreAudit
 from ternmq_store.inspection.findings import Finding
 from ternmq_store.inspection.index_inspection import (
     find_index_files,
@@ -35,6 +37,7 @@ from ternmq_store.inspection.index_inspection import (
 )
 from ternmq_store.inspection.log_inspection import BadStretch, FoundRecord, find_log_files, walk_log
 from ternmq_store.inspection.queue_inspection import find_queues, walk_units
+from ternmq_store.inspection.rehearsal import Rehearsal, rehearse, told_by
 
 _LINES_AT_ONCE: Final = 256
 
@@ -127,21 +130,35 @@ def check(folder: Path, *, as_json: bool) -> None:
     with errors_as_exits():
         audit = StoreAudit(files, folder, known_topics=known_topics(files, folder))
         areas: set[str] = set()
-        for finding in chain(audit.findings(), audit.counted(check_tables(files, folder))):
+        tables = audit.counted(check_tables(files, folder))
+        rehearsal: Rehearsal | None = None
+        for finding in chain(audit.findings(), tables):
+            if finding.is_problem:
+                areas.add(finding.area)
+            click.echo(_finding_json(finding) if as_json else _finding_text(finding))
+        if audit.state is not LogState.IN_USE:
+            rehearsal = _rehearsed(files, folder)
+        for finding in audit.counted(told_by(rehearsal)):
             if finding.is_problem:
                 areas.add(finding.area)
             click.echo(_finding_json(finding) if as_json else _finding_text(finding))
         said = next_start(
             state=audit.state,
             last_use=audit.last_use,
-            notes=audit.notes,
+            rehearsal=rehearsal,
             bad=audit.bad,
-            end=audit.end,
             areas=areas,
+            unreadable=unreadable_tables(files, folder),
         )
         _print_summary(audit, said, is_sound=not areas, as_json=as_json)
     if areas:
         raise SystemExit(FAILED)
+
+
+def _rehearsed(files: FileSystem, root: Path) -> Rehearsal:
+    """Open the store in memory. What that logs is told as findings."""
+    logging.getLogger("ternmq_store").addHandler(logging.NullHandler())
+    return rehearse(files, root, StoreConfig())
 
 
 def _finding_json(finding: Finding) -> str:

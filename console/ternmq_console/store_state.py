@@ -1,6 +1,6 @@
 """Whether the tables in a data directory's `config` folder can be read. Nothing is written."""
 
-from collections.abc import Callable, Collection, Generator, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -10,8 +10,10 @@ from ternmq_broker.consumer_offsets import OffsetTable
 from ternmq_broker.delay_offsets import DelayOffsets
 from ternmq_broker.groups import GroupTable
 from ternmq_broker.loose_json import as_object, parse_json
+from ternmq_broker.state_files import read_table
 from ternmq_broker.tables import config_folder
 from ternmq_broker.topics import TopicTable
+from ternmq_model.errors import StoreError
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.state_file import previous_path, read_whole
 from ternmq_store.inspection.findings import Finding, problem
@@ -53,6 +55,17 @@ def check_tables(files: FileSystem, root: Path) -> Generator[Finding]:
         path = folder / name
         if not files.exists(path) and files.exists(previous_path(path)):
             yield problem("state", path, None, f"is not there; {_rest(files, path)}")
+
+
+def unreadable_tables(files: FileSystem, root: Path) -> Sequence[Path]:
+    """Return the tables of which no generation can be read: the broker does not start with them."""
+    found: list[Path] = []
+    for name, parse in _TABLES.items():
+        try:
+            read_table(files, config_folder(root) / name, parse)
+        except StoreError:
+            found.append(config_folder(root) / name)
+    return found
 
 
 def _fault(files: FileSystem, path: Path, name: str | None = None) -> str:

@@ -1,41 +1,56 @@
 """What the next start does with a store, said in words. Pure."""
 
 from collections.abc import Collection, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Final
 
 from ternmq_store.inspection.audit import BadPlace, LogState
-from ternmq_store.log.log_notes import LastUse, LogNotes
+from ternmq_store.inspection.rehearsal import Rehearsal
+from ternmq_store.log.log_notes import LastUse
+from ternmq_store.recovery.recovery import Finding, RecoveryReport, What
+
+_SAID_MAX: Final = 20
+"""Of one kind; how many more there are is said, too."""
 
 
 def next_start(
     *,
     state: LogState,
     last_use: LastUse,
-    notes: LogNotes,
+    rehearsal: Rehearsal | None,
     bad: Sequence[BadPlace],
-    end: int,
     areas: Collection[str],
+    unreadable: Sequence[Path],
 ) -> Sequence[str]:
     """Return a sentence for each thing that the next start does.
 
     Args:
         state: Whether somebody uses the store, or how it was left.
         last_use: How the last use ended.
-        notes: What the store noted of its log.
+        rehearsal: What opening it did, in memory; None when somebody uses it.
         bad: Where the log is bad.
-        end: Where the log ends.
         areas: What problems there are, as `Finding.area` names them.
+        unreadable: Tables of which no generation can be read.
     """
-    if state is LogState.IN_USE:
+    if state is LogState.IN_USE or rehearsal is None:
         return (
             "Somebody uses the store: what was written during the check may look unfinished here;"
-            " check again, or a copy.",
+            " check again, or a copy. What a start would do is not known.",
         )
-    said = [_log_words(last_use)]
-    said += _bad_words(last_use, notes, bad, end)
-    if "queue" in areas:
+    said = [f"The broker does not start: {path} cannot be read." for path in unreadable]
+    if rehearsal.refusal:
+        return [*said, f"The store is refused, and stays as it is: {rehearsal.refusal}."]
+    if rehearsal.report is None:
+        return [*said, f"What a start does is not certain: {rehearsal.unknown}."]
+    report = rehearsal.report
+    said.append(_log_words(last_use, report))
+    said += _finding_words(report.findings)
+    said += _removed_words(rehearsal.log_files_removed, report)
+    said += _left_words(rehearsal, bad, report)
+    if "queue" in areas and not report.queues_rebuilt:
         said.append(
-            "Consume queues that are missing or short are built anew from the log, and when a"
-            " reader met a wrong unit; for a wrong one amid a file that nobody has read yet"
+            "Consume queue units that are wrong stay so until a reader meets one, or"
             " `ternmq store repair` lets them be built anew."
         )
     if "index" in areas:
@@ -43,45 +58,74 @@ def next_start(
             "An index that ends too early is completed from the log; for any other fault"
             " `ternmq store repair` lets it be built anew."
         )
-    if "state" in areas:
-        said.append("A table of which no generation can be read keeps the broker from starting.")
     return said
 
 
-def _log_words(last_use: LastUse) -> str:
-    if last_use is LastUse.CLEAN:
-        return "The store was closed cleanly: it is opened as it is."
-    if last_use is LastUse.FOREIGN_CLEAN:
-        return "After an interrupted use somebody else closed the store: it is opened as it is."
-    if last_use is LastUse.CRASHED:
-        return "The store was not closed: the log is checked from the checkpoint to its end."
-    return (
-        "The store was not closed, and not by us: the log is checked from the file that its"
-        " checkpoint's times point to."
-    )
+def _log_words(last_use: LastUse, report: RecoveryReport) -> str:
+    how = {
+        LastUse.CLEAN: "The store was closed cleanly",
+        LastUse.FOREIGN_CLEAN: "After an interrupted use somebody else closed the store",
+        LastUse.CRASHED: "The store was not closed",
+        LastUse.FOREIGN_CRASHED: "The store was not closed, and not by us",
+    }[last_use]
+    if last_use.is_clean and not report.findings and not report.records_scanned:
+        return f"{how}: it is opened as it is."
+    return f"{how}: the log is checked from {report.scanned_from} on, and ends at {report.end}."
 
 
-def _bad_words(
-    last_use: LastUse, notes: LogNotes, bad: Sequence[BadPlace], end: int
-) -> Sequence[str]:
-    if not bad:
-        return ()
-    if last_use.is_clean:
-        return (
-            "Bad records of the log are not looked for then; readers that meet one pass over it"
-            " and count it.",
-        )
-    flushed = notes.flushed if last_use is LastUse.CRASHED else 0
+def _finding_words(findings: Sequence[Finding]) -> Sequence[str]:
     said: list[str] = []
-    if any(place.offset < flushed for place in bad):
-        said.append(
-            f"Bad records before {flushed}, which was on the disk, stay in place, with their units;"
-            " readers pass over them."
-        )
-    behind = next((place.offset for place in bad if place.offset >= flushed), None)
-    if behind is not None:
-        said.append(
-            f"If the check begins before {behind}, the log is cut there:"
-            f" {max(end - behind, 0)} bytes up to {end} go, with their units."
-        )
+    for what, group in groupby(sorted(findings, key=lambda one: one.what.value), _what):
+        several = list(group)
+        said += [_words(one) for one in several[:_SAID_MAX]]
+        if len(several) > _SAID_MAX:
+            said.append(f"And {len(several) - _SAID_MAX} more are {what.value}.")
     return said
+
+
+def _what(finding: Finding) -> What:
+    return finding.what
+
+
+def _words(finding: Finding) -> str:
+    what, path, offset, length, reason = finding
+    match what:
+        case What.CUT:
+            return (
+                f"The log is cut there: {length} bytes from {offset} on go, with their units"
+                f" ({reason})."
+            )
+        case What.QUARANTINED:
+            return (
+                f"{length} bad bytes at {offset} of the log stay in place, with their units;"
+                f" readers pass over them ({reason})."
+            )
+        case What.REBUILT:
+            return f"All consume queues are built anew from the log ({reason})."
+        case What.REMOVED | What.REPAIRED | What.REPORTED:
+            return f"{path}, from {offset} on, is {what.value}: {reason}."
+
+
+def _removed_words(removed: Sequence[Path], report: RecoveryReport) -> Sequence[str]:
+    told = {one.file for one in report.findings if one.what is What.REMOVED}
+    gone = [path for path in removed if path not in told]
+    if not gone:
+        return ()
+    return (f"{len(gone)} files of the log are removed, {gone[0].name} to {gone[-1].name}.",)
+
+
+def _left_words(
+    rehearsal: Rehearsal, bad: Sequence[BadPlace], report: RecoveryReport
+) -> Sequence[str]:
+    left = [
+        place.offset
+        for place in bad
+        if place.offset < report.end
+        and not any(stretch.start <= place.offset < stretch.end for stretch in rehearsal.damaged)
+    ]
+    if not left:
+        return ()
+    return (
+        f"{len(left)} bad records of the log are not looked for then, the first at {left[0]};"
+        " readers that meet one pass over it and count it.",
+    )

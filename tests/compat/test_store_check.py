@@ -9,7 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from ternmq_model.errors import StoreError
+from ternmq_store.config import FlushMode, StoreConfig
+from ternmq_store.disk.filesystem import RealFileSystem
+from ternmq_store.message_store import MessageStore
 from tests.support.rocketmq import contents, manifest, unpack_store
+from tests.support.stores import HandClock
+
+CONFIG = StoreConfig(
+    commit_log_file_bytes=65_536, consume_queue_file_units=100, index_slots=500, index_entries=400
+)
 
 
 @pytest.fixture
@@ -203,10 +212,61 @@ def test_records_of_a_deleted_topic_need_no_queue(root: Path) -> None:
     assert note["text"] == f"{count} records of topic Batch, which was deleted"
 
 
-def test_what_the_next_start_does_after_a_crash_is_said(root: Path) -> None:
+def crash(root: Path) -> None:
+    """Let the store look as if RocketMQ had been interrupted."""
     (root / "abort").write_bytes(b"4711")
-    change(log_file(root, 4), 4, b"\0")
-    done = check(root, "--json")
-    summary = json.loads(done.stdout.splitlines()[-1])
-    assert summary["state"] == "not closed"
-    assert any("the log is cut there" in sentence for sentence in summary["nextStart"])
+
+
+def crash_and(damage: Damage) -> Damage:
+    """Return an interruption with damage."""
+
+    def both(root: Path) -> None:
+        crash(root)
+        damage(root)
+
+    return both
+
+
+STARTS: dict[str, Damage] = {
+    **{name: damage for name, (damage, area, _) in DAMAGES.items() if area in {"log", "queue"}},
+    "an interruption": crash,
+    "an interruption, and the last file begins with no record": crash_and(
+        lambda root: change(log_file(root, 4), 4, b"\0")
+    ),
+    "an interruption, and a body amid is altered": crash_and(
+        lambda root: change(log_file(root, 2), 90, b"\xff")
+    ),
+    "an interruption, and a file is missing": crash_and(lambda root: log_file(root, 2).unlink()),
+}
+
+
+@pytest.mark.parametrize("name", STARTS)
+def test_the_next_start_does_what_is_said(root: Path, name: str) -> None:
+    STARTS[name](root)
+    said = json.loads(check(root, "--json").stdout.splitlines()[-1])["nextStart"]
+    log_files = set((root / "commitlog").iterdir())
+    before = contents(root)
+    try:
+        store = MessageStore.open(root, CONFIG, FlushMode.SYNC, RealFileSystem(), HandClock())
+    except StoreError as error:
+        refusal = str(error)
+        report = None
+    else:
+        refusal = ""
+        report = store.report
+        store.close()
+    if report is None:
+        after = contents(root)
+        after.pop("lock", None)
+        assert (said, after) == (
+            [f"The store is refused, and stays as it is: {refusal}."],
+            before,
+        )
+        return
+    for finding in report.findings:
+        assert any(finding.reason in sentence for sentence in said), finding
+    assert any(f"ends at {report.end}" in sentence for sentence in said) or any(
+        "opened as it is" in sentence for sentence in said
+    )
+    gone = sorted(path.name for path in log_files if not path.exists())
+    assert not gone or any(gone[0] in sentence for sentence in said)

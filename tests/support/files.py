@@ -61,9 +61,12 @@ class MemoryRegion:
 class MemoryFile:
     """An open file of a `MemoryFileSystem`."""
 
-    def __init__(self, files: "MemoryFileSystem", path: Path, node: Node) -> None:
+    def __init__(
+        self, files: "MemoryFileSystem", path: Path, node: Node, *, read_only: bool = False
+    ) -> None:
         self._files = files
         self._node = node
+        self._read_only = read_only
         self.path = path
 
     def size(self) -> int:
@@ -111,8 +114,8 @@ class MemoryFile:
         return max(position, min(written, len(self._node.data)))
 
     def map(self) -> MemoryRegion:
-        """Map the file."""
-        return MemoryRegion(self._node)
+        """Map the file; one that is only read, so that no change reaches it."""
+        return MemoryRegion(Node(self._node.data.copy()) if self._read_only else self._node)
 
     def sync(self) -> None:
         """Bring the content to the disk."""
@@ -210,7 +213,7 @@ class MemoryFileSystem:
                 raise FileNotFoundError(path)
             self.happen()
             self.record((path, Node()))
-        return MemoryFile(self, path, self.nodes[path])
+        return MemoryFile(self, path, self.nodes[path], read_only=read_only)
 
     def exists(self, path: Path) -> bool:
         """Tell whether a file or folder is there."""

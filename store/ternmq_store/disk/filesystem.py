@@ -128,8 +128,8 @@ class FileSystem(Protocol):
     def open(self, path: Path, *, create: bool = False, read_only: bool = False) -> File:
         """Open a file to read and write. With `create`, one that need not exist.
 
-        With `read_only`, one that the process may not be allowed to write: `size` and `read` work,
-        what would change or map it raises OSError.
+        With `read_only`, one that the process may not be allowed to write: what would change it
+        raises OSError, and what is put into a map of it stays in memory.
         """
         ...
 
@@ -224,12 +224,13 @@ class MapBudget:
 
 
 class MemoryMap:
-    """A real file, mapped shared."""
+    """A real file, mapped: shared, or so that no change reaches it."""
 
-    def __init__(self, descriptor: int, budget: MapBudget) -> None:
+    def __init__(self, descriptor: int, budget: MapBudget, *, is_private: bool = False) -> None:
+        access = mmap.ACCESS_COPY if is_private else mmap.ACCESS_WRITE
         budget.take(id(self))
         try:
-            self._map = mmap.mmap(descriptor, 0)
+            self._map = mmap.mmap(descriptor, 0, access=access)
         except BaseException:
             budget.give_back(id(self))
             raise
@@ -339,7 +340,8 @@ class RealFile:
     def map(self) -> MemoryMap:
         """Return the file, as long as it is now, in memory."""
         with self._open() as descriptor:
-            return MemoryMap(descriptor, self._budget)
+            is_private = self._flags == _READ_ONLY
+            return MemoryMap(descriptor, self._budget, is_private=is_private)
 
     def sync(self) -> None:
         """Return when what was written survives a loss of power."""

@@ -1,0 +1,272 @@
+"""A file system over another one: what is changed stays in memory, and what lies below as it is.
+
+So the very code that opens a store can be run on one that must not be written to.
+"""
+
+import errno
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ternmq_store.disk.filesystem import FileSystem, Region
+
+MEMORY_BYTES_MAX: Final = 1 << 30
+"""How much may be made anew in memory: the consume queues of some 50 million messages."""
+
+
+class _Content:
+    """A file as it is below, until it is changed."""
+
+    def __init__(self, below: FileSystem | None, path: Path) -> None:
+        self._below = below
+        self._path = path
+        self._region: Region | None = None
+        self.data: NDArray[np.uint8] | None = None if below else np.zeros(0, dtype=np.uint8)
+
+    def size(self) -> int:
+        if self.data is not None:
+            return len(self.data)
+        assert self._below is not None
+        file = self._below.open(self._path, read_only=True)
+        try:
+            return file.size()
+        finally:
+            file.close()
+
+    def read(self, position: int, length: int) -> bytes:
+        if self.data is not None:
+            return self.data[position : position + length].tobytes()
+        assert self._below is not None
+        file = self._below.open(self._path, read_only=True)
+        try:
+            return file.read(position, length)
+        finally:
+            file.close()
+
+    def changeable(self) -> NDArray[np.uint8]:
+        """Return the content; what is put there is seen by nobody below."""
+        if self.data is None:
+            assert self._below is not None
+            file = self._below.open(self._path, read_only=True)
+            try:
+                self._region = file.map() if file.size() else None
+            finally:
+                file.close()
+            self.data = np.zeros(0, dtype=np.uint8) if self._region is None else self._region.bytes
+        return self.data
+
+    def resize(self, length: int) -> None:
+        old = self.changeable()
+        if length != len(old):
+            self.data = np.zeros(length, dtype=np.uint8)
+            kept = min(length, len(old))
+            self.data[:kept] = old[:kept]
+
+    def close(self) -> None:
+        self.data = None
+        region, self._region = self._region, None
+        if region is not None:
+            try:
+                region.close()
+            except BufferError:
+                return  # something of it is still referred to, and lets go of it later
+
+
+class OverlayRegion:
+    """A file of an overlay, in memory."""
+
+    def __init__(self, data: NDArray[np.uint8]) -> None:
+        self.bytes = data
+        self.view = data.data
+
+    def forget(self, position: int, length: int) -> None:
+        """Keep it: it may have been changed."""
+
+    def close(self) -> None:
+        """Let go of the file, which keeps what was put into it."""
+        self.view.release()
+        del self.bytes
+
+
+class OverlayFile:
+    """An open file of an overlay."""
+
+    def __init__(self, files: "Overlay", path: Path, content: _Content) -> None:
+        self._files = files
+        self._content = content
+        self.path = path
+
+    def size(self) -> int:
+        """Return its length in bytes."""
+        return self._content.size()
+
+    def read(self, position: int, length: int) -> bytes:
+        """Return up to `length` bytes from `position`."""
+        return self._content.read(position, length)
+
+    def write(self, position: int, data: bytes | memoryview) -> None:
+        """Put `data` at `position`, in memory."""
+        end = position + len(data)
+        if end > self._content.size():
+            self._content.resize(end)
+        self._content.changeable()[position:end] = np.frombuffer(data, dtype=np.uint8)
+
+    def resize(self, length: int) -> None:
+        """Cut the file, or lengthen it."""
+        self._content.resize(length)
+
+    def allocate(self, position: int, length: int) -> None:
+        """Count what will be written.
+
+        Raises:
+            OSError: ENOMEM when it is more than an overlay may hold.
+        """
+        self._files.take(length)
+        if position + length > self._content.size():
+            self._content.resize(position + length)
+
+    def hole_after(self, position: int) -> int:
+        """Return the file's length: there are no holes."""
+        return self._content.size()
+
+    def map(self) -> OverlayRegion:
+        """Return the file in memory."""
+        return OverlayRegion(self._content.changeable())
+
+    def sync(self) -> None:
+        """Return: nothing goes to the disk."""
+
+    def will_need(self, position: int, length: int) -> None:
+        """Do nothing."""
+
+    def park(self) -> None:
+        """Do nothing: there is no descriptor."""
+
+    def close(self) -> None:
+        """Close the file, which keeps what was put into it."""
+
+
+class OverlayLock:
+    """The lock of a directory of which nobody else sees a change."""
+
+    def release(self) -> None:
+        """Do nothing."""
+
+
+class Overlay:
+    """Files that are those of another file system, and can be changed without changing it.
+
+    Owned by one rehearsal, on its thread.
+
+    Attributes:
+        removed: The files of the other one that are gone here, in the order in which they went.
+    """
+
+    def __init__(self, below: FileSystem) -> None:
+        self._below = below
+        self._contents: dict[Path, _Content | None] = {}
+        self._folders: dict[Path, bool] = {}
+        self._taken = 0
+        self.removed: list[Path] = []
+
+    def take(self, length: int) -> None:
+        """Count memory.
+
+        Raises:
+            OSError: ENOMEM when it is too much.
+        """
+        self._taken += length
+        if self._taken > MEMORY_BYTES_MAX:
+            raise OSError(
+                errno.ENOMEM, f"it takes more than {MEMORY_BYTES_MAX >> 20} MiB of memory"
+            )
+
+    def open(self, path: Path, *, create: bool = False, read_only: bool = False) -> OverlayFile:
+        """Open a file; changing it is allowed in any case."""
+        content = self._contents.get(path)
+        if content is None:
+            if path not in self._contents and self._below.exists(path):
+                content = _Content(self._below, path)
+            elif create:
+                content = _Content(None, path)
+            else:
+                raise FileNotFoundError(errno.ENOENT, "no such file", str(path))
+            self._contents[path] = content
+        return OverlayFile(self, path, content)
+
+    def exists(self, path: Path) -> bool:
+        """Tell whether a file or folder is there."""
+        if path in self._contents:
+            return self._contents[path] is not None
+        known = self._folders.get(path)
+        return self._below.exists(path) if known is None else known
+
+    def files(self, folder: Path) -> list[str]:
+        """Return the names of the plain files in `folder`, sorted."""
+        names = {name for name in self._below.files(folder)}
+        for path, content in self._contents.items():
+            if path.parent == folder:
+                names.discard(path.name) if content is None else names.add(path.name)
+        return sorted(names)
+
+    def folders(self, folder: Path) -> list[str]:
+        """Return the names of the folders in `folder`, sorted."""
+        names = {name for name in self._below.folders(folder)}
+        for path, is_there in self._folders.items():
+            if path.parent == folder:
+                names.add(path.name) if is_there else names.discard(path.name)
+        return sorted(names)
+
+    def make_folder(self, folder: Path, *, is_durable: bool = True) -> None:
+        """Make a folder and those above it."""
+        if not self.exists(folder):
+            self.make_folder(folder.parent)
+            self._folders[folder] = True
+
+    def rename(self, old: Path, new: Path) -> None:
+        """Give a file another name."""
+        self.open(old)
+        self._contents[new], self._contents[old] = self._contents[old], None
+
+    def remove(self, path: Path) -> None:
+        """Remove a file, or a folder that is empty."""
+        if path in self._contents or not self._is_folder(path):
+            if not self.exists(path):
+                raise FileNotFoundError(errno.ENOENT, "no such file", str(path))
+            if self._below.exists(path):
+                self.removed.append(path)
+            self._contents[path] = None
+            return
+        if self.files(path) or self.folders(path):
+            raise OSError(errno.ENOTEMPTY, "not empty", str(path))
+        self._folders[path] = False
+
+    def _is_folder(self, path: Path) -> bool:
+        return self._folders.get(path, False) or path.name in self._below.folders(path.parent)
+
+    def sync_folder(self, folder: Path) -> None:
+        """Return: nothing goes to the disk."""
+
+    def lock(self, path: Path) -> OverlayLock:
+        """Hold nothing: nobody else sees what is changed."""
+        return OverlayLock()
+
+    def is_locked(self, path: Path) -> bool:
+        """Tell whether somebody holds the lock below."""
+        return self._below.is_locked(path)
+
+    def used_share(self, folder: Path) -> float:
+        """Return how much of the disk below is in use."""
+        return self._below.used_share(folder)
+
+    def rest(self, seconds: float) -> None:
+        """Do nothing."""
+
+    def close(self) -> None:
+        """Forget everything that was changed."""
+        for content in self._contents.values():
+            if content is not None:
+                content.close()
+        self._contents.clear()

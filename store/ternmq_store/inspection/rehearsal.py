@@ -1,0 +1,106 @@
+"""Opening a store without changing it: what the next start does is what the same code does here."""
+
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+from ternmq_model.errors import StoreError
+from ternmq_store.config import StoreConfig
+from ternmq_store.disk.filesystem import FileSystem
+from ternmq_store.disk.layout import commit_log_folder
+from ternmq_store.inspection.findings import Finding, note, problem
+from ternmq_store.inspection.overlay import Overlay
+from ternmq_store.log.quarantine import Stretch
+from ternmq_store.recovery.opening import open_files
+from ternmq_store.recovery.recovery import RecoveryReport, What
+
+_AREAS: Final[Mapping[str, str]] = {
+    "commitlog": "log",
+    "checkpoint": "checkpoint",
+    "ternmq.store": "notes",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Rehearsal:
+    """What opening a store would do."""
+
+    report: RecoveryReport | None = None
+    """As the opening tells it; None when it does not come to an end."""
+
+    refusal: str = ""
+    """Why the store is refused."""
+
+    unknown: str = ""
+    """Why it is not known what happens."""
+
+    log_files_removed: Sequence[Path] = ()
+    damaged: Sequence[Stretch] = ()
+    """What of the log stays in place and is passed over."""
+
+    ends: Mapping[tuple[str, int], int] = field(default_factory=dict[tuple[str, int], int])
+    """By topic and queue id, the number of the next message."""
+
+
+def rehearse(
+    files: FileSystem, root: Path, config: StoreConfig, *, without: Sequence[Path] = ()
+) -> Rehearsal:
+    """Open the store at `root` in memory and tell what that did; nothing is changed.
+
+    What is made anew or changed takes memory: at most `MEMORY_BYTES_MAX`, and the files of the
+    log's end.
+
+    Args:
+        files: The file system; only read from.
+        root: The store's directory, which nobody uses.
+        config: The settings of section `store`.
+        without: Files and empty folders that are removed before.
+    """
+    overlay = Overlay(files)
+    try:
+        for path in without:
+            overlay.remove(path)
+        told = _opened(overlay, root, config)
+        own = set(without)
+        folder = commit_log_folder(root)
+        gone = [path for path in overlay.removed if path.parent == folder and path not in own]
+        return replace(told, log_files_removed=sorted(gone))
+    except StoreError as error:
+        return Rehearsal(refusal=str(error))
+    except OSError as error:
+        return Rehearsal(unknown=str(error))
+    finally:
+        overlay.close()
+
+
+def _opened(overlay: Overlay, root: Path, config: StoreConfig) -> Rehearsal:
+    opened = open_files(overlay, root, config, now_ms=0)
+    try:
+        return Rehearsal(
+            report=opened.report,
+            damaged=opened.session.quarantine.ranges,
+            ends={(queue.topic, queue.queue_id): queue.next_offset for queue in opened.queues},
+        )
+    finally:
+        opened.queues.close()
+        opened.log.close()
+
+
+def told_by(rehearsal: Rehearsal | None) -> Generator[Finding]:
+    """Give what a rehearsal tells of a store beyond what a check sees in its files.
+
+    A refusal is a problem, and so is what the opening reports of things that are gone.
+    """
+    if rehearsal is None:
+        return
+    if rehearsal.refusal:
+        yield problem("log", None, None, f"the store is refused: {rehearsal.refusal}")
+    if rehearsal.report is None:
+        return
+    for found in rehearsal.report.findings:
+        if found.what is What.REPORTED:
+            area = _AREAS.get(found.file.parent.name, _AREAS.get(found.file.name, "queue"))
+            yield problem(area, found.file, found.offset, found.reason)
+        elif found.what is What.REBUILT:
+            yield note("queue", found.file, None, f"{found.reason}: the next start builds them")
