@@ -34,6 +34,7 @@ from ternmq_store.config import FlushMode, StoreConfig
 from ternmq_store.disk.filesystem import RealFileSystem
 from ternmq_store.disk.layout import consume_queue_folder
 from ternmq_store.message_store import MessageStore
+from ternmq_store.reading.key_search import KeyQuery
 
 HOST: Final = bytes((127, 0, 0, 1)) + (10_911).to_bytes(4, "big")
 TOPIC: Final = "benchmark"
@@ -149,6 +150,7 @@ def measure_append(root: Path, messages: int) -> Iterator[tuple[str, float]]:
             while is_dispatched and store.dispatched_offset < store.max_physical:
                 store.dispatch()
             taken_s = time.perf_counter() - begun_s
+            assert not is_dispatched or is_found(store, count - 1)
             name = "append until queues and index have them" if is_dispatched else "append"
             yield f"{name}, msg/s", count / taken_s
             if is_dispatched:
@@ -161,8 +163,15 @@ def measure_append(root: Path, messages: int) -> Iterator[tuple[str, float]]:
     store = opened(folder, FlushMode.ASYNC)
     taken_s = time.perf_counter() - begun_s
     assert store.queue_range(TOPIC, 0)[1] == count // QUEUES
+    assert all(is_found(store, row) for row in (0, count - 1))
     yield "dispatch by scan, msg/s", count / taken_s
     store.close()
+
+
+def is_found(store: MessageStore, row: int) -> bool:
+    """Tell whether the index knows a record by one of its keys."""
+    query = KeyQuery(topics=(TOPIC,), key=f"order-{row}")
+    return bool(store.searches.by_key(query).run())
 
 
 def read_all(store: MessageStore) -> float:
