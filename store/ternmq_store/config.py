@@ -55,7 +55,7 @@ class StoreConfig:
 
     index_enabled: bool = True
     """Messages are found by their unique key and by each of their keys. Off saves time and disk;
-    a producer's retries are then not recognised."""
+    messages stored meanwhile are found by no key."""
 
     index_slots: int = 5_000_000
     """Chains in one file of the index, 4 bytes each, which are taken from the disk at once. Files
@@ -122,13 +122,15 @@ class StoreConfig:
     """Use of the disk from which messages are refused until it is lower; 35 to 90."""
 
     read_memory_bytes_max: int = 262_144
-    """How many bytes one pull returns at most of what is in memory; a longer message goes alone."""
+    """How many bytes one read returns at most of what is in memory; a longer message goes alone. A
+    pull is one read. A stream of pulls takes several for one reply, which its credit and
+    the size of a reply bound."""
 
     read_memory_messages_max: int = 32
     """How many messages, likewise."""
 
     read_disk_bytes_max: int = 65_536
-    """How many bytes one pull returns at most of what must be read from the disk."""
+    """How many bytes one read returns at most of what must be read from the disk, likewise."""
 
     read_disk_messages_max: int = 8
     """How many messages, likewise."""

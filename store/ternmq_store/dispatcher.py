@@ -91,7 +91,7 @@ class Dispatcher:
         stored_at_ms: Store time of the newest record dispatched.
         index: What is told of the records' keys; None = nobody.
         dropped: Of each deleted topic, the offset before which its records count no more.
-        gaps: How often a scan met a message whose predecessor is not in its queue.
+        gaps: How often a message was met whose predecessor is not in its queue.
         scanned: Records that were read from the log because there was no hint.
         stopped_by: What was wrong with the bytes at `offset`, when a scan could not go on.
         check_at: How the log is to be checked that is not known to be whole.
@@ -185,7 +185,7 @@ class Dispatcher:
                     run.queue.append(run.units, run.ext)
                     moved.setdefault(run.queue, []).append(run.units)
                 else:
-                    self._put(run, moved)
+                    self.gaps += not self._put(run, moved)
         end = hints[-1].end
         self._put_keys([hint.keys for hint in hints if hint.keys is not None], end)
         for _ in hints:

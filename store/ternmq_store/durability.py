@@ -73,7 +73,7 @@ class Durability:
 
         Args:
             now_ms: On the monotonic clock.
-            stored_at_ms: Store time of the newest record.
+            stored_at_ms: Store time of the newest record, which may not be in the files yet.
         """
         if self._flushing is not None or not is_flush_due(
             self._mode,
@@ -90,7 +90,9 @@ class Durability:
         return self._flushing
 
     def _flush_task(self, stored_at_ms: int) -> FlushTask:
-        end = self._log.committed
+        end, pool = self._log.committed, self._log.pool
+        if pool is not None:
+            stored_at_ms = pool.stored_at_ms  # the newest may still wait in there
         return FlushTask(self._log.files_between(self.flushed, end), end, stored_at_ms)
 
     def flush_done(self, task: FlushTask, *, is_good: bool) -> None:

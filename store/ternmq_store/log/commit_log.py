@@ -226,7 +226,7 @@ class CommitLog:
             put_checksums(done, batch.starts, batch.sizes)
         if self.pool is not None:
             writes = [self._write_of(piece, batch, done) for piece in placement.pieces]
-            self.pool.put(writes, self.end, placement.end)
+            self.pool.put(writes, self.end, placement.end, stored_at_ms=stored_at_ms)
         else:
             # A scan from the front meets the first piece first, so that one is written last, and of
             # every piece its first 8 bytes: until then there is nothing.

@@ -58,6 +58,9 @@ class CommitTask:
     end: PhysicalOffset
     """Everything before it is in the files when `run` has returned."""
 
+    stored_at_ms: int
+    """Store time of the newest record."""
+
     def run(self) -> None:
         """Write, so that a process that is killed in between has written nothing.
 
@@ -86,6 +89,7 @@ class TransientPool:
 
     Attributes:
         room: What the batch that was refused last waits for.
+        stored_at_ms: Store time of the newest record that is in the files; 0 before the first.
     """
 
     def __init__(self, bytes_max: int, *, fails_fast: bool = False) -> None:
@@ -97,6 +101,8 @@ class TransientPool:
         self._end = PhysicalOffset(0)
         self._committing: CommitTask | None = None
         self._bytes = 0
+        self._newest_at_ms = 0
+        self.stored_at_ms = 0
 
     @property
     def bytes(self) -> int:
@@ -127,8 +133,16 @@ class TransientPool:
             return self._committing.start
         return self._start if self._waiting else end
 
-    def put(self, writes: Sequence[Write], start: PhysicalOffset, end: PhysicalOffset) -> None:
+    def put(
+        self,
+        writes: Sequence[Write],
+        start: PhysicalOffset,
+        end: PhysicalOffset,
+        *,
+        stored_at_ms: int,
+    ) -> None:
         """Let the log from `start` to `end`, behind all that waits, be written as `writes` say."""
+        self._newest_at_ms = stored_at_ms
         if not self._waiting:
             self._start = start
         self._end = end
@@ -145,11 +159,14 @@ class TransientPool:
         """Return the task of writing everything that waits, if anything does."""
         if self._committing is not None or not self._waiting:
             return None
-        self._committing = CommitTask(tuple(self._waiting), self._start, self._end)
+        self._committing = CommitTask(
+            tuple(self._waiting), self._start, self._end, self._newest_at_ms
+        )
         self._waiting = []
         return self._committing
 
     def commit_done(self, task: CommitTask) -> None:
         """Take note that `task` has run and all of it is in the files."""
         self._committing = None
+        self.stored_at_ms = task.stored_at_ms
         self._bytes -= sum(write.length for write in task.writes)

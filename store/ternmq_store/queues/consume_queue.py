@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ternmq_model.offsets import UNIT_BYTES, LogicOffset, PhysicalOffset, QueueOffset, logic_offset
+from ternmq_model.record import OVERHEAD_BYTES
 from ternmq_model.record_heads import Bytes, Ints
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import base_of, queue_folder, step_end
@@ -33,6 +34,8 @@ from ternmq_store.queues.units import PADDING_SIZE, UNIT, Unit, Units, good_unit
 logger = logging.getLogger(__name__)
 
 _PIECE_UNITS: Final = 3_200
+_PADDING_UNITS: Final = 100_000
+"""So many are filled up in one step."""
 
 
 def _bytes(units: Units) -> Bytes:
@@ -220,12 +223,14 @@ class ConsumeQueue:
         if offset < self.end:
             # RocketMQ deleted the topic and it began anew at 0: the later record counts.
             self.cut(offset)
-        if offset > self.end and not self._pad(offset):
+        if offset > self.end and not self._can_be(offset, unit):
             logger.warning(
                 "record left out of its queue topic=%s queue=%d offset=%d end=%d physical=%d",
                 *(self.topic, self.queue_id, offset, self.end, physical),
             )
             return
+        if offset > self.end:
+            self._pad(offset)
         self.append(unit, ext)
 
     def _correct(self, offset: QueueOffset, unit: Units, ext: ExtRows | None) -> None:
@@ -249,26 +254,32 @@ class ConsumeQueue:
         unit = self._last_message(end)
         return unit.offset if unit else -1
 
-    def _pad(self, until: QueueOffset) -> bool:
-        """Fill up with units that stand for nothing; False when that cannot be meant."""
+    def _can_be(self, offset: QueueOffset, unit: Units) -> bool:
+        """Tell whether the message before which units are missing can have that number.
+
+        Before its record in the log there was one for each message before it, all in the queue.
+        """
+        is_padding = int(unit["size"][0]) == PADDING_SIZE
+        return (
+            not self.files.files or is_padding or offset * OVERHEAD_BYTES <= int(unit["offset"][0])
+        )
+
+    def _pad(self, until: QueueOffset) -> None:
+        """Fill up with units that stand for nothing."""
         if not self.files.files:
             # RocketMQ begins a queue in the middle of a file alike: `fillPreBlank`.
             base = base_of(logic_offset(until), self.files.file_bytes)
             self._real_end = LogicOffset(base)
             self.end = self.min_offset = QueueOffset(base // UNIT_BYTES)
             self.min_offset = until
-        elif (until - self.end) * UNIT_BYTES > self.files.file_bytes:
-            return False
         else:
             logger.warning(
                 "gap in a consume queue topic=%s queue=%d from=%d to=%d",
                 *(self.topic, self.queue_id, self.end, until),
             )
-        if until > self.end:
-            count = until - self.end
-            zeros = np.zeros(count, dtype=np.int64)
+        while until > self.end:
+            zeros = np.zeros(min(until - self.end, _PADDING_UNITS), dtype=np.int64)
             self.append(make_units(zeros, zeros + PADDING_SIZE, zeros))
-        return True
 
     def units(self, offset: QueueOffset, count: int) -> Units:
         """Return up to `count` units from `offset` on, of one file: a view, not to be kept."""

@@ -26,7 +26,7 @@ from ternmq_store.queues.consume_queue_ext import TagCodes, plain_tag_codes
 from ternmq_store.queues.units import PADDING_SIZE, Units
 
 FILTER_UNITS_MAX: Final = 800
-"""How many messages one read looks at when it may pass some over."""
+"""How many messages one read looks at when it may pass some over; more, if it may return more."""
 
 RecordFilter = Callable[[bytes], bool]
 """Decides by a record's encoded properties. It may run in any thread."""
@@ -135,7 +135,8 @@ class ReadRequest:
 
     def units_max(self, limits: Limits) -> int:
         """Return how many messages one read looks at."""
-        return FILTER_UNITS_MAX if self.has_filter else limits.messages_max
+        wanted = limits.messages_max
+        return max(FILTER_UNITS_MAX, wanted) if self.has_filter else wanted
 
 
 class Place(NamedTuple):

@@ -191,7 +191,8 @@ class Reads:
         """Read messages of a queue from an offset on, from memory if that is where they are.
 
         The first one is taken however long it is. A read that filters looks at 800 messages at
-        most and may find none. A read ends with the file it is in, of the queue or the log.
+        most, or at as many as it may return, and may find none. A read ends with the file it is in,
+        of the queue or the log.
 
         Returns:
             The result; or what is to be run in another thread, and then given to `finish`.

@@ -340,12 +340,16 @@ def test_a_filter_returns_its_tags_and_where_to_go_on() -> None:
     result = store.reads.read("A", 0, QueueOffset(1), tag_codes=wanted)
     assert (len(result.record_sizes), result.next_offset) == (32, 99)
     far = store.reads.read(
-        "A", 0, QueueOffset(0), messages_max=9999, bytes_max=1 << 20, tag_codes=wanted
+        "A", 0, QueueOffset(0), messages_max=800, bytes_max=1 << 20, tag_codes=wanted
     )
     assert (far.scanned, far.next_offset, len(far.record_sizes)) == (800, 800, 267)
+    further = store.reads.read(
+        "A", 0, QueueOffset(0), messages_max=900, bytes_max=1 << 20, tag_codes=wanted
+    )
+    assert (further.scanned, len(further.record_sizes)) == (900, 300)
     many = frozenset({tag_code("x"), *range(10)})
     again = store.reads.read(
-        "A", 0, QueueOffset(0), messages_max=9999, bytes_max=1 << 20, tag_codes=many
+        "A", 0, QueueOffset(0), messages_max=800, bytes_max=1 << 20, tag_codes=many
     )
     assert again.records == far.records
 

@@ -9,13 +9,18 @@ import pytest
 from ternmq_model.errors import BrokerBusy, ConfigError, StoreFailed
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_store.config import FlushMode
+from ternmq_store.disk.layout import checkpoint_path
+from ternmq_store.log.checkpoint import decode_checkpoint
 from ternmq_store.log.transient_pool import Room, TransientPool, Write
 from ternmq_store.message_store import MessageStore
 from tests.support.files import MemoryFileSystem, PowerLossFileSystem, PowerLost
 from tests.support.records import batch_of, record
 from tests.support.stores import (
+    ROOT,
     SMALL,
+    HandClock,
     append,
+    checkpoint,
     commit,
     drain,
     flush,
@@ -50,6 +55,22 @@ def test_nothing_counts_before_it_is_in_the_log() -> None:
     settle(store)
     assert len(drain(store, "flights", 0)) == 2
     store.close()
+
+
+def test_the_checkpoint_tells_no_time_of_a_record_that_waits() -> None:
+    files, clock = MemoryFileSystem(), HandClock()
+    store = open_store(files, config=POOLED, flush_mode=FlushMode.ASYNC, clock=clock)
+    committed = append(store, batch_of(record()))
+    assert commit(store)
+    clock.now_ms += 100_000
+    append(store, batch_of(record()))
+    assert flush(store)
+    assert checkpoint(store)
+    kept = decode_checkpoint(files.nodes[checkpoint_path(ROOT)].data.tobytes())
+    assert kept.log_stored_at_ms == committed.stored_at_ms
+    store.close()
+    kept = decode_checkpoint(files.nodes[checkpoint_path(ROOT)].data.tobytes())
+    assert kept.log_stored_at_ms == committed.stored_at_ms + 100_000
 
 
 def test_what_comes_during_a_commit_waits_for_the_next() -> None:
@@ -191,13 +212,13 @@ def test_bytes_that_wait_are_counted_until_they_are_written() -> None:
     files.make_folder(Path("/x"))
     file = files.open(Path("/x/file"), create=True)
     pool = TransientPool(1000)
-    pool.put([Write(file, 0, [b"a" * 10])], PhysicalOffset(0), PhysicalOffset(10))
-    pool.put([Write(file, 10, [b"b" * 5])], PhysicalOffset(10), PhysicalOffset(15))
+    pool.put([Write(file, 0, [b"a" * 10])], PhysicalOffset(0), PhysicalOffset(10), stored_at_ms=1)
+    pool.put([Write(file, 10, [b"b" * 5])], PhysicalOffset(10), PhysicalOffset(15), stored_at_ms=1)
     assert (pool.bytes, pool.committed(PhysicalOffset(15))) == (15, 0)
     task = pool.commit_due()
     assert task is not None
     assert (len(task.writes), task.end) == (1, 15)
-    pool.put([Write(file, 15, [b"c"])], PhysicalOffset(15), PhysicalOffset(16))
+    pool.put([Write(file, 15, [b"c"])], PhysicalOffset(15), PhysicalOffset(16), stored_at_ms=1)
     task.run()
     pool.commit_done(task)
     assert (pool.bytes, pool.committed(PhysicalOffset(16))) == (1, 15)

@@ -72,7 +72,23 @@ def test_a_record_far_beyond_its_queue_is_left_out() -> None:
     queue = new_queue(MemoryFileSystem())
     queue.append(units_at(0))
     assert not queue.put(ints(1 << 40), units_at(10))
+    assert not queue.put(ints(3), units_at(272))
     assert queue.end == 1
+
+
+def test_a_gap_longer_than_a_file_is_filled_with_units_that_stand_for_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("ternmq_store.queues.consume_queue._PADDING_UNITS", 7)
+    files = MemoryFileSystem()
+    queue = new_queue(files)
+    queue.append(units_at(0))
+    assert not queue.put(ints(35, 36), units_at(3200, 3300))
+    assert queue.put(ints(37), units_at(3400))
+    found = [unit for _, data in sorted(queue_files(files).items()) for unit in units_in(data)]
+    padding = [(0, PADDING_SIZE, 0)] * 34
+    assert found == [(0, 10, -1), *padding, (3200, 10, -1), (3300, 10, -1), (3400, 10, -1)]
+    assert queue.next_offset == queue.end == 38
 
 
 def test_a_cut_wipes_what_is_behind_and_drops_later_files() -> None:
@@ -147,10 +163,10 @@ def test_units_that_are_wrong_are_told_and_written_anew(
 def test_a_lost_record_that_is_found_again_takes_the_place_kept_for_it() -> None:
     queue = new_queue(MemoryFileSystem())
     queue.append(units_at(0))
-    assert not queue.put(ints(3), units_at(30))
+    assert not queue.put(ints(3), units_at(300))
     assert queue.unit(QueueOffset(1)) == (0, PADDING_SIZE, 0)
-    assert queue.put(ints(1, 2), units_at(10, 20))
-    assert [queue.unit(QueueOffset(offset)).offset for offset in range(4)] == [0, 10, 20, 30]
+    assert queue.put(ints(1, 2), units_at(100, 200))
+    assert [queue.unit(QueueOffset(offset)).offset for offset in range(4)] == [0, 100, 200, 300]
 
 
 def test_an_older_record_of_the_same_number_does_not_replace_a_newer_one() -> None:
@@ -172,14 +188,14 @@ def test_units_of_files_that_were_deleted_are_not_missed() -> None:
 def test_the_first_message_is_found_between_units_that_stand_for_none() -> None:
     queue = new_queue(MemoryFileSystem())
     queue.put(ints(13), units_at(500))
-    queue.put(ints(17), units_at(900))
-    queue.put(ints(21), units_at(950))
-    for log_start, first in ((0, 13), (500, 13), (501, 17), (900, 17), (901, 21), (951, 22)):
+    queue.put(ints(17), units_at(9000))
+    queue.put(ints(21), units_at(9500))
+    for log_start, first in ((0, 13), (500, 13), (501, 17), (9000, 17), (9001, 21), (9501, 22)):
         queue.correct_min_offset(PhysicalOffset(log_start))
         assert queue.min_offset == first
     unit = queue.last_unit()
     assert unit is not None
-    assert unit.offset == 950
+    assert unit.offset == 9500
 
 
 def test_padding_alone_is_no_message() -> None:
