@@ -1,7 +1,8 @@
 """`ternmq store repair`: what can be mended without the risk of losing a message."""
 
+import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import click
@@ -9,11 +10,21 @@ import click
 from ternmq_console.exits import errors_as_exits
 from ternmq_console.store_state import known_topics
 from ternmq_model.errors import StoreError, UsageError
+from ternmq_store.config import StoreConfig
 from ternmq_store.disk.filesystem import FileSystem, RealFileSystem
 from ternmq_store.disk.layout import lock_path
 from ternmq_store.inspection.audit import StoreAudit
 from ternmq_store.inspection.log_inspection import find_log_files
-from ternmq_store.inspection.repair import RepairStep, carry_out, plan_repair
+from ternmq_store.inspection.rehearsal import Rehearsal, rehearse
+from ternmq_store.inspection.repair import (
+    KeptQueue,
+    RepairStep,
+    carry_out,
+    choose_queues,
+    lost_numbers,
+    plan_repair,
+    queue_paths,
+)
 
 
 @click.command()
@@ -25,9 +36,10 @@ from ternmq_store.inspection.repair import RepairStep, carry_out, plan_repair
 def repair(folder: Path, *, queues: bool, index: bool, dry_run: bool, yes: bool) -> None:
     """Remove from the data directory DIR what is damaged and can be built anew.
 
-    That is consume queues and index, which the next start builds from the log, and leftovers of an
-    interrupted use. The log itself is never changed. DIR must have been closed: start the broker
-    once after a crash. Nothing is removed before you said yes.
+    That is consume queues in which something is wrong, and the index, which the next start builds
+    from the log, and leftovers of an interrupted use. A queue is kept, and that is said, where the
+    numbers of its messages could be given again. The log itself is never changed. DIR must have
+    been closed: start the broker once after a crash. Nothing is removed before you said yes.
     """
     files = RealFileSystem()
     with errors_as_exits():
@@ -57,13 +69,9 @@ def _plan(files: FileSystem, root: Path, *, queues: bool, index: bool) -> Sequen
         # In a dry run, without the lock, it may as well be in use.
         raise StoreError(f"{root} was not closed: start the broker on it, stop it, and repair then")
     areas = {finding.area for finding in audit.findings() if finding.is_problem}
-    steps = plan_repair(
-        files,
-        root,
-        queues=queues or "queue" in areas,
-        index=index or "index" in areas,
-        rebuilt=audit.rebuildable,
-    )
+    with_index = index or "index" in areas
+    chosen = _choose(files, root, audit, all_of=queues)
+    steps = plan_repair(files, root, queues=chosen, index=with_index)
     for step in steps:
         click.echo(f"remove {step.text}:")
         for path in step.paths:
@@ -73,6 +81,32 @@ def _plan(files: FileSystem, root: Path, *, queues: bool, index: bool) -> Sequen
     if "log" in areas:
         click.echo("the log has problems, which are left as they are: see `ternmq store check`")
     return steps
+
+
+def _choose(
+    files: FileSystem, root: Path, audit: StoreAudit, *, all_of: bool
+) -> Collection[tuple[str, int]]:
+    """Return the queues to remove, and say which are kept; what follows is tried in memory."""
+    logging.getLogger("ternmq_store").addHandler(logging.NullHandler())
+    before: Rehearsal | None = None
+    refused: Sequence[KeptQueue] = ()
+    for with_sound in (True,) if all_of else (False, True):
+        removed, kept = choose_queues(files, root, audit, all_of=with_sound)
+        if with_sound == all_of:
+            for one in kept:
+                click.echo(f"kept: queue {one.queue_id} of {one.topic}: {one.reason}")
+        if not removed:
+            return ()
+        before = before or rehearse(files, root, StoreConfig())
+        paths = [*queue_paths(files, root, removed)]
+        after = rehearse(files, root, StoreConfig(), without=paths)
+        lost = lost_numbers(audit, before, after)
+        if not lost:
+            return removed
+        refused = refused or lost
+    for one in refused:
+        click.echo(f"refused: queue {one.queue_id} of {one.topic}: {one.reason}")
+    return ()
 
 
 def _confirm(*, is_given: bool) -> None:

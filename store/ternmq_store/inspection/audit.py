@@ -71,6 +71,8 @@ class BadPlace(NamedTuple):
 
     file: Path
     offset: int
+    end: int
+    """Behind the last bad byte."""
 
 
 class StoreAudit:
@@ -90,7 +92,7 @@ class StoreAudit:
         start: Where the log begins.
         end: Behind the last record or blank record.
         bad: Where the log is bad.
-        rebuildable: Topic and id of the queues that have records in the log.
+        queues: What the log and the queues say of each other.
 
     Raises:
         StoreNotFound: There is no store.
@@ -118,7 +120,7 @@ class StoreAudit:
         self.start = used[0].base if used else 0
         self.end = self.start
         self.bad: list[BadPlace] = []
-        self.rebuildable: Collection[tuple[str, int]] = ()
+        self.queues: QueueAudit | None = None
         self._newest_stored_at_ms = 0
 
     def _tell_notes(self, reason: str) -> None:
@@ -149,17 +151,22 @@ class StoreAudit:
         beside = QueueAudit(
             self._files, self._root, queues, dropped, self._known_topics, log_start=self.start
         )
+        self.queues = beside
         index = IndexAudit(self._files, self._root, log_start=self.start)
+        yield from beside.check_files(was_clean=self.last_use.is_clean)
         yield from index.check_files()
         for piece in walk_log(self._files, self._log_files):
+            count = len(self.bad)
             yield from self._check_piece(piece)
+            if len(self.bad) > count:
+                beside.pass_over(self.bad[-1].offset, self.bad[-1].end)
             if isinstance(piece, FoundRecord):
-                yield from beside.check(piece)
+                if len(self.bad) == count:
+                    yield from beside.check(piece)
                 yield from index.check(piece)
         yield from beside.finish(self.end)
         yield from index.finish(self.end, dispatched=beside.dispatched)
         yield from self._check_small_files()
-        self.rebuildable = [(name.decode("utf-8", "replace"), n) for name, n in beside.with_records]
         counts = self.counts
         counts.log_files, counts.queues = len(self._log_files), len(queues)
         counts.units, counts.index_files = beside.units, index.files
@@ -169,7 +176,7 @@ class StoreAudit:
         path, at = piece.file.path, piece.offset
         if isinstance(piece, BadStretch):
             self.counts.bad_stretches += 1
-            self.bad.append(BadPlace(path, at))
+            self.bad.append(BadPlace(path, at, at + piece.size))
             yield problem("log", path, at, f"{piece.size} bytes: {piece.reason}")
             return
         if not isinstance(piece, FoundRecord):
@@ -188,7 +195,7 @@ class StoreAudit:
             elif not piece.is_checksum_right:
                 fault = "the record's checksum differs"
         if fault:
-            self.bad.append(BadPlace(path, at))
+            self.bad.append(BadPlace(path, at, at + header.total_bytes))
             yield problem("log", path, at, fault)
         elif not piece.is_checksum_right:
             yield note(
@@ -214,7 +221,10 @@ class StoreAudit:
 
     def _check_checkpoint(self, path: Path) -> Generator[Finding]:
         data = read_whole(self._files, path)
-        if len(data) != CHECKPOINT_BYTES:
+        if len(data) > CHECKPOINT_BYTES:
+            text = f"has {len(data)} bytes, of which the first {CHECKPOINT_BYTES} count"
+            yield note("checkpoint", path, None, text)
+        elif len(data) < CHECKPOINT_BYTES:
             yield problem(
                 "checkpoint", path, None, f"has {len(data)} bytes, not {CHECKPOINT_BYTES}"
             )

@@ -19,6 +19,7 @@ from ternmq_store.inspection.queue_inspection import (
     QueueFiles,
     last_unit_end,
 )
+from ternmq_store.queues.consume_queues import count_in_row, unit_file_bytes
 from ternmq_store.queues.units import PADDING_SIZE
 
 _EXT_ADDRESS_MAX: Final = -(1 << 31) - 1
@@ -40,7 +41,9 @@ class QueueAudit:
     Attributes:
         units: How many units were seen.
         dispatched: Where the newest record ends that a unit tells of.
-        with_records: The queues that have records in the log.
+        last_records: The queues that have good records in the log: queue offset and physical offset
+            of the last one.
+        faulty: The queues in which something is wrong.
     """
 
     def __init__(
@@ -64,19 +67,30 @@ class QueueAudit:
         self._missing: dict[tuple[bytes, int], _Missing] = {}
         self._without_topic: dict[bytes, int] = {}
         self._undispatched = 0
-        self.with_records: set[tuple[bytes, int]] = set()
+        self._bad: list[tuple[int, int]] = []
+        self.last_records: dict[tuple[bytes, int], tuple[int, int]] = {}
+        self.faulty: set[tuple[bytes, int]] = set()
         self.units = 0
         self.dispatched = max((last_unit_end(files, queue) for queue in queues), default=0)
 
+    def pass_over(self, start: int, end: int) -> None:
+        """Take note of a bad stretch of the log: units may tell of what was there."""
+        self._bad.append((start, end))
+
     def check(self, found: FoundRecord) -> Generator[Finding]:
-        """Compare a record with its unit, and units before that with nothing."""
+        """Compare a good record with its unit, and units before that with nothing."""
+        key = (found.record.topic, found.record.header.queue_id)
+        for finding in self._check(found, key):
+            self.faulty.add(key)
+            yield finding
+
+    def _check(self, found: FoundRecord, key: tuple[bytes, int]) -> Generator[Finding]:
         header, topic = found.record.header, found.record.topic
         if header.sys_flag & FLAG_TRANSACTION_MASK not in (0, FLAG_COMMIT):
             return
         if found.offset < self._dropped.get(topic, 0):
             return
-        key = (topic, header.queue_id)
-        self.with_records.add(key)
+        self.last_records[key] = (header.queue_offset, found.offset)
         cursor = self._queues.get(key)
         if cursor is None:
             if self._known is not None and topic not in self._known:
@@ -138,7 +152,10 @@ class QueueAudit:
         """Tell of units whose records did not come, except those whose records are gone."""
         units = found.units
         is_real = (units["size"] != 0) & (units["size"] != PADDING_SIZE)
-        rows = (is_real & (units["offset"] >= self._log_start)).nonzero()[0]
+        is_stray = is_real & (units["offset"] >= self._log_start)
+        for start, stop in self._bad if is_stray.any() else ():
+            is_stray &= (units["offset"] < start) | (units["offset"] >= stop)
+        rows = is_stray.nonzero()[0]
         self.units += int((units["size"] != 0).sum())
         if not len(rows):
             return
@@ -151,6 +168,25 @@ class QueueAudit:
         at = (found.first + first) * UNIT_BYTES - found.file.base
         yield problem("queue", found.file.path, at, f"{queue.topic} {queue.queue_id}: {text}")
 
+    def check_files(self, *, was_clean: bool) -> Generator[Finding]:
+        """Give the files of queues that do not fit the others.
+
+        Args:
+            was_clean: The store was closed: a crash may leave a file that was just made.
+        """
+        queues = [cursor.queue for cursor in self._queues.values()]
+        file_bytes = unit_file_bytes([file.file_bytes for queue in queues for file in queue.files])
+        for queue in queues:
+            fits = count_in_row([(file.base, file.file_bytes) for file in queue.files], file_bytes)
+            for file in queue.files[fits:]:
+                text = f"has {file.file_bytes} bytes, others have {file_bytes}"
+                if file.file_bytes == file_bytes:
+                    text = "does not follow the file before it, or that one does not fit"
+                is_new = not was_clean and file is queue.files[-1]
+                tell = note if is_new and file.file_bytes != file_bytes else problem
+                self.faulty.add((queue.topic.encode(), queue.queue_id))
+                yield tell("queue", file.path, None, f"{text}: the next start removes it")
+
     def finish(self, end: int) -> Generator[Finding]:
         """Tell of the units behind the last record, and of the records without a unit.
 
@@ -159,7 +195,9 @@ class QueueAudit:
         """
         for cursor in self._queues.values():
             for units in cursor.take_to(QueueOffset(1 << 62)):
-                yield from self._strays(cursor.queue, units, end)
+                for finding in self._strays(cursor.queue, units, end):
+                    self.faulty.add((cursor.queue.topic.encode(), cursor.queue.queue_id))
+                    yield finding
         for (topic, queue_id), missing in sorted(self._missing.items()):
             name = topic.decode(errors="replace")
             text = (
@@ -168,6 +206,7 @@ class QueueAudit:
             )
             known = self._queues.get((topic, queue_id))
             path = None if known is None else known.queue.folder
+            self.faulty.add((topic, queue_id))
             yield problem("queue", path, None, f"{name} {queue_id}: {text}")
         for topic, count in sorted(self._without_topic.items()):
             name = topic.decode(errors="replace")

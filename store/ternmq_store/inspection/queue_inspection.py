@@ -157,6 +157,17 @@ def last_unit_end(files: FileSystem, queue: QueueFiles) -> PhysicalOffset:
 
     Units are taken to follow each other, as they do in a sound queue: a few are looked at.
     """
+    unit = _last_unit(files, queue)
+    return PhysicalOffset(0 if unit is None else unit[0] + unit[1])
+
+
+def last_unit_start(files: FileSystem, queue: QueueFiles) -> int:
+    """Return where the newest record begins that a queue tells of; -1 when it tells of none."""
+    unit = _last_unit(files, queue)
+    return -1 if unit is None else unit[0]
+
+
+def _last_unit(files: FileSystem, queue: QueueFiles) -> tuple[int, int] | None:
     for log_file in reversed(queue.files):
         file = files.open(log_file.path, read_only=True)
         try:
@@ -170,7 +181,7 @@ def last_unit_end(files: FileSystem, queue: QueueFiles) -> PhysicalOffset:
                     high = middle
             if low:
                 unit = np.frombuffer(file.read((low - 1) * UNIT_BYTES, UNIT_BYTES), dtype=UNIT)
-                return PhysicalOffset(int(unit["offset"][0]) + int(unit["size"][0]))
+                return int(unit["offset"][0]), int(unit["size"][0])
         finally:
             file.close()
-    return PhysicalOffset(0)
+    return None

@@ -1,12 +1,14 @@
 """Repairs that cannot lose a message: removing what the next start builds anew from the log.
 
-Nothing here changes the log. A queue that has no record in the log any more is kept, since nothing
-else knows where its numbering stands.
+Nothing here changes the log. A queue is removed only where the log says all that is in it: not one
+without a record in the log, since nothing else knows where its numbering stands, and not one whose
+last message may lie in a bad stretch, since its number would be given again.
 """
 
 from collections.abc import Collection, Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import (
@@ -15,8 +17,11 @@ from ternmq_store.disk.layout import (
     index_folder,
     next_file_path,
 )
+from ternmq_store.inspection.audit import StoreAudit
 from ternmq_store.inspection.index_inspection import find_index_files
 from ternmq_store.inspection.log_inspection import find_log_files
+from ternmq_store.inspection.queue_inspection import find_queues, last_unit_start
+from ternmq_store.inspection.rehearsal import Rehearsal
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,18 +38,16 @@ def plan_repair(
     files: FileSystem,
     root: Path,
     *,
-    queues: bool,
+    queues: Collection[tuple[str, int]],
     index: bool,
-    rebuilt: Collection[tuple[str, int]],
 ) -> Sequence[RepairStep]:
     """Return what would be removed; nothing is changed.
 
     Args:
         files: The file system.
         root: The store's directory.
-        queues: Let consume queues be built anew.
+        queues: Topic and queue id of the consume queues to be built anew.
         index: Let the index be built anew.
-        rebuilt: Topic and queue id of the queues that have records in the log.
     """
     steps: list[RepairStep] = []
     leftovers = [path for path in (next_file_path(root),) if files.exists(path)]
@@ -54,8 +57,8 @@ def plan_repair(
     if leftovers:
         steps.append(RepairStep("leftovers of an interrupted use, without a record", leftovers))
     if queues:
-        paths = [*_queue_paths(files, root, rebuilt)]
-        text = f"{len(rebuilt)} consume queues; the next start builds them from the log"
+        paths = [*queue_paths(files, root, queues)]
+        text = f"{len(queues)} consume queues; the next start builds them from the log"
         steps += [RepairStep(text, paths)] if paths else []
     if index:
         paths = [*find_index_files(files, root)]
@@ -64,11 +67,100 @@ def plan_repair(
     return steps
 
 
-def _queue_paths(
-    files: FileSystem, root: Path, rebuilt: Collection[tuple[str, int]]
+class KeptQueue(NamedTuple):
+    """A queue that is not removed."""
+
+    topic: str
+    queue_id: int
+    reason: str
+
+
+class QueueChoice(NamedTuple):
+    """Which queues are to be built anew."""
+
+    removed: Collection[tuple[str, int]]
+    kept: Sequence[KeptQueue]
+
+
+def choose_queues(files: FileSystem, root: Path, audit: StoreAudit, *, all_of: bool) -> QueueChoice:
+    """Return which queues can be built anew without a number that is given twice.
+
+    Args:
+        files: The file system.
+        root: The store's directory.
+        audit: A finished check of it.
+        all_of: Sound ones too.
+    """
+    seen = audit.queues
+    assert seen is not None, "the check is not finished"
+    # What was noted counts if nobody has written to the log since.
+    noted = audit.notes.queues if audit.notes.queues_at == audit.end else ()
+    ends = {(one.topic, one.queue_id): one.end for one in noted}
+    removed: list[tuple[str, int]] = []
+    kept: list[KeptQueue] = []
+    for queue in find_queues(files, root):
+        key = (queue.topic.encode(), queue.queue_id)
+        if not all_of and key not in seen.faulty:
+            continue
+        last = seen.last_records.get(key)
+        if last is None:
+            reason = "no good record of the log is its own"
+        elif _is_bad(audit, last_unit_start(files, queue)):
+            reason = "its last unit tells of a damaged record, whose number would be given again"
+        elif (queue.topic, queue.queue_id) not in ends and any(
+            place.offset > last[1] for place in audit.bad
+        ):
+            reason = (
+                "its end is noted nowhere, and the log is damaged behind its last good record:"
+                " numbers could be given again"
+            )
+        else:
+            removed.append((queue.topic, queue.queue_id))
+            continue
+        kept.append(KeptQueue(queue.topic, queue.queue_id, reason))
+    return QueueChoice(removed, kept)
+
+
+def _is_bad(audit: StoreAudit, offset: int) -> bool:
+    return any(place.offset <= offset < place.end for place in audit.bad)
+
+
+def lost_numbers(audit: StoreAudit, before: Rehearsal, after: Rehearsal) -> Sequence[KeptQueue]:
+    """Return the queues that would give a number again, or lack a message, after a repair.
+
+    Args:
+        audit: A finished check of the store.
+        before: What a start does without the repair.
+        after: What it does when the queues were removed.
+    """
+    assert audit.queues is not None, "the check is not finished"
+    if after.report is None:
+        reason = after.refusal or after.unknown
+        return [KeptQueue("", 0, f"what the next start would do: {reason}")]
+    lost: list[KeptQueue] = []
+    expected = {
+        (topic.decode("utf-8", "replace"), queue_id): offset + 1
+        for (topic, queue_id), (offset, _) in audit.queues.last_records.items()
+    }
+    for (topic, queue_id), end in before.ends.items():
+        is_sound = (topic.encode(), queue_id) not in audit.queues.faulty
+        if is_sound:
+            expected[topic, queue_id] = max(end, expected.get((topic, queue_id), 0))
+    for (topic, queue_id), end in sorted(expected.items()):
+        found = after.ends.get((topic, queue_id), 0)
+        if found < end and (topic, queue_id) in before.ends:
+            lost.append(
+                KeptQueue(topic, queue_id, f"its next message would be number {found}, not {end}")
+            )
+    return lost
+
+
+def queue_paths(
+    files: FileSystem, root: Path, queues: Collection[tuple[str, int]]
 ) -> Generator[Path]:
+    """Give the files and folders of queues, in the order in which they can be removed."""
     for top in (consume_queue_folder(root), consume_queue_ext_folder(root)):
-        for topic, queue_id in sorted(rebuilt):
+        for topic, queue_id in sorted(queues):
             folder = top / topic / str(queue_id)
             if files.exists(folder):
                 yield from (folder / name for name in files.files(folder))

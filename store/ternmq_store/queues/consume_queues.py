@@ -105,11 +105,8 @@ class ConsumeQueues:
             Whether no unit can be missing thereby.
         """
         found = list(self._find())
-        lengths = Counter(file.file_bytes for _, _, files in found for file in files)
-        for length, _ in lengths.most_common():
-            if length > 0 and length % UNIT_BYTES == 0:
-                self._file_bytes = length
-                break
+        lengths = [file.file_bytes for _, _, files in found for file in files]
+        self._file_bytes = unit_file_bytes(lengths) or self._file_bytes
         whole = True
         for topic, queue_id, files in found:
             good = _row(files, self._file_bytes)
@@ -178,8 +175,26 @@ class ConsumeQueues:
 
 def _row(files: Sequence[FoundFile], file_bytes: int) -> Sequence[FoundFile]:
     """Return the files from the first one on that follow each other and have the right length."""
-    for index, file in enumerate(files):
-        expected = files[0].base + index * file_bytes
-        if file.file_bytes != file_bytes or file.base != expected or file.base % file_bytes:
-            return files[:index]
-    return files
+    return files[: count_in_row([(file.base, file.file_bytes) for file in files], file_bytes)]
+
+
+def unit_file_bytes(lengths: Sequence[int]) -> int:
+    """Return the length that most files of queues have and that a file can have; 0 without any."""
+    for length, _ in Counter(lengths).most_common():
+        if length > 0 and length % UNIT_BYTES == 0:
+            return length
+    return 0
+
+
+def count_in_row(files: Sequence[tuple[int, int]], file_bytes: int) -> int:
+    """Return how many files from the first on follow each other and have the right length.
+
+    Args:
+        files: Base and length of each.
+        file_bytes: That length.
+    """
+    for index, (base, length) in enumerate(files):
+        expected = files[0][0] + index * file_bytes
+        if length != file_bytes or base != expected or base % file_bytes:
+            return index
+    return len(files)

@@ -113,3 +113,46 @@ def test_what_units_have_no_room_for_is_compared_too() -> None:
     files.nodes[ext].data[1] ^= 1
     findings, _ = audit(files)
     assert "t 0: unit 0 points to no ext unit" in [one.text for one in findings]
+
+
+def test_a_missing_checksum_where_there_must_be_one_is_a_problem() -> None:
+    files = MemoryFileSystem()
+    store = open_store(files, config=SMALL)
+    append(store, batch_of(record("t")))
+    settle(store)
+    store.close()
+    start, end = PhysicalOffset(0), PhysicalOffset(1 << 20)
+    save_notes(files, ROOT, LogNotes(checksummed=(ChecksumRange(start, end),)))
+    findings, found = audit(files)
+    assert [one.text for one in findings if one.is_problem and one.area == "log"] == [
+        "the record has no checksum, and was written with one"
+    ]
+    assert [place.offset for place in found.bad] == [0]
+
+
+def test_a_damaged_record_is_a_problem_of_the_log_alone() -> None:
+    files = store_with(12)
+    node = files.nodes[find_log_files(files, ROOT)[0].path]
+    node.data[12] ^= 0x10  # of the queue's id
+    findings, _ = audit(files)
+    assert {one.area for one in findings if one.is_problem} == {"log"}
+
+
+def test_files_of_queues_that_do_not_fit_are_told() -> None:
+    files = store_with(60)
+    queue = [path for path in files.nodes if path.parts[-3:-1] == ("t", "0")]
+    assert len(queue) >= 2
+    last = files.nodes[max(queue)]
+    last.data = np.append(last.data, np.zeros(40, dtype=np.uint8))
+    findings, _ = audit(files)
+    found = [one for one in findings if one.is_problem]
+    assert [(one.file, one.area) for one in found] == [(max(queue), "queue")]
+    assert "others have" in found[0].text
+
+
+def test_a_checkpoint_that_is_too_long_is_no_problem() -> None:
+    files = store_with(3)
+    node = files.nodes[ROOT / "checkpoint"]
+    node.data = np.append(node.data, np.zeros(4, dtype=np.uint8))
+    findings, _ = audit(files)
+    assert [one.is_problem for one in findings if one.area == "checkpoint"] == [False]
