@@ -46,6 +46,8 @@ def clean(broker: str, nameserver: str, output: str) -> None:
     """Let BROKER delete what has expired now, without waiting for the hour.
 
     Expired is what is older than `store.file_reserved_hours` and than every topic's retention.
+    What no checkpoint vouches for stays: just after a start of BROKER that is everything. So
+    0 files deleted may mean that it is too early; ask again `store.checkpoint_interval_ms` later.
     """
     reply = ask(nameserver, lambda admin: admin.clean_store(broker))
     print_record(

@@ -20,8 +20,9 @@ from ternmq_store.config import StoreConfig
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import commit_log_folder
 from ternmq_store.dispatcher import Arrival
-from ternmq_store.log.quarantine import Quarantine
+from ternmq_store.log.quarantine import Quarantine, Stretch
 from ternmq_store.queues.consume_queue import ConsumeQueue
+from ternmq_store.reading.bad_places import BadPlaces
 from ternmq_store.reading.cold_read import BadRecord, ColdRead, ColdRecord, Source
 from ternmq_store.reading.reader import (
     Limits,
@@ -44,8 +45,6 @@ logger = logging.getLogger(__name__)
 
 _UNITS_AHEAD: Final = 3_200
 """Units that a cold read brings into memory, 64 KB of them, so that the next reads find them."""
-
-_TOLD_MAX: Final = 1_000
 
 _EVERYTHING: Final = 1 << 62
 
@@ -92,8 +91,13 @@ class Reads:
         self.bad_records = 0
         self.wrong_units = 0
         self._session = opened.session
-        self._told: set[int] = set()
+        self._beside = BadPlaces()
         self._memory = Residency(self._log.end, self._dispatcher.offset, self._queues)
+
+    @property
+    def bad_places(self) -> Sequence[Stretch]:
+        """Where units point and the record is not that they tell of."""
+        return self._beside.ranges(self._log.start, self._log.files.file_bytes)
 
     @property
     def log_files(self) -> int:
@@ -457,13 +461,9 @@ class Reads:
             end = PhysicalOffset(bad.start + bad.size)
             is_new = self.quarantine.add(bad.start, end, bad.reason)
         else:
-            is_new = bad.start not in self._told and len(self._told) < _TOLD_MAX
-            self._told.add(bad.start)
+            is_new = self._beside.add(bad)
         if is_new:
-            logger.error(
-                "damaged record not served offset=%d size=%d reason=%s",
-                *(bad.start, bad.size, bad.reason),
-            )
+            logger.error("damaged record not served offset=%d size=%d reason=%s", *bad[:3])
 
     def release(self, plan: ColdRead | ColdRecord) -> None:
         """Let go of the files that `plan` needed; it was given up, or `finish` does it."""

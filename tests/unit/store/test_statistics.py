@@ -26,6 +26,19 @@ def test_puts_are_counted_by_topic_and_by_the_time_until_they_count_as_stored() 
     store.dispatch()
     assert counted.put_times[3] == 2  # 50 to 100 ms
     assert counted.put_longest_ms == 60
+    append(store, batch_of(record("A")))
+    clock.now_ms += 7
+    flush(store)
+    store.dispatch()
+    assert sum(counted.put_times) == 3
+    assert counted.put_longest_ms == 60
+
+
+def test_the_longest_read_stays_known() -> None:
+    counted = StoreStatistics()
+    for took_ms in (3, 40, 5):
+        counted.got(1, took_ms=took_ms, from_disk=False)
+    assert counted.get_longest_ms == 40
 
 
 def test_a_put_that_is_refused_counts_as_failed() -> None:

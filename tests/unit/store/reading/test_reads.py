@@ -13,7 +13,7 @@ from ternmq_store.disk.layout import commit_log_folder, file_name, queue_folder
 from ternmq_store.message_store import MessageStore
 from ternmq_store.reading.cold_read import ColdRead, ColdRecord
 from ternmq_store.reading.reader import Limits, ReadRequest, ReadResult, ReadStatus
-from tests.support.files import MemoryFileSystem
+from tests.support.files import Bytes, MemoryFileSystem
 from tests.support.records import batch_of, record
 from tests.support.stores import ROOT, SMALL, append, checkpoint, flush, open_store, settle, whole
 
@@ -198,6 +198,15 @@ def test_a_unit_that_points_beside_its_record_is_passed_over_and_harms_no_other(
     assert bodies(result) == [b"0", b"1", b"3", b"4", b"5"]
     assert not store.reads.quarantine
     assert bodies(cold(store, request(1))) == [b"1", b"3", b"4", b"5"]
+    (place,) = store.reads.bad_places
+    assert (place.start, place.end - place.start) == unit(units, 2)
+    assert place.reason.startswith(f"commitlog/{file_name(0)}: not the record that a unit")
+
+
+def unit(units: Bytes, number: int) -> tuple[int, int]:
+    """Return where a unit points, and the size that it tells."""
+    data = units[number * 20 : number * 20 + 12].tobytes()
+    return int.from_bytes(data[:8], "big"), int.from_bytes(data[8:], "big")
 
 
 @pytest.mark.parametrize(
