@@ -28,14 +28,23 @@ from ternmq_store.queues.consume_queue_ext import (
     TagCodes,
     is_address,
     plain_tag_codes,
+    rows_from,
 )
-from ternmq_store.queues.units import PADDING_SIZE, UNIT, Unit, Units, good_units, make_units
+from ternmq_store.queues.units import (
+    PADDING_SIZE,
+    UNIT,
+    Unit,
+    Units,
+    good_units,
+    make_padding,
+    make_units,
+    read_units,
+)
 
 logger = logging.getLogger(__name__)
 
 _PIECE_UNITS: Final = 3_200
-_PADDING_UNITS: Final = 100_000
-"""So many are filled up in one step."""
+_PADDING_UNITS: Final = 100_000  # in one step
 
 
 def _bytes(units: Units) -> Bytes:
@@ -180,12 +189,12 @@ class ConsumeQueue:
             if known == count:
                 return True
             if known and first + known == self.end:
-                self.append(units[known:], _from(ext, known, count))
+                self.append(units[known:], rows_from(ext, known, count))
                 return True
         has_gap = False
         for row, offset in enumerate(offsets.tolist()):
             has_gap |= offset > self.end
-            self._put_one(QueueOffset(offset), units[row : row + 1], _from(ext, row, row + 1))
+            self._put_one(QueueOffset(offset), units[row : row + 1], rows_from(ext, row, row + 1))
         return not has_gap
 
     def _count_same(self, first: QueueOffset, units: Units) -> int:
@@ -259,10 +268,9 @@ class ConsumeQueue:
 
         Before its record in the log there was one for each message before it, all in the queue.
         """
-        is_padding = int(unit["size"][0]) == PADDING_SIZE
-        return (
-            not self.files.files or is_padding or offset * OVERHEAD_BYTES <= int(unit["offset"][0])
-        )
+        if not self.files.files or int(unit["size"][0]) == PADDING_SIZE:
+            return True
+        return offset * OVERHEAD_BYTES <= int(unit["offset"][0])
 
     def _pad(self, until: QueueOffset) -> None:
         """Fill up with units that stand for nothing."""
@@ -278,8 +286,7 @@ class ConsumeQueue:
                 *(self.topic, self.queue_id, self.end, until),
             )
         while until > self.end:
-            zeros = np.zeros(min(until - self.end, _PADDING_UNITS), dtype=np.int64)
-            self.append(make_units(zeros, zeros + PADDING_SIZE, zeros))
+            self.append(make_padding(min(until - self.end, _PADDING_UNITS)))
 
     def units(self, offset: QueueOffset, count: int) -> Units:
         """Return up to `count` units from `offset` on, of one file: a view, not to be kept."""
@@ -340,7 +347,7 @@ class ConsumeQueue:
     def begins_before(self, offset: PhysicalOffset) -> bool:
         """Tell whether the first unit, if it is written, tells of a record before `offset`."""
         files = self.files.files
-        return bool(files) and good_units(*_read_units(files[0], 0, 1), offset) > 0
+        return bool(files) and good_units(*read_units(files[0], 0, 1), offset) > 0
 
     def find_written(self) -> None:
         """Set the end behind the last unit written, after a clean stop.
@@ -353,7 +360,7 @@ class ConsumeQueue:
         low, high = 0, self.files.file_bytes // UNIT_BYTES
         while low < high:
             middle = (low + high) // 2
-            _, sizes = _read_units(files[-1], middle, 1)
+            _, sizes = read_units(files[-1], middle, 1)
             low, high = (middle + 1, high) if sizes[0] > 0 else (low, middle)
         self._end_at(QueueOffset(files[-1].base // UNIT_BYTES + low))
 
@@ -367,7 +374,7 @@ class ConsumeQueue:
         """
         files = self.files.files
         count = len(files)
-        while files and not good_units(*_read_units(files[-1], 0, 1), limit):
+        while files and not good_units(*read_units(files[-1], 0, 1), limit):
             self.files.drop_from(files[-1].base)
         if len(files) < count:
             # Files that came back with the power would be taken for those of a queue in use.
@@ -377,7 +384,7 @@ class ConsumeQueue:
             return
         count, piece = 0, _PIECE_UNITS
         while piece == _PIECE_UNITS:
-            piece = good_units(*_read_units(files[-1], count, _PIECE_UNITS), limit)
+            piece = good_units(*read_units(files[-1], count, _PIECE_UNITS), limit)
             count += piece
         self.cut(QueueOffset(files[-1].base // UNIT_BYTES + count))
 
@@ -491,14 +498,3 @@ class ConsumeQueue:
         self.files.close()
         if self.ext is not None:
             self.ext.close()
-
-
-def _from(ext: ExtRows | None, first: int, last: int) -> ExtRows | None:
-    return None if ext is None else ext.at(np.arange(first, last))
-
-
-def _read_units(file: MappedFile, first: int, count: int) -> tuple[Ints, Ints]:
-    """Return offsets and sizes of units, read without touching holes through the map."""
-    data = file.file.read(first * UNIT_BYTES, count * UNIT_BYTES)
-    units = np.frombuffer(data[: len(data) - len(data) % UNIT_BYTES], dtype=UNIT)
-    return units["offset"].astype(np.int64), units["size"].astype(np.int64)

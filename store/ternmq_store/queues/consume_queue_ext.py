@@ -7,6 +7,7 @@ a file always stay free; a size of -1 says that the next file goes on.
 Source: RocketMQ `ConsumeQueueExt`.
 """
 
+import contextlib
 import struct
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from ternmq_model.record_heads import Ints
 from ternmq_store.disk.filesystem import FileSystem
-from ternmq_store.disk.layout import base_of, queue_ext_folder, step_end
+from ternmq_store.disk.layout import base_of, file_name, queue_ext_folder, step_end
 from ternmq_store.disk.mapped_file import MappedFile
 from ternmq_store.disk.mapped_file_queue import FoundFile, MappedFileQueue
 
@@ -63,6 +64,11 @@ class ExtRows(NamedTuple):
         return ExtRows(self.stored_at_ms[rows], [self.bit_maps[row] for row in rows.tolist()])
 
 
+def rows_from(rows: ExtRows | None, first: int, last: int) -> ExtRows | None:
+    """Return those of the rows from `first` on before `last`, if there are any."""
+    return None if rows is None else rows.at(np.arange(first, last))
+
+
 class TagCodes(NamedTuple):
     """The tag codes of units."""
 
@@ -83,6 +89,62 @@ def plain_tag_codes(units: NDArray[np.void]) -> TagCodes:
     return TagCodes(codes, ~elsewhere if elsewhere.any() else None)
 
 
+def _codes_in(heads: NDArray[np.void]) -> tuple[Ints, NDArray[np.bool_]]:
+    bit_map_bytes = heads["bit_map_bytes"].astype(np.int64)
+    is_known = (bit_map_bytes >= 0) & (heads["size"] == bit_map_bytes + _HEAD.size)
+    return heads["tag_code"].astype(np.int64), is_known
+
+
+class ExtSource(NamedTuple):
+    """Where the units of one queue lie: plain values, good in any thread."""
+
+    files: FileSystem
+    folder: Path
+    file_bytes: int
+
+    def tag_codes(self, units: NDArray[np.void]) -> TagCodes:
+        """Return the tag codes of a consume queue's units by plain reads.
+
+        Raises:
+            OSError: The disk failed.
+        """
+        codes, is_known = plain = plain_tag_codes(units)
+        if is_known is None:
+            return plain
+        rows = np.flatnonzero(~is_known)
+        offsets = codes[rows] - _FIRST_ADDRESS
+        bases = offsets - offsets % self.file_bytes
+        for base in np.unique(bases).tolist():
+            inside = rows[bases == base]
+            with contextlib.suppress(FileNotFoundError):  # deleted since
+                heads = self._heads(base, offsets[bases == base] - base)
+                codes[inside], is_known[inside] = _codes_in(heads)
+        return TagCodes(codes, None if is_known.all() else is_known)
+
+    def _heads(self, base: int, positions: Ints) -> NDArray[np.void]:
+        """Return the heads at positions of one file; zeros where there is none."""
+        heads = np.zeros(len(positions), dtype=_HEAD_TYPE)
+        order = np.argsort(positions, kind="stable")
+        cuts = np.flatnonzero(np.diff(positions[order]) > _PIECE_BYTES) + 1
+        file = self.files.open(self.folder / file_name(base), read_only=True)
+        try:
+            for rows in np.split(order, cuts):
+                begin, end = int(positions[rows[0]]), int(positions[rows[-1]]) + _HEAD.size
+                data = file.read(begin, end - begin)
+                rows = rows[positions[rows] + _HEAD.size <= begin + len(data)]
+                if len(rows):
+                    window = np.ndarray(
+                        (len(data) - _HEAD.size + 1,),
+                        np.dtype((np.void, _HEAD.size)),
+                        data,
+                        strides=(1,),
+                    )
+                    heads[rows] = window[positions[rows] - begin].view(_HEAD_TYPE)
+        finally:
+            file.close()
+        return heads
+
+
 class ConsumeQueueExt:
     """The units of one queue.
 
@@ -100,6 +162,10 @@ class ConsumeQueueExt:
         self.end = 0
         self._real_end = 0
         self._dirty_from: int | None = None
+
+    def source(self) -> ExtSource:
+        """Return where the units lie, for who reads them in another thread."""
+        return ExtSource(self._file_system, self.files.folder, self.files.file_bytes)
 
     def open_files(self, found: Sequence[FoundFile]) -> None:
         """Map files that exist. `cut_behind` must follow."""
@@ -195,10 +261,7 @@ class ConsumeQueueExt:
                     file.view,
                     strides=(1,),
                 )[offsets[rows] - file.base].view(_HEAD_TYPE)
-                codes[rows] = heads["tag_code"]
-                is_known[rows] = (heads["bit_map_bytes"] >= 0) & (
-                    heads["size"] == heads["bit_map_bytes"].astype(np.int64) + _HEAD.size
-                )
+                codes[rows], is_known[rows] = _codes_in(heads)
         return TagCodes(codes, None if is_known.all() else is_known)
 
     def cut_behind(self, address: int | None) -> None:

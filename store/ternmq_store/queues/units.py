@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ternmq_model.offsets import UNIT_BYTES, PhysicalOffset, QueueOffset
 from ternmq_model.record_heads import Ints
+from ternmq_store.disk.mapped_file import MappedFile
 
 Units = NDArray[np.void]
 """Units as structures, as they lie in the file."""
@@ -39,6 +40,12 @@ def make_units(offsets: Ints, sizes: Ints, tag_codes: Ints) -> Units:
     return units
 
 
+def make_padding(count: int) -> Units:
+    """Return units that stand for no message."""
+    zeros = np.zeros(count, dtype=np.int64)
+    return make_units(zeros, zeros + PADDING_SIZE, zeros)
+
+
 def good_units(
     offsets: NDArray[np.int64], sizes: NDArray[np.int64], below: PhysicalOffset
 ) -> QueueOffset:
@@ -48,3 +55,10 @@ def good_units(
     """
     bad = (sizes <= 0) | (offsets < 0) | (offsets >= below)
     return QueueOffset(int(bad.argmax()) if bad.any() else len(bad))
+
+
+def read_units(file: MappedFile, first: int, count: int) -> tuple[Ints, Ints]:
+    """Return offsets and sizes of units, read without touching holes through the map."""
+    data = file.file.read(first * UNIT_BYTES, count * UNIT_BYTES)
+    units = np.frombuffer(data[: len(data) - len(data) % UNIT_BYTES], dtype=UNIT)
+    return units["offset"].astype(np.int64), units["size"].astype(np.int64)

@@ -25,6 +25,7 @@ from ternmq_model.record_scan import Verify, scan_records
 from ternmq_store.disk.filesystem import File, FileSystem
 from ternmq_store.disk.layout import base_of, file_name
 from ternmq_store.disk.mapped_file import MappedFile
+from ternmq_store.queues.consume_queue_ext import ExtSource, TagCodes
 from ternmq_store.queues.units import UNIT, Units
 from ternmq_store.reading.reader import (
     Limits,
@@ -50,6 +51,15 @@ _GAP_BYTES_MAX: Final = 16 << 10
 _SIZE_BYTES: Final = 4
 _WRONG_SIZE: Final = "the unit's size is another than the record's"
 _RECORDS_MAX: Final = 1 << 16
+
+
+VerifyAt = Callable[[PhysicalOffset], Verify]
+"""Tells how much of the record at an offset is checked."""
+
+
+def verify_bodies(_offset: PhysicalOffset) -> Verify:
+    """Say of every record that it has no checksum but that of its body."""
+    return Verify.BODY
 
 
 class BadRecord(NamedTuple):
@@ -84,7 +94,7 @@ class Source:
     file_bytes: int
     start: PhysicalOffset
     end: PhysicalOffset
-    verify: Callable[[PhysicalOffset], Verify]
+    verify: VerifyAt
     read_ahead: bool
     beginnings: Sequence[int]
 
@@ -137,6 +147,9 @@ class ColdRead:
     units_max: int
     """Units from there on that may be read."""
 
+    ext: ExtSource | None
+    """What the units have no room for, if there is such a thing."""
+
     held: Sequence[MappedFile]
     """Files that stay until the read is finished; not touched here."""
 
@@ -158,7 +171,13 @@ class ColdRead:
             return
         limits = self.request.cold
         looked_at = units[: self.request.units_max(limits)]
-        chosen = select(looked_at, self.source.start, self.source.end, self.request.tag_codes)
+        wanted, codes = self.request.tag_codes, None
+        if self.ext is not None:
+            # All of them, wanted or not: the next read looks these up through the map.
+            known = self.ext.tag_codes(units)
+            is_known = None if known.is_known is None else known.is_known[: len(looked_at)]
+            codes = TagCodes(known.codes[: len(looked_at)], is_known)
+        chosen = select(looked_at, self.source.start, self.source.end, wanted, codes)
         outcome.is_gone = chosen.is_gone
         outcome.first = int(units["offset"][0])
         try:

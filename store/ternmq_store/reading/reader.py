@@ -17,6 +17,7 @@ from ternmq_model.record import (
     FLAG_BORN_HOST_V6,
     FLAG_STORE_HOST_V6,
     MAGIC_V1,
+    MAGIC_V2,
     Record,
     decode_record,
 )
@@ -31,7 +32,25 @@ FILTER_UNITS_MAX: Final = 800
 RecordFilter = Callable[[bytes], bool]
 """Decides by a record's encoded properties. It may run in any thread."""
 
-_SHORTEST_HEAD: Final = head_type(8, 8)
+_HOST_FLAGS: Final = FLAG_BORN_HOST_V6 | FLAG_STORE_HOST_V6
+
+
+class _Kind(NamedTuple):
+    """How the records of one kind are laid out."""
+
+    magic: int
+    topic_length_bytes: int
+    host_flags: int
+    head: "np.dtype[np.void]"
+
+
+_KINDS: Final = [
+    _Kind(magic, length_bytes, born_flag | store_flag, head_type(born_bytes, store_bytes))
+    for magic, length_bytes in ((MAGIC_V1, 1), (MAGIC_V2, 2))
+    for born_bytes, born_flag in ((8, 0), (20, FLAG_BORN_HOST_V6))
+    for store_bytes, store_flag in ((8, 0), (20, FLAG_STORE_HOST_V6))
+]
+"""The most frequent one first."""
 
 
 def _no_sizes() -> NDArray[np.int32]:
@@ -320,8 +339,6 @@ def are_records(
 ) -> NDArray[np.bool_]:
     """Tell of each unit whether it points at a record of that place, length and queue.
 
-    A record of another version, or with IPv6 hosts, is not told from a wrong one.
-
     Args:
         view: A file of the log, or a part of it.
         base: Where it begins.
@@ -329,22 +346,35 @@ def are_records(
         sizes: Likewise.
         place: What the records must say.
     """
-    head_bytes = _SHORTEST_HEAD.itemsize
+    good = _are_of_kind(view, base, starts, sizes, place, _KINDS[0])
+    for kind in _KINDS[1:]:
+        rows = np.flatnonzero(~good)
+        if not len(rows):
+            break
+        good[rows] = _are_of_kind(view, base, starts[rows], sizes[rows], place.of(rows), kind)
+    return good
+
+
+def _are_of_kind(
+    view: memoryview, base: int, starts: Ints, sizes: Ints, place: Place, kind: _Kind
+) -> NDArray[np.bool_]:
     good = np.zeros(len(starts), dtype=np.bool_)
-    wanted = bytes((len(place.topic),)) + place.topic
+    head_bytes = kind.head.itemsize
+    if len(place.topic) >= 1 << 8 * kind.topic_length_bytes:
+        return good
+    wanted = len(place.topic).to_bytes(kind.topic_length_bytes, "big") + place.topic
     if len(view) < head_bytes + len(wanted):
         return good
     positions = np.clip(starts - base, 0, len(view) - head_bytes)
-    heads = take_heads(view, positions, _SHORTEST_HEAD)
+    heads = take_heads(view, positions, kind.head)
     topics = positions + head_bytes + heads["body_bytes"]
     good = (topics >= 0) & (topics + len(wanted) <= positions + sizes)
-    good &= (positions + sizes <= len(view)) & (heads["magic"] == MAGIC_V1)
-    good &= (heads["sys_flag"] & (FLAG_BORN_HOST_V6 | FLAG_STORE_HOST_V6)) == 0
+    good &= (positions + sizes <= len(view)) & (heads["magic"] == kind.magic)
+    good &= (heads["sys_flag"] & _HOST_FLAGS) == kind.host_flags
     good &= (heads["physical_offset"] == starts) & (heads["total_bytes"] == sizes)
     good &= (heads["queue_id"] == place.queue_id) & (heads["queue_offset"] == place.numbers)
-    kind = f"S{len(wanted)}"
     window: NDArray[np.bytes_] = np.ndarray(
-        (len(view) - len(wanted) + 1,), kind, view, strides=(1,)
+        (len(view) - len(wanted) + 1,), f"S{len(wanted)}", view, strides=(1,)
     )
     matched: NDArray[np.bool_] = window[np.where(good, topics, 0)] == wanted
     matched &= good

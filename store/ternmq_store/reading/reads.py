@@ -5,7 +5,7 @@ What is in memory is read from the map, at once. The rest is read in another thr
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -15,7 +15,6 @@ import numpy as np
 from ternmq_model.clock import Clock
 from ternmq_model.offsets import UNIT_BYTES, PhysicalOffset, QueueOffset, logic_offset
 from ternmq_model.record_heads import Ints
-from ternmq_model.record_scan import Verify
 from ternmq_store.config import StoreConfig
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import commit_log_folder
@@ -23,7 +22,14 @@ from ternmq_store.dispatcher import Arrival
 from ternmq_store.log.quarantine import Quarantine, Stretch
 from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.reading.bad_places import BadPlaces
-from ternmq_store.reading.cold_read import BadRecord, ColdRead, ColdRecord, Source
+from ternmq_store.reading.cold_read import (
+    BadRecord,
+    ColdRead,
+    ColdRecord,
+    Source,
+    VerifyAt,
+    verify_bodies,
+)
 from ternmq_store.reading.reader import (
     Limits,
     ReadRequest,
@@ -47,11 +53,6 @@ _UNITS_AHEAD: Final = 3_200
 """Units that a cold read brings into memory, 64 KB of them, so that the next reads find them."""
 
 _EVERYTHING: Final = 1 << 62
-
-
-def verify_bodies(_offset: PhysicalOffset) -> Verify:
-    """Say of every record that it has no checksum but that of its body."""
-    return Verify.BODY
 
 
 class Reads:
@@ -86,7 +87,7 @@ class Reads:
         self._folder = commit_log_folder(root)
         self._clock = clock
         self.quarantine = Quarantine()
-        self.verify: Callable[[PhysicalOffset], Verify] = verify_bodies
+        self.verify: VerifyAt = verify_bodies
         self.memory_bytes = _EVERYTHING
         self.bad_records = 0
         self.wrong_units = 0
@@ -170,25 +171,25 @@ class Reads:
     ) -> ReadResult:
         """Return messages of a queue from `offset` on: copies of their records.
 
-        At once, from the map, whether that is in memory or not: for tools and for single messages.
+        As `plan_read` does, but at once, whether they are in memory or not: for tools and tests.
+
+        Raises:
+            OSError: The disk failed.
 
         Source: RocketMQ `DefaultMessageStore.getMessage`.
         """
-        limits = Limits(messages_max, bytes_max)
+        most = Limits(messages_max, bytes_max)
         request = ReadRequest(
-            topic=topic,
-            queue_id=queue_id,
-            offset=offset,
-            hot=limits,
-            cold=limits,
-            tag_codes=tag_codes,
+            topic=topic, queue_id=queue_id, offset=offset, hot=most, cold=most, tag_codes=tag_codes
         )
-        queue = self._queues.find(topic, queue_id)
-        result = self._without_reading(request, queue)
-        if result is None:
-            assert queue is not None, "what has no queue has a result"
-            result = self._read_map(request, queue, _EVERYTHING, border=None)
-            assert result is not None, "the map has everything"
+        result = self.plan_read(request)
+        if isinstance(result, ColdRead):
+            plan = result
+            try:
+                plan.run()
+            finally:
+                self.release(plan)
+            result = self.finish(plan)
         return replace(result, pieces=(result.records,) if result.pieces else ())
 
     def plan_read(self, request: ReadRequest) -> ReadResult | ColdRead:
@@ -255,7 +256,7 @@ class Reads:
         )
 
     def _read_map(
-        self, request: ReadRequest, queue: ConsumeQueue, units_end: int, *, border: int | None
+        self, request: ReadRequest, queue: ConsumeQueue, units_end: int, *, border: int
     ) -> ReadResult | None:
         """Return messages from the map; None when they are not in memory.
 
@@ -263,7 +264,7 @@ class Reads:
             request: What is wanted.
             queue: Whose; it has a message there.
             units_end: The queue can be read up to here.
-            border: Of the log, where memory begins; None = wherever the messages are.
+            border: Of the log, where memory begins.
         """
         log, limits = self._log, request.hot
         count = min(request.units_max(limits), units_end - request.offset)
@@ -279,13 +280,12 @@ class Reads:
         if not len(chosen.starts):
             taken, kept = 0, chosen
         else:
-            first, end = int(chosen.starts[0]), int(log.end)
-            if border is not None:
-                end = self._memory.log.end_at(first) if first >= border else first
-                if end <= first:
-                    return None
+            first = int(chosen.starts[0])
+            end = self._memory.log.end_at(first) if first >= border else first
+            if end <= first:
+                return None
             taken, kept = self._take(request, chosen, end)
-            if border is not None and first < self._memory.log_end and len(kept.starts):
+            if first < self._memory.log_end and len(kept.starts):
                 file = log.files.at(int(kept.starts[0]))
                 place = kept.place(request)
                 if not are_records(file.view, file.base, kept.starts, kept.sizes, place).all():
@@ -380,6 +380,7 @@ class Reads:
             unit_path=file.file.path,
             unit_position=at - file.base,
             units_max=min(wanted, queue.end - request.offset, (file.end - at) // UNIT_BYTES),
+            ext=queue.ext.source() if queue.ext is not None else None,
             held=(file,),
             begun_at_ms=begun_at_ms,
         )
@@ -474,7 +475,7 @@ class Reads:
     def record_at(self, offset: PhysicalOffset, end: PhysicalOffset) -> bytes | None:
         """Return the record that begins at `offset` and ends by `end`; None if there is none.
 
-        At once, from the map, as `read`.
+        At once, from the map.
         """
         record = self._log.record_at(offset, end)
         if record is None or (self.quarantine and self.quarantine.end_at(offset)):

@@ -22,7 +22,7 @@ from ternmq_store.log.quarantine import Quarantine
 from ternmq_store.log.resync import is_blank, lies_at, next_record
 from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.consume_queues import ConsumeQueues
-from ternmq_store.queues.units import PADDING_SIZE, UNIT, Unit, Units, make_units
+from ternmq_store.queues.units import PADDING_SIZE, UNIT, Unit, Units, make_padding
 from ternmq_store.recovery.recovery import Finding, NextGood, ScanRules, What, end_of_damage
 
 logger = logging.getLogger(__name__)
@@ -212,12 +212,8 @@ def pad_to(queue: ConsumeQueue, end: QueueOffset) -> None:
     Raises:
         OSError: There was no space.
     """
-    zeros = np.zeros(1, dtype=np.int64)
-    padding = make_units(zeros, zeros + PADDING_SIZE, zeros)
-    step = queue.files.file_bytes // UNIT_BYTES
-    while queue.end < end:
-        until = min(end, queue.end + step) if queue.files.files else end
-        queue.put(np.array([until - 1], dtype=np.int64), padding)
+    if queue.end < end:
+        queue.put(np.array([end - 1], dtype=np.int64), make_padding(1))
 
 
 def _read(file: File, first: int, count: int, *, below: PhysicalOffset = _NO_LIMIT) -> Units:

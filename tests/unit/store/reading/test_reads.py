@@ -7,14 +7,15 @@ import pytest
 from ternmq_model.errors import ConfigError
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.properties import decode_properties
+from ternmq_model.record_batch import check_records
 from ternmq_model.record_passes import tag_code_of
 from ternmq_store.config import StoreConfig
-from ternmq_store.disk.layout import commit_log_folder, file_name, queue_folder
+from ternmq_store.disk.layout import commit_log_folder, file_name, queue_ext_folder, queue_folder
 from ternmq_store.message_store import MessageStore
 from ternmq_store.reading.cold_read import ColdRead, ColdRecord
 from ternmq_store.reading.reader import Limits, ReadRequest, ReadResult, ReadStatus
 from tests.support.files import Bytes, MemoryFileSystem
-from tests.support.records import batch_of, record
+from tests.support.records import BORN_HOST, STORE_HOST, batch_of, record, sizes_of
 from tests.support.stores import ROOT, SMALL, append, checkpoint, flush, open_store, settle, whole
 
 HOT = Limits(32, 262_144)
@@ -305,7 +306,9 @@ def test_a_store_may_be_closed_under_a_read() -> None:
 
 def test_a_single_record_is_read_from_the_disk_and_checked() -> None:
     store, files = restarted(3)
-    size = int(hot_size(store))
+    size = hot_size(store)
+    store.close()
+    store = open_store(files, config=BIG)
     end = store.confirm_offset
 
     def fetch(offset: int) -> bytes | None:
@@ -332,6 +335,58 @@ def test_a_single_record_is_read_from_the_disk_and_checked() -> None:
 def hot_size(store: MessageStore) -> int:
     """Return the length of the first record."""
     return int(store.read("A", 0, QueueOffset(0), messages_max=1).record_sizes[0])
+
+
+def test_records_with_long_hosts_are_in_memory_for_the_next_read() -> None:
+    files = MemoryFileSystem()
+    store = open_store(files, config=BIG)
+    long_host = bytes(range(16)) + (10_911).to_bytes(4, "big")
+    hosts = (BORN_HOST, STORE_HOST), (long_host, long_host), (long_host, STORE_HOST)
+    for number in range(30):
+        born, at = hosts[number % 3]
+        data = record("A", 0, b"%d" % number, born_host=born, store_host=at)
+        checked = check_records(
+            data,
+            sizes_of([data]),
+            born_host_bytes=len(born),
+            store_host_bytes=len(at),
+            is_checksummed=False,
+        )
+        assert checked.batch is not None
+        store.append(checked.batch, born_host=born, store_host=at)
+    settle(store)
+    store.close()
+    store = open_store(files, config=BIG)
+    assert len(bodies(cold(store, request()))) == 8
+    assert bodies(hot(store, request())) == [b"%d" % number for number in range(30)]
+
+
+def test_a_tool_is_given_no_damaged_record() -> None:
+    store, files = restarted(3)
+    size = hot_size(store)
+    store.close()
+    files.nodes[commit_log_folder(ROOT) / file_name(0)].data[size + 100] ^= 1
+    store = open_store(files, config=BIG)
+    result = store.read("A", 0, QueueOffset(0))
+    assert bodies(result) == [b"0", b"2"]
+    assert result.skipped == 1
+
+
+def test_what_units_have_no_room_for_is_read_from_the_disk_too() -> None:
+    config = replace(BIG, consume_queue_ext_enabled=True, consume_queue_ext_file_bytes=1 << 16)
+    store, files = restarted(30, config=config)
+    wanted = replace(request(), tag_codes=frozenset({tag_code_of(b"TAGS\x01odd\x02")}))
+    unmap(files)
+    result = cold(store, wanted)
+    assert bodies(result) == [b"%d" % number for number in range(1, 17, 2)]
+    store, _ = restarted(30, config=config)
+    assert len(bodies(cold(store, wanted))) == 8
+    assert len(bodies(hot(store, wanted))) == 15
+    nobody = replace(request(20), tag_codes=frozenset({1}))
+    assert hot(store, nobody).status is ReadStatus.NO_MATCHED_MESSAGE
+    store, files = restarted(30, config=config)
+    files.remove(queue_ext_folder(ROOT, "A", 0) / file_name(0))
+    assert len(bodies(cold(store, wanted))) == 8, "the consumer compares the tag itself"
 
 
 def test_a_sparse_queue_is_read_record_by_record() -> None:
