@@ -46,6 +46,14 @@ def make_padding(count: int) -> Units:
     return make_units(zeros, zeros + PADDING_SIZE, zeros)
 
 
+def first_units(units: Units, count: int) -> Units:
+    """Return the first `count`, or those up to the first message if that lies further on."""
+    if int(units["size"][0]) != PADDING_SIZE:
+        return units[:count]
+    is_message = units["size"] != PADDING_SIZE
+    return units[: max(count, int(is_message.argmax()) if is_message.any() else len(units))]
+
+
 def good_units(
     offsets: NDArray[np.int64], sizes: NDArray[np.int64], below: PhysicalOffset
 ) -> QueueOffset:

@@ -26,7 +26,7 @@ from ternmq_store.disk.filesystem import File, FileSystem
 from ternmq_store.disk.layout import base_of, file_name
 from ternmq_store.disk.mapped_file import MappedFile
 from ternmq_store.queues.consume_queue_ext import ExtSource, TagCodes
-from ternmq_store.queues.units import UNIT, Units
+from ternmq_store.queues.units import UNIT, Units, first_units
 from ternmq_store.reading.reader import (
     Limits,
     Place,
@@ -170,7 +170,7 @@ class ColdRead:
         if not len(units):
             return
         limits = self.request.cold
-        looked_at = units[: self.request.units_max(limits)]
+        looked_at = first_units(units, self.request.units_max(limits))
         wanted, codes = self.request.tag_codes, None
         if self.ext is not None:
             # All of them, wanted or not: the next read looks these up through the map.

@@ -21,6 +21,7 @@ from ternmq_store.disk.layout import commit_log_folder
 from ternmq_store.dispatcher import Arrival
 from ternmq_store.log.quarantine import Quarantine, Stretch
 from ternmq_store.queues.consume_queue import ConsumeQueue
+from ternmq_store.queues.units import first_units
 from ternmq_store.reading.bad_places import BadPlaces
 from ternmq_store.reading.cold_read import (
     BadRecord,
@@ -184,12 +185,11 @@ class Reads:
         )
         result = self.plan_read(request)
         if isinstance(result, ColdRead):
-            plan = result
             try:
-                plan.run()
+                result.run()
             finally:
-                self.release(plan)
-            result = self.finish(plan)
+                self.release(result)
+            result = self.finish(result)
         return replace(result, pieces=(result.records,) if result.pieces else ())
 
     def plan_read(self, request: ReadRequest) -> ReadResult | ColdRead:
@@ -266,9 +266,9 @@ class Reads:
             units_end: The queue can be read up to here.
             border: Of the log, where memory begins.
         """
-        log, limits = self._log, request.hot
-        count = min(request.units_max(limits), units_end - request.offset)
-        units = queue.units(request.offset, count)
+        log, count = self._log, request.units_max(request.hot)
+        units = queue.units(request.offset, min(count + _UNITS_AHEAD, units_end - request.offset))
+        units = first_units(units, count)
         codes = None if request.tag_codes is None else queue.tag_codes(units)
         chosen = select(units, log.start, log.end, request.tag_codes, codes)
         bad_rows = chosen.starts[:0]

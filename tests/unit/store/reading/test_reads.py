@@ -12,6 +12,7 @@ from ternmq_model.record_passes import tag_code_of
 from ternmq_store.config import StoreConfig
 from ternmq_store.disk.layout import commit_log_folder, file_name, queue_ext_folder, queue_folder
 from ternmq_store.message_store import MessageStore
+from ternmq_store.queues.units import PADDING_SIZE, UNIT
 from ternmq_store.reading.cold_read import ColdRead, ColdRecord
 from ternmq_store.reading.reader import Limits, ReadRequest, ReadResult, ReadStatus
 from tests.support.files import Bytes, MemoryFileSystem
@@ -359,6 +360,19 @@ def test_records_with_long_hosts_are_in_memory_for_the_next_read() -> None:
     store = open_store(files, config=BIG)
     assert len(bodies(cold(store, request()))) == 8
     assert bodies(hot(store, request())) == [b"%d" % number for number in range(30)]
+
+
+def test_one_read_steps_over_a_long_gap_in_a_queue() -> None:
+    store, files = restarted(300)
+    store.close()
+    path = queue_folder(ROOT, "A", 0) / file_name(0)
+    units = files.nodes[path].data[: 300 * 20].view(UNIT)
+    units["offset"][10:290], units["size"][10:290], units["tag_code"][10:290] = 0, PADDING_SIZE, 0
+    store = open_store(files, config=BIG)
+    assert cold(store, request(10)).next_offset == 290
+    assert len(bodies(cold(store, request(290)))) == 8
+    again = hot(store, request(15))
+    assert (again.status, again.next_offset) == (ReadStatus.NO_MATCHED_MESSAGE, 290)
 
 
 def test_a_tool_is_given_no_damaged_record() -> None:
