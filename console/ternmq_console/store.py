@@ -25,6 +25,7 @@ from ternmq_console.store_rows import (
 )
 from ternmq_console.store_state import check_tables, known_topics, unreadable_tables
 from ternmq_console.store_verdict import next_start
+from ternmq_model.offsets import UNIT_BYTES
 from ternmq_store.config import StoreConfig
 from ternmq_store.disk.filesystem import FileSystem, RealFileSystem
 from ternmq_store.inspection.audit import LogState, StoreAudit
@@ -36,7 +37,7 @@ from ternmq_store.inspection.index_inspection import (
     walk_entries,
 )
 from ternmq_store.inspection.log_inspection import BadStretch, FoundRecord, find_log_files, walk_log
-from ternmq_store.inspection.queue_inspection import find_queues, walk_units
+from ternmq_store.inspection.queue_inspection import bad_units, find_queues, misfits, walk_units
 from ternmq_store.inspection.rehearsal import Rehearsal, rehearse, told_by
 
 _LINES_AT_ONCE: Final = 256
@@ -70,7 +71,7 @@ def dump(folder: Path, what: str | None, *, as_json: bool) -> None:
     with errors_as_exits():
         log_files = find_log_files(files, folder)
         if what == "units":
-            heading, rows = UNIT_HEADING, _units(files, folder)
+            heading, rows = UNIT_HEADING, _units(files, folder, complaints)
         elif what == "index":
             heading, rows = INDEX_HEADING, _entries(files, folder, complaints)
         else:
@@ -96,10 +97,18 @@ def _records(pieces: Iterable[object], complaints: Complaints) -> Generator[Row]
             yield record_row(piece)
 
 
-def _units(files: FileSystem, root: Path) -> Generator[Row]:
-    for queue in find_queues(files, root):
+def _units(files: FileSystem, root: Path, complaints: Complaints) -> Generator[Row]:
+    queues = find_queues(files, root)
+    for path, text in misfits(queues):
+        complaints.add(path, None, text)
+    for queue in queues:
         for found in walk_units(files, queue):
-            yield from unit_rows(queue, found)
+            bad = bad_units(found.units)
+            for number in bad:
+                offset, size, _ = found.units[number].item()
+                place = (found.first + number) * UNIT_BYTES - found.file.base
+                complaints.add(found.file.path, place, f"a unit of {size} bytes at {offset}")
+            yield from unit_rows(queue, found, without=bad)
 
 
 def _entries(files: FileSystem, root: Path, complaints: Complaints) -> Generator[Row]:

@@ -5,7 +5,7 @@ compared line by line.
 """
 
 import json
-from collections.abc import Generator, Mapping
+from collections.abc import Collection, Generator, Mapping
 from pathlib import Path
 from typing import Final, cast
 
@@ -57,13 +57,15 @@ def record_row(found: FoundRecord) -> Row:
     }
 
 
-def unit_rows(queue: QueueFiles, found: FoundUnits) -> Generator[Row]:
-    """Give the written units of a stretch."""
+def unit_rows(
+    queue: QueueFiles, found: FoundUnits, *, without: Collection[int] = ()
+) -> Generator[Row]:
+    """Give the written units of a stretch, but for those at some places in it."""
     units = zip(
         *(found.units[name].tolist() for name in ("offset", "size", "tag_code")), strict=True
     )
     for place, (offset, size, tag_code) in enumerate(units, found.first):
-        if size:
+        if size and place - found.first not in without:
             yield {
                 "kind": "unit",
                 "topic": queue.topic,

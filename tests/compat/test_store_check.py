@@ -270,3 +270,21 @@ def test_the_next_start_does_what_is_said(root: Path, name: str) -> None:
     )
     gone = sorted(path.name for path in log_files if not path.exists())
     assert not gone or any(gone[0] in sentence for sentence in said)
+
+
+UNITS: dict[str, tuple[bytes, str]] = {
+    "garbled": (b"\xa5" * 2000, "a unit of -1515870811 bytes"),
+    "cut": (bytes(70), "has 70 bytes, others have 2000"),
+}
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_a_dump_of_units_tells_of_what_can_be_no_unit(root: Path, name: str) -> None:
+    data, words = UNITS[name]
+    queue_file(root).write_bytes(data)
+    command = [sys.executable, "-m", "ternmq_console.main", "store", "dump", str(root), "--units"]
+    done = subprocess.run([*command, "--json"], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert f"{queue_file(root)}" in done.stderr
+    assert words in done.stderr
+    assert all(json.loads(line)["size"] > 0 for line in done.stdout.splitlines())

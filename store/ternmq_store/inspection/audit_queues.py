@@ -18,8 +18,8 @@ from ternmq_store.inspection.queue_inspection import (
     QueueCursor,
     QueueFiles,
     last_unit_end,
+    misfits,
 )
-from ternmq_store.queues.consume_queues import count_in_row, unit_file_bytes
 from ternmq_store.queues.units import PADDING_SIZE
 
 _EXT_ADDRESS_MAX: Final = -(1 << 31) - 1
@@ -175,17 +175,16 @@ class QueueAudit:
             was_clean: The store was closed: a crash may leave a file that was just made.
         """
         queues = [cursor.queue for cursor in self._queues.values()]
-        file_bytes = unit_file_bytes([file.file_bytes for queue in queues for file in queue.files])
+        wrong = dict(misfits(queues))
         for queue in queues:
-            fits = count_in_row([(file.base, file.file_bytes) for file in queue.files], file_bytes)
-            for file in queue.files[fits:]:
-                text = f"has {file.file_bytes} bytes, others have {file_bytes}"
-                if file.file_bytes == file_bytes:
-                    text = "does not follow the file before it, or that one does not fit"
-                is_new = not was_clean and file is queue.files[-1]
-                tell = note if is_new and file.file_bytes != file_bytes else problem
+            for file in queue.files:
+                if file.path not in wrong:
+                    continue
+                is_new = not was_clean and file is queue.files[-1] and not file.file_bytes
+                tell = note if is_new else problem
                 self.faulty.add((queue.topic.encode(), queue.queue_id))
-                yield tell("queue", file.path, None, f"{text}: the next start removes it")
+                text = f"{wrong[file.path]}: the next start removes it"
+                yield tell("queue", file.path, None, text)
 
     def finish(self, end: int) -> Generator[Finding]:
         """Tell of the units behind the last record, and of the records without a unit.

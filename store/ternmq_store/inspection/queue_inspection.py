@@ -4,7 +4,7 @@ Source: RocketMQ `ConsumeQueue`, `ConsumeQueueExt`.
 """
 
 import struct
-from collections.abc import Generator, Sequence
+from collections.abc import Collection, Generator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -16,6 +16,7 @@ from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import consume_queue_folder, file_base, queue_ext_folder
 from ternmq_store.inspection.log_inspection import LogFile, file_bytes
 from ternmq_store.queues.consume_queue_ext import EXT_UNIT_BYTES_MAX, ExtUnit
+from ternmq_store.queues.consume_queues import count_in_row, unit_file_bytes
 from ternmq_store.queues.units import UNIT, Units
 
 _PIECE_UNITS: Final = 819
@@ -55,6 +56,26 @@ def find_queues(files: FileSystem, root: Path) -> Sequence[QueueFiles]:
                 own = folder / topic / name
                 found.append(QueueFiles(topic, int(name), own, _files(files, own)))
     return found
+
+
+def misfits(queues: Sequence[QueueFiles]) -> Sequence[tuple[Path, str]]:
+    """Return the files that do not fit those of the other queues, each with the reason."""
+    file_bytes = unit_file_bytes([file.file_bytes for queue in queues for file in queue.files])
+    found: list[tuple[Path, str]] = []
+    for queue in queues:
+        fits = count_in_row([(file.base, file.file_bytes) for file in queue.files], file_bytes)
+        for file in queue.files[fits:]:
+            text = f"has {file.file_bytes} bytes, others have {file_bytes}"
+            if file.file_bytes == file_bytes:
+                text = "does not follow the file before it, or that one does not fit"
+            found.append((file.path, text))
+    return found
+
+
+def bad_units(units: Units) -> Collection[int]:
+    """Return the places of what is written and can be no unit."""
+    is_bad = (units["size"] < 0) | ((units["size"] > 0) & (units["offset"] < 0))
+    return set(is_bad.nonzero()[0].tolist())
 
 
 def _files(files: FileSystem, folder: Path) -> Sequence[LogFile]:
