@@ -212,6 +212,12 @@ class StoreAudit:
         for stretch in self.notes.quarantined:
             text = f"noted as damaged up to {stretch.end}: {stretch.reason}"
             yield note("log", None, stretch.start, text)
+        if self.start > self.notes.log_start and not self.last_use.is_clean and self.notes.session:
+            text = (
+                f"began here when that was noted, and begins at {self.start} now: the files between"
+                " were deleted as expired, or are lost; which, is not certain"
+            )
+            yield note("log", None, self.notes.log_start, text)
         if self.notes.queues_wrong:
             text = "noted as wrong by a reader: the next start builds all of them anew from the log"
             yield note("queue", None, None, text)

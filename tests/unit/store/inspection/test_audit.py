@@ -156,3 +156,13 @@ def test_a_checkpoint_that_is_too_long_is_no_problem() -> None:
     node.data = np.append(node.data, np.zeros(4, dtype=np.uint8))
     findings, _ = audit(files)
     assert [one.is_problem for one in findings if one.area == "checkpoint"] == [False]
+
+
+def test_a_log_that_began_earlier_is_told_after_a_crash_too() -> None:
+    files = store_with(60, is_closed=False)
+    files.locks.clear()
+    del files.nodes[find_log_files(files, ROOT)[0].path]
+    findings, found = audit(files)
+    told = [one for one in findings if "is not certain" in one.text]
+    assert [(one.is_problem, one.offset) for one in told] == [(False, 0)]
+    assert found.start > 0
