@@ -62,6 +62,9 @@ class ConsumeQueue:
         next_offset: What the next message stored gets; at least `end`.
         ext: What the units have no room for; None when there never was such a thing.
         ext_unit_bytes: Room to reserve there for each unit; 0 = nothing is added.
+        repeated: How many records were left out whose number an earlier one has.
+        skipped: How many numbers were passed over because no record has them.
+        fileless: How many records were left out because their unit's file is gone.
     """
 
     def __init__(
@@ -76,6 +79,9 @@ class ConsumeQueue:
         self.next_offset = QueueOffset(0)
         self.ext: ConsumeQueueExt | None = None
         self.ext_unit_bytes = 0
+        self.repeated = 0
+        self.skipped = 0
+        self.fileless = 0
         self._real_end = LogicOffset(0)
         self._dirty_from: LogicOffset | None = None
 
@@ -225,9 +231,19 @@ class ConsumeQueue:
     def _put_one(self, offset: QueueOffset, unit: Units, ext: ExtRows | None) -> None:
         physical = int(unit["offset"][0])
         if offset < self._first:
+            self.fileless += 1
             return  # its file was deleted as too old
-        if offset < self.end and physical <= self._newest_before(self.end):
+        if offset < self.end and (
+            physical <= self._newest_before(self.end) or self.unit(offset).size == PADDING_SIZE
+        ):
             self._correct(offset, unit, ext)
+            return
+        if 0 < offset < self.end:
+            logger.warning(
+                "two records of one number topic=%s queue=%d offset=%d first=%d later=%d",
+                *(self.topic, self.queue_id, offset, self.unit(offset).offset, physical),
+            )
+            self.repeated += 1
             return
         if offset < self.end:
             # RocketMQ deleted the topic and it began anew at 0: the later record counts.
@@ -281,6 +297,7 @@ class ConsumeQueue:
             self.end = self.min_offset = QueueOffset(base // UNIT_BYTES)
             self.min_offset = until
         else:
+            self.skipped += until - self.end
             logger.warning(
                 "gap in a consume queue topic=%s queue=%d from=%d to=%d",
                 *(self.topic, self.queue_id, self.end, until),

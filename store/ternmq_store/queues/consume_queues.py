@@ -116,7 +116,7 @@ class ConsumeQueues:
             if len(good) < len(files):
                 self._files.sync_folder(queue_folder(self._root, topic, queue_id))
                 # A crash may leave the last file just made, still without its length.
-                was_made = not was_clean and files[-1].file_bytes != self._file_bytes
+                was_made = not was_clean and files[-1].file_bytes == 0
                 whole &= was_made and len(good) == len(files) - 1
             if good:
                 self._make(topic, queue_id).open_files(good)

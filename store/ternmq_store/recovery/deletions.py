@@ -11,7 +11,10 @@ from ternmq_model.errors import IllegalName
 from ternmq_model.names import check_topic
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_store.disk.filesystem import FileSystem
+from ternmq_store.disk.layout import deletions_path
 from ternmq_store.disk.state_file import read_whole, replace_file
+from ternmq_store.dispatcher import Dispatcher
+from ternmq_store.log.commit_log import CommitLog
 
 
 def load_deletions(files: FileSystem, path: Path) -> dict[str, PhysicalOffset]:
@@ -44,3 +47,19 @@ def save_deletions(files: FileSystem, path: Path, deletions: Mapping[str, Physic
     """
     text = "".join(f"{at} {topic}\n" for topic, at in deletions.items())
     replace_file(files, path, text.encode(), keep_previous=False)
+
+
+def settle_deletions(files: FileSystem, root: Path, log: CommitLog, dispatcher: Dispatcher) -> None:
+    """Forget deletions of what is gone anyway, and those of records that were cut.
+
+    Raises:
+        OSError: They are as before.
+    """
+    settled = {
+        topic: min(offset, log.end)
+        for topic, offset in dispatcher.dropped.items()
+        if offset > log.start
+    }
+    if settled != dispatcher.dropped:
+        save_deletions(files, deletions_path(root), settled)
+        dispatcher.dropped = settled

@@ -23,7 +23,14 @@ from ternmq_store.log.resync import is_blank, lies_at, next_record
 from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.consume_queues import ConsumeQueues
 from ternmq_store.queues.units import PADDING_SIZE, UNIT, Unit, Units, make_padding
-from ternmq_store.recovery.recovery import Finding, NextGood, ScanRules, What, end_of_damage
+from ternmq_store.recovery.recovery import (
+    Finding,
+    FirstRecord,
+    NextGood,
+    ScanRules,
+    What,
+    end_of_damage,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -282,3 +289,16 @@ def _stored_at_ms(log: CommitLog, at: PhysicalOffset) -> int:
     except CorruptRecord:
         return 0
     return record.header.stored_at_ms if record else 0
+
+
+def first_records(log: CommitLog) -> Sequence[FirstRecord]:
+    """Return how each file of the log begins."""
+    first: list[FirstRecord] = []
+    for file in log.files.files:
+        base = PhysicalOffset(file.base)
+        try:
+            record = decode_record(file.view, 0, at=base)
+        except CorruptRecord:
+            record = None
+        first.append(FirstRecord(base, record.header.stored_at_ms if record else 0))
+    return first

@@ -15,7 +15,6 @@ from typing import Final
 
 from ternmq_model.errors import CorruptRecord
 from ternmq_model.offsets import UNIT_BYTES, PhysicalOffset, QueueOffset
-from ternmq_model.record import decode_record
 from ternmq_store.config import StoreConfig
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import (
@@ -24,7 +23,6 @@ from ternmq_store.disk.layout import (
     consume_queue_ext_folder,
     consume_queue_folder,
     deletions_path,
-    file_name,
     next_file_path,
     notes_path,
 )
@@ -39,22 +37,30 @@ from ternmq_store.log.log_notes import LastUse, QueueNote
 from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.consume_queues import ConsumeQueues
 from ternmq_store.queues.units import PADDING_SIZE, Units
-from ternmq_store.recovery.deletions import load_deletions, save_deletions
+from ternmq_store.recovery.deletions import load_deletions, settle_deletions
 from ternmq_store.recovery.log_files import LogPlan, carry_out, check_not_swapped, plan_log
 from ternmq_store.recovery.log_scan import (
     LogScan,
     OldUnits,
     count_before,
+    first_records,
     pad_to,
     read_record,
     record_lies_at,
     unit_before,
     units_from,
 )
+from ternmq_store.recovery.queue_evidence import (
+    find_later_files,
+    find_lost,
+    find_oddities,
+    find_repairs,
+    look_at_queues,
+    numbers_given,
+)
 from ternmq_store.recovery.recovery import (
     ALWAYS_MS,
     Finding,
-    FirstRecord,
     RecoveryReport,
     ScanRules,
     What,
@@ -137,14 +143,16 @@ class _Opening:
         give_up_reserve(self._files, self._root)
         session.claim(pid=os.getpid(), token=self._token)
         self._load(self._plan)
-        self._check_flushed()
-        self._rules = self._scan_rules()
+        for finding in find_lost(self._log, session):
+            self._tell(finding)
         start, scan, is_rebuilt = self._read_log()
         log, queues = self._log, self._queues
         cut_bytes = self._settle(start)
         if cut_bytes:
             path = log.files.at(log.end).file.path
             self._tell(Finding(What.CUT, path, log.end, cut_bytes, scan.reason))
+        for finding in find_oddities(queues):
+            self._tell(finding)
         self._keep_numbers()
         session.settle(
             start=log.start,
@@ -153,7 +161,7 @@ class _Opening:
             queues=queues,
             is_checksummed=config.record_checksum,
         )
-        self._settle_deletions()
+        settle_deletions(self._files, self._root, log, self._dispatcher)
         for queue in queues:
             queue.correct_min_offset(log.start)
         report = RecoveryReport(
@@ -177,13 +185,19 @@ class _Opening:
             From where; the reading; and whether all queues were built anew.
         """
         log, session = self._log, self._session
-        start = self._start(self._load_queues())
+        are_whole = self._load_queues()
+        self._evidence = look_at_queues(log, self._queues)
+        self._rules = self._scan_rules()
+        start = self._start(are_whole)
         if start is not None:
             is_clean = session.last_use.is_clean
             old_units = () if is_clean else self._cut_queues(start, keep=True)
             if is_clean or self._queues_agree():
                 scan = self._scan(start, old_units)
-                if start == log.start or not self._lacks_units(scan):
+                if (start == log.start and not self._has_no_file()) or (
+                    start > log.start and not self._lacks_units(scan)
+                ):
+                    self._tell_repairs()
                     return start, scan, False
         # Until all queues are built anew, no checkpoint may say that they are on the disk.
         session.save_checkpoint(Checkpoint())
@@ -229,20 +243,6 @@ class _Opening:
         end = PhysicalOffset(log.files.last.end if log.files.files else 0)
         self._session.quarantine.keep_between(log.start, end)
 
-    def _check_flushed(self) -> None:
-        """Report what of the log has gone away since it was on the disk."""
-        log, session = self._log, self._session
-        end = log.files.last.end if log.files.files else 0
-        if end < session.flushed:
-            path = log.files.folder / file_name(end)
-            reason = f"the log was on the disk up to {session.flushed}, and this file is gone"
-            self._tell(Finding(What.REPORTED, path, end, session.flushed - end, reason))
-        if session.last_use is LastUse.CLEAN and log.start > session.notes.log_start:
-            gone = log.start - session.notes.log_start
-            path = log.files.folder / file_name(session.notes.log_start)
-            reason = "the log began here, and this file is gone"
-            self._tell(Finding(What.REPORTED, path, session.notes.log_start, gone, reason))
-
     def _scan_rules(self) -> ScanRules:
         log, session = self._log, self._session
         end = PhysicalOffset(log.files.last.end if log.files.files else 0)
@@ -253,7 +253,10 @@ class _Opening:
                 safe_at_ms = session.checkpoint.log_safe_at_ms
         is_ours = session.last_use is LastUse.CRASHED
         left_at = session.notes.flushed if session.last_use is LastUse.CLEAN else None
-        return ScanRules(min(session.flushed, end), is_ours, left_at, safe_at_ms)
+        known_end = None
+        if not session.has_notes:
+            left_at, known_end = None, self._evidence.known_end
+        return ScanRules(min(session.flushed, end), is_ours, left_at, safe_at_ms, known_end)
 
     def _load_queues(self) -> bool:
         """Map the queues' files, without those of deleted topics; tell whether all are whole."""
@@ -294,12 +297,25 @@ class _Opening:
                 queue.find_written()
             if not self._queues_agree() or any(queue.lacks_ext for queue in self._queues):
                 return None
-            return self._last_dispatched()
+            if not self._session.has_notes:
+                return log.start if len(self._queues) else None
+            return min(self._last_dispatched(), self._noted(log.start))
         if not len(self._queues):
             return None
-        return self._checkpointed() or scan_start(
-            _first_records(log), self._session.checkpoint.safe_at_ms
+        if not self._session.has_notes:
+            return log.start
+        start = self._checkpointed() or scan_start(
+            first_records(log), self._session.checkpoint.safe_at_ms
         )
+        return min(start, self._noted(log.start))
+
+    def _noted(self, default: PhysicalOffset) -> PhysicalOffset:
+        """Return up to where the log was when it was noted how far the queues are."""
+        log, at = self._log, self._session.notes.queues_at
+        if not log.start <= at <= log.files.last.end:
+            return default
+        is_border = at % log.files.file_bytes == 0 or self._log_goes_on_at(at)
+        return at if is_border else default
 
     def _checkpointed(self) -> PhysicalOffset | None:
         """Return the offset in the checkpoint, if there is one and a record begins there."""
@@ -330,6 +346,7 @@ class _Opening:
         """Wipe the units of records at `limit` and behind; with `keep`, return them."""
         old: list[tuple[ConsumeQueue, QueueOffset, Units]] = []
         for queue in self._queues:
+            queue.repeated = queue.skipped = queue.fileless = 0
             if keep:
                 first = count_before(queue, limit)
                 old.append((queue, first, units_from(queue, first)))
@@ -413,6 +430,16 @@ class _Opening:
         scan.run(start, old_units)
         return scan
 
+    def _has_no_file(self) -> bool:
+        """Tell whether records of the log have no unit because a queue's file is gone."""
+        return any(queue.fileless for queue in self._queues)
+
+    def _tell_repairs(self) -> None:
+        """Report what a log of others, read as a whole, says that its queues did not."""
+        if not self._session.has_notes and self._session.last_use.is_clean:
+            for finding in find_repairs(self._queues, self._evidence.ends):
+                self._tell(finding)
+
     def _lacks_units(self, scan: LogScan) -> bool:
         """Tell whether queues end before they should: units are missing that the log has."""
         has_gap = self._dispatcher.gaps > 0 and not scan.damaged
@@ -450,6 +477,16 @@ class _Opening:
             reason = f"{missing} messages are gone; the next one is number {note.end}"
             self._tell(Finding(What.REPORTED, path, queue.end * UNIT_BYTES, 0, reason))
             pad_to(queue, note.end)
+        if self._session.last_use is LastUse.CRASHED:
+            return  # what was not on the disk never counted
+        for (topic, queue_id), end in numbers_given(self._queues, self._evidence.ends):
+            if topic in self._dispatcher.dropped:
+                continue
+            queue = self._queues.of(topic, queue_id)
+            reason = f"units tell of records behind the log's end; the next one is number {end}"
+            at, path = queue.end * UNIT_BYTES, queue.files.folder
+            self._tell(Finding(What.REPORTED, path, at, 0, reason))
+            pad_to(queue, end)
 
     def _settle(self, scanned_from: PhysicalOffset) -> int:
         """Let the log end where the scan did, on the disk too; return how many bytes were cut."""
@@ -461,28 +498,6 @@ class _Opening:
         for file in log.files_between(scanned_from, end):
             file.sync()
         session.lower(end)
+        for finding in find_later_files(log, end):
+            self._tell(finding)
         return log.cut(end, was_left_there=end == self._rules.left_at)
-
-    def _settle_deletions(self) -> None:
-        """Forget deletions of what is gone anyway, and those of records that were cut."""
-        log, dispatcher = self._log, self._dispatcher
-        settled = {
-            topic: min(offset, log.end)
-            for topic, offset in dispatcher.dropped.items()
-            if offset > log.start
-        }
-        if settled != dispatcher.dropped:
-            save_deletions(self._files, deletions_path(self._root), settled)
-            dispatcher.dropped = settled
-
-
-def _first_records(log: CommitLog) -> Sequence[FirstRecord]:
-    first: list[FirstRecord] = []
-    for file in log.files.files:
-        base = PhysicalOffset(file.base)
-        try:
-            record = decode_record(file.view, 0, at=base)
-        except CorruptRecord:
-            record = None
-        first.append(FirstRecord(base, record.header.stored_at_ms if record else 0))
-    return first

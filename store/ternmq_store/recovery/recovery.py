@@ -124,6 +124,10 @@ class ScanRules:
     safe_at_ms: int
     """If others wrote to it: records stored at that time or before were on the disk."""
 
+    known_end: PhysicalOffset | None = None
+    """If nothing is noted of it: up to where its consume queues tell of records; 0 when there are
+    none. None when notes or store times tell more."""
+
 
 class NextGood(NamedTuple):
     """The good record behind a bad one."""
@@ -142,8 +146,8 @@ def end_of_damage(
 ) -> PhysicalOffset | None:
     """Return where the stretch ends that begins with a bad record; None when the log ends there.
 
-    RocketMQ cuts by moving its positions: behind its end older records may lie whole. They are
-    told by their store time, which lies before that of the last good record.
+    RocketMQ cuts by moving its positions: behind its end older records may lie whole. No consume
+    queue tells of them, and their store time lies before that of the last good record.
 
     Args:
         rules: What is known of the log.
@@ -158,5 +162,8 @@ def end_of_damage(
         return min(following.offset, rules.flushed) if following else rules.flushed
     if following is None:
         return rules.flushed if at < rules.flushed else None
+    if rules.known_end is not None:
+        is_known = following.offset < rules.known_end or not rules.known_end
+        return following.offset if is_known else None
     is_stale = following.stored_at_ms < last_stored_at_ms
     return following.offset if not is_stale and following.stored_at_ms <= rules.safe_at_ms else None

@@ -33,8 +33,11 @@ from ternmq_store.log.quarantine import Quarantine
 from ternmq_store.queues.consume_queue import ConsumeQueue
 
 _QUEUES_INTERVAL_MS: Final = 10_000
-"""How often is noted how far the queues are. A queue that lost a unit older than that, or all of
-them, in a crash is told by it."""
+"""How often is noted how far the queues are. After a crash the log is read from there on, so that
+every unit is vouched for, by the notes or by the log."""
+
+_QUEUES_BYTES: Final = 64 << 20
+"""After how much of the log that is noted at once."""
 
 
 class _Seen(NamedTuple):
@@ -51,6 +54,7 @@ class Session:
 
     Attributes:
         last_use: How the use before ended.
+        has_notes: This store has opened the log before, and it is noted.
         notes: What the side file says.
         checkpoint: What the checkpoint says; offsets that do not count are 0.
         index_notes: What the index noted at the last clean stop; nothing after a crash.
@@ -70,6 +74,7 @@ class Session:
         self._files = files
         self._root = root
         self.notes = load_notes(files, root, tell)
+        self.has_notes = bool(self.notes.session)
         self.last_use = last_use(self.notes, load_abort(files, root))
         self.checkpoint = _load_checkpoint(files, root)
         is_clean = self.last_use is LastUse.CLEAN
@@ -95,9 +100,12 @@ class Session:
             if self._files.exists(checkpoint_path(self._root)):
                 self.save_checkpoint(self.checkpoint)
             ranges = closed(self.notes.checksummed, self.notes.flushed)
-            self._save(
-                replace(self.notes, session=token, is_open=True, checksummed=ranges, index=())
-            )
+            notes = replace(self.notes, session=token, is_open=True, checksummed=ranges, index=())
+            # Of a log that is new to this store there is nothing to note before it is settled: an
+            # opening that is interrupted must not leave notes that know nothing.
+            if self.has_notes:
+                self._save(notes)
+            self.notes = notes
         save_abort(self._files, self._root, Abort(pid, self.notes.session))
 
     @property
@@ -192,7 +200,11 @@ class Session:
             dispatched: Up to which offset of the log.
             now_ms: On the monotonic clock.
         """
-        if self._seen is None and now_ms - self._looked_at_ms >= _QUEUES_INTERVAL_MS:
+        is_due = (
+            now_ms - self._looked_at_ms >= _QUEUES_INTERVAL_MS
+            or dispatched - self.notes.queues_at >= _QUEUES_BYTES
+        )
+        if self._seen is None and is_due:
             self._looked_at_ms = now_ms
             self._seen = _Seen(dispatched, _notes_of(queues))
 

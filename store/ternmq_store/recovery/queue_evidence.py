@@ -1,0 +1,110 @@
+"""What the consume queues tell of the log before they are brought into agreement with it.
+
+Of a log of which nothing is noted they alone tell how far it went. Numbers that were given stay
+given, even when the records that had them are gone.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from ternmq_model.offsets import UNIT_BYTES, PhysicalOffset, QueueOffset
+from ternmq_model.record import OVERHEAD_BYTES, RECORD_BYTES_MAX
+from ternmq_store.disk.layout import file_name
+from ternmq_store.log.commit_log import CommitLog
+from ternmq_store.log.log_notes import LastUse
+from ternmq_store.queues.consume_queue import ConsumeQueue
+from ternmq_store.queues.consume_queues import ConsumeQueues
+from ternmq_store.recovery.log_scan import count_before, unit_before
+from ternmq_store.recovery.recovery import Finding, What
+from ternmq_store.recovery.session import Session
+
+_HEAD_BYTES: Final = 65_536
+_ANYWHERE: Final = PhysicalOffset((1 << 63) - 1)
+
+QueueKey = tuple[str, int]
+
+
+class Evidence(NamedTuple):
+    """What the queues of a store say, by their files."""
+
+    known_end: PhysicalOffset
+    """Some queue tells of a record that ends here, and none of a later one that the log's files
+    have room for; 0 when no queue tells of any."""
+
+    ends: Mapping[QueueKey, QueueOffset]
+    """Behind the last unit of each queue that tells of a record."""
+
+
+def look_at_queues(log: CommitLog, queues: Iterable[ConsumeQueue]) -> Evidence:
+    """Return what the files of `queues` say; nothing is changed."""
+    limit = PhysicalOffset(log.files.last.end if log.files.files else 0)
+    known_end = PhysicalOffset(0)
+    ends: dict[QueueKey, QueueOffset] = {}
+    for queue in queues:
+        last = unit_before(queue, _ANYWHERE)
+        if last is not None and OVERHEAD_BYTES <= last.size <= RECORD_BYTES_MAX:
+            ends[queue.topic, queue.queue_id] = count_before(queue, _ANYWHERE)
+        inside = unit_before(queue, limit)
+        if inside is not None and OVERHEAD_BYTES <= inside.size <= RECORD_BYTES_MAX:
+            known_end = max(known_end, min(limit, PhysicalOffset(inside.offset + inside.size)))
+    return Evidence(known_end, ends)
+
+
+def find_repairs(
+    queues: Iterable[ConsumeQueue], before: Mapping[QueueKey, QueueOffset]
+) -> Iterable[Finding]:
+    """Yield what a reading of the whole log added to the queues or found wrong in them.
+
+    Args:
+        queues: As they are after it.
+        before: Where each ended before, by `look_at_queues`.
+    """
+    for queue in queues:
+        end = before.get((queue.topic, queue.queue_id), QueueOffset(0))
+        added, path = queue.end - end, queue.files.folder
+        if added > 0:
+            reason = f"{added} units were missing"
+            yield Finding(What.REPAIRED, path, end * UNIT_BYTES, added * UNIT_BYTES, reason)
+
+
+def find_oddities(queues: Iterable[ConsumeQueue]) -> Iterable[Finding]:
+    """Yield what of the log did not go into its queue as it says."""
+    for queue in queues:
+        if queue.repeated:
+            reason = f"{queue.repeated} later records have the number of another one: left out"
+            yield Finding(What.REPORTED, queue.files.folder, 0, 0, reason)
+        if queue.skipped:
+            reason = f"{queue.skipped} numbers belong to no record of the log"
+            yield Finding(What.REPORTED, queue.files.folder, 0, 0, reason)
+
+
+def numbers_given(
+    queues: ConsumeQueues, given: Mapping[QueueKey, QueueOffset]
+) -> Iterable[tuple[QueueKey, QueueOffset]]:
+    """Yield the queues that end before numbers which they told of, and behind which number."""
+    for key, end in given.items():
+        queue = queues.find(*key)
+        if queue is None or queue.end < end:
+            yield key, end
+
+
+def find_lost(log: CommitLog, session: Session) -> Iterable[Finding]:
+    """Yield what of the log has gone away since it was on the disk."""
+    end = log.files.last.end if log.files.files else 0
+    if end < session.flushed:
+        path = log.files.folder / file_name(end)
+        reason = f"the log was on the disk up to {session.flushed}, and this file is gone"
+        yield Finding(What.REPORTED, path, end, session.flushed - end, reason)
+    if session.last_use is LastUse.CLEAN and log.start > session.notes.log_start:
+        gone = log.start - session.notes.log_start
+        path = log.files.folder / file_name(session.notes.log_start)
+        reason = "the log began here, and this file is gone"
+        yield Finding(What.REPORTED, path, session.notes.log_start, gone, reason)
+
+
+def find_later_files(log: CommitLog, end: PhysicalOffset) -> Iterable[Finding]:
+    """Yield the files that go when the log is cut at `end` and that hold something."""
+    for file in log.files.files:
+        if file.base > end and any(file.file.read(0, min(_HEAD_BYTES, file.file_bytes))):
+            reason = "it lay behind the log's end"
+            yield Finding(What.REMOVED, file.file.path, file.base, file.file_bytes, reason)
