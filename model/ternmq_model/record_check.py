@@ -12,7 +12,8 @@ from typing import Final
 
 from ternmq_model.errors import CorruptRecord
 from ternmq_model.offsets import PhysicalOffset
-from ternmq_model.record import BLANK_BYTES, Record, decode_record
+from ternmq_model.record import BLANK_BYTES, OVERHEAD_BYTES, Record, decode_record
+from ternmq_model.record_checksum import verify_checksum
 
 SECTOR_BYTES: Final = 512
 _ZERO_SECTOR: Final = bytes(SECTOR_BYTES)
@@ -43,7 +44,13 @@ def check_record(
         if not next_file:
             raise CorruptRecord(at, "no file follows the blank record")
         return None
-    if record.header.total_bytes + BLANK_BYTES > left:
+    header = record.header
+    # A checksum of the whole tells more: a log that was lost begins anew, its numbers do not.
+    if header.queue_offset > header.physical_offset // OVERHEAD_BYTES and not verify_checksum(
+        buffer[position : position + header.total_bytes], record.properties
+    ):
+        raise CorruptRecord(at, "more records of its queue than fit before it")
+    if header.total_bytes + BLANK_BYTES > left:
         raise CorruptRecord(at, "the record leaves no room for a blank one")
     if b"\0" in record.topic:
         raise CorruptRecord(at, "part of the topic is lost")

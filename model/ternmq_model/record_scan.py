@@ -181,7 +181,8 @@ def _fault(
         else:
             decode_record(view, position, at=at, check_crc=False)
     except CorruptRecord as error:
-        return error
+        # What it was raised in holds the view, and with it the file's map.
+        return error.with_traceback(None)
     return None
 
 
@@ -288,6 +289,7 @@ def _suspects(
         layout.body_ends > layout.bodies
     )
     suspects |= layout.ends + BLANK_BYTES > room
+    suspects |= layout.heads["queue_offset"] > layout.heads["physical_offset"] // OVERHEAD_BYTES
     if b"\0" in b"".join(parts):
         suspects |= np.array([b"\0" in part for part in parts])
     for number, topic in enumerate(topics.names):

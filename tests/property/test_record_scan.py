@@ -65,7 +65,7 @@ def files(draw: st.DrawFn) -> tuple[bytearray, int]:
             born_host=draw(HOSTS),
             store_host=draw(HOSTS),
             sys_flag=draw(st.sampled_from([0, 0, 4, 8, 12])),
-            queue_offset=draw(st.sampled_from([0, 7, -1])),
+            queue_offset=draw(st.sampled_from([0, 7, -1, 100, 110, 1 << 60])),
             physical_offset=base + len(data),
             stored_at_ms=1_700_000_000_000,
         )

@@ -194,9 +194,7 @@ class _Opening:
             old_units = () if is_clean else self._cut_queues(start, keep=True)
             if is_clean or self._queues_agree():
                 scan = self._scan(start, old_units)
-                if (start == log.start and not self._has_no_file()) or (
-                    start > log.start and not self._lacks_units(scan)
-                ):
+                if not (self._lacks_units(scan) if start > log.start else self._lacks_files()):
                     self._tell_repairs()
                     return start, scan, False
         # Until all queues are built anew, no checkpoint may say that they are on the disk.
@@ -430,8 +428,7 @@ class _Opening:
         scan.run(start, old_units)
         return scan
 
-    def _has_no_file(self) -> bool:
-        """Tell whether records of the log have no unit because a queue's file is gone."""
+    def _lacks_files(self) -> bool:
         return any(queue.fileless for queue in self._queues)
 
     def _tell_repairs(self) -> None:
