@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ternmq_model.offsets import UNIT_BYTES, LogicOffset, PhysicalOffset, QueueOffset, logic_offset
-from ternmq_model.record import OVERHEAD_BYTES
 from ternmq_model.record_heads import Bytes, Ints
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import base_of, queue_folder, step_end
@@ -35,20 +34,18 @@ from ternmq_store.queues.units import (
     UNIT,
     Unit,
     Units,
+    can_be,
     good_units,
     make_padding,
     make_units,
     read_units,
+    unit_bytes,
 )
 
 logger = logging.getLogger(__name__)
 
 _PIECE_UNITS: Final = 3_200
 _PADDING_UNITS: Final = 100_000  # in one step
-
-
-def _bytes(units: Units) -> Bytes:
-    return units.view(np.uint8)
 
 
 class ConsumeQueue:
@@ -62,7 +59,7 @@ class ConsumeQueue:
         next_offset: What the next message stored gets; at least `end`.
         ext: What the units have no room for; None when there never was such a thing.
         ext_unit_bytes: Room to reserve there for each unit; 0 = nothing is added.
-        repeated: How many records were left out whose number an earlier one has.
+        repeated: How many records were left out since their number cannot be: another has it.
         skipped: How many numbers were passed over because no record has them.
         fileless: How many records were left out because their unit's file is gone.
     """
@@ -79,9 +76,7 @@ class ConsumeQueue:
         self.next_offset = QueueOffset(0)
         self.ext: ConsumeQueueExt | None = None
         self.ext_unit_bytes = 0
-        self.repeated = 0
-        self.skipped = 0
-        self.fileless = 0
+        self.repeated = self.skipped = self.fileless = 0
         self._real_end = LogicOffset(0)
         self._dirty_from: LogicOffset | None = None
 
@@ -128,7 +123,7 @@ class ConsumeQueue:
         end = QueueOffset(self.end + count)
         if self._real_end < at + count * UNIT_BYTES:
             self._reserve(end)
-        data = _bytes(self._extend(units, ext))
+        data = unit_bytes(self._extend(units, ext))
         file = self.files.at(at)
         position = at - file.base
         if position + len(data) <= file.file_bytes:
@@ -238,22 +233,18 @@ class ConsumeQueue:
         ):
             self._correct(offset, unit, ext)
             return
-        if 0 < offset < self.end:
+        if 0 < offset < self.end or (
+            offset > self.end and self.files.files and not can_be(offset, unit)
+        ):
             logger.warning(
-                "two records of one number topic=%s queue=%d offset=%d first=%d later=%d",
-                *(self.topic, self.queue_id, offset, self.unit(offset).offset, physical),
+                "record left out of its queue topic=%s queue=%d offset=%d end=%d physical=%d",
+                *(self.topic, self.queue_id, offset, self.end, physical),
             )
             self.repeated += 1
             return
         if offset < self.end:
             # RocketMQ deleted the topic and it began anew at 0: the later record counts.
             self.cut(offset)
-        if offset > self.end and not self._can_be(offset, unit):
-            logger.warning(
-                "record left out of its queue topic=%s queue=%d offset=%d end=%d physical=%d",
-                *(self.topic, self.queue_id, offset, self.end, physical),
-            )
-            return
         if offset > self.end:
             self._pad(offset)
         self.append(unit, ext)
@@ -271,22 +262,13 @@ class ConsumeQueue:
                 *(self.topic, self.queue_id, offset, tuple(there), unit[0].tolist()),
             )
         at = logic_offset(offset)
-        self._write(at, _bytes(self._extend(unit, ext)))
+        self._write(at, unit_bytes(self._extend(unit, ext)))
         self._dirty_from = at if self._dirty_from is None else min(at, self._dirty_from)
 
     def _newest_before(self, end: QueueOffset) -> int:
         """Return where the last message before `end` lies in the log; -1 if there is none."""
         unit = self._last_message(end)
         return unit.offset if unit else -1
-
-    def _can_be(self, offset: QueueOffset, unit: Units) -> bool:
-        """Tell whether the message before which units are missing can have that number.
-
-        Before its record in the log there was one for each message before it, all in the queue.
-        """
-        if not self.files.files or int(unit["size"][0]) == PADDING_SIZE:
-            return True
-        return offset * OVERHEAD_BYTES <= int(unit["offset"][0])
 
     def _pad(self, until: QueueOffset) -> None:
         """Fill up with units that stand for nothing."""

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ternmq_model.offsets import UNIT_BYTES, PhysicalOffset, QueueOffset
-from ternmq_model.record_heads import Ints
+from ternmq_model.record import OVERHEAD_BYTES
+from ternmq_model.record_heads import Bytes, Ints
 from ternmq_store.disk.mapped_file import MappedFile
 
 Units = NDArray[np.void]
@@ -70,3 +71,17 @@ def read_units(file: MappedFile, first: int, count: int) -> tuple[Ints, Ints]:
     data = file.file.read(first * UNIT_BYTES, count * UNIT_BYTES)
     units = np.frombuffer(data[: len(data) - len(data) % UNIT_BYTES], dtype=UNIT)
     return units["offset"].astype(np.int64), units["size"].astype(np.int64)
+
+
+def unit_bytes(units: Units) -> Bytes:
+    """Return the bytes of units, one after the other."""
+    return units.view(np.uint8)
+
+
+def can_be(offset: QueueOffset, unit: Units) -> bool:
+    """Tell whether the message before which units are missing can have that number.
+
+    Before its record in the log there was one for each message before it, all in the queue.
+    """
+    is_padding = int(unit["size"][0]) == PADDING_SIZE
+    return is_padding or offset * OVERHEAD_BYTES <= int(unit["offset"][0])

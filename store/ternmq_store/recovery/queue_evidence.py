@@ -71,7 +71,7 @@ def find_oddities(queues: Iterable[ConsumeQueue]) -> Iterable[Finding]:
     """Yield what of the log did not go into its queue as it says."""
     for queue in queues:
         if queue.repeated:
-            reason = f"{queue.repeated} later records have the number of another one: left out"
+            reason = f"{queue.repeated} records left out: their numbers are others' or cannot be"
             yield Finding(What.REPORTED, queue.files.folder, 0, 0, reason)
         if queue.skipped:
             reason = f"{queue.skipped} numbers belong to no record of the log"
