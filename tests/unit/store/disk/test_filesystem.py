@@ -146,9 +146,10 @@ def test_a_file_opened_to_read_cannot_be_changed(tmp_path: Path) -> None:
     path.chmod(0o400)
     file = RealFileSystem().open(path, read_only=True)
     assert (file.size(), file.read(1, 9)) == (3, b"bc")
-    for change in (lambda: file.write(0, b"x"), lambda: file.resize(0)):
-        with pytest.raises(OSError, match=r"\[Errno"):
-            change()
+    with pytest.raises(OSError, match=r"\[Errno"):
+        file.write(0, b"x")
+    with pytest.raises(OSError, match=r"\[Errno"):
+        file.resize(0)
     region = file.map()
     region.bytes[:2] = 120
     assert bytes(region.view) == b"xxc"
