@@ -102,7 +102,6 @@ class MessageStore:
         self.statistics = StoreStatistics()
         """What is counted; whoever drives the store takes the samples."""
         self.reads = Reads(opened, self.statistics, config, files, root, clock)
-        self.reads.quarantine, self.reads.verify = opened.session.quarantine, opened.session.verify
         """What is read of the store: all of it but this object's own few short cuts."""
         self.searches = KeySearches(opened, self.reads.source)
         self._last_stored_at_ms = max(

@@ -57,11 +57,6 @@ VerifyAt = Callable[[PhysicalOffset], Verify]
 """Tells how much of the record at an offset is checked."""
 
 
-def verify_bodies(_offset: PhysicalOffset) -> Verify:
-    """Say of every record that it has no checksum but that of its body."""
-    return Verify.BODY
-
-
 class BadRecord(NamedTuple):
     """A record that was not served."""
 

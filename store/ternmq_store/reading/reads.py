@@ -19,7 +19,7 @@ from ternmq_store.config import StoreConfig
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import commit_log_folder
 from ternmq_store.dispatcher import Arrival
-from ternmq_store.log.quarantine import Quarantine, Stretch
+from ternmq_store.log.quarantine import Stretch
 from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.units import first_units
 from ternmq_store.reading.bad_places import BadPlaces
@@ -28,8 +28,6 @@ from ternmq_store.reading.cold_read import (
     ColdRead,
     ColdRecord,
     Source,
-    VerifyAt,
-    verify_bodies,
 )
 from ternmq_store.reading.reader import (
     Limits,
@@ -63,7 +61,6 @@ class Reads:
 
     Attributes:
         quarantine: Damaged stretches of the log, which are passed over.
-        verify: Tells how much of a record is checked that comes from the disk; asked in any thread.
         memory_bytes: What is further behind the log's end than the configured part of so much
             memory is read from the disk.
         bad_records: How many records were not served because they are damaged.
@@ -87,8 +84,7 @@ class Reads:
         self._files = files
         self._folder = commit_log_folder(root)
         self._clock = clock
-        self.quarantine = Quarantine()
-        self.verify: VerifyAt = verify_bodies
+        self.quarantine = opened.session.quarantine
         self.memory_bytes = _EVERYTHING
         self.bad_records = 0
         self.wrong_units = 0
@@ -393,7 +389,7 @@ class Reads:
             file_bytes=self._log.files.file_bytes,
             start=self._log.start,
             end=self._dispatcher.offset,
-            verify=self.verify,
+            verify=self._session.verify,
             read_ahead=self._config.read_ahead_enabled,
             beginnings=self._memory.log.ends(),
         )
