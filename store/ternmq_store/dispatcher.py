@@ -20,7 +20,7 @@ from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.record import FLAG_PREPARED
 from ternmq_model.record_batch import RecordBatch
 from ternmq_model.record_heads import Ints
-from ternmq_model.record_scan import Scan, Verify, scan_records
+from ternmq_model.record_scan import Scan, Verify
 from ternmq_store.hints import BitMaps, Hint, KeyRun, UnitRun, join_keys, unit_runs
 from ternmq_store.log.commit_log import CommitLog
 from ternmq_store.log.quarantine import Quarantine
@@ -261,14 +261,7 @@ class Dispatcher:
             stops.append(until)
         # A stop is where a record begins; if that is not so, it must not hold up the scan.
         for end, count in ((min([last, *stops]), records_max), (last, 1)):
-            found = scan_records(
-                file.view,
-                offset - file.base,
-                end - file.base,
-                at=offset,
-                records_max=count,
-                verify=verify,
-            )
+            found = self.log.scan(offset, end, records_max=count, verify=verify)
             if not stops or found.batch is not None or found.is_blank or found.error is not None:
                 break
         return found

@@ -16,6 +16,7 @@ from ternmq_model.record import BLANK_BYTES, Record, decode_record, encode_blank
 from ternmq_model.record_batch import RecordBatch, complete_records
 from ternmq_model.record_checksum import put_checksums
 from ternmq_model.record_heads import Ints
+from ternmq_model.record_scan import Scan, Verify, scan_records
 from ternmq_model.response_code import ResponseCode
 from ternmq_store.disk.filesystem import File, FileSystem
 from ternmq_store.disk.layout import commit_log_folder, file_name, fits, next_file_path
@@ -277,6 +278,25 @@ class CommitLog:
         except CorruptRecord:
             return None
         return record if record and offset + record.header.total_bytes <= end else None
+
+    def scan(self, at: PhysicalOffset, limit: int, *, records_max: int, verify: Verify) -> Scan:
+        """Return the records from `at` on, of the file that holds it: positions are in that file.
+
+        Args:
+            at: Where a record begins; it must lie in a file.
+            limit: A record that ends behind it is left; not behind the file's end.
+            records_max: How many records at most.
+            verify: What to check of them.
+        """
+        file = self.files.at(at)
+        return scan_records(
+            file.view,
+            at - file.base,
+            limit - file.base,
+            at=at,
+            records_max=records_max,
+            verify=verify,
+        )
 
     def cut(self, end: PhysicalOffset, *, was_left_there: bool = False) -> int:
         """Let the log end at `end`: zero what lies behind it, durably, and drop later files.

@@ -17,7 +17,7 @@ import numpy as np
 from ternmq_model.clock import Clock
 from ternmq_model.index_keys import find_keys
 from ternmq_model.offsets import PhysicalOffset
-from ternmq_model.record_scan import Verify, scan_records
+from ternmq_model.record_scan import Verify
 from ternmq_store.config import StoreConfig
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.index.index_files import IndexFiles
@@ -141,14 +141,8 @@ def _has_key_between(log: CommitLog, before: PhysicalOffset, end: PhysicalOffset
         if at >= min(end, log.end) or not log.files.has(at):
             return False
         file = log.files.at(at)
-        found = scan_records(
-            file.view,
-            at - file.base,
-            min(end, file.end, log.end) - file.base,
-            at=at,
-            records_max=_NEIGHBOURS,
-            verify=Verify.NOTHING,
-        )
+        limit = min(end, file.end, log.end)
+        found = log.scan(at, limit, records_max=_NEIGHBOURS, verify=Verify.NOTHING)
         if found.batch is not None:
             keys = find_keys(found.batch)
             offsets = found.batch.heads["physical_offset"].astype(np.int64)[keys.rows]
@@ -172,14 +166,7 @@ def _catch_up(
         file = log.files.at(at)
         bad = (stretch.start for stretch in quarantine.ranges if stretch.start > at)
         limit = min(log.end, file.end, next(bad, log.end))
-        found = scan_records(
-            file.view,
-            at - file.base,
-            limit - file.base,
-            at=at,
-            records_max=_RECORDS_MAX,
-            verify=Verify.NOTHING,
-        )
+        found = log.scan(at, limit, records_max=_RECORDS_MAX, verify=Verify.NOTHING)
         end = PhysicalOffset(file.base + found.end)
         if found.batch is not None:
             heads = found.batch.heads
