@@ -7,6 +7,7 @@ from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_protos.v1 import nameserver_pb2 as nameserver
+from ternmq_protos.v1 import transactions_pb2 as transactions
 from ternmq_remoting.rpc import StreamRpc, UnaryRpc
 
 _NS: Final = "NameServer"
@@ -29,6 +30,13 @@ WIPE_WRITE_PERMISSION = UnaryRpc(
     "WipeWritePermission",
     nameserver.WipeWritePermissionRequest,
     nameserver.WipeWritePermissionReply,
+)
+
+ADD_WRITE_PERMISSION = UnaryRpc(
+    _NS,
+    "AddWritePermission",
+    nameserver.AddWritePermissionRequest,
+    nameserver.AddWritePermissionReply,
 )
 
 _MESSAGES: Final = "Messages"
@@ -77,6 +85,25 @@ COMMIT_OFFSETS = UnaryRpc(
     answers=frozenset({int(ResponseCode.SUCCESS), int(ResponseCode.INVALID_PARAMETER)}),
 )
 QUERY_OFFSET = UnaryRpc(_GROUPS, "QueryOffset", groups.QueryOffsetRequest, groups.QueryOffsetReply)
+LOCK_QUEUES = UnaryRpc(_GROUPS, "LockQueues", groups.LockQueuesRequest, groups.LockQueuesReply)
+UNLOCK_QUEUES = UnaryRpc(
+    _GROUPS, "UnlockQueues", groups.UnlockQueuesRequest, groups.UnlockQueuesReply
+)
+SEND_BACK = UnaryRpc(_GROUPS, "SendBack", groups.SendBackRequest, groups.SendBackReply)
+
+_TRANSACTIONS: Final = "Transactions"
+END_TRANSACTION = UnaryRpc(
+    _TRANSACTIONS,
+    "EndTransaction",
+    transactions.EndTransactionRequest,
+    transactions.EndTransactionReply,
+)
+END_TRANSACTIONS = StreamRpc(
+    _TRANSACTIONS,
+    "EndTransactions",
+    transactions.EndTransactionsRequest,
+    transactions.EndTransactionsReply,
+)
 
 _ADMIN: Final = "Admin"
 QUERY_OFFSET_BY_TIME = UnaryRpc(
@@ -98,6 +125,23 @@ CLEAN_STORE = UnaryRpc(_ADMIN, "CleanStore", admin.CleanStoreRequest, admin.Clea
 DESCRIBE_STORE = UnaryRpc(
     _ADMIN, "DescribeStore", admin.DescribeStoreRequest, admin.DescribeStoreReply
 )
+PUT_GROUP = UnaryRpc(_ADMIN, "PutGroup", admin.PutGroupRequest, admin.PutGroupReply)
+DELETE_GROUP = UnaryRpc(_ADMIN, "DeleteGroup", admin.DeleteGroupRequest, admin.DeleteGroupReply)
+RESET_OFFSETS = UnaryRpc(_ADMIN, "ResetOffsets", admin.ResetOffsetsRequest, admin.ResetOffsetsReply)
+CLONE_OFFSETS = UnaryRpc(_ADMIN, "CloneOffsets", admin.CloneOffsetsRequest, admin.CloneOffsetsReply)
+DESCRIBE_CONSUMER = UnaryRpc(
+    _ADMIN, "DescribeConsumer", admin.DescribeConsumerRequest, admin.DescribeConsumerReply
+)
+LIST_PRODUCERS = UnaryRpc(
+    _ADMIN, "ListProducers", admin.ListProducersRequest, admin.ListProducersReply
+)
+DESCRIBE_STATISTICS = UnaryRpc(
+    _ADMIN, "DescribeStatistics", admin.DescribeStatisticsRequest, admin.DescribeStatisticsReply
+)
+LIST_SETTINGS = UnaryRpc(_ADMIN, "ListSettings", admin.ListSettingsRequest, admin.ListSettingsReply)
+UPDATE_SETTINGS = UnaryRpc(
+    _ADMIN, "UpdateSettings", admin.UpdateSettingsRequest, admin.UpdateSettingsReply
+)
 
 ALL: Final = (
     REGISTER_BROKER,
@@ -109,6 +153,7 @@ ALL: Final = (
     GET_KV,
     DELETE_KV,
     WIPE_WRITE_PERMISSION,
+    ADD_WRITE_PERMISSION,
     SEND,
     SEND_STREAM,
     PULL,
@@ -119,6 +164,11 @@ ALL: Final = (
     LIST_MEMBERS,
     COMMIT_OFFSETS,
     QUERY_OFFSET,
+    LOCK_QUEUES,
+    UNLOCK_QUEUES,
+    SEND_BACK,
+    END_TRANSACTION,
+    END_TRANSACTIONS,
     QUERY_OFFSET_BY_TIME,
     PUT_TOPIC,
     DELETE_TOPIC,
@@ -128,5 +178,14 @@ ALL: Final = (
     DESCRIBE_BROKER,
     CLEAN_STORE,
     DESCRIBE_STORE,
+    PUT_GROUP,
+    DELETE_GROUP,
+    RESET_OFFSETS,
+    CLONE_OFFSETS,
+    DESCRIBE_CONSUMER,
+    LIST_PRODUCERS,
+    DESCRIBE_STATISTICS,
+    LIST_SETTINGS,
+    UPDATE_SETTINGS,
 )
 """Every RPC, in the order of the files."""

@@ -89,14 +89,38 @@ class DescribeGroupRequest(_message.Message):
     def __init__(self, group: _Optional[str] = ...) -> None: ...
 
 class DescribeGroupReply(_message.Message):
-    __slots__ = ("status", "members", "progress")
+    __slots__ = ("status", "members", "progress", "settings")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    SETTINGS_FIELD_NUMBER: _ClassVar[int]
     status: _common_pb2.Status
     members: _containers.RepeatedCompositeFieldContainer[GroupMember]
     progress: _containers.RepeatedCompositeFieldContainer[GroupProgress]
-    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., members: _Optional[_Iterable[_Union[GroupMember, _Mapping]]] = ..., progress: _Optional[_Iterable[_Union[GroupProgress, _Mapping]]] = ...) -> None: ...
+    settings: GroupSettings
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., members: _Optional[_Iterable[_Union[GroupMember, _Mapping]]] = ..., progress: _Optional[_Iterable[_Union[GroupProgress, _Mapping]]] = ..., settings: _Optional[_Union[GroupSettings, _Mapping]] = ...) -> None: ...
+
+class GroupSettings(_message.Message):
+    __slots__ = ("group", "consume_enabled", "broadcast_enabled", "consume_from_min_enabled", "retry_queues", "retries_max", "broker_id", "broker_id_when_slow", "notify_members_changed")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    CONSUME_ENABLED_FIELD_NUMBER: _ClassVar[int]
+    BROADCAST_ENABLED_FIELD_NUMBER: _ClassVar[int]
+    CONSUME_FROM_MIN_ENABLED_FIELD_NUMBER: _ClassVar[int]
+    RETRY_QUEUES_FIELD_NUMBER: _ClassVar[int]
+    RETRIES_MAX_FIELD_NUMBER: _ClassVar[int]
+    BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    BROKER_ID_WHEN_SLOW_FIELD_NUMBER: _ClassVar[int]
+    NOTIFY_MEMBERS_CHANGED_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    consume_enabled: bool
+    broadcast_enabled: bool
+    consume_from_min_enabled: bool
+    retry_queues: int
+    retries_max: int
+    broker_id: int
+    broker_id_when_slow: int
+    notify_members_changed: bool
+    def __init__(self, group: _Optional[str] = ..., consume_enabled: bool = ..., broadcast_enabled: bool = ..., consume_from_min_enabled: bool = ..., retry_queues: _Optional[int] = ..., retries_max: _Optional[int] = ..., broker_id: _Optional[int] = ..., broker_id_when_slow: _Optional[int] = ..., notify_members_changed: bool = ...) -> None: ...
 
 class GroupMember(_message.Message):
     __slots__ = ("client_id", "address", "group", "connected_at_ms")
@@ -111,18 +135,24 @@ class GroupMember(_message.Message):
     def __init__(self, client_id: _Optional[str] = ..., address: _Optional[str] = ..., group: _Optional[_Union[_groups_pb2.ConsumerGroup, _Mapping]] = ..., connected_at_ms: _Optional[int] = ...) -> None: ...
 
 class GroupProgress(_message.Message):
-    __slots__ = ("topic", "queue_id", "committed_offset", "min_offset", "max_offset")
+    __slots__ = ("topic", "queue_id", "committed_offset", "min_offset", "max_offset", "consumed_stored_at_ms", "lag_ms", "version")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
     COMMITTED_OFFSET_FIELD_NUMBER: _ClassVar[int]
     MIN_OFFSET_FIELD_NUMBER: _ClassVar[int]
     MAX_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    CONSUMED_STORED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    LAG_MS_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
     topic: str
     queue_id: int
     committed_offset: int
     min_offset: int
     max_offset: int
-    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., committed_offset: _Optional[int] = ..., min_offset: _Optional[int] = ..., max_offset: _Optional[int] = ...) -> None: ...
+    consumed_stored_at_ms: int
+    lag_ms: int
+    version: int
+    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., committed_offset: _Optional[int] = ..., min_offset: _Optional[int] = ..., max_offset: _Optional[int] = ..., consumed_stored_at_ms: _Optional[int] = ..., lag_ms: _Optional[int] = ..., version: _Optional[int] = ...) -> None: ...
 
 class DescribeBrokerRequest(_message.Message):
     __slots__ = ()
@@ -311,3 +341,220 @@ class QueryOffsetByTimeReply(_message.Message):
     status: _common_pb2.Status
     offset: int
     def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., offset: _Optional[int] = ...) -> None: ...
+
+class PutGroupRequest(_message.Message):
+    __slots__ = ("settings",)
+    SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    settings: GroupSettings
+    def __init__(self, settings: _Optional[_Union[GroupSettings, _Mapping]] = ...) -> None: ...
+
+class PutGroupReply(_message.Message):
+    __slots__ = ("status", "created")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    CREATED_FIELD_NUMBER: _ClassVar[int]
+    status: _common_pb2.Status
+    created: bool
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., created: bool = ...) -> None: ...
+
+class DeleteGroupRequest(_message.Message):
+    __slots__ = ("group", "with_dead_letters")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    WITH_DEAD_LETTERS_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    with_dead_letters: bool
+    def __init__(self, group: _Optional[str] = ..., with_dead_letters: bool = ...) -> None: ...
+
+class DeleteGroupReply(_message.Message):
+    __slots__ = ("status",)
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    status: _common_pb2.Status
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ...) -> None: ...
+
+class ResetOffsetsRequest(_message.Message):
+    __slots__ = ("group", "topic", "queue_ids", "at_ms", "offset", "first", "last", "backwards_only", "dry_run")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_IDS_FIELD_NUMBER: _ClassVar[int]
+    AT_MS_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    BACKWARDS_ONLY_FIELD_NUMBER: _ClassVar[int]
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    topic: str
+    queue_ids: _containers.RepeatedScalarFieldContainer[int]
+    at_ms: int
+    offset: int
+    first: bool
+    last: bool
+    backwards_only: bool
+    dry_run: bool
+    def __init__(self, group: _Optional[str] = ..., topic: _Optional[str] = ..., queue_ids: _Optional[_Iterable[int]] = ..., at_ms: _Optional[int] = ..., offset: _Optional[int] = ..., first: bool = ..., last: bool = ..., backwards_only: bool = ..., dry_run: bool = ...) -> None: ...
+
+class ResetOffsetsReply(_message.Message):
+    __slots__ = ("status", "changes", "members_told")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    CHANGES_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_TOLD_FIELD_NUMBER: _ClassVar[int]
+    status: _common_pb2.Status
+    changes: _containers.RepeatedCompositeFieldContainer[OffsetChange]
+    members_told: int
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., changes: _Optional[_Iterable[_Union[OffsetChange, _Mapping]]] = ..., members_told: _Optional[int] = ...) -> None: ...
+
+class OffsetChange(_message.Message):
+    __slots__ = ("topic", "queue_id", "before", "after")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    queue_id: int
+    before: int
+    after: int
+    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., before: _Optional[int] = ..., after: _Optional[int] = ...) -> None: ...
+
+class CloneOffsetsRequest(_message.Message):
+    __slots__ = ("from_group", "to_group", "topic")
+    FROM_GROUP_FIELD_NUMBER: _ClassVar[int]
+    TO_GROUP_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    from_group: str
+    to_group: str
+    topic: str
+    def __init__(self, from_group: _Optional[str] = ..., to_group: _Optional[str] = ..., topic: _Optional[str] = ...) -> None: ...
+
+class CloneOffsetsReply(_message.Message):
+    __slots__ = ("status", "changes")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    CHANGES_FIELD_NUMBER: _ClassVar[int]
+    status: _common_pb2.Status
+    changes: _containers.RepeatedCompositeFieldContainer[OffsetChange]
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., changes: _Optional[_Iterable[_Union[OffsetChange, _Mapping]]] = ...) -> None: ...
+
+class DescribeConsumerRequest(_message.Message):
+    __slots__ = ("group", "client_id")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    client_id: str
+    def __init__(self, group: _Optional[str] = ..., client_id: _Optional[str] = ...) -> None: ...
+
+class DescribeConsumerReply(_message.Message):
+    __slots__ = ("status", "state")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    status: _common_pb2.Status
+    state: _groups_pb2.RunningState
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., state: _Optional[_Union[_groups_pb2.RunningState, _Mapping]] = ...) -> None: ...
+
+class ListProducersRequest(_message.Message):
+    __slots__ = ("group",)
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    def __init__(self, group: _Optional[str] = ...) -> None: ...
+
+class ListProducersReply(_message.Message):
+    __slots__ = ("status", "producers")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    PRODUCERS_FIELD_NUMBER: _ClassVar[int]
+    status: _common_pb2.Status
+    producers: _containers.RepeatedCompositeFieldContainer[ProducerMember]
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., producers: _Optional[_Iterable[_Union[ProducerMember, _Mapping]]] = ...) -> None: ...
+
+class ProducerMember(_message.Message):
+    __slots__ = ("group", "client_id", "address", "connected_at_ms")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    CONNECTED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    client_id: str
+    address: str
+    connected_at_ms: int
+    def __init__(self, group: _Optional[str] = ..., client_id: _Optional[str] = ..., address: _Optional[str] = ..., connected_at_ms: _Optional[int] = ...) -> None: ...
+
+class DescribeStatisticsRequest(_message.Message):
+    __slots__ = ("name", "key")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    key: str
+    def __init__(self, name: _Optional[str] = ..., key: _Optional[str] = ...) -> None: ...
+
+class DescribeStatisticsReply(_message.Message):
+    __slots__ = ("status", "items")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    ITEMS_FIELD_NUMBER: _ClassVar[int]
+    status: _common_pb2.Status
+    items: _containers.RepeatedCompositeFieldContainer[StatisticsItem]
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., items: _Optional[_Iterable[_Union[StatisticsItem, _Mapping]]] = ...) -> None: ...
+
+class StatisticsItem(_message.Message):
+    __slots__ = ("name", "key", "total", "spans")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_FIELD_NUMBER: _ClassVar[int]
+    SPANS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    key: str
+    total: int
+    spans: _containers.RepeatedCompositeFieldContainer[StatisticsSpan]
+    def __init__(self, name: _Optional[str] = ..., key: _Optional[str] = ..., total: _Optional[int] = ..., spans: _Optional[_Iterable[_Union[StatisticsSpan, _Mapping]]] = ...) -> None: ...
+
+class StatisticsSpan(_message.Message):
+    __slots__ = ("seconds", "sum", "rate", "average")
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    SUM_FIELD_NUMBER: _ClassVar[int]
+    RATE_FIELD_NUMBER: _ClassVar[int]
+    AVERAGE_FIELD_NUMBER: _ClassVar[int]
+    seconds: float
+    sum: int
+    rate: float
+    average: float
+    def __init__(self, seconds: _Optional[float] = ..., sum: _Optional[int] = ..., rate: _Optional[float] = ..., average: _Optional[float] = ...) -> None: ...
+
+class ListSettingsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListSettingsReply(_message.Message):
+    __slots__ = ("status", "settings")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    status: _common_pb2.Status
+    settings: _containers.RepeatedCompositeFieldContainer[SettingValue]
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., settings: _Optional[_Iterable[_Union[SettingValue, _Mapping]]] = ...) -> None: ...
+
+class SettingValue(_message.Message):
+    __slots__ = ("name", "value", "least", "most", "description")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    LEAST_FIELD_NUMBER: _ClassVar[int]
+    MOST_FIELD_NUMBER: _ClassVar[int]
+    DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    value: str
+    least: str
+    most: str
+    description: str
+    def __init__(self, name: _Optional[str] = ..., value: _Optional[str] = ..., least: _Optional[str] = ..., most: _Optional[str] = ..., description: _Optional[str] = ...) -> None: ...
+
+class UpdateSettingsRequest(_message.Message):
+    __slots__ = ("values",)
+    class ValuesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    values: _containers.ScalarMap[str, str]
+    def __init__(self, values: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class UpdateSettingsReply(_message.Message):
+    __slots__ = ("status",)
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    status: _common_pb2.Status
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ...) -> None: ...

@@ -80,6 +80,51 @@ class AdminStub(object):
                 request_serializer=ternmq_dot_v1_dot_admin__pb2.DescribeStoreRequest.SerializeToString,
                 response_deserializer=ternmq_dot_v1_dot_admin__pb2.DescribeStoreReply.FromString,
                 _registered_method=True)
+        self.PutGroup = channel.unary_unary(
+                '/ternmq.v1.Admin/PutGroup',
+                request_serializer=ternmq_dot_v1_dot_admin__pb2.PutGroupRequest.SerializeToString,
+                response_deserializer=ternmq_dot_v1_dot_admin__pb2.PutGroupReply.FromString,
+                _registered_method=True)
+        self.DeleteGroup = channel.unary_unary(
+                '/ternmq.v1.Admin/DeleteGroup',
+                request_serializer=ternmq_dot_v1_dot_admin__pb2.DeleteGroupRequest.SerializeToString,
+                response_deserializer=ternmq_dot_v1_dot_admin__pb2.DeleteGroupReply.FromString,
+                _registered_method=True)
+        self.ResetOffsets = channel.unary_unary(
+                '/ternmq.v1.Admin/ResetOffsets',
+                request_serializer=ternmq_dot_v1_dot_admin__pb2.ResetOffsetsRequest.SerializeToString,
+                response_deserializer=ternmq_dot_v1_dot_admin__pb2.ResetOffsetsReply.FromString,
+                _registered_method=True)
+        self.CloneOffsets = channel.unary_unary(
+                '/ternmq.v1.Admin/CloneOffsets',
+                request_serializer=ternmq_dot_v1_dot_admin__pb2.CloneOffsetsRequest.SerializeToString,
+                response_deserializer=ternmq_dot_v1_dot_admin__pb2.CloneOffsetsReply.FromString,
+                _registered_method=True)
+        self.DescribeConsumer = channel.unary_unary(
+                '/ternmq.v1.Admin/DescribeConsumer',
+                request_serializer=ternmq_dot_v1_dot_admin__pb2.DescribeConsumerRequest.SerializeToString,
+                response_deserializer=ternmq_dot_v1_dot_admin__pb2.DescribeConsumerReply.FromString,
+                _registered_method=True)
+        self.ListProducers = channel.unary_unary(
+                '/ternmq.v1.Admin/ListProducers',
+                request_serializer=ternmq_dot_v1_dot_admin__pb2.ListProducersRequest.SerializeToString,
+                response_deserializer=ternmq_dot_v1_dot_admin__pb2.ListProducersReply.FromString,
+                _registered_method=True)
+        self.DescribeStatistics = channel.unary_unary(
+                '/ternmq.v1.Admin/DescribeStatistics',
+                request_serializer=ternmq_dot_v1_dot_admin__pb2.DescribeStatisticsRequest.SerializeToString,
+                response_deserializer=ternmq_dot_v1_dot_admin__pb2.DescribeStatisticsReply.FromString,
+                _registered_method=True)
+        self.ListSettings = channel.unary_unary(
+                '/ternmq.v1.Admin/ListSettings',
+                request_serializer=ternmq_dot_v1_dot_admin__pb2.ListSettingsRequest.SerializeToString,
+                response_deserializer=ternmq_dot_v1_dot_admin__pb2.ListSettingsReply.FromString,
+                _registered_method=True)
+        self.UpdateSettings = channel.unary_unary(
+                '/ternmq.v1.Admin/UpdateSettings',
+                request_serializer=ternmq_dot_v1_dot_admin__pb2.UpdateSettingsRequest.SerializeToString,
+                response_deserializer=ternmq_dot_v1_dot_admin__pb2.UpdateSettingsReply.FromString,
+                _registered_method=True)
 
 
 class AdminServicer(object):
@@ -149,6 +194,69 @@ class AdminServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def PutGroup(self, request, context):
+        """Settings of a consumer group, made or changed.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteGroup(self, request, context):
+        """Forget a group: its settings, its offsets, its retry topic; its dead letters too when asked to.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ResetOffsets(self, request, context):
+        """Set how far a group is, by time or offset, also while it consumes: its members are told.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CloneOffsets(self, request, context):
+        """Let one group be as far as another.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DescribeConsumer(self, request, context):
+        """How consuming goes at one member of a group: the broker asks it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListProducers(self, request, context):
+        """Live members of producer groups.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DescribeStatistics(self, request, context):
+        """Counters by topic, queue, group and broker, with their rates.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListSettings(self, request, context):
+        """The settings that may change while the broker runs.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UpdateSettings(self, request, context):
+        """Change some of them: numbers and switches alone, none that names a file, a host or a command.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -196,6 +304,51 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.DescribeStore,
                     request_deserializer=ternmq_dot_v1_dot_admin__pb2.DescribeStoreRequest.FromString,
                     response_serializer=ternmq_dot_v1_dot_admin__pb2.DescribeStoreReply.SerializeToString,
+            ),
+            'PutGroup': grpc.unary_unary_rpc_method_handler(
+                    servicer.PutGroup,
+                    request_deserializer=ternmq_dot_v1_dot_admin__pb2.PutGroupRequest.FromString,
+                    response_serializer=ternmq_dot_v1_dot_admin__pb2.PutGroupReply.SerializeToString,
+            ),
+            'DeleteGroup': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteGroup,
+                    request_deserializer=ternmq_dot_v1_dot_admin__pb2.DeleteGroupRequest.FromString,
+                    response_serializer=ternmq_dot_v1_dot_admin__pb2.DeleteGroupReply.SerializeToString,
+            ),
+            'ResetOffsets': grpc.unary_unary_rpc_method_handler(
+                    servicer.ResetOffsets,
+                    request_deserializer=ternmq_dot_v1_dot_admin__pb2.ResetOffsetsRequest.FromString,
+                    response_serializer=ternmq_dot_v1_dot_admin__pb2.ResetOffsetsReply.SerializeToString,
+            ),
+            'CloneOffsets': grpc.unary_unary_rpc_method_handler(
+                    servicer.CloneOffsets,
+                    request_deserializer=ternmq_dot_v1_dot_admin__pb2.CloneOffsetsRequest.FromString,
+                    response_serializer=ternmq_dot_v1_dot_admin__pb2.CloneOffsetsReply.SerializeToString,
+            ),
+            'DescribeConsumer': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeConsumer,
+                    request_deserializer=ternmq_dot_v1_dot_admin__pb2.DescribeConsumerRequest.FromString,
+                    response_serializer=ternmq_dot_v1_dot_admin__pb2.DescribeConsumerReply.SerializeToString,
+            ),
+            'ListProducers': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListProducers,
+                    request_deserializer=ternmq_dot_v1_dot_admin__pb2.ListProducersRequest.FromString,
+                    response_serializer=ternmq_dot_v1_dot_admin__pb2.ListProducersReply.SerializeToString,
+            ),
+            'DescribeStatistics': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeStatistics,
+                    request_deserializer=ternmq_dot_v1_dot_admin__pb2.DescribeStatisticsRequest.FromString,
+                    response_serializer=ternmq_dot_v1_dot_admin__pb2.DescribeStatisticsReply.SerializeToString,
+            ),
+            'ListSettings': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListSettings,
+                    request_deserializer=ternmq_dot_v1_dot_admin__pb2.ListSettingsRequest.FromString,
+                    response_serializer=ternmq_dot_v1_dot_admin__pb2.ListSettingsReply.SerializeToString,
+            ),
+            'UpdateSettings': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateSettings,
+                    request_deserializer=ternmq_dot_v1_dot_admin__pb2.UpdateSettingsRequest.FromString,
+                    response_serializer=ternmq_dot_v1_dot_admin__pb2.UpdateSettingsReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -442,6 +595,249 @@ class Admin(object):
             '/ternmq.v1.Admin/DescribeStore',
             ternmq_dot_v1_dot_admin__pb2.DescribeStoreRequest.SerializeToString,
             ternmq_dot_v1_dot_admin__pb2.DescribeStoreReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PutGroup(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ternmq.v1.Admin/PutGroup',
+            ternmq_dot_v1_dot_admin__pb2.PutGroupRequest.SerializeToString,
+            ternmq_dot_v1_dot_admin__pb2.PutGroupReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteGroup(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ternmq.v1.Admin/DeleteGroup',
+            ternmq_dot_v1_dot_admin__pb2.DeleteGroupRequest.SerializeToString,
+            ternmq_dot_v1_dot_admin__pb2.DeleteGroupReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ResetOffsets(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ternmq.v1.Admin/ResetOffsets',
+            ternmq_dot_v1_dot_admin__pb2.ResetOffsetsRequest.SerializeToString,
+            ternmq_dot_v1_dot_admin__pb2.ResetOffsetsReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CloneOffsets(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ternmq.v1.Admin/CloneOffsets',
+            ternmq_dot_v1_dot_admin__pb2.CloneOffsetsRequest.SerializeToString,
+            ternmq_dot_v1_dot_admin__pb2.CloneOffsetsReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeConsumer(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ternmq.v1.Admin/DescribeConsumer',
+            ternmq_dot_v1_dot_admin__pb2.DescribeConsumerRequest.SerializeToString,
+            ternmq_dot_v1_dot_admin__pb2.DescribeConsumerReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListProducers(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ternmq.v1.Admin/ListProducers',
+            ternmq_dot_v1_dot_admin__pb2.ListProducersRequest.SerializeToString,
+            ternmq_dot_v1_dot_admin__pb2.ListProducersReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeStatistics(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ternmq.v1.Admin/DescribeStatistics',
+            ternmq_dot_v1_dot_admin__pb2.DescribeStatisticsRequest.SerializeToString,
+            ternmq_dot_v1_dot_admin__pb2.DescribeStatisticsReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListSettings(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ternmq.v1.Admin/ListSettings',
+            ternmq_dot_v1_dot_admin__pb2.ListSettingsRequest.SerializeToString,
+            ternmq_dot_v1_dot_admin__pb2.ListSettingsReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateSettings(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ternmq.v1.Admin/UpdateSettings',
+            ternmq_dot_v1_dot_admin__pb2.UpdateSettingsRequest.SerializeToString,
+            ternmq_dot_v1_dot_admin__pb2.UpdateSettingsReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -55,6 +55,21 @@ class GroupsStub(object):
                 request_serializer=ternmq_dot_v1_dot_groups__pb2.QueryOffsetRequest.SerializeToString,
                 response_deserializer=ternmq_dot_v1_dot_groups__pb2.QueryOffsetReply.FromString,
                 _registered_method=True)
+        self.LockQueues = channel.unary_unary(
+                '/ternmq.v1.Groups/LockQueues',
+                request_serializer=ternmq_dot_v1_dot_groups__pb2.LockQueuesRequest.SerializeToString,
+                response_deserializer=ternmq_dot_v1_dot_groups__pb2.LockQueuesReply.FromString,
+                _registered_method=True)
+        self.UnlockQueues = channel.unary_unary(
+                '/ternmq.v1.Groups/UnlockQueues',
+                request_serializer=ternmq_dot_v1_dot_groups__pb2.UnlockQueuesRequest.SerializeToString,
+                response_deserializer=ternmq_dot_v1_dot_groups__pb2.UnlockQueuesReply.FromString,
+                _registered_method=True)
+        self.SendBack = channel.unary_unary(
+                '/ternmq.v1.Groups/SendBack',
+                request_serializer=ternmq_dot_v1_dot_groups__pb2.SendBackRequest.SerializeToString,
+                response_deserializer=ternmq_dot_v1_dot_groups__pb2.SendBackReply.FromString,
+                _registered_method=True)
 
 
 class GroupsServicer(object):
@@ -78,6 +93,7 @@ class GroupsServicer(object):
 
     def CommitOffsets(self, request, context):
         """Keep how far a group is. A lower offset than the kept one is refused unless forced.
+        An offset of an older version than the kept one is refused as well.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -85,6 +101,27 @@ class GroupsServicer(object):
 
     def QueryOffset(self, request, context):
         """How far a group is with one queue, or where it begins.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def LockQueues(self, request, context):
+        """Take queues for one member alone, or keep them, for the time of a lease. Asking again renews it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UnlockQueues(self, request, context):
+        """Give locked queues back.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SendBack(self, request, context):
+        """Give messages back that could not be consumed: they come again after a delay, or become dead letters.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -112,6 +149,21 @@ def add_GroupsServicer_to_server(servicer, server):
                     servicer.QueryOffset,
                     request_deserializer=ternmq_dot_v1_dot_groups__pb2.QueryOffsetRequest.FromString,
                     response_serializer=ternmq_dot_v1_dot_groups__pb2.QueryOffsetReply.SerializeToString,
+            ),
+            'LockQueues': grpc.unary_unary_rpc_method_handler(
+                    servicer.LockQueues,
+                    request_deserializer=ternmq_dot_v1_dot_groups__pb2.LockQueuesRequest.FromString,
+                    response_serializer=ternmq_dot_v1_dot_groups__pb2.LockQueuesReply.SerializeToString,
+            ),
+            'UnlockQueues': grpc.unary_unary_rpc_method_handler(
+                    servicer.UnlockQueues,
+                    request_deserializer=ternmq_dot_v1_dot_groups__pb2.UnlockQueuesRequest.FromString,
+                    response_serializer=ternmq_dot_v1_dot_groups__pb2.UnlockQueuesReply.SerializeToString,
+            ),
+            'SendBack': grpc.unary_unary_rpc_method_handler(
+                    servicer.SendBack,
+                    request_deserializer=ternmq_dot_v1_dot_groups__pb2.SendBackRequest.FromString,
+                    response_serializer=ternmq_dot_v1_dot_groups__pb2.SendBackReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -223,6 +275,87 @@ class Groups(object):
             '/ternmq.v1.Groups/QueryOffset',
             ternmq_dot_v1_dot_groups__pb2.QueryOffsetRequest.SerializeToString,
             ternmq_dot_v1_dot_groups__pb2.QueryOffsetReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def LockQueues(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ternmq.v1.Groups/LockQueues',
+            ternmq_dot_v1_dot_groups__pb2.LockQueuesRequest.SerializeToString,
+            ternmq_dot_v1_dot_groups__pb2.LockQueuesReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UnlockQueues(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ternmq.v1.Groups/UnlockQueues',
+            ternmq_dot_v1_dot_groups__pb2.UnlockQueuesRequest.SerializeToString,
+            ternmq_dot_v1_dot_groups__pb2.UnlockQueuesReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SendBack(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ternmq.v1.Groups/SendBack',
+            ternmq_dot_v1_dot_groups__pb2.SendBackRequest.SerializeToString,
+            ternmq_dot_v1_dot_groups__pb2.SendBackReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -77,14 +77,16 @@ class SendStreamOpen(_message.Message):
     def __init__(self, client_id: _Optional[str] = ..., producer_group: _Optional[str] = ..., auto_create: _Optional[_Union[AutoCreate, _Mapping]] = ...) -> None: ...
 
 class SendBatch(_message.Message):
-    __slots__ = ("records", "record_sizes", "is_retry")
+    __slots__ = ("records", "record_sizes", "is_retry", "is_whole")
     RECORDS_FIELD_NUMBER: _ClassVar[int]
     RECORD_SIZES_FIELD_NUMBER: _ClassVar[int]
     IS_RETRY_FIELD_NUMBER: _ClassVar[int]
+    IS_WHOLE_FIELD_NUMBER: _ClassVar[int]
     records: bytes
     record_sizes: bytes
     is_retry: bool
-    def __init__(self, records: _Optional[bytes] = ..., record_sizes: _Optional[bytes] = ..., is_retry: bool = ...) -> None: ...
+    is_whole: bool
+    def __init__(self, records: _Optional[bytes] = ..., record_sizes: _Optional[bytes] = ..., is_retry: bool = ..., is_whole: bool = ...) -> None: ...
 
 class SendStreamReply(_message.Message):
     __slots__ = ("opened", "stored")
@@ -147,7 +149,7 @@ class Subscription(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., expression_type: _Optional[str] = ..., expression: _Optional[str] = ..., version_ms: _Optional[int] = ...) -> None: ...
 
 class PullRequest(_message.Message):
-    __slots__ = ("group", "topic", "queue_id", "offset", "messages_max", "bytes_max", "wait_ms", "subscription")
+    __slots__ = ("group", "topic", "queue_id", "offset", "messages_max", "bytes_max", "wait_ms", "subscription", "commit_offset", "commit_version")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
@@ -156,6 +158,8 @@ class PullRequest(_message.Message):
     BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
     WAIT_MS_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    COMMIT_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    COMMIT_VERSION_FIELD_NUMBER: _ClassVar[int]
     group: str
     topic: str
     queue_id: int
@@ -164,7 +168,9 @@ class PullRequest(_message.Message):
     bytes_max: int
     wait_ms: int
     subscription: Subscription
-    def __init__(self, group: _Optional[str] = ..., topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., offset: _Optional[int] = ..., messages_max: _Optional[int] = ..., bytes_max: _Optional[int] = ..., wait_ms: _Optional[int] = ..., subscription: _Optional[_Union[Subscription, _Mapping]] = ...) -> None: ...
+    commit_offset: int
+    commit_version: int
+    def __init__(self, group: _Optional[str] = ..., topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., offset: _Optional[int] = ..., messages_max: _Optional[int] = ..., bytes_max: _Optional[int] = ..., wait_ms: _Optional[int] = ..., subscription: _Optional[_Union[Subscription, _Mapping]] = ..., commit_offset: _Optional[int] = ..., commit_version: _Optional[int] = ...) -> None: ...
 
 class PullReply(_message.Message):
     __slots__ = ("status", "next_offset", "min_offset", "max_offset", "records", "record_sizes", "suggested_broker_id")

@@ -172,3 +172,17 @@ class WipeWritePermissionReply(_message.Message):
     status: _common_pb2.Status
     topics_changed: int
     def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., topics_changed: _Optional[int] = ...) -> None: ...
+
+class AddWritePermissionRequest(_message.Message):
+    __slots__ = ("broker_name",)
+    BROKER_NAME_FIELD_NUMBER: _ClassVar[int]
+    broker_name: str
+    def __init__(self, broker_name: _Optional[str] = ...) -> None: ...
+
+class AddWritePermissionReply(_message.Message):
+    __slots__ = ("status", "topics_changed")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_CHANGED_FIELD_NUMBER: _ClassVar[int]
+    status: _common_pb2.Status
+    topics_changed: int
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., topics_changed: _Optional[int] = ...) -> None: ...

@@ -80,6 +80,11 @@ class NameServerStub(object):
                 request_serializer=ternmq_dot_v1_dot_nameserver__pb2.WipeWritePermissionRequest.SerializeToString,
                 response_deserializer=ternmq_dot_v1_dot_nameserver__pb2.WipeWritePermissionReply.FromString,
                 _registered_method=True)
+        self.AddWritePermission = channel.unary_unary(
+                '/ternmq.v1.NameServer/AddWritePermission',
+                request_serializer=ternmq_dot_v1_dot_nameserver__pb2.AddWritePermissionRequest.SerializeToString,
+                response_deserializer=ternmq_dot_v1_dot_nameserver__pb2.AddWritePermissionReply.FromString,
+                _registered_method=True)
 
 
 class NameServerServicer(object):
@@ -149,6 +154,13 @@ class NameServerServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AddWritePermission(self, request, context):
+        """Let a broker's topics be written again.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_NameServerServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -196,6 +208,11 @@ def add_NameServerServicer_to_server(servicer, server):
                     servicer.WipeWritePermission,
                     request_deserializer=ternmq_dot_v1_dot_nameserver__pb2.WipeWritePermissionRequest.FromString,
                     response_serializer=ternmq_dot_v1_dot_nameserver__pb2.WipeWritePermissionReply.SerializeToString,
+            ),
+            'AddWritePermission': grpc.unary_unary_rpc_method_handler(
+                    servicer.AddWritePermission,
+                    request_deserializer=ternmq_dot_v1_dot_nameserver__pb2.AddWritePermissionRequest.FromString,
+                    response_serializer=ternmq_dot_v1_dot_nameserver__pb2.AddWritePermissionReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -442,6 +459,33 @@ class NameServer(object):
             '/ternmq.v1.NameServer/WipeWritePermission',
             ternmq_dot_v1_dot_nameserver__pb2.WipeWritePermissionRequest.SerializeToString,
             ternmq_dot_v1_dot_nameserver__pb2.WipeWritePermissionReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AddWritePermission(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ternmq.v1.NameServer/AddWritePermission',
+            ternmq_dot_v1_dot_nameserver__pb2.AddWritePermissionRequest.SerializeToString,
+            ternmq_dot_v1_dot_nameserver__pb2.AddWritePermissionReply.FromString,
             options,
             channel_credentials,
             insecure,

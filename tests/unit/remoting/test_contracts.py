@@ -1,12 +1,26 @@
 from google.protobuf.descriptor import FileDescriptor
 
-from ternmq_protos.v1 import admin_pb2, common_pb2, groups_pb2, messages_pb2, nameserver_pb2
+from ternmq_protos.v1 import (
+    admin_pb2,
+    common_pb2,
+    groups_pb2,
+    messages_pb2,
+    nameserver_pb2,
+    transactions_pb2,
+)
 from ternmq_remoting.contracts import ALL
 from ternmq_remoting.rpc import StreamRpc, UnaryRpc
 
 FILES: tuple[FileDescriptor, ...] = tuple(
     module.DESCRIPTOR
-    for module in (common_pb2, admin_pb2, groups_pb2, messages_pb2, nameserver_pb2)
+    for module in (
+        common_pb2,
+        admin_pb2,
+        groups_pb2,
+        messages_pb2,
+        nameserver_pb2,
+        transactions_pb2,
+    )
 )
 
 

@@ -1,0 +1,56 @@
+from ternmq_protos.v1 import common_pb2 as _common_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Resolution(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    UNKNOWN: _ClassVar[Resolution]
+    COMMIT: _ClassVar[Resolution]
+    ROLLBACK: _ClassVar[Resolution]
+UNKNOWN: Resolution
+COMMIT: Resolution
+ROLLBACK: Resolution
+
+class EndTransactionRequest(_message.Message):
+    __slots__ = ("producer_group", "topic", "message_id", "transaction_offset", "resolution", "from_check")
+    PRODUCER_GROUP_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
+    TRANSACTION_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    RESOLUTION_FIELD_NUMBER: _ClassVar[int]
+    FROM_CHECK_FIELD_NUMBER: _ClassVar[int]
+    producer_group: str
+    topic: str
+    message_id: str
+    transaction_offset: int
+    resolution: Resolution
+    from_check: bool
+    def __init__(self, producer_group: _Optional[str] = ..., topic: _Optional[str] = ..., message_id: _Optional[str] = ..., transaction_offset: _Optional[int] = ..., resolution: _Optional[_Union[Resolution, str]] = ..., from_check: bool = ...) -> None: ...
+
+class EndTransactionReply(_message.Message):
+    __slots__ = ("status", "queue_id", "queue_offset")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    status: _common_pb2.Status
+    queue_id: int
+    queue_offset: int
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., queue_id: _Optional[int] = ..., queue_offset: _Optional[int] = ...) -> None: ...
+
+class EndTransactionsRequest(_message.Message):
+    __slots__ = ("transactions",)
+    TRANSACTIONS_FIELD_NUMBER: _ClassVar[int]
+    transactions: _containers.RepeatedCompositeFieldContainer[EndTransactionRequest]
+    def __init__(self, transactions: _Optional[_Iterable[_Union[EndTransactionRequest, _Mapping]]] = ...) -> None: ...
+
+class EndTransactionsReply(_message.Message):
+    __slots__ = ("outcomes",)
+    OUTCOMES_FIELD_NUMBER: _ClassVar[int]
+    outcomes: _containers.RepeatedCompositeFieldContainer[EndTransactionReply]
+    def __init__(self, outcomes: _Optional[_Iterable[_Union[EndTransactionReply, _Mapping]]] = ...) -> None: ...
