@@ -149,6 +149,14 @@ class ClientTable:
         """Return the live members of a group, sorted by client id."""
         return [session for _, session in sorted(self._members.get(group, {}).items())]
 
+    def producers(self, group: str) -> list[Session]:
+        """Return the live members of a producer group, sorted by client id."""
+        return [
+            session
+            for _, session in sorted(self._sessions.items())
+            if group in session.producer_groups
+        ]
+
     def groups(self) -> set[str]:
         """Return every group that has a member."""
         return set(self._members)

@@ -92,9 +92,8 @@ class GroupService:
             async with OwnedTasks() as tasks:
                 hearing = tasks.spawn(self._hear(stream, session, outbox), "session-hear")
                 while told := await outbox.next():
-                    for group in told:
-                        changed = groups.MembersChanged(group=group)
-                        await stream.write(groups.SessionReply(members_changed=changed))
+                    for reply in told:
+                        await stream.write(reply)
                 if hearing.done() and (error := hearing.result()) is not None:
                     raise error
         except ConnectionLost:

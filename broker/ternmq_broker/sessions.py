@@ -2,12 +2,18 @@
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from ternmq_broker.clients import ClientTable, GroupMembership, Session
 from ternmq_model.clock import Clock
+from ternmq_protos.v1 import groups_pb2 as groups
 
 logger = logging.getLogger(__name__)
+
+COMMANDS_MAX: Final = 4096
+"""Commands that may wait for one client to read them."""
 
 
 class Outbox:
@@ -20,6 +26,7 @@ class Outbox:
     def __init__(self) -> None:
         self.is_over = False
         self._groups: dict[str, None] = {}
+        self._commands: deque[groups.SessionReply] = deque()
         self._changed = asyncio.Event()
 
     def tell(self, group: str) -> None:
@@ -27,21 +34,39 @@ class Outbox:
         self._groups[group] = None
         self._changed.set()
 
+    def command(self, reply: groups.SessionReply) -> bool:
+        """Let the client be told something else. Tell False when too much waits already."""
+        if self.is_over or len(self._commands) >= COMMANDS_MAX:
+            return False
+        self._commands.append(reply)
+        self._changed.set()
+        return True
+
     def end(self) -> None:
         """Let the stream end."""
         self.is_over = True
         self._changed.set()
 
-    async def next(self) -> list[str]:
-        """Return the groups to tell of, at least one; none when the session is over.
+    async def next(self) -> list[groups.SessionReply]:
+        """Return what to tell, at least one thing; nothing when the session is over.
+
+        Commands come in their order, after the changes of members.
 
         Cancelling is safe: nothing is taken.
         """
-        while not self._groups and not self.is_over:
+        while not self._groups and not self._commands and not self.is_over:
             self._changed.clear()
             await self._changed.wait()
-        groups, self._groups = list(self._groups), {}
-        return [] if self.is_over else groups
+        if self.is_over:
+            return []
+        told = [
+            groups.SessionReply(members_changed=groups.MembersChanged(group=group))
+            for group in self._groups
+        ]
+        told.extend(self._commands)
+        self._groups.clear()
+        self._commands.clear()
+        return told
 
 
 class Sessions:
@@ -96,6 +121,16 @@ class Sessions:
                     now_ms=now_ms,
                 )
             )
+
+    def command(self, session: Session, reply: groups.SessionReply) -> bool:
+        """Tell a client something, in the order of the calls.
+
+        Returns:
+            Whether it will be written to the client's stream, should that last. It will not when
+            the session has no stream at present, or too much waits to be written.
+        """
+        outbox = self._outboxes.get(session)
+        return outbox is not None and outbox.command(reply)
 
     def goodbye(self, session: Session) -> None:
         """Forget a client at once, and tell its groups."""

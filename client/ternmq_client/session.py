@@ -7,6 +7,7 @@ says goodbye, 10 s after its stream broke, 60 s after it fell silent.
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Final, Protocol
@@ -30,6 +31,12 @@ logger = logging.getLogger(__name__)
 
 GOODBYE_TIMEOUT_S: Final = 1.0
 """How long a closing client waits for a broker to hear its goodbye."""
+
+SAYINGS_MAX: Final = 256
+"""Answers that may wait for one broker to be told; the oldest gives way."""
+
+OnCommand = Callable[[groups.SessionReply, str], None]
+"""Takes a broker's command and the broker's name. Must not block."""
 
 SessionStream = ClientStream[groups.SessionReply, groups.SessionRequest]
 
@@ -95,6 +102,7 @@ class Session:
         answer_timeout_s: float,
         retry: RetryPolicy,
         on_members_changed: Callable[[str], None],
+        on_command: OnCommand,
     ) -> None:
         self._broker_name = broker_name
         self._member = member
@@ -104,6 +112,8 @@ class Session:
         self._answer_timeout_s = answer_timeout_s
         self._retry = retry
         self._on_members_changed = on_members_changed
+        self._on_command = on_command
+        self._sayings: deque[groups.SessionRequest] = deque(maxlen=SAYINGS_MAX)
         self._changed = asyncio.Event()
         self._writing = asyncio.Lock()
         """Two writes at a time break a stream, and then not even cancelling ends it."""
@@ -139,6 +149,11 @@ class Session:
         """Send a heartbeat now: the picture has changed."""
         self._changed.set()
 
+    def say(self, request: groups.SessionRequest) -> None:
+        """Send an answer soon. It is lost should the stream break before."""
+        self._sayings.append(request)
+        self._changed.set()
+
     async def close(self) -> None:
         """Say goodbye, so that the broker drops the client at once. The `run` task ends soon."""
         self._is_closing = True
@@ -160,6 +175,8 @@ class Session:
                 while (reply := await stream.read()) is not None:
                     if reply.HasField("members_changed"):
                         self._on_members_changed(reply.members_changed.group)
+                    else:
+                        self._on_command(reply, self._broker_name)
         except TransportError:
             self._member.forget(self._broker_name, connection)
             raise
@@ -171,6 +188,7 @@ class Session:
         try:
             async with asyncio.timeout(self._answer_timeout_s):
                 self._changed.clear()
+                self._sayings.clear()
                 await stream.write(self._picture.hello(self._member.client_id, self._incarnation))
                 reply = await stream.read()
         except TimeoutError:
@@ -199,6 +217,8 @@ class Session:
                 async with self._writing:
                     if self._is_closing:
                         return  # the goodbye is the last word
+                    while self._sayings:
+                        await stream.write(self._sayings.popleft())
                     await stream.write(self._picture.heartbeat())
             except TernError:  # the reader is told why
                 stream.cancel()
@@ -228,6 +248,7 @@ class Sessions:
         self._incarnation = f"{member.env.random.getrandbits(64):016x}"
         self._picture = Picture()
         self._members_changed: dict[str, Callable[[], None]] = {}
+        self._commands: dict[str, list[OnCommand]] = {}
         self._attended: set[str] = set()
         self._open: dict[str, tuple[Session, asyncio.Task[None]]] = {}
         self._is_closing = False
@@ -272,6 +293,27 @@ class Sessions:
             for group in self._picture.consumers.values()
             for subscription in group.subscriptions
         )
+
+    def on_command(self, name: str, handler: OnCommand) -> Callable[[], None]:
+        """Have `handler` called with every command of a kind, whichever broker it comes from.
+
+        Args:
+            name: The field of the contract's `SessionReply`, such as `offsets_reset`.
+            handler: Called with the reply and the broker's name, after those given before.
+
+        Returns:
+            What ends it.
+        """
+        handlers = self._commands.setdefault(name, [])
+        handlers.append(handler)
+        return lambda: handlers.remove(handler)
+
+    def say(self, broker_name: str, request: groups.SessionRequest) -> bool:
+        """Answer a broker on its Session; tell False when there is none with it."""
+        opened = self._open.get(broker_name)
+        if opened is not None:
+            opened[0].say(request)
+        return opened is not None
 
     def attend(self, broker_name: str) -> None:
         """Keep a Session with `broker_name` although no consumed topic demands it."""
@@ -327,6 +369,7 @@ class Sessions:
             answer_timeout_s=self._answer_timeout_s,
             retry=self._retry,
             on_members_changed=self._dispatch_members_changed,
+            on_command=self._dispatch_command,
         )
         task = self._tasks.spawn(session.run(), f"session {broker_name}")
         self._open[broker_name] = (session, task)
@@ -339,6 +382,10 @@ class Sessions:
         callback = self._members_changed.get(group)
         if callback is not None:
             callback()
+
+    def _dispatch_command(self, reply: groups.SessionReply, broker_name: str) -> None:
+        for handler in tuple(self._commands.get(reply.WhichOneof("reply") or "", ())):
+            handler(reply, broker_name)
 
 
 async def _end(session: Session, task: asyncio.Task[None]) -> None:

@@ -48,6 +48,16 @@ class Message:
     flag: int = 0
     """A number of the application's own."""
 
+    delay_level: int = 0
+    """1 to 18: delivered after 1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h. 0 = at
+    once. At most one of this and the next two."""
+
+    deliver_at_ms: int = 0
+    """Not delivered before this time, Unix milliseconds, at most 3 days ahead. 0 = at once."""
+
+    deliver_after_ms: int = 0
+    """Not delivered before so many milliseconds after it was stored, at most 3 days. 0 = none."""
+
     def encoded_properties(self) -> bytes:
         """Check this message and return its properties as they lie on disk.
 
@@ -76,6 +86,8 @@ class Message:
         if self.sharding_key:
             check_property(names.SHARDING_KEY, self.sharding_key)
             pairs.append(f"{names.SHARDING_KEY}\x01{self.sharding_key}\x02")
+        if self.delay_level or self.deliver_at_ms or self.deliver_after_ms:
+            pairs.append(self._delivery())
         for name, value in self.properties.items():
             if name in names.RESERVED:
                 raise IllegalMessage(
@@ -87,6 +99,46 @@ class Message:
             return "".join(pairs).encode()
         except UnicodeEncodeError as error:
             raise IllegalMessage(f"a property cannot be written as UTF-8: {error}") from None
+
+    def _delivery(self) -> str:
+        """Return the property that says when it is to be delivered.
+
+        Raises:
+            IllegalMessage: It says so more than once, or with a number that cannot be.
+        """
+        told = [
+            (name, value)
+            for name, value in (
+                (names.DELAY, self.delay_level),
+                (names.TIMER_DELIVER_MS, self.deliver_at_ms),
+                (names.TIMER_DELAY_MS, self.deliver_after_ms),
+            )
+            if value
+        ]
+        if len(told) > 1:
+            raise IllegalMessage(
+                f"message for {self.topic!r}: delay_level, deliver_at_ms and deliver_after_ms "
+                "exclude each other"
+            )
+        name, value = told[0]
+        if value < 0:
+            raise IllegalMessage(f"message for {self.topic!r}: {name} is {value}, must be above 0")
+        return f"{name}\x01{value}\x02"
+
+
+@dataclass(slots=True)
+class SystemMessage(Message):
+    """A message with properties that applications may not set: clients add them themselves."""
+
+    system_properties: Mapping[str, str] = field(default_factory=_no_properties)
+    """Written behind all others."""
+
+    def encoded_properties(self) -> bytes:
+        """Do what `Message.encoded_properties` does, with the system properties behind."""
+        own = Message.encoded_properties(self)
+        for name, value in self.system_properties.items():
+            check_property(name, value)
+        return own + names.encode_properties(self.system_properties)
 
 
 class SendStatus(Enum):

@@ -65,7 +65,16 @@ class Target(QueuePicker):
         tags = message.tags
         if body.__class__ is not bytes or tags.__class__ is not str or message.flag:
             check_fields(message)
-        if message.properties or message.keys or message.sharding_key or len(body) > BODY_BYTES_MAX:
+        if (
+            message.properties
+            or message.keys
+            or message.sharding_key
+            or message.delay_level
+            or message.deliver_at_ms
+            or message.deliver_after_ms
+            or len(body) > BODY_BYTES_MAX
+            or message.__class__ is not Message
+        ):
             return message.encoded_properties()
         properties = self._properties_by_tag.get(tags)
         if properties is None:

@@ -122,3 +122,15 @@ def test_the_newest_subscription_of_the_members_counts() -> None:
     assert subscription.tags == {"new"}
     assert clients.subscription("G", "Other") is None
     assert clients.subscription("H", "T") is None
+
+
+def test_producers_of_a_group_come_sorted_and_go_with_their_session() -> None:
+    clients = table()
+    for client_id in ("b", "a", "other"):
+        new = session(client_id)
+        clients.hello(new)
+        group = "elsewhere" if client_id == "other" else "P"
+        clients.heard(new, producer_groups=(group,), memberships={}, now_ms=0)
+    assert [each.client_id for each in clients.producers("P")] == ["a", "b"]
+    clients.remove(clients.producers("P")[0])
+    assert [each.client_id for each in clients.producers("P")] == ["b"]

@@ -31,6 +31,9 @@ class SlowStream:
     async def read(self) -> groups.SessionReply | None:
         return await self._replies.get()
 
+    def tell(self, reply: groups.SessionReply) -> None:
+        self._replies.put_nowait(reply)
+
     async def finish(self) -> None:
         self._replies.put_nowait(None)
 
@@ -74,6 +77,7 @@ def test_a_goodbye_waits_for_the_heartbeat_that_is_being_written_and_is_the_last
             answer_timeout_s=3,
             retry=RetryPolicy(),
             on_members_changed=lambda _: None,
+            on_command=lambda _reply, _broker: None,
         )
         running = asyncio.ensure_future(session.run())
         await session.attempted.wait()
@@ -84,5 +88,37 @@ def test_a_goodbye_waits_for_the_heartbeat_that_is_being_written_and_is_the_last
         await session.close()
         await running
         assert member.stream.written == ["hello", "heartbeat", "goodbye"]
+
+    run_in_virtual_time(main())
+
+
+def test_commands_reach_their_handlers_and_answers_are_written_before_the_next_heartbeat() -> None:
+    async def main() -> None:
+        member = Alone()
+        heard: list[tuple[str | None, str]] = []
+
+        def on_command(reply: groups.SessionReply, broker: str) -> None:
+            heard.append((reply.WhichOneof("reply"), broker))
+            session.say(groups.SessionRequest(running_state=groups.RunningState(request_id=7)))
+
+        session = Session(
+            "b",
+            member,
+            Picture(),
+            incarnation="1",
+            heartbeat_s=30,
+            answer_timeout_s=3,
+            retry=RetryPolicy(),
+            on_members_changed=lambda _: None,
+            on_command=on_command,
+        )
+        running = asyncio.ensure_future(session.run())
+        await session.attempted.wait()
+        member.stream.tell(groups.SessionReply(report_state=groups.ReportState(request_id=7)))
+        await asyncio.sleep(1)
+        await session.close()
+        await running
+        assert heard == [("report_state", "b")]
+        assert member.stream.written == ["hello", "running_state", "heartbeat", "goodbye"]
 
     run_in_virtual_time(main())

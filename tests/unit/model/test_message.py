@@ -3,7 +3,7 @@
 import pytest
 
 from ternmq_model.errors import IllegalMessage, IllegalName, TernError
-from ternmq_model.message import Message
+from ternmq_model.message import Message, SystemMessage
 from ternmq_model.properties import decode_properties
 
 
@@ -36,6 +36,9 @@ def test_properties_carry_tag_keys_and_sharding_key() -> None:
         (Message("T", b"", properties={"a": ""}), IllegalMessage, "'a'"),
         (Message("T", b"", properties={"a": "\x02"}), IllegalMessage, "'a'"),
         (Message("T", b"", properties={"a": "\ud800"}), IllegalMessage, "UTF-8"),
+        (Message("T", b"", delay_level=1, deliver_at_ms=5), IllegalMessage, "exclude"),
+        (Message("T", b"", delay_level=-1), IllegalMessage, "DELAY is -1"),
+        (SystemMessage("T", b"", system_properties={"PGROUP": ""}), IllegalMessage, "PGROUP"),
     ],
 )
 def test_messages_that_break_a_limit_name_the_culprit(
@@ -43,3 +46,18 @@ def test_messages_that_break_a_limit_name_the_culprit(
 ) -> None:
     with pytest.raises(error, match=culprit):
         message.encoded_properties()
+
+
+@pytest.mark.parametrize(
+    ("message", "name", "value"),
+    [
+        (Message("T", b"", delay_level=3), "DELAY", "3"),
+        (Message("T", b"", deliver_at_ms=1_700_000_000_000), "TIMER_DELIVER_MS", "1700000000000"),
+        (Message("T", b"", deliver_after_ms=250), "TIMER_DELAY_MS", "250"),
+        (SystemMessage("T", b"", system_properties={"TRAN_MSG": "true"}), "TRAN_MSG", "true"),
+    ],
+)
+def test_delivery_and_system_properties_are_written(
+    message: Message, name: str, value: str
+) -> None:
+    assert decode_properties(message.encoded_properties()) == {name: value}
