@@ -225,7 +225,7 @@ class SendService:
             )
         properties = dict(request.properties)
         for name, value in properties.items():
-            if name == names.CRC32:
+            if name in names.BROKERS_OWN:
                 raise IllegalMessage(
                     f"message for {topic!r}: property {name!r} is the broker's own"
                 )

@@ -6,6 +6,7 @@
         * `SettingsError`: all that is wrong with the settings of a process
         * `IllegalName`: a topic or group name breaks the rules
         * `IllegalMessage`: a message that no broker would take
+        * `SendVetoed`: one of the producer's interceptors refused the message
         * `ClosedError`: used before it was opened or after it was closed
     * `RefusedError`: a peer answered, and the answer is no. `code` says why; some are retryable.
         * `TopicNotFound`, `GroupNotFound`, `BrokerBusy`, `MessageRefused`, `PermissionRefused`,
@@ -78,6 +79,13 @@ class IllegalName(UsageError):
 
 class IllegalMessage(UsageError):
     """A message that no broker would take; nothing was sent."""
+
+
+class SendVetoed(UsageError):
+    """An interceptor refused the message; nothing was sent. `__cause__` is what it raised."""
+
+    def __init__(self, reason: BaseException) -> None:
+        super().__init__(f"an interceptor refused the message: {reason!r}")
 
 
 class ClosedError(UsageError):

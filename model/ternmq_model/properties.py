@@ -49,6 +49,17 @@ RESERVED: Final = frozenset(
 """Names with a meaning of their own, which a user property may not take."""
 
 
+BROKERS_OWN: Final = frozenset(
+    {
+        CRC32, REAL_TOPIC, REAL_QUEUE_ID, "TRAN_PREPARED_QUEUE_OFFSET", "TIMER_OUT_MS",
+        "TIMER_ENQUEUE_MS", "TIMER_DEQUEUE_MS", "TIMER_ROLL_TIMES", "TIMER_DELAY_LEVEL",
+        "INNER_NUM", "INNER_BASE", "INNER_MULTI_DISPATCH", "INNER_MULTI_QUEUE_OFFSET", "POP_CK",
+        "POP_CK_OFFSET",
+    }
+)  # fmt: skip
+"""Names that a broker alone writes, for itself to read: no client may send them."""
+
+
 TRANSIENT_PREFIX: Final = "__RMQ.TRANSIENT."
 """Begins names that a client keeps for itself: they are never stored."""
 

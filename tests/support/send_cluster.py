@@ -6,7 +6,7 @@ recorded, and the promises that producers make to brokers are checked as it come
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from random import Random
@@ -16,6 +16,8 @@ import numpy as np
 from ternmq_client.config import ClientConfig
 from ternmq_model.address import Address
 from ternmq_model.errors import ConnectionLost, TernError, TopicNotFound
+from ternmq_model.message_id import offset_message_id
+from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.properties import decode_properties
 from ternmq_model.record import decode_record
 from ternmq_model.response_code import ResponseCode
@@ -118,6 +120,9 @@ class SendingBroker:
         self.members_changed: asyncio.Event | None = None
         self.heartbeats: list[groups.Heartbeat] = []
         self.session_refusal = 0
+        self.requests: list[messages.SendRequest] = []
+        self.answer_request: Callable[[messages.SendRequest], Awaitable[int]] = _store
+        """What becomes of a unary send: a code, or a refusal that it raises."""
 
     @property
     def bodies(self) -> list[bytes]:
@@ -129,7 +134,20 @@ class SendingBroker:
         return [
             stream(contracts.SEND_STREAM, self.send_stream),
             stream(contracts.SESSION, self.session),
+            unary(contracts.SEND, self.send),
         ]
+
+    async def send(self, request: messages.SendRequest, call: Call) -> messages.SendReply:
+        """Take one message."""
+        self.requests.append(request)
+        reply = messages.SendReply(
+            message_id="KEY",
+            offset_message_id=offset_message_id(STORE_HOST, PhysicalOffset(700)),
+            queue_id=max(request.queue_id, 0),
+            queue_offset=7,
+        )
+        reply.status.code = await self.answer_request(request)
+        return reply
 
     async def session(
         self, talk: ServerStream[groups.SessionRequest, groups.SessionReply], call: Call
@@ -228,6 +246,10 @@ class SendingBroker:
                 for index, code in answer.refused.items()
             ],
         )
+
+
+async def _store(_: messages.SendRequest) -> int:
+    return 0
 
 
 class BreakStream(ConnectionLost):

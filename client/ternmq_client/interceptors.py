@@ -1,0 +1,232 @@
+"""What an application may put between itself and every send, and every call of a listener.
+
+Interceptors are objects with two methods, called on the client's event loop: they must be quick
+and must not block. Those given first are called first before, and last after. What one raises never
+loses a message: before a send it refuses that message; everywhere else it is logged and passed
+over.
+
+Source: RocketMQ `SendMessageHook`, `ConsumeMessageHook`.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol, TypeVar
+
+from ternmq_model.errors import SendVetoed, TernError
+from ternmq_model.message import Message, SendResult
+from ternmq_model.queue import MessageQueue
+from ternmq_model.stored_message import StoredMessage
+
+logger = logging.getLogger(__name__)
+
+EventT = TypeVar("EventT")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendEvent:
+    """What became of one message. Exactly one of `result` and `error` is there."""
+
+    group: str
+    """The producer group."""
+
+    message: Message
+    """As it was sent: what the last `before_send` returned."""
+
+    result: SendResult | None
+    """Where it was stored; None when it was not, when nobody knows, or when nobody asked."""
+
+    error: TernError | None
+    """Why not. None for a one-way send, too, as long as it was not refused at once."""
+
+    began_at_ms: int
+    """When the send began, Unix milliseconds."""
+
+    took_ms: int
+    """Until there was an answer: waiting for room and all attempts included."""
+
+
+class SendInterceptor(Protocol):
+    """Sees every message that a producer sends, whichever way: alone, many at once, one-way.
+
+    Each call costs its time for every message, and a `send_many` with interceptors makes the
+    results one by one: expect a third of its speed.
+    """
+
+    def before_send(self, message: Message) -> Message:
+        """Return what is to be sent: `message` itself, or a changed copy. Called once per message.
+
+        Raises:
+            Exception: The message is not sent: its sender gets `SendVetoed`, or the error itself
+                when it is a `TernError`. Interceptors called before this one hear of it.
+        """
+        ...
+
+    def after_send(self, event: SendEvent) -> None:
+        """Learn what became of it, before or soon after its sender does. Called once per message.
+
+        A sender that was cancelled is over for it; what becomes of its message is told to nobody.
+        """
+        ...
+
+
+class ConsumeOutcome(Enum):
+    """How a listener's call ended. The values are those of RocketMQ's traces."""
+
+    SUCCESS = 0
+    TIME_OUT = 1
+    """It took longer than the consume timeout."""
+
+    EXCEPTION = 2
+    """It raised."""
+
+    FAILED = 4
+    """It asked for the messages again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumeEvent:
+    """One call of a listener."""
+
+    group: str
+    """The consumer group."""
+
+    queue: MessageQueue
+    """Where the messages were read: for those tried again, the group's retry topic."""
+
+    messages: Sequence[StoredMessage]
+    """What the listener is handed: one, or a batch."""
+
+    began_at_ms: int
+    """When the call began, Unix milliseconds."""
+
+    took_ms: int = 0
+    """How long it took; 0 before it."""
+
+    outcome: ConsumeOutcome | None = None
+    """How it ended; None before it."""
+
+    error: Exception | None = None
+    """What the listener raised."""
+
+    unfinished: Sequence[StoredMessage] = ()
+    """Which of the messages will be tried again, or are given up."""
+
+
+class ConsumeInterceptor(Protocol):
+    """Sees every call of a push consumer's listener. Called on the loop, not in the listener's
+    thread. Each call costs its time once per listener call."""
+
+    def before_consume(self, event: ConsumeEvent) -> None:
+        """Learn what the listener is about to be handed. Raising changes nothing."""
+        ...
+
+    def after_consume(self, event: ConsumeEvent) -> None:
+        """Learn how it ended, before anything is committed or sent back. Raising changes nothing.
+
+        Called once for each `before_consume`, unless the consumer was closed in between.
+        """
+        ...
+
+
+class SendInterceptors:
+    """The interceptors of one producer, as its sends call them.
+
+    Args:
+        group: The producer group.
+        interceptors: In the order in which they are called before a send.
+    """
+
+    def __init__(self, group: str, interceptors: Iterable[SendInterceptor]) -> None:
+        self._group = group
+        self._interceptors = tuple(interceptors)
+
+    def before(self, message: Message, *, now_ms: int) -> Message:
+        """Return what is to be sent instead of `message`.
+
+        Args:
+            message: The application's.
+            now_ms: Wall time.
+
+        Raises:
+            TernError: An interceptor refused it; those before it were told.
+        """
+        for count, interceptor in enumerate(self._interceptors):
+            try:
+                message = interceptor.before_send(message)
+            except Exception as raised:
+                error = raised if isinstance(raised, TernError) else SendVetoed(raised)
+                event = SendEvent(
+                    group=self._group,
+                    message=message,
+                    result=None,
+                    error=error,
+                    began_at_ms=now_ms,
+                    took_ms=0,
+                )
+                for told in reversed(self._interceptors[:count]):
+                    call_safely(told.after_send, event)
+                if error is raised:
+                    raise
+                raise error from raised
+        return message
+
+    def after(
+        self,
+        message: Message,
+        answer: SendResult | TernError | None,
+        *,
+        began_at_ms: int,
+        now_ms: int,
+    ) -> None:
+        """Tell what became of `message`.
+
+        Args:
+            message: As `before` returned it.
+            answer: Its result or its error; None for a one-way send that is on its way.
+            began_at_ms: Wall time.
+            now_ms: Wall time.
+        """
+        event = SendEvent(
+            group=self._group,
+            message=message,
+            result=None if isinstance(answer, TernError) else answer,
+            error=answer if isinstance(answer, TernError) else None,
+            began_at_ms=began_at_ms,
+            took_ms=max(0, now_ms - began_at_ms),
+        )
+        for interceptor in reversed(self._interceptors):
+            call_safely(interceptor.after_send, event)
+
+
+class ConsumeInterceptors:
+    """The interceptors of one consumer, as its calls of the listener call them.
+
+    Args:
+        interceptors: In the order in which they are called before a listener.
+    """
+
+    def __init__(self, interceptors: Iterable[ConsumeInterceptor]) -> None:
+        self._interceptors = tuple(interceptors)
+
+    def __bool__(self) -> bool:
+        return bool(self._interceptors)
+
+    def before(self, event: ConsumeEvent) -> None:
+        """Tell that a listener is about to be called."""
+        for interceptor in self._interceptors:
+            call_safely(interceptor.before_consume, event)
+
+    def after(self, event: ConsumeEvent) -> None:
+        """Tell how its call ended."""
+        for interceptor in reversed(self._interceptors):
+            call_safely(interceptor.after_consume, event)
+
+
+def call_safely(call: Callable[[EventT], None], event: EventT) -> None:
+    """Call an interceptor; log what it raises, once each time."""
+    try:
+        call(event)
+    except Exception:
+        logger.exception("interceptor failed call=%s", call)
