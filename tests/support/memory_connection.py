@@ -87,8 +87,16 @@ class MemoryConnection:
         exchange.start(self._serve_stream(rpc, server, exchange, (up, down)), rpc.path)
         return stream
 
+    def is_open(self) -> bool:
+        """Tell whether it may be used."""
+        return not self._is_closed
+
     async def close(self) -> None:
         """End every call and stream; who waits for one gets a `ClosedError`."""
+        self.shut()
+
+    def shut(self) -> None:
+        """Do what `close` does, at once."""
         self._is_closed = True
         for exchange in list(self.exchanges):
             exchange.break_off(lambda: ClosedError(f"{self._address}: the connection is closed"))

@@ -127,6 +127,19 @@ class MemoryNetwork:
             if host in exchange.hosts and (other is None or other in exchange.hosts):
                 exchange.break_off(lambda: ConnectionLost(f"the connection to {host} was cut"))
 
+    def kill(self, host: str) -> None:
+        """Let `host` go as if its power was switched off: it serves, hears and says nothing more.
+
+        Who is given the name afterwards is another machine. What still runs on the old one finds
+        every connection closed and reaches nobody.
+        """
+        dead = self._hosts.pop(host, None)
+        if dead is not None:
+            dead.die()
+        for key in [key for key in self._servers if key[0] == host]:
+            del self._servers[key]
+        self.cut(host)
+
     def partition(self, host: str, other: str) -> None:
         """Cut `host` from `other` until `heal`: running calls and streams break, new ones fail."""
         self._partitions.add(frozenset({host, other}))
@@ -175,7 +188,9 @@ class MemoryNetwork:
 
     def release(self, server: MemoryServer) -> None:
         """Let `server` be found no more."""
-        self._servers.pop((server.host, server.address.port), None)
+        key = (server.host, server.address.port)
+        if self._servers.get(key) is server:
+            del self._servers[key]
 
     def free_port(self) -> int:
         """Return a port that this network never gave before."""
@@ -197,6 +212,14 @@ class MemoryHost:
     def __init__(self, network: MemoryNetwork, name: str) -> None:
         self.name = name
         self._network = network
+        self._connections: list[MemoryConnection] = []
+        self._is_dead = False
+
+    def die(self) -> None:
+        """Close every connection for good, and reach nobody any more."""
+        self._is_dead = True
+        for connection in self._connections:
+            connection.shut()
 
     async def connect(
         self,
@@ -206,6 +229,9 @@ class MemoryHost:
         timeout_s: float = 1.0,
     ) -> Connection:
         """Return a connection to the first of `addresses` that answers as expected."""
+        if self._is_dead:
+            await asyncio.sleep(timeout_s)
+            raise Unreachable(f"host {self.name} is dead")
         refused: list[str] = []
         answers: list[tuple[float, int]] = []
         unanswered = False
@@ -229,7 +255,11 @@ class MemoryHost:
             raise Unreachable("; ".join(refused) or "no address to connect to")
         round_trip_s, index = min(answers)
         await asyncio.sleep(round_trip_s)
-        return MemoryConnection(self._network, self.name, addresses[index])
+        connection = MemoryConnection(self._network, self.name, addresses[index])
+        if self._is_dead:
+            connection.shut()
+        self._connections = [*filter(MemoryConnection.is_open, self._connections), connection]
+        return connection
 
     @asynccontextmanager
     async def serve(

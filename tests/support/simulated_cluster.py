@@ -1,0 +1,357 @@
+"""A cluster in one process, on virtual time, from one seed: brokers that stop, die and lose power.
+
+    async with simulated_cluster(seed=7) as cluster:
+        async with cluster.producer() as producer:
+            await cluster.send(producer, "orders", "m1")
+        cluster.kill("a")
+        await cluster.start("a")
+        ...
+        await cluster.scan("orders")
+        cluster.history.check([...], seed=7)
+
+Everything is the product's own code. Every client has a host of its own, named by the test.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+import numpy as np
+
+from ternmq_broker import Broker, BrokerConfig
+from ternmq_model.errors import TernError
+from ternmq_model.message import Message, SendResult
+from ternmq_model.names import DEAD_LETTER_PREFIX
+from ternmq_model.queue import MessageQueue
+from ternmq_model.response_code import ResponseCode
+from ternmq_model.stored_message import StoredMessage, decode_records
+from ternmq_nameserver.config import NameServerConfig
+from ternmq_nameserver.server import NameServer
+from ternmq_producer.producer import Producer
+from ternmq_protos.v1 import admin_pb2 as admin
+from ternmq_remoting import contracts
+from ternmq_remoting.environment import Environment
+from ternmq_runtime.service import OwnedTasks
+from ternmq_store.config import FlushMode, StoreConfig
+from tests.support.brokers import Client
+from tests.support.files import PowerLossFileSystem
+from tests.support.history import Decision, Delivery, History, Lying, Outcome, id_of, make_body
+from tests.support.memory_network import MemoryNetwork
+from tests.support.virtual_time import EPOCH_MS, InlineBlocking, VirtualClock
+
+NAMESERVER: Final = "ns:9876"
+PORT: Final = 10_911
+SMALL_STORE: Final = StoreConfig(
+    commit_log_file_bytes=256 << 10,
+    consume_queue_file_units=200,
+    index_slots=1000,
+    index_entries=4000,
+)
+
+Sender = Callable[[Message], Awaitable[SendResult]]
+Wants = Callable[[StoredMessage], bool]
+
+
+@dataclass
+class _Running:
+    """One life of a broker."""
+
+    broker: Broker
+    task: "asyncio.Task[None]"
+    serves: asyncio.Event
+    leave: asyncio.Event
+    is_dead: bool = False
+
+
+@dataclass
+class SimulatedCluster:
+    """Brokers, their disks, and what happened. Made by `simulated_cluster`.
+
+    Attributes:
+        clock_offsets_ms: Added to the wall clock of a host, from its next start on.
+    """
+
+    seed: int
+    network: MemoryNetwork
+    random: Random
+    tasks: OwnedTasks
+    mode: FlushMode
+    store_config: StoreConfig
+    broker_settings: dict[str, Any]
+    history: History = field(default_factory=History)
+    disks: dict[str, PowerLossFileSystem] = field(default_factory=dict[str, PowerLossFileSystem])
+    clock_offsets_ms: dict[str, int] = field(default_factory=dict[str, int])
+    _running: dict[str, _Running] = field(default_factory=dict[str, _Running])
+    _ids: int = 0
+
+    def environment(self, host: str) -> Environment:
+        """Return the seams of `host`; its disk takes up to 5 ms."""
+        random = Random(f"{self.seed} {host}")
+        clock = VirtualClock()
+        clock.wall_offset_ms = self.clock_offsets_ms.get(host, 0)
+        return Environment(
+            clock=clock,
+            network=self.network.host(host),
+            random=random,
+            blocking=InlineBlocking(lambda: random.random() * 0.005),
+        )
+
+    def broker(self, name: str) -> Broker:
+        """Return the broker of that name, which must run: to look into."""
+        return self._running[name].broker
+
+    @property
+    def running(self) -> list[str]:
+        """Names of the brokers that run, sorted."""
+        return sorted(self._running)
+
+    async def start(self, name: str, **settings: Any) -> None:
+        """Start a broker, and return when it serves."""
+        assert name not in self._running, f"broker {name} runs"
+        config = BrokerConfig(
+            data=Path("/broker"),
+            name=name,
+            listen="0.0.0.0",
+            port=PORT,
+            hostname=name,
+            store_host=f"10.0.0.{ord(name[-1])}",
+            nameservers=(NAMESERVER,),
+            flush_mode=self.mode,
+            memory_bytes=1 << 30,
+        )
+        config = replace(config, **self.broker_settings, **settings)
+        files = self.disks.setdefault(name, PowerLossFileSystem())
+        broker = Broker(config, self.store_config, self.environment(name), files=files)
+        serves, leave = asyncio.Event(), asyncio.Event()
+        running = _Running(
+            broker, self.tasks.spawn(self._serve(name, broker, serves, leave), name), serves, leave
+        )
+        self._running[name] = running
+        waiting = self.tasks.spawn(serves.wait(), f"{name} serves")
+        await asyncio.wait([running.task, waiting], return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+
+    async def stop(self, name: str) -> None:
+        """Let a broker leave in order."""
+        running = self._running[name]
+        running.leave.set()
+        await running.task
+        del self._running[name]
+
+    def kill(self, name: str) -> None:
+        """End a broker at once, as `kill -9` does: its files hold all that it wrote."""
+        self._end(name, deepcopy(self.disks[name]).restart())
+
+    def lose_power(self, name: str) -> None:
+        """End a broker at once, with any of what it did not sync."""
+        self._end(name, self.disks[name].lose_power(self.random))
+
+    def _end(self, name: str, left: PowerLossFileSystem) -> None:
+        running = self._running.pop(name)
+        running.is_dead = True
+        left.locks.clear()
+        self.disks[name] = left
+        self.network.kill(name)
+        running.task.cancel()
+
+    async def _serve(
+        self, name: str, broker: Broker, serves: asyncio.Event, leave: asyncio.Event
+    ) -> None:
+        try:
+            async with broker:
+                serves.set()
+                await leave.wait()
+        except Exception:
+            running = self._running.get(name)
+            if running is not None and running.broker is broker:
+                raise  # nobody killed it
+
+    def producer(self, host: str = "producer", group: str = "senders", **options: Any) -> Producer:
+        """Return a producer, not entered."""
+        return Producer(group, nameserver=NAMESERVER, env=self.environment(host), **options)
+
+    def next_id(self) -> str:
+        """Return an id that no message has yet."""
+        self._ids += 1
+        return f"m{self._ids}"
+
+    async def send(
+        self,
+        send: Producer | Sender,
+        topic: str,
+        message_id: str = "",
+        *,
+        size: int = 0,
+        key: str = "",
+        not_before_ms: int = 0,
+        **fields: Any,
+    ) -> SendResult | TernError:
+        """Send one message, note what its sender learned, and return that."""
+        message_id = message_id or self.next_id()
+        message = Message(topic, make_body(message_id, size), sharding_key=key, **fields)
+        sender = send.send if isinstance(send, Producer) else send
+        sent = self.history.note_sent(
+            message_id, topic, Outcome.UNKNOWN, key=key, not_before_ms=not_before_ms
+        )
+        try:
+            result = await sender(message)
+        except TernError as error:
+            sent.outcome = Outcome.UNKNOWN if error.may_have_happened else Outcome.REFUSED
+            return error
+        sent.outcome = Outcome.STORED
+        return result
+
+    def decided(self, message_id: str, decision: Decision) -> None:
+        """Note what became of a message's transaction."""
+        self.history.sent[message_id].decision = decision
+
+    def listener(
+        self, group: str, *, wants: Wants = lambda _: True, work_s: float = 0.0
+    ) -> Callable[[StoredMessage], Awaitable[bool]]:
+        """Return a listener that notes what it gets.
+
+        Args:
+            group: Whose it is.
+            wants: Tells whether it finishes a message; else it asks for it again.
+            work_s: The longest time that it takes.
+        """
+
+        async def listen(message: StoredMessage) -> bool:
+            if work_s:
+                await asyncio.sleep(self.random.random() * work_s)
+            is_finished = wants(message)
+            self.history.deliveries.append(
+                Delivery(
+                    id_of(message.body),
+                    group,
+                    message.body,
+                    message.queue,
+                    message.queue_offset,
+                    self.now_ms(),
+                    message.reconsume_times,
+                    is_finished,
+                )
+            )
+            return is_finished
+
+        return listen
+
+    def now_ms(self) -> int:
+        """Return the wall clock of a host whose clock is right."""
+        return EPOCH_MS + round(asyncio.get_running_loop().time() * 1000)
+
+    async def consumed(
+        self, group: str, *, but: frozenset[str] = frozenset(), timeout_s: float = 600
+    ) -> None:
+        """Wait until the group has finished every acknowledged message but those of `but`."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                while True:
+                    if not self._unfinished(group) - but:
+                        return
+                    await asyncio.sleep(0.5)
+
+    def _unfinished(self, group: str) -> set[str]:
+        done = {
+            each.message_id
+            for each in self.history.deliveries
+            if each.group == group and each.is_finished
+        }
+        return {
+            name
+            for name, sent in self.history.sent.items()
+            if sent.outcome is Outcome.STORED
+            and sent.decision in (Decision.NONE, Decision.COMMITTED)
+        } - done
+
+    async def records(self, topic: str) -> list[tuple[MessageQueue, StoredMessage]]:
+        """Return every record of a topic, of every broker that runs."""
+        found: list[tuple[MessageQueue, StoredMessage]] = []
+        for name in self.running:
+            broker = self._running[name].broker
+            network = self.network.host("scanner")
+            connection = await network.connect([replace(broker.address, host=name)])
+            found += await _records(Client(connection), topic, name)
+            await connection.close()
+        return found
+
+    async def scan(self, topic: str, *, groups: Sequence[str] = ()) -> None:
+        """Note every record of a topic, and every dead letter of the groups."""
+        self.history.lying += [_lying(*each) for each in await self.records(topic)]
+        for group in groups:
+            letters = await self.records(DEAD_LETTER_PREFIX + group)
+            self.history.dead[group] = [_lying(*each) for each in letters]
+
+
+async def _records(
+    client: Client, topic: str, broker_name: str
+) -> list[tuple[MessageQueue, StoredMessage]]:
+    found: list[tuple[MessageQueue, StoredMessage]] = []
+    try:
+        request = admin.DescribeTopicRequest(topic=topic)
+        described: admin.DescribeTopicReply = await client.call(contracts.DESCRIBE_TOPIC, request)
+    except TernError:
+        return []
+    for status in described.queues:
+        queue = MessageQueue(topic, broker_name, status.queue_id)
+        offset = status.min_offset
+        while offset < status.max_offset:
+            reply = await client.pull(topic, offset, queue_id=status.queue_id)
+            if reply.status.code == ResponseCode.PULL_NOT_FOUND:
+                await asyncio.sleep(0.1)  # it is not dispatched yet
+                continue
+            sizes = np.frombuffer(reply.record_sizes, dtype="<i4")
+            found += [(queue, each) for each in decode_records(reply.records, sizes, queue)]
+            offset = reply.next_offset
+    return found
+
+
+def _lying(queue: MessageQueue, message: StoredMessage) -> Lying:
+    body = message.body
+    return Lying(id_of(body), body, queue, message.queue_offset, message.stored_at_ms)
+
+
+@asynccontextmanager
+async def simulated_cluster(
+    seed: int = 1,
+    *,
+    brokers: Sequence[str] = ("a", "b"),
+    mode: FlushMode = FlushMode.SYNC,
+    store: StoreConfig = SMALL_STORE,
+    latency_s: float = 0.002,
+    **broker_settings: Any,
+) -> AsyncGenerator[SimulatedCluster]:
+    """Give a cluster with a NameServer and these brokers, all of which serve.
+
+    Args:
+        seed: Of everything that is drawn.
+        brokers: Their names, which are their hosts' names too.
+        mode: How they flush.
+        store: How they keep messages.
+        latency_s: The longest way of a message through the network.
+        broker_settings: Other settings of every broker.
+    """
+    random = Random(seed)
+    network = MemoryNetwork(random, latency_s=lambda chance: chance.random() * latency_s)
+    async with network:
+        environment = Environment(
+            clock=VirtualClock(),
+            network=network.host("ns"),
+            random=Random(f"{seed} ns"),
+            blocking=InlineBlocking(),
+        )
+        config = NameServerConfig(listen="0.0.0.0", port=9876)
+        async with NameServer(config, environment), OwnedTasks() as tasks:
+            cluster = SimulatedCluster(
+                seed, network, random, tasks, mode, store, dict(broker_settings)
+            )
+            for name in brokers:
+                await cluster.start(name)
+            yield cluster
+            for name in cluster.running:
+                await cluster.stop(name)
