@@ -23,6 +23,8 @@ from ternmq_broker.rpc_send import SendService, SendServices
 from ternmq_broker.rpc_store import StoreService
 from ternmq_broker.sending import MessageWriter
 from ternmq_broker.sessions import Sessions
+from ternmq_broker.statistics.broker_statistics import BrokerStatistics
+from ternmq_broker.statistics.rpc import StatisticsService
 from ternmq_broker.store_loop import StoreLoop
 from ternmq_broker.store_retention import StoreRetention
 from ternmq_broker.tables import Tables
@@ -86,6 +88,9 @@ class Parts:
             else config.short_polling_ms / _SECOND_MS,
         )
         self._readers = TopicReaders()
+        self._statistics = BrokerStatistics(started_at_ms=env.clock.monotonic_ms())
+        store.statistics.observer = self._statistics
+        self._counted = StatisticsService(self._statistics, env.clock, identity.cluster)
         self._intake = Intake(
             bytes_max=config.unanswered_max_bytes,
             bytes_per_stream_max=config.stream_unanswered_max_bytes,
@@ -115,6 +120,7 @@ class Parts:
             self._admin_service(identity),
             QueryService(store, tables.topics, env.blocking),
             StoreService(store, opened_at_ms=env.clock.wall_ms()),
+            self._counted,
         )
 
     def _send_service(self, store_config: StoreConfig) -> SendService:
@@ -203,7 +209,8 @@ class Parts:
         """Return what runs beside the handlers."""
         sessions = Job(name="sessions", interval_s=_SESSIONS_PAUSE_S, step=self._sessions.expire)
         store_jobs = (*self._store_loop.jobs(), *self._retention.jobs())
-        return (*store_jobs, *self._tables.jobs(), sessions, self._waker.job())
+        others = (sessions, self._waker.job(), self._counted.job())
+        return (*store_jobs, *self._tables.jobs(), *others)
 
     async def begin(self) -> None:
         """Do what comes before the jobs: topics begin where their retention says."""
@@ -268,6 +275,7 @@ class Parts:
             StoreError: A table could not be saved; it is, as soon as the disk allows it.
         """
         self._readers.deleted(topic)
+        self._statistics.forget_topic(topic)
         offsets_saved = self._tables.offsets_file.saved()
         await self._topic_changed(topic)
         if offsets_saved is not None:

@@ -8,9 +8,10 @@ Source: RocketMQ `StoreStatsService`, `BrokerStatsManager`.
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from ternmq_model.record_batch import RecordBatch
+from ternmq_store.reading.reader import ReadRequest, ReadResult
 
 PUT_TIME_BORDERS_MS: Final = (
     *(1, 10, 50, 100, 200, 500),
@@ -55,6 +56,41 @@ class Rate(NamedTuple):
     got_messages: float
 
 
+class Timed(Protocol):
+    """Something that is told how long puts took."""
+
+    ms: int
+    """All of them together."""
+
+
+class Observer(Protocol):
+    """Who counts besides, by other rules than the store's. Called on the store's thread."""
+
+    def put(self, batch: RecordBatch) -> Sequence[Timed]:
+        """Take note that a batch is stored; return whom to tell how long that took."""
+        ...
+
+    def got(
+        self,
+        request: ReadRequest,
+        result: ReadResult,
+        took_ms: int,
+        now_ms: int,
+        *,
+        from_disk: bool,
+    ) -> None:
+        """Take note of a read. Its slices of the map may be looked at, and not kept.
+
+        Args:
+            request: What was wanted.
+            result: What it came to.
+            took_ms: How long it took.
+            now_ms: On the wall clock.
+            from_disk: It needed the disk.
+        """
+        ...
+
+
 class _Sample(NamedTuple):
     at_ms: int
     put_messages: int
@@ -66,6 +102,7 @@ class _Sample(NamedTuple):
 class _Putting(NamedTuple):
     end: int
     begun_at_ms: int
+    timed: Sequence[Timed]
 
 
 class StoreStatistics:
@@ -86,6 +123,7 @@ class StoreStatistics:
         got_messages: Messages that reads brought.
         gets_from_disk: Reads that needed the disk.
         get_longest_ms: The longest read.
+        observer: Who counts besides; None = nobody.
     """
 
     def __init__(self) -> None:
@@ -99,6 +137,7 @@ class StoreStatistics:
         self.got_messages = 0
         self.gets_from_disk = 0
         self.get_longest_ms = 0
+        self.observer: Observer | None = None
         self._begun = 0
         self._topics: dict[str, Puts] = {}
         self._waiting: deque[_Putting] = deque()
@@ -147,7 +186,8 @@ class StoreStatistics:
         else:
             for queue in batch.queues:
                 self._add(queue.topic, len(queue.rows), int(batch.sizes[queue.rows].sum()))
-        self._waiting.append(_Putting(end, begun_at_ms))
+        timed = () if self.observer is None else self.observer.put(batch)
+        self._waiting.append(_Putting(end, begun_at_ms, timed))
 
     def _add(self, topic: str, messages: int, length: int) -> None:
         before = self._topics.get(topic)
@@ -164,7 +204,10 @@ class StoreStatistics:
         """
         waiting = self._waiting
         while waiting and waiting[0].end <= offset:
-            took_ms = now_ms - waiting.popleft().begun_at_ms
+            _, begun_at_ms, timed = waiting.popleft()
+            took_ms = now_ms - begun_at_ms
+            for each in timed:
+                each.ms += took_ms
             self.put_times[bisect_right(PUT_TIME_BORDERS_MS, took_ms)] += 1
             self.put_longest_ms = max(self.put_longest_ms, took_ms)
 

@@ -218,13 +218,16 @@ class Reads:
         self, request: ReadRequest, result: ReadResult, begun_at_ms: int, *, from_disk: bool
     ) -> None:
         count, statistics = len(result.record_sizes), self._statistics
-        statistics.got(count, took_ms=self._clock.monotonic_ms() - begun_at_ms, from_disk=from_disk)
-        if count and request.group and self._config.disk_fall_recorded:
-            behind = FallBehind(
-                result.behind_bytes,
-                result.max_offset - result.next_offset,
-                self._clock.wall_ms(),
-            )
+        took_ms = self._clock.monotonic_ms() - begun_at_ms
+        statistics.got(count, took_ms=took_ms, from_disk=from_disk)
+        if not count:
+            return
+        now_ms = self._clock.wall_ms()
+        if statistics.observer is not None:
+            statistics.observer.got(request, result, took_ms, now_ms, from_disk=from_disk)
+        if request.group and self._config.disk_fall_recorded:
+            left = result.max_offset - result.next_offset
+            behind = FallBehind(result.behind_bytes, left, now_ms)
             statistics.fell_behind(request.group, request.topic, request.queue_id, behind)
 
     def _without_reading(

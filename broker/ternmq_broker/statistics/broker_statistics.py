@@ -1,0 +1,245 @@
+"""Everything that the broker counts, by batches and reads.
+
+The store tells of every batch and read: one look into a dictionary for each queue of it. What is
+asked for by topic, group or broker is added up when it is asked for.
+
+Source: RocketMQ `BrokerStatsManager`.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, TypeVar
+
+from ternmq_broker.statistics.counters import SPANS, Counter
+from ternmq_model.names import is_system_topic
+from ternmq_model.record_batch import RecordBatch
+from ternmq_store.reading.reader import ReadRequest, ReadResult
+
+K = TypeVar("K")
+
+QueueKey = tuple[str, int]
+"""Topic and queue id."""
+
+ReaderKey = tuple[str, str, int]
+"""Group, topic and queue id."""
+
+GroupKey = tuple[str, str]
+"""Topic and group."""
+
+KEYS_MAX: Final = 16_384
+"""Of each kind; the oldest makes room for one more. A counter takes 2 KiB."""
+
+SAMPLES_PER_STEP: Final = 1_000
+"""A bound on the time for which the loop is held."""
+
+_FEW: Final = 64
+_STORED_AT: Final = 56
+_SYS_FLAG: Final = 36
+_BORN_HOST_V6: Final = 0x10
+_V6_MORE: Final = 12
+
+
+class BrokerStatistics:
+    """Counts what is put and got. Owned by the broker's loop.
+
+    Args:
+        started_at_ms: On the monotonic clock.
+
+    Attributes:
+        puts: Everything that was put.
+        gets: Everything that groups got.
+        system_puts: Of the former, what belongs to the broker's own topics.
+        system_gets: Of the latter, alike.
+    """
+
+    def __init__(self, *, started_at_ms: int) -> None:
+        self.puts = Counter()
+        self.gets = Counter()
+        self.system_puts = Counter()
+        self.system_gets = Counter()
+        self._put: dict[QueueKey, Counter] = {}
+        self._got: dict[ReaderKey, Counter] = {}
+        self._sent_back: dict[GroupKey, Counter] = {}
+        self._dead: dict[GroupKey, Counter] = {}
+        self._begun = tuple(deque((started_at_ms,), maxlen=span.samples) for span in SPANS)
+        self._sampling: Iterator[None] | None = None
+
+    @property
+    def queues(self) -> Mapping[QueueKey, Counter]:
+        """What was put into each queue."""
+        return self._put
+
+    @property
+    def readers(self) -> Mapping[ReaderKey, Counter]:
+        """What each group got from each queue."""
+        return self._got
+
+    @property
+    def sent_back(self) -> Mapping[GroupKey, Counter]:
+        """Messages that groups sent back."""
+        return self._sent_back
+
+    @property
+    def dead_letters(self) -> Mapping[GroupKey, Counter]:
+        """Messages that became dead letters."""
+        return self._dead
+
+    def begun_at_ms(self, place: int) -> int:
+        """Return when a span begins for a counter that is younger than it; monotonic."""
+        return self._begun[place][0]
+
+    def put(self, batch: RecordBatch) -> Sequence[Counter]:
+        """Count a batch that was stored; return the counters to be told how long that took."""
+        messages, length = len(batch), len(batch.data)
+        total = self.puts
+        total.messages += messages
+        total.bytes += length
+        total.calls += 1
+        queues = batch.queues
+        if len(queues) == 1:
+            lengths = [length]
+        elif messages <= _FEW:
+            # Short arrays are quicker added up by hand.
+            sizes: list[int] = batch.sizes.tolist()
+            lengths = [_sum_of(sizes, each.rows.tolist()) for each in queues]
+        else:
+            lengths = [int(batch.sizes[each.rows].sum()) for each in queues]
+        counters: list[Counter] = []
+        for queue, part in zip(queues, lengths, strict=True):
+            key = (queue.topic, queue.queue_id)
+            counter = self._put.get(key) or _counter(self._put, key, queue.topic)
+            counter.messages += len(queue.rows)
+            counter.bytes += part
+            counter.calls += 1
+            if counter.is_system:
+                self.system_puts.messages += len(queue.rows)
+                self.system_puts.bytes += part
+                self.system_puts.calls += 1
+            counters.append(counter)
+        return counters
+
+    def got(
+        self,
+        request: ReadRequest,
+        result: ReadResult,
+        took_ms: int,
+        now_ms: int,
+        *,
+        from_disk: bool,
+    ) -> None:
+        """Count a read of a group. Those of nobody in particular are the broker's own.
+
+        Args:
+            request: What was wanted.
+            result: What it came to.
+            took_ms: How long it took.
+            now_ms: On the wall clock.
+            from_disk: It needed the disk.
+        """
+        messages = len(result.record_sizes)
+        if not messages or not request.group:
+            return
+        key = (request.group, request.topic, request.queue_id)
+        counter = self._got.get(key) or _counter(self._got, key, request.topic)
+        length = result.record_bytes
+        counters = (counter, self.gets, self.system_gets)
+        for each in counters if counter.is_system else counters[:2]:
+            each.messages += messages
+            each.bytes += length
+            each.calls += 1
+            each.ms += took_ms
+            if from_disk:
+                each.disk_messages += messages
+                each.disk_bytes += length
+        if result.next_offset >= result.max_offset:
+            counter.behind_bytes = counter.behind_ms = 0
+        else:
+            counter.behind_bytes = result.behind_bytes
+            counter.behind_ms = max(0, now_ms - _last_stored_at_ms(result))
+
+    def sent_back_by(self, group: str, topic: str, messages: int = 1) -> None:
+        """Count messages of a topic that a group sent back, to be tried again."""
+        _add(self._sent_back, (topic, group), messages)
+
+    def died(self, group: str, topic: str, messages: int = 1) -> None:
+        """Count messages of a topic that became dead letters of a group."""
+        _add(self._dead, (topic, group), messages)
+
+    def forget_topic(self, topic: str) -> None:
+        """Forget a topic that was deleted. The broker's sums keep what it had."""
+        for key in [key for key in self._put if key[0] == topic]:
+            del self._put[key]
+        for reader in [reader for reader in self._got if reader[1] == topic]:
+            del self._got[reader]
+        for kept in (self._sent_back, self._dead):
+            for pair in [pair for pair in kept if pair[0] == topic]:
+                del kept[pair]
+
+    def forget_group(self, group: str) -> None:
+        """Forget a group that was deleted."""
+        for reader in [reader for reader in self._got if reader[0] == group]:
+            del self._got[reader]
+        for kept in (self._sent_back, self._dead):
+            for pair in [pair for pair in kept if pair[1] == group]:
+                del kept[pair]
+
+    def sample(self, now_ms: int) -> bool:
+        """Keep samples of some counters: every 10 seconds, and again while it says True.
+
+        Args:
+            now_ms: On the monotonic clock.
+
+        Returns:
+            Whether there are more.
+        """
+        if self._sampling is None:
+            self._sampling = self._sample_all(now_ms)
+        if next(self._sampling, self) is self:
+            self._sampling = None
+        return self._sampling is not None
+
+    def _sample_all(self, now_ms: int) -> Iterator[None]:
+        due = [
+            place
+            for place, span in enumerate(SPANS)
+            if not place or now_ms - self._begun[place][-1] >= span.period_ms
+        ]
+        tables = (self._put, self._got, self._sent_back, self._dead)
+        counters = [self.puts, self.gets, self.system_puts, self.system_gets]
+        counters += [counter for table in tables for counter in table.values()]
+        for number, counter in enumerate(counters, 1):
+            for place in due:
+                counter.sample(place, now_ms=now_ms)
+            if number % SAMPLES_PER_STEP == 0:
+                yield
+        for place in due:
+            self._begun[place].append(now_ms)
+
+
+def _sum_of(sizes: Sequence[int], rows: Sequence[int]) -> int:
+    return sum([sizes[row] for row in rows])
+
+
+def _last_stored_at_ms(result: ReadResult) -> int:
+    """Return the store time of the last record of a read."""
+    piece = result.pieces[-1]
+    start = len(piece) - int(result.record_sizes[-1])
+    flag = int.from_bytes(piece[start + _SYS_FLAG : start + _SYS_FLAG + 4], "big")
+    at = start + _STORED_AT + (_V6_MORE if flag & _BORN_HOST_V6 else 0)
+    return int.from_bytes(piece[at : at + 8], "big")
+
+
+def _counter(table: dict[K, Counter], key: K, topic: str) -> Counter:
+    """Return the counter of a key, made at need."""
+    counter = table.get(key)
+    if counter is None:
+        if len(table) >= KEYS_MAX:
+            del table[next(iter(table))]
+        counter = table[key] = Counter(is_system=is_system_topic(topic))
+    return counter
+
+
+def _add(table: dict[GroupKey, Counter], key: GroupKey, messages: int) -> None:
+    counter = _counter(table, key, key[0])
+    counter.messages += messages
+    counter.calls += 1
