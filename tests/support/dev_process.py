@@ -64,7 +64,7 @@ def running_dev(
             assert process.stdout is not None
             printed = ""
             while not (found := _READY.search(printed)):
-                line = _next_line(process.stdout)
+                line = next_line(process.stdout)
                 if not line:
                     log.seek(0)
                     raise AssertionError(f"it is not ready; printed {printed!r}\n{log.read()}")
@@ -81,7 +81,7 @@ _READY: Final = re.compile(
 )
 
 
-def _next_line(stream: IO[str]) -> str:
+def next_line(stream: IO[str]) -> str:
     """Return the next line, "" when none comes in time or none will come."""
     lines: queue.Queue[str] = queue.Queue()
     threading.Thread(target=lambda: lines.put(stream.readline()), daemon=True).start()

@@ -1,0 +1,26 @@
+"""Where a test of the SDK works: a cluster, and names that no other test has."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, Final
+
+SOON_S: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where one test works."""
+
+    nameserver: str
+    topic: str
+    group: str
+
+    def run(self, main: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run the test's coroutine, which has to end soon."""
+
+        async def limited() -> None:
+            async with asyncio.timeout(SOON_S):
+                await main()
+
+        asyncio.run(limited())
