@@ -8,6 +8,8 @@ from typing import Final
 from ternmq_broker.clients import ClientTable
 from ternmq_broker.config import BrokerConfig
 from ternmq_broker.confirmations import Confirmations
+from ternmq_broker.inner.room import Safety
+from ternmq_broker.inner.writer import InnerWriter
 from ternmq_broker.intake import Intake
 from ternmq_broker.memory import memory_bytes
 from ternmq_broker.pull_hold import PullHoldTable, TopicReaders
@@ -113,6 +115,7 @@ class Parts:
             interval_s=store_config.clean_interval_ms / 1000,
             wake=wake,
         )
+        self._inner = self._inner_writer(store_config)
         self._services = (
             self._send_service(store_config),
             self._pull_service(),
@@ -121,6 +124,20 @@ class Parts:
             QueryService(store, tables.topics, env.blocking),
             StoreService(store, opened_at_ms=env.clock.wall_ms()),
             self._counted,
+        )
+
+    def _inner_writer(self, store_config: StoreConfig) -> InnerWriter:
+        return InnerWriter(
+            self._store,
+            store_host=self.store_host,
+            on_appended=self._store_loop.appended,
+            room_made=self._store_loop.room_made,
+            safety=Safety(
+                confirmations=self._confirmations,
+                topics_saved=self._tables.topics_file.saved,
+                sync_flush_timeout_ms=store_config.sync_flush_timeout_ms,
+            ),
+            is_checksummed=store_config.record_checksum,
         )
 
     def _send_service(self, store_config: StoreConfig) -> SendService:

@@ -1,23 +1,23 @@
 """Send and SendStream: requests in, answers out in order."""
 
 import asyncio
-import contextlib
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import Final
 
 from ternmq_broker.config import BrokerConfig
 from ternmq_broker.confirmations import Confirmations
 from ternmq_broker.hosts import born_host_bytes
+from ternmq_broker.inner.room import append_with_room
 from ternmq_broker.intake import Intake
 from ternmq_broker.sending import MessageWriter, Refusal, Sender, Stored
 from ternmq_model import properties as names
 from ternmq_model.clock import Clock
 from ternmq_model.errors import (
-    BrokerBusy,
     ClosedError,
     ConnectionLost,
     IllegalMessage,
@@ -52,7 +52,6 @@ BATCH_BYTES_MAX: Final = 1 << 20
 """What a stream's sender is told to keep to; one larger record may go alone."""
 
 _YIELD_AFTER_MS: Final = 5
-_ROOM_TIMEOUT_S: Final = 5.0
 _PENDING_MAX: Final = 1024
 """Answers that may wait on one stream: a caller that never reads them is not read either."""
 
@@ -100,15 +99,8 @@ class SendServices:
         Raises:
             TernError: Nothing was stored.
         """
-        try:
-            return self.writer.store(records, record_sizes, sender)
-        except BrokerBusy:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_ROOM_TIMEOUT_S):
-                    while await self.room_made():
-                        with contextlib.suppress(BrokerBusy):
-                            return self.writer.store(records, record_sizes, sender)
-        return self.writer.store(records, record_sizes, sender)
+        append = partial(self.writer.store, records, record_sizes, sender)
+        return await append_with_room(append, self.room_made)
 
     def safe(self, end: PhysicalOffset) -> tuple[Sequence[asyncio.Future[None]], float]:
         """Return what to wait for before records that end at `end` are acknowledged, and how long.

@@ -57,8 +57,10 @@ class AppendedRecords(Protocol):
 class Log(Protocol):
     """What sending needs of the store."""
 
-    def append(self, batch: RecordBatch, *, born_host: bytes, store_host: bytes) -> AppendedRecords:
-        """Store a checked batch, whole or not at all."""
+    def append(
+        self, batch: RecordBatch, *, born_host: bytes | None, store_host: bytes
+    ) -> AppendedRecords:
+        """Store a checked batch, all of it or nothing. `born_host` None = what its headers say."""
         ...
 
 

@@ -246,14 +246,18 @@ def complete_records(
     queue_offsets: Ints,
     physical_offsets: Ints,
     stored_at_ms: int,
-    born_host: bytes,
+    born_host: bytes | None,
     store_host: bytes,
 ) -> None:
-    """Fill in what only the log knows of the records that lie at `starts` of `target`."""
+    """Fill in what only the log knows of the records that lie at `starts` of `target`.
+
+    `born_host` is everyone's; None = what the headers say.
+    """
     heads["queue_offset"] = queue_offsets
     heads["physical_offset"] = physical_offsets
     heads["stored_at_ms"] = stored_at_ms
-    heads["born_host"] = np.void(born_host)
+    if born_host is not None:
+        heads["born_host"] = np.void(born_host)
     heads["store_host"] = np.void(store_host)
     put_heads(target, starts, heads)
 

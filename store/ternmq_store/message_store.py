@@ -202,7 +202,7 @@ class MessageStore:
         return self._last_stored_at_ms - self._dispatcher.stored_at_ms
 
     def append(
-        self, batch: RecordBatch, *, born_host: bytes, store_host: bytes, whole: bool = False
+        self, batch: RecordBatch, *, born_host: bytes | None, store_host: bytes, whole: bool = False
     ) -> Appended:
         """Store all records of `batch`, in its order.
 
@@ -213,7 +213,7 @@ class MessageStore:
         Args:
             batch: Checked records. Its headers are completed in place. Records of another kind than
                 `record_checksum` says are stored longer or shorter by their checksum.
-            born_host: Address bytes of who sent them, of the length the records have room for.
+            born_host: Address bytes of who sent them; None = as each header says. The length fits.
             store_host: Address bytes of this broker.
             whole: Store them in one file of the log, as RocketMQ does with a user's batch, not
                 perhaps in two.

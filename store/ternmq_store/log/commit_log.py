@@ -203,7 +203,7 @@ class CommitLog:
         *,
         queue_offsets: Ints,
         stored_at_ms: int,
-        born_host: bytes,
+        born_host: bytes | None,
         store_host: bytes,
     ) -> None:
         """Complete the records and put them where `place` said, or into the pool.

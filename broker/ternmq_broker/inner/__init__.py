@@ -1,0 +1,1 @@
+"""What the broker stores on its own behalf: records made of records."""

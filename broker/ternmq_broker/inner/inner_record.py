@@ -1,0 +1,164 @@
+"""A record that the broker stores on somebody's behalf, and batches of them. Pure.
+
+Delays, retries, dead letters and transactions are records written anew: under another topic, with
+other properties, but with the time and place of their birth.
+
+Source: RocketMQ `MessageExtBrokerInner`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Final
+
+import numpy as np
+
+from ternmq_model.errors import IllegalMessage
+from ternmq_model.names import TOPIC_BYTES_MAX, check_topic
+from ternmq_model.properties import CRC32, decode_properties, encode_properties
+from ternmq_model.record import (
+    BODY_BYTES_MAX,
+    FLAG_BORN_HOST_V6,
+    FLAG_STORE_HOST_V6,
+    PROPERTIES_BYTES_MAX,
+    Record,
+    encode_record,
+)
+from ternmq_model.record_batch import RecordBatch
+from ternmq_model.record_checksum import CHECKSUM_ROOM
+from ternmq_model.record_heads import head_type, take_heads
+from ternmq_model.record_passes import queues_of, tag_codes_of
+
+_HOST_FLAGS: Final = FLAG_BORN_HOST_V6 | FLAG_STORE_HOST_V6
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class InnerRecord:
+    """What is to be stored, but for what only the log knows. Immutable; use `replace`."""
+
+    topic: str
+    queue_id: int
+    body: bytes
+    properties: Mapping[str, str]
+    """All, in their order, but the checksum of the record."""
+
+    born_at_ms: int
+    born_host: bytes
+    """8 or 20 bytes: address and port."""
+
+    flag: int = 0
+    sys_flag: int = 0
+    """Without the bits that tell the hosts' lengths."""
+
+    reconsume_times: int = 0
+    prepared_offset: int = 0
+
+
+def inner_record_of(record: Record) -> InnerRecord:
+    """Return what can be stored again of a record that was read from the log or arrived."""
+    header = record.header
+    properties = decode_properties(record.properties)
+    properties.pop(CRC32, None)
+    return InnerRecord(
+        topic=record.topic.decode("utf-8", "replace"),
+        queue_id=header.queue_id,
+        body=record.body,
+        properties=properties,
+        born_at_ms=header.born_at_ms,
+        born_host=header.born_host,
+        flag=header.flag,
+        sys_flag=header.sys_flag & ~_HOST_FLAGS,
+        reconsume_times=header.reconsume_times,
+        prepared_offset=header.prepared_offset,
+    )
+
+
+def encode_inner(record: InnerRecord, *, store_host: bytes, is_checksummed: bool) -> bytes:
+    """Return the record's bytes, as a batch holds them.
+
+    Raises:
+        IllegalMessage: No log can hold it: a name, a length or a number is none.
+        IllegalName: Its topic is none.
+    """
+    properties = encode_properties(record.properties)
+    if is_checksummed:
+        properties += CHECKSUM_ROOM
+    topic = check_topic(record.topic).encode("ascii")
+    for length, limit, what in (
+        (len(topic), TOPIC_BYTES_MAX, "topic"),
+        (len(record.body), BODY_BYTES_MAX, "body"),
+        (len(properties), PROPERTIES_BYTES_MAX, "properties with what the broker adds"),
+    ):
+        if length > limit:
+            raise IllegalMessage(
+                f"message for {record.topic!r}: {what} of {length} bytes, at most {limit} fit"
+            )
+    if record.queue_id < 0:
+        raise IllegalMessage(f"message for {record.topic!r}: queue id {record.queue_id}")
+    return encode_record(
+        topic=topic,
+        queue_id=record.queue_id,
+        body=record.body,
+        properties=properties,
+        flag=record.flag,
+        sys_flag=record.sys_flag & ~_HOST_FLAGS,
+        born_at_ms=record.born_at_ms,
+        born_host=record.born_host,
+        store_host=store_host,
+        reconsume_times=record.reconsume_times,
+        prepared_offset=record.prepared_offset,
+    )
+
+
+def batches_of(
+    records: Sequence[InnerRecord], *, store_host: bytes, is_checksummed: bool
+) -> Sequence[RecordBatch]:
+    """Return the records in order, as few batches as can be.
+
+    Their headers are complete but for offsets and store time. All of a batch have born hosts of one
+    length, so there is more than one batch only when some were born over IPv4 and some over IPv6.
+
+    Raises:
+        IllegalMessage: As `encode_inner`.
+        IllegalName: Likewise.
+    """
+    encoded = [
+        encode_inner(record, store_host=store_host, is_checksummed=is_checksummed)
+        for record in records
+    ]
+    pairs = zip(records, encoded, strict=True)
+    return [
+        _batch(list(group), born_host_bytes, len(store_host), is_checksummed=is_checksummed)
+        for born_host_bytes, group in groupby(pairs, lambda pair: len(pair[0].born_host))
+    ]
+
+
+def _batch(
+    pairs: Sequence[tuple[InnerRecord, bytes]],
+    born_host_bytes: int,
+    store_host_bytes: int,
+    *,
+    is_checksummed: bool,
+) -> RecordBatch:
+    kind = head_type(born_host_bytes, store_host_bytes)
+    topics: dict[str, int] = {}
+    topic_of = [topics.setdefault(record.topic, len(topics)) for record, _ in pairs]
+    fixed_bytes = kind.itemsize + 3
+    tails_at = [fixed_bytes + len(record.body) + len(record.topic) for record, _ in pairs]
+    data = b"".join([encoded for _, encoded in pairs])
+    sizes = np.fromiter((len(encoded) for _, encoded in pairs), np.int64, len(pairs))
+    starts = np.cumsum(sizes) - sizes
+    return RecordBatch(
+        data,
+        starts,
+        sizes,
+        take_heads(data, starts, kind),
+        tag_codes_of([encoded[at:] for (_, encoded), at in zip(pairs, tails_at, strict=True)]),
+        queues_of(
+            tuple(topics),
+            np.array(topic_of, dtype=np.int64) if len(topics) > 1 else None,
+            np.fromiter((record.queue_id for record, _ in pairs), np.int64, len(pairs)),
+        ),
+        starts + np.array(tails_at, dtype=np.int64),
+        is_checksummed,
+    )

@@ -1,0 +1,132 @@
+"""Stores what the broker writes on somebody's behalf."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Protocol
+
+import numpy as np
+
+from ternmq_broker.inner.inner_record import InnerRecord, batches_of
+from ternmq_broker.inner.room import Safety, append_with_room
+from ternmq_model.errors import TernError
+from ternmq_model.record_batch import RecordBatch
+from ternmq_store.message_store import Appended
+
+
+class InnerLog(Protocol):
+    """What is needed of the store."""
+
+    def append(self, batch: RecordBatch, *, born_host: bytes | None, store_host: bytes) -> Appended:
+        """Store a checked batch, all of it or nothing. `born_host` None = what its headers say."""
+        ...
+
+
+class InnerWriter:
+    """Appends records with the time and place of birth that each has. Owned by the broker's loop.
+
+    It asks nothing of topics and adds nothing to properties: who writes knows where to. What is
+    written is not rerouted either, so a record that is delivered with the property DELAY is not
+    delayed again.
+
+    Args:
+        log: The store.
+        store_host: STOREHOST of every record; refuses until the broker listens.
+        on_appended: Called after every append: flushing and dispatching have something to do.
+        room_made: Waits for what an append that was refused as busy lacked; tells whether to try
+            again.
+        safety: Tells when an append counts.
+        is_checksummed: Whether records are to end with a checksum.
+    """
+
+    def __init__(
+        self,
+        log: InnerLog,
+        *,
+        store_host: Callable[[], bytes],
+        on_appended: Callable[[], None],
+        room_made: Callable[[], Awaitable[bool]],
+        safety: Safety,
+        is_checksummed: bool,
+    ) -> None:
+        self._log = log
+        self._store_host = store_host
+        self._on_appended = on_appended
+        self._room_made = room_made
+        self._safety = safety
+        self._is_checksummed = is_checksummed
+
+    def append(self, records: Sequence[InnerRecord]) -> Appended:
+        """Store records in their order; they count once the confirm offset is at `end`.
+
+        All or none, as long as their born hosts have one length: those of IPv4 and IPv6 mixed are
+        several appends, and the error of a later one says `may_have_happened`.
+
+        Args:
+            records: At least one.
+
+        Raises:
+            IllegalMessage: One of them can be no record; nothing is stored.
+            IllegalName: Likewise.
+            BrokerBusy: No room at this moment; try again, or use `put`.
+            RefusedError: The broker does not listen yet, or a record is longer than a file.
+            StoreError: The store takes nothing.
+        """
+        appended: list[Appended] = []
+        for batch in self._batches(records):
+            try:
+                appended.append(self._append(batch))
+            except TernError as error:
+                error.may_have_happened = bool(appended)
+                raise
+        return _joined(appended)
+
+    async def put(
+        self, records: Sequence[InnerRecord], *, timeout_s: float | None = None
+    ) -> Appended:
+        """Store records and wait until they count: room is waited for up to 5 s.
+
+        Cancelling it is safe; what is appended by then stays.
+
+        Args:
+            records: At least one.
+            timeout_s: How long to wait for the disk: None = as a sender does, infinity = until it
+                is known.
+
+        Raises:
+            RefusedError: As `append`; FLUSH_DISK_TIMEOUT `may_have_happened`: the log has it.
+            StoreError: The store takes nothing; or with `may_have_happened`, it failed afterwards.
+            UsageError: As `append`.
+        """
+        parts: list[Appended] = []
+        for batch in self._batches(records):
+            try:
+                parts.append(await append_with_room(partial(self._append, batch), self._room_made))
+            except TernError as error:
+                error.may_have_happened = bool(parts)
+                raise
+        appended = _joined(parts)
+        await self._safety.wait(appended.end, timeout_s=timeout_s)
+        return appended
+
+    def _batches(self, records: Sequence[InnerRecord]) -> Sequence[RecordBatch]:
+        if not records:
+            raise ValueError("nothing to store")
+        host = self._store_host()
+        return batches_of(records, store_host=host, is_checksummed=self._is_checksummed)
+
+    def _append(self, batch: RecordBatch) -> Appended:
+        done = self._log.append(batch, born_host=None, store_host=self._store_host())
+        self._on_appended()
+        return done
+
+
+def _joined(parts: Sequence[Appended]) -> Appended:
+    if len(parts) == 1:
+        return parts[0]
+    last = parts[-1]
+    return Appended(
+        np.concatenate([part.physical_offsets for part in parts]),
+        np.concatenate([part.queue_offsets for part in parts]),
+        last.stored_at_ms,
+        last.end,
+    )
