@@ -12,9 +12,23 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ternmq_model.address import Address
+from ternmq_model.errors import refusal
+from ternmq_model.response_code import ResponseCode
 from ternmq_model.subscription import Subscription
 
 CLIENT_ID_CHARACTERS_MAX: Final = 255
+
+
+def check_client_id(value: str, name: str = "client_id") -> str:
+    """Return a client's id, or another text of its kind, when it can be one.
+
+    Raises:
+        InvalidParameter: It is empty, too long, or holds what cannot be printed.
+    """
+    if not 0 < len(value) <= CLIENT_ID_CHARACTERS_MAX or not value.isprintable():
+        remark = f"{name} must be 1 to {CLIENT_ID_CHARACTERS_MAX} printable characters"
+        raise refusal(ResponseCode.INVALID_PARAMETER, remark)
+    return value
 
 
 @dataclass(frozen=True, slots=True)

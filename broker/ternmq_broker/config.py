@@ -114,6 +114,9 @@ class BrokerConfig:
     silent_session_ms: int = 60_000
     """A client that sends no heartbeat is gone after this."""
 
+    lock_lease_ms: int = 30_000
+    """A queue that an orderly consumer locked is free after this, unless the lock is renewed."""
+
     def __post_init__(self) -> None:
         for setting, name, check in (
             ("broker.cluster", self.cluster, check_cluster),
@@ -145,6 +148,7 @@ class BrokerConfig:
             ("memory_bytes", self.memory_bytes, 0, 1 << 50),
             ("broken_session_ms", self.broken_session_ms, 0, 600_000),
             ("silent_session_ms", self.silent_session_ms, 1_000, 3_600_000),
+            ("lock_lease_ms", self.lock_lease_ms, 1_000, 3_600_000),
         ):
             if not least <= value <= most:
                 raise ConfigError(f"broker.{setting}", value, f"must be {least} to {most}")

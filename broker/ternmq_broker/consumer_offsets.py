@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, Self
 
 from ternmq_broker.loose_json import as_int, as_object, version_from_dict, version_to_dict
+from ternmq_broker.offset_versions import OffsetVersions
 from ternmq_model.data_version import DataVersion
 from ternmq_model.offsets import QueueOffset
 
@@ -22,11 +23,16 @@ _TOPICS_BY_GROUP: Final = "groupTopicMap"
 class OffsetTable:
     """The next offset to consume, by group, topic and queue. Owned by the broker's loop.
 
-    Offsets only rise unless a caller forces them. What a file keeps beyond them is written back
+    Offsets of one version only rise. Who sets one from outside, or seeks, raises its version; who
+    commits under an older one is refused. What a file keeps beyond the offsets is written back
     unchanged.
+
+    Attributes:
+        versions: Those of the offsets; they have a file of their own.
     """
 
-    def __init__(self, version: DataVersion) -> None:
+    def __init__(self, version: DataVersion, versions: OffsetVersions | None = None) -> None:
+        self.versions = OffsetVersions() if versions is None else versions
         self._version = version
         self._offsets: dict[str, dict[int, QueueOffset]] = {}
         self._extras: dict[str, Any] = {}
@@ -45,35 +51,46 @@ class OffsetTable:
         topic: str,
         queue_id: int,
         offset: QueueOffset,
+        version: int = 0,
         *,
         force: bool = False,
         now_ms: int,
-    ) -> QueueOffset:
-        """Keep `offset` unless a higher one is kept, and return the one that is kept now.
+    ) -> bool:
+        """Keep `offset` unless a higher one, or one of a higher version, is kept.
 
         Args:
             group: Legal name of the group.
             topic: Legal name of the topic.
             queue_id: Not negative.
             offset: The next to consume; not negative.
-            force: Take a lower offset too.
+            version: The one that the consumer was told. A higher one than is kept here was lost in
+                a crash, with the offset that it came with, so both are taken.
+            force: Set it whatever is kept, and raise the version.
             now_ms: Wall clock.
+
+        Returns:
+            Whether it is kept.
         """
         key = topic + _SEPARATOR + group
         queues = self._offsets.setdefault(key, {})
         kept = queues.get(queue_id)
-        if kept is not None and offset < kept and not force:
+        version_kept = self.versions.get(group, topic, queue_id)
+        if not force and (
+            version < version_kept
+            or (version == version_kept and kept is not None and offset < kept)
+        ):
             if (key, queue_id) not in self._refused:
                 self._refused.add((key, queue_id))
                 logger.warning(
-                    "lower offset refused group=%s topic=%s queue=%s offset=%s kept=%s",
-                    group,
-                    topic,
-                    queue_id,
-                    offset,
-                    kept,
+                    "lower offset refused group=%s topic=%s queue=%s offset=%s kept=%s version=%s"
+                    " version_kept=%s",
+                    *(group, topic, queue_id, offset, kept, version, version_kept),
                 )
-            return kept
+            return False
+        if force:
+            self.versions.put(group, topic, queue_id, max(version, version_kept) + 1)
+        elif version > version_kept:
+            self.versions.put(group, topic, queue_id, version)
         self._refused.discard((key, queue_id))
         if offset != kept:
             queues[queue_id] = offset
@@ -81,7 +98,11 @@ class OffsetTable:
         self._commits += 1
         if self._commits % _COMMITS_PER_VERSION == 0:
             self._version = self._version.next(now_ms)
-        return offset
+        return True
+
+    def version(self, group: str, topic: str, queue_id: int) -> int:
+        """Return how often the offset was set from outside or sought."""
+        return self.versions.get(group, topic, queue_id)
 
     def query(self, group: str, topic: str, queue_id: int) -> QueueOffset | None:
         """Return the next offset to consume, or None when the group never consumed the queue."""
@@ -101,9 +122,17 @@ class OffsetTable:
         return {key.partition(_SEPARATOR)[2] for key, queues in self._offsets.items() if queues}
 
     def remove_topic(self, topic: str) -> None:
-        """Forget how far groups are in `topic`."""
-        doomed = [key for key in self._offsets if key.partition(_SEPARATOR)[0] == topic]
-        for key in doomed:
+        """Forget how far groups are in `topic`, and the versions."""
+        self.versions.remove_topic(topic)
+        self._remove(lambda key: key.partition(_SEPARATOR)[0] == topic)
+
+    def remove_group(self, group: str) -> None:
+        """Forget how far `group` is in every topic, and the versions."""
+        self.versions.remove_group(group)
+        self._remove(lambda key: key.partition(_SEPARATOR)[2] == group)
+
+    def _remove(self, is_doomed: Callable[[str], bool]) -> None:
+        for key in [key for key in self._offsets if is_doomed(key)]:
             del self._offsets[key]
             self._changes += 1
         self._refused = {entry for entry in self._refused if entry[0] in self._offsets}

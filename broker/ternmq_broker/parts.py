@@ -11,6 +11,7 @@ from ternmq_broker.confirmations import Confirmations
 from ternmq_broker.inner.room import Safety
 from ternmq_broker.inner.writer import InnerWriter
 from ternmq_broker.intake import Intake
+from ternmq_broker.locks import LockService, LockServices, LockTable
 from ternmq_broker.memory import memory_bytes
 from ternmq_broker.pull_hold import PullHoldTable, TopicReaders
 from ternmq_broker.pull_rules import PullRules
@@ -100,7 +101,12 @@ class Parts:
         clients = ClientTable(
             broken_ms=config.broken_session_ms, silent_ms=config.silent_session_ms
         )
-        self._sessions = Sessions(env.clock, clients)
+        self._locks = LockTable(
+            first_token=tables.offsets.versions.first_token(now_ms=env.clock.wall_ms()),
+            lease_ms=config.lock_lease_ms,
+        )
+        self._lock_service = self._make_lock_service()
+        self._sessions = Sessions(env.clock, clients, on_left=self._locks.left)
         self._confirmations = Confirmations()
         self._store_loop = StoreLoop(
             store,
@@ -120,6 +126,7 @@ class Parts:
             self._send_service(store_config),
             self._pull_service(),
             self._group_service(),
+            self._lock_service,
             self._admin_service(identity),
             QueryService(store, tables.topics, env.blocking),
             StoreService(store, opened_at_ms=env.clock.wall_ms()),
@@ -193,7 +200,21 @@ class Parts:
                 topics=tables.topics,
                 groups=tables.groups,
                 offsets=tables.offsets,
+                locks=self._locks,
                 sessions=self._sessions,
+                clock=self._env.clock,
+                versions_saved=tables.versions_file.saved,
+            )
+        )
+
+    def _make_lock_service(self) -> LockService:
+        tables = self._tables
+        return LockService(
+            LockServices(
+                locks=self._locks,
+                topics=tables.topics,
+                groups=tables.groups,
+                versions=tables.offsets.versions,
                 clock=self._env.clock,
             )
         )
@@ -208,6 +229,7 @@ class Parts:
                 topics=tables.topics,
                 groups=tables.groups,
                 offsets=tables.offsets,
+                locks=self._locks,
                 sessions=self._sessions,
                 clock=self._env.clock,
                 started_at_ms=self._env.clock.wall_ms(),
@@ -226,12 +248,17 @@ class Parts:
         """Return what runs beside the handlers."""
         sessions = Job(name="sessions", interval_s=_SESSIONS_PAUSE_S, step=self._sessions.expire)
         store_jobs = (*self._store_loop.jobs(), *self._retention.jobs())
-        others = (sessions, self._waker.job(), self._counted.job())
+        others = (sessions, self._waker.job(), self._counted.job(), self._lock_service.job())
         return (*store_jobs, *self._tables.jobs(), *others)
 
     async def begin(self) -> None:
-        """Do what comes before the jobs: topics begin where their retention says."""
+        """Do what comes before the jobs: topics begin where their retention says.
+
+        What lock tokens may be is kept before any is given; where the disk refuses that, they rise
+        by the wall clock.
+        """
         await self._retention.begin()
+        await self._tables.versions_file.save()
 
     def listening(self, store_host: bytes) -> None:
         """Take note of what messages are to carry as STOREHOST: sends are accepted from now on."""
@@ -293,10 +320,10 @@ class Parts:
         """
         self._readers.deleted(topic)
         self._statistics.forget_topic(topic)
-        offsets_saved = self._tables.offsets_file.saved()
+        saved = (self._tables.offsets_file.saved(), self._tables.versions_file.saved())
         await self._topic_changed(topic)
-        if offsets_saved is not None:
-            await offsets_saved
+        for each in filter(None, saved):
+            await each
 
 
 def properties_suffix(config: BrokerConfig, *, is_checksummed: bool) -> bytes:

@@ -13,6 +13,7 @@ from ternmq_broker.clients import Session
 from ternmq_broker.config import BrokerConfig
 from ternmq_broker.consumer_offsets import OffsetTable
 from ternmq_broker.groups import GroupTable
+from ternmq_broker.locks import LockTable
 from ternmq_broker.rpc_groups import NEVER_CONSUMED
 from ternmq_broker.sessions import Sessions
 from ternmq_broker.topics import TopicTable
@@ -53,6 +54,7 @@ class AdminServices:
     topics: TopicTable
     groups: GroupTable
     offsets: OffsetTable
+    locks: LockTable
     sessions: Sessions
     clock: Clock
     started_at_ms: int
@@ -120,6 +122,7 @@ class AdminService:
             services.store.delete_topic(topic)
         services.topics.remove(topic, now_ms=services.clock.wall_ms())
         services.offsets.remove_topic(topic)
+        services.locks.remove_topic(topic)
         logger.info("topic deleted topic=%s", topic)
         await services.topic_deleted(topic)
         return admin.DeleteTopicReply()

@@ -3,13 +3,16 @@
 Source: RocketMQ `ClientManageProcessor`, `ConsumerManageProcessor`.
 """
 
-from collections.abc import Iterable, Sequence
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ternmq_broker.clients import CLIENT_ID_CHARACTERS_MAX, GroupMembership, Session
+from ternmq_broker.clients import GroupMembership, Session, check_client_id
 from ternmq_broker.consumer_offsets import OffsetTable
 from ternmq_broker.groups import GroupTable
+from ternmq_broker.locks import LockTable
+from ternmq_broker.offset_versions import VERSION_MAX
 from ternmq_broker.pull_rules import OFFSET_MAX, check_range, subscription_of
 from ternmq_broker.reading import StoreReader
 from ternmq_broker.sessions import Outbox, Sessions
@@ -44,8 +47,11 @@ class GroupServices:
     topics: TopicTable
     groups: GroupTable
     offsets: OffsetTable
+    locks: LockTable
     sessions: Sessions
     clock: Clock
+    versions_saved: Callable[[], asyncio.Future[None] | None]
+    """Tells when the versions of offsets are on disk; None = they are."""
 
 
 class GroupService:
@@ -162,40 +168,57 @@ class GroupService:
     async def commit_offsets(
         self, request: groups.CommitOffsetsRequest, call: Call
     ) -> groups.CommitOffsetsReply:
-        """Keep how far a group is, where it is further than what is kept."""
+        """Keep how far a group is, where it is further than what is kept.
+
+        A seek is answered when its new versions are on disk: a crash must not let a commit of
+        before the seek count again.
+        """
         services = self._services
         now_ms = services.clock.wall_ms()
-        services.groups.use(request.group, now_ms=now_ms)
+        group = services.groups.use(request.group, now_ms=now_ms).group
         reply = groups.CommitOffsetsReply()
         for each in request.offsets:
-            kept = services.offsets.query(request.group, each.topic, each.queue_id)
-            why = self._why_not(each)
+            why = self._why_not(group, each)
             if why is None:
-                kept = services.offsets.commit(
-                    request.group,
+                is_kept = services.offsets.commit(
+                    group,
                     each.topic,
                     each.queue_id,
                     QueueOffset(each.offset),
+                    each.version,
                     force=request.force,
                     now_ms=now_ms,
                 )
-                if kept == each.offset:
+                if is_kept and not request.force:
                     continue
-                remark = f"{each.topic} queue {each.queue_id}: {kept} is kept, not {each.offset}"
-                why = refusal(ResponseCode.PULL_OFFSET_MOVED, remark)
-            reply.refused.add(
+            kept = services.offsets.query(group, each.topic, each.queue_id)
+            version = services.offsets.version(group, each.topic, each.queue_id)
+            told = groups.QueueOffset(
                 topic=each.topic,
                 queue_id=each.queue_id,
                 offset=NEVER_CONSUMED if kept is None else kept,
-                status=status_of(why),
+                version=version,
             )
+            if why is None and request.force:
+                reply.kept.append(told)
+                continue
+            if why is None:
+                what = f"{kept} is kept, not {each.offset}"
+                if version != each.version:
+                    what = f"{kept} of version {version} is kept, not one of {each.version}"
+                remark = f"{each.topic} queue {each.queue_id}: {what}"
+                why = refusal(ResponseCode.PULL_OFFSET_MOVED, remark)
+            told.status.CopyFrom(status_of(why))
+            reply.refused.append(told)
         if reply.refused:
             reply.status.code = ResponseCode.INVALID_PARAMETER
             reply.status.remark = "; ".join(each.status.remark for each in reply.refused[:3])
+        if reply.kept and (saved := services.versions_saved()) is not None:
+            await saved
         return reply
 
-    def _why_not(self, told: groups.QueueOffset) -> RefusedError | None:
-        """Return why an offset cannot be one of its queue; None when it can."""
+    def _why_not(self, group: str, told: groups.QueueOffset) -> RefusedError | None:
+        """Return why an offset cannot be one of its queue now; None when it can."""
         config = self._services.topics.get(told.topic)
         if config is None:
             return refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {told.topic!r} does not exist")
@@ -207,7 +230,13 @@ class GroupService:
         if not 0 <= told.offset <= end:
             remark = f"{told.topic} queue {told.queue_id} ends at {end}; {told.offset} is outside"
             return refusal(ResponseCode.INVALID_PARAMETER, remark)
-        return None
+        if not 0 <= told.version <= VERSION_MAX:
+            remark = f"{told.topic} queue {told.queue_id}: no version is {told.version}"
+            return refusal(ResponseCode.INVALID_PARAMETER, remark)
+        now_ms = self._services.clock.monotonic_ms()
+        return self._services.locks.check(
+            group, told.topic, told.queue_id, told.lock_token, now_ms=now_ms
+        )
 
     async def query_offset(
         self, request: groups.QueryOffsetRequest, call: Call
@@ -218,7 +247,8 @@ class GroupService:
         check_range("queue_id", request.queue_id, 0, OFFSET_MAX)
         kept = services.offsets.query(group, topic, request.queue_id)
         offset = await self._first_offset(topic, request.queue_id) if kept is None else kept
-        return groups.QueryOffsetReply(offset=offset)
+        version = services.offsets.version(group, topic, request.queue_id)
+        return groups.QueryOffsetReply(offset=offset, version=version)
 
     async def _first_offset(self, topic: str, queue_id: int) -> int:
         """Return where a new group begins: 0 while the queue's first message is in memory.
@@ -243,12 +273,8 @@ class GroupService:
 
 
 def _check_client(hello: groups.Hello) -> None:
-    for name, value in (("client_id", hello.client_id), ("incarnation", hello.incarnation)):
-        if not 0 < len(value) <= CLIENT_ID_CHARACTERS_MAX or not value.isprintable():
-            raise refusal(
-                ResponseCode.INVALID_PARAMETER,
-                f"{name} must be 1 to {CLIENT_ID_CHARACTERS_MAX} printable characters",
-            )
+    check_client_id(hello.client_id)
+    check_client_id(hello.incarnation, "incarnation")
 
 
 def _producer_groups(names: Sequence[str]) -> list[str]:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from ternmq_broker.clients import ClientTable, GroupMembership, Session
@@ -70,11 +70,24 @@ class Outbox:
 
 
 class Sessions:
-    """Every session of the broker. The one owner of the `ClientTable`."""
+    """Every session of the broker. The one owner of the `ClientTable`.
 
-    def __init__(self, clock: Clock, table: ClientTable) -> None:
+    Args:
+        clock: For heartbeats and their absence.
+        table: Who is there.
+        on_left: Told the client id and the group when a member leaves, before others are.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        table: ClientTable,
+        *,
+        on_left: Callable[[str, str], None] = lambda _client_id, _group: None,
+    ) -> None:
         self._clock = clock
         self._table = table
+        self._on_left = on_left
         self._outboxes: dict[Session, Outbox] = {}
 
     @property
@@ -113,6 +126,8 @@ class Sessions:
         """Take a heartbeat of a session; one that was replaced or expired is not heard."""
         if self._table.is_current(session):
             now_ms = self._clock.monotonic_ms()
+            for group in session.memberships.keys() - memberships.keys():
+                self._on_left(session.client_id, group)
             self._tell(
                 self._table.heard(
                     session,
@@ -137,7 +152,7 @@ class Sessions:
         if self._table.is_current(session):
             logger.info("session ended client=%s reason=goodbye", session.client_id)
         self._end_stream(session)
-        self._tell(self._table.remove(session))
+        self._remove(session)
 
     def broke(self, session: Session) -> None:
         """Note that a session's stream is over; one that said goodbye is forgotten already."""
@@ -154,7 +169,13 @@ class Sessions:
     def _end(self, session: Session, reason: str) -> None:
         logger.info("session ended client=%s reason=%s", session.client_id, reason)
         self._end_stream(session)
-        self._tell(self._table.remove(session))
+        self._remove(session)
+
+    def _remove(self, session: Session) -> None:
+        groups_left = self._table.remove(session)
+        for group in groups_left:
+            self._on_left(session.client_id, group)
+        self._tell(groups_left)
 
     def _end_stream(self, session: Session) -> None:
         outbox = self._outboxes.pop(session, None)

@@ -10,6 +10,8 @@ from ternmq_broker.consumer_filters import FilterTable
 from ternmq_broker.consumer_offsets import OffsetTable
 from ternmq_broker.delay_offsets import DelayOffsets
 from ternmq_broker.groups import GroupTable
+from ternmq_broker.offset_versions import FILE_NAME as VERSIONS_FILE
+from ternmq_broker.offset_versions import OffsetVersions
 from ternmq_broker.state_files import StateFile, read_table
 from ternmq_broker.topics import TopicTable
 from ternmq_model.data_version import DataVersion
@@ -24,6 +26,7 @@ T = TypeVar("T")
 TOPICS_JOB: Final = "save-topics"
 GROUPS_JOB: Final = "save-groups"
 OFFSETS_JOB: Final = "save-offsets"
+VERSIONS_JOB: Final = "save-offset-versions"
 DELAYS_JOB: Final = "save-delay-offsets"
 FILTERS_JOB: Final = "save-filters"
 
@@ -59,48 +62,52 @@ class Tables:
         self.delays = delays
         self.filters = filters
         self._offsets_interval_s = config.offsets_interval_ms / 1000
-        self.topics_file = StateFile(
-            folder / "topics.json",
-            files,
-            blocking,
-            changes=lambda: topics.version,
-            to_dict=topics.to_dict,
-            wake=lambda: wake(TOPICS_JOB),
+
+        def state_file(
+            name: str,
+            job: str,
+            changes: Callable[[], object],
+            to_dict: Callable[[], dict[str, Any]],
+        ) -> StateFile:
+            return StateFile(
+                *(folder / name, files, blocking),
+                changes=changes,
+                to_dict=to_dict,
+                wake=lambda: wake(job),
+            )
+
+        versions = offsets.versions
+        self.topics_file = state_file(
+            "topics.json", TOPICS_JOB, lambda: topics.version, topics.to_dict
         )
-        self.groups_file = StateFile(
-            folder / "subscriptionGroup.json",
-            files,
-            blocking,
-            changes=lambda: groups.version,
-            to_dict=groups.to_dict,
-            wake=lambda: wake(GROUPS_JOB),
+        self.groups_file = state_file(
+            "subscriptionGroup.json", GROUPS_JOB, lambda: groups.version, groups.to_dict
         )
-        self.offsets_file = StateFile(
-            folder / "consumerOffset.json",
-            files,
-            blocking,
-            changes=lambda: offsets.changes,
-            to_dict=offsets.to_dict,
-            wake=lambda: wake(OFFSETS_JOB),
+        self.offsets_file = state_file(
+            "consumerOffset.json", OFFSETS_JOB, lambda: offsets.changes, offsets.to_dict
         )
-        self.delays_file = StateFile(
-            folder / "delayOffset.json",
-            files,
-            blocking,
-            changes=lambda: delays.changes,
-            to_dict=delays.to_dict,
-            wake=lambda: wake(DELAYS_JOB),
+        self.versions_file = state_file(
+            VERSIONS_FILE, VERSIONS_JOB, lambda: versions.changes, versions.to_dict
         )
-        self.filters_file = StateFile(
-            folder / "consumerFilter.json",
-            files,
-            blocking,
-            changes=lambda: filters.changes,
-            to_dict=filters.to_dict,
-            wake=lambda: wake(FILTERS_JOB),
+        self.delays_file = state_file(
+            "delayOffset.json", DELAYS_JOB, lambda: delays.changes, delays.to_dict
         )
-        for file in (self.groups_file, self.offsets_file, self.delays_file, self.filters_file):
-            file.mark_saved()
+        self.filters_file = state_file(
+            "consumerFilter.json", FILTERS_JOB, lambda: filters.changes, filters.to_dict
+        )
+        for file in self._files():
+            if file is not self.topics_file:
+                file.mark_saved()
+
+    def _files(self) -> tuple[StateFile, ...]:
+        return (
+            self.topics_file,
+            self.groups_file,
+            self.offsets_file,
+            self.versions_file,
+            self.delays_file,
+            self.filters_file,
+        )
 
     def jobs(self) -> tuple[Job, ...]:
         """Return the jobs that save what changed."""
@@ -108,6 +115,7 @@ class Tables:
             Job(name=TOPICS_JOB, interval_s=_RETRY_PAUSE_S, step=self.topics_file.step),
             Job(name=GROUPS_JOB, interval_s=_RETRY_PAUSE_S, step=self.groups_file.step),
             Job(name=OFFSETS_JOB, interval_s=self._offsets_interval_s, step=self.offsets_file.step),
+            Job(name=VERSIONS_JOB, interval_s=_RETRY_PAUSE_S, step=self.versions_file.step),
             Job(name=DELAYS_JOB, interval_s=_SLOW_INTERVAL_S, step=self.delays_file.step),
             Job(name=FILTERS_JOB, interval_s=_SLOW_INTERVAL_S, step=self.filters_file.step),
         )
@@ -118,14 +126,7 @@ class Tables:
         Raises:
             StoreError: Names every table that could not be saved; the others are.
         """
-        files = (
-            self.topics_file,
-            self.groups_file,
-            self.offsets_file,
-            self.delays_file,
-            self.filters_file,
-        )
-        errors = [error for file in files if (error := await file.save()) is not None]
+        errors = [error for file in self._files() if (error := await file.save()) is not None]
         if errors:
             raise StoreError("; ".join(map(str, errors)))
 
@@ -163,10 +164,14 @@ async def load_tables(
     topics = await load("topics.json", partial(TopicTable.from_dict, now_ms=now_ms))
     groups = await load("subscriptionGroup.json", partial(GroupTable.from_dict, now_ms=now_ms))
     offsets = await load("consumerOffset.json", partial(OffsetTable.from_dict, now_ms=now_ms))
+    versions = await load(VERSIONS_FILE, OffsetVersions.from_dict)
     delays = await load("delayOffset.json", partial(DelayOffsets.from_dict, now_ms=now_ms))
     filters = await load("consumerFilter.json", FilterTable.from_dict)
     if topics is None:
         topics = TopicTable(version)
+    if offsets is None:
+        offsets = OffsetTable(version)
+    offsets.versions = versions or OffsetVersions()
     topics.set_template(
         queues=config.default_topic_queues, is_allowed=config.auto_create_topics, now_ms=now_ms
     )
@@ -176,12 +181,13 @@ async def load_tables(
         blocking,
         topics,
         groups or GroupTable(version),
-        offsets or OffsetTable(version),
+        offsets,
         delays or DelayOffsets(version),
         filters or FilterTable(),
         wake=wake,
     )
-    tables.offsets.keep_up_to(
+    offsets.versions.keep_topics(lambda topic: topics.get(topic) is not None)
+    offsets.keep_up_to(
         lambda topic, queue_id: None if topics.get(topic) is None else end_of(topic, queue_id)
     )
     return tables

@@ -10,6 +10,8 @@ from ternmq_broker.consumer_offsets import OffsetTable
 from ternmq_broker.delay_offsets import DelayOffsets
 from ternmq_broker.groups import GroupTable
 from ternmq_broker.loose_json import as_object, parse_json
+from ternmq_broker.offset_versions import FILE_NAME as VERSIONS_FILE
+from ternmq_broker.offset_versions import OffsetVersions
 from ternmq_broker.state_files import read_table
 from ternmq_broker.tables import config_folder
 from ternmq_broker.topics import TopicTable
@@ -23,6 +25,7 @@ _TABLES: Final[Mapping[str, Callable[[Mapping[str, Any]], object]]] = {
     _TOPICS: partial(TopicTable.from_dict, now_ms=0),
     "subscriptionGroup.json": partial(GroupTable.from_dict, now_ms=0),
     "consumerOffset.json": partial(OffsetTable.from_dict, now_ms=0),
+    VERSIONS_FILE: OffsetVersions.from_dict,
     "delayOffset.json": partial(DelayOffsets.from_dict, now_ms=0),
     "consumerFilter.json": FilterTable.from_dict,
 }

@@ -26,6 +26,9 @@ class _Progress:
     is_forced: bool = False
     """The queue ended earlier than we were: the next commit goes back on purpose."""
 
+    version: int = 0
+    """What the broker last told of the offset's version: commits carry it."""
+
     refusal: str = ""
     """What the log said of the last refusal, so that one that repeats itself is logged once."""
 
@@ -155,7 +158,12 @@ class OffsetStore:
             group=self._group,
             client_id=self._client_id,
             offsets=[
-                groups.QueueOffset(topic=queue.topic, queue_id=queue.queue_id, offset=offset)
+                groups.QueueOffset(
+                    topic=queue.topic,
+                    queue_id=queue.queue_id,
+                    offset=offset,
+                    version=asked[queue].version,
+                )
                 for queue, offset in offsets.items()
             ],
             force=is_forced,
@@ -172,6 +180,10 @@ class OffsetStore:
                 error,
             )
             return False
+        for kept in reply.kept:
+            sought = asked.get(MessageQueue(kept.topic, broker_name, kept.queue_id))
+            if sought is not None:
+                sought.version = kept.version
         refusals = {
             MessageQueue(refused.topic, broker_name, refused.queue_id): refused
             for refused in reply.refused
@@ -196,6 +208,7 @@ class OffsetStore:
     ) -> None:
         """Keep what the broker keeps, and log why unless that was the reason before."""
         progress.committed = QueueOffset(refused.offset) if refused.offset >= 0 else None
+        progress.version = refused.version
         status = refused.status
         if status.code == ResponseCode.PULL_OFFSET_MOVED:
             # It had the queue before us, or has it now. What we finish beyond that will be taken.

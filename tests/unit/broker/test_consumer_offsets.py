@@ -12,8 +12,11 @@ def table() -> OffsetTable:
     return OffsetTable(DataVersion(0))
 
 
-def commit(offsets: OffsetTable, offset: int, *, force: bool = False, queue_id: int = 0) -> int:
-    return offsets.commit("G", "T", queue_id, QueueOffset(offset), force=force, now_ms=1)
+def commit(
+    offsets: OffsetTable, offset: int, version: int = 0, *, force: bool = False, queue_id: int = 0
+) -> bool:
+    told = QueueOffset(offset)
+    return offsets.commit("G", "T", queue_id, told, version, force=force, now_ms=1)
 
 
 def test_a_queue_never_consumed_is_not_at_0() -> None:
@@ -25,11 +28,50 @@ def test_a_queue_never_consumed_is_not_at_0() -> None:
 
 def test_offsets_only_rise_unless_forced() -> None:
     offsets = table()
-    assert commit(offsets, 10) == 10
-    assert commit(offsets, 5) == 10
+    assert commit(offsets, 10)
+    assert not commit(offsets, 5)
     assert offsets.query("G", "T", 0) == 10
-    assert commit(offsets, 5, force=True) == 5
+    assert commit(offsets, 5, force=True)
     assert offsets.query("G", "T", 0) == 5
+
+
+def test_what_was_committed_under_an_older_version_is_refused_however_high() -> None:
+    offsets = table()
+    commit(offsets, 10)
+    commit(offsets, 3, force=True)
+    assert offsets.version("G", "T", 0) == 1
+    assert not commit(offsets, 20, 0)
+    assert (offsets.query("G", "T", 0), offsets.version("G", "T", 0)) == (3, 1)
+    assert commit(offsets, 4, 1)
+    assert offsets.version("H", "T", 0) == offsets.version("G", "T", 1) == 0
+
+
+def test_a_version_that_a_crash_lost_is_taken_with_its_offset() -> None:
+    offsets = table()
+    commit(offsets, 10)
+    assert commit(offsets, 2, 4)
+    assert (offsets.query("G", "T", 0), offsets.version("G", "T", 0)) == (2, 4)
+    assert not commit(offsets, 11, 3)
+
+
+def test_a_seek_raises_the_version_above_the_one_it_knows_of() -> None:
+    offsets = table()
+    commit(offsets, 10, 7, force=True)
+    assert offsets.version("G", "T", 0) == 8
+
+
+def test_offsets_that_are_forgotten_take_their_versions_along() -> None:
+    offsets = table()
+    commit(offsets, 10, force=True)
+    offsets.commit("H", "T", 0, QueueOffset(1), force=True, now_ms=1)
+    offsets.commit("H", "U", 0, QueueOffset(1), force=True, now_ms=1)
+    offsets.remove_group("G")
+    assert offsets.query("G", "T", 0) is None
+    assert offsets.version("G", "T", 0) == 0
+    assert offsets.version("H", "T", 0) == 1
+    offsets.remove_topic("T")
+    assert (offsets.query("H", "T", 0), offsets.version("H", "T", 0)) == (None, 0)
+    assert (offsets.query("H", "U", 0), offsets.version("H", "U", 0)) == (1, 1)
 
 
 def test_a_refusal_is_logged_once_until_the_state_changes(

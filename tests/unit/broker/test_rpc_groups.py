@@ -7,7 +7,7 @@ from ternmq_model.errors import InvalidParameter, RefusedError
 from ternmq_model.response_code import ResponseCode as Code
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_remoting import contracts
-from tests.support.brokers import Client, SessionStream, membership, serving
+from tests.support.brokers import Client, SessionStream, membership, serving, world
 from tests.support.virtual_time import run_in_virtual_time
 
 
@@ -288,5 +288,55 @@ def test_bad_names_and_numbers_are_refused(rpc: Any, request_: Any) -> None:
         async with serving(topics={"A": 1}) as (_, client):
             with pytest.raises(InvalidParameter):
                 await client.call(rpc, request_)
+
+    run_in_virtual_time(main())
+
+
+async def commit_version(
+    client: Client, offset: int, version: int, *, force: bool = False
+) -> groups.CommitOffsetsReply:
+    told = groups.QueueOffset(topic="A", queue_id=0, offset=offset, version=version)
+    request = groups.CommitOffsetsRequest(group="G", offsets=[told], force=force)
+    reply: groups.CommitOffsetsReply = await client.call(contracts.COMMIT_OFFSETS, request)
+    return reply
+
+
+def test_a_commit_of_before_a_seek_is_refused_also_after_a_crash() -> None:
+    async def main() -> None:
+        async with world() as around:
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                await client.put_topic("A", 1)
+                for _ in range(5):
+                    await client.send("A")
+                await commit_version(client, 4, 0)
+                reply = await commit_version(client, 1, 0, force=True)
+                (kept,) = reply.kept
+                assert (kept.offset, kept.version) == (1, 1)
+                path = around.config.data / "config" / "offsetVersions.json"
+                at_the_answer = around.files.nodes[path].data.copy()
+                await client.connection.close()
+            around.files.nodes[path].data = at_the_answer
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                (refused,) = (await commit_version(client, 5, 0)).refused
+                assert refused.version == 1
+                assert refused.status.code == Code.PULL_OFFSET_MOVED
+                assert "of version 1 is kept, not one of 0" in refused.status.remark
+                assert not (await commit_version(client, 5, 1)).refused
+                request = groups.QueryOffsetRequest(group="G", topic="A", queue_id=0)
+                told = await client.call(contracts.QUERY_OFFSET, request)
+                assert (told.offset, told.version) == (5, 1)
+                await client.connection.close()
+
+    run_in_virtual_time(main())
+
+
+def test_a_version_that_cannot_be_is_refused() -> None:
+    async def main() -> None:
+        async with serving(topics={"A": 1}) as (_, client):
+            for version in (-1, 1 << 62):
+                (refused,) = (await commit_version(client, 0, version)).refused
+                assert refused.status.code == Code.INVALID_PARAMETER
 
     run_in_virtual_time(main())

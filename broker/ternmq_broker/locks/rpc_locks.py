@@ -1,0 +1,116 @@
+"""LockQueues and UnlockQueues.
+
+Source: RocketMQ `AdminBrokerProcessor`, `RebalanceLockManager`.
+"""
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ternmq_broker.clients import check_client_id
+from ternmq_broker.groups import GroupTable
+from ternmq_broker.locks.lock_table import LockTable, QueueKey
+from ternmq_broker.offset_versions import OffsetVersions
+from ternmq_broker.topics import TopicTable
+from ternmq_model.clock import Clock
+from ternmq_model.errors import refusal
+from ternmq_model.names import check_group
+from ternmq_model.response_code import ResponseCode
+from ternmq_protos.v1 import groups_pb2 as groups
+from ternmq_remoting.contracts import LOCK_QUEUES, UNLOCK_QUEUES
+from ternmq_remoting.rpc import Call, Handler, unary
+from ternmq_runtime.service import Job
+
+logger = logging.getLogger(__name__)
+
+JOB: Final = "locks"
+_EXPIRY_INTERVAL_S: Final = 10.0
+_QUEUES_MAX: Final = 65_536
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LockServices:
+    """What the lock RPCs stand on. All owned by the broker's loop."""
+
+    locks: LockTable
+    topics: TopicTable
+    groups: GroupTable
+    versions: OffsetVersions
+    clock: Clock
+
+
+class LockService:
+    """Serves LockQueues and UnlockQueues."""
+
+    def __init__(self, services: LockServices) -> None:
+        self._services = services
+
+    def handlers(self) -> Sequence[Handler]:
+        """Return what to serve."""
+        return unary(LOCK_QUEUES, self.lock_queues), unary(UNLOCK_QUEUES, self.unlock_queues)
+
+    def job(self) -> Job:
+        """Return the job that forgets locks whose lease is over."""
+        return Job(name=JOB, interval_s=_EXPIRY_INTERVAL_S, step=self.expire)
+
+    async def lock_queues(
+        self, request: groups.LockQueuesRequest, call: Call
+    ) -> groups.LockQueuesReply:
+        """Give queues to a member of a group, or renew their leases."""
+        services = self._services
+        group = services.groups.use(request.group, now_ms=services.clock.wall_ms())
+        client_id = check_client_id(request.client_id)
+        if not group.consume_enabled:
+            remark = f"group {group.group!r} may not consume"
+            raise refusal(ResponseCode.NO_PERMISSION, remark)
+        asked = [(key, token) for key, token in _queues(request.queues) if self._is_there(key)]
+        before = services.locks.last_token
+        given = services.locks.lock(
+            group.group, client_id, asked, now_ms=services.clock.monotonic_ms()
+        )
+        if services.locks.last_token != before:
+            services.versions.reserve_tokens(services.locks.last_token)
+            logger.info(
+                "queues locked group=%s client=%s taken=%s held=%s",
+                group.group,
+                client_id,
+                services.locks.last_token - before,
+                len(given),
+            )
+        return groups.LockQueuesReply(
+            locked=[
+                groups.QueueLock(topic=key.topic, queue_id=key.queue_id, token=token)
+                for key, token in given
+            ],
+            lease_ms=services.locks.lease_ms,
+        )
+
+    async def unlock_queues(
+        self, request: groups.UnlockQueuesRequest, call: Call
+    ) -> groups.UnlockQueuesReply:
+        """Free queues that a member gives back."""
+        group, client_id = check_group(request.group), check_client_id(request.client_id)
+        freed = self._services.locks.unlock(group, client_id, _queues(request.queues))
+        if freed:
+            logger.info("queues unlocked group=%s client=%s freed=%s", group, client_id, freed)
+        return groups.UnlockQueuesReply()
+
+    async def expire(self) -> bool:
+        """Forget locks whose lease is over: one step of the `locks` job."""
+        self._services.locks.expire(now_ms=self._services.clock.monotonic_ms())
+        return False
+
+    def _is_there(self, key: QueueKey) -> bool:
+        config = self._services.topics.get(key.topic)
+        return config is not None and 0 <= key.queue_id < max(
+            config.read_queues, config.write_queues
+        )
+
+
+def _queues(told: Sequence[groups.QueueLock]) -> Iterable[tuple[QueueKey, int]]:
+    """Return the queues that a request names, with their tokens."""
+    if len(told) > _QUEUES_MAX:
+        remark = f"{len(told)} queues; at most {_QUEUES_MAX} can be named at once"
+        raise refusal(ResponseCode.INVALID_PARAMETER, remark)
+    return [(QueueKey(each.topic, each.queue_id), each.token) for each in told]

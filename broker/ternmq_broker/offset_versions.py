@@ -1,0 +1,110 @@
+"""Versions of offsets, and the numbers that lock tokens may have: what keeps stale consumers out.
+
+They lie in a file of their own, because `consumerOffset.json` is RocketMQ's.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Self
+
+from ternmq_broker.loose_json import as_int, as_object
+
+FILE_NAME: Final = "offsetVersions.json"
+VERSION_MAX: Final = (1 << 62) - 1
+TOKENS_PER_MS: Final = 1 << 20
+_SEPARATOR: Final = "@"
+_RESERVE: Final = 1 << 20
+
+
+class OffsetVersions:
+    """How often each offset was set from outside or sought. Owned by the broker's loop.
+
+    A queue whose offset never was has version 0 and no entry. Names of topics and groups have no
+    `@`, so that the file's keys are never ambiguous.
+
+    Attributes:
+        tokens_end: No lock token is greater than this; kept so that tokens rise across restarts
+            even when the wall clock goes back.
+    """
+
+    def __init__(self) -> None:
+        self._versions: dict[tuple[str, str], dict[int, int]] = {}
+        self._changes = 0
+        self.tokens_end = 0
+
+    @property
+    def changes(self) -> int:
+        """Counts changes: a save is due when it differs from the one last saved."""
+        return self._changes
+
+    def get(self, group: str, topic: str, queue_id: int) -> int:
+        """Return the offset's version."""
+        return self._versions.get((topic, group), {}).get(queue_id, 0)
+
+    def put(self, group: str, topic: str, queue_id: int, version: int) -> None:
+        """Keep a version, which only a caller may know to be higher than the one before."""
+        self._versions.setdefault((topic, group), {})[queue_id] = version
+        self._changes += 1
+
+    def remove_topic(self, topic: str) -> None:
+        """Forget the versions of every group in `topic`."""
+        self._remove(lambda key: key[0] == topic)
+
+    def remove_group(self, group: str) -> None:
+        """Forget the versions of `group` in every topic."""
+        self._remove(lambda key: key[1] == group)
+
+    def keep_topics(self, is_there: Callable[[str], bool]) -> None:
+        """Forget the versions of topics that are not there."""
+        self._remove(lambda key: not is_there(key[0]))
+
+    def _remove(self, is_doomed: Callable[[tuple[str, str]], bool]) -> None:
+        for key in [key for key in self._versions if is_doomed(key)]:
+            del self._versions[key]
+            self._changes += 1
+
+    def first_token(self, *, now_ms: int) -> int:
+        """Return the lowest token that a broker that starts now may give, and reserve the next.
+
+        Args:
+            now_ms: Wall clock.
+        """
+        first = max(now_ms * TOKENS_PER_MS, self.tokens_end + 1)
+        self.reserve_tokens(first)
+        return first
+
+    def reserve_tokens(self, through: int) -> None:
+        """Note that tokens up to `through` are given; more are reserved well before they are."""
+        if through + _RESERVE // 2 > self.tokens_end:
+            self.tokens_end = through + _RESERVE
+            self._changes += 1
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the table as the file keeps it."""
+        versions = {
+            topic + _SEPARATOR + group: {str(queue): kept for queue, kept in sorted(queues.items())}
+            for (topic, group), queues in self._versions.items()
+        }
+        return {"lockTokensEnd": self.tokens_end, "versionTable": versions}
+
+    @classmethod
+    def from_dict(cls, value: Mapping[str, Any]) -> Self:
+        """Return the table that the file keeps.
+
+        Raises:
+            ValueError: Something in it has another shape. An unknown version is never taken for 0.
+        """
+        table = cls()
+        table.tokens_end = as_int(value.get("lockTokensEnd", 0), "lockTokensEnd")
+        if table.tokens_end < 0:
+            raise ValueError(f"lockTokensEnd is {table.tokens_end}")
+        for key, queues in as_object(value.get("versionTable", {}), "versionTable").items():
+            topic, separator, group = key.partition(_SEPARATOR)
+            if not (topic and separator and group) or _SEPARATOR in group:
+                raise ValueError(f"versions of {key!r}: the key must be topic@group")
+            kept = table._versions[topic, group] = {}
+            for queue_id, version in as_object(queues, key).items():
+                number = as_int(version, f"version of {key} queue {queue_id}")
+                if int(queue_id) < 0 or not 0 <= number <= VERSION_MAX:
+                    raise ValueError(f"versions of {key!r}: queue {queue_id} has {number}")
+                kept[int(queue_id)] = number
+        return table

@@ -1,0 +1,72 @@
+"""Whatever members do, a queue never has two good tokens, and no token is good twice."""
+
+import hypothesis.strategies as st
+from hypothesis import settings
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from ternmq_broker.locks.lock_table import LockTable, QueueKey
+
+LEASE_MS = 30
+CLIENTS = st.sampled_from(["a", "b", "c"])
+QUEUES = st.lists(st.sampled_from([QueueKey("T", each) for each in range(3)]), max_size=3)
+
+
+class Members(RuleBasedStateMachine):
+    """Members of one group that lock, renew, unlock and go, with clocks that stand or jump."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.locks = LockTable(first_token=1, lease_ms=LEASE_MS)
+        self.now_ms = 0
+        self.given: dict[QueueKey, list[tuple[str, int]]] = {}
+        self.over: set[tuple[QueueKey, int]] = set()
+
+    @rule(client=CLIENTS, queues=QUEUES)
+    def take(self, client: str, queues: list[QueueKey]) -> None:
+        for key, token in self.locks.lock(
+            "G", client, [(each, 0) for each in queues], now_ms=self.now_ms
+        ):
+            known = self.given.setdefault(key, [])
+            assert all(token > earlier for _, earlier in known)
+            known.append((client, token))
+
+    @rule(client=CLIENTS, queues=QUEUES, pick=st.integers(0, 5))
+    def renew(self, client: str, queues: list[QueueKey], pick: int) -> None:
+        asked = [(key, token) for key in queues if (token := self._known(client, key, pick))]
+        assert set(self.locks.lock("G", client, asked, now_ms=self.now_ms)) <= set(asked)
+
+    @rule(client=CLIENTS, queues=QUEUES, pick=st.integers(0, 5))
+    def unlock(self, client: str, queues: list[QueueKey], pick: int) -> None:
+        self.locks.unlock("G", client, [(key, self._known(client, key, pick)) for key in queues])
+
+    @rule(client=CLIENTS)
+    def leave(self, client: str) -> None:
+        self.locks.left(client)
+
+    @rule(by_ms=st.integers(1, 2 * LEASE_MS))
+    def wait(self, by_ms: int) -> None:
+        self.now_ms += by_ms
+
+    @rule()
+    def expire(self) -> None:
+        self.locks.expire(now_ms=self.now_ms)
+
+    def _known(self, client: str, key: QueueKey, pick: int) -> int:
+        own = [token for owner, token in self.given.get(key, []) if owner == client]
+        return own[pick % len(own)] if own else 0
+
+    @invariant()
+    def at_most_the_newest_token_is_good_and_none_comes_back(self) -> None:
+        for key, given in self.given.items():
+            good = [
+                token
+                for _, token in given
+                if self.locks.check("G", *key, token, now_ms=self.now_ms) is None
+            ]
+            assert good in ([], [given[-1][1]])
+            assert not {(key, token) for token in good} & self.over
+            self.over |= {(key, token) for _, token in given if token not in good}
+
+
+Members.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestMembers = Members.TestCase

@@ -1,0 +1,67 @@
+import pytest
+
+from ternmq_broker.loose_json import parse_json, write_json
+from ternmq_broker.offset_versions import TOKENS_PER_MS, OffsetVersions
+
+
+def reloaded(versions: OffsetVersions) -> OffsetVersions:
+    return OffsetVersions.from_dict(parse_json(write_json(versions.to_dict())))
+
+
+def test_versions_outlive_a_restart() -> None:
+    versions = OffsetVersions()
+    versions.put("G", "%RETRY%G", 3, 7)
+    assert versions.get("G", "%RETRY%G", 3) == 7
+    assert reloaded(versions).get("G", "%RETRY%G", 3) == 7
+    assert reloaded(versions).get("G", "T", 3) == 0
+
+
+def test_tokens_rise_across_restarts_even_when_the_clock_goes_back() -> None:
+    versions = OffsetVersions()
+    first = versions.first_token(now_ms=1000)
+    assert first == 1000 * TOKENS_PER_MS
+    given = first + 5_000_000
+    versions.reserve_tokens(given)
+    again = reloaded(versions)
+    assert again.first_token(now_ms=10) > given
+    assert again.first_token(now_ms=1 << 40) == (1 << 40) * TOKENS_PER_MS
+
+
+def test_tokens_are_reserved_long_before_they_are_given_and_seldom() -> None:
+    versions = OffsetVersions()
+    first = versions.first_token(now_ms=1)
+    changes = versions.changes
+    versions.reserve_tokens(first + 1000)
+    assert versions.changes == changes
+    versions.reserve_tokens(first + 600_000)
+    assert versions.changes == changes + 1
+    assert versions.tokens_end > first + 1_500_000
+
+
+def test_versions_of_topics_that_are_gone_are_left_out() -> None:
+    versions = OffsetVersions()
+    versions.put("G", "T", 0, 1)
+    versions.put("G", "Gone", 0, 1)
+    versions.keep_topics(lambda topic: topic == "T")
+    assert versions.get("G", "T", 0) == 1
+    assert versions.get("G", "Gone", 0) == 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"versionTable":{"T":{"0":1}}}',
+        '{"versionTable":{"T@G@H":{"0":1}}}',
+        '{"versionTable":{"@G":{"0":1}}}',
+        '{"versionTable":{"T@G":{"-1":1}}}',
+        '{"versionTable":{"T@G":{"0":-1}}}',
+        '{"versionTable":{"T@G":{"0":"1"}}}',
+        '{"versionTable":{"T@G":{"x":1}}}',
+        '{"versionTable":{"T@G":1}}',
+        '{"lockTokensEnd":-1}',
+        '{"lockTokensEnd":true}',
+    ],
+)
+def test_a_file_of_another_shape_is_no_table(text: str) -> None:
+    with pytest.raises(ValueError, match=r"version|lockTokensEnd|object|invalid literal"):
+        OffsetVersions.from_dict(parse_json(text))
