@@ -27,6 +27,7 @@ from ternmq_broker.rpc_store import StoreService
 from ternmq_broker.sending import MessageWriter
 from ternmq_broker.sessions import Sessions
 from ternmq_broker.statistics.broker_statistics import BrokerStatistics
+from ternmq_broker.statistics.lag import GroupLag
 from ternmq_broker.statistics.rpc import StatisticsService
 from ternmq_broker.store_loop import StoreLoop
 from ternmq_broker.store_retention import StoreRetention
@@ -237,6 +238,7 @@ class Parts:
                 topic_deleted=self._topic_deleted,
                 no_cleaning=self._retention.passes,
                 clean_store=self._retention.clean_now,
+                lag=GroupLag(self._store, self._env.clock, self._env.blocking),
             )
         )
 

@@ -16,6 +16,7 @@ from ternmq_broker.groups import GroupTable
 from ternmq_broker.locks import LockTable
 from ternmq_broker.rpc_groups import NEVER_CONSUMED
 from ternmq_broker.sessions import Sessions
+from ternmq_broker.statistics.lag import GroupLag
 from ternmq_broker.topics import TopicTable
 from ternmq_model.clock import Clock
 from ternmq_model.errors import refusal
@@ -67,6 +68,7 @@ class AdminServices:
     no_cleaning: asyncio.Lock
     """Held while a pass of retention removes files, and while a topic's are removed."""
 
+    lag: GroupLag
     clean_store: Callable[[], Awaitable[int]]
     """Deletes what has expired; returns how many files of the log went."""
 
@@ -176,6 +178,7 @@ class AdminService:
                     min_offset=least,
                     max_offset=end,
                 )
+        await services.lag.tell(reply.progress)
         return reply
 
     async def describe_broker(

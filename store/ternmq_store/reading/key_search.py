@@ -11,12 +11,18 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from ternmq_model.index_keys import key_hash
-from ternmq_model.offsets import PhysicalOffset
+from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.properties import KEY_SEPARATOR, KEYS, UNIQUE_KEY, decode_properties
 from ternmq_model.record import Record, decode_record
 from ternmq_store.index.index_lookup import IndexLookup
 from ternmq_store.reading.cold_read import ColdRecord, Source
-from ternmq_store.reading.queue_times import Boundary, TimeSearch, plan_time_search
+from ternmq_store.reading.queue_times import (
+    Boundary,
+    TimedPlace,
+    TimesAt,
+    TimeSearch,
+    plan_time_search,
+)
 from ternmq_store.reading.unique_search import UNIQUE_KEYS_MAX, UniqueSearch
 from ternmq_store.recovery.opening import OpenedFiles
 
@@ -162,3 +168,20 @@ class KeySearches:
         if queue is None:
             return None
         return plan_time_search(source.files, queue, source, at_ms, boundary)
+
+    def times_at(self, wanted: Sequence[tuple[str, int, Sequence[QueueOffset]]]) -> TimesAt:
+        """Return the look for the store times of single messages.
+
+        Args:
+            wanted: Topic, queue id and offsets; messages that can be read.
+        """
+        source = self._source()
+        places: list[TimedPlace | None] = []
+        for topic, queue_id, offsets in wanted:
+            queue = self._queues.find(topic, queue_id)
+            if queue is None:
+                places.append(None)
+            else:
+                files = queue.files
+                places.append(TimedPlace(files.folder, files.file_bytes, tuple(offsets)))
+        return TimesAt(source.files, source, places)

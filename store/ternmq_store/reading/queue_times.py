@@ -6,11 +6,11 @@ Source: RocketMQ `ConsumeQueue.getOffsetInQueueByTime`, `BoundaryType`.
 """
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from ternmq_model.offsets import UNIT_BYTES, QueueOffset
 from ternmq_model.record import MAGIC_V1, MAGIC_V2
@@ -101,35 +101,82 @@ class TimeSearch:
             OSError: The disk failed.
         """
         with ExitStack() as stack:
-            opened: dict[tuple[Path, int], File | None] = {}
-
-            def read(folder: Path, file_bytes: int, at: int, length: int) -> bytes:
-                base = base_of(at, file_bytes)
-                if (folder, base) not in opened:
-                    try:
-                        file = self.files.open(folder / file_name(base), read_only=True)
-                        stack.callback(file.close)
-                        opened[folder, base] = file
-                    except FileNotFoundError:
-                        opened[folder, base] = None
-                found = opened[folder, base]
-                return b"" if found is None else found.read(at - base, length)
-
-            def time_of(offset: int) -> int | None:
-                unit = read(self.folder, self.file_bytes, offset * UNIT_BYTES, UNIT_BYTES)
-                if len(unit) < UNIT_BYTES:
-                    return 0
-                size = int.from_bytes(unit[_OFFSET_BYTES : _OFFSET_BYTES + 4], "big")
-                if size == PADDING_SIZE:
-                    return None
-                at = int.from_bytes(unit[:_OFFSET_BYTES], "big")
-                if at < self.source.start:
-                    return 0
-                head = read(self.source.folder, self.source.file_bytes, at, _HEAD_BYTES)
-                return _stored_at_ms(head) if head else 0
-
-            found = find_offset(self.first, self.end, self.at_ms, self.boundary, time_of)
+            times = _Times(self.files, self.folder, self.file_bytes, self.source, stack)
+            found = find_offset(self.first, self.end, self.at_ms, self.boundary, times.of)
             return QueueOffset(found)
+
+
+class TimedPlace(NamedTuple):
+    """Messages of one queue whose store times are wanted."""
+
+    folder: Path
+    """Of the queue."""
+
+    file_bytes: int
+    offsets: Sequence[QueueOffset]
+
+
+@dataclass(frozen=True, slots=True)
+class TimesAt:
+    """The store times of single messages; `run` may be called in any thread."""
+
+    files: FileSystem
+    source: Source
+    places: Sequence[TimedPlace | None]
+    """None for a queue that there is not."""
+
+    def run(self) -> list[list[int]]:
+        """Return for each place the store time of each message; 0 where there is none, or no more.
+
+        Raises:
+            OSError: The disk failed.
+        """
+        return [[] if place is None else self._times(place) for place in self.places]
+
+    def _times(self, place: TimedPlace) -> list[int]:
+        with ExitStack() as stack:
+            times = _Times(self.files, place.folder, place.file_bytes, self.source, stack)
+            return [times.of(offset) or 0 for offset in place.offsets]
+
+
+class _Times:
+    """Reads store times in the files of one queue and of the log, each opened once."""
+
+    def __init__(
+        self, files: FileSystem, folder: Path, file_bytes: int, source: Source, stack: ExitStack
+    ) -> None:
+        self._files = files
+        self._folder = folder
+        self._file_bytes = file_bytes
+        self._source = source
+        self._stack = stack
+        self._opened: dict[tuple[Path, int], File | None] = {}
+
+    def of(self, offset: int) -> int | None:
+        """Return a message's store time; 0 when it is gone, None for a place without a message."""
+        unit = self._read(self._folder, self._file_bytes, offset * UNIT_BYTES, UNIT_BYTES)
+        if len(unit) < UNIT_BYTES:
+            return 0
+        size = int.from_bytes(unit[_OFFSET_BYTES : _OFFSET_BYTES + 4], "big")
+        if size == PADDING_SIZE:
+            return None
+        at = int.from_bytes(unit[:_OFFSET_BYTES], "big")
+        if at < self._source.start:
+            return 0
+        head = self._read(self._source.folder, self._source.file_bytes, at, _HEAD_BYTES)
+        return _stored_at_ms(head) if head else 0
+
+    def _read(self, folder: Path, file_bytes: int, at: int, length: int) -> bytes:
+        base = base_of(at, file_bytes)
+        if (folder, base) not in self._opened:
+            try:
+                file = self._files.open(folder / file_name(base), read_only=True)
+                self._stack.callback(file.close)
+                self._opened[folder, base] = file
+            except FileNotFoundError:
+                self._opened[folder, base] = None
+        found = self._opened[folder, base]
+        return b"" if found is None else found.read(at - base, length)
 
 
 def _stored_at_ms(head: bytes) -> int | None:

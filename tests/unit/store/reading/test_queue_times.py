@@ -54,3 +54,18 @@ def test_a_queues_records_are_read_from_its_files() -> None:
     assert look(began_ms + 1000, Boundary.LOWER) == 25
     assert store.searches.by_time("A", 7, 0, Boundary.LOWER) is None
     store.close()
+
+
+def test_the_times_of_single_messages_are_read_together() -> None:
+    files, clock = MemoryFileSystem(), HandClock()
+    store = open_store(files, clock=clock)
+    began_ms = clock.now_ms
+    for _ in range(25):
+        append(store, batch_of(record("A", 0, b"x" * 700), record("B")))
+        prepare(store)
+        clock.now_ms += 10
+    settle(store)
+    offsets = [QueueOffset(offset) for offset in (0, 24, 7, 4000)]
+    look = store.searches.times_at([("A", 0, offsets), ("C", 0, offsets), ("B", 0, offsets[:1])])
+    assert look.run() == [[began_ms, began_ms + 240, began_ms + 70, 0], [], [began_ms]]
+    store.close()
