@@ -9,6 +9,7 @@ import numpy as np
 from ternmq_consumer.flow_control import Window
 from ternmq_consumer.process_queue import Handout, ProcessQueue
 from ternmq_consumer.pull_link import PulledQueue, PullReceiver
+from ternmq_consumer.queue_locks import Lease
 from ternmq_model.errors import CorruptRecord, RefusedError
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.queue import MessageQueue
@@ -45,6 +46,7 @@ class AssignedQueue:
         on_ready: Called when messages wait to be handed over.
         on_restart: Called when the queue ends before what was read: it goes on at that offset.
         on_gone: Called when the broker has it no more; nothing of it is read or handed over.
+        lease: Under which a listener is called; None = the queue is not locked.
 
     Attributes:
         in_hand: Its messages; another object after a restart.
@@ -61,8 +63,10 @@ class AssignedQueue:
         on_ready: Callable[["AssignedQueue"], None],
         on_restart: Callable[[MessageQueue, QueueOffset], None],
         on_gone: Callable[["AssignedQueue"], None],
+        lease: Lease | None = None,
     ) -> None:
         self.queue = queue
+        self.lease = lease
         self.in_hand = ProcessQueue[StoredMessage](start)
         self.is_listed = False
         self._subscription = subscription

@@ -13,8 +13,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from ternmq_consumer.assigned_queue import AssignedQueue, Reads
 from ternmq_consumer.brokers import Brokers
 from ternmq_consumer.config import ConsumeFrom
+from ternmq_consumer.consumed_offsets import ConsumedOffsets
 from ternmq_consumer.flow_control import Window
-from ternmq_consumer.offset_store import OffsetStore
+from ternmq_consumer.queue_locks import Lease, QueueLocks
 from ternmq_model.errors import TernError
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
@@ -41,7 +42,7 @@ class StartingPoints:
     def __init__(
         self,
         brokers: Brokers,
-        offsets: OffsetStore,
+        offsets: ConsumedOffsets,
         consume_from: ConsumeFrom,
         *,
         timeout_s: float,
@@ -81,19 +82,22 @@ class Assignment:
         window: How far reading each may be ahead.
         drop_wait_s: How long a queue that is given away waits for running listener calls.
         on_ready: Called when messages of a queue wait to be handed over.
-        on_lost: Called with a queue that was owned and that its broker has no more.
+        on_lost: Called with a queue that was owned and is not any more: its broker has it no more,
+            or its lock was lost.
+        locks: Locks every queue before it is owned; None = queues need no lock.
     """
 
     def __init__(
         self,
         reads: Reads,
-        offsets: OffsetStore,
+        offsets: ConsumedOffsets,
         starting_points: StartingPoints,
         window: Window,
         *,
         drop_wait_s: float,
         on_ready: Callable[[AssignedQueue], None],
         on_lost: Callable[[MessageQueue], None],
+        locks: QueueLocks | None = None,
     ) -> None:
         self._reads = reads
         self._offsets = offsets
@@ -102,6 +106,7 @@ class Assignment:
         self._drop_wait_s = drop_wait_s
         self._on_ready = on_ready
         self._on_lost = on_lost
+        self._locks = locks
         self._owned: dict[MessageQueue, AssignedQueue] = {}
 
     @property
@@ -125,17 +130,24 @@ class Assignment:
         Returns:
             Whether all could be started. The others are not owned; the reason is logged.
         """
+        leases = await self._lock(wanted)
         async with asyncio.TaskGroup() as questions:
             asked = {
                 queue: questions.create_task(self._find_start(queue), name=f"start {queue}")
-                for queue in wanted
+                for queue in leases
             }
         starts = {queue: task.result() for queue, task in asked.items()}
         found = {queue: start for queue, start in starts.items() if start is not None}
         for queue, (start, committed) in found.items():
             self._offsets.begin(queue, start, committed)
         await self._offsets.commit(found)
+        if self._locks is not None:
+            await self._locks.give_back([queue for queue in leases if queue not in found])
         for queue, (start, _) in found.items():
+            lease = leases[queue]
+            if lease is not None and lease.is_lost:
+                self._offsets.forget([queue])
+                continue
             owned = AssignedQueue(
                 queue,
                 wanted[queue],
@@ -144,11 +156,12 @@ class Assignment:
                 on_ready=self._on_ready,
                 on_restart=self._offsets.restart,
                 on_gone=self._lose,
+                lease=lease,
             )
             self._owned[queue] = owned
             owned.start(self._reads)
             logger.info("queue taken over queue=%s offset=%s", queue, start)
-        return len(found) == len(wanted)
+        return all(queue in self._owned for queue in wanted)
 
     async def drop(self, queues: Collection[MessageQueue]) -> None:
         """Own these queues no more: stop reading, let listener calls end, commit, forget.
@@ -167,6 +180,45 @@ class Assignment:
             )
         await self._offsets.commit(queues)
         self._offsets.forget(queues)
+        await self._give_back(leaving)
+
+    def lose(self, queue: MessageQueue) -> None:
+        """Own `queue` no more, since its lock was lost. Nothing of it is committed any more."""
+        owned = self._owned.get(queue)
+        if owned is not None:
+            owned.stop()
+            self._lose(owned)
+
+    def resume(self, queue: MessageQueue) -> None:
+        """Have messages of `queue` handed over again, whose lock is confirmed again."""
+        owned = self._owned.get(queue)
+        if owned is not None:
+            self._on_ready(owned)
+
+    async def close(self) -> None:
+        """Commit every queue, and give the locks back. `quiesce` comes first."""
+        await self.commit()
+        await self._give_back(list(self._all()))
+
+    async def _lock(self, queues: Collection[MessageQueue]) -> Mapping[MessageQueue, Lease | None]:
+        """Return what may be owned of `queues`, with their leases where they need locks."""
+        if self._locks is None:
+            return dict.fromkeys(queues)
+        leases = await self._locks.take(queues)
+        for queue in queues:
+            if queue not in leases:
+                logger.info("queue not taken over queue=%s reason=no lock", queue)
+        return leases
+
+    async def _give_back(self, leaving: Iterable[AssignedQueue]) -> None:
+        """Unlock queues that nobody works on. What is still worked on keeps others out until its
+        lease is over."""
+        if self._locks is None:
+            return
+        for owned in leaving:
+            if owned.in_hand.running:
+                self._locks.forget(owned.queue)
+        await self._locks.give_back([owned.queue for owned in leaving])
 
     async def quiesce(self, timeout_s: float) -> None:
         """Stop reading all queues, and give listener calls `timeout_s` to end."""
@@ -181,6 +233,8 @@ class Assignment:
     def _lose(self, owned: AssignedQueue) -> None:
         """Forget a queue that is gone. Its offset is not committed: a later queue has its name."""
         del self._owned[owned.queue]
+        if self._locks is not None:
+            self._locks.forget(owned.queue)
         self._offsets.forget([owned.queue])
         self._on_lost(owned.queue)
 

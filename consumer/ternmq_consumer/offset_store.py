@@ -5,7 +5,7 @@ Source: RocketMQ `RemoteBrokerOffsetStore`.
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from ternmq_consumer.brokers import Brokers
@@ -48,6 +48,8 @@ class OffsetStore:
         group: Whose offsets; empty = none are kept, and nothing is to be committed.
         client_id: Who commits; for the broker's log.
         timeout_s: For each request.
+        token_of: Tells the token of a queue's lock, which commits carry; 0 = it has none.
+        on_fenced: Called with a queue and the token that its broker called stale.
     """
 
     def __init__(
@@ -57,11 +59,15 @@ class OffsetStore:
         group: str,
         client_id: str,
         timeout_s: float,
+        token_of: Callable[[MessageQueue], int] = lambda _queue: 0,
+        on_fenced: Callable[[MessageQueue, int], None] = lambda _queue, _token: None,
     ) -> None:
         self._brokers = brokers
         self._group = group
         self._client_id = client_id
         self._timeout_s = timeout_s
+        self._token_of = token_of
+        self._on_fenced = on_fenced
         self._progress: dict[MessageQueue, _Progress] = {}
 
     async def query(self, queue: MessageQueue) -> QueueOffset | None:
@@ -154,6 +160,7 @@ class OffsetStore:
     ) -> bool:
         # A queue may be lost and taken over anew before the answer comes, which then is not for it.
         asked = {queue: self._progress[queue] for queue in offsets}
+        tokens = {queue: self._token_of(queue) for queue in offsets}
         request = groups.CommitOffsetsRequest(
             group=self._group,
             client_id=self._client_id,
@@ -163,6 +170,7 @@ class OffsetStore:
                     queue_id=queue.queue_id,
                     offset=offset,
                     version=asked[queue].version,
+                    lock_token=tokens[queue],
                 )
                 for queue, offset in offsets.items()
             ],
@@ -193,6 +201,8 @@ class OffsetStore:
             refused = refusals.get(queue)
             if refused is not None:
                 self._note_refusal(queue, offset, progress, refused)
+                if tokens[queue] and refused.status.code == ResponseCode.NO_PERMISSION:
+                    self._on_fenced(queue, tokens[queue])
                 continue
             progress.committed = offset
             progress.is_forced = progress.is_forced and progress.offset != offset

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 from ternmq_consumer.allocation import AllocationStrategy
 from ternmq_consumer.brokers import Brokers
-from ternmq_model.errors import TernError
+from ternmq_model.errors import TernError, TopicNotFound
 from ternmq_model.queue import MessageQueue
 from ternmq_model.route import TopicRoute
 from ternmq_model.subscription import Subscription
@@ -81,6 +81,8 @@ class Rebalancer:
         group: Whose members share.
         client_id: This member.
         subscriptions: By topic.
+        optional_topics: Those of them that need not exist: nothing is said of one that is missing.
+        takes_all: This member takes every queue, whoever else is there: it broadcasts.
         allocate: Which queues are whose.
         timeout_s: For each request.
         take_over_wait_s: Pause before queues are taken over that another member may give away.
@@ -97,6 +99,8 @@ class Rebalancer:
         group: str,
         client_id: str,
         subscriptions: Mapping[str, Subscription],
+        optional_topics: frozenset[str] = frozenset(),
+        takes_all: bool = False,
         allocate: AllocationStrategy,
         timeout_s: float,
         take_over_wait_s: float,
@@ -109,6 +113,8 @@ class Rebalancer:
         self._group = group
         self._client_id = client_id
         self._subscriptions = subscriptions
+        self._optional_topics = optional_topics
+        self._takes_all = takes_all
         self._allocate = allocate
         self._timeout_s = timeout_s
         self._take_over_wait_s = take_over_wait_s
@@ -136,10 +142,12 @@ class Rebalancer:
         try:
             route = await self._routes.route(topic)
         except TernError as error:
+            if topic in self._optional_topics and isinstance(error, TopicNotFound):
+                return ""
             # What is owned stays: the NameServer may be away or may just have started. Whether a
             # queue is gone its broker says, and ends the subscription.
             return f"no route: {error}"
-        members = await self._members(route)
+        members = [self._client_id] if self._takes_all else await self._members(route)
         if members is None:
             return "no broker lists the members"
         owned = [queue for queue in self._owned.queues if queue.topic == topic]
@@ -152,7 +160,8 @@ class Rebalancer:
         else:
             self._misses[topic] = 0
         queues = route.read_queues()
-        change = change_of(owned, self._allocate(queues, members, self._client_id))
+        share = queues if self._takes_all else self._allocate(queues, members, self._client_id)
+        change = change_of(owned, share)
         if not change.dropped and not change.added:
             return trouble
         logger.info(

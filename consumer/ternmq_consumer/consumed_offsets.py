@@ -1,0 +1,42 @@
+"""Where a consumer keeps how far it is: the seam between owning queues and remembering them."""
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from ternmq_model.offsets import QueueOffset
+from ternmq_model.queue import MessageQueue
+
+
+class ConsumedOffsets(Protocol):
+    """Offsets of the queues that a consumer owns: `OffsetStore`, or `LocalOffsets`."""
+
+    async def query(self, queue: MessageQueue) -> QueueOffset | None:
+        """Return what is kept for `queue`; None = it was never consumed.
+
+        Raises:
+            TransportError: Who keeps it did not answer.
+            RefusedError: It said no.
+        """
+        ...
+
+    def begin(
+        self, queue: MessageQueue, offset: QueueOffset, committed: QueueOffset | None
+    ) -> None:
+        """Keep `queue` from now on: consuming begins at `offset`, and `committed` is kept."""
+        ...
+
+    def update(self, queue: MessageQueue, offset: QueueOffset) -> None:
+        """Note that everything below `offset` is finished. A lower one is passed over."""
+        ...
+
+    def restart(self, queue: MessageQueue, offset: QueueOffset) -> None:
+        """Note that the queue goes on at `offset`, even if that is lower than before."""
+        ...
+
+    def forget(self, queues: Iterable[MessageQueue]) -> None:
+        """Keep these no more, committed or not."""
+        ...
+
+    async def commit(self, queues: Iterable[MessageQueue] | None = None) -> bool:
+        """Make what was noted last; return whether all of it does. None = every queue."""
+        ...
