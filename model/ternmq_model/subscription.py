@@ -1,30 +1,65 @@
-"""What a reader wants of a topic: tags, and how a broker and a client test them.
+"""What a reader wants of a topic: tags, or a condition on properties, and how they are tested.
 
-Source: RocketMQ `FilterAPI`, `SubscriptionData`.
+Source: RocketMQ `FilterAPI`, `SubscriptionData`, `ExpressionType`.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
 from ternmq_model.errors import UsageError
 from ternmq_model.names import check_topic
-from ternmq_model.properties import tag_code
+from ternmq_model.properties import TAGS, tag_code
+from ternmq_model.sql92 import EXPRESSION_CHARACTERS_MAX, Condition, compile_condition
 
 ALL_TAGS = "*"
-EXPRESSION_CHARACTERS_MAX = 4096
+
+
+TAG: Final = "TAG"
+SQL92: Final = "SQL92"
+"""The two types of expressions, as requests and files name them."""
+
+
+class Expression(NamedTuple):
+    """What is wanted of a topic, without the topic. `sql` makes one of a condition."""
+
+    text: str
+    expression_type: str = TAG
+
+
+def sql(condition: str) -> Expression:
+    """Return an SQL92 condition on a message's properties, as consumers take it for a topic.
+
+    Args:
+        condition: Such as `amount > 100 AND region IN ('eu', 'us')`; docs/howto/filter.md.
+
+    Raises:
+        UsageError: It cannot be read; tells where.
+    """
+    compile_condition(condition)
+    return Expression(condition, SQL92)
 
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """One topic with the tags that are wanted; no tags = all messages."""
+    """One topic with what is wanted of it. Made by `parse_subscription`."""
 
     topic: str
     expression: str
     tags: frozenset[str]
+    """No tags = all messages, as far as `condition` allows it."""
+
     codes: frozenset[int]
     """What the broker compares with a consume queue's unit; several tags may share one."""
 
     version_ms: int = 0
     """When it was formed; a newer one replaces an older one."""
+
+    expression_type: str = TAG
+    """`TAG` or `SQL92`."""
+
+    condition: Condition | None = field(default=None, compare=False, repr=False)
+    """What the expression says, when it is SQL92."""
 
     @property
     def tag_codes(self) -> frozenset[int] | None:
@@ -32,18 +67,54 @@ class Subscription:
         return self.codes or None
 
     def wants(self, tag: str) -> bool:
-        """Tell whether a message with this very tag is wanted."""
+        """Tell whether a message with this very tag may be wanted."""
         return not self.tags or tag in self.tags
 
+    def matches(self, properties: Mapping[str, str]) -> bool:
+        """Tell whether a message with these properties is wanted."""
+        if self.condition is not None:
+            return self.condition.matches(properties)
+        return self.wants(properties.get(TAGS, ""))
 
-def parse_subscription(topic: str, expression: str, *, version_ms: int = 0) -> Subscription:
-    """Read a tag expression: `*` or empty for all, else tags separated by `||`.
+    def has_same_filter(self, other: "Subscription") -> bool:
+        """Tell whether both want the same messages, whenever they were formed."""
+        if self.expression_type != other.expression_type:
+            return False
+        if self.condition is not None:
+            return self.expression == other.expression
+        return self.tags == other.tags
+
+
+def parse_subscription(
+    topic: str, expression: str, expression_type: str = TAG, *, version_ms: int = 0
+) -> Subscription:
+    """Read an expression.
+
+    Args:
+        topic: What it is about.
+        expression: Of type TAG: `*` or empty for all, else tags separated by `||`. Of type SQL92: a
+            condition on properties.
+        expression_type: `TAG`, which empty stands for too, or `SQL92`.
+        version_ms: When it was formed.
 
     Raises:
-        UsageError: The expression is too long or names no tag.
+        UsageError: The expression is too long, names no tag, or is no condition; or there is no
+            such type.
         IllegalName: The topic is illegal.
     """
     check_topic(topic)
+    if expression_type == SQL92:
+        try:
+            condition = compile_condition(expression)
+        except UsageError as error:
+            raise UsageError(f"subscription to {topic!r}: {error}") from None
+        return Subscription(
+            topic, expression, frozenset(), frozenset(), version_ms, SQL92, condition
+        )
+    if expression_type not in ("", TAG):
+        raise UsageError(
+            f"subscription to {topic!r}: type {expression_type!r} is neither {TAG} nor {SQL92}"
+        )
     if len(expression) > EXPRESSION_CHARACTERS_MAX:
         raise UsageError(
             f"subscription to {topic!r}: the expression has {len(expression)} characters, "
