@@ -71,24 +71,24 @@ class Figure:
         return value <= target if self.at_most else value >= target
 
 
-def _either(asynchronous: float, synchronous: float | None = None) -> Mapping[str, float]:
+def either(asynchronous: float, synchronous: float | None = None) -> Mapping[str, float]:
     """Return targets; without the second one the same holds for both."""
     return {"async": asynchronous, "sync": asynchronous if synchronous is None else synchronous}
 
 
 FIGURES: Final = (
-    Figure("alone.p50", "send, one after the other, p50", "µs", _either(400, 900), at_most=True),
+    Figure("alone.p50", "send, one after the other, p50", "µs", either(400, 900), at_most=True),
     Figure("alone.p99", "send, one after the other, p99", "µs", {}, at_most=True),
     Figure("awaiting-16", "send, 16 awaiting senders", "msg/s", {}),
-    Figure("awaiting-64", "send, 64 awaiting senders", "msg/s", _either(80_000, 48_000)),
+    Figure("awaiting-64", "send, 64 awaiting senders", "msg/s", either(80_000, 48_000)),
     Figure("awaiting-256", "send, 256 awaiting senders", "msg/s", {}),
-    Figure("pipelined", "send, pipelined", "msg/s", _either(120_000, 72_000)),
-    Figure("send-many", "send_many", "msg/s", _either(180_000, 108_000)),
-    Figure("send-many-128", "send_many of 128 B", "msg/s", _either(450_000, 270_000)),
-    Figure("push", "PushConsumer, batch listener", "msg/s", _either(300_000)),
-    Figure("pull", "PullConsumer", "msg/s", _either(500_000)),
-    Figure("idle.resident", "idle `ternmq dev`, resident", "MiB", _either(120), at_most=True),
-    Figure("idle.ready", "`ternmq dev`, command to ready", "ms", _either(2000), at_most=True),
+    Figure("pipelined", "send, pipelined", "msg/s", either(120_000, 72_000)),
+    Figure("send-many", "send_many", "msg/s", either(180_000, 108_000)),
+    Figure("send-many-128", "send_many of 128 B", "msg/s", either(450_000, 270_000)),
+    Figure("push", "PushConsumer, batch listener", "msg/s", either(300_000)),
+    Figure("pull", "PullConsumer", "msg/s", either(500_000)),
+    Figure("idle.resident", "idle `ternmq dev`, resident", "MiB", either(120), at_most=True),
+    Figure("idle.ready", "`ternmq dev`, command to ready", "ms", either(2000), at_most=True),
     Figure("idle.cpu", "idle `ternmq dev`, of one core", "%", {}, at_most=True),
     Figure("help", "`ternmq --help`", "ms", {"async": 300}, at_most=True),
 )

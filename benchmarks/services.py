@@ -63,6 +63,56 @@ def dev(parent: Path, mode: str, settings: Sequence[str] = ()) -> Generator[Dev]
 
 
 @contextlib.contextmanager
+def cluster(
+    parent: Path, mode: str, brokers: int = 2, settings: Sequence[str] = ()
+) -> Generator[str]:
+    """Run a NameServer and brokers on free ports, and yield the NameServer's address.
+
+    Args:
+        parent: On the disk to use.
+        mode: Of the flush.
+        brokers: How many.
+        settings: More of every broker, as `--set` takes them.
+    """
+    told = [f"broker.flush_mode={mode}", "logging.level=warning", *settings]
+    words = [word for setting in told for word in ("--set", setting)]
+    with (
+        tempfile.TemporaryDirectory(prefix="bench-", dir=parent) as folder,
+        contextlib.ExitStack() as stack,
+    ):
+        nameserver = stack.enter_context(_service([TERNMQ, "nameserver", "--port-nameserver", "0"]))
+        for number in range(brokers):
+            name = f"broker-{number}"
+            data = ("--data", str(Path(folder) / name), "--port-broker", "0")
+            stack.enter_context(
+                _service(
+                    [TERNMQ, "broker", "--name", name, *data, "--nameserver", nameserver, *words]
+                )
+            )
+        yield nameserver
+
+
+@contextlib.contextmanager
+def _service(command: Sequence[str]) -> Generator[str]:
+    """Run a service, yield its address, and end it in order."""
+    with _running(command) as (process, output):
+        yield Lines(output).next(READY_WITHIN_S).split()[-1]
+        process.send_signal(signal.SIGINT)
+        process.wait(ENDS_WITHIN_S)
+
+
+@contextlib.contextmanager
+def client(script: str, *arguments: str) -> Generator["subprocess.Popen[str]"]:
+    """Run a load beside others and yield it when it has printed that it is ready."""
+    command = [sys.executable, str(HERE / script), *arguments]
+    with _running(command) as (process, output):
+        line = output.readline()
+        if line.strip() != "ready":
+            raise SystemExit(f"{script} {' '.join(arguments)} did not get ready: {line!r}")
+        yield process
+
+
+@contextlib.contextmanager
 def bare(parent: Path, mode: str) -> Generator[int]:
     """Run the bare path's service and yield its port."""
     with tempfile.TemporaryDirectory(prefix="bare-", dir=parent) as folder:
