@@ -1,0 +1,1 @@
+"""What an administrator asks and tells, by capability. `ternmq_client.admin` is the door."""

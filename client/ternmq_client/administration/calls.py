@@ -1,0 +1,99 @@
+"""What every administrative question stands on."""
+
+from collections.abc import AsyncGenerator, Collection, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from ternmq_client.config import ClientConfig
+from ternmq_client.nameservers import NameServers
+from ternmq_model.address import resolve_addresses
+from ternmq_model.errors import UsageError
+from ternmq_model.route import BrokerData
+from ternmq_protos.v1 import nameserver_pb2 as nameserver
+from ternmq_remoting.contracts import GET_CLUSTER
+from ternmq_remoting.convert import broker_data_from_pb
+from ternmq_remoting.environment import Environment
+from ternmq_remoting.rpc import Connection, Identity
+from ternmq_remoting.system import system_environment
+from ternmq_runtime.lifecycle import Lifecycle
+from ternmq_runtime.service import OwnedTasks
+
+
+class AdminCalls(Lifecycle):
+    """Reaches NameServers and the masters of brokers, between `async with` and its end.
+
+    Every method asks the NameServer who is there, dials whom it needs and hangs up again, so that
+    nothing here is ever out of date. Masters alone are asked.
+
+    Args:
+        config: Where the NameServers are, and the client's patience.
+        env: The seams. None = the real world, opened and closed with the client.
+    """
+
+    def __init__(
+        self, config: ClientConfig | None = None, *, env: Environment | None = None
+    ) -> None:
+        self._config = config or ClientConfig()
+        self._env = env
+        self._nameservers: NameServers | None = None
+
+    async def _open(self, stack: AsyncExitStack) -> None:
+        if self._env is None:
+            self._env = await stack.enter_async_context(system_environment())
+        tasks = await stack.enter_async_context(OwnedTasks())
+        self._nameservers = NameServers(
+            self._env,
+            self._config.addresses(),
+            tasks,
+            connect_timeout_s=self._config.connect_timeout_s,
+            request_timeout_s=self._config.request_timeout_s,
+        )
+        stack.push_async_callback(self._nameservers.close)
+
+    async def brokers(self, cluster: str = "") -> list[BrokerData]:
+        """Return every broker name, sorted; only those of `cluster` when that is given.
+
+        Raises:
+            TransportError: No NameServer answers.
+        """
+        reply = await self._names.call(GET_CLUSTER, nameserver.GetClusterRequest())
+        brokers = map(broker_data_from_pb, reply.brokers)
+        return [data for data in brokers if cluster in ("", data.cluster)]
+
+    async def _wanted(
+        self, cluster: str = "", brokers: Collection[str] = ()
+    ) -> Sequence[BrokerData]:
+        """Return the broker names with a master that were asked for."""
+        there = [data for data in await self.brokers(cluster) if data.master is not None]
+        missing = set(brokers) - {data.broker_name for data in there}
+        if missing:
+            raise UsageError(f"broker {', '.join(sorted(missing))}: no such master is registered")
+        if not there:
+            where = f"cluster {cluster!r}" if cluster else "any cluster"
+            raise UsageError(f"no master is registered in {where}")
+        return [data for data in there if not brokers or data.broker_name in brokers]
+
+    @asynccontextmanager
+    async def _master(self, data: BrokerData) -> AsyncGenerator[Connection]:
+        master = data.master
+        assert self._env is not None, "is open"
+        assert master is not None, "asked of brokers with a master"
+        host = self._names.current_host
+        connection = await self._env.network.connect(
+            resolve_addresses(master.endpoints, nameserver_host=host),
+            expect=Identity(data.cluster, data.broker_name, master.broker_id, master.epoch),
+            timeout_s=self._config.connect_timeout_s,
+        )
+        try:
+            yield connection
+        finally:
+            await connection.close()
+
+    @property
+    def _names(self) -> NameServers:
+        if self._nameservers is None:
+            raise UsageError("the client is not open: use it inside `async with`")
+        return self._nameservers
+
+    @property
+    def _timeout_s(self) -> float:
+        return self._config.request_timeout_s

@@ -1,0 +1,72 @@
+"""Administration of consumer groups, over a whole cluster."""
+
+from ternmq_client.administration.calls import AdminCalls
+from ternmq_client.descriptions import GroupDescription, Member, Progress
+from ternmq_model.errors import GroupNotFound, refusal
+from ternmq_model.names import check_group
+from ternmq_model.queue import MessageQueue
+from ternmq_model.response_code import ResponseCode
+from ternmq_protos.v1 import admin_pb2 as admin
+from ternmq_remoting.contracts import DESCRIBE_GROUP, LIST_GROUPS
+
+
+class GroupAdmin(AdminCalls):
+    """Consumer groups, their members and how far they are."""
+
+    async def groups(self) -> list[str]:
+        """Return the names of all groups with members or offsets, sorted."""
+        names: set[str] = set()
+        for data in await self._wanted():
+            async with self._master(data) as connection:
+                reply = await connection.call(
+                    LIST_GROUPS, admin.ListGroupsRequest(), timeout_s=self._timeout_s
+                )
+            names.update(reply.groups)
+        return sorted(names)
+
+    async def describe_group(self, group: str) -> GroupDescription:
+        """Return a group's members and how far it is.
+
+        Raises:
+            GroupNotFound: No broker knows it.
+        """
+        check_group(group)
+        members: dict[str, Member] = {}
+        progress: list[Progress] = []
+        is_known = False
+        for data in await self._wanted():
+            async with self._master(data) as connection:
+                try:
+                    reply = await connection.call(
+                        DESCRIBE_GROUP,
+                        admin.DescribeGroupRequest(group=group),
+                        timeout_s=self._timeout_s,
+                    )
+                except GroupNotFound:
+                    continue
+            is_known = True
+            for one in reply.members:
+                members[one.client_id] = Member(
+                    one.client_id,
+                    one.address,
+                    tuple((sub.topic, sub.expression) for sub in one.group.subscriptions),
+                    one.connected_at_ms,
+                )
+            progress += [
+                Progress(
+                    MessageQueue(one.topic, data.broker_name, one.queue_id),
+                    one.committed_offset,
+                    one.min_offset,
+                    one.max_offset,
+                )
+                for one in reply.progress
+            ]
+        if not is_known:
+            raise refusal(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"group {group!r} is on no broker"
+            )
+        return GroupDescription(
+            group,
+            tuple(members[name] for name in sorted(members)),
+            tuple(sorted(progress, key=lambda one: one.queue)),
+        )

@@ -1,0 +1,89 @@
+"""Finding messages, over a whole cluster."""
+
+from typing import Final
+
+from ternmq_client.administration.calls import AdminCalls
+from ternmq_client.records import one_message, split_messages
+from ternmq_model.errors import MessageNotFound, RefusedError, TopicNotFound, refusal
+from ternmq_model.message_id import parse_offset_message_id
+from ternmq_model.response_code import ResponseCode
+from ternmq_model.stored_message import StoredMessage
+from ternmq_protos.v1 import messages_pb2 as messages
+from ternmq_remoting.contracts import QUERY_MESSAGES, VIEW_MESSAGE
+
+_QUERIED_MAX: Final = 64
+
+
+class MessageAdmin(AdminCalls):
+    """Messages by id, by key and by place."""
+
+    async def message(self, offset_message_id: str) -> StoredMessage:
+        """Return the message that an offset message id names.
+
+        Every broker is asked; only one whose record at that offset carries the id's host answers.
+        The address in the id is never dialled.
+
+        Raises:
+            UsageError: It is no offset message id.
+            MessageNotFound: No broker holds it.
+        """
+        parse_offset_message_id(offset_message_id)
+        for data in await self._wanted():
+            async with self._master(data) as connection:
+                try:
+                    reply = await connection.call(
+                        VIEW_MESSAGE,
+                        messages.ViewMessageRequest(offset_message_id=offset_message_id),
+                        timeout_s=self._timeout_s,
+                    )
+                except MessageNotFound:
+                    continue
+            return one_message(reply.record, data.broker_name)
+        raise refusal(ResponseCode.QUERY_NOT_FOUND, f"no broker holds message {offset_message_id}")
+
+    async def query_messages(
+        self,
+        topic: str,
+        key: str,
+        *,
+        begin_ms: int = 0,
+        end_ms: int = 0,
+        maximum: int = 64,
+        is_unique_key: bool = False,
+    ) -> list[StoredMessage]:
+        """Return the newest messages with a key, oldest first.
+
+        Args:
+            topic: Where to look; empty = in every topic.
+            key: A unique key (message id), or one of the message's keys.
+            begin_ms: The earliest store time, Unix milliseconds.
+            end_ms: The latest; 0 = no limit.
+            maximum: At most so many; a broker finds no more than 64.
+            is_unique_key: Only the message whose unique key it is.
+
+        Raises:
+            MessageNotFound: No broker has one, or those that do keep no index.
+        """
+        request = messages.QueryMessagesRequest(
+            topic=topic,
+            key=key,
+            begin_ms=begin_ms,
+            end_ms=end_ms,
+            messages_max=min(maximum, _QUERIED_MAX),
+            is_unique_key=is_unique_key,
+        )
+        found: list[StoredMessage] = []
+        reason: RefusedError | None = None
+        for data in await self._wanted():
+            async with self._master(data) as connection:
+                try:
+                    reply = await connection.call(
+                        QUERY_MESSAGES, request, timeout_s=self._timeout_s
+                    )
+                except (MessageNotFound, TopicNotFound) as error:
+                    reason = error
+                    continue
+            found += split_messages(reply.records, reply.record_sizes, data.broker_name)
+        if not found and reason is not None:
+            raise reason
+        return sorted(found, key=lambda one: one.stored_at_ms)[-maximum:]

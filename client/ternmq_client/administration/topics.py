@@ -1,0 +1,141 @@
+"""Administration of topics, over a whole cluster."""
+
+from collections.abc import Collection
+
+from ternmq_client.administration.calls import AdminCalls
+from ternmq_client.descriptions import QueueStatus, TopicDescription
+from ternmq_model.errors import TopicNotFound, refusal
+from ternmq_model.names import check_topic
+from ternmq_model.queue import MessageQueue
+from ternmq_model.response_code import ResponseCode
+from ternmq_model.route import TopicConfig
+from ternmq_protos.v1 import admin_pb2 as admin
+from ternmq_protos.v1 import nameserver_pb2 as nameserver
+from ternmq_remoting.contracts import (
+    DELETE_TOPIC,
+    DESCRIBE_TOPIC,
+    LIST_TOPICS,
+    PUT_TOPIC,
+    QUERY_OFFSET_BY_TIME,
+)
+from ternmq_remoting.convert import topic_config_from_pb, topic_config_to_pb
+
+
+class TopicAdmin(AdminCalls):
+    """Topics and their queues."""
+
+    async def topics(self, cluster: str = "") -> list[str]:
+        """Return the names of all topics, sorted, those of the system included."""
+        reply = await self._names.call(LIST_TOPICS, nameserver.ListTopicsRequest(cluster=cluster))
+        return list(reply.topics)
+
+    async def create_topic(
+        self, config: TopicConfig, *, cluster: str = "", brokers: Collection[str] = ()
+    ) -> list[str]:
+        """Create a topic, or change its settings, on every master; return the brokers' names.
+
+        When this returns every NameServer that the brokers reach knows the topic.
+
+        Args:
+            config: Topic, queues and permissions.
+            cluster: Only on brokers of this cluster.
+            brokers: Only on these broker names.
+
+        Raises:
+            UsageError: No broker is left to create it on, or the name is illegal.
+            RefusedError: A broker refuses the settings; brokers before it have taken them.
+        """
+        check_topic(config.topic)
+        wanted = await self._wanted(cluster, brokers)
+        request = admin.PutTopicRequest(topic=topic_config_to_pb(config))
+        for data in wanted:
+            async with self._master(data) as connection:
+                await connection.call(PUT_TOPIC, request, timeout_s=self._timeout_s)
+        return [data.broker_name for data in wanted]
+
+    async def delete_topic(self, topic: str) -> list[str]:
+        """Delete a topic, its messages' queues and its groups' offsets; return the brokers' names.
+
+        Raises:
+            TopicNotFound: No broker has it.
+        """
+        check_topic(topic)
+        holders: list[str] = []
+        for data in await self._wanted():
+            async with self._master(data) as connection:
+                try:
+                    await connection.call(
+                        DELETE_TOPIC,
+                        admin.DeleteTopicRequest(topic=topic),
+                        timeout_s=self._timeout_s,
+                    )
+                    holders.append(data.broker_name)
+                except TopicNotFound:
+                    continue
+        if not holders:
+            raise refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {topic!r} is on no broker")
+        return holders
+
+    async def describe_topic(self, topic: str) -> TopicDescription:
+        """Return a topic's settings and queues.
+
+        Raises:
+            TopicNotFound: No broker has it.
+        """
+        check_topic(topic)
+        configs: list[tuple[str, TopicConfig]] = []
+        queues: list[QueueStatus] = []
+        for data in await self._wanted():
+            async with self._master(data) as connection:
+                try:
+                    reply = await connection.call(
+                        DESCRIBE_TOPIC,
+                        admin.DescribeTopicRequest(topic=topic),
+                        timeout_s=self._timeout_s,
+                    )
+                except TopicNotFound:
+                    continue
+            configs.append((data.broker_name, topic_config_from_pb(reply.topic)))
+            queues += [
+                QueueStatus(
+                    MessageQueue(topic, data.broker_name, one.queue_id),
+                    one.min_offset,
+                    one.max_offset,
+                    one.last_stored_at_ms,
+                )
+                for one in reply.queues
+            ]
+        if not configs:
+            raise refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {topic!r} is on no broker")
+        return TopicDescription(topic, tuple(configs), tuple(queues))
+
+    async def offsets_at(
+        self, topic: str, at_ms: int, *, upper: bool = False
+    ) -> list[tuple[MessageQueue, int]]:
+        """Return of each queue the offset of the first message stored at a time or later.
+
+        Args:
+            topic: An existing topic.
+            at_ms: Unix milliseconds.
+            upper: Rather the last message stored then or earlier.
+
+        Raises:
+            TopicNotFound: It is on no broker.
+        """
+        boundary = admin.UPPER if upper else admin.LOWER
+        found: list[tuple[MessageQueue, int]] = []
+        description = await self.describe_topic(topic)
+        for data in await self._wanted():
+            mine = [
+                one.queue for one in description.queues if data.broker_name == one.queue.broker_name
+            ]
+            async with self._master(data) as connection:
+                for queue in mine:
+                    request = admin.QueryOffsetByTimeRequest(
+                        topic=topic, queue_id=queue.queue_id, at_ms=at_ms, boundary=boundary
+                    )
+                    reply = await connection.call(
+                        QUERY_OFFSET_BY_TIME, request, timeout_s=self._timeout_s
+                    )
+                    found.append((queue, reply.offset))
+        return found
