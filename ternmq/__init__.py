@@ -3,8 +3,16 @@
 Everything an application needs is here; other packages may change without notice.
 """
 
+from types import FunctionType as _FunctionType
+
 from ternmq_client.admin import AdminClient as AdminClient
 from ternmq_client.config import ClientConfig as ClientConfig
+from ternmq_consumer.allocation.averaging import allocate_averagely as allocate_averagely
+from ternmq_consumer.allocation.averaging import allocate_by_circle as allocate_by_circle
+from ternmq_consumer.allocation.configured import AllocateByConfiguration as AllocateByConfiguration
+from ternmq_consumer.allocation.hashing import AllocateByConsistentHash as AllocateByConsistentHash
+from ternmq_consumer.allocation.rooms import AllocateByMachineRoom as AllocateByMachineRoom
+from ternmq_consumer.allocation.rooms import AllocateNearby as AllocateNearby
 from ternmq_consumer.blocking import BlockingPullConsumer as BlockingPullConsumer
 from ternmq_consumer.config import ConsumeFrom as ConsumeFrom
 from ternmq_consumer.config import PullConsumerConfig as PullConsumerConfig
@@ -47,6 +55,10 @@ from ternmq_producer.producer import Producer as Producer
 
 __all__ = [
     "AdminClient",
+    "AllocateByConfiguration",
+    "AllocateByConsistentHash",
+    "AllocateByMachineRoom",
+    "AllocateNearby",
     "BlockingProducer",
     "BlockingPullConsumer",
     "BrokerBusy",
@@ -87,6 +99,8 @@ __all__ = [
     "Unreachable",
     "UsageError",
     "__version__",
+    "allocate_averagely",
+    "allocate_by_circle",
 ]
 
 
@@ -94,7 +108,7 @@ def _claim_names() -> None:
     """Let names say where users find them, not in which folder we keep them."""
     for name in __all__:
         value = globals()[name]
-        if isinstance(value, type):
+        if isinstance(value, type | _FunctionType):
             value.__module__ = "ternmq"
 
 

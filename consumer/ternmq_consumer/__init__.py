@@ -1,6 +1,11 @@
 """Consumers: the push consumer of a group, and the pull consumer of assigned queues."""
 
-from ternmq_consumer.allocation import allocate_averagely as allocate_averagely
+from ternmq_consumer.allocation.averaging import allocate_averagely as allocate_averagely
+from ternmq_consumer.allocation.averaging import allocate_by_circle as allocate_by_circle
+from ternmq_consumer.allocation.configured import AllocateByConfiguration as AllocateByConfiguration
+from ternmq_consumer.allocation.hashing import AllocateByConsistentHash as AllocateByConsistentHash
+from ternmq_consumer.allocation.rooms import AllocateByMachineRoom as AllocateByMachineRoom
+from ternmq_consumer.allocation.rooms import AllocateNearby as AllocateNearby
 from ternmq_consumer.blocking import BlockingPullConsumer as BlockingPullConsumer
 from ternmq_consumer.config import ConsumeFrom as ConsumeFrom
 from ternmq_consumer.config import PullConsumerConfig as PullConsumerConfig

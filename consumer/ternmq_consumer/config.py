@@ -3,7 +3,8 @@
 import enum
 from dataclasses import dataclass
 
-from ternmq_consumer.allocation import AllocationStrategy, allocate_averagely
+from ternmq_consumer.allocation.named import strategy_of
+from ternmq_consumer.allocation.strategy import AllocationStrategy
 from ternmq_model.errors import ConfigError
 
 
@@ -73,10 +74,13 @@ class PushConsumerConfig:
     close_wait_s: float = 10.0
     """How long leaving the consumer waits for running listener calls."""
 
-    allocate: AllocationStrategy = allocate_averagely
-    """Which queues are whose. All members of a group must use the same."""
+    allocate: AllocationStrategy | str = "AVG"
+    """Which queues are whose: `AVG`, `AVG_BY_CIRCLE`, `CONSISTENT_HASH`,
+    `MACHINE_ROOM_NEARBY-<one of these>`, or a strategy object or function. All members of a group
+    must use the same."""
 
     def __post_init__(self) -> None:
+        strategy_of(self.allocate)
         for name in (
             "workers",
             "batch_messages",

@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 
 from ternmq_client.config import ClientConfig, nameserver_texts
 from ternmq_client.instance import ClientInstance
+from ternmq_consumer.allocation.named import strategy_of
 from ternmq_consumer.assignment import Assignment, StartingPoints
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
 from ternmq_consumer.dispatch import PIECE_MESSAGES_MAX, Dispatcher, work_on
@@ -229,7 +230,7 @@ class PushConsumer(Lifecycle):
             group=self._group,
             client_id=client.client_id,
             subscriptions=self._subscriptions,
-            allocate=config.allocate,
+            allocate=strategy_of(config.allocate),
             timeout_s=client.config.request_timeout_s,
             take_over_wait_s=config.take_over_wait_s,
             on_settled=self._assigned.set,

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from ternmq_consumer.allocation import AllocationStrategy
+from ternmq_consumer.allocation.strategy import AllocationStrategy
 from ternmq_consumer.brokers import Brokers
 from ternmq_model.errors import TernError, TopicNotFound
 from ternmq_model.queue import MessageQueue

@@ -28,9 +28,12 @@ QUEUES_MAX: Final = 16_384
 RETENTION_MS_MAX: Final = 100 * 365 * 86_400_000
 """Longest retention of a topic: a hundred years."""
 
-_LEGAL_NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*", re.ASCII)
+_LEGAL_CLUSTER: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*", re.ASCII)
+_LEGAL_BROKER: Final = re.compile(
+    r"[A-Za-z0-9_-][A-Za-z0-9._-]*(@[A-Za-z0-9_-][A-Za-z0-9._-]*)?", re.ASCII
+)
 _ORDER_SECTION: Final = re.compile(
-    r"(?P<broker>[A-Za-z0-9_-][A-Za-z0-9._-]*):(?P<queues>[0-9]{1,5})", re.ASCII
+    rf"(?P<broker>{_LEGAL_BROKER.pattern}):(?P<queues>[0-9]{{1,5}})", re.ASCII
 )
 
 
@@ -199,22 +202,23 @@ def is_order_conf(text: str) -> bool:
 
 
 def check_broker_name(name: str) -> str:
-    """Return `name` when a broker may have it.
+    """Return `name` when a broker may have it: letters, digits and `. _ -`, no dot first.
+
+    It may consist of two such parts, `<machine room>@<name>`.
 
     Raises:
-        IllegalName: It is empty, too long, begins with a dot or has other characters than
-            `a-z A-Z 0-9 . _ -`.
+        IllegalName: It is not so, or is too long.
     """
-    return _check("broker name", name)
+    return _check("broker name", name, _LEGAL_BROKER)
 
 
 def check_cluster(name: str) -> str:
     """Return `name` when a cluster may have it.
 
     Raises:
-        IllegalName: As for a broker name.
+        IllegalName: As for a broker name; it has no machine room.
     """
-    return _check("cluster", name)
+    return _check("cluster", name, _LEGAL_CLUSTER)
 
 
 def check_topic_config(config: TopicConfig) -> TopicConfig:
@@ -235,12 +239,12 @@ def check_topic_config(config: TopicConfig) -> TopicConfig:
     return config
 
 
-def _check(kind: str, name: str) -> str:
+def _check(kind: str, name: str, legal: re.Pattern[str]) -> str:
     if len(name) > BROKER_NAME_CHARACTERS_MAX:
         rule = f"is {len(name)} characters long, at most {BROKER_NAME_CHARACTERS_MAX} fit"
         raise IllegalName(kind, name[:BROKER_NAME_CHARACTERS_MAX], rule)
     if not name:
         raise IllegalName(kind, name, "must not be empty")
-    if not _LEGAL_NAME.fullmatch(name):
+    if not legal.fullmatch(name):
         raise IllegalName(kind, name, "may have only letters, digits and . _ -, no dot first")
     return name

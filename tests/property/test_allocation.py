@@ -1,19 +1,53 @@
-"""Shares of queues, against RocketMQ's formula and the promises that members rely on."""
+"""Shares of queues, against RocketMQ's formulas and the promises that members rely on."""
 
 from collections.abc import Sequence
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ternmq_consumer.allocation import allocate_averagely
+from ternmq_consumer.allocation.averaging import allocate_averagely, allocate_by_circle
+from ternmq_consumer.allocation.hashing import AllocateByConsistentHash
+from ternmq_consumer.allocation.rooms import AllocateByMachineRoom, AllocateNearby
+from ternmq_consumer.allocation.strategy import AllocationStrategy
 from ternmq_model.queue import MessageQueue
+
+ROOMS = ["hz", "sh", "bj"]
+
+EVEN: dict[str, AllocationStrategy] = {
+    "AVG": allocate_averagely,
+    "AVG_BY_CIRCLE": allocate_by_circle,
+    "MACHINE_ROOM": AllocateByMachineRoom(ROOMS),
+}
+ALL: dict[str, AllocationStrategy] = {
+    **EVEN,
+    "CONSISTENT_HASH": AllocateByConsistentHash(),
+    "ONE_POINT_EACH": AllocateByConsistentHash(1),
+    "NEARBY-AVG": AllocateNearby(allocate_averagely),
+    "NEARBY-AVG_BY_CIRCLE": AllocateNearby(allocate_by_circle),
+    "NEARBY-CONSISTENT_HASH": AllocateNearby(AllocateByConsistentHash()),
+}
+
+broker_names = st.builds("{}@{}".format, st.sampled_from(ROOMS), st.sampled_from("abc"))
+queue_sets = st.dictionaries(broker_names, st.integers(0, 20)).map(
+    lambda counts: sorted(
+        MessageQueue("t", name, queue_id)
+        for name, count in counts.items()
+        for queue_id in range(count)
+    )
+)
+member_sets = st.sets(
+    st.builds("{}-{}".format, st.sampled_from([*ROOMS, "xz"]), st.integers(0, 40)),
+    min_size=1,
+    max_size=20,
+).map(sorted)
 
 
 def queues_of(count: int) -> list[MessageQueue]:
-    return [MessageQueue("t", "broker", queue_id) for queue_id in range(count)]
+    return [MessageQueue("t", "hz@broker", queue_id) for queue_id in range(count)]
 
 
-def java_share(queues: Sequence[MessageQueue], members: int, index: int) -> list[MessageQueue]:
+def averagely(queues: Sequence[MessageQueue], members: int, index: int) -> list[MessageQueue]:
     """RocketMQ's `AllocateMessageQueueAveragely`, by the formula in its documentation."""
     remainder = len(queues) % members
     larger = remainder > 0 and index < remainder
@@ -22,30 +56,74 @@ def java_share(queues: Sequence[MessageQueue], members: int, index: int) -> list
     return [queues[start + step] for step in range(min(size, len(queues) - start))]
 
 
+def by_circle(queues: Sequence[MessageQueue], members: int, index: int) -> list[MessageQueue]:
+    """RocketMQ's `AllocateMessageQueueAveragelyByCircle`."""
+    return [queues[k] for k in range(index, len(queues)) if k % members == index]
+
+
+def by_machine_room(queues: Sequence[MessageQueue], members: int, index: int) -> list[MessageQueue]:
+    """RocketMQ's `AllocateMessageQueueByMachineRoom`, all queues being of wanted rooms."""
+    mod, rem = len(queues) // members, len(queues) % members
+    share = [*queues[mod * index : mod * index + mod]]
+    return [*share, queues[index + mod * members]] if rem > index else share
+
+
 def test_shares_are_those_of_rocketmq_for_every_small_number_of_queues_and_members() -> None:
+    formulas = {"AVG": averagely, "AVG_BY_CIRCLE": by_circle, "MACHINE_ROOM": by_machine_room}
     for count in range(41):
         queues = queues_of(count)
         for size in range(1, 21):
             members = [f"member-{number:02}" for number in range(size)]
             for index, member in enumerate(members):
-                assert list(allocate_averagely(queues, members, member)) == java_share(
-                    queues, size, index
-                )
+                for name, formula in formulas.items():
+                    share = EVEN[name](queues, members, member)
+                    assert list(share) == formula(queues, size, index), name
 
 
-@given(st.integers(0, 200), st.sets(st.text(min_size=1, max_size=5), min_size=1, max_size=30))
-def test_shares_partition_the_queues_and_differ_by_one_at_most(count: int, names: set[str]) -> None:
-    queues = queues_of(count)
-    members = sorted(names)
+@pytest.mark.parametrize("name", ALL)
+@given(queues=queue_sets, members=member_sets)
+def test_every_queue_has_one_owner_whoever_computes_it(
+    name: str, queues: list[MessageQueue], members: list[str]
+) -> None:
+    shares = {member: list(ALL[name](queues, members, member)) for member in members}
 
-    shares = [allocate_averagely(queues, members, member) for member in members]
+    assert sorted(queue for share in shares.values() for queue in share) == queues
+    for member in members:
+        assert list(ALL[name](tuple(queues), tuple(members), member)) == shares[member]
+    assert not ALL[name](queues, members, "stranger")
+    assert not ALL[name](queues, [], "stranger")
 
-    assert [queue for share in shares for queue in share] == queues
-    sizes = [len(share) for share in shares]
+
+@pytest.mark.parametrize("name", EVEN)
+@given(queues=queue_sets, members=member_sets)
+def test_equal_shares_differ_by_one_at_most_and_the_larger_come_first(
+    name: str, queues: list[MessageQueue], members: list[str]
+) -> None:
+    sizes = [len(EVEN[name](queues, members, member)) for member in members]
+
     assert sizes == sorted(sizes, reverse=True)
     assert max(sizes) - min(sizes) <= 1
 
 
-def test_who_is_no_member_gets_nothing() -> None:
-    assert not allocate_averagely(queues_of(8), ["a", "c"], "b")
-    assert not allocate_averagely(queues_of(8), [], "b")
+@given(queues=queue_sets, members=member_sets)
+def test_by_consistent_hash_the_queues_of_a_member_that_goes_alone_move(
+    queues: list[MessageQueue], members: list[str]
+) -> None:
+    allocate = AllocateByConsistentHash()
+    gone = members[len(members) // 2]
+    stay = [member for member in members if member != gone]
+    for member in stay:
+        before = set(allocate(queues, members, member))
+        assert before <= set(allocate(queues, stay, member))
+
+
+@given(queues=queue_sets, members=member_sets)
+def test_nobody_nearby_reads_from_a_room_that_has_members_of_its_own(
+    queues: list[MessageQueue], members: list[str]
+) -> None:
+    allocate = AllocateNearby(allocate_averagely)
+    living = {member.split("-")[0] for member in members}
+    for member in members:
+        for queue in allocate(queues, members, member):
+            room = queue.broker_name.split("@")[0]
+            assert room == member.split("-")[0] or room not in living

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from ternmq_consumer.allocation import allocate_averagely
+from ternmq_consumer.allocation.averaging import allocate_averagely
 from ternmq_consumer.rebalance import MISSES_MAX, Change, Rebalancer, change_of
 from ternmq_model.address import Address
 from ternmq_model.errors import Unreachable

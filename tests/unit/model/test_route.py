@@ -18,6 +18,7 @@ from ternmq_model.route import (
     check_cluster,
     check_topic_config,
     is_order_conf,
+    order_sections,
 )
 
 
@@ -125,8 +126,18 @@ def test_illegal_broker_and_cluster_names_are_refused(name: str) -> None:
         check_cluster(name)
 
 
-def test_a_host_name_is_a_legal_broker_name() -> None:
-    assert check_broker_name("desk-1.example.org") == "desk-1.example.org"
+@pytest.mark.parametrize("name", ["desk-1.example.org", "hz@broker-a"])
+def test_a_host_name_with_or_without_a_machine_room_is_a_legal_broker_name(name: str) -> None:
+    assert check_broker_name(name) == name
+    assert list(order_sections(f"{name}:8")) == [(name, 8)]
+
+
+@pytest.mark.parametrize("name", ["@a", "a@", "a@b@c", "a@.b"])
+def test_a_machine_room_stands_before_a_name_and_a_cluster_has_none(name: str) -> None:
+    with pytest.raises(IllegalName, match="broker name"):
+        check_broker_name(name)
+    with pytest.raises(IllegalName, match="cluster"):
+        check_cluster("hz@c")
 
 
 @pytest.mark.parametrize("count", [-1, QUEUES_MAX + 1])

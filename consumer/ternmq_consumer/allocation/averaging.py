@@ -1,16 +1,12 @@
-"""Which queues a member of a group consumes. Pure.
+"""Equal shares: neighbouring queues, or every n-th one. Pure.
 
-Members never talk to each other: each computes the whole plan alone and takes its own part. So a
-strategy may depend on its arguments only, never on a clock, on randomness or on local load, or two
-members would own one queue, or none would.
+7 queues, 3 members    averagely    0 1 2 | 3 4 | 5 6
+                       by circle    0 3 6 | 1 4 | 2 5
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from ternmq_model.queue import MessageQueue
-
-AllocationStrategy = Callable[[Sequence[MessageQueue], Sequence[str], str], Sequence[MessageQueue]]
-"""Takes all queues (sorted), all members (sorted, each once) and one member; returns its share."""
 
 
 def allocate_averagely(
@@ -36,3 +32,19 @@ def allocate_averagely(
     size, larger_shares = divmod(len(queues), len(members))
     begin = place * size + min(place, larger_shares)
     return queues[begin : begin + size + (place < larger_shares)]
+
+
+def allocate_by_circle(
+    queues: Sequence[MessageQueue], members: Sequence[str], member: str
+) -> Sequence[MessageQueue]:
+    """Return every n-th queue for the n members, beginning at the place of `member`.
+
+    Sizes are those of `allocate_averagely`; each member has queues of more brokers, so that one
+    which is slow is felt by all alike. Arguments as there.
+
+    Source:
+        RocketMQ `AllocateMessageQueueAveragelyByCircle`.
+    """
+    if member not in members:
+        return queues[:0]
+    return queues[members.index(member) :: len(members)]

@@ -1,0 +1,50 @@
+"""Strategies by the names that RocketMQ gives them. Pure."""
+
+from typing import Final
+
+from ternmq_consumer.allocation.averaging import allocate_averagely, allocate_by_circle
+from ternmq_consumer.allocation.hashing import AllocateByConsistentHash
+from ternmq_consumer.allocation.rooms import AllocateNearby
+from ternmq_consumer.allocation.strategy import AllocationStrategy
+from ternmq_model.errors import ConfigError
+
+SETTING: Final = "consumer.allocate"
+NEARBY_PREFIX: Final = "MACHINE_ROOM_NEARBY-"
+
+_SIMPLE: Final[dict[str, AllocationStrategy]] = {
+    "AVG": allocate_averagely,
+    "AVG_BY_CIRCLE": allocate_by_circle,
+    "CONSISTENT_HASH": AllocateByConsistentHash(),
+}
+_WITH_ARGUMENTS: Final = {
+    "CONFIG": "AllocateByConfiguration(queues)",
+    "MACHINE_ROOM": "AllocateByMachineRoom(rooms)",
+    "MACHINE_ROOM_NEARBY": f"'{NEARBY_PREFIX}<inner strategy>', or AllocateNearby(inner)",
+}
+"""What to give instead of a name that alone says too little."""
+
+
+def strategy_of(allocate: AllocationStrategy | str) -> AllocationStrategy:
+    """Return the strategy that `allocate` is, or that has that name.
+
+    Args:
+        allocate: `AVG`, `AVG_BY_CIRCLE`, `CONSISTENT_HASH`, or `MACHINE_ROOM_NEARBY-` and one of
+            these; or a strategy.
+
+    Raises:
+        ConfigError: There is none of that name, it needs arguments, or it cannot be called.
+    """
+    if not isinstance(allocate, str):
+        if not callable(allocate):
+            raise ConfigError(SETTING, allocate, "must be the name of a strategy, or a function")
+        return allocate
+    if allocate.startswith(NEARBY_PREFIX):
+        inner = _SIMPLE.get(allocate.removeprefix(NEARBY_PREFIX))
+        if inner is not None:
+            return AllocateNearby(inner)
+    elif allocate in _SIMPLE:
+        return _SIMPLE[allocate]
+    elif allocate in _WITH_ARGUMENTS:
+        raise ConfigError(SETTING, allocate, f"needs arguments: give {_WITH_ARGUMENTS[allocate]}")
+    known = ", ".join([*_SIMPLE, f"{NEARBY_PREFIX}<one of these>"])
+    raise ConfigError(SETTING, allocate, f"is no strategy; there are {known}")

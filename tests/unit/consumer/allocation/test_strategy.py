@@ -1,0 +1,19 @@
+"""Every strategy is what members may compute alone."""
+
+import pytest
+
+from ternmq_consumer.allocation import AllocationStrategy, strategy_of
+from ternmq_model.queue import MessageQueue
+
+QUEUES = [MessageQueue("t", name, queue_id) for name in ("a", "b") for queue_id in range(4)]
+
+
+@pytest.mark.parametrize("name", ["AVG", "AVG_BY_CIRCLE", "CONSISTENT_HASH"])
+def test_a_strategy_answers_every_member_alike_whoever_asks(name: str) -> None:
+    first: AllocationStrategy = strategy_of(name)
+    again: AllocationStrategy = strategy_of(f"MACHINE_ROOM_NEARBY-{name}")
+    for strategy in (first, again):
+        members = ["m1", "m2", "m3"]
+        once = [list(strategy(QUEUES, members, member)) for member in members]
+        assert once == [list(strategy(tuple(QUEUES), tuple(members), m)) for m in members]
+        assert sorted(queue for share in once for queue in share) == QUEUES
