@@ -25,6 +25,9 @@ BROKER_NAME_CHARACTERS_MAX: Final = 127
 QUEUES_MAX: Final = 16_384
 """Most queues of one topic on one broker: each is a directory of its store."""
 
+ORDER_NAMESPACE: Final = "ORDER_TOPIC_CONFIG"
+"""Of NameServers' settings: topics, and which queues each always has, as "brokerA:8;brokerB:8"."""
+
 RETENTION_MS_MAX: Final = 100 * 365 * 86_400_000
 """Longest retention of a topic: a hundred years."""
 

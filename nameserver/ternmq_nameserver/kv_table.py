@@ -10,10 +10,7 @@ from typing import Final, cast
 from ternmq_model.errors import IllegalName, refusal
 from ternmq_model.names import check_topic
 from ternmq_model.response_code import ResponseCode
-from ternmq_model.route import is_order_conf
-
-ORDER_NAMESPACE: Final = "ORDER_TOPIC_CONFIG"
-"""Its keys are topics, its values say which queues a topic always has: "brokerA:8;brokerB:8"."""
+from ternmq_model.route import ORDER_NAMESPACE, is_order_conf
 
 NAME_CHARACTERS_MAX: Final = 255
 VALUE_CHARACTERS_MAX: Final = 16_384

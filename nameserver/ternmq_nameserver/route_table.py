@@ -240,14 +240,33 @@ class RouteTable:
         Raises:
             RefusedError: BROKER_NOT_EXIST.
         """
-        broker = self._brokers.get(broker_name)
-        if broker is None:
-            raise refusal(ResponseCode.BROKER_NOT_EXIST, f"no broker {broker_name} is registered")
+        broker = self._known(broker_name)
         if broker.wiped_from is not None:
             return 0
         master = broker.members.get(MASTER_ID)
         broker.wiped_from = master.incarnation if master else ""
-        return sum(Permission.WRITE in data.permissions for data in broker.queues.values())
+        return _writable_topics(broker)
+
+    def add_write_permission(self, broker_name: str) -> int:
+        """Give back what `wipe_write_permission` took, and nothing that topics never had.
+
+        Returns:
+            How many topics can be written again; 0 when nothing was taken.
+
+        Raises:
+            RefusedError: BROKER_NOT_EXIST.
+        """
+        broker = self._known(broker_name)
+        if broker.wiped_from is None:
+            return 0
+        broker.wiped_from = None
+        return _writable_topics(broker)
+
+    def _known(self, broker_name: str) -> _Broker:
+        broker = self._brokers.get(broker_name)
+        if broker is None:
+            raise refusal(ResponseCode.BROKER_NOT_EXIST, f"no broker {broker_name} is registered")
+        return broker
 
     def _check_fence(self, registration: Registration) -> None:
         name, broker_id = registration.broker_name, registration.broker_id
@@ -350,6 +369,10 @@ class RouteTable:
         broker = self._brokers[broker_name]
         members = (member.data for _, member in sorted(broker.members.items()))
         return BrokerData(broker.cluster, broker_name, tuple(members))
+
+
+def _writable_topics(broker: _Broker) -> int:
+    return sum(Permission.WRITE in data.permissions for data in broker.queues.values())
 
 
 def check_registration(registration: Registration) -> None:

@@ -8,11 +8,10 @@ from ternmq_model.clock import Clock
 from ternmq_model.errors import refusal
 from ternmq_model.names import check_topic
 from ternmq_model.response_code import ResponseCode
-from ternmq_model.route import check_broker_name, check_cluster
+from ternmq_model.route import ORDER_NAMESPACE, check_broker_name, check_cluster
 from ternmq_nameserver.kv_store import KvStore
 from ternmq_nameserver.kv_table import (
     NAMESPACE_BYTES_MAX,
-    ORDER_NAMESPACE,
     check_namespace_size,
     check_setting_name,
     size_of,
@@ -63,6 +62,7 @@ class NameServerService:
             unary(contracts.GET_KV, self.get_kv),
             unary(contracts.DELETE_KV, self.delete_kv),
             unary(contracts.WIPE_WRITE_PERMISSION, self.wipe_write_permission),
+            unary(contracts.ADD_WRITE_PERMISSION, self.add_write_permission),
         )
 
     async def expire(self) -> bool:
@@ -144,6 +144,15 @@ class NameServerService:
         changed = self._routes.wipe_write_permission(name)
         logger.info("write permission wiped broker=%s topics=%s", name, changed)
         return pb.WipeWritePermissionReply(topics_changed=changed)
+
+    async def add_write_permission(
+        self, request: pb.AddWritePermissionRequest, _call: Call
+    ) -> pb.AddWritePermissionReply:
+        """Let a broker be sent to again."""
+        name = check_broker_name(request.broker_name)
+        changed = self._routes.add_write_permission(name)
+        logger.info("write permission given back broker=%s topics=%s", name, changed)
+        return pb.AddWritePermissionReply(topics_changed=changed)
 
     def _order_topic_config(self) -> dict[str, str]:
         # A broker that cannot register is worse than one that does not know the order of topics.

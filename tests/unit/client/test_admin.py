@@ -9,7 +9,7 @@ import pytest
 from ternmq_client.admin import AdminClient
 from ternmq_client.config import ClientConfig
 from ternmq_model.address import Address
-from ternmq_model.errors import IllegalName, RefusedError, Unreachable
+from ternmq_model.errors import IllegalName, RefusedError, Unreachable, UsageError
 from ternmq_model.response_code import ResponseCode
 from ternmq_nameserver.config import NameServerConfig
 from ternmq_nameserver.server import NameServer
@@ -89,6 +89,47 @@ def test_every_nameserver_is_told_to_let_nobody_send_to_a_broker() -> None:
             assert [await permissions(network, host) for host in HOSTS] == [6, 6]
 
     run_in_virtual_time(main())
+
+
+def test_every_nameserver_is_told_to_let_a_broker_be_sent_to_again() -> None:
+    async def main() -> None:
+        async with two_nameservers() as (network, admin):
+            await register(network, *HOSTS)
+            await admin.wipe_write_permission("a")
+            assert await admin.add_write_permission("a") == 2
+            assert [await permissions(network, host) for host in HOSTS] == [6, 6]
+            assert await admin.add_write_permission("a") == 0
+            with pytest.raises(RefusedError, match="no broker b is registered"):
+                await admin.add_write_permission("b")
+
+    run_in_virtual_time(main())
+
+
+def test_a_topics_order_is_kept_by_every_nameserver_and_reaches_its_route() -> None:
+    async def main() -> None:
+        async with two_nameservers() as (network, admin):
+            await register(network, *HOSTS)
+            assert await admin.topic_order("t") == ""
+            await admin.set_topic_order("t", "a:4;b:2")
+            assert await admin.topic_order("t") == "a:4;b:2"
+            for host in HOSTS:
+                assert await order_in_route(network, host) == "a:4;b:2"
+            await admin.set_topic_order("t", "")
+            assert await order_in_route(network, "ns-2") == ""
+            with pytest.raises(UsageError, match="'a=4'"):
+                await admin.set_topic_order("t", "a=4")
+            with pytest.raises(IllegalName, match="no good"):
+                await admin.set_topic_order("no good", "a:4")
+
+    run_in_virtual_time(main())
+
+
+async def order_in_route(network: MemoryNetwork, host: str) -> str:
+    connection = await network.connect([_address(host)])
+    request = pb.GetTopicRouteRequest(topic="t")
+    reply = await connection.call(contracts.GET_TOPIC_ROUTE, request, timeout_s=3.0)
+    await connection.close()
+    return reply.route.order_topic_conf
 
 
 def test_a_nameserver_that_was_not_told_is_named_and_the_other_was_told() -> None:

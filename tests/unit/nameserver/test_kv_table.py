@@ -3,6 +3,7 @@ import json
 import pytest
 
 from ternmq_model.errors import IllegalName, InvalidParameter, RefusedError
+from ternmq_model.route import ORDER_NAMESPACE
 from ternmq_nameserver import kv_table as kv
 from ternmq_nameserver.kv_table import KvTable, kv_table_from_json
 
@@ -66,9 +67,9 @@ def test_illegal_names_are_refused(name: str) -> None:
 
 def test_an_order_of_queues_must_be_one() -> None:
     with pytest.raises(InvalidParameter, match="ORDER_TOPIC_CONFIG/t must name queues as"):
-        KvTable().with_setting(kv.ORDER_NAMESPACE, "t", "a=8")
+        KvTable().with_setting(ORDER_NAMESPACE, "t", "a=8")
     with pytest.raises(IllegalName, match="topic"):
-        KvTable().with_setting(kv.ORDER_NAMESPACE, "no topic", "a:8")
+        KvTable().with_setting(ORDER_NAMESPACE, "no topic", "a:8")
 
 
 def test_the_table_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -206,9 +206,20 @@ def test_a_wipe_lasts_until_the_master_is_another_process() -> None:
     assert len(table.topic_route("u").write_queues()) == 8
 
 
-def test_wiping_an_unknown_broker_is_refused() -> None:
+def test_what_was_wiped_can_be_given_back_and_nothing_more() -> None:
+    table = table_with(master(topics=(*topics("t"), TopicConfig("r", 1, 1, Permission.READ))))
+    assert table.add_write_permission("a") == 0
+    assert table.wipe_write_permission("a") == 1
+    assert table.add_write_permission("a") == 1
+    assert table.topic_route("t").queues[0].permissions == Permission.READ | Permission.WRITE
+    assert table.topic_route("r").queues[0].permissions == Permission.READ
+
+
+def test_permissions_of_an_unknown_broker_are_not_changed() -> None:
     with pytest.raises(RefusedError, match="no broker x is registered"):
         RouteTable().wipe_write_permission("x")
+    with pytest.raises(RefusedError, match="no broker x is registered"):
+        RouteTable().add_write_permission("x")
 
 
 @pytest.mark.parametrize(

@@ -170,7 +170,7 @@ def test_a_slave_is_told_its_master_and_the_ordered_topics() -> None:
     run(main)
 
 
-def test_wiping_takes_the_write_permission() -> None:
+def test_wiping_takes_the_write_permission_and_adding_gives_it_back() -> None:
     async def main() -> None:
         async with nameserver() as call:
             await call(contracts.REGISTER_BROKER, registration("t", "u"))
@@ -178,6 +178,10 @@ def test_wiping_takes_the_write_permission() -> None:
             assert (await call(contracts.WIPE_WRITE_PERMISSION, wipe)).topics_changed == 2
             route = await call(contracts.GET_TOPIC_ROUTE, pb.GetTopicRouteRequest(topic="t"))
             assert route.route.queues[0].permissions == 4
+            add = pb.AddWritePermissionRequest(broker_name="a")
+            assert (await call(contracts.ADD_WRITE_PERMISSION, add)).topics_changed == 2
+            route = await call(contracts.GET_TOPIC_ROUTE, pb.GetTopicRouteRequest(topic="t"))
+            assert route.route.queues[0].permissions == 6
             with pytest.raises(RefusedError) as caught:
                 await call(
                     contracts.WIPE_WRITE_PERMISSION, pb.WipeWritePermissionRequest(broker_name="b")
