@@ -8,6 +8,7 @@ from typing import Final
 from ternmq_broker.clients import ClientTable
 from ternmq_broker.config import BrokerConfig
 from ternmq_broker.confirmations import Confirmations
+from ternmq_broker.inner.rerouting import Rules
 from ternmq_broker.inner.room import Safety
 from ternmq_broker.inner.writer import InnerWriter
 from ternmq_broker.intake import Intake
@@ -157,6 +158,7 @@ class Parts:
             on_appended=self._store_loop.appended,
             on_created=lambda _topic: registrar.changed(),
             is_checksummed=store_config.record_checksum,
+            rules=lambda: Rules(now_ms=self._env.clock.wall_ms()),
         )
         return SendService(
             SendServices(

@@ -13,6 +13,8 @@ from typing import Final, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ternmq_broker.inner.rerouted_batch import reroute
+from ternmq_broker.inner.rerouting import Rules
 from ternmq_broker.topics import TopicTable
 from ternmq_model.clock import Clock
 from ternmq_model.errors import RefusedError, refusal
@@ -119,6 +121,7 @@ class MessageWriter:
         on_created: Called when a send created a topic; what was sent to it may be acknowledged only
             when the table is saved.
         is_checksummed: Whether stored records are to end with a checksum.
+        rules: Tells by what records are routed elsewhere at this moment.
     """
 
     def __init__(
@@ -130,6 +133,7 @@ class MessageWriter:
         on_appended: Callable[[], None],
         on_created: Callable[[TopicConfig], None],
         is_checksummed: bool,
+        rules: Callable[[], Rules],
     ) -> None:
         self._log = log
         self._topics = topics
@@ -137,6 +141,7 @@ class MessageWriter:
         self._on_appended = on_appended
         self._on_created = on_created
         self._is_checksummed = is_checksummed
+        self._rules = rules
         self._version = topics.version
         self._open: set[tuple[str, int]] = set()
 
@@ -174,6 +179,8 @@ class MessageWriter:
             elif len(kept) < len(batch.queues):
                 batch, rows = select_rows(batch, kept)
                 indexes = indexes[rows]
+        if batch is not None and batch.routed:
+            batch, indexes = self._routed(batch, indexes, sender, refused)
         if batch is None:
             nothing = np.full(len(sizes), -1, dtype=np.int64)
             return Stored(nothing, nothing, 0, PhysicalOffset(0), sorted(refused))
@@ -185,6 +192,14 @@ class MessageWriter:
             physical_offsets = _spread(physical_offsets, indexes, len(sizes))
             refused.sort()
         return Stored(queue_offsets, physical_offsets, appended.stored_at_ms, appended.end, refused)
+
+    def _routed(
+        self, batch: RecordBatch, indexes: Ints, sender: Sender, refused: list[RefusedRow]
+    ) -> tuple[RecordBatch | None, Ints]:
+        """Return the batch with what is to be stored of its routed rows; list those refused."""
+        done = reroute(batch, self._rules(), store_host=sender.store_host)
+        refused += [RefusedRow(int(indexes[row]), *why) for row, why in done.refused.items()]
+        return done.batch, indexes[done.rows]
 
     def _permitted(
         self, batch: RecordBatch, indexes: Ints, sender: Sender, refused: list[RefusedRow]

@@ -24,6 +24,7 @@ AUTO_CREATE_TOPIC: Final = "TBW102"
 """The template whose settings a topic created by a send copies."""
 
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
+WHEEL_TOPIC: Final = "rmq_sys_wheel_timer"
 HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
 OP_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 CHECK_MAX_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"

@@ -24,6 +24,10 @@ TRANSACTION_PREPARED: Final = "TRAN_MSG"
 PRODUCER_GROUP: Final = "PGROUP"
 TIMER_DELIVER_MS: Final = "TIMER_DELIVER_MS"
 TIMER_DELAY_MS: Final = "TIMER_DELAY_MS"
+TIMER_DELAY_SEC: Final = "TIMER_DELAY_SEC"
+TIMER_CANCEL: Final = "TIMER_DEL_UNIQKEY"
+TIMER_DUE_MS: Final = "TIMER_OUT_MS"
+TRANSACTION_ID: Final = "__transactionId__"
 CRC32: Final = "__CRC32#"
 
 KEY_SEPARATOR: Final = " "
@@ -58,6 +62,14 @@ BROKERS_OWN: Final = frozenset(
     }
 )  # fmt: skip
 """Names that a broker alone writes, for itself to read: no client may send them."""
+
+ROUTING: Final = frozenset(
+    {
+        DELAY, TRANSACTION_PREPARED, TIMER_DELIVER_MS, TIMER_DELAY_MS, TIMER_DELAY_SEC,
+        TIMER_CANCEL,
+    }
+)  # fmt: skip
+"""Names with which a record may have to lie somewhere else before it comes into its own queue."""
 
 
 TRANSIENT_PREFIX: Final = "__RMQ.TRANSIENT."

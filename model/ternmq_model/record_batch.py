@@ -17,7 +17,13 @@ from numpy.typing import NDArray
 
 from ternmq_model.errors import CorruptRecord, IllegalMessage
 from ternmq_model.names import TOPIC_BYTES_MAX
-from ternmq_model.properties import CRC32, TRANSIENT_PREFIX, decode_properties
+from ternmq_model.properties import (
+    BROKERS_OWN,
+    CRC32,
+    ROUTING,
+    TRANSIENT_PREFIX,
+    decode_properties,
+)
 from ternmq_model.record import (
     BODY_BYTES_MAX,
     FLAG_BORN_HOST_V6,
@@ -53,16 +59,11 @@ _FEW_BYTES: Final = 16 << 10
 _INT: Final = struct.Struct(">i")
 _SHORT: Final = struct.Struct(">h")
 
-UNSERVED_PROPERTIES: Final = (
-    *("DELAY", "TRAN_MSG", "TIMER_", "INNER_", "POP_CK", CRC32),
-    TRANSIENT_PREFIX,
+_NOT_PLAIN: Final = re.compile(
+    b"\x02(?:DELAY\x01|TRAN_|TIMER_|REAL_|INNER_|POP_CK|%b)"
+    % b"|".join(re.escape(name.encode()) for name in (CRC32, TRANSIENT_PREFIX))
 )
-"""Beginnings of properties that would send a record another way than into its own queue, or that
-are never stored."""
-
-_UNSERVED: Final = re.compile(
-    b"\x02(?:%b)" % b"|".join(re.escape(name.encode()) for name in UNSERVED_PROPERTIES)
-)
+"""Begins, behind another pair, each name of `BROKERS_OWN` and `ROUTING`, and what is never stored."""
 
 
 class Refused(NamedTuple):
@@ -100,6 +101,8 @@ class RecordBatch:
     """Where in `data` each record's properties begin; they reach to its end."""
     is_checksummed: bool = False
     """Every record ends with room for its checksum, which the log fills in; else none does."""
+    routed: tuple[int, ...] = ()
+    """Rows that clients sent with properties of `ROUTING`: they may have to lie elsewhere first."""
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -186,6 +189,7 @@ def select_rows(batch: RecordBatch, queues: Sequence[QueueRows]) -> tuple[Record
         tuple(queue._replace(rows=np.searchsorted(rows, queue.rows)) for queue in queues),
         batch.properties[rows] - batch.starts[rows] + (np.cumsum(sizes) - sizes),
         batch.is_checksummed,
+        tuple(np.flatnonzero(np.isin(rows, batch.routed)).tolist()) if batch.routed else (),
     )
     return kept, rows
 
@@ -310,16 +314,19 @@ def _check(records: bytes, sizes: Ints, form: _Form) -> RecordBatch | NDArray[np
     parts = cut_out(records, properties, ends - CHECKSUM_BYTES * has_room)
     found = find_topics(records, topics, topic_bytes)
     names = [name for topic in found.names if (name := topic_name(topic)) is not None]
-    suspicious = _has_unserved(b"".join(parts)) and any(map(_property_reason, parts))
+    is_plain = not _may_be_special(b"".join(parts))
     if (
         len(names) < len(found.names)
-        or suspicious
+        or (not is_plain and any(map(_property_reason, parts)))
         or not (heads["body_crc"] == body_crcs(records, bodies, topics - 1)).all()
     ):
         return _check_each(records, starts, ends, np.ones(len(sizes), dtype=bool), form)
     queues = queues_of(names, found.of_rows, heads["queue_id"].astype(np.int64))
     codes, is_checksummed = tag_codes_of(parts), form.is_checksummed
-    batch = RecordBatch(records, starts, sizes, heads, codes, queues, properties, is_checksummed)
+    routed = () if is_plain else _routed_rows(parts)
+    batch = RecordBatch(
+        records, starts, sizes, heads, codes, queues, properties, is_checksummed, routed
+    )
     if (has_room != is_checksummed).any():
         return _fit_checksums(batch, is_checksummed=is_checksummed)
     return batch
@@ -361,6 +368,7 @@ def _check_few(records: bytes, sizes: Ints, form: _Form) -> RecordBatch | NDArra
         ),
         np.array(properties, dtype=np.int64),
         form.is_checksummed,
+        _routed_rows(bare),
     )
     if any((len(a) < len(b)) is not form.is_checksummed for a, b in zip(bare, parts, strict=True)):
         return _fit_checksums(batch, is_checksummed=form.is_checksummed)
@@ -372,9 +380,18 @@ def _without_room(properties: bytes) -> bytes:
     return strip_checksum(properties) if properties.endswith(CHECKSUM_ROOM) else properties
 
 
-def _has_unserved(joined: bytes) -> bool:
-    """Tell whether a property may begin with one of `UNSERVED_PROPERTIES`; rarely a false alarm."""
-    return _UNSERVED.search(b"\x02" + joined) is not None
+def _may_be_special(joined: bytes) -> bool:
+    """Tell whether a property may be more than the application's own; rarely a false alarm."""
+    return _NOT_PLAIN.search(b"\x02" + joined) is not None
+
+
+def _routed_rows(parts: Sequence[bytes]) -> tuple[int, ...]:
+    """Return which of the encoded properties have one of `ROUTING`."""
+    return tuple(
+        row
+        for row, part in enumerate(parts)
+        if _may_be_special(part) and not ROUTING.isdisjoint(decode_properties(part))
+    )
 
 
 def _check_each(
@@ -432,16 +449,16 @@ def _reason_of(decoded: Record, length: int, form: _Form) -> str:
 def _property_reason(properties: bytes) -> str:
     if properties and properties[-1] != _PAIR_END:
         return "properties do not end with 0x02"
-    if not _has_unserved(properties):
+    if not _may_be_special(properties):
         return ""
-    return unserved_reason(decode_properties(properties))
+    return reserved_reason(decode_properties(properties))
 
 
-def unserved_reason(properties: Mapping[str, str]) -> str:
-    """Return which property asks for what this broker does not do; empty when none does."""
+def reserved_reason(properties: Mapping[str, str]) -> str:
+    """Return which property no client may send; empty when there is none."""
     for name in properties:
-        if name == CRC32:
+        if name in BROKERS_OWN:
             return f"{name!r} is the broker's own property"
-        if name.startswith(UNSERVED_PROPERTIES):
-            return f"property {name!r} asks for what this broker does not serve"
+        if name.startswith(TRANSIENT_PREFIX):
+            return f"property {name!r}: names with that beginning are never stored"
     return ""

@@ -7,10 +7,11 @@ Source: RocketMQ `CommitLog.checkMessageAndReturnSize`, `DispatchRequest`.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from ternmq_model.delay import level_delay_ms
 from ternmq_model.index_keys import KeyRows
 from ternmq_model.names import SCHEDULE_TOPIC
 from ternmq_model.offsets import PhysicalOffset
@@ -20,10 +21,6 @@ from ternmq_model.record_heads import Ints
 from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.consume_queue_ext import ExtRows
 from ternmq_store.queues.units import Units, make_units
-
-_SECOND_MS: Final = 1000
-_DELAYS_S: Final[tuple[int, ...]] = (1, 5, 10, 30, *range(60, 660, 60), 1200, 1800, 3600, 7200)
-
 
 BitMaps = Callable[[RecordBatch], Sequence[bytes]]
 """Returns for each record of a batch a bit map of who may want it; empty = nothing is known."""
@@ -141,8 +138,7 @@ def _delivery_times(batch: RecordBatch, rows: Ints, stored_at_ms: Ints) -> Ints:
         properties = decode_properties(batch.data[int(batch.properties[row]) : int(ends[row])])
         level = properties.get(DELAY, "")
         if level.isascii() and level.isdigit() and int(level) > 0:
-            delay_s = _DELAYS_S[min(int(level), len(_DELAYS_S)) - 1]
-            codes[place] = int(stored_at_ms[row]) + delay_s * _SECOND_MS
+            codes[place] = int(stored_at_ms[row]) + level_delay_ms(int(level))
     return codes
 
 

@@ -75,7 +75,7 @@ def test_what_is_refused_of_a_batch_is_named_and_the_rest_is_stored() -> None:
                 sender.record("SCHEDULE_TOPIC_XXXX"),
                 sender.record("TBW102"),
                 good[:-1] + b"\x03",
-                sender.record("A", properties={"DELAY": "3"}),
+                sender.record("A", properties={"DELAY": "soon"}),
                 sender.record("A", b"last", queue_id=1),
             )
             assert reply.status.code == Code.SUCCESS
@@ -88,7 +88,7 @@ def test_what_is_refused_of_a_batch_is_named_and_the_rest_is_stored() -> None:
             assert "queues 0 to 1, not 2" in refused[2].remark
             assert [refused[index].code for index in (3, 4, 5)] == [Code.NO_PERMISSION] * 3
             assert [refused[index].code for index in (6, 7)] == [Code.MESSAGE_ILLEGAL] * 2
-            assert "'DELAY'" in refused[7].remark
+            assert "'DELAY'='soon' is no number" in refused[7].remark
             assert bodies(await client.pull("A", queue_id=1)) == [b"last"]
 
     run_in_virtual_time(main())
@@ -371,8 +371,9 @@ def test_the_broker_picks_a_queue_and_keeps_a_given_key() -> None:
         ({"properties": {"a\x02": "b"}}, MessageRefused, "separate"),
         ({"properties": {"a": ""}}, MessageRefused, "empty"),
         ({"properties": {"a": "b" * 32_700}}, MessageRefused, "at most 32767"),
-        ({"properties": {"TRAN_MSG": "true"}}, MessageRefused, "'TRAN_MSG'"),
-        ({"properties": {"TIMER_DELAY_MS": "5"}}, MessageRefused, "'TIMER_DELAY_MS'"),
+        ({"properties": {"TRAN_MSG": "true"}}, MessageRefused, "'TRAN_MSG' without 'PGROUP'"),
+        ({"properties": {"TIMER_DELAY_MS": "5s"}}, MessageRefused, "'TIMER_DELAY_MS'='5s'"),
+        ({"properties": {"REAL_TOPIC": "A"}}, MessageRefused, "'REAL_TOPIC'"),
         ({"sys_flag": 4}, MessageRefused, "sys_flag"),
         ({"queue_id": 4}, InvalidParameter, "queues 0 to 3, not 4"),
         ({"queue_id": -2}, InvalidParameter, "-2"),

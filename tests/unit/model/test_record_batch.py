@@ -11,9 +11,10 @@ from ternmq_model.record_batch import (
     CheckedRecords,
     check_records,
     complete_records,
+    reserved_reason,
     select_rows,
-    unserved_reason,
 )
+from ternmq_model.record_checksum import CHECKSUM_ROOM
 from ternmq_model.record_passes import tag_code_of
 from tests.support.records import BORN_HOST, STORE_HOST, batch_of, record, sizes_of
 
@@ -61,8 +62,8 @@ def test_compressed_bodies_are_taken() -> None:
         (record("a/b"), "legal name"),
         (record("T" * 128), "legal name"),
         (record("%RETRY%" + "g" * 121), "128 bytes"),
-        (record(properties={"DELAY": "3"}), "DELAY"),
-        (record(properties={"a": "b", "TIMER_DELAY_MS": "3"}), "TIMER_DELAY_MS"),
+        (record(properties={"REAL_TOPIC": "3"}), "REAL_TOPIC"),
+        (record(properties={"a": "b", "TIMER_OUT_MS": "3"}), "TIMER_OUT_MS"),
         (record(properties={"__CRC32#": "0123456789"}), "CRC32"),
         (record(properties={"__RMQ.TRANSIENT.x": "1"}), "TRANSIENT"),
         (record(born_host=bytes(20)), "sys flag"),
@@ -83,7 +84,25 @@ def test_a_bad_record_is_refused_and_its_neighbours_are_kept(bad: bytes, reason:
 
 def test_a_name_that_only_looks_like_a_served_property_is_taken() -> None:
     assert not check(record(properties={"TIMEZONE": "UTC"})).refused
-    assert unserved_reason({"TIMEZONE": "UTC"}) == ""
+    assert not check(record(properties={"TIMER_OF_MINE": "UTC"})).refused
+    assert reserved_reason({"TIMER_OF_MINE": "UTC", "DELAYED": "1"}) == ""
+
+
+@pytest.mark.parametrize("plain", [1, 20])
+def test_rows_that_may_have_to_lie_elsewhere_are_told(plain: int) -> None:
+    batch = batch_of(
+        *[record(body=b"%d" % number) for number in range(plain)],
+        record("other", properties={"a": "b", "TRAN_MSG": "true"}),
+        record(properties={"DELAYED": "3", "TIMER_OF_MINE": "UTC"}),
+        record(properties={"DELAY": "3"}),
+        record(properties={"TIMER_DELAY_SEC": "3"}, suffix=CHECKSUM_ROOM),
+        is_checksummed=True,
+    )
+    assert batch.routed == (plain, plain + 2, plain + 3)
+    kept, rows = select_rows(batch, [q for q in batch.queues if q.topic != "other"])
+    assert rows.tolist() == [*range(plain), plain + 1, plain + 2, plain + 3]
+    assert kept.routed == (plain + 1, plain + 2)
+    assert batch_of(record(), record()).routed == ()
 
 
 def test_no_good_record_is_no_batch() -> None:

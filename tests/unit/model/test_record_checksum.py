@@ -138,7 +138,7 @@ def test_properties_that_leave_no_room_are_refused_where_it_is_needed() -> None:
         record(suffix=CHECKSUM_ROOM + CHECKSUM_ROOM),
         record(properties={"__CRC32#": "1"}),
         record(properties={"__CRC32#": "1"}, suffix=CHECKSUM_ROOM),
-        record(properties={"DELAY": "1"}, suffix=CHECKSUM_ROOM),
+        record(properties={"REAL_TOPIC": "A"}, suffix=CHECKSUM_ROOM),
     ],
 )
 def test_nobody_but_the_log_sets_a_checksum(bad: bytes, is_checksummed: bool) -> None:

@@ -1,0 +1,178 @@
+"""Which records lie elsewhere before they come into their own queue, and in what form. Pure.
+
+A delayed record waits in the queue of its level, a timed one in the wheel timer's queue, one of a
+transaction among the halves. Each keeps in its properties where it belongs.
+
+Source: RocketMQ `HookUtils.handleScheduleMessage`, `TransactionalMessageBridge`.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from ternmq_broker.inner.inner_record import InnerRecord
+from ternmq_model.delay import DELAY_LEVEL_MAX
+from ternmq_model.errors import RefusedError, refusal
+from ternmq_model.names import HALF_TOPIC, SCHEDULE_TOPIC, WHEEL_TOPIC
+from ternmq_model.properties import (
+    DELAY,
+    PRODUCER_GROUP,
+    REAL_QUEUE_ID,
+    REAL_TOPIC,
+    TIMER_CANCEL,
+    TIMER_DELAY_MS,
+    TIMER_DELAY_SEC,
+    TIMER_DELIVER_MS,
+    TIMER_DUE_MS,
+    TRANSACTION_ID,
+    TRANSACTION_PREPARED,
+    UNIQUE_KEY,
+)
+from ternmq_model.record import FLAG_TRANSACTION_MASK
+from ternmq_model.response_code import ResponseCode
+
+TICK_MS: Final = 100
+"""Timed messages are delivered at whole multiples of this."""
+
+DELAY_MS_MAX: Final = 3 * 24 * 3600 * 1000
+
+_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,18}")
+_TIMES: Final = (TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS)
+"""The first that a record has decides."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rules:
+    """What depends on the broker and the moment."""
+
+    now_ms: int
+    """Wall clock."""
+
+    timer_enabled: bool = True
+    """The setting."""
+
+    timer_is_full: bool = False
+    """As many timed messages wait as may."""
+
+
+def route(record: InnerRecord, rules: Rules) -> InnerRecord:
+    """Return what is to be stored for a record that a client sent; the record itself if that is it.
+
+    A transaction's record is never delayed; a level comes before a time.
+
+    Raises:
+        RefusedError: A property cannot be followed; names it.
+    """
+    properties = record.properties
+    if properties.get(TRANSACTION_PREPARED, "").lower() == "true":
+        if PRODUCER_GROUP not in properties:
+            raise _illegal(f"property {TRANSACTION_PREPARED!r} without {PRODUCER_GROUP!r}")
+        return half(record)
+    level = _number(properties, DELAY)
+    if level is not None and level > 0:
+        return delayed(record, level)
+    due_ms = _due_ms(record, rules)
+    return record if due_ms is None else timed(record, due_ms)
+
+
+def delayed(record: InnerRecord, level: int) -> InnerRecord:
+    """Return the form in which a record waits for `level`, from 1 on; above 18 it is 18."""
+    level = min(level, DELAY_LEVEL_MAX)
+    return _elsewhere(record, SCHEDULE_TOPIC, level - 1, {DELAY: str(level)}, without=_TIMES)
+
+
+def timed(record: InnerRecord, due_ms: int) -> InnerRecord:
+    """Return the form in which a record waits for its time, rounded up to a whole tick.
+
+    Args:
+        record: Its own properties say the time that was asked for.
+        due_ms: Unix milliseconds; never delivered before.
+    """
+    return _elsewhere(record, WHEEL_TOPIC, 0, {TIMER_DUE_MS: str(tick_up(due_ms))})
+
+
+def half(record: InnerRecord) -> InnerRecord:
+    """Return the form in which a transaction's record waits for its end.
+
+    Source: RocketMQ `TransactionalMessageBridge.parseHalfMessageInner`.
+    """
+    key = record.properties.get(UNIQUE_KEY)
+    further = {} if key is None else {TRANSACTION_ID: key}
+    form = _elsewhere(record, HALF_TOPIC, 0, further, without=(DELAY, *_TIMES, TIMER_CANCEL))
+    return replace(form, sys_flag=form.sys_flag & ~FLAG_TRANSACTION_MASK)
+
+
+def tick_up(at_ms: int) -> int:
+    """Return the first tick that is not before `at_ms`."""
+    return -(-at_ms // TICK_MS) * TICK_MS
+
+
+def _elsewhere(
+    record: InnerRecord,
+    topic: str,
+    queue_id: int,
+    further: dict[str, str],
+    *,
+    without: tuple[str, ...] = (),
+) -> InnerRecord:
+    properties = {name: value for name, value in record.properties.items() if name not in without}
+    properties |= further
+    properties |= {REAL_TOPIC: record.topic, REAL_QUEUE_ID: str(record.queue_id)}
+    return replace(record, topic=topic, queue_id=queue_id, properties=properties)
+
+
+def _due_ms(record: InnerRecord, rules: Rules) -> int | None:
+    """Return when the record is to be delivered, None for at once.
+
+    Raises:
+        RefusedError: It cannot wait until then.
+    """
+    name = next((name for name in _TIMES if name in record.properties), None)
+    is_cancel = TIMER_CANCEL in record.properties
+    if name is None:
+        if is_cancel:
+            raise _illegal(f"property {TIMER_CANCEL!r} without the time of what it cancels")
+        return None
+    value = _number(record.properties, name)
+    assert value is not None
+    if not rules.timer_enabled:
+        raise refusal(
+            ResponseCode.SERVICE_NOT_AVAILABLE,
+            f"property {name!r}: timed messages are switched off (broker.timer_enabled)",
+        )
+    due_ms = {TIMER_DELAY_SEC: rules.now_ms + value * 1000, TIMER_DELAY_MS: rules.now_ms + value}
+    at_ms = due_ms.get(name, value)
+    if at_ms <= rules.now_ms:
+        if is_cancel:
+            raise _illegal(f"property {TIMER_CANCEL!r}: that time has passed")
+        return None
+    if at_ms > rules.now_ms + DELAY_MS_MAX:
+        raise _illegal(
+            f"property {name!r}={value} is {at_ms - rules.now_ms} ms ahead, at most 3 days "
+            f"({DELAY_MS_MAX} ms) can be"
+        )
+    if rules.timer_is_full:
+        raise refusal(
+            ResponseCode.FLOW_CONTROL,
+            "as many timed messages wait as may (broker.timer_pending_max)",
+        )
+    return at_ms
+
+
+def _number(properties: Mapping[str, str], name: str) -> int | None:
+    """Return a property's value, None when there is none.
+
+    Raises:
+        RefusedError: It is no number.
+    """
+    text = properties.get(name)
+    if text is None:
+        return None
+    if not _NUMBER.fullmatch(text):
+        raise _illegal(f"property {name!r}={text[:40]!r} is no number")
+    return int(text)
+
+
+def _illegal(remark: str) -> RefusedError:
+    return refusal(ResponseCode.MESSAGE_ILLEGAL, remark)

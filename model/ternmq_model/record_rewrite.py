@@ -1,0 +1,54 @@
+"""Putting other records in the place of some rows of a batch. Pure."""
+
+import numpy as np
+
+from ternmq_model.record_batch import RecordBatch
+from ternmq_model.record_heads import Ints
+from ternmq_model.record_passes import queues_of
+
+
+def replace_rows(batch: RecordBatch, rows: Ints, others: RecordBatch) -> RecordBatch:
+    """Return `batch` with the records of `others` in place of `rows`, the order kept.
+
+    Args:
+        batch: Hosts of one length.
+        rows: Ascending; as many as `others` has records.
+        others: With hosts of the same length, and checksums or none as `batch`.
+    """
+    assert batch.heads.dtype == others.heads.dtype, "the hosts have other lengths"
+    assert batch.is_checksummed is others.is_checksummed, "some have checksums, some have none"
+    assert len(rows) == len(others), "not one record for each row"
+    sizes, heads, tag_codes = batch.sizes.copy(), batch.heads.copy(), batch.tag_codes.copy()
+    tails = batch.properties - batch.starts
+    sizes[rows], heads[rows], tag_codes[rows] = others.sizes, others.heads, others.tag_codes
+    tails[rows] = others.properties - others.starts
+    starts = np.cumsum(sizes) - sizes
+    names: dict[str, int] = {}
+    topic_of, queue_ids = np.zeros((2, len(batch)), dtype=np.int64)
+    for source, places in ((batch, None), (others, rows)):
+        for topic, queue_id, own in source.queues:
+            at = own if places is None else places[own]
+            topic_of[at] = names.setdefault(topic, len(names))
+            queue_ids[at] = queue_id
+    return RecordBatch(
+        _join(batch, rows, others),
+        starts,
+        sizes,
+        heads,
+        tag_codes,
+        queues_of(tuple(names), topic_of, queue_ids),
+        starts + tails,
+        batch.is_checksummed,
+    )
+
+
+def _join(batch: RecordBatch, rows: Ints, others: RecordBatch) -> bytes:
+    pieces: list[bytes] = []
+    at = 0
+    ends = others.starts + others.sizes
+    for row, begin, end in zip(rows.tolist(), others.starts.tolist(), ends.tolist(), strict=True):
+        start = int(batch.starts[row])
+        pieces += (batch.data[at:start], others.data[begin:end])
+        at = start + int(batch.sizes[row])
+    pieces.append(batch.data[at:])
+    return b"".join(pieces)

@@ -1,0 +1,65 @@
+"""Batches with records that lie elsewhere first."""
+
+import pytest
+
+from ternmq_broker.inner.rerouted_batch import reroute
+from ternmq_broker.inner.rerouting import Rules
+from ternmq_model.record import decode_record
+from tests.support.records import STORE_HOST, batch_of, record
+
+RULES = Rules(now_ms=1_700_000_000_000)
+
+
+@pytest.mark.parametrize("is_checksummed", [False, True])
+def test_only_rows_that_ask_for_it_are_rewritten_and_the_order_stays(is_checksummed: bool) -> None:
+    batch = batch_of(
+        record("A", 0, b"0"),
+        record("A", 1, b"1", {"DELAY": "3", "TAGS": "x"}),
+        record("A", 0, b"2", {"DELAY": "0"}),
+        record("B", 2, b"3", {"TRAN_MSG": "true", "PGROUP": "g"}),
+        record("A", 0, b"4"),
+        is_checksummed=is_checksummed,
+    )
+    done = reroute(batch, RULES, store_host=STORE_HOST)
+    assert done.batch is not None
+    assert not done.refused
+    assert done.rows.tolist() == [0, 1, 2, 3, 4]
+    found = [decode_record(done.batch.data, start) for start in done.batch.starts.tolist()]
+    assert [(one.topic, one.header.queue_id, one.body) for one in found if one is not None] == [
+        (b"A", 0, b"0"),
+        (b"SCHEDULE_TOPIC_XXXX", 2, b"1"),
+        (b"A", 0, b"2"),
+        (b"RMQ_SYS_TRANS_HALF_TOPIC", 0, b"3"),
+        (b"A", 0, b"4"),
+    ]
+    assert {(q.topic, q.queue_id): q.rows.tolist() for q in done.batch.queues} == {
+        ("A", 0): [0, 2, 4],
+        ("SCHEDULE_TOPIC_XXXX", 2): [1],
+        ("RMQ_SYS_TRANS_HALF_TOPIC", 0): [3],
+    }
+    assert done.batch.is_checksummed is is_checksummed
+
+
+def test_what_cannot_be_followed_or_no_longer_fits_is_refused_and_the_rest_kept() -> None:
+    batch = batch_of(
+        record("A", 0, b"0"),
+        record("A", 0, b"1", {"DELAY": "x"}),
+        record("A", 0, b"2", {"DELAY": "1", "long": "x" * 32_750}),
+        record("A", 0, b"3", {"DELAY": "1"}),
+    )
+    done = reroute(batch, RULES, store_host=STORE_HOST)
+    assert done.batch is not None
+    assert done.rows.tolist() == [0, 3]
+    assert sorted(done.refused) == [1, 2]
+    assert "'DELAY'='x'" in done.refused[1].remark
+    assert "at most 32767" in done.refused[2].remark
+    assert [(q.topic, q.rows.tolist()) for q in done.batch.queues] == [
+        ("A", [0]),
+        ("SCHEDULE_TOPIC_XXXX", [1]),
+    ]
+
+
+def test_a_batch_of_which_nothing_is_left_is_none() -> None:
+    done = reroute(batch_of(record(properties={"DELAY": "x"})), RULES, store_host=STORE_HOST)
+    assert done.batch is None
+    assert list(done.refused) == [0]

@@ -1,0 +1,175 @@
+"""Where records lie before they come into their own queue."""
+
+import pytest
+
+from ternmq_broker.inner.inner_record import InnerRecord
+from ternmq_broker.inner.rerouting import DELAY_MS_MAX, Rules, delayed, half, route, tick_up, timed
+from ternmq_model.errors import RefusedError
+from ternmq_model.record import FLAG_COMPRESSED, FLAG_PREPARED
+from ternmq_model.response_code import ResponseCode
+from tests.support.records import BORN_HOST
+
+NOW_MS = 1_700_000_000_001
+RULES = Rules(now_ms=NOW_MS)
+
+
+def message(**properties: str) -> InnerRecord:
+    return InnerRecord(
+        topic="flights",
+        queue_id=3,
+        body=b"body",
+        properties={"TAGS": "late", **properties},
+        born_at_ms=1,
+        born_host=BORN_HOST,
+    )
+
+
+def test_a_plain_record_stays_as_it_is() -> None:
+    plain = message()
+    assert route(plain, RULES) is plain
+
+
+@pytest.mark.parametrize(
+    ("text", "level"), [("1", 1), ("+3", 3), ("18", 18), ("19", 18), ("99999999", 18)]
+)
+def test_a_level_is_followed_and_capped(text: str, level: int) -> None:
+    form = route(message(DELAY=text), RULES)
+    assert (form.topic, form.queue_id) == ("SCHEDULE_TOPIC_XXXX", level - 1)
+    assert form.properties == {
+        "TAGS": "late",
+        "DELAY": str(level),
+        "REAL_TOPIC": "flights",
+        "REAL_QID": "3",
+    }
+    assert form == delayed(message(), level)
+
+
+@pytest.mark.parametrize("text", ["0", "-1"])
+def test_a_level_that_is_none_delays_nothing(text: str) -> None:
+    plain = message(DELAY=text)
+    assert route(plain, RULES) is plain
+
+
+def test_a_level_comes_before_a_time_and_a_transaction_before_both() -> None:
+    both = message(DELAY="2", TIMER_DELAY_MS="500")
+    assert route(both, RULES) == delayed(message(), 2)
+    all_three = message(
+        DELAY="2", TIMER_DELIVER_MS="5", TRAN_MSG="True", PGROUP="payers", UNIQ_KEY="AB"
+    )
+    form = route(all_three, RULES)
+    assert (form.topic, form.queue_id) == ("RMQ_SYS_TRANS_HALF_TOPIC", 0)
+    assert form.properties == {
+        "TAGS": "late",
+        "TRAN_MSG": "True",
+        "PGROUP": "payers",
+        "UNIQ_KEY": "AB",
+        "__transactionId__": "AB",
+        "REAL_TOPIC": "flights",
+        "REAL_QID": "3",
+    }
+
+
+def test_what_is_no_transaction_is_none() -> None:
+    plain = message(TRAN_MSG="false")
+    assert route(plain, RULES) is plain
+
+
+def test_a_half_is_a_message_of_its_own_queue() -> None:
+    record = InnerRecord(
+        topic="flights",
+        queue_id=0,
+        body=b"",
+        properties={},
+        born_at_ms=1,
+        born_host=BORN_HOST,
+        sys_flag=FLAG_PREPARED | FLAG_COMPRESSED,
+    )
+    assert half(record).sys_flag == FLAG_COMPRESSED
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "due_ms"),
+    [
+        ("TIMER_DELAY_SEC", 2, NOW_MS + 2099),
+        ("TIMER_DELAY_MS", 99, NOW_MS + 99),
+        ("TIMER_DELAY_MS", 100, NOW_MS + 199),
+        ("TIMER_DELIVER_MS", NOW_MS + 1, NOW_MS + 99),
+        ("TIMER_DELIVER_MS", NOW_MS + 99, NOW_MS + 99),
+        ("TIMER_DELIVER_MS", NOW_MS + DELAY_MS_MAX, NOW_MS + DELAY_MS_MAX + 99),
+    ],
+)
+def test_a_time_is_rounded_up_to_its_tick(name: str, value: int, due_ms: int) -> None:
+    form = route(message(**{name: str(value)}), RULES)
+    assert (form.topic, form.queue_id) == ("rmq_sys_wheel_timer", 0)
+    assert form.properties == {
+        "TAGS": "late",
+        name: str(value),
+        "TIMER_OUT_MS": str(due_ms),
+        "REAL_TOPIC": "flights",
+        "REAL_QID": "3",
+    }
+    assert form == timed(message(**{name: str(value)}), due_ms)
+    assert tick_up(due_ms) == due_ms
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("TIMER_DELAY_SEC", 0), ("TIMER_DELAY_MS", -5), ("TIMER_DELIVER_MS", NOW_MS)],
+)
+def test_a_time_that_has_passed_is_now(name: str, value: int) -> None:
+    late = message(**{name: str(value)})
+    assert route(late, RULES) is late
+
+
+def test_seconds_come_before_milliseconds_and_those_before_a_time() -> None:
+    form = route(message(TIMER_DELIVER_MS="1", TIMER_DELAY_MS="5", TIMER_DELAY_SEC="60"), RULES)
+    assert form.properties["TIMER_OUT_MS"] == str(tick_up(NOW_MS + 60_000))
+
+
+@pytest.mark.parametrize(
+    ("properties", "rules", "code", "says"),
+    [
+        ({"DELAY": "soon"}, RULES, ResponseCode.MESSAGE_ILLEGAL, "'DELAY'='soon'"),
+        ({"DELAY": "³"}, RULES, ResponseCode.MESSAGE_ILLEGAL, "'DELAY'"),
+        ({"TIMER_DELAY_MS": "1e3"}, RULES, ResponseCode.MESSAGE_ILLEGAL, "'TIMER_DELAY_MS'"),
+        (
+            {"TIMER_DELIVER_MS": str(NOW_MS + DELAY_MS_MAX + 1)},
+            RULES,
+            ResponseCode.MESSAGE_ILLEGAL,
+            "at most 3 days",
+        ),
+        (
+            {"TIMER_DELAY_SEC": str(3 * 86_400 + 1)},
+            RULES,
+            ResponseCode.MESSAGE_ILLEGAL,
+            "'TIMER_DELAY_SEC'=259201",
+        ),
+        (
+            {"TIMER_DELAY_MS": "5"},
+            Rules(now_ms=NOW_MS, timer_enabled=False),
+            ResponseCode.SERVICE_NOT_AVAILABLE,
+            "broker.timer_enabled",
+        ),
+        (
+            {"TIMER_DELAY_MS": "5"},
+            Rules(now_ms=NOW_MS, timer_is_full=True),
+            ResponseCode.FLOW_CONTROL,
+            "broker.timer_pending_max",
+        ),
+        ({"TIMER_DEL_UNIQKEY": "AB"}, RULES, ResponseCode.MESSAGE_ILLEGAL, "without the time"),
+        (
+            {"TIMER_DEL_UNIQKEY": "AB", "TIMER_DELIVER_MS": "1"},
+            RULES,
+            ResponseCode.MESSAGE_ILLEGAL,
+            "has passed",
+        ),
+        ({"TRAN_MSG": "true"}, RULES, ResponseCode.MESSAGE_ILLEGAL, "'PGROUP'"),
+    ],
+)
+def test_what_cannot_be_followed_is_refused_by_name(
+    properties: dict[str, str], rules: Rules, code: int, says: str
+) -> None:
+    with pytest.raises(RefusedError) as caught:
+        route(message(**properties), rules)
+    assert caught.value.code == code
+    assert says in caught.value.remark
