@@ -47,6 +47,8 @@ class AssignedQueue:
         on_restart: Called when the queue ends before what was read: it goes on at that offset.
         on_gone: Called when the broker has it no more; nothing of it is read or handed over.
         lease: Under which a listener is called; None = the queue is not locked.
+        in_order: Where the queue goes on at another offset, read on only when nobody works any more
+            on what was handed out before.
 
     Attributes:
         in_hand: Its messages; another object after a restart.
@@ -64,6 +66,7 @@ class AssignedQueue:
         on_restart: Callable[[MessageQueue, QueueOffset], None],
         on_gone: Callable[["AssignedQueue"], None],
         lease: Lease | None = None,
+        in_order: bool = False,
     ) -> None:
         self.queue = queue
         self.lease = lease
@@ -77,6 +80,11 @@ class AssignedQueue:
         self._reads: Reads | None = None
         self._pulled: PulledQueue | None = None
         self._idle = asyncio.Event()
+        self._in_order = in_order
+        self._left: list[ProcessQueue[StoredMessage]] = []
+        """What was in hand before the queue went elsewhere, while somebody still works on it."""
+        self._must_wait = False
+        """Reading is to begin when nothing is left."""
 
     def start(self, reads: Reads) -> None:
         """Begin to read."""
@@ -88,14 +96,29 @@ class AssignedQueue:
     def stop(self) -> None:
         """Read no more and let nothing more be handed over. Safe to repeat."""
         self.in_hand.dropped = True
+        self._must_wait = False
         if self._pulled is not None:
             self._pulled.close()
 
     async def idle(self) -> None:
         """Wait until nobody works on messages of the queue."""
-        while self.in_hand.running:
+        while self.in_hand.running or self._left:
             self._idle.clear()
             await self._idle.wait()
+
+    def move(self, offset: QueueOffset) -> None:
+        """Drop what is in hand, and go on at `offset`, whatever was read or finished."""
+        before = self.in_hand
+        self.stop()
+        if before.running:
+            self._left.append(before)
+        self.in_hand = ProcessQueue[StoredMessage](offset)
+        if self._reads is None:
+            return
+        if self._in_order and self._left:
+            self._must_wait = True
+        else:
+            self.start(self._reads)
 
     def finish(
         self,
@@ -107,6 +130,7 @@ class AssignedQueue:
         done = in_hand.finish(handout, unfinished)
         self._release(in_hand, *done)
         if not in_hand.running:
+            self._end_left(in_hand)
             self._idle.set()
         return done
 
@@ -162,16 +186,20 @@ class AssignedQueue:
             return
         # The broker has lost the end of the queue, and other messages will take these offsets:
         # what is in hand tells nothing of them.
-        self.stop()
-        self.in_hand = ProcessQueue[StoredMessage](offset)
         self._on_restart(self.queue, offset)
-        if self._reads is not None:
-            self.start(self._reads)
+        self.move(offset)
 
     def on_gone(self, error: RefusedError) -> None:
         """Have nothing of the queue handed over any more. See `PullReceiver`."""
         self.stop()
         self._on_gone(self)
+
+    def _end_left(self, in_hand: ProcessQueue[StoredMessage]) -> None:
+        if in_hand in self._left:
+            self._left.remove(in_hand)
+        if self._must_wait and not self._left and self._reads is not None:
+            self._must_wait = False
+            self.start(self._reads)
 
     def _release(self, in_hand: ProcessQueue[StoredMessage], count: int, record_bytes: int) -> None:
         if in_hand is self.in_hand and self._pulled is not None and not in_hand.dropped:

@@ -11,65 +11,16 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from ternmq_consumer.assigned_queue import AssignedQueue, Reads
-from ternmq_consumer.brokers import Brokers
-from ternmq_consumer.config import ConsumeFrom
 from ternmq_consumer.consumed_offsets import ConsumedOffsets
 from ternmq_consumer.flow_control import Window
 from ternmq_consumer.queue_locks import Lease, QueueLocks
-from ternmq_model.errors import TernError
+from ternmq_consumer.starting_points import StartingPoints
+from ternmq_model.errors import TernError, UsageError
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_model.subscription import Subscription
-from ternmq_protos.v1 import admin_pb2 as admin
-from ternmq_remoting.contracts import DESCRIBE_TOPIC
 
 logger = logging.getLogger(__name__)
-
-
-class StartingPoints:
-    """Where consuming a queue begins.
-
-    Args:
-        brokers: Gives the connections.
-        offsets: Asked first.
-        consume_from: Decides for a queue that the group never consumed.
-        timeout_s: For each request.
-
-    Source:
-        RocketMQ `RebalancePushImpl.computePullFromWhere`.
-    """
-
-    def __init__(
-        self,
-        brokers: Brokers,
-        offsets: ConsumedOffsets,
-        consume_from: ConsumeFrom,
-        *,
-        timeout_s: float,
-    ) -> None:
-        self._brokers = brokers
-        self._offsets = offsets
-        self._consume_from = consume_from
-        self._timeout_s = timeout_s
-
-    async def find(self, queue: MessageQueue) -> tuple[QueueOffset, QueueOffset | None]:
-        """Return where to begin, and what the broker has as the group's offset, if anything.
-
-        Raises:
-            TransportError: The broker did not answer.
-            RefusedError: It said no.
-        """
-        committed = await self._offsets.query(queue)
-        if committed is not None:
-            return committed, committed
-        connection = await self._brokers.broker(queue.broker_name)
-        request = admin.DescribeTopicRequest(topic=queue.topic)
-        reply = await connection.call(DESCRIBE_TOPIC, request, timeout_s=self._timeout_s)
-        for status in reply.queues:
-            if status.queue_id == queue.queue_id:
-                is_last = self._consume_from is ConsumeFrom.LAST_OFFSET
-                return QueueOffset(status.max_offset if is_last else status.min_offset), None
-        return QueueOffset(0), None  # it is to be read, and nothing was ever written to it
 
 
 class Assignment:
@@ -80,6 +31,7 @@ class Assignment:
         offsets: Keeps how far they are.
         starting_points: Says where they begin.
         window: How far reading each may be ahead.
+        in_order: The messages of one queue are handed over one call after the other.
         drop_wait_s: How long a queue that is given away waits for running listener calls.
         on_ready: Called when messages of a queue wait to be handed over.
         on_lost: Called with a queue that was owned and is not any more: its broker has it no more,
@@ -95,6 +47,7 @@ class Assignment:
         window: Window,
         *,
         drop_wait_s: float,
+        in_order: bool = False,
         on_ready: Callable[[AssignedQueue], None],
         on_lost: Callable[[MessageQueue], None],
         locks: QueueLocks | None = None,
@@ -104,6 +57,7 @@ class Assignment:
         self._starting_points = starting_points
         self._window = window
         self._drop_wait_s = drop_wait_s
+        self._in_order = in_order
         self._on_ready = on_ready
         self._on_lost = on_lost
         self._locks = locks
@@ -157,6 +111,7 @@ class Assignment:
                 on_restart=self._offsets.restart,
                 on_gone=self._lose,
                 lease=lease,
+                in_order=self._in_order,
             )
             self._owned[queue] = owned
             owned.start(self._reads)
@@ -181,6 +136,34 @@ class Assignment:
         await self._offsets.commit(queues)
         self._offsets.forget(queues)
         await self._give_back(leaving)
+
+    async def seek(self, queue: MessageQueue, offset: QueueOffset) -> bool:
+        """Go on at `offset`: drop what is in hand, and commit whatever was committed before.
+
+        Returns:
+            Whether the offset is committed. If not, it will be with the others; the log says why.
+
+        Raises:
+            UsageError: The queue is not owned.
+        """
+        owned = self._owned.get(queue)
+        if owned is None:
+            raise UsageError(f"{queue} is not assigned to this member; it cannot seek there")
+        self._offsets.restart(queue, offset)
+        owned.move(offset)
+        logger.info("queue sought queue=%s offset=%s", queue, offset)
+        return await self._offsets.commit([queue])
+
+    def reset(self, queue: MessageQueue, offset: QueueOffset, version: int) -> None:
+        """Learn that somebody else has set an offset. Passed over where `queue` is not owned."""
+        if queue in self._owned and self._offsets.reset(queue, offset, version):
+            self.go_on(queue, offset)
+
+    def go_on(self, queue: MessageQueue, offset: QueueOffset) -> None:
+        """Drop what is in hand of `queue` and go on at `offset`, which is committed already."""
+        owned = self._owned.get(queue)
+        if owned is not None:
+            owned.move(offset)
 
     def lose(self, queue: MessageQueue) -> None:
         """Own `queue` no more, since its lock was lost. Nothing of it is committed any more."""

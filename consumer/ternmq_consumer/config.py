@@ -21,6 +21,9 @@ class ConsumeFrom(enum.Enum):
     FIRST_OFFSET = enum.auto()
     """With the oldest message that the broker still has."""
 
+    TIMESTAMP = enum.auto()
+    """With the first message that was stored at `consume_at_ms` or later."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PushConsumerConfig:
@@ -31,6 +34,10 @@ class PushConsumerConfig:
 
     consume_from: ConsumeFrom = ConsumeFrom.LAST_OFFSET
     """Where a new group begins."""
+
+    consume_at_ms: int | None = None
+    """With `ConsumeFrom.TIMESTAMP`: Unix milliseconds. None = 30 minutes before the consumer is
+    entered."""
 
     workers: int = 20
     """Listener calls that run at the same time, over all queues."""
@@ -81,6 +88,7 @@ class PushConsumerConfig:
 
     def __post_init__(self) -> None:
         strategy_of(self.allocate)
+        _check_start(self.consume_from, self.consume_at_ms)
         for name in (
             "workers",
             "batch_messages",
@@ -108,6 +116,10 @@ class PullConsumerConfig:
     consume_from: ConsumeFrom = ConsumeFrom.FIRST_OFFSET
     """Where to begin in a queue that was not sought and that the group, if any, never consumed."""
 
+    consume_at_ms: int | None = None
+    """With `ConsumeFrom.TIMESTAMP`: Unix milliseconds. None = 30 minutes before the consumer is
+    entered."""
+
     pull_threshold_messages: int = 16_384
     """Most messages of one queue that are read ahead of `poll`."""
 
@@ -118,7 +130,21 @@ class PullConsumerConfig:
     """Verify the checksum of every body."""
 
     def __post_init__(self) -> None:
+        _check_start(self.consume_from, self.consume_at_ms)
         for name in ("pull_threshold_messages", "pull_threshold_bytes"):
             number: int = getattr(self, name)
             if number < 1:
                 raise ConfigError(f"consumer.{name}", number, "must be 1 or more")
+
+
+def _check_start(consume_from: object, consume_at_ms: int | None) -> None:
+    if not isinstance(consume_from, ConsumeFrom):
+        rule = f"must be one of {', '.join(map(str, ConsumeFrom))}"
+        raise ConfigError("consumer.consume_from", consume_from, rule)
+    if consume_at_ms is None:
+        return
+    if consume_from is not ConsumeFrom.TIMESTAMP:
+        rule = f"has a meaning with {ConsumeFrom.TIMESTAMP} alone"
+        raise ConfigError("consumer.consume_at_ms", consume_at_ms, rule)
+    if consume_at_ms < 0:
+        raise ConfigError("consumer.consume_at_ms", consume_at_ms, "must be 0 or more")

@@ -33,6 +33,10 @@ class ConsumedOffsets(Protocol):
         """Note that the queue goes on at `offset`, even if that is lower than before."""
         ...
 
+    def reset(self, queue: MessageQueue, offset: QueueOffset, version: int) -> bool:
+        """Learn that somebody else has set the offset of `queue`; return whether that is new."""
+        ...
+
     def forget(self, queues: Iterable[MessageQueue]) -> None:
         """Keep these no more, committed or not."""
         ...

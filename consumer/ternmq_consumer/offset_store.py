@@ -5,7 +5,7 @@ Source: RocketMQ `RemoteBrokerOffsetStore`.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from ternmq_consumer.brokers import Brokers
@@ -23,18 +23,36 @@ logger = logging.getLogger(__name__)
 class _Progress:
     offset: QueueOffset
     committed: QueueOffset | None
-    is_forced: bool = False
-    """The queue ended earlier than we were: the next commit goes back on purpose."""
-
-    version: int = 0
+    version: int
     """What the broker last told of the offset's version: commits carry it."""
 
+    seeks: int = 0
+    """How often the offset was set on purpose, whatever it was before."""
+
+    seeks_committed: int = 0
     refusal: str = ""
     """What the log said of the last refusal, so that one that repeats itself is logged once."""
 
     @property
+    def is_forced(self) -> bool:
+        """The next commit goes where it goes on purpose, and raises the version."""
+        return self.seeks != self.seeks_committed
+
+    @property
     def is_dirty(self) -> bool:
-        return self.offset != self.committed
+        return self.is_forced or self.offset != self.committed
+
+
+@dataclass(frozen=True, slots=True)
+class _Commit:
+    """What one request says of one queue."""
+
+    progress: _Progress
+    """A queue may be lost and taken over anew before the answer comes, which then is not for it."""
+
+    offset: QueueOffset
+    seeks: int
+    token: int
 
 
 class OffsetStore:
@@ -50,6 +68,8 @@ class OffsetStore:
         timeout_s: For each request.
         token_of: Tells the token of a queue's lock, which commits carry; 0 = it has none.
         on_fenced: Called with a queue and the token that its broker called stale.
+        on_reset: Called with a queue whose offset somebody else has set, as a refusal tells: it is
+            to go on at the offset that is given, which the store has taken over already.
     """
 
     def __init__(
@@ -61,6 +81,7 @@ class OffsetStore:
         timeout_s: float,
         token_of: Callable[[MessageQueue], int] = lambda _queue: 0,
         on_fenced: Callable[[MessageQueue, int], None] = lambda _queue, _token: None,
+        on_reset: Callable[[MessageQueue, QueueOffset], None] = lambda _queue, _offset: None,
     ) -> None:
         self._brokers = brokers
         self._group = group
@@ -68,6 +89,11 @@ class OffsetStore:
         self._timeout_s = timeout_s
         self._token_of = token_of
         self._on_fenced = on_fenced
+        self._on_reset = on_reset
+        self._told_versions: dict[MessageQueue, int] = {}
+        """Of queues that were asked for and are not kept yet."""
+        self._committing: dict[str, asyncio.Lock] = {}
+        """Commits to one broker go one after the other: an answer must not meet what is newer."""
         self._progress: dict[MessageQueue, _Progress] = {}
 
     async def query(self, queue: MessageQueue) -> QueueOffset | None:
@@ -84,6 +110,7 @@ class OffsetStore:
             group=self._group, topic=queue.topic, queue_id=queue.queue_id
         )
         reply = await connection.call(QUERY_OFFSET, request, timeout_s=self._timeout_s)
+        self._told_versions[queue] = reply.version
         return QueueOffset(reply.offset) if reply.offset >= 0 else None
 
     def begin(
@@ -96,7 +123,8 @@ class OffsetStore:
             offset: Where consuming begins.
             committed: What the broker has; None = nothing, so that `offset` is committed too.
         """
-        self._progress[queue] = _Progress(offset, committed)
+        version = self._told_versions.pop(queue, 0)
+        self._progress[queue] = _Progress(offset, committed, version)
 
     def update(self, queue: MessageQueue, offset: QueueOffset) -> None:
         """Note that everything below `offset` is finished. A lower one than before is passed over.
@@ -108,11 +136,34 @@ class OffsetStore:
             progress.offset = offset
 
     def restart(self, queue: MessageQueue, offset: QueueOffset) -> None:
-        """Note that the queue goes on at `offset`, even if that is lower than before."""
+        """Note that the queue goes on at `offset`, even if that is lower than before.
+
+        The next commit is forced and raises the version, so that no commit of before it, which may
+        still be under way, undoes it.
+        """
         progress = self._progress.get(queue)
         if progress is not None:
             progress.offset = offset
-            progress.is_forced = True
+            progress.seeks += 1
+
+    def reset(self, queue: MessageQueue, offset: QueueOffset, version: int) -> bool:
+        """Learn that somebody else has set the group's offset of `queue`.
+
+        Returns:
+            Whether that is new: the queue is kept, under an older version. It is at `offset` now.
+        """
+        progress = self._progress.get(queue)
+        if progress is None or version <= progress.version:
+            return False
+        logger.warning(
+            "offset reset queue=%s group=%s from=%s to=%s version=%s",
+            *(queue, self._group, progress.offset, offset, version),
+        )
+        progress.offset = progress.committed = offset
+        progress.version = version
+        progress.seeks_committed = progress.seeks
+        progress.refusal = ""
+        return True
 
     def place(self, queue: MessageQueue, offset: QueueOffset) -> None:
         """Note that the queue is at `offset`, whether that is higher or lower than before."""
@@ -140,27 +191,39 @@ class OffsetStore:
         Returns:
             Whether the brokers have every offset now.
         """
-        by_broker: dict[tuple[str, bool], dict[MessageQueue, QueueOffset]] = {}
+        by_broker: dict[str, list[MessageQueue]] = {}
         for queue in list(self._progress) if queues is None else queues:
             progress = self._progress.get(queue)
             if progress is not None and progress.is_dirty:
-                share = by_broker.setdefault((queue.broker_name, progress.is_forced), {})
-                share[queue] = progress.offset
+                by_broker.setdefault(queue.broker_name, []).append(queue)
         if not by_broker:
             return True
         async with asyncio.TaskGroup() as commits:
             answered = [
-                commits.create_task(self._commit_at(broker_name, offsets, is_forced=is_forced))
-                for (broker_name, is_forced), offsets in by_broker.items()
+                commits.create_task(self._commit_at(broker_name, dirty))
+                for broker_name, dirty in by_broker.items()
             ]
         return all(task.result() for task in answered)
 
-    async def _commit_at(
-        self, broker_name: str, offsets: Mapping[MessageQueue, QueueOffset], *, is_forced: bool
+    async def _commit_at(self, broker_name: str, queues: Collection[MessageQueue]) -> bool:
+        """Tell one broker what it does not have of `queues`; what was sought goes by itself."""
+        async with self._committing.setdefault(broker_name, asyncio.Lock()):
+            is_done = True
+            for is_forced in (True, False):
+                wanted = {
+                    queue: _Commit(progress, progress.offset, progress.seeks, self._token_of(queue))
+                    for queue in queues
+                    if (progress := self._progress.get(queue)) is not None
+                    and progress.is_dirty
+                    and progress.is_forced == is_forced
+                }
+                if wanted and not await self._send(broker_name, wanted, is_forced=is_forced):
+                    is_done = False
+            return is_done
+
+    async def _send(
+        self, broker_name: str, wanted: Mapping[MessageQueue, _Commit], *, is_forced: bool
     ) -> bool:
-        # A queue may be lost and taken over anew before the answer comes, which then is not for it.
-        asked = {queue: self._progress[queue] for queue in offsets}
-        tokens = {queue: self._token_of(queue) for queue in offsets}
         request = groups.CommitOffsetsRequest(
             group=self._group,
             client_id=self._client_id,
@@ -168,11 +231,11 @@ class OffsetStore:
                 groups.QueueOffset(
                     topic=queue.topic,
                     queue_id=queue.queue_id,
-                    offset=offset,
-                    version=asked[queue].version,
-                    lock_token=tokens[queue],
+                    offset=commit.offset,
+                    version=commit.progress.version,
+                    lock_token=commit.token,
                 )
-                for queue, offset in offsets.items()
+                for queue, commit in wanted.items()
             ],
             force=is_forced,
         )
@@ -182,44 +245,39 @@ class OffsetStore:
         except TernError as error:
             logger.warning(
                 "offsets not committed broker=%s group=%s queues=%s error=%s",
-                broker_name,
-                self._group,
-                len(offsets),
-                error,
+                *(broker_name, self._group, len(wanted), error),
             )
             return False
-        for kept in reply.kept:
-            sought = asked.get(MessageQueue(kept.topic, broker_name, kept.queue_id))
-            if sought is not None:
-                sought.version = kept.version
-        refusals = {
-            MessageQueue(refused.topic, broker_name, refused.queue_id): refused
-            for refused in reply.refused
-        }
-        for queue, offset in offsets.items():
-            progress = asked[queue]
-            refused = refusals.get(queue)
-            if refused is not None:
-                self._note_refusal(queue, offset, progress, refused)
-                if tokens[queue] and refused.status.code == ResponseCode.NO_PERMISSION:
-                    self._on_fenced(queue, tokens[queue])
+        kept = _by_queue(broker_name, reply.kept)
+        refusals = _by_queue(broker_name, reply.refused)
+        for queue, commit in wanted.items():
+            if queue in refusals:
+                self._note_refusal(queue, commit, refusals[queue])
                 continue
-            progress.committed = offset
-            progress.is_forced = progress.is_forced and progress.offset != offset
+            progress = commit.progress
+            progress.committed = commit.offset
             progress.refusal = ""
+            if is_forced:
+                progress.seeks_committed = commit.seeks
+                if queue in kept:
+                    progress.version = max(progress.version, kept[queue].version)
         return not refusals
 
     def _note_refusal(
-        self,
-        queue: MessageQueue,
-        offset: QueueOffset,
-        progress: _Progress,
-        refused: groups.QueueOffset,
+        self, queue: MessageQueue, commit: _Commit, refused: groups.QueueOffset
     ) -> None:
         """Keep what the broker keeps, and log why unless that was the reason before."""
+        progress, status = commit.progress, refused.status
+        if commit.token and status.code == ResponseCode.NO_PERMISSION:
+            self._on_fenced(queue, commit.token)
+        elif status.code == ResponseCode.PULL_OFFSET_MOVED and refused.version > progress.version:
+            # Nobody has told us, or not yet. What we have finished is of no account any more.
+            if self._progress.get(queue) is progress and refused.offset >= 0:
+                offset = QueueOffset(refused.offset)
+                self.reset(queue, offset, refused.version)
+                self._on_reset(queue, offset)
+            return
         progress.committed = QueueOffset(refused.offset) if refused.offset >= 0 else None
-        progress.version = refused.version
-        status = refused.status
         if status.code == ResponseCode.PULL_OFFSET_MOVED:
             # It had the queue before us, or has it now. What we finish beyond that will be taken.
             reason = f"another consumer has committed {refused.offset}"
@@ -229,9 +287,11 @@ class OffsetStore:
             progress.refusal = reason
             logger.warning(
                 "offset refused queue=%s group=%s offset=%s kept=%s reason=%s",
-                queue,
-                self._group,
-                offset,
-                refused.offset,
-                reason,
+                *(queue, self._group, commit.offset, refused.offset, reason),
             )
+
+
+def _by_queue(
+    broker_name: str, told: Iterable[groups.QueueOffset]
+) -> dict[MessageQueue, groups.QueueOffset]:
+    return {MessageQueue(each.topic, broker_name, each.queue_id): each for each in told}

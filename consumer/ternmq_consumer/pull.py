@@ -9,12 +9,12 @@ from typing import Final
 
 from ternmq_client.config import ClientConfig, nameserver_texts
 from ternmq_client.instance import ClientInstance
-from ternmq_consumer.assignment import StartingPoints
 from ternmq_consumer.config import PullConsumerConfig
 from ternmq_consumer.fetched_queue import FetchedQueue
 from ternmq_consumer.flow_control import Window
 from ternmq_consumer.offset_store import OffsetStore
 from ternmq_consumer.pull_link import PullLinks
+from ternmq_consumer.starting_points import StartingPoints, first_start
 from ternmq_model.errors import ClosedError, CorruptRecord, RefusedError, TopicNotFound, UsageError
 from ternmq_model.names import check_group
 from ternmq_model.offsets import QueueOffset
@@ -92,9 +92,9 @@ class PullConsumer(Lifecycle):
         offsets = OffsetStore(
             client, group=self._group, client_id=client.client_id, timeout_s=timeout_s
         )
-        starting_points = StartingPoints(
-            client, offsets, self._config.consume_from, timeout_s=timeout_s
-        )
+        config = self._config
+        first = first_start(config.consume_from, config.consume_at_ms, client.env.clock)
+        starting_points = StartingPoints(client, offsets, first, timeout_s=timeout_s)
 
         async def renew_stale() -> bool:
             links.renew_stale()

@@ -9,15 +9,18 @@ from typing import Final, TypeAlias
 from ternmq_client.config import ClientConfig, nameserver_texts
 from ternmq_client.instance import ClientInstance
 from ternmq_consumer.allocation.named import strategy_of
-from ternmq_consumer.assignment import Assignment, StartingPoints
-from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
+from ternmq_consumer.assignment import Assignment
+from ternmq_consumer.config import PushConsumerConfig
 from ternmq_consumer.dispatch import PIECE_MESSAGES_MAX, Dispatcher, work_on
 from ternmq_consumer.flow_control import Window
 from ternmq_consumer.listener import BatchListener, CallListener, Listener, in_batches, one_by_one
 from ternmq_consumer.message_iterator import MessageIterator
 from ternmq_consumer.offset_store import OffsetStore
 from ternmq_consumer.pull_link import PullLinks
+from ternmq_consumer.queue_ends import QueueEnds
 from ternmq_consumer.rebalance import RETRY_S, Rebalancer
+from ternmq_consumer.seeking import SeekingConsumer, resets_of
+from ternmq_consumer.starting_points import StartingPoints, first_start
 from ternmq_consumer.statistics import ConsumerStatistics, Counters
 from ternmq_model.errors import ClosedError, TopicNotFound, UsageError
 from ternmq_model.names import check_group
@@ -38,7 +41,7 @@ _ITERATED_MESSAGES_MAX: Final = 256
 _STALE_INTERVAL_S: Final = 20.0
 
 
-class PushConsumer(Lifecycle):
+class PushConsumer(SeekingConsumer, Lifecycle):
     """Consumes topics as a member of a group, between `async with` and its end.
 
     Every message of the topics goes to one member of the group, at least once: a member that dies,
@@ -125,6 +128,9 @@ class PushConsumer(Lifecycle):
             tasks.spawn(work_on(self._dispatcher, call), f"listener-{number}")
         stack.push_async_callback(assignment.quiesce, self._config.close_wait_s)
         stack.callback(self._end_iteration)
+        stack.callback(
+            client.sessions.on_command("offsets_reset", resets_of(self._group, assignment.reset))
+        )
         jobs = self._make_jobs(assignment, links)
         await self._find_topics()
         client.routes.add_listener(lambda _topic: jobs.wake("rebalance"))
@@ -171,6 +177,16 @@ class PushConsumer(Lifecycle):
             self._iterator.finish_present()
         await self._commit_step()
 
+    @property
+    def _owning(self) -> Assignment:
+        if self._assignment is None:
+            raise ClosedError("the consumer is not open: use it inside `async with`")
+        return self._assignment
+
+    @property
+    def _ends(self) -> QueueEnds:
+        return QueueEnds(self._client, timeout_s=self._client.config.request_timeout_s)
+
     def _make_dispatcher(self) -> Dispatcher:
         config = self._config
         if self._batch_listener is not None:
@@ -192,17 +208,24 @@ class PushConsumer(Lifecycle):
         config, client = self._config, self._client
         timeout_s = client.config.request_timeout_s
         offsets = OffsetStore(
-            client, group=self._group, client_id=client.client_id, timeout_s=timeout_s
+            client,
+            group=self._group,
+            client_id=client.client_id,
+            timeout_s=timeout_s,
+            on_reset=lambda queue, offset: assignment.go_on(queue, offset),
         )
-        return Assignment(
+        first = first_start(config.consume_from, config.consume_at_ms, client.env.clock)
+        assignment = Assignment(
             links,
             offsets,
-            StartingPoints(client, offsets, config.consume_from, timeout_s=timeout_s),
+            StartingPoints(client, offsets, first, timeout_s=timeout_s),
             Window(config.pull_threshold_messages, config.pull_threshold_bytes, config.span_max),
             drop_wait_s=config.drop_wait_s,
+            in_order=config.order_per_queue,
             on_ready=self._dispatcher.offer,
             on_lost=self._look_for,
         )
+        return assignment
 
     def _look_for(self, queue: MessageQueue) -> None:
         """Look soon whether a queue that was lost has come again, or has left the route.
@@ -274,11 +297,10 @@ class PushConsumer(Lifecycle):
         return await stack.enter_async_context(BlockingPool(self._config.workers))
 
     def _group_message(self) -> groups.ConsumerGroup:
-        is_last = self._config.consume_from is ConsumeFrom.LAST_OFFSET
         return groups.ConsumerGroup(
             group=self._group,
             model=groups.CLUSTERING,
-            consume_from=groups.LAST_OFFSET if is_last else groups.FIRST_OFFSET,
+            consume_from=self._config.consume_from.name,
             subscriptions=[
                 messages.Subscription(
                     topic=subscription.topic,

@@ -46,6 +46,7 @@ class ToyRecord:
 
     data: bytes
     tag: str
+    stored_at_ms: int = 1
 
 
 @dataclass
@@ -66,6 +67,7 @@ class ToyBroker:
         queues: Records by queue id; the place is the offset.
         min_offsets: Below it records have expired.
         offsets: Committed, by group and queue id.
+        versions: Of the offsets, alike.
         commits: Everything that was committed and taken: group, queue id, offset.
         refusal: A code by which new subscriptions of pull streams end, while it is not 0.
         reply_messages_max: Most messages of one queue in one reply.
@@ -77,6 +79,7 @@ class ToyBroker:
         self.queues: list[list[ToyRecord]] = [[] for _ in range(queue_count)]
         self.min_offsets = [0] * queue_count
         self.offsets: dict[tuple[str, int], int] = {}
+        self.versions: dict[tuple[str, int], int] = {}
         self.commits: list[tuple[str, int, int]] = []
         self.refusal = 0
         self.corrupt_next = False
@@ -88,7 +91,7 @@ class ToyBroker:
         self._sessions: dict[str, SessionStream] = {}
         self._changed = asyncio.Event()
 
-    def append(self, queue_id: int, body: bytes, tag: str = "") -> int:
+    def append(self, queue_id: int, body: bytes, tag: str = "", *, stored_at_ms: int = 1) -> int:
         """Store a message and return its offset."""
         offset = len(self.queues[queue_id])
         properties = f"UNIQ_KEY\x01{self.name}-{queue_id}-{offset}\x02"
@@ -104,9 +107,9 @@ class ToyBroker:
             store_host=STORE_HOST,
             queue_offset=offset,
             physical_offset=offset * 1000,
-            stored_at_ms=1,
+            stored_at_ms=stored_at_ms,
         )
-        self.queues[queue_id].append(ToyRecord(data, tag))
+        self.queues[queue_id].append(ToyRecord(data, tag, stored_at_ms))
         self.wake()
         return offset
 
@@ -115,6 +118,7 @@ class ToyBroker:
         self.has_topic = False
         self.queues = [[] for _ in self.queues]
         self.offsets.clear()
+        self.versions.clear()
         self.wake()
 
     def create_topic(self) -> None:
@@ -135,6 +139,7 @@ class ToyBroker:
             unary(contracts.COMMIT_OFFSETS, self.commit_offsets),
             unary(contracts.QUERY_OFFSET, self.query_offset),
             unary(contracts.DESCRIBE_TOPIC, self.describe_topic),
+            unary(contracts.QUERY_OFFSET_BY_TIME, self.query_offset_by_time),
         ]
 
     async def session(self, stream: SessionStream, call: Call) -> None:
@@ -170,21 +175,50 @@ class ToyBroker:
             raise TopicNotFound(ResponseCode.TOPIC_NOT_EXIST, "deleted")
         for offset in request.offsets:
             key = (request.group, offset.queue_id)
-            kept = self.offsets.get(key, -1)
-            if offset.offset < kept and not request.force:
+            kept, version = self.offsets.get(key, -1), self.versions.get(key, 0)
+            told = groups.QueueOffset(topic=TOPIC, queue_id=offset.queue_id, offset=kept)
+            told.version = version
+            is_stale = offset.version < version
+            if not request.force and (
+                is_stale or (offset.version == version and offset.offset < kept)
+            ):
                 reply.status.code = ResponseCode.INVALID_PARAMETER
-                reply.refused.add(topic=TOPIC, queue_id=offset.queue_id, offset=kept)
+                told.status.code = ResponseCode.PULL_OFFSET_MOVED
+                reply.refused.append(told)
                 continue
-            self.offsets[key] = offset.offset
+            self.offsets[key] = told.offset = offset.offset
             self.commits.append((request.group, offset.queue_id, offset.offset))
+            if request.force:
+                self.versions[key] = told.version = max(version, offset.version) + 1
+                reply.kept.append(told)
         return reply
+
+    async def reset(self, group: str, queue_id: int, offset: int, *, tells: bool = True) -> None:
+        """Set a group's offset as an operator does."""
+        key = (group, queue_id)
+        version = self.versions.get(key, 0) + 1
+        self.offsets[key], self.versions[key] = offset, version
+        told = groups.QueueOffset(topic=TOPIC, queue_id=queue_id, offset=offset, version=version)
+        reset = groups.OffsetsReset(group=group, offsets=[told])
+        for client_id in list(self._members.get(group, {})) if tells else []:
+            await self._sessions[client_id].write(groups.SessionReply(offsets_reset=reset))
 
     async def query_offset(
         self, request: groups.QueryOffsetRequest, call: Call
     ) -> groups.QueryOffsetReply:
         assert request.group, "a group has a name"
-        offset = self.offsets.get((request.group, request.queue_id), -1)
-        return groups.QueryOffsetReply(offset=offset)
+        key = (request.group, request.queue_id)
+        return groups.QueryOffsetReply(
+            offset=self.offsets.get(key, -1), version=self.versions.get(key, 0)
+        )
+
+    async def query_offset_by_time(
+        self, request: admin.QueryOffsetByTimeRequest, call: Call
+    ) -> admin.QueryOffsetByTimeReply:
+        assert request.boundary == admin.LOWER
+        records = self.queues[request.queue_id]
+        found = (n for n, each in enumerate(records) if each.stored_at_ms >= request.at_ms)
+        return admin.QueryOffsetByTimeReply(offset=next(found, len(records)))
 
     async def describe_topic(
         self, request: admin.DescribeTopicRequest, call: Call

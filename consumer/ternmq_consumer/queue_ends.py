@@ -1,0 +1,100 @@
+"""Where queues begin and end, and where they stood at a time: asked of their brokers."""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from ternmq_consumer.brokers import Brokers
+from ternmq_model.offsets import QueueOffset
+from ternmq_model.queue import MessageQueue
+from ternmq_protos.v1 import admin_pb2 as admin
+from ternmq_remoting.contracts import DESCRIBE_TOPIC, QUERY_OFFSET_BY_TIME
+
+
+class QueueRange(NamedTuple):
+    """The messages that a queue has now."""
+
+    begin: QueueOffset
+    """Offset of the oldest one."""
+
+    end: QueueOffset
+    """Offset that the next one will have."""
+
+
+class QueueEnds:
+    """Asks brokers about their queues.
+
+    Args:
+        brokers: Gives the connections.
+        timeout_s: For each request.
+    """
+
+    def __init__(self, brokers: Brokers, *, timeout_s: float) -> None:
+        self._brokers = brokers
+        self._timeout_s = timeout_s
+
+    async def range(self, queue: MessageQueue) -> QueueRange:
+        """Return the ends of one queue. One that was never written to begins and ends at 0.
+
+        Raises:
+            TransportError: The broker did not answer.
+            RefusedError: It said no.
+        """
+        return (await self.ranges((queue,)))[queue]
+
+    async def ranges(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, QueueRange]:
+        """Return the ends of many queues, with one question for each topic and broker.
+
+        Raises:
+            TransportError: A broker did not answer.
+            RefusedError: One said no.
+        """
+        wanted = list(dict.fromkeys(queues))
+        places = dict.fromkeys((queue.topic, queue.broker_name) for queue in wanted)
+        found: dict[MessageQueue, QueueRange] = {}
+        for topic, broker_name in places:
+            connection = await self._brokers.broker(broker_name)
+            request = admin.DescribeTopicRequest(topic=topic)
+            reply = await connection.call(DESCRIBE_TOPIC, request, timeout_s=self._timeout_s)
+            for status in reply.queues:
+                found[MessageQueue(topic, broker_name, status.queue_id)] = QueueRange(
+                    QueueOffset(status.min_offset), QueueOffset(status.max_offset)
+                )
+        unwritten = QueueRange(QueueOffset(0), QueueOffset(0))
+        return {queue: found.get(queue, unwritten) for queue in wanted}
+
+    async def at(self, queue: MessageQueue, at_ms: int) -> QueueOffset:
+        """Return the offset of the first message of `queue` stored at `at_ms` or later.
+
+        Args:
+            queue: Which one.
+            at_ms: Unix milliseconds.
+
+        Returns:
+            The end of the queue where all are older.
+
+        Raises:
+            TransportError: The broker did not answer.
+            RefusedError: It said no.
+
+        Source:
+            RocketMQ `MQAdminImpl.searchOffset`.
+        """
+        connection = await self._brokers.broker(queue.broker_name)
+        request = admin.QueryOffsetByTimeRequest(
+            topic=queue.topic, queue_id=queue.queue_id, at_ms=at_ms, boundary=admin.LOWER
+        )
+        reply = await connection.call(QUERY_OFFSET_BY_TIME, request, timeout_s=self._timeout_s)
+        return QueueOffset(reply.offset)
+
+    async def at_times(
+        self, times_ms: Mapping[MessageQueue, int]
+    ) -> dict[MessageQueue, QueueOffset]:
+        """Return what `at` says of many queues, asked side by side.
+
+        Raises:
+            TransportError: A broker did not answer.
+            RefusedError: One said no.
+        """
+        answers = await asyncio.gather(*(self.at(queue, ms) for queue, ms in times_ms.items()))
+        return dict(zip(times_ms, answers, strict=True))
