@@ -20,6 +20,12 @@ class Intake:
         """Received and unanswered, of all streams."""
         return self._bytes
 
+    def limit(self, *, bytes_max: int, bytes_per_stream_max: int) -> None:
+        """Take other limits from now on, and let whoever waits for room look again."""
+        self._bytes_max = bytes_max
+        self._bytes_per_stream_max = bytes_per_stream_max
+        self.answered(0)
+
     def has_room(self, stream_bytes: int) -> bool:
         """Tell whether a stream with so many unanswered bytes may be read."""
         return self._bytes < self._bytes_max and stream_bytes < self._bytes_per_stream_max

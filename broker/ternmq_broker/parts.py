@@ -12,6 +12,8 @@ from ternmq_broker.inner.rerouting import Rules
 from ternmq_broker.inner.room import Safety
 from ternmq_broker.inner.writer import InnerWriter
 from ternmq_broker.intake import Intake
+from ternmq_broker.live_settings.rpc import SettingsService
+from ternmq_broker.live_settings.settings import LiveSettings
 from ternmq_broker.locks import LockService, LockServices, LockTable
 from ternmq_broker.memory import memory_bytes
 from ternmq_broker.pull_hold import PullHoldTable, TopicReaders
@@ -77,6 +79,8 @@ class Parts:
         wake: Callable[[str], None],
     ) -> None:
         self._config = config
+        self._live = LiveSettings(config, store_config)
+        self._live.on_change(self._settings_changed)
         self._env = env
         self._store = store
         store.reads.memory_bytes = config.memory_bytes or memory_bytes()
@@ -88,18 +92,14 @@ class Parts:
         self._waker = PullWaker(
             self._holds,
             lambda topic, queue_id: store.queue_range(topic, queue_id)[1],
-            short_polling_s=None
-            if config.long_polling_enabled
-            else config.short_polling_ms / _SECOND_MS,
+            short_polling_s=config.short_polling_ms / _SECOND_MS,
+            is_long_polling=config.long_polling_enabled,
         )
         self._readers = TopicReaders()
         self._statistics = BrokerStatistics(started_at_ms=env.clock.monotonic_ms())
         store.statistics.observer = self._statistics
         self._counted = StatisticsService(self._statistics, env.clock, identity.cluster)
-        self._intake = Intake(
-            bytes_max=config.unanswered_max_bytes,
-            bytes_per_stream_max=config.stream_unanswered_max_bytes,
-        )
+        self._intake = intake_of(config)
         clients = ClientTable(
             broken_ms=config.broken_session_ms, silent_ms=config.silent_session_ms
         )
@@ -133,6 +133,7 @@ class Parts:
             QueryService(store, tables.topics, env.blocking),
             StoreService(store, opened_at_ms=env.clock.wall_ms()),
             self._counted,
+            SettingsService(self._live),
         )
 
     def _inner_writer(self, store_config: StoreConfig) -> InnerWriter:
@@ -162,15 +163,15 @@ class Parts:
         )
         return SendService(
             SendServices(
-                config=self._config,
+                live=self._live,
                 sync_flush_timeout_ms=store_config.sync_flush_timeout_ms,
                 clock=self._env.clock,
                 random=self._env.random,
                 writer=writer,
                 confirmations=self._confirmations,
                 intake=self._intake,
-                properties_suffix=properties_suffix(
-                    self._config, is_checksummed=store_config.record_checksum
+                properties_suffix=lambda: properties_suffix(
+                    self._live.broker, is_checksummed=store_config.record_checksum
                 ),
                 store_host=self.store_host,
                 topics_saved=self._tables.topics_file.saved,
@@ -189,7 +190,7 @@ class Parts:
                 holds=self._holds,
                 readers=self._readers,
                 clock=self._env.clock,
-                wait_ms_max=self._config.pull_wait_ms,
+                wait_ms_max=lambda: self._live.broker.pull_wait_ms,
                 is_closing=self.is_closing,
             )
         )
@@ -302,6 +303,22 @@ class Parts:
         finally:
             self._intake.unwatch(self)
 
+    def _settings_changed(self) -> None:
+        """Hand on what is not looked up with every use."""
+        config = self._live.broker
+        self._store.retune(self._live.store)
+        self._intake.limit(
+            bytes_max=config.unanswered_max_bytes,
+            bytes_per_stream_max=config.stream_unanswered_max_bytes,
+        )
+        self._waker.is_long_polling = config.long_polling_enabled
+        self._tables.topics.set_template(
+            queues=config.default_topic_queues,
+            is_allowed=config.auto_create_topics,
+            now_ms=self._env.clock.wall_ms(),
+        )
+        self._registrar.changed()
+
     async def _topic_changed(self, topic: str) -> None:
         """Save the topics and register them; let who waits for the topic look again.
 
@@ -328,6 +345,14 @@ class Parts:
         await self._topic_changed(topic)
         for each in filter(None, saved):
             await each
+
+
+def intake_of(config: BrokerConfig) -> Intake:
+    """Return the count of unanswered bytes, with the limits of `config`."""
+    return Intake(
+        bytes_max=config.unanswered_max_bytes,
+        bytes_per_stream_max=config.stream_unanswered_max_bytes,
+    )
 
 
 def properties_suffix(config: BrokerConfig, *, is_checksummed: bool) -> bytes:

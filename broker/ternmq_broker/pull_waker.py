@@ -24,7 +24,11 @@ class PullWaker:
     Args:
         holds: The held pulls.
         end_of: Tells the end of a queue.
-        short_polling_s: With short polling, how often pulls are woken; None = long polling.
+        short_polling_s: With short polling, how often pulls are woken.
+        is_long_polling: Arrivals wake pulls at once, and it is looked after them every 5 s.
+
+    Attributes:
+        is_long_polling: May be changed.
     """
 
     def __init__(
@@ -32,31 +36,41 @@ class PullWaker:
         holds: PullHoldTable,
         end_of: Callable[[str, int], int],
         *,
-        short_polling_s: float | None,
+        short_polling_s: float,
+        is_long_polling: bool,
     ) -> None:
         self._holds = holds
         self._end_of = end_of
         self._short_polling_s = short_polling_s
+        self._steps = 0
+        self.is_long_polling = is_long_polling
 
     def job(self) -> Job:
         """Return what runs beside the arrivals."""
-        pause_s = _LOOK_PAUSE_S if self._short_polling_s is None else self._short_polling_s
-        return Job(name=PULL_HOLD_JOB, interval_s=pause_s, step=self.look)
+        pause_s = min(self._short_polling_s, _LOOK_PAUSE_S)
+        return Job(name=PULL_HOLD_JOB, interval_s=pause_s, step=self.step)
 
     def arrived(self, arrivals: Sequence[Arrival]) -> None:
         """Wake who waits for one of the new messages."""
-        if self._short_polling_s is None and len(self._holds):
+        if self.is_long_polling and len(self._holds):
             for arrival in arrivals:
                 _wake(self._holds.on_arrival(*arrival))
 
-    async def look(self) -> bool:
-        """Wake everybody whose queue has moved: one step of a job.
+    async def step(self) -> bool:
+        """Look when it is time to: one step of a job."""
+        pause_s = _LOOK_PAUSE_S if self.is_long_polling else self._short_polling_s
+        if self._steps % max(1, round(pause_s / min(self._short_polling_s, _LOOK_PAUSE_S))) == 0:
+            self.look()
+        self._steps += 1
+        return False
+
+    def look(self) -> None:
+        """Wake everybody whose queue has moved.
 
         Who filters thereby tells its consumer, and so its consumer the broker, how far it is in a
         queue that has nothing for it.
         """
         _wake(self._holds.on_look(self._end_of))
-        return False
 
 
 def _wake(pulls: Sequence[HeldPull]) -> None:

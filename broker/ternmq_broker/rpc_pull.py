@@ -44,7 +44,7 @@ class PullServices:
     holds: PullHoldTable
     readers: TopicReaders
     clock: Clock
-    wait_ms_max: int
+    wait_ms_max: Callable[[], int]
     is_closing: Callable[[], bool]
 
 
@@ -77,7 +77,7 @@ class PullService:
         )
         messages_max = check_range("messages_max", request.messages_max, 0) or OFFSET_MAX
         bytes_max = check_range("bytes_max", request.bytes_max, 0) or OFFSET_MAX
-        wait_ms = min(check_range("wait_ms", request.wait_ms, 0), services.wait_ms_max)
+        wait_ms = min(check_range("wait_ms", request.wait_ms, 0), services.wait_ms_max())
         hot, cold = services.store.reads.limits()
         wanted = ReadRequest(
             topic=request.topic,

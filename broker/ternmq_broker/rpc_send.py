@@ -9,11 +9,11 @@ from functools import partial
 from random import Random
 from typing import Final
 
-from ternmq_broker.config import BrokerConfig
 from ternmq_broker.confirmations import Confirmations
 from ternmq_broker.hosts import born_host_bytes
 from ternmq_broker.inner.room import append_with_room
 from ternmq_broker.intake import Intake
+from ternmq_broker.live_settings.settings import LiveSettings
 from ternmq_broker.sending import MessageWriter, Refusal, Sender, Stored
 from ternmq_model import properties as names
 from ternmq_model.clock import Clock
@@ -73,14 +73,16 @@ class Pending:
 class SendServices:
     """What sending stands on. All owned by the broker's loop."""
 
-    config: BrokerConfig
+    live: LiveSettings
     sync_flush_timeout_ms: int
     clock: Clock
     random: Random
     writer: MessageWriter
     confirmations: Confirmations
     intake: Intake
-    properties_suffix: bytes
+    properties_suffix: Callable[[], bytes]
+    """What the broker adds to the properties of a message that is built now."""
+
     store_host: Callable[[], bytes]
     """Known when the broker listens."""
 
@@ -147,7 +149,7 @@ class SendService:
         opened = messages.SendStreamOpened(
             born_host=sender.born_host,
             store_host=sender.store_host,
-            properties_suffix=services.properties_suffix,
+            properties_suffix=services.properties_suffix(),
             body_bytes_max=BODY_BYTES_MAX,
             properties_bytes_max=PROPERTIES_BYTES_MAX,
             batch_bytes_max=BATCH_BYTES_MAX,
@@ -224,7 +226,7 @@ class SendService:
             check_property(name, value)
         key = properties.setdefault(names.UNIQUE_KEY, "") or self._next_key(sender)
         properties[names.UNIQUE_KEY] = key
-        encoded = encode_properties(properties) + services.properties_suffix
+        encoded = encode_properties(properties) + services.properties_suffix()
         if len(encoded) > PROPERTIES_BYTES_MAX:
             raise IllegalMessage(
                 f"message for {topic!r}: properties have {len(encoded)} bytes with what the broker "
@@ -373,7 +375,7 @@ class SendingStream:
         """Leave the stream unread until there is room, but not for too long."""
         await self._until(
             lambda: self._services.intake.has_room(self._unanswered_bytes),
-            timeout_s=self._services.config.unread_max_ms / 1000,
+            timeout_s=self._services.live.broker.unread_max_ms / 1000,
         )
 
     async def _until(

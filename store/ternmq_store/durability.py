@@ -24,6 +24,7 @@ class Durability:
     each in its own thread; what they achieve counts once they are reported as done.
 
     Attributes:
+        config: When it is time to flush.
         flushed: Everything before it survives a loss of power.
     """
 
@@ -40,7 +41,7 @@ class Durability:
         self._files = files
         self._root = root
         self._path = checkpoint_path(root)
-        self._config = config
+        self.config = config
         self._mode = flush_mode
         self._log = opened.log
         self._queues = opened.queues
@@ -77,7 +78,7 @@ class Durability:
         """
         if self._flushing is not None or not is_flush_due(
             self._mode,
-            self._config,
+            self.config,
             flushed=self.flushed,
             end=self._log.committed,
             file_bytes=self._log.files.file_bytes,
@@ -111,7 +112,7 @@ class Durability:
         """
         if self._checkpointing is not None:
             return None
-        if now_ms - self._checkpointed_at_ms < self._config.checkpoint_interval_ms:
+        if now_ms - self._checkpointed_at_ms < self.config.checkpoint_interval_ms:
             return None
         self._checkpointed_at_ms = now_ms
         self._session.look(self._queues, dispatched=self._dispatcher.offset, now_ms=now_ms)

@@ -104,10 +104,8 @@ class MessageStore:
         self.reads = Reads(opened, self.statistics, config, files, root, clock)
         """What is read of the store: all of it but this object's own few short cuts."""
         self.searches = KeySearches(opened, self.reads.source)
-        self._last_stored_at_ms = max(
-            opened.dispatcher.stored_at_ms,
-            self.reads.newest_stored_at_ms(),
-        )
+        newest_ms = self.reads.newest_stored_at_ms()
+        self._last_stored_at_ms = max(opened.dispatcher.stored_at_ms, newest_ms)
         self._dispatcher.stored_at_ms = self._last_stored_at_ms
         self.commits = Commits(opened.log, config, self._fail, lambda: self._failure is not None)
         """What is appended and not yet in the log's files."""
@@ -311,6 +309,10 @@ class MessageStore:
             check_full(error, "consume queues")
             raise
         return offsets, rows_of
+
+    def retune(self, config: StoreConfig) -> None:
+        """Read, flush and clean as `config` says from now on; files stay as they are."""
+        self.reads.config = self.cleaner.config = self._disk.config = config
 
     def next_offset(self, topic: str, queue_id: int) -> QueueOffset:
         """Return the queue offset that the next message gets."""

@@ -60,6 +60,7 @@ class Reads:
     Owned by `MessageStore`, on the store's thread.
 
     Attributes:
+        config: How much one read returns, and from where.
         quarantine: Damaged stretches of the log, which are passed over.
         memory_bytes: What is further behind the log's end than the configured part of so much
             memory is read from the disk.
@@ -80,7 +81,7 @@ class Reads:
         self._queues = opened.queues
         self._dispatcher = opened.dispatcher
         self._statistics = statistics
-        self._config = config
+        self.config = config
         self._files = files
         self._folder = commit_log_folder(root)
         self._clock = clock
@@ -141,7 +142,7 @@ class Reads:
     @property
     def hot_bytes(self) -> int:
         """How much of the log, from its end, is taken to be in memory."""
-        return self.memory_bytes * self._config.access_message_in_memory_max_ratio // 100
+        return self.memory_bytes * self.config.access_message_in_memory_max_ratio // 100
 
     @property
     def _border(self) -> int:
@@ -150,7 +151,7 @@ class Reads:
 
     def limits(self) -> tuple[Limits, Limits]:
         """Return RocketMQ's limits of one read: from memory, and from the disk."""
-        config = self._config
+        config = self.config
         return (
             Limits(config.read_memory_messages_max, config.read_memory_bytes_max),
             Limits(config.read_disk_messages_max, config.read_disk_bytes_max),
@@ -225,7 +226,7 @@ class Reads:
         now_ms = self._clock.wall_ms()
         if statistics.observer is not None:
             statistics.observer.got(request, result, took_ms, now_ms, from_disk=from_disk)
-        if request.group and self._config.disk_fall_recorded:
+        if request.group and self.config.disk_fall_recorded:
             left = result.max_offset - result.next_offset
             behind = FallBehind(result.behind_bytes, left, now_ms)
             statistics.fell_behind(request.group, request.topic, request.queue_id, behind)
@@ -393,7 +394,7 @@ class Reads:
             start=self._log.start,
             end=self._dispatcher.offset,
             verify=self._session.verify,
-            read_ahead=self._config.read_ahead_enabled,
+            read_ahead=self.config.read_ahead_enabled,
             beginnings=self._memory.log.ends(),
         )
 

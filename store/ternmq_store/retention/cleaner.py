@@ -68,6 +68,7 @@ class Cleaner:
     Owned by `MessageStore`, on the store's thread. One pass at a time.
 
     Attributes:
+        config: What goes, and when.
         level: How full the disk is, as it was last looked at.
         used_share: The same from 0 to 1.
         is_requested: What has expired goes at the next passes, whatever the hour.
@@ -90,7 +91,7 @@ class Cleaner:
         self._files = files
         self._folders = (commit_log_folder(root), consume_queue_folder(root))
         self._queue_folders = (consume_queue_folder(root), consume_queue_ext_folder(root))
-        self._config = config
+        self.config = config
         self._log = log
         self._queues = queues
         self._index = index
@@ -116,7 +117,7 @@ class Cleaner:
         """
         if self.level is DiskLevel.FULL:
             raise StoreFull(
-                f"the disk is {self.used_share:.0%} full: at {self._config.disk_full_percent} %"
+                f"the disk is {self.used_share:.0%} full: at {self.config.disk_full_percent} %"
                 " and above no message is stored"
             )
 
@@ -130,7 +131,7 @@ class Cleaner:
             logger.warning("use of the disk not known error=%s", task.error)
             return False
         before, self.used_share = self.level, task.used_share
-        self.level = disk_level(task.used_share, self._config)
+        self.level = disk_level(task.used_share, self.config)
         if self.level is not before:
             write = logger.info if self.level is DiskLevel.NORMAL else logger.warning
             write(
@@ -182,7 +183,7 @@ class Cleaner:
         self._is_cleaning = True
         try:
             yield from self.end_topics(now_ms)
-            yield from self._remove(self._config.delete_pause_ms)  # what the last pass left
+            yield from self._remove(self.config.delete_pause_ms)  # what the last pass left
             if self.is_requested or monotonic_ms >= self._first_pass_at_ms:
                 yield from self._clean_log(now_ms, hour)
             yield from self._follow_log()
@@ -190,14 +191,14 @@ class Cleaner:
             self._is_cleaning = False
 
     def _clean_log(self, now_ms: int, hour: int) -> Generator[CleanTask]:
-        kept_ms = retention_ms(self._config, self._of_topics)
-        for _ in range(self._config.delete_files_max):
+        kept_ms = retention_ms(self.config, self._of_topics)
+        for _ in range(self.config.delete_files_max):
             reason = reason_to_delete(
                 hour=hour,
                 level=self.level,
                 has_room=not self.is_short,
                 is_requested=self.is_requested,
-                config=self._config,
+                config=self.config,
             )
             if reason is None or not (old := self._old_files()):
                 break
@@ -213,7 +214,7 @@ class Cleaner:
                 break
             self._short_seen = self._log.shortage
             self._drop(old[0], reason)
-            yield from self._remove(self._config.delete_pause_ms)
+            yield from self._remove(self.config.delete_pause_ms)
             if reason is not Reason.HOUR:
                 # Each file may be the one that makes room enough.
                 use = self.disk_use()
@@ -234,7 +235,7 @@ class Cleaner:
         end = min(self._safe_end(), PhysicalOffset(self._log.end - 1))
         files = self._log.files.files
         # The last one may be prepared and empty, or the one that is written: neither ends by then.
-        return [file for file in files[: self._config.delete_files_max + 1] if file.end <= end]
+        return [file for file in files[: self.config.delete_files_max + 1] if file.end <= end]
 
     def _old_file(self, file: MappedFile) -> OldFile:
         return OldFile(file.base, file.end, self._newest_at_ms(file), file.holds > 0)

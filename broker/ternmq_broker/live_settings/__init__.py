@@ -1,0 +1,1 @@
+"""The few settings that an operator may change while the broker runs."""

@@ -1,0 +1,166 @@
+"""Which settings may change at run time, and what they are now. Pure.
+
+Numbers within bounds and switches alone, each named here. Nothing that names a file, a host, an
+address, a class or a command is among them, and nothing becomes so because somebody adds a setting:
+brokers of other systems were taken over by a request that set a path or a command.
+
+Source: RocketMQ `AdminBrokerProcessor.updateBrokerConfig`, which refuses by a list what it knows.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, NamedTuple
+
+from ternmq_broker.config import BrokerConfig
+from ternmq_model.errors import ConfigError, refusal
+from ternmq_model.response_code import ResponseCode
+from ternmq_model.route import QUEUES_MAX
+from ternmq_runtime.setting_values import parse_value
+from ternmq_runtime.settings_reference import describe
+from ternmq_store.config import StoreConfig
+
+_MIB: Final = 1 << 20
+
+
+class Bounds(NamedTuple):
+    """Of a number."""
+
+    least: int
+    most: int
+
+
+ALLOWED: Final[Mapping[str, Bounds | None]] = {
+    "broker.auto_create_topics": None,
+    "broker.default_topic_queues": Bounds(1, QUEUES_MAX),
+    "broker.long_polling_enabled": None,
+    "broker.pull_wait_max_ms": Bounds(0, 300_000),
+    "broker.stream_unanswered_max_bytes": Bounds(_MIB, 1 << 30),
+    "broker.trace": None,
+    "broker.unanswered_max_bytes": Bounds(_MIB, 1 << 36),
+    "broker.unread_max_ms": Bounds(1, 60_000),
+    "store.access_message_in_memory_max_ratio": Bounds(0, 100),
+    "store.clean_forcibly": None,
+    "store.delete_files_max": Bounds(1, 1_000),
+    "store.delete_pause_ms": Bounds(0, 60_000),
+    "store.disk_clean_percent": Bounds(10, 95),
+    "store.disk_fall_recorded": None,
+    "store.disk_force_percent": Bounds(30, 85),
+    "store.disk_full_percent": Bounds(35, 90),
+    "store.file_reserved_hours": Bounds(1, 876_000),
+    "store.flush_interval_ms": Bounds(1, 60_000),
+    "store.flush_least_pages": Bounds(0, 1 << 20),
+    "store.flush_thorough_interval_ms": Bounds(1, 600_000),
+    "store.read_ahead_enabled": None,
+    "store.read_disk_bytes_max": Bounds(1, 4 * _MIB),
+    "store.read_disk_messages_max": Bounds(1, 65_536),
+    "store.read_memory_bytes_max": Bounds(1, 4 * _MIB),
+    "store.read_memory_messages_max": Bounds(1, 65_536),
+}
+"""What may be changed; None = a switch. Sorted. A number's bounds may be narrower than those it has
+when the broker starts."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LiveSetting:
+    """One setting that may change."""
+
+    name: str
+    value: str
+    bounds: Bounds | None
+    doc: str
+
+
+class LiveSettings:
+    """The settings as they are now. Owned by the broker's loop; a restart forgets what changed.
+
+    Args:
+        broker: As the broker was started.
+        store: Likewise.
+
+    Attributes:
+        broker: Now.
+        store: Now.
+    """
+
+    def __init__(self, broker: BrokerConfig, store: StoreConfig) -> None:
+        self.broker = broker
+        self.store = store
+        self._on_change: list[Callable[[], None]] = []
+
+    def on_change(self, take: Callable[[], None]) -> None:
+        """Call `take` after every change: for what does not look by itself. It must not fail."""
+        self._on_change.append(take)
+
+    def listed(self) -> list[LiveSetting]:
+        """Return every setting that may change, sorted by name."""
+        docs = {
+            one.name: one.doc for one in describe({"broker": BrokerConfig, "store": StoreConfig})
+        }
+        return [
+            LiveSetting(name=name, value=_text(self._value(name)), bounds=bounds, doc=docs[name])
+            for name, bounds in ALLOWED.items()
+        ]
+
+    def update(self, values: Mapping[str, str]) -> dict[str, str]:
+        """Change settings: all of them, or none.
+
+        Args:
+            values: By name, as text.
+
+        Returns:
+            Those that had another value, as they are now.
+
+        Raises:
+            RefusedError: NO_PERMISSION: one may not be changed; INVALID_PARAMETER: a value is out
+                of bounds, or does not go with the others. Names the setting; nothing is changed.
+        """
+        changes: dict[str, dict[str, Any]] = {"broker": {}, "store": {}}
+        for name, text in sorted(values.items()):
+            section, _, field = name.partition(".")
+            if name not in ALLOWED:
+                raise refusal(ResponseCode.NO_PERMISSION, _not_allowed(name))
+            changes[section][field] = self._parsed(name, text)
+        try:
+            broker = replace(self.broker, **changes["broker"])
+            store = replace(self.store, **changes["store"])
+        except ConfigError as error:
+            raise refusal(ResponseCode.INVALID_PARAMETER, str(error)) from None
+        changed = [name for name in sorted(values) if self._parsed_differs(name, changes)]
+        self.broker, self.store = broker, store
+        for take in self._on_change:
+            take()
+        return {name: _text(self._value(name)) for name in changed}
+
+    def _parsed(self, name: str, text: str) -> int:
+        bounds = ALLOWED[name]
+        rule = "must be true or false"
+        if bounds is not None:
+            rule = f"must be {bounds.least} to {bounds.most}"
+        try:
+            value = parse_value(text, bool if bounds is None else int, name)
+        except ValueError:
+            value = None
+        is_good = isinstance(value, int) and (
+            bounds is None or bounds.least <= value <= bounds.most
+        )
+        if not is_good or not isinstance(value, int):
+            remark = f"{name} is {text[:100]!r}: {rule}"
+            raise refusal(ResponseCode.INVALID_PARAMETER, remark)
+        return value
+
+    def _parsed_differs(self, name: str, changes: Mapping[str, Mapping[str, Any]]) -> bool:
+        section, _, field = name.partition(".")
+        return bool(changes[section][field] != self._value(name))
+
+    def _value(self, name: str) -> Any:
+        section, _, field = name.partition(".")
+        return getattr(self.broker if section == "broker" else self.store, field)
+
+
+def _not_allowed(name: str) -> str:
+    shown = name[:100]
+    return f"{shown!r} may not be changed while the broker runs; these may: {', '.join(ALLOWED)}"
+
+
+def _text(value: bool | int) -> str:
+    return str(value).lower()

@@ -1,0 +1,139 @@
+import dataclasses
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ternmq_broker.config import BrokerConfig
+from ternmq_broker.live_settings.settings import ALLOWED, LiveSettings
+from ternmq_model.errors import RefusedError
+from ternmq_model.response_code import ResponseCode as Code
+from ternmq_store.config import StoreConfig
+
+FIELDS = {
+    f"{section}.{field.name}": (kind, field)
+    for section, kind in (("broker", BrokerConfig), ("store", StoreConfig))
+    for field in dataclasses.fields(kind)
+}
+NAMES = st.one_of(
+    st.sampled_from(sorted(FIELDS)),
+    st.sampled_from(sorted(FIELDS)).map(str.upper),
+    st.builds("{}.{}".format, st.sampled_from(("broker", "store", "", "os")), st.text()),
+    st.text(),
+)
+VALUES = st.one_of(
+    st.text(),
+    st.integers().map(str),
+    st.sampled_from(("true", "off", "/etc/passwd", "../x", "10.0.0.1:80", "$(id)", "1e400", "nan")),
+)
+
+
+def live() -> LiveSettings:
+    return LiveSettings(BrokerConfig(), StoreConfig())
+
+
+def answer(settings: LiveSettings, values: dict[str, str]) -> tuple[int, dict[str, str]]:
+    try:
+        return Code.SUCCESS, settings.update(values)
+    except RefusedError as error:
+        return error.code, {}
+
+
+def changed(settings: LiveSettings) -> dict[str, object]:
+    before = live()
+    return {
+        name: getattr(getattr(settings, name.partition(".")[0]), field.name)
+        for name, (_, field) in FIELDS.items()
+        if getattr(getattr(settings, name.partition(".")[0]), field.name)
+        != getattr(getattr(before, name.partition(".")[0]), field.name)
+    }
+
+
+def test_numbers_and_switches_alone_may_be_changed() -> None:
+    assert list(ALLOWED) == sorted(ALLOWED)
+    for name, bounds in ALLOWED.items():
+        kind, field = FIELDS[name]
+        assert field.type is (bool if bounds is None else int), kind
+    assert not {name for name in ALLOWED if isinstance(FIELDS[name][1].default, Path)}
+
+
+def test_what_names_a_file_a_host_or_an_address_is_not_among_them() -> None:
+    for name in ("data", "listen", "port", "advertised", "hostname", "store_host", "nameservers"):
+        assert f"broker.{name}" in FIELDS
+        assert f"broker.{name}" not in ALLOWED
+
+
+@given(values=st.dictionaries(NAMES, VALUES, max_size=4))
+def test_whatever_is_asked_for_nothing_else_changes(values: dict[str, str]) -> None:
+    settings = live()
+    code, told = answer(settings, values)
+    now = changed(settings)
+    if code is not Code.SUCCESS:
+        assert code in {Code.NO_PERMISSION, Code.INVALID_PARAMETER}
+        assert not now
+        return
+    assert set(values) <= set(ALLOWED)
+    assert told.keys() == now.keys() <= set(values)
+    for name, value in now.items():
+        bounds = ALLOWED[name]
+        if bounds is None:
+            assert isinstance(value, bool)
+        else:
+            assert isinstance(value, int)
+            assert bounds.least <= value <= bounds.most
+
+
+@pytest.mark.parametrize("name", sorted(ALLOWED))
+def test_each_can_be_changed_up_to_its_bounds(name: str) -> None:
+    bounds = ALLOWED[name]
+    section, _, field = name.partition(".")
+    for wanted in ("off", "on") if bounds is None else map(str, bounds):
+        settings = live()
+        # Limits that must stay in the order they are in.
+        if name == "broker.stream_unanswered_max_bytes":
+            settings.update({"broker.unanswered_max_bytes": str(1 << 36)})
+        beside = {"store.disk_force_percent": "30"} if name == "store.disk_full_percent" else {}
+        if name == "broker.unanswered_max_bytes":
+            beside = {"broker.stream_unanswered_max_bytes": str(1 << 20)}
+        settings.update({name: wanted, **beside})
+        value = getattr(getattr(settings, section), field)
+        assert value == ({"on": True, "off": False}.get(wanted) if bounds is None else int(wanted))
+    for wrong in ("maybe", "") if bounds is None else (bounds.least - 1, bounds.most + 1, "x", ""):
+        with pytest.raises(RefusedError, match=name) as caught:
+            live().update({name: str(wrong)})
+        assert caught.value.code == Code.INVALID_PARAMETER
+
+
+def test_all_of_them_are_changed_or_none() -> None:
+    settings = live()
+    with pytest.raises(RefusedError, match=r"'broker\.data' may not be changed") as caught:
+        settings.update({"broker.unread_max_ms": "300", "broker.data": "/tmp"})
+    assert caught.value.code == Code.NO_PERMISSION
+    assert not changed(settings)
+
+
+def test_values_that_do_not_go_together_are_refused() -> None:
+    with pytest.raises(RefusedError, match="stream_unanswered_max_bytes"):
+        live().update({"broker.stream_unanswered_max_bytes": "128MiB"})
+    with pytest.raises(RefusedError, match="disk_force_percent"):
+        live().update({"store.disk_full_percent": "50"})
+
+
+def test_who_keeps_a_copy_is_told_after_each_change() -> None:
+    settings = live()
+    told: list[int] = []
+    settings.on_change(lambda: told.append(settings.broker.unread_max_ms))
+    assert settings.update({"broker.unread_max_ms": "0.3s"}) == {"broker.unread_max_ms": "300"}
+    assert settings.update({"broker.unread_max_ms": "300"}) == {}
+    assert told == [300, 300]
+
+
+def test_settings_are_listed_with_their_bounds_and_meaning() -> None:
+    settings = live()
+    settings.update({"broker.trace": "no"})
+    listed = {one.name: one for one in settings.listed()}
+    assert list(listed) == list(ALLOWED)
+    assert listed["broker.trace"].value == "false"
+    assert listed["broker.unread_max_ms"].bounds == (1, 60_000)
+    assert all(one.doc for one in listed.values())
