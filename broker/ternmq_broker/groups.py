@@ -5,28 +5,29 @@ Source: RocketMQ `SubscriptionGroupManager`, `SubscriptionGroupConfig`.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Final, Self
 
-from ternmq_broker.loose_json import as_object, version_from_dict, version_to_dict
+from ternmq_broker.loose_json import as_int, as_object, version_from_dict, version_to_dict
 from ternmq_model.data_version import DataVersion
-from ternmq_model.errors import IllegalName
+from ternmq_model.errors import IllegalName, refusal
 from ternmq_model.names import check_group
+from ternmq_model.response_code import ResponseCode
 
 _DEFAULTS: Mapping[str, Any] = {
     "attributes": {},
-    "brokerId": 0,
-    "consumeBroadcastEnable": True,
-    "consumeEnable": True,
     "consumeFromMinEnable": True,
     "consumeMessageOrderly": False,
     "consumeTimeoutMinute": 15,
     "groupRetryPolicy": {"type": "CUSTOMIZED"},
     "groupSysFlag": 0,
-    "notifyConsumerIdsChangedEnable": True,
-    "retryMaxTimes": 16,
-    "retryQueueNums": 1,
-    "whichBrokerWhenConsumeSlowly": 1,
 }
+_FROM_MIN: Final = "ternmq.consume.from.min"
+"""Among a group's attributes, all of which RocketMQ keeps as text. Its own `consumeFromMinEnable`
+is true by default and does nothing."""
+
+RETRY_QUEUES_MAX: Final = 64
+RETRIES_MAX: Final = 65_536
+BROKER_ID_MAX: Final = 65_535
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,43 @@ class SubscriptionGroup:
     group: str
     consume_enabled: bool = True
     broadcast_enabled: bool = True
+    consume_from_min_enabled: bool = False
+    """Where the group never consumed a queue it begins with the first message that is kept."""
+
+    retry_queues: int = 1
+    """Of its retry topic. 0 = messages that are sent back are dropped."""
+
+    retries_max: int = 16
+    """After so many a message that is sent back is a dead letter."""
+
+    broker_id: int = 0
+    """Which member of the broker name serves the group: 0 = the master."""
+
+    broker_id_when_slow: int = 1
+    """Which one when it is far behind."""
+
+    notify_members_changed: bool = True
+    """Members are told at once when others come and go."""
+
+
+def check_settings(settings: SubscriptionGroup) -> SubscriptionGroup:
+    """Return settings that a group can have.
+
+    Raises:
+        IllegalName: The group's name is illegal.
+        InvalidParameter: A number cannot be; names it.
+    """
+    check_group(settings.group)
+    for name, value, most in (
+        ("retry_queues", settings.retry_queues, RETRY_QUEUES_MAX),
+        ("retries_max", settings.retries_max, RETRIES_MAX),
+        ("broker_id", settings.broker_id, BROKER_ID_MAX),
+        ("broker_id_when_slow", settings.broker_id_when_slow, BROKER_ID_MAX),
+    ):
+        if not 0 <= value <= most:
+            remark = f"group {settings.group!r}: {name} is {value}; must be 0 to {most}"
+            raise refusal(ResponseCode.INVALID_PARAMETER, remark)
+    return settings
 
 
 class GroupTable:
@@ -75,15 +113,42 @@ class GroupTable:
             self._version = self._version.next(now_ms)
         return known
 
+    def put(self, settings: SubscriptionGroup, *, now_ms: int) -> bool:
+        """Make a group, or change its settings; return whether it is new.
+
+        Raises:
+            TernError: As `check_settings`; nothing changes.
+        """
+        check_settings(settings)
+        known = self._groups.get(settings.group)
+        if known != settings:
+            self._groups[settings.group] = settings
+            self._version = self._version.next(now_ms)
+        return known is None
+
+    def remove(self, group: str, *, now_ms: int) -> bool:
+        """Forget a group's settings; return whether there were any."""
+        if self._groups.pop(group, None) is None:
+            return False
+        self._extras.pop(group, None)
+        self._version = self._version.next(now_ms)
+        return True
+
     def to_dict(self) -> dict[str, Any]:
         """Return the table as `subscriptionGroup.json` keeps it."""
         table = {
             each.group: {
                 **_DEFAULTS,
                 **self._extras.get(each.group, {}),
-                "groupName": each.group,
-                "consumeEnable": each.consume_enabled,
+                "attributes": self._attributes(each),
+                "brokerId": each.broker_id,
                 "consumeBroadcastEnable": each.broadcast_enabled,
+                "consumeEnable": each.consume_enabled,
+                "groupName": each.group,
+                "notifyConsumerIdsChangedEnable": each.notify_members_changed,
+                "retryMaxTimes": each.retries_max,
+                "retryQueueNums": each.retry_queues,
+                "whichBrokerWhenConsumeSlowly": each.broker_id_when_slow,
             }
             for each in self
         }
@@ -92,6 +157,14 @@ class GroupTable:
             "dataVersion": version_to_dict(self._version),
             "subscriptionGroupTable": table,
         }
+
+    def _attributes(self, settings: SubscriptionGroup) -> dict[str, Any]:
+        """Return what RocketMQ keeps and does not look at, with our own among it."""
+        attributes = dict(self._extras.get(settings.group, {}).get("attributes") or {})
+        attributes.pop(_FROM_MIN, None)
+        if settings.consume_from_min_enabled:
+            attributes[_FROM_MIN] = "true"
+        return attributes
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any], *, now_ms: int) -> Self:
@@ -111,10 +184,30 @@ class GroupTable:
                 check_group(name)
             except IllegalName as error:
                 raise ValueError(str(error)) from None
-            table._groups[name] = SubscriptionGroup(
-                name,
-                bool(fields.get("consumeEnable", True)),
-                bool(fields.get("consumeBroadcastEnable", True)),
-            )
+            table._groups[name] = _settings(name, fields)
             table._extras[name] = dict(fields)
         return table
+
+
+def _settings(name: str, fields: Mapping[str, Any]) -> SubscriptionGroup:
+    """Return the settings that a file keeps of a group.
+
+    Raises:
+        ValueError: One of them has another shape.
+    """
+
+    def number(field: str, default: int) -> int:
+        return as_int(fields.get(field, default), f"{field} of {name}")
+
+    attributes = as_object(fields.get("attributes") or {}, f"attributes of {name}")
+    return SubscriptionGroup(
+        name,
+        bool(fields.get("consumeEnable", True)),
+        bool(fields.get("consumeBroadcastEnable", True)),
+        attributes.get(_FROM_MIN) == "true",
+        number("retryQueueNums", 1),
+        number("retryMaxTimes", 16),
+        number("brokerId", 0),
+        number("whichBrokerWhenConsumeSlowly", 1),
+        bool(fields.get("notifyConsumerIdsChangedEnable", True)),
+    )

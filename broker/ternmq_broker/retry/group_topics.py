@@ -1,0 +1,80 @@
+"""The topics that a group has for itself: for what is to be tried again, and for dead letters."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ternmq_broker.groups import SubscriptionGroup
+from ternmq_broker.topics import TopicTable
+from ternmq_model.clock import Clock
+from ternmq_model.errors import refusal
+from ternmq_model.names import DEAD_LETTER_PREFIX, RETRY_PREFIX
+from ternmq_model.response_code import ResponseCode
+from ternmq_model.route import Permission, TopicConfig
+
+logger = logging.getLogger(__name__)
+
+
+def retry_topic(group: str) -> str:
+    """Return the name of the topic in which a group's messages wait to be tried again."""
+    return RETRY_PREFIX + group
+
+
+def dead_letter_topic(group: str) -> str:
+    """Return the name of the topic that has a group's dead letters."""
+    return DEAD_LETTER_PREFIX + group
+
+
+@dataclass(frozen=True, slots=True)
+class GroupTopics:
+    """Makes groups' topics when they are needed. Owns nothing.
+
+    Args:
+        topics: Where they are kept.
+        clock: For when they changed.
+        on_created: Called with each new one; what is stored in it may be acknowledged only when the
+            table is saved.
+    """
+
+    topics: TopicTable
+    clock: Clock
+    on_created: Callable[[TopicConfig], None]
+
+    def retry(self, group: SubscriptionGroup) -> TopicConfig:
+        """Return the group's retry topic, which has the queues that its settings want, or more.
+
+        Raises:
+            RefusedError: It may not be written, or no more topics fit.
+        """
+        return self._topic(retry_topic(group.group), group.retry_queues)
+
+    def dead_letters(self, group: str) -> TopicConfig:
+        """Return the topic of the group's dead letters, which can be read.
+
+        Raises:
+            RefusedError: It may not be written, or no more topics fit.
+        """
+        return self._topic(dead_letter_topic(group), 1)
+
+    def _topic(self, topic: str, queues: int) -> TopicConfig:
+        known = self.topics.get(topic)
+        if known is not None and Permission.WRITE not in known.permissions:
+            remark = f"topic {topic!r} may not be written ({known.permissions.text})"
+            raise refusal(ResponseCode.NO_PERMISSION, remark)
+        if known is not None and min(known.read_queues, known.write_queues) >= queues:
+            return known
+        config = TopicConfig(topic, queues, queues)
+        if known is not None:
+            config = TopicConfig(
+                topic,
+                max(queues, known.read_queues),
+                max(queues, known.write_queues),
+                known.permissions,
+                known.sys_flag,
+                known.ordered,
+                known.retention_ms,
+            )
+        self.topics.put(config, now_ms=self.clock.wall_ms())
+        logger.info("topic put topic=%s queues=%s by=group", topic, queues)
+        self.on_created(config)
+        return config

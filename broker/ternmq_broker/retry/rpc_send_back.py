@@ -1,0 +1,200 @@
+"""SendBack: members give messages back that they could not consume."""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final
+
+from ternmq_broker.clients import check_client_id
+from ternmq_broker.groups import GroupTable, SubscriptionGroup
+from ternmq_broker.inner.inner_record import InnerRecord
+from ternmq_broker.inner.writer import InnerWriter
+from ternmq_broker.locks import LockTable
+from ternmq_broker.reading import StoreReader
+from ternmq_broker.retry.group_topics import GroupTopics
+from ternmq_broker.retry.send_back import Failure, Fate, SentBack, sent_back, why_not
+from ternmq_broker.statistics.broker_statistics import BrokerStatistics
+from ternmq_model.clock import Clock
+from ternmq_model.errors import CorruptRecord, IllegalMessage, MessageRefused, TernError, refusal
+from ternmq_model.offsets import PhysicalOffset
+from ternmq_model.record import Record, decode_record
+from ternmq_model.response_code import ResponseCode
+from ternmq_protos.v1 import common_pb2 as common
+from ternmq_protos.v1 import groups_pb2 as groups
+from ternmq_remoting.contracts import SEND_BACK
+from ternmq_remoting.convert import status_of
+from ternmq_remoting.rpc import Call, Handler, unary
+
+logger = logging.getLogger(__name__)
+
+MESSAGES_MAX: Final = 1024
+_PUT_BYTES_MAX: Final = 1 << 20
+"""Copies are stored together up to this, so that a request never takes more memory than that and
+one message."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SendBackServices:
+    """What SendBack stands on. All owned by the broker's loop."""
+
+    reader: StoreReader
+    writer: InnerWriter
+    delayed: Callable[[InnerRecord, int], InnerRecord]
+    """Returns the form in which a record waits at a delay level."""
+
+    group_topics: GroupTopics
+    groups: GroupTable
+    locks: LockTable
+    statistics: BrokerStatistics
+    random: Random
+    clock: Clock
+
+
+@dataclass(slots=True)
+class _Batch:
+    """What is to be stored together. Owned by one call."""
+
+    records: list[InnerRecord] = field(default_factory=list[InnerRecord])
+    messages: list[tuple[int, SentBack]] = field(default_factory=list[tuple[int, SentBack]])
+    """Of each record: the message's place in the request, and what becomes of it."""
+
+    body_bytes: int = 0
+
+
+class SendBackService:
+    """Serves SendBack."""
+
+    def __init__(self, services: SendBackServices) -> None:
+        self._services = services
+
+    def handlers(self) -> Sequence[Handler]:
+        """Return what to serve."""
+        return (unary(SEND_BACK, self.send_back),)
+
+    async def send_back(self, request: groups.SendBackRequest, call: Call) -> groups.SendBackReply:
+        """Store a copy of each message, to be tried again or as a dead letter.
+
+        An outcome is 0 once the copy is as safe as the broker promises its senders. Until then the
+        member keeps the message: a message that is sent back twice comes twice, none is lost.
+        """
+        services = self._services
+        if len(request.messages) > MESSAGES_MAX:
+            remark = f"{len(request.messages)} messages; at most {MESSAGES_MAX} go back at once"
+            raise refusal(ResponseCode.INVALID_PARAMETER, remark)
+        check_client_id(request.client_id)
+        group = services.groups.use(request.group, now_ms=services.clock.wall_ms())
+        outcomes = [common.Status() for _ in request.messages]
+        batch = _Batch()
+        dropped = 0
+        for index, told in enumerate(request.messages):
+            try:
+                decided = await self._decide(group, told)
+                if decided.fate is Fate.DROPPED:
+                    dropped += 1
+                else:
+                    batch.records.append(self._stored_form(group, decided))
+                    batch.messages.append((index, decided))
+                    batch.body_bytes += len(decided.record.body)
+            except TernError as error:
+                outcomes[index].CopyFrom(status_of(error))
+            if batch.body_bytes >= _PUT_BYTES_MAX:
+                await self._put(group.group, batch, outcomes)
+                batch = _Batch()
+        if batch.records:
+            await self._put(group.group, batch, outcomes)
+        if dropped:
+            why = "the group has no retry queues"
+            logger.warning(
+                "messages dropped group=%s messages=%s reason=%s", group.group, dropped, why
+            )
+        return groups.SendBackReply(outcomes=outcomes)
+
+    async def _decide(self, group: SubscriptionGroup, told: groups.FailedMessage) -> SentBack:
+        """Return what becomes of one message.
+
+        Raises:
+            TernError: It cannot be sent back.
+        """
+        services = self._services
+        record = await self._record(told.physical_offset)
+        failure = Failure(
+            told.message_id,
+            told.topic,
+            told.queue_id,
+            told.queue_offset,
+            told.delay_level,
+            told.attempts_max,
+        )
+        # The lock is looked at behind the last wait before the record is stored.
+        error = why_not(record, failure) or services.locks.check(
+            group.group,
+            told.topic,
+            told.queue_id,
+            told.lock_token,
+            now_ms=services.clock.monotonic_ms(),
+        )
+        if error is not None:
+            raise error
+        queue_id = services.random.randrange(max(1, group.retry_queues))
+        return sent_back(record, failure, group, queue_id=queue_id)
+
+    async def _record(self, offset: int) -> Record:
+        """Return the record that begins at `offset`.
+
+        Raises:
+            MessageNotFound: It is not kept any more, or none ever began there.
+            RefusedError: The disk failed.
+        """
+        reader = self._services.reader
+        least = reader.store.min_physical
+        data = await reader.record(PhysicalOffset(offset)) if offset >= least else None
+        if data is not None:
+            try:
+                record = decode_record(data, at=PhysicalOffset(offset))
+                if record is not None:
+                    return record
+            except CorruptRecord as error:
+                raise refusal(ResponseCode.QUERY_NOT_FOUND, str(error)) from None
+        if offset < reader.store.min_physical:
+            remark = f"the log begins at {reader.store.min_physical}: what was at {offset} is gone"
+        else:
+            remark = f"no record begins at physical offset {offset}"
+        raise refusal(ResponseCode.QUERY_NOT_FOUND, remark)
+
+    def _stored_form(self, group: SubscriptionGroup, decided: SentBack) -> InnerRecord:
+        """Return what is stored now; its topic is there from then on.
+
+        Raises:
+            RefusedError: The group's topic may not be written, or no more topics fit.
+        """
+        services = self._services
+        if decided.fate is Fate.DEAD:
+            services.group_topics.dead_letters(group.group)
+            return decided.record
+        services.group_topics.retry(group)
+        return services.delayed(decided.record, decided.delay_level)
+
+    async def _put(self, group: str, batch: _Batch, outcomes: Sequence[common.Status]) -> None:
+        """Store a batch and note the outcome of its messages."""
+        services = self._services
+        try:
+            await services.writer.put(batch.records)
+        except TernError as error:
+            if len(batch.records) > 1 and isinstance(error, (IllegalMessage, MessageRefused)):
+                # One of them cannot be stored at all: it must not hold up the others.
+                for record, message in zip(batch.records, batch.messages, strict=True):
+                    await self._put(group, _Batch([record], [message]), outcomes)
+                return
+            for index, _ in batch.messages:
+                outcomes[index].CopyFrom(status_of(error))
+            logger.warning(
+                "messages not sent back group=%s messages=%s error=%s",
+                *(group, len(batch.records), error),
+            )
+            return
+        for _, decided in batch.messages:
+            count = services.statistics.sent_back_by
+            if decided.fate is Fate.DEAD:
+                count = services.statistics.died
+            count(group, decided.origin_topic)

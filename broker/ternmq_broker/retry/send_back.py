@@ -1,0 +1,199 @@
+"""What becomes of one message that a group could not consume. Pure.
+
+Source: RocketMQ `AbstractSendMessageProcessor.consumerSendMsgBack`.
+"""
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from ternmq_broker.groups import SubscriptionGroup
+from ternmq_broker.inner.inner_record import InnerRecord, inner_record_of
+from ternmq_broker.retry.group_topics import dead_letter_topic, retry_topic
+from ternmq_model.errors import RefusedError, refusal
+from ternmq_model.message_id import offset_message_id
+from ternmq_model.names import RETRY_PREFIX
+from ternmq_model.properties import (
+    DELAY,
+    DLQ_ORIGIN_MESSAGE_ID,
+    DLQ_ORIGIN_TOPIC,
+    MAX_RECONSUME_TIMES,
+    ORIGIN_MESSAGE_ID,
+    REAL_QUEUE_ID,
+    REAL_TOPIC,
+    RECONSUME_TIME,
+    RETRY_TOPIC,
+    TIMER_PREFIX,
+    TRANSACTION_PREPARED,
+    UNIQUE_KEY,
+    WAIT,
+    decode_properties,
+)
+from ternmq_model.record import FLAG_TRANSACTION_MASK, Record
+from ternmq_model.response_code import ResponseCode
+
+DEAD_NOW: Final = -1
+DELAY_LEVELS: Final = 18
+_FIRST_RETRY_LEVEL: Final = 3
+_SPENT: Final = frozenset(
+    {
+        DELAY,
+        REAL_TOPIC,
+        REAL_QUEUE_ID,
+        TRANSACTION_PREPARED,
+        RECONSUME_TIME,
+        MAX_RECONSUME_TIMES,
+        DLQ_ORIGIN_TOPIC,
+        DLQ_ORIGIN_MESSAGE_ID,
+    }
+)
+"""What an earlier delivery left on a message: it would mislead who reads the next one."""
+
+
+class Fate(enum.Enum):
+    """What becomes of a message that is sent back."""
+
+    RETRY = enum.auto()  # it comes again, after a delay
+    DEAD = enum.auto()  # it was tried often enough, or never again is wanted
+    DROPPED = enum.auto()  # the group wants no retries at all
+
+
+@dataclass(frozen=True, slots=True)
+class SentBack:
+    """What is to be stored for a message that was sent back, and where."""
+
+    fate: Fate
+    record: InnerRecord
+    """For `RETRY`, as it is delivered after the delay; for `DEAD`, as it is stored now."""
+
+    delay_level: int
+    """1 to 18 for `RETRY`, else 0."""
+
+    origin_topic: str
+    """Where the message was sent to first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What a member says of a message that it could not consume."""
+
+    message_id: str
+    topic: str
+    queue_id: int
+    queue_offset: int
+    delay_level: int = 0
+    """0 = by the number of tries, 1 to 18, -1 = a dead letter now."""
+
+    attempts_max: int = 0
+    """Retries until it is a dead letter; 0 = as the group's settings say."""
+
+
+def why_not(record: Record, failure: Failure) -> RefusedError | None:
+    """Return why a record is not the message that is sent back, None when it is.
+
+    Whoever tells a place tells what lies there as well: else a mistaken offset would make a dead
+    letter of a stranger's message.
+    """
+    header = record.header
+    found = (record.topic.decode("ascii", "replace"), header.queue_id, header.queue_offset)
+    if found != (failure.topic, failure.queue_id, failure.queue_offset):
+        remark = (
+            f"at physical offset {header.physical_offset} lies offset {found[2]} of {found[0]!r}"
+            f" queue {found[1]}, not {failure.queue_offset} of {failure.topic!r} queue"
+            f" {failure.queue_id}"
+        )
+        return refusal(ResponseCode.INVALID_PARAMETER, remark)
+    if failure.message_id not in _ids(record):
+        remark = (
+            f"offset {found[2]} of {found[0]!r} queue {found[1]} is message {_ids(record)[0]},"
+            f" not {failure.message_id!r}"
+        )
+        return refusal(ResponseCode.INVALID_PARAMETER, remark)
+    if not DEAD_NOW <= failure.delay_level <= DELAY_LEVELS or failure.attempts_max < 0:
+        remark = (
+            f"delay_level {failure.delay_level} must be {DEAD_NOW} to {DELAY_LEVELS},"
+            f" attempts_max {failure.attempts_max} at least 0"
+        )
+        return refusal(ResponseCode.INVALID_PARAMETER, remark)
+    return None
+
+
+def sent_back(
+    record: Record, failure: Failure, group: SubscriptionGroup, *, queue_id: int
+) -> SentBack:
+    """Return what is to be stored for a message that `group` could not consume.
+
+    Args:
+        record: The message as it was consumed.
+        failure: What the member says; `why_not` allowed it.
+        group: The group's settings.
+        queue_id: Which queue of the retry topic takes it.
+    """
+    message = inner_record_of(record)
+    tries = message.reconsume_times
+    unique_key, offset_id = _ids(record)[0], _ids(record)[-1]
+    is_retried = message.topic.startswith(RETRY_PREFIX)
+    origin_topic = message.topic
+    if is_retried:
+        # Whoever sent it back first knew where it came from; here that is only the retry topic.
+        origin_topic = message.properties.get(RETRY_TOPIC, origin_topic)
+        offset_id = message.properties.get(ORIGIN_MESSAGE_ID, offset_id)
+    properties = {
+        **clean(message.properties),
+        RETRY_TOPIC: origin_topic,
+        ORIGIN_MESSAGE_ID: offset_id,
+        WAIT: "false",
+    }
+    again = replace(
+        message,
+        properties=properties,
+        sys_flag=message.sys_flag & ~FLAG_TRANSACTION_MASK,
+        prepared_offset=0,
+        reconsume_times=tries + 1,
+    )
+    if group.retry_queues <= 0:
+        return SentBack(Fate.DROPPED, again, 0, origin_topic)
+    if failure.delay_level < 0 or tries >= (failure.attempts_max or group.retries_max):
+        letter = dead_letter(again, group.group, message_id=unique_key)
+        return SentBack(Fate.DEAD, letter, 0, origin_topic)
+    level = min(failure.delay_level or _FIRST_RETRY_LEVEL + tries, DELAY_LEVELS)
+    retry = replace(again, topic=retry_topic(group.group), queue_id=queue_id)
+    return SentBack(Fate.RETRY, retry, level, origin_topic)
+
+
+def dead_letter(message: InnerRecord, group: str, *, message_id: str) -> InnerRecord:
+    """Return what is stored, at once, when a message will not be tried again.
+
+    It says where it came from and which message it was, for tools.
+
+    Args:
+        message: With `RETRY_TOPIC` where it was sent back before.
+        group: The group that gives up.
+        message_id: Its unique key, or its offset id.
+    """
+    properties = {
+        **clean(message.properties),
+        DLQ_ORIGIN_TOPIC: message.properties.get(RETRY_TOPIC, message.topic),
+        DLQ_ORIGIN_MESSAGE_ID: message_id,
+    }
+    return replace(message, topic=dead_letter_topic(group), queue_id=0, properties=properties)
+
+
+def clean(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return properties without what delays, timers and transactions left there.
+
+    A message stored again with them would wait once more, or be taken for undecided.
+    """
+    return {
+        name: value
+        for name, value in properties.items()
+        if name not in _SPENT and not name.startswith(TIMER_PREFIX)
+    }
+
+
+def _ids(record: Record) -> tuple[str, ...]:
+    """Return the ids that name a record: its unique key, if it has one, and its offset id."""
+    offset_id = offset_message_id(record.header.store_host, record.header.physical_offset)
+    unique_key = decode_properties(record.properties).get(UNIQUE_KEY)
+    return (unique_key, offset_id) if unique_key else (offset_id,)
