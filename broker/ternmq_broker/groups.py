@@ -101,6 +101,11 @@ class GroupTable:
         """Return the group's settings, or None when nobody used it yet."""
         return self._groups.get(group)
 
+    def tells_members(self, group: str) -> bool:
+        """Tell whether a group's members are told when others come and go."""
+        known = self._groups.get(group)
+        return known is None or known.notify_members_changed
+
     def use(self, group: str, *, now_ms: int) -> SubscriptionGroup:
         """Return the group's settings; they come into being here.
 

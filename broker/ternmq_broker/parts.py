@@ -21,6 +21,8 @@ from ternmq_broker.pull_rules import PullRules
 from ternmq_broker.pull_waker import PullWaker
 from ternmq_broker.reading import StoreReader
 from ternmq_broker.registration import Registrar
+from ternmq_broker.retry import GroupTopics, SendBackService, SendBackServices
+from ternmq_broker.retry.send_back import delayed
 from ternmq_broker.rpc_admin import AdminService, AdminServices
 from ternmq_broker.rpc_groups import GroupService, GroupServices
 from ternmq_broker.rpc_pull import PullService, PullServices
@@ -108,7 +110,14 @@ class Parts:
             lease_ms=config.lock_lease_ms,
         )
         self._lock_service = self._make_lock_service()
-        self._sessions = Sessions(env.clock, clients, on_left=self._locks.left)
+        self._sessions = Sessions(
+            *(env.clock, clients),
+            on_left=self._locks.left,
+            is_told=tables.groups.tells_members,
+        )
+        self._group_topics = GroupTopics(
+            tables.topics, env.clock, on_created=lambda _topic: registrar.changed()
+        )
         self._confirmations = Confirmations()
         self._store_loop = StoreLoop(
             store,
@@ -129,6 +138,7 @@ class Parts:
             self._pull_service(),
             self._group_service(),
             self._lock_service,
+            self._send_back_service(),
             self._admin_service(identity),
             QueryService(store, tables.topics, env.blocking),
             StoreService(store, opened_at_ms=env.clock.wall_ms()),
@@ -206,6 +216,7 @@ class Parts:
                 offsets=tables.offsets,
                 locks=self._locks,
                 sessions=self._sessions,
+                group_topics=self._group_topics,
                 clock=self._env.clock,
                 versions_saved=tables.versions_file.saved,
             )
@@ -219,6 +230,21 @@ class Parts:
                 topics=tables.topics,
                 groups=tables.groups,
                 versions=tables.offsets.versions,
+                clock=self._env.clock,
+            )
+        )
+
+    def _send_back_service(self) -> SendBackService:
+        return SendBackService(
+            SendBackServices(
+                reader=StoreReader(self._store, self._env.blocking),
+                writer=self._inner,
+                delayed=delayed,
+                group_topics=self._group_topics,
+                groups=self._tables.groups,
+                locks=self._locks,
+                statistics=self._statistics,
+                random=self._env.random,
                 clock=self._env.clock,
             )
         )

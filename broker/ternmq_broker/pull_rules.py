@@ -126,17 +126,18 @@ class PullRules:
         """Return what to filter by: what the request carries, else what the group's members told.
 
         Raises:
-            RefusedError: There is neither, or the expression cannot be read.
+            RefusedError: There is neither, the expression cannot be read, or the group's members
+                are broadcasting and may not.
         """
+        members = self._clients.members(group)
+        if members and members[0].memberships[group].is_broadcasting:
+            settings = self._groups.get(group)
+            if settings is not None and not settings.broadcast_enabled:
+                raise refusal(ResponseCode.NO_PERMISSION, f"group {group!r} may not broadcast")
         if given is None:
-            members = self._clients.members(group)
             if not members:
                 remark = f"group {group!r} has no member here, and the pull no subscription"
                 raise refusal(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark)
-            membership = members[0].memberships[group]
-            settings = self._groups.get(group)
-            if membership.is_broadcasting and settings and not settings.broadcast_enabled:
-                raise refusal(ResponseCode.NO_PERMISSION, f"group {group!r} may not broadcast")
             known = self._clients.subscription(group, topic)
             if known is None:
                 remark = f"group {group!r} has not subscribed to {topic!r}"

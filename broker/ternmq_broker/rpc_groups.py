@@ -4,6 +4,7 @@ Source: RocketMQ `ClientManageProcessor`, `ConsumerManageProcessor`.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -15,11 +16,12 @@ from ternmq_broker.locks import LockTable
 from ternmq_broker.offset_versions import VERSION_MAX
 from ternmq_broker.pull_rules import OFFSET_MAX, check_range, subscription_of
 from ternmq_broker.reading import StoreReader
+from ternmq_broker.retry import GroupTopics
 from ternmq_broker.sessions import Outbox, Sessions
 from ternmq_broker.topics import TopicTable
 from ternmq_model.clock import Clock
 from ternmq_model.errors import ConnectionLost, InvalidParameter, RefusedError, TernError, refusal
-from ternmq_model.names import check_group, check_topic
+from ternmq_model.names import check_group, check_topic, is_system_group
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import groups_pb2 as groups
@@ -49,6 +51,7 @@ class GroupServices:
     offsets: OffsetTable
     locks: LockTable
     sessions: Sessions
+    group_topics: GroupTopics
     clock: Clock
     versions_saved: Callable[[], asyncio.Future[None] | None]
     """Tells when the versions of offsets are on disk; None = they are."""
@@ -153,10 +156,20 @@ class GroupService:
                     for subscription in each.subscriptions
                 },
             )
-        now_ms = self._services.clock.wall_ms()
-        for group in memberships:
-            self._services.groups.use(group, now_ms=now_ms)
+        for membership in memberships.values():
+            self._prepare(membership)
         return memberships
+
+    def _prepare(self, membership: GroupMembership) -> None:
+        """Let a group come into being, with the topic that its members read beside their own."""
+        services = self._services
+        now_ms = services.clock.wall_ms()
+        settings = services.groups.use(membership.group, now_ms=now_ms)
+        is_retrying = not membership.is_broadcasting and settings.retry_queues > 0
+        if is_retrying and not is_system_group(membership.group):
+            # Without it the group consumes all the same; who sends a message back is told why not.
+            with contextlib.suppress(RefusedError):
+                services.group_topics.retry(settings)
 
     async def list_members(
         self, request: groups.ListMembersRequest, call: Call
@@ -246,14 +259,15 @@ class GroupService:
         group, topic = check_group(request.group), check_topic(request.topic)
         check_range("queue_id", request.queue_id, 0, OFFSET_MAX)
         kept = services.offsets.query(group, topic, request.queue_id)
-        offset = await self._first_offset(topic, request.queue_id) if kept is None else kept
+        offset = await self._first_offset(group, topic, request.queue_id) if kept is None else kept
         version = services.offsets.version(group, topic, request.queue_id)
         return groups.QueryOffsetReply(offset=offset, version=version)
 
-    async def _first_offset(self, topic: str, queue_id: int) -> int:
+    async def _first_offset(self, group: str, topic: str, queue_id: int) -> int:
         """Return where a new group begins: 0 while the queue's first message is in memory.
 
-        A queue that has no message yet counts as such: its first one is not to be missed.
+        A queue that has no message yet counts as such: its first one is not to be missed. A group
+        may also be set to begin with the first message that is kept.
 
         Source: RocketMQ `ConsumerManageProcessor.queryConsumerOffset`.
         """
@@ -263,6 +277,9 @@ class GroupService:
         least, end = services.store.queue_range(topic, queue_id)
         if end == 0:
             return 0
+        settings = services.groups.get(group)
+        if settings is not None and settings.consume_from_min_enabled:
+            return least
         if least > 0:
             return NEVER_CONSUMED
         first = await services.reader.read(

@@ -76,6 +76,7 @@ class Sessions:
         clock: For heartbeats and their absence.
         table: Who is there.
         on_left: Told the client id and the group when a member leaves, before others are.
+        is_told: Says whether a group's members want to know when others come and go.
     """
 
     def __init__(
@@ -84,10 +85,12 @@ class Sessions:
         table: ClientTable,
         *,
         on_left: Callable[[str, str], None] = lambda _client_id, _group: None,
+        is_told: Callable[[str], bool] = lambda _group: True,
     ) -> None:
         self._clock = clock
         self._table = table
         self._on_left = on_left
+        self._is_told = is_told
         self._outboxes: dict[Session, Outbox] = {}
 
     @property
@@ -183,7 +186,7 @@ class Sessions:
             outbox.end()
 
     def _tell(self, groups: Iterable[str]) -> None:
-        for group in groups:
+        for group in filter(self._is_told, groups):
             for member in self._table.members(group):
                 outbox = self._outboxes.get(member)
                 if outbox is not None:

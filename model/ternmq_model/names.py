@@ -42,6 +42,21 @@ _SEND_FORBIDDEN: Final = frozenset(
         AUTO_CREATE_TOPIC,
     }
 )
+_SYSTEM_GROUPS: Final = frozenset(
+    {
+        "TOOLS_CONSUMER",
+        "SCHEDULE_CONSUMER",
+        "FILTERSRV_CONSUMER",
+        "__MONITOR_CONSUMER",
+        "SELF_TEST_C_GROUP",
+        "SELF_TEST_P_GROUP",
+        "CID_ONS-HTTP-PROXY",
+        "CID_ONSAPI_PERMISSION",
+        "CID_ONSAPI_OWNER",
+        "CID_ONSAPI_PULL",
+    }
+)
+_SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
 _SYSTEM_PREFIX: Final = "rmq_sys_"
 _SYSTEM_TOPICS: Final = _SEND_FORBIDDEN | {
     "RMQ_SYS_TRACE_TOPIC",
@@ -85,6 +100,11 @@ def _check(kind: str, name: str, bytes_max: int) -> str:
 def is_system_topic(topic: str) -> bool:
     """Tell whether the broker made `topic` for itself."""
     return topic in _SYSTEM_TOPICS or topic.startswith(_SYSTEM_PREFIX)
+
+
+def is_system_group(group: str) -> bool:
+    """Tell whether `group` is the broker's own, or of tools that belong to it."""
+    return group in _SYSTEM_GROUPS or group.startswith(_SYSTEM_GROUP_PREFIX)
 
 
 def is_send_forbidden(topic: str) -> bool:

@@ -1,0 +1,53 @@
+from dataclasses import replace
+
+import pytest
+
+from ternmq_broker.groups import SubscriptionGroup
+from ternmq_broker.retry.group_topics import GroupTopics
+from ternmq_broker.topics import TopicTable
+from ternmq_model.data_version import DataVersion
+from ternmq_model.errors import PermissionRefused
+from ternmq_model.route import Permission, TopicConfig
+from tests.support.virtual_time import VirtualClock, run_in_virtual_time
+
+GROUP = SubscriptionGroup("G", retry_queues=2)
+
+
+def made() -> tuple[GroupTopics, TopicTable, list[str]]:
+    table, created = TopicTable(DataVersion(0)), list[str]()
+    return (
+        GroupTopics(table, VirtualClock(), lambda each: created.append(each.topic)),
+        table,
+        created,
+    )
+
+
+def test_topics_are_made_once_and_can_be_read_and_written() -> None:
+    async def main() -> None:
+        topics, table, created = made()
+        assert topics.retry(GROUP) == topics.retry(GROUP) == TopicConfig("%RETRY%G", 2, 2)
+        assert topics.dead_letters("G") == TopicConfig("%DLQ%G", 1, 1)
+        assert created == ["%RETRY%G", "%DLQ%G"]
+        assert [each.permissions.text for each in table] == ["RW-", "RW-"]
+
+    run_in_virtual_time(main())
+
+
+def test_a_retry_topic_grows_with_the_settings_and_never_shrinks() -> None:
+    async def main() -> None:
+        topics, table, _ = made()
+        table.put(TopicConfig("%RETRY%G", 3, 1, retention_ms=9), now_ms=1)
+        assert topics.retry(GROUP) == TopicConfig("%RETRY%G", 3, 2, retention_ms=9)
+        assert topics.retry(replace(GROUP, retry_queues=1)).read_queues == 3
+
+    run_in_virtual_time(main())
+
+
+def test_what_an_operator_closed_to_writing_stays_so() -> None:
+    async def main() -> None:
+        topics, table, _ = made()
+        table.put(TopicConfig("%DLQ%G", 1, 1, Permission.READ), now_ms=1)
+        with pytest.raises(PermissionRefused, match="%DLQ%G"):
+            topics.dead_letters("G")
+
+    run_in_virtual_time(main())

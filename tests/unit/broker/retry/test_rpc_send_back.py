@@ -1,0 +1,255 @@
+import asyncio
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ternmq_model.errors import InvalidParameter, TernError
+from ternmq_model.queue import MessageQueue
+from ternmq_model.response_code import ResponseCode as Code
+from ternmq_model.stored_message import StoredMessage, decode_records
+from ternmq_protos.v1 import admin_pb2 as admin
+from ternmq_protos.v1 import groups_pb2 as groups
+from ternmq_protos.v1 import messages_pb2 as messages
+from ternmq_remoting import contracts
+from tests.support.brokers import Client, membership, serving, stored, world
+from tests.support.virtual_time import run_in_virtual_time
+
+
+def failed(message: StoredMessage, topic: str = "A", **fields: Any) -> groups.FailedMessage:
+    told = {
+        "physical_offset": message.physical_offset,
+        "message_id": message.message_id,
+        "topic": topic,
+        "queue_id": message.header.queue_id,
+        "queue_offset": message.queue_offset,
+    }
+    return groups.FailedMessage(**(told | fields))
+
+
+async def send_back(client: Client, *told: groups.FailedMessage) -> list[int]:
+    request = groups.SendBackRequest(group="G", client_id="a@1", messages=told)
+    reply: groups.SendBackReply = await client.call(contracts.SEND_BACK, request)
+    return [each.code for each in reply.outcomes]
+
+
+async def sent(client: Client, *bodies: bytes, topic: str = "A") -> list[StoredMessage]:
+    for body in bodies:
+        await client.send(topic, body, queue_id=0)
+    return stored(await client.pull(topic))
+
+
+async def waiting(client: Client, key: str) -> list[StoredMessage]:
+    """Return the copies of a message that wait for their level, in the log's order."""
+    request = messages.QueryMessagesRequest(key=key)
+    reply = await client.call(contracts.QUERY_MESSAGES, request)
+    sizes = np.frombuffer(reply.record_sizes, dtype="<i4")
+    found = decode_records(reply.records, sizes, MessageQueue("?", "?", 0))
+    return [each for each in found if each.properties.get("REAL_TOPIC")]
+
+
+async def group_settings(client: Client, **fields: Any) -> None:
+    told = {
+        "group": "G",
+        "consume_enabled": True,
+        "broadcast_enabled": True,
+        "retry_queues": 1,
+        "retries_max": 16,
+        "broker_id_when_slow": 1,
+        "notify_members_changed": True,
+    }
+    settings = admin.GroupSettings(**(told | fields))
+    await client.call(contracts.PUT_GROUP, admin.PutGroupRequest(settings=settings))
+
+
+async def topics_of(client: Client) -> set[str]:
+    found: set[str] = set()
+    for topic in ("%RETRY%G", "%DLQ%G"):
+        try:
+            await client.call(contracts.DESCRIBE_TOPIC, admin.DescribeTopicRequest(topic=topic))
+            found.add(topic)
+        except TernError as error:
+            assert getattr(error, "code", 0) == Code.TOPIC_NOT_EXIST
+    return found
+
+
+def test_a_message_that_failed_waits_10_s_and_is_the_message_again() -> None:
+    async def main() -> None:
+        async with serving(topics={"A": 1}) as (_, client):
+            (message,) = await sent(client, b"body")
+            assert await send_back(client, failed(message)) == [0]
+            assert await topics_of(client) == {"%RETRY%G"}
+            await asyncio.sleep(0.1)
+            (copy,) = await waiting(client, message.message_id)
+            assert copy.body == b"body"
+            assert copy.reconsume_times == 1
+            assert copy.message_id == message.message_id
+            assert copy.properties["DELAY"] == "3"
+            assert copy.properties["REAL_TOPIC"] == "%RETRY%G"
+            assert copy.properties["RETRY_TOPIC"] == "A"
+            assert copy.properties["ORIGIN_MESSAGE_ID"] == message.offset_message_id
+
+    run_in_virtual_time(main())
+
+
+def test_dead_letters_can_be_read_at_once() -> None:
+    async def main() -> None:
+        async with serving(topics={"A": 1}) as (_, client):
+            first, second = await sent(client, b"1", b"2")
+            told = failed(first, delay_level=-1), failed(second, attempts_max=5)
+            assert await send_back(client, *told) == [0, 0]
+            await asyncio.sleep(0.1)
+            (letter,) = stored(await client.pull("%DLQ%G"))
+            assert letter.body == b"1"
+            assert letter.properties["DLQ_ORIGIN_TOPIC"] == "A"
+            assert letter.properties["DLQ_ORIGIN_MESSAGE_ID"] == first.message_id
+            assert "DELAY" not in letter.properties
+            (waits,) = await waiting(client, second.message_id)
+            assert waits.body == b"2"
+
+    run_in_virtual_time(main())
+
+
+def test_a_dead_letter_that_fails_in_its_own_group_becomes_one_there() -> None:
+    async def main() -> None:
+        async with serving(topics={"A": 1}) as (_, client):
+            (message,) = await sent(client, b"1")
+            await send_back(client, failed(message, delay_level=-1))
+            await asyncio.sleep(0.1)
+            (letter,) = stored(await client.pull("%DLQ%G"))
+            assert await send_back(client, failed(letter, "%DLQ%G", delay_level=-1)) == [0]
+            await asyncio.sleep(0.1)
+            assert len(stored(await client.pull("%DLQ%G"))) == 2
+
+    run_in_virtual_time(main())
+
+
+def test_a_message_that_is_not_what_was_told_stays_where_it_is() -> None:
+    async def main() -> None:
+        async with serving(topics={"A": 1}) as (_, client):
+            (message,) = await sent(client, b"body")
+            outcomes = await send_back(
+                client,
+                failed(message, message_id="OTHER"),
+                failed(message, topic="B"),
+                failed(message, physical_offset=message.physical_offset + 1),
+                failed(message, physical_offset=1 << 40),
+                failed(message, physical_offset=-1),
+                failed(message, delay_level=19),
+                failed(message),
+            )
+            missing, wrong = Code.QUERY_NOT_FOUND, Code.INVALID_PARAMETER
+            assert outcomes == [wrong, wrong, missing, missing, missing, wrong, 0]
+
+    run_in_virtual_time(main())
+
+
+def test_what_retention_has_deleted_is_told_as_gone() -> None:
+    async def main() -> None:
+        settings: dict[str, Any] = {"memory_bytes": 1 << 30}
+        async with serving(topics={"A": 1}, **settings) as (around, client):
+            (message, *_) = await sent(client, b"x" * 1000)
+            for _ in range(6):
+                await client.send("A", b"x" * (1 << 20), queue_id=0)
+            await asyncio.sleep(80 * 3600)
+            await client.call(contracts.CLEAN_STORE, admin.CleanStoreRequest(), timeout_s=4000)
+            request = groups.SendBackRequest(group="G", client_id="a@1", messages=[failed(message)])
+            (outcome,) = (await client.call(contracts.SEND_BACK, request)).outcomes
+            assert outcome.code == Code.QUERY_NOT_FOUND
+            assert "the log begins at" in outcome.remark
+            assert await topics_of(client) == set()
+
+    run_in_virtual_time(main())
+
+
+def test_a_stale_lock_sends_nothing_back() -> None:
+    async def main() -> None:
+        async with serving(topics={"A": 1}) as (_, client):
+            (message,) = await sent(client, b"body")
+            queue = groups.QueueLock(topic="A", queue_id=0)
+            request = groups.LockQueuesRequest(group="G", client_id="a@1", queues=[queue])
+            token = (await client.call(contracts.LOCK_QUEUES, request)).locked[0].token
+            stale = failed(message, lock_token=token - 1), failed(message)
+            assert await send_back(client, *stale) == [Code.NO_PERMISSION] * 2
+            assert await send_back(client, failed(message, lock_token=token)) == [0]
+
+    run_in_virtual_time(main())
+
+
+def test_the_groups_settings_decide_about_tries_queues_and_dropping() -> None:
+    async def main() -> None:
+        async with serving(topics={"A": 1}) as (_, client):
+            first, second = await sent(client, b"1", b"2")
+            await group_settings(client, retries_max=0)
+            assert await send_back(client, failed(first)) == [0]
+            await asyncio.sleep(0.1)
+            assert [each.body for each in stored(await client.pull("%DLQ%G"))] == [b"1"]
+            await group_settings(client, retry_queues=0)
+            assert await send_back(client, failed(second)) == [0]
+            await group_settings(client, retry_queues=4)
+            assert await topics_of(client) == {"%DLQ%G"}
+            assert await send_back(client, failed(second)) == [0]
+            request = admin.DescribeTopicRequest(topic="%RETRY%G")
+            described = await client.call(contracts.DESCRIBE_TOPIC, request)
+            assert described.topic.write_queues == 4
+
+    run_in_virtual_time(main())
+
+
+def test_too_many_messages_or_an_illegal_name_send_nothing_back() -> None:
+    async def main() -> None:
+        async with serving(topics={"A": 1}) as (_, client):
+            (message,) = await sent(client, b"body")
+            with pytest.raises(InvalidParameter, match="at most 1024"):
+                await send_back(client, *[failed(message)] * 1025)
+            request = groups.SendBackRequest(group="G@x", client_id="a@1")
+            with pytest.raises(InvalidParameter):
+                await client.call(contracts.SEND_BACK, request)
+            assert await topics_of(client) == set()
+
+    run_in_virtual_time(main())
+
+
+def test_a_message_that_cannot_be_stored_again_does_not_hold_up_the_others() -> None:
+    async def main() -> None:
+        async with serving(topics={"A": 1}) as (_, client):
+            await client.send("A", properties={"long": "x" * 32_500}, queue_id=0)
+            long, short = await sent(client, b"short")
+            assert await send_back(client, failed(long), failed(short)) == [Code.MESSAGE_ILLEGAL, 0]
+            (copy,) = await waiting(client, short.message_id)
+            assert copy.body == b"short"
+
+    run_in_virtual_time(main())
+
+
+def test_a_clustering_member_brings_its_retry_topic_along_and_a_broadcasting_one_does_not() -> None:
+    async def main() -> None:
+        async with serving(topics={"A": 1}) as (_, client):
+            alone = membership("G", "A")
+            alone.model = groups.BROADCASTING
+            _, welcome = await client.open_session("a@1", alone)
+            assert not welcome.status.code
+            assert await topics_of(client) == set()
+            await client.open_session("b@1", membership("G", "A"))
+            assert await topics_of(client) == {"%RETRY%G"}
+
+    run_in_virtual_time(main())
+
+
+def test_copies_and_their_topic_outlive_the_broker() -> None:
+    async def main() -> None:
+        async with world() as around:
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                await client.put_topic("A", 1)
+                (message,) = await sent(client, b"1")
+                assert await send_back(client, failed(message, delay_level=-1)) == [0]
+                path = around.config.data / "config" / "topics.json"
+                assert b"%DLQ%G" in around.files.nodes[path].data.tobytes()
+                await client.connection.close()
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                assert [each.body for each in stored(await client.pull("%DLQ%G"))] == [b"1"]
+                await client.connection.close()
+
+    run_in_virtual_time(main())
