@@ -8,7 +8,7 @@ from typing import Final
 from ternmq_broker.clients import ClientTable
 from ternmq_broker.config import BrokerConfig
 from ternmq_broker.confirmations import Confirmations
-from ternmq_broker.inner.rerouting import Rules
+from ternmq_broker.inner.rerouting import Rules, delayed
 from ternmq_broker.inner.room import Safety
 from ternmq_broker.inner.writer import InnerWriter
 from ternmq_broker.intake import Intake
@@ -22,7 +22,6 @@ from ternmq_broker.pull_waker import PullWaker
 from ternmq_broker.reading import StoreReader
 from ternmq_broker.registration import Registrar
 from ternmq_broker.retry import GroupTopics, SendBackService, SendBackServices
-from ternmq_broker.retry.send_back import delayed
 from ternmq_broker.rpc_admin import AdminService, AdminServices
 from ternmq_broker.rpc_groups import GroupService, GroupServices
 from ternmq_broker.rpc_pull import PullService, PullServices

@@ -13,7 +13,7 @@ from ternmq_broker.inner.inner_record import InnerRecord, inner_record_of
 from ternmq_broker.retry.group_topics import dead_letter_topic, retry_topic
 from ternmq_model.errors import RefusedError, refusal
 from ternmq_model.message_id import offset_message_id
-from ternmq_model.names import RETRY_PREFIX, SCHEDULE_TOPIC
+from ternmq_model.names import RETRY_PREFIX
 from ternmq_model.properties import (
     DELAY,
     DLQ_ORIGIN_MESSAGE_ID,
@@ -178,17 +178,6 @@ def dead_letter(message: InnerRecord, group: str, *, message_id: str) -> InnerRe
         DLQ_ORIGIN_MESSAGE_ID: message_id,
     }
     return replace(message, topic=dead_letter_topic(group), queue_id=0, properties=properties)
-
-
-def delayed(record: InnerRecord, level: int) -> InnerRecord:
-    """Return the form in which a record waits for `level`."""
-    properties = {
-        **record.properties,
-        DELAY: str(level),
-        REAL_TOPIC: record.topic,
-        REAL_QUEUE_ID: str(record.queue_id),
-    }
-    return replace(record, topic=SCHEDULE_TOPIC, queue_id=level - 1, properties=properties)
 
 
 def clean(properties: Mapping[str, str]) -> dict[str, str]:

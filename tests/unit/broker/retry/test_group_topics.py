@@ -15,11 +15,8 @@ GROUP = SubscriptionGroup("G", retry_queues=2)
 
 def made() -> tuple[GroupTopics, TopicTable, list[str]]:
     table, created = TopicTable(DataVersion(0)), list[str]()
-    return (
-        GroupTopics(table, VirtualClock(), lambda each: created.append(each.topic)),
-        table,
-        created,
-    )
+    topics = GroupTopics(table, VirtualClock(), lambda each: created.append(each.topic))
+    return topics, table, created
 
 
 def test_topics_are_made_once_and_can_be_read_and_written() -> None:
