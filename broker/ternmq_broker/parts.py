@@ -5,31 +5,27 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from ternmq_broker.clients import ClientTable
 from ternmq_broker.config import BrokerConfig
 from ternmq_broker.confirmations import Confirmations
-from ternmq_broker.inner.rerouting import Rules, delayed
+from ternmq_broker.group_parts import GroupParts
+from ternmq_broker.inner.rerouting import Rules
 from ternmq_broker.inner.room import Safety
 from ternmq_broker.inner.writer import InnerWriter
 from ternmq_broker.intake import Intake
 from ternmq_broker.live_settings.rpc import SettingsService
 from ternmq_broker.live_settings.settings import LiveSettings
-from ternmq_broker.locks import LockService, LockServices, LockTable
 from ternmq_broker.memory import memory_bytes
 from ternmq_broker.pull_hold import PullHoldTable, TopicReaders
 from ternmq_broker.pull_rules import PullRules
 from ternmq_broker.pull_waker import PullWaker
 from ternmq_broker.reading import StoreReader
 from ternmq_broker.registration import Registrar
-from ternmq_broker.retry import GroupTopics, SendBackService, SendBackServices
 from ternmq_broker.rpc_admin import AdminService, AdminServices
-from ternmq_broker.rpc_groups import GroupService, GroupServices
 from ternmq_broker.rpc_pull import PullService, PullServices
 from ternmq_broker.rpc_query import QueryService
 from ternmq_broker.rpc_send import SendService, SendServices
 from ternmq_broker.rpc_store import StoreService
 from ternmq_broker.sending import MessageWriter
-from ternmq_broker.sessions import Sessions
 from ternmq_broker.statistics.broker_statistics import BrokerStatistics
 from ternmq_broker.statistics.lag import GroupLag
 from ternmq_broker.statistics.rpc import StatisticsService
@@ -48,7 +44,6 @@ from ternmq_store.message_store import MessageStore
 
 logger = logging.getLogger(__name__)
 
-_SESSIONS_PAUSE_S: Final = 1.0
 _DRAIN_TIMEOUT_S: Final = 5.0
 _SECOND_MS: Final = 1000
 
@@ -101,21 +96,13 @@ class Parts:
         store.statistics.observer = self._statistics
         self._counted = StatisticsService(self._statistics, env.clock, identity.cluster)
         self._intake = intake_of(config)
-        clients = ClientTable(
-            broken_ms=config.broken_session_ms, silent_ms=config.silent_session_ms
-        )
-        self._locks = LockTable(
-            first_token=tables.offsets.versions.first_token(now_ms=env.clock.wall_ms()),
-            lease_ms=config.lock_lease_ms,
-        )
-        self._lock_service = self._make_lock_service()
-        self._sessions = Sessions(
-            *(env.clock, clients),
-            on_left=self._locks.left,
-            is_told=tables.groups.tells_members,
-        )
-        self._group_topics = GroupTopics(
-            tables.topics, env.clock, on_created=lambda _topic: registrar.changed()
+        self._groups = GroupParts(
+            config,
+            env=env,
+            store=store,
+            tables=tables,
+            registrar=registrar,
+            statistics=self._statistics,
         )
         self._confirmations = Confirmations()
         self._store_loop = StoreLoop(
@@ -135,9 +122,7 @@ class Parts:
         self._services = (
             self._send_service(store_config),
             self._pull_service(),
-            self._group_service(),
-            self._lock_service,
-            self._send_back_service(),
+            *self._groups.services(self._inner),
             self._admin_service(identity),
             QueryService(store, tables.topics, env.blocking),
             StoreService(store, opened_at_ms=env.clock.wall_ms()),
@@ -195,56 +180,12 @@ class Parts:
             PullServices(
                 store=self._store,
                 reader=StoreReader(self._store, self._env.blocking),
-                rules=PullRules(tables.topics, tables.groups, self._sessions.table),
+                rules=PullRules(tables.topics, tables.groups, self._groups.sessions.table),
                 holds=self._holds,
                 readers=self._readers,
                 clock=self._env.clock,
                 wait_ms_max=lambda: self._live.broker.pull_wait_ms,
                 is_closing=self.is_closing,
-            )
-        )
-
-    def _group_service(self) -> GroupService:
-        tables = self._tables
-        return GroupService(
-            GroupServices(
-                store=self._store,
-                reader=StoreReader(self._store, self._env.blocking),
-                topics=tables.topics,
-                groups=tables.groups,
-                offsets=tables.offsets,
-                locks=self._locks,
-                sessions=self._sessions,
-                group_topics=self._group_topics,
-                clock=self._env.clock,
-                versions_saved=tables.versions_file.saved,
-            )
-        )
-
-    def _make_lock_service(self) -> LockService:
-        tables = self._tables
-        return LockService(
-            LockServices(
-                locks=self._locks,
-                topics=tables.topics,
-                groups=tables.groups,
-                versions=tables.offsets.versions,
-                clock=self._env.clock,
-            )
-        )
-
-    def _send_back_service(self) -> SendBackService:
-        return SendBackService(
-            SendBackServices(
-                reader=StoreReader(self._store, self._env.blocking),
-                writer=self._inner,
-                delayed=delayed,
-                group_topics=self._group_topics,
-                groups=self._tables.groups,
-                locks=self._locks,
-                statistics=self._statistics,
-                random=self._env.random,
-                clock=self._env.clock,
             )
         )
 
@@ -258,8 +199,8 @@ class Parts:
                 topics=tables.topics,
                 groups=tables.groups,
                 offsets=tables.offsets,
-                locks=self._locks,
-                sessions=self._sessions,
+                locks=self._groups.locks,
+                sessions=self._groups.sessions,
                 clock=self._env.clock,
                 started_at_ms=self._env.clock.wall_ms(),
                 topic_changed=self._topic_changed,
@@ -276,9 +217,8 @@ class Parts:
 
     def jobs(self) -> Sequence[Job]:
         """Return what runs beside the handlers."""
-        sessions = Job(name="sessions", interval_s=_SESSIONS_PAUSE_S, step=self._sessions.expire)
         store_jobs = (*self._store_loop.jobs(), *self._retention.jobs())
-        others = (sessions, self._waker.job(), self._counted.job(), self._lock_service.job())
+        others = (*self._groups.jobs(), self._waker.job(), self._counted.job())
         return (*store_jobs, *self._tables.jobs(), *others)
 
     async def begin(self) -> None:

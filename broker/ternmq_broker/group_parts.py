@@ -1,0 +1,133 @@
+"""The parts of a broker that serve consumer groups, wired to each other."""
+
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from ternmq_broker.clients import ClientTable
+from ternmq_broker.config import BrokerConfig
+from ternmq_broker.inner.rerouting import delayed
+from ternmq_broker.inner.writer import InnerWriter
+from ternmq_broker.locks import LockService, LockServices, LockTable
+from ternmq_broker.reading import StoreReader
+from ternmq_broker.registration import Registrar
+from ternmq_broker.retry import GroupTopics, SendBackService, SendBackServices
+from ternmq_broker.rpc_groups import GroupService, GroupServices
+from ternmq_broker.sessions import Sessions
+from ternmq_broker.statistics.broker_statistics import BrokerStatistics
+from ternmq_broker.tables import Tables
+from ternmq_remoting.environment import Environment
+from ternmq_remoting.rpc import Handler
+from ternmq_runtime.service import Job
+from ternmq_store.message_store import MessageStore
+
+_SESSIONS_PAUSE_S: Final = 1.0
+
+
+class Service(Protocol):
+    """What serves some RPCs."""
+
+    def handlers(self) -> Sequence[Handler]:
+        """Return what to serve."""
+        ...
+
+
+class GroupParts:
+    """Sessions, locks and what stands on them. Owned by `Parts`.
+
+    Args:
+        config: The broker's settings.
+        env: Clock, randomness, blocking calls.
+        store: Open.
+        tables: Loaded.
+        registrar: Told of changed topics.
+        statistics: Counts what is sent back.
+
+    Attributes:
+        sessions: Who is there.
+        locks: Who holds which queue.
+        topics: Makes groups' own topics.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        env: Environment,
+        store: MessageStore,
+        tables: Tables,
+        registrar: Registrar,
+        statistics: BrokerStatistics,
+    ) -> None:
+        self._env = env
+        self._store = store
+        self._tables = tables
+        self._statistics = statistics
+        self.locks = LockTable(
+            first_token=tables.offsets.versions.first_token(now_ms=env.clock.wall_ms()),
+            lease_ms=config.lock_lease_ms,
+        )
+        clients = ClientTable(
+            broken_ms=config.broken_session_ms, silent_ms=config.silent_session_ms
+        )
+        self.sessions = Sessions(
+            *(env.clock, clients),
+            on_left=self.locks.left,
+            is_told=tables.groups.tells_members,
+        )
+        self.topics = GroupTopics(
+            tables.topics, env.clock, on_created=lambda _topic: registrar.changed()
+        )
+        self._lock_service = LockService(
+            LockServices(
+                locks=self.locks,
+                topics=tables.topics,
+                groups=tables.groups,
+                versions=tables.offsets.versions,
+                clock=env.clock,
+            )
+        )
+
+    def services(self, writer: InnerWriter) -> Sequence[Service]:
+        """Return what serves groups.
+
+        Args:
+            writer: Stores what is sent back.
+        """
+        return self._group_service(), self._lock_service, self._send_back_service(writer)
+
+    def jobs(self) -> Sequence[Job]:
+        """Return what runs beside the handlers."""
+        sessions = Job(name="sessions", interval_s=_SESSIONS_PAUSE_S, step=self.sessions.expire)
+        return sessions, self._lock_service.job()
+
+    def _group_service(self) -> GroupService:
+        tables = self._tables
+        return GroupService(
+            GroupServices(
+                store=self._store,
+                reader=StoreReader(self._store, self._env.blocking),
+                topics=tables.topics,
+                groups=tables.groups,
+                offsets=tables.offsets,
+                locks=self.locks,
+                sessions=self.sessions,
+                group_topics=self.topics,
+                clock=self._env.clock,
+                versions_saved=tables.versions_file.saved,
+            )
+        )
+
+    def _send_back_service(self, writer: InnerWriter) -> SendBackService:
+        return SendBackService(
+            SendBackServices(
+                reader=StoreReader(self._store, self._env.blocking),
+                writer=writer,
+                delayed=delayed,
+                group_topics=self.topics,
+                groups=self._tables.groups,
+                locks=self.locks,
+                statistics=self._statistics,
+                random=self._env.random,
+                clock=self._env.clock,
+            )
+        )
