@@ -171,6 +171,10 @@ class ClientTable:
             if group in session.producer_groups
         ]
 
+    def sessions(self) -> list[Session]:
+        """Return every client's session, sorted by client id."""
+        return [session for _, session in sorted(self._sessions.items())]
+
     def groups(self) -> set[str]:
         """Return every group that has a member."""
         return set(self._members)

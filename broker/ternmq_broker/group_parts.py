@@ -8,6 +8,8 @@ from ternmq_broker.config import BrokerConfig
 from ternmq_broker.inner.rerouting import delayed
 from ternmq_broker.inner.writer import InnerWriter
 from ternmq_broker.locks import LockService, LockServices, LockTable
+from ternmq_broker.observing.questions import Questions
+from ternmq_broker.observing.rpc import ObservingService
 from ternmq_broker.reading import StoreReader
 from ternmq_broker.registration import Registrar
 from ternmq_broker.retry import GroupTopics, SendBackService, SendBackServices
@@ -74,6 +76,7 @@ class GroupParts:
             on_left=self.locks.left,
             is_told=tables.groups.tells_members,
         )
+        self._questions = Questions(self.sessions)
         self.topics = GroupTopics(
             tables.topics, env.clock, on_created=lambda _topic: registrar.changed()
         )
@@ -93,7 +96,12 @@ class GroupParts:
         Args:
             writer: Stores what is sent back.
         """
-        return self._group_service(), self._lock_service, self._send_back_service(writer)
+        return (
+            self._group_service(),
+            self._lock_service,
+            self._send_back_service(writer),
+            ObservingService(self.sessions, self._questions),
+        )
 
     def jobs(self) -> Sequence[Job]:
         """Return what runs beside the handlers."""
@@ -112,6 +120,7 @@ class GroupParts:
                 locks=self.locks,
                 sessions=self.sessions,
                 group_topics=self.topics,
+                questions=self._questions,
                 clock=self._env.clock,
                 versions_saved=tables.versions_file.saved,
             )

@@ -13,6 +13,7 @@ from ternmq_broker.clients import GroupMembership, Session, check_client_id
 from ternmq_broker.consumer_offsets import OffsetTable
 from ternmq_broker.groups import GroupTable
 from ternmq_broker.locks import LockTable
+from ternmq_broker.observing.questions import Questions
 from ternmq_broker.offset_versions import VERSION_MAX
 from ternmq_broker.pull_rules import OFFSET_MAX, check_range, subscription_of
 from ternmq_broker.reading import StoreReader
@@ -52,6 +53,7 @@ class GroupServices:
     locks: LockTable
     sessions: Sessions
     group_topics: GroupTopics
+    questions: Questions
     clock: Clock
     versions_saved: Callable[[], asyncio.Future[None] | None]
     """Tells when the versions of offsets are on disk; None = they are."""
@@ -122,6 +124,8 @@ class GroupService:
                         beat = request.heartbeat
                         memberships = self._memberships(beat.consumer_groups)
                         sessions.heard(session, _producer_groups(beat.producer_groups), memberships)
+                    case "running_state":
+                        self._services.questions.answered(session, request.running_state)
                     case "goodbye":
                         sessions.goodbye(session)
                         return None

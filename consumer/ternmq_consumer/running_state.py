@@ -1,0 +1,115 @@
+"""What a consumer says when a broker asks how consuming goes.
+
+Source: RocketMQ `ConsumerRunningInfo`, `ClientRemotingProcessor.getConsumerRunningInfo`.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple, Protocol, Self
+
+from ternmq_model.queue import MessageQueue
+from ternmq_protos.v1 import groups_pb2 as groups
+
+
+class QueueReport(NamedTuple):
+    """How one owned queue stands."""
+
+    queue: MessageQueue
+    commit_offset: int
+    """Lowest offset that is not finished."""
+
+    read_offset: int
+    """The next one to read."""
+
+    messages: int
+    """In hand."""
+
+    record_bytes: int
+    """Their length."""
+
+    is_locked: bool = False
+    pulled_at_ms: int = 0
+    """When records came last, Unix milliseconds; 0 = never."""
+
+    consumed_at_ms: int = 0
+    """When a message was finished last, alike."""
+
+
+class Hearing(Protocol):
+    """What is needed of a client's `Sessions`."""
+
+    def on_command(
+        self, name: str, handler: Callable[[groups.SessionReply, str], None]
+    ) -> Callable[[], None]:
+        """Have a handler called with every command of a kind; return what ends it."""
+        ...
+
+    def say(self, broker_name: str, request: groups.SessionRequest) -> bool:
+        """Answer a broker on its Session."""
+        ...
+
+
+class StateReporter:
+    """Answers brokers for one consumer, between `with` and its end. On its event loop.
+
+    Args:
+        sessions: Of the client.
+        group: The consumer's; other groups of the client answer for themselves.
+        queues: Returns how the owned queues stand.
+        facts: Returns what else is worth knowing, by name.
+    """
+
+    def __init__(
+        self,
+        sessions: Hearing,
+        group: str,
+        *,
+        queues: Callable[[], Iterable[QueueReport]],
+        facts: Callable[[], Mapping[str, object]],
+    ) -> None:
+        self._sessions = sessions
+        self._group = group
+        self._queues = queues
+        self._facts = facts
+        self._end: Callable[[], None] | None = None
+
+    def __enter__(self) -> Self:
+        self._end = self._sessions.on_command("report_state", self._on_question)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._end is not None:
+            self._end()
+
+    def _on_question(self, command: groups.SessionReply, broker_name: str) -> None:
+        question = command.report_state
+        if question.group == self._group:
+            state = running_state(self._group, self._queues(), self._facts())
+            state.request_id = question.request_id
+            self._sessions.say(broker_name, groups.SessionRequest(running_state=state))
+
+
+def running_state(
+    group: str, queues: Iterable[QueueReport], facts: Mapping[str, object]
+) -> groups.RunningState:
+    """Return the answer, without the question's number. Pure."""
+    state = groups.RunningState(
+        group=group, facts={name: str(value) for name, value in facts.items()}
+    )
+    for one in sorted(queues, key=_place):
+        state.queues.add(
+            topic=one.queue.topic,
+            broker_name=one.queue.broker_name,
+            queue_id=one.queue.queue_id,
+            commit_offset=one.commit_offset,
+            read_offset=one.read_offset,
+            messages=one.messages,
+            bytes=one.record_bytes,
+            locked=one.is_locked,
+            pulled_at_ms=one.pulled_at_ms,
+            consumed_at_ms=one.consumed_at_ms,
+        )
+    return state
+
+
+def _place(one: QueueReport) -> tuple[str, int, str]:
+    return one.queue.topic, one.queue.queue_id, one.queue.broker_name

@@ -1,0 +1,72 @@
+import asyncio
+
+import pytest
+
+from ternmq_broker.clients import ClientTable, Session
+from ternmq_broker.observing import questions
+from ternmq_broker.observing.questions import Questions
+from ternmq_broker.sessions import Outbox, Sessions
+from ternmq_model.address import Address
+from ternmq_protos.v1 import groups_pb2 as groups
+from tests.support.virtual_time import VirtualClock, run_in_virtual_time
+
+
+def session(client_id: str) -> Session:
+    return Session(client_id, "1", Address("host", 1), connected_at_ms=0, heard_at_ms=0)
+
+
+def opened(*client_ids: str) -> tuple[Questions, list[tuple[Session, Outbox]]]:
+    sessions = Sessions(VirtualClock(), ClientTable(broken_ms=1, silent_ms=1))
+    there: list[tuple[Session, Outbox]] = []
+    for client_id in client_ids:
+        one = session(client_id)
+        outbox = sessions.open(one)
+        assert isinstance(outbox, Outbox)
+        there.append((one, outbox))
+    return Questions(sessions), there
+
+
+async def asked(outbox: Outbox) -> int:
+    (command,) = await outbox.next()
+    assert command.report_state.group == "G"
+    return command.report_state.request_id
+
+
+def test_only_who_was_asked_can_answer() -> None:
+    async def main() -> None:
+        asking, [(one, outbox), (other, _)] = opened("a@1", "b@1")
+        question = asyncio.ensure_future(asking.ask(one, "G", timeout_s=5))
+        number = await asked(outbox)
+        asking.answered(one, groups.RunningState(request_id=number + 1, group="wrong"))
+        asking.answered(other, groups.RunningState(request_id=number, group="wrong"))
+        asking.answered(one, groups.RunningState(request_id=number, group="right"))
+        asking.answered(one, groups.RunningState(request_id=number, group="late"))
+        state = await question
+        assert state is not None
+        assert state.group == "right"
+
+    run_in_virtual_time(main())
+
+
+def test_no_answer_in_time_and_no_stream_are_no_answer() -> None:
+    async def main() -> None:
+        asking, [(one, outbox)] = opened("a@1")
+        assert await asking.ask(one, "G", timeout_s=5) is None
+        await asked(outbox)
+        assert await asking.ask(session("c@1"), "G", timeout_s=5) is None
+
+    run_in_virtual_time(main())
+
+
+def test_there_is_a_bound_on_questions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(questions, "WAITING_MAX", 1)
+
+    async def main() -> None:
+        asking, [(one, outbox)] = opened("a@1")
+        first = asyncio.ensure_future(asking.ask(one, "G", timeout_s=5))
+        number = await asked(outbox)
+        assert await asking.ask(one, "G", timeout_s=5) is None
+        asking.answered(one, groups.RunningState(request_id=number))
+        assert await first is not None
+
+    run_in_virtual_time(main())
