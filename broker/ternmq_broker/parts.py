@@ -7,7 +7,7 @@ from typing import Final
 
 from ternmq_broker.config import BrokerConfig
 from ternmq_broker.confirmations import Confirmations
-from ternmq_broker.group_parts import GroupParts
+from ternmq_broker.group_parts import GroupParts, Service
 from ternmq_broker.inner.rerouting import Rules
 from ternmq_broker.inner.room import Safety
 from ternmq_broker.inner.writer import InnerWriter
@@ -119,7 +119,7 @@ class Parts:
             wake=wake,
         )
         self._inner = self._inner_writer(store_config)
-        self._services = (
+        self._services: Sequence[Service] = (
             self._send_service(store_config),
             self._pull_service(),
             *self._groups.services(self._inner),
