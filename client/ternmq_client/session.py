@@ -206,6 +206,7 @@ class Session:
         # Members may have come and gone while nobody listened.
         for group in tuple(self._picture.consumers):
             self._on_members_changed(group)
+        self._on_command(reply, self._broker_name)
 
     async def _send_heartbeats(self, stream: SessionStream) -> None:
         while True:
@@ -298,7 +299,8 @@ class Sessions:
         """Have `handler` called with every command of a kind, whichever broker it comes from.
 
         Args:
-            name: The field of the contract's `SessionReply`, such as `offsets_reset`.
+            name: The field of the contract's `SessionReply`, such as `offsets_reset`; or `welcome`
+                to learn that a Session is open, and that commands before it may have been missed.
             handler: Called with the reply and the broker's name, after those given before.
 
         Returns:

@@ -173,6 +173,23 @@ class OffsetStore:
         else:
             self.update(queue, offset)
 
+    async def look_for_resets(self, broker_name: str) -> None:
+        """Take over what was set at a broker while it could not tell us.
+
+        A broker that does not answer is passed over: the refusal of a later commit says it too.
+        """
+        kept = [queue for queue in self._progress if queue.broker_name == broker_name]
+        async with self._committing.setdefault(broker_name, asyncio.Lock()):
+            for queue in kept:
+                try:
+                    offset = await self.query(queue)
+                except TernError as error:
+                    logger.info("resets not looked for broker=%s error=%s", broker_name, error)
+                    return
+                version = self._told_versions.pop(queue, 0)
+                if offset is not None and self.reset(queue, offset, version):
+                    self._on_reset(queue, offset)
+
     def forget(self, queues: Iterable[MessageQueue]) -> None:
         """Keep these no more, committed or not."""
         for queue in queues:

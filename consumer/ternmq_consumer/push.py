@@ -19,7 +19,7 @@ from ternmq_consumer.offset_store import OffsetStore
 from ternmq_consumer.pull_link import PullLinks
 from ternmq_consumer.queue_ends import QueueEnds
 from ternmq_consumer.rebalance import RETRY_S, Rebalancer
-from ternmq_consumer.seeking import SeekingConsumer, resets_of
+from ternmq_consumer.seeking import SeekingConsumer, looks_for_resets, resets_of
 from ternmq_consumer.starting_points import StartingPoints, first_start
 from ternmq_consumer.statistics import ConsumerStatistics, Counters
 from ternmq_model.errors import ClosedError, TopicNotFound, UsageError
@@ -214,6 +214,7 @@ class PushConsumer(SeekingConsumer, Lifecycle):
             timeout_s=timeout_s,
             on_reset=lambda queue, offset: assignment.go_on(queue, offset),
         )
+        client.sessions.on_command("welcome", looks_for_resets(client.tasks, offsets))
         first = first_start(config.consume_from, config.consume_at_ms, client.env.clock)
         assignment = Assignment(
             links,

@@ -4,11 +4,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 
 from ternmq_consumer.assignment import Assignment
+from ternmq_consumer.offset_store import OffsetStore
 from ternmq_consumer.queue_ends import QueueEnds
 from ternmq_model.errors import UsageError
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_protos.v1 import groups_pb2 as groups
+from ternmq_runtime.service import OwnedTasks
 
 
 class SeekingConsumer(ABC):
@@ -104,3 +106,14 @@ def resets_of(
                 reset(queue, QueueOffset(each.offset), each.version)
 
     return take
+
+
+def looks_for_resets(
+    tasks: OwnedTasks, offsets: OffsetStore
+) -> Callable[[groups.SessionReply, str], None]:
+    """Return what has `offsets` look for resets at each broker whose Session is open anew."""
+
+    def look(_welcome: groups.SessionReply, broker_name: str) -> None:
+        tasks.spawn(offsets.look_for_resets(broker_name), f"look for resets at {broker_name}")
+
+    return look

@@ -1,6 +1,7 @@
 """Offsets on their way to brokers."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
@@ -25,7 +26,11 @@ class World:
     def __init__(self) -> None:
         self.kept: dict[MessageQueue, int] = {}
         self.away: set[str] = set()
+        self.versions: dict[MessageQueue, int] = {}
         self.requests: list[tuple[str, dict[int, int], bool]] = []
+        self.told_versions: list[int] = []
+        self.before_answer: list[Callable[[], None]] = []
+        """Called once each, when a commit was taken and not yet answered."""
         self.refusal: common.Status | None = None
 
     async def broker(self, broker_name: str, broker_id: int = 0) -> Connection:
@@ -45,7 +50,9 @@ class _Keeps:
     async def call(self, rpc: object, request: Any, *, timeout_s: float) -> Any:
         if rpc is QUERY_OFFSET:
             queue = MessageQueue(request.topic, self._name, request.queue_id)
-            return groups.QueryOffsetReply(offset=self._world.kept.get(queue, -1))
+            return groups.QueryOffsetReply(
+                offset=self._world.kept.get(queue, -1), version=self._world.versions.get(queue, 0)
+            )
         assert rpc is COMMIT_OFFSETS
         reply = groups.CommitOffsetsReply()
         offsets = {offset.queue_id: offset.offset for offset in request.offsets}
@@ -53,14 +60,27 @@ class _Keeps:
         for offset in request.offsets:
             queue = MessageQueue(offset.topic, self._name, offset.queue_id)
             kept = self._world.kept.get(queue, -1)
-            if offset.offset < kept and not request.force:
+            version = self._world.versions.get(queue, 0)
+            self._world.told_versions.append(offset.version)
+            is_lower = offset.version == version and offset.offset < kept
+            if not request.force and (is_lower or offset.version < version):
                 moved = common.Status(code=ResponseCode.PULL_OFFSET_MOVED)
                 self._refuse(reply, offset, kept, moved)
             elif self._world.refusal is not None:
                 self._refuse(reply, offset, kept, self._world.refusal)
             else:
                 self._world.kept[queue] = offset.offset
+                if request.force:
+                    self._world.versions[queue] = max(version, offset.version) + 1
+                    self._keep(reply, offset)
+        while self._world.before_answer:
+            self._world.before_answer.pop()()
         return reply
+
+    def _keep(self, reply: groups.CommitOffsetsReply, offset: groups.QueueOffset) -> None:
+        queue = MessageQueue(offset.topic, self._name, offset.queue_id)
+        kept = reply.kept.add(topic=offset.topic, queue_id=offset.queue_id, offset=offset.offset)
+        kept.version = self._world.versions[queue]
 
     def _refuse(
         self,
@@ -69,7 +89,14 @@ class _Keeps:
         kept: int,
         status: common.Status,
     ) -> None:
-        reply.refused.add(topic=offset.topic, queue_id=offset.queue_id, offset=kept, status=status)
+        queue = MessageQueue(offset.topic, self._name, offset.queue_id)
+        reply.refused.add(
+            topic=offset.topic,
+            queue_id=offset.queue_id,
+            offset=kept,
+            status=status,
+            version=self._world.versions.get(queue, 0),
+        )
 
 
 def store_in(world: World) -> OffsetStore:
@@ -171,3 +198,139 @@ def test_what_is_forgotten_is_committed_no_more() -> None:
     store.update(QUEUE, offset(5))
     assert asyncio.run(store.commit())
     assert world.requests == []
+
+
+def test_a_commit_carries_the_version_that_was_told_with_the_offset() -> None:
+    world = World()
+    store = store_in(world)
+    world.kept[QUEUE], world.versions[QUEUE] = 5, 3
+    assert asyncio.run(store.query(QUEUE)) == 5
+    store.begin(QUEUE, offset(5), offset(5))
+    store.update(QUEUE, offset(6))
+    assert asyncio.run(store.commit())
+    assert world.told_versions == [3]
+
+
+def test_after_a_seek_commits_carry_its_version_and_others_do_not_count() -> None:
+    world = World()
+    store, other = store_in(world), store_in(world)
+    for each in (store, other):
+        each.begin(QUEUE, offset(100), None)
+        assert asyncio.run(each.commit())
+    store.restart(QUEUE, offset(10))
+    assert asyncio.run(store.commit())
+    store.update(QUEUE, offset(11))
+    assert asyncio.run(store.commit())
+    assert world.told_versions == [0, 0, 0, 1]
+    other.update(QUEUE, offset(500))
+    assert not asyncio.run(other.commit())
+    assert world.kept[QUEUE] == 11
+
+
+def test_a_seek_to_where_the_group_is_still_raises_the_version() -> None:
+    world = World()
+    store = store_in(world)
+    store.begin(QUEUE, offset(7), offset(7))
+    store.restart(QUEUE, offset(7))
+    assert asyncio.run(store.commit())
+    assert world.versions[QUEUE] == 1
+
+
+def test_a_seek_while_another_one_is_committed_is_committed_after_it() -> None:
+    world = World()
+    store = store_in(world)
+    store.begin(QUEUE, offset(50), offset(50))
+    store.restart(QUEUE, offset(10))
+    world.before_answer.append(lambda: store.restart(QUEUE, offset(20)))
+    assert asyncio.run(store.commit())
+    assert asyncio.run(store.commit())
+    assert [(offsets, force) for _, offsets, force in world.requests] == [
+        ({0: 10}, True),
+        ({0: 20}, True),
+    ]
+    assert world.versions[QUEUE] == 2
+
+
+def test_what_was_sought_is_committed_apart_from_what_was_consumed() -> None:
+    world = World()
+    store = store_in(world)
+    near = QUEUE._replace(queue_id=1)
+    store.begin(QUEUE, offset(50), None)
+    store.begin(near, offset(60), None)
+    store.restart(QUEUE, offset(10))
+    assert asyncio.run(store.commit())
+    assert world.requests == [("a", {0: 10}, True), ("a", {1: 60}, False)]
+
+
+def test_a_reset_is_taken_over_once_and_what_was_finished_before_is_forgotten() -> None:
+    world = World()
+    store = store_in(world)
+    store.begin(QUEUE, offset(50), offset(40))
+    assert store.reset(QUEUE, offset(3), 2)
+    assert not store.reset(QUEUE, offset(3), 2)
+    assert not store.reset(QUEUE, offset(9), 1), "an older one came late"
+    assert not store.reset(OTHER, offset(3), 2), "another member's queue"
+    assert asyncio.run(store.commit())
+    assert world.requests == [], "the broker has it"
+    store.update(QUEUE, offset(4))
+    world.kept[QUEUE], world.versions[QUEUE] = 3, 2
+    assert asyncio.run(store.commit())
+    assert world.told_versions == [2]
+
+
+def test_who_was_not_told_of_a_reset_learns_it_from_the_refusal(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world = World()
+    resets: list[tuple[MessageQueue, int]] = []
+    store = OffsetStore(
+        world,
+        group="g",
+        client_id="c",
+        timeout_s=1,
+        on_reset=lambda queue, at: resets.append((queue, at)),
+    )
+    store.begin(QUEUE, offset(50), offset(40))
+    world.kept[QUEUE], world.versions[QUEUE] = 3, 1
+    assert not asyncio.run(store.commit())
+    assert resets == [(QUEUE, 3)]
+    assert asyncio.run(store.commit()), "it is at 3 now, as the broker has it"
+    store.update(QUEUE, offset(4))
+    assert asyncio.run(store.commit())
+    assert world.kept[QUEUE] == 4
+    assert len(caplog.messages) == 1
+    assert "offset reset queue=t@a:0 group=g from=50 to=3 version=1" in caplog.text
+
+
+def test_a_refusal_for_a_queue_that_was_given_away_meanwhile_moves_nobody() -> None:
+    world = World()
+    resets: list[MessageQueue] = []
+    store = OffsetStore(
+        world,
+        group="g",
+        client_id="c",
+        timeout_s=1,
+        on_reset=lambda queue, _: resets.append(queue),
+    )
+    store.begin(QUEUE, offset(50), offset(40))
+    world.kept[QUEUE], world.versions[QUEUE] = 3, 1
+    world.before_answer.append(lambda: store.forget([QUEUE]))
+    assert not asyncio.run(store.commit())
+    assert not resets
+
+
+def test_a_lock_that_is_stale_is_told_to_its_holder() -> None:
+    world = World()
+    fenced: list[tuple[MessageQueue, int]] = []
+    store = OffsetStore(
+        world,
+        group="g",
+        client_id="c",
+        timeout_s=1,
+        token_of=lambda _: 7,
+        on_fenced=lambda queue, token: fenced.append((queue, token)),
+    )
+    store.begin(QUEUE, offset(50), offset(40))
+    world.refusal = common.Status(code=ResponseCode.NO_PERMISSION, remark="locked")
+    assert not asyncio.run(store.commit())
+    assert fenced == [(QUEUE, 7)]

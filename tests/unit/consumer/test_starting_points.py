@@ -1,0 +1,123 @@
+"""Where a group begins."""
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from ternmq_consumer.config import ConsumeFrom, PullConsumerConfig, PushConsumerConfig
+from ternmq_consumer.offset_store import OffsetStore
+from ternmq_consumer.starting_points import (
+    FirstStart,
+    Place,
+    StartingPoints,
+    first_place,
+    first_start,
+)
+from ternmq_model.errors import ConfigError
+from ternmq_model.queue import MessageQueue
+from ternmq_protos.v1 import admin_pb2 as admin
+from ternmq_protos.v1 import groups_pb2 as groups
+from ternmq_remoting.contracts import DESCRIBE_TOPIC, QUERY_OFFSET, QUERY_OFFSET_BY_TIME
+from ternmq_remoting.rpc import Connection
+
+PLAIN, RETRY = "t", "%RETRY%g"
+NEVER = -1
+
+
+@pytest.mark.parametrize(
+    ("consume_from", "topic", "place"),
+    [
+        (ConsumeFrom.LAST_OFFSET, PLAIN, Place.END),
+        (ConsumeFrom.LAST_OFFSET, RETRY, Place.BEGIN),
+        (ConsumeFrom.FIRST_OFFSET, PLAIN, Place.BEGIN),
+        (ConsumeFrom.FIRST_OFFSET, RETRY, Place.BEGIN),
+        (ConsumeFrom.TIMESTAMP, PLAIN, Place.TIME),
+        (ConsumeFrom.TIMESTAMP, RETRY, Place.END),
+    ],
+)
+def test_a_new_group_begins_as_rocketmqs_table_says(
+    consume_from: ConsumeFrom, topic: str, place: Place
+) -> None:
+    assert first_place(consume_from, topic) is place
+
+
+class FixedClock:
+    """A clock that stands."""
+
+    def monotonic_ms(self) -> int:
+        return 1
+
+    def wall_ms(self) -> int:
+        return 10_000_000
+
+
+def test_without_a_time_it_is_half_an_hour_before_the_start() -> None:
+    half_an_hour_ms = 1_800_000
+    start = first_start(ConsumeFrom.TIMESTAMP, None, FixedClock())
+    assert start == FirstStart(ConsumeFrom.TIMESTAMP, 10_000_000 - half_an_hour_ms)
+    assert first_start(ConsumeFrom.TIMESTAMP, 0, FixedClock()).at_ms == 0
+
+
+class Broker:
+    """A broker with one queue from 5 to 50; what was stored at n ms lies at offset n / 100."""
+
+    def __init__(self, kept: int) -> None:
+        self.kept = kept
+
+    async def broker(self, broker_name: str, broker_id: int = 0) -> Connection:
+        return cast("Connection", self)
+
+    def forget(self, broker_name: str, connection: Connection, broker_id: int = 0) -> None:
+        raise AssertionError("is not called")
+
+    async def call(self, rpc: object, request: Any, *, timeout_s: float) -> Any:
+        if rpc is QUERY_OFFSET:
+            return groups.QueryOffsetReply(offset=self.kept)
+        if rpc is QUERY_OFFSET_BY_TIME:
+            assert request.boundary == admin.LOWER
+            return admin.QueryOffsetByTimeReply(offset=request.at_ms // 100)
+        assert rpc is DESCRIBE_TOPIC
+        status = admin.QueueStatus(queue_id=0, min_offset=5, max_offset=50)
+        return admin.DescribeTopicReply(queues=[status])
+
+
+@pytest.mark.parametrize(
+    ("consume_from", "topic", "kept", "begins_at", "committed"),
+    [
+        # What is kept decides, whatever the setting says: also the 0 of a young queue.
+        (ConsumeFrom.LAST_OFFSET, PLAIN, 7, 7, 7),
+        (ConsumeFrom.TIMESTAMP, RETRY, 7, 7, 7),
+        (ConsumeFrom.LAST_OFFSET, PLAIN, 0, 0, 0),
+        (ConsumeFrom.LAST_OFFSET, PLAIN, NEVER, 50, None),
+        (ConsumeFrom.LAST_OFFSET, RETRY, NEVER, 5, None),
+        (ConsumeFrom.FIRST_OFFSET, PLAIN, NEVER, 5, None),
+        (ConsumeFrom.TIMESTAMP, PLAIN, NEVER, 20, None),
+        (ConsumeFrom.TIMESTAMP, RETRY, NEVER, 50, None),
+    ],
+)
+def test_consuming_begins(
+    consume_from: ConsumeFrom, topic: str, kept: int, begins_at: int, committed: int | None
+) -> None:
+    broker = Broker(kept)
+    offsets = OffsetStore(broker, group="g", client_id="c", timeout_s=1)
+    points = StartingPoints(broker, offsets, FirstStart(consume_from, 2_000), timeout_s=1)
+    assert asyncio.run(points.find(MessageQueue(topic, "b", 0))) == (begins_at, committed)
+
+
+def test_a_queue_that_was_never_written_to_begins_at_nought() -> None:
+    offsets = OffsetStore(Broker(NEVER), group="g", client_id="c", timeout_s=1)
+    first = FirstStart(ConsumeFrom.LAST_OFFSET, 0)
+    points = StartingPoints(Broker(NEVER), offsets, first, timeout_s=1)
+    assert asyncio.run(points.find(MessageQueue(PLAIN, "b", 9))) == (0, None)
+
+
+@pytest.mark.parametrize("config", [PushConsumerConfig, PullConsumerConfig])
+def test_a_start_that_cannot_be_is_refused(config: Any) -> None:
+    assert config(consume_from=ConsumeFrom.TIMESTAMP, consume_at_ms=0).consume_at_ms == 0
+    with pytest.raises(ConfigError, match=r"consume_at_ms=-1: must be 0 or more"):
+        config(consume_from=ConsumeFrom.TIMESTAMP, consume_at_ms=-1)
+    with pytest.raises(ConfigError, match=r"consume_at_ms=5: .*ConsumeFrom\.TIMESTAMP alone"):
+        config(consume_from=ConsumeFrom.FIRST_OFFSET, consume_at_ms=5)
+    with pytest.raises(ConfigError, match=r"consume_from='last': must be one of"):
+        config(consume_from="last")
