@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from ternmq_broker.inner.rerouted_batch import reroute
 from ternmq_broker.inner.rerouting import Rules
 from ternmq_broker.topics import TopicTable
+from ternmq_broker.whole_batch import RefusedRow, check_whole
 from ternmq_model.clock import Clock
 from ternmq_model.errors import RefusedError, refusal
 from ternmq_model.names import is_send_forbidden
@@ -60,9 +61,21 @@ class Log(Protocol):
     """What sending needs of the store."""
 
     def append(
-        self, batch: RecordBatch, *, born_host: bytes | None, store_host: bytes
+        self,
+        batch: RecordBatch,
+        *,
+        born_host: bytes | None,
+        store_host: bytes,
+        whole: bool = False,
     ) -> AppendedRecords:
-        """Store a checked batch, all of it or nothing. `born_host` None = what its headers say."""
+        """Store a checked batch, all of it or nothing.
+
+        Args:
+            batch: What to store.
+            born_host: Of everyone; None = what its headers say.
+            store_host: Of everyone.
+            whole: Keep it in one file.
+        """
         ...
 
 
@@ -76,16 +89,6 @@ class Sender:
     """The topic that new ones are copied from; empty = none may be created."""
 
     new_topic_queues: int
-
-
-class RefusedRow(NamedTuple):
-    """One record that was not stored."""
-
-    row: int
-    """Its position in the request."""
-
-    code: int
-    remark: str
 
 
 class Refusal(NamedTuple):
@@ -108,6 +111,8 @@ class Stored:
     """Confirmed when the confirm offset is here; 0 when nothing was stored."""
 
     refused: Sequence[RefusedRow]
+    queue_ids: Ints | None = None
+    """Of every record, when some lie in another queue than they were sent to; None when not."""
 
 
 class MessageWriter:
@@ -145,16 +150,20 @@ class MessageWriter:
         self._version = topics.version
         self._open: set[tuple[str, int]] = set()
 
-    def store(self, records: bytes, record_sizes: bytes, sender: Sender) -> Stored:
+    def store(
+        self, records: bytes, record_sizes: bytes, sender: Sender, *, whole: bool = False
+    ) -> Stored:
         """Check the records of one request and append the good ones.
 
         Args:
             records: Back to back, in store format.
             record_sizes: Their lengths, little-endian int32 each.
             sender: Whose request it is.
+            whole: They are one batch of their user, stored together or not at all.
 
         Raises:
-            MessageRefused: The lengths cannot be right; nothing was stored.
+            MessageRefused: The lengths cannot be right, or one of a `whole` batch cannot be stored;
+                nothing was stored.
             StoreError: The store takes nothing; nothing was stored.
         """
         try:
@@ -179,12 +188,16 @@ class MessageWriter:
             elif len(kept) < len(batch.queues):
                 batch, rows = select_rows(batch, kept)
                 indexes = indexes[rows]
+        if whole:
+            check_whole(batch, refused, request_bytes=len(records))
         if batch is not None and batch.routed:
             batch, indexes = self._routed(batch, indexes, sender, refused)
         if batch is None:
             nothing = np.full(len(sizes), -1, dtype=np.int64)
             return Stored(nothing, nothing, 0, PhysicalOffset(0), sorted(refused))
-        appended = self._log.append(batch, born_host=sender.born_host, store_host=sender.store_host)
+        appended = self._log.append(
+            batch, born_host=sender.born_host, store_host=sender.store_host, whole=whole
+        )
         self._on_appended()
         queue_offsets, physical_offsets = appended.queue_offsets, appended.physical_offsets
         if refused:

@@ -21,18 +21,35 @@
     * `StoreError`: the local disk, or what lies on it.
         * `CorruptRecord`, `StoreFull`, `StoreLocked`, `StoreFailed`, `StoreNotFound`
 
-Each answers three questions: whose fault (its class), may I retry (`retryable`), may it have
+Each answers three questions: whose fault (`fault`), may I retry (`retryable`), may it have
 happened anyway (`may_have_happened`).
 """
 
 from collections.abc import Sequence
+from enum import Enum
 
 from ternmq_model.offsets import PhysicalOffset
-from ternmq_model.response_code import RETRYABLE_CODES, ResponseCode
+from ternmq_model.response_code import CALLERS_CODES, RETRYABLE_CODES, ResponseCode
+
+
+class Fault(Enum):
+    """Who has to change something."""
+
+    CALLER = "caller"
+    """The call is wrong as it stands: repeated, it fails again."""
+
+    BROKER = "broker"
+    """The service or its disk cannot do it now: it is busy, closing, full or broken."""
+
+    NETWORK = "network"
+    """Nobody answered."""
 
 
 class TernError(Exception):
     """Base of every error this library raises on purpose."""
+
+    fault: Fault = Fault.BROKER
+    """Who has to change something before the same call can succeed."""
 
     retryable: bool = False
     """The same call may succeed later, or at another broker."""
@@ -43,6 +60,8 @@ class TernError(Exception):
 
 class UsageError(TernError):
     """The caller must change the call."""
+
+    fault = Fault.CALLER
 
 
 class ConfigError(UsageError):
@@ -111,6 +130,7 @@ class RefusedError(TernError):
         self.remark = remark
         self.peer = peer
         self.retryable = code in RETRYABLE_CODES
+        self.fault = Fault.CALLER if code in CALLERS_CODES else Fault.BROKER
 
 
 class TopicNotFound(RefusedError):
@@ -165,6 +185,8 @@ def refusal(
 class TransportError(TernError):
     """No answer came."""
 
+    fault = Fault.NETWORK
+
 
 class Unreachable(TransportError):
     """Nobody answers at the address; nothing was done."""
@@ -188,6 +210,8 @@ class ConnectionLost(TransportError):
 
 class CannotListen(TernError):
     """The address to listen on is taken, or is none of this machine."""
+
+    fault = Fault.CALLER
 
 
 class StoreError(TernError):

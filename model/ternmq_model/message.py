@@ -184,5 +184,6 @@ class SendManyFailed(TernError):
         errors = [result for result in results if isinstance(result, TernError)]
         super().__init__(f"{len(errors)} of {len(results)} messages failed; the first: {errors[0]}")
         self.results = results
+        self.fault = errors[0].fault
         self.retryable = all(error.retryable for error in errors)
         self.may_have_happened = any(error.may_have_happened for error in errors)

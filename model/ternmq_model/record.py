@@ -41,6 +41,9 @@ BODY_BYTES_MAX: Final = 4 << 20
 PROPERTIES_BYTES_MAX: Final = 32_767
 RECORD_BYTES_MAX: Final = BODY_BYTES_MAX + 65_536
 
+WHOLE_BATCH_BYTES_MAX: Final = 4 << 20
+"""Longest batch, its records in store format, that is stored together or not at all."""
+
 BLANK_BYTES: Final = 8
 """What a blank record writes; also the room that a file always keeps for it."""
 

@@ -70,3 +70,28 @@ RETRYABLE_CODES = frozenset(
 
 Source: RocketMQ `DefaultMQProducer.retryResponseCodes`, and FLOW_CONTROL.
 """
+
+CALLERS_CODES = frozenset(
+    {
+        ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+        ResponseCode.MESSAGE_ILLEGAL,
+        ResponseCode.VERSION_NOT_SUPPORTED,
+        ResponseCode.NO_PERMISSION,
+        ResponseCode.TOPIC_NOT_EXIST,
+        ResponseCode.TOPIC_EXIST_ALREADY,
+        ResponseCode.PULL_OFFSET_MOVED,
+        ResponseCode.QUERY_NOT_FOUND,
+        ResponseCode.SUBSCRIPTION_PARSE_FAILED,
+        ResponseCode.SUBSCRIPTION_NOT_EXIST,
+        ResponseCode.SUBSCRIPTION_NOT_LATEST,
+        ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+        ResponseCode.FILTER_DATA_NOT_EXIST,
+        ResponseCode.FILTER_DATA_NOT_LATEST,
+        ResponseCode.INVALID_PARAMETER,
+        ResponseCode.NO_BUYER_ID,
+        ResponseCode.NOT_IN_CURRENT_UNIT,
+        ResponseCode.ILLEGAL_OPERATION,
+    }
+)
+"""Refusals of something that the caller asked for and should not have: a topic, a queue, a value,
+a message, a permission. All others are the service's own trouble."""

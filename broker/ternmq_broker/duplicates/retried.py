@@ -1,0 +1,165 @@
+"""What a retried batch asks for, and putting its answer together. Pure.
+
+A record is known by its unique key. It may lie under its own topic, or where the broker put it
+first: delayed, timed and half messages wait in topics of the broker's, and come to their own later.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ternmq_broker.sending import Stored
+from ternmq_broker.whole_batch import RefusedRow
+from ternmq_model.errors import CorruptRecord
+from ternmq_model.names import HALF_TOPIC, SCHEDULE_TOPIC, WHEEL_TOPIC
+from ternmq_model.offsets import PhysicalOffset
+from ternmq_model.properties import (
+    DELAY,
+    TIMER_DELAY_MS,
+    TIMER_DELAY_SEC,
+    TIMER_DELIVER_MS,
+    TRANSACTION_PREPARED,
+    UNIQUE_KEY,
+    decode_properties,
+)
+from ternmq_model.record import RecordHeader, decode_record
+
+_TIMER_NAMES: Final = frozenset({TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS})
+
+Ints = NDArray[np.int64]
+
+
+class RetriedRow(NamedTuple):
+    """One record of a retried batch that can be looked up."""
+
+    row: int
+    key: str
+    topics: tuple[str, ...]
+    """Where it may lie: its own topic first."""
+
+    is_half: bool
+
+
+class Place(NamedTuple):
+    """Where a record was found."""
+
+    queue_id: int
+    """-1 when it waits in a topic of the broker's: then the queue says nothing."""
+
+    queue_offset: int
+    physical_offset: int
+    stored_at_ms: int
+    end: int
+
+
+def retried_rows(records: bytes, sizes: NDArray[np.int32]) -> list[RetriedRow]:
+    """Return the rows that have a unique key; what is not a record is for others to refuse."""
+    lengths = sizes.astype(np.int64)
+    if not len(lengths) or int(lengths.min()) <= 0 or int(lengths.sum()) != len(records):
+        return []
+    rows: list[RetriedRow] = []
+    for row, begin in enumerate((np.cumsum(lengths) - lengths).tolist()):
+        try:
+            record = decode_record(records, begin, check_crc=False)
+        except CorruptRecord:
+            continue
+        if record is None:
+            continue
+        properties = decode_properties(record.properties)
+        key = properties.get(UNIQUE_KEY, "")
+        if key:
+            topics = (record.topic.decode("utf-8", "replace"), *_waiting_topics(properties))
+            rows.append(RetriedRow(row, key, topics, HALF_TOPIC in topics))
+    return rows
+
+
+def _waiting_topics(properties: Mapping[str, str]) -> list[str]:
+    topics: list[str] = []
+    if properties.get(TRANSACTION_PREPARED, "").lower() == "true":
+        topics.append(HALF_TOPIC)
+    if DELAY in properties:
+        topics.append(SCHEDULE_TOPIC)
+    if _TIMER_NAMES & properties.keys():
+        topics.append(WHEEL_TOPIC)
+    return topics
+
+
+def place_of(row: RetriedRow, topic: str, header: RecordHeader) -> Place:
+    """Return what `row` is answered with, whose record with `header` was found under `topic`.
+
+    A transaction is its first half's place in the log, which its later copies carry.
+    """
+    is_own = topic == row.topics[0]
+    first = header.prepared_offset if row.is_half else 0
+    return Place(
+        header.queue_id if is_own else -1,
+        header.queue_offset,
+        first or header.physical_offset,
+        header.stored_at_ms,
+        header.physical_offset + header.total_bytes,
+    )
+
+
+def rest_of(
+    records: bytes, sizes: NDArray[np.int32], found: Mapping[int, Place]
+) -> tuple[bytes, NDArray[np.int32], Ints]:
+    """Return the records that were not found, with their sizes and rows."""
+    ends = np.cumsum(sizes.astype(np.int64))
+    rows = np.array([row for row in range(len(sizes)) if row not in found], dtype=np.int64)
+    parts = [records[ends[row] - sizes[row] : ends[row]] for row in rows.tolist()]
+    return b"".join(parts), sizes[rows], rows
+
+
+def join_places(
+    count: int,
+    sent_queue_ids: Sequence[int],
+    found: Mapping[int, Place],
+    rows: Ints,
+    stored: Stored | None,
+) -> Stored:
+    """Return what becomes of a request of which some records were found.
+
+    Args:
+        count: How many records it has.
+        sent_queue_ids: The queue that each was sent to.
+        found: By row.
+        rows: All others.
+        stored: What became of those; None when there are none.
+    """
+    queue_offsets = np.full(count, -1, dtype=np.int64)
+    physical_offsets = np.full(count, -1, dtype=np.int64)
+    queue_ids = np.array(sent_queue_ids, dtype=np.int64)
+    end, stored_at_ms = 0, 0
+    refused: Iterable[RefusedRow] = ()
+    if stored is not None:
+        queue_offsets[rows] = stored.queue_offsets
+        physical_offsets[rows] = stored.physical_offsets
+        end, stored_at_ms = stored.end, stored.stored_at_ms
+        refused = (each._replace(row=int(rows[each.row])) for each in stored.refused)
+    for row, place in found.items():
+        queue_offsets[row] = place.queue_offset
+        physical_offsets[row] = place.physical_offset
+        if place.queue_id >= 0:
+            queue_ids[row] = place.queue_id
+        end = max(end, place.end)
+        stored_at_ms = max(stored_at_ms, place.stored_at_ms)
+    moved = queue_ids.tolist() != list(sent_queue_ids)
+    return Stored(
+        queue_offsets,
+        physical_offsets,
+        stored_at_ms,
+        PhysicalOffset(end),
+        list(refused),
+        queue_ids if moved else None,
+    )
+
+
+def queue_ids_of(records: bytes, sizes: NDArray[np.int32]) -> list[int]:
+    """Return the queue that each record was sent to."""
+    ends = np.cumsum(sizes.astype(np.int64))
+    return [
+        int.from_bytes(records[end - size + 12 : end - size + 16], "big", signed=True)
+        for end, size in zip(ends.tolist(), sizes.tolist(), strict=True)
+    ]

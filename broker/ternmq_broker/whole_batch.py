@@ -1,0 +1,53 @@
+"""Batches that are stored together or not at all. Pure.
+
+Source: RocketMQ `SendMessageProcessor.sendBatchMessage`, `MessageBatch.generateFromList`.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ternmq_model.errors import refusal
+from ternmq_model.names import DEAD_LETTER_PREFIX, RETRY_PREFIX
+from ternmq_model.record import WHOLE_BATCH_BYTES_MAX
+from ternmq_model.record_batch import RecordBatch
+from ternmq_model.response_code import ResponseCode
+
+
+class RefusedRow(NamedTuple):
+    """One record that was not stored."""
+
+    row: int
+    """Its position in the request."""
+
+    code: int
+    remark: str
+
+
+def check_whole(
+    batch: RecordBatch | None, refused: Sequence[RefusedRow], *, request_bytes: int
+) -> None:
+    """Refuse a user's batch that cannot be stored together.
+
+    Args:
+        batch: Its good records.
+        refused: Its others.
+        request_bytes: Length of all of them as they were sent.
+
+    Raises:
+        RefusedError: A record is refused, they are for several queues or for a retry topic, they
+            are too long, or one is to be delivered later.
+    """
+    if refused:
+        row, code, remark = min(refused)
+        raise refusal(code, f"message {row} of the batch: {remark}")
+    assert batch is not None, "nothing was refused"
+    if len(batch.queues) > 1:
+        raise refusal(ResponseCode.MESSAGE_ILLEGAL, "a batch is for one queue of one topic")
+    if batch.queues[0].topic.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX)):
+        raise refusal(ResponseCode.MESSAGE_ILLEGAL, "a batch cannot go to a group's own topic")
+    if request_bytes > WHOLE_BATCH_BYTES_MAX:
+        remark = f"a batch has {request_bytes} bytes, at most {WHOLE_BATCH_BYTES_MAX} fit"
+        raise refusal(ResponseCode.MESSAGE_ILLEGAL, remark)
+    for row in batch.routed:
+        remark = f"message {row} of the batch: what is delayed or half cannot be in a batch"
+        raise refusal(ResponseCode.MESSAGE_ILLEGAL, remark)
