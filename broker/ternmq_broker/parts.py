@@ -7,6 +7,7 @@ from typing import Final
 
 from ternmq_broker.config import BrokerConfig
 from ternmq_broker.confirmations import Confirmations
+from ternmq_broker.duplicates.stored_before import StoredBefore
 from ternmq_broker.group_parts import GroupParts, Service
 from ternmq_broker.inner.rerouting import Rules
 from ternmq_broker.inner.room import Safety
@@ -23,8 +24,9 @@ from ternmq_broker.registration import Registrar
 from ternmq_broker.rpc_admin import AdminService, AdminServices
 from ternmq_broker.rpc_pull import PullService, PullServices
 from ternmq_broker.rpc_query import QueryService
-from ternmq_broker.rpc_send import SendService, SendServices
+from ternmq_broker.rpc_send import SendService
 from ternmq_broker.rpc_store import StoreService
+from ternmq_broker.send_services import SendServices
 from ternmq_broker.sending import MessageWriter
 from ternmq_broker.statistics.broker_statistics import BrokerStatistics
 from ternmq_broker.statistics.lag import GroupLag
@@ -171,8 +173,14 @@ class Parts:
                 topics_saved=self._tables.topics_file.saved,
                 room_made=self._store_loop.room_made,
                 is_closing=self.is_closing,
+                stored_before=self._stored_before(),
             )
         )
+
+    def _stored_before(self) -> StoredBefore | None:
+        if not self._store.searches.has_index:
+            return None
+        return StoredBefore(self._store, self._env.blocking, self._confirmations)
 
     def _pull_service(self) -> PullService:
         tables = self._tables

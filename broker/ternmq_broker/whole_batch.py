@@ -41,9 +41,10 @@ def check_whole(
         row, code, remark = min(refused)
         raise refusal(code, f"message {row} of the batch: {remark}")
     assert batch is not None, "nothing was refused"
-    if len(batch.queues) > 1:
+    first, *others = batch.queues
+    if others:
         raise refusal(ResponseCode.MESSAGE_ILLEGAL, "a batch is for one queue of one topic")
-    if batch.queues[0].topic.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX)):
+    if first.topic.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX)):
         raise refusal(ResponseCode.MESSAGE_ILLEGAL, "a batch cannot go to a group's own topic")
     if request_bytes > WHOLE_BATCH_BYTES_MAX:
         remark = f"a batch has {request_bytes} bytes, at most {WHOLE_BATCH_BYTES_MAX} fit"

@@ -41,6 +41,9 @@ SendStream = ClientStream[messages.SendStreamReply, messages.SendStreamRequest]
 
 _ROUTE_IS_OLD: Final = frozenset({ResponseCode.TOPIC_NOT_EXIST, ResponseCode.NO_PERMISSION})
 
+_BROKEN_OPENINGS_MAX: Final = 3
+"""A broker whose stream breaks so often while it is opened is out of reach."""
+
 
 class Dispatcher(Protocol):
     """Whom a link works for: a `Producer`."""
@@ -63,6 +66,11 @@ class Dispatcher(Protocol):
     @property
     def buffer(self) -> Buffer:
         """What messages are charged to until they are answered."""
+        ...
+
+    @property
+    def incarnation(self) -> str:
+        """Names the producer: its new stream with a broker ends its old one."""
         ...
 
     def unique_keys(self, born_host: bytes) -> UniqueKeys:
@@ -103,6 +111,10 @@ class BrokerLink:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_ms: float = math.inf
         self._failures = 0
+        self._looks_up = False
+        self._broken_openings = 0
+        """How often in a row the stream broke while it was opened; the most if it was not begun."""
+
         self._away: Unreachable | None = None
         """Why the broker cannot be reached; None when it can, as far as known."""
 
@@ -154,8 +166,10 @@ class BrokerLink:
             connection = await self._client.broker(self.broker_name)
             stream: SendStream = connection.open(SEND_STREAM)
         except ClosedError as error:  # somebody else found the connection broken just now
+            self._broken_openings += 1
             return Unreachable(str(error))
         except TernError as error:
+            self._broken_openings = _BROKEN_OPENINGS_MAX
             return error
         failure: TernError = ConnectionLost(f"broker {self.broker_name}: ended the send stream")
         try:
@@ -173,7 +187,11 @@ class BrokerLink:
         if isinstance(failure, TransportError):
             self._client.forget(self.broker_name, connection)
             if self._format is None:  # nothing but `open` was sent
-                failure = Unreachable(str(failure))
+                if isinstance(failure, Unreachable):
+                    self._broken_openings = _BROKEN_OPENINGS_MAX
+                else:
+                    self._broken_openings += 1
+                    failure = Unreachable(str(failure))
         return failure
 
     async def _open(self, stream: SendStream) -> None:
@@ -188,6 +206,7 @@ class BrokerLink:
                 client_id=self._client.client_id,
                 producer_group=self._owner.group,
                 auto_create=auto_create,
+                incarnation=self._owner.incarnation,
             )
         )
         try:
@@ -202,9 +221,11 @@ class BrokerLink:
         if opened.status.code:
             raise refusal(opened.status.code, opened.status.remark, self.broker_name)
         self._format = StreamFormat(opened, self._owner.unique_keys(opened.born_host))
+        self._looks_up = opened.looks_up_retries
         self._batcher.batch_bytes_max = min(config.batch_bytes, self._format.batch_bytes_max)
         self._write_error = None
         self._away = None
+        self._broken_openings = 0
         self._stream = stream
         self._client.sessions.attend(self.broker_name)
         logger.info("send stream open broker=%s", self.broker_name)
@@ -301,6 +322,8 @@ class BrokerLink:
                     is_ordered=pending.is_ordered,
                     maybe_stored=pending.maybe_stored,
                     duplicates_allowed=config.duplicates_allowed,
+                    looks_up=self._looks_up,
+                    is_away=self._broken_openings >= _BROKEN_OPENINGS_MAX,
                 )
             if verdict is Verdict.GIVE_UP:
                 self._give_up(pending, failure.error)

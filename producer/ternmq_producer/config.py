@@ -28,8 +28,9 @@ class ProducerConfig:
     """Ceiling of the wait before the second attempt at the same broker; doubles up to 1 s."""
 
     duplicates_allowed: bool = True
-    """A message whose answer was lost is sent again, although it may then be stored twice. When
-    False, such a message fails with an error whose `may_have_happened` is True."""
+    """Whether a message whose answer was lost may be sent to another broker, or to one that has no
+    index: it may then be stored twice. When False, only the broker that may have it is asked again,
+    and where it cannot tell, the message fails with an error whose `may_have_happened` is True."""
 
     buffer_bytes: int = 64 << 20
     """Memory for messages that are waiting or unanswered. When it is used up, sends wait."""

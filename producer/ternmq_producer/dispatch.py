@@ -114,6 +114,9 @@ class Dispatch:
         self.config = config
         self.client = client
         self.buffer = Buffer(config.buffer_bytes)
+        self.incarnation = f"{client.env.random.getrandbits(64):016x}"
+        """Tells this producer's streams from those of any other with its client id."""
+
         self.is_open = True
         """Takes messages."""
 

@@ -44,6 +44,7 @@ def fits(batch: Batch, reply: messages.SendBatchReply) -> bool:
     return (
         len(reply.queue_offsets) == length
         and len(reply.physical_offsets) == length
+        and len(reply.queue_ids) in (0, length // 2)
         and all(0 <= refused.index < len(batch) for refused in reply.refused)
     )
 
@@ -57,7 +58,7 @@ def deliver(
         return _refuse_all(batch, reply, broker_name)
     queue_offsets = np.frombuffer(reply.queue_offsets, dtype="<i8")
     physical_offsets = np.frombuffer(reply.physical_offsets, dtype="<i8")
-    if reply.refused:
+    if reply.refused or reply.queue_ids:
         return _deliver_some(batch, reply, queue_offsets, physical_offsets, store_host, broker_name)
     status = _STATUSES[code]
     begin = len(batch.singles)
@@ -114,9 +115,10 @@ def _deliver_some(
     store_host: bytes,
     broker_name: str,
 ) -> list[Failure]:
-    """Answer a batch of which some messages were refused, from its end to its beginning."""
+    """Answer a batch of which some messages were refused or found elsewhere, backwards."""
     errors = _errors_of(reply, broker_name)
     status = _STATUSES[reply.status.code]
+    queue_ids = np.frombuffer(reply.queue_ids, dtype="<i4").tolist()
     stored_queues: set[MessageQueue] = set()
     failures: list[Failure] = []
     everything = all_pending(batch)
@@ -131,6 +133,9 @@ def _deliver_some(
         if not pending.sink.done():
             key = pending.unique_key.decode()
             place = (int(queue_offsets[index]), int(physical_offsets[index]), store_host)
-            pending.sink.set_result(_new_result(SendResult, (status, key, pending.queue, *place)))
+            queue = pending.queue
+            if queue_ids:  # an earlier attempt had stored it, perhaps in another queue
+                queue = queue._replace(queue_id=queue_ids[index])
+            pending.sink.set_result(_new_result(SendResult, (status, key, queue, *place)))
     failures.reverse()
     return failures

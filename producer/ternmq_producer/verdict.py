@@ -24,6 +24,8 @@ def judge(
     is_ordered: bool,
     maybe_stored: bool,
     duplicates_allowed: bool,
+    looks_up: bool,
+    is_away: bool,
 ) -> Verdict:
     """Say what follows after an attempt ended with `error`.
 
@@ -36,6 +38,8 @@ def judge(
         is_ordered: It must stay in its queue.
         maybe_stored: An attempt, this one included, may have stored it.
         duplicates_allowed: Whether storing it twice is better than not knowing.
+        looks_up: The broker finds out whether it stored a message before it stores it again.
+        is_away: The broker is out of reach, and not just its stream broken.
 
     Source:
         RocketMQ `DefaultMQProducerImpl.sendDefaultImpl`, except that an attempt which may have
@@ -46,9 +50,9 @@ def judge(
     if attempts >= attempts_max and not isinstance(error, Unreachable):
         return Verdict.GIVE_UP
     if maybe_stored and not duplicates_allowed:
-        return Verdict.GIVE_UP
+        return Verdict.AGAIN_HERE if looks_up else Verdict.GIVE_UP
     if is_ordered:
         return Verdict.AGAIN_HERE
-    if maybe_stored and not isinstance(error, Unreachable):
+    if maybe_stored and not is_away:
         return Verdict.AGAIN_HERE
     return Verdict.AGAIN_ANYWHERE

@@ -5,13 +5,12 @@ first: delayed, timed and half messages wait in topics of the broker's, and come
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ternmq_broker.sending import Stored
-from ternmq_broker.whole_batch import RefusedRow
 from ternmq_model.errors import CorruptRecord
 from ternmq_model.names import HALF_TOPIC, SCHEDULE_TOPIC, WHEEL_TOPIC
 from ternmq_model.offsets import PhysicalOffset
@@ -25,6 +24,9 @@ from ternmq_model.properties import (
     decode_properties,
 )
 from ternmq_model.record import RecordHeader, decode_record
+
+if TYPE_CHECKING:
+    from ternmq_broker.whole_batch import RefusedRow
 
 _TIMER_NAMES: Final = frozenset({TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS})
 

@@ -24,11 +24,6 @@ _COMMIT_TIMEOUT_S: Final = 5.0
 class Lookup(Protocol):
     """What sending needs of the look-up."""
 
-    @property
-    def is_possible(self) -> bool:
-        """Tell whether there is an index to look in."""
-        ...
-
     async def find(self, records: bytes, sizes: NDArray[np.int32]) -> dict[int, Place]:
         """Return where records of a retried batch lie already, by row."""
         ...
@@ -45,11 +40,6 @@ class StoredBefore:
     store: MessageStore
     blocking: Blocking
     confirmations: Confirmations
-
-    @property
-    def is_possible(self) -> bool:
-        """Tell whether there is an index to look in."""
-        return self.store.searches.has_index
 
     async def find(self, records: bytes, sizes: NDArray[np.int32]) -> dict[int, Place]:
         """Return where records of a retried batch lie already, by row.
@@ -92,6 +82,6 @@ class StoredBefore:
                 async with asyncio.timeout(_COMMIT_TIMEOUT_S):
                     await self.confirmations.wait(end)
             except TimeoutError:
-                remark = "what was sent before is not written yet: whether it is stored is not known"
+                remark = "what was sent before is not written yet, and cannot be looked up"
                 raise refusal(ResponseCode.SYSTEM_BUSY, remark) from None
         return end

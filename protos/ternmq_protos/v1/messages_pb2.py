@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from ternmq_protos.v1 import common_pb2 as ternmq_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18ternmq/v1/messages.proto\x12\tternmq.v1\x1a\x16ternmq/v1/common.proto\"4\n\nAutoCreate\x12\x16\n\x0etemplate_topic\x18\x01 \x01(\t\x12\x0e\n\x06queues\x18\x02 \x01(\x05\"\xa3\x02\n\x0bSendRequest\x12\x16\n\x0eproducer_group\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x10\n\x08queue_id\x18\x03 \x01(\x05\x12\x0c\n\x04\x62ody\x18\x04 \x01(\x0c\x12:\n\nproperties\x18\x05 \x03(\x0b\x32&.ternmq.v1.SendRequest.PropertiesEntry\x12\x0c\n\x04\x66lag\x18\x06 \x01(\x05\x12\x12\n\nborn_at_ms\x18\x07 \x01(\x03\x12\x10\n\x08sys_flag\x18\x08 \x01(\x05\x12*\n\x0b\x61uto_create\x18\t \x01(\x0b\x32\x15.ternmq.v1.AutoCreate\x1a\x31\n\x0fPropertiesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x85\x01\n\tSendReply\x12!\n\x06status\x18\x01 \x01(\x0b\x32\x11.ternmq.v1.Status\x12\x12\n\nmessage_id\x18\x02 \x01(\t\x12\x19\n\x11offset_message_id\x18\x03 \x01(\t\x12\x10\n\x08queue_id\x18\x04 \x01(\x05\x12\x14\n\x0cqueue_offset\x18\x05 \x01(\x03\"p\n\x11SendStreamRequest\x12)\n\x04open\x18\x01 \x01(\x0b\x32\x19.ternmq.v1.SendStreamOpenH\x00\x12%\n\x05\x62\x61tch\x18\x02 \x01(\x0b\x32\x14.ternmq.v1.SendBatchH\x00\x42\t\n\x07request\"g\n\x0eSendStreamOpen\x12\x11\n\tclient_id\x18\x01 \x01(\t\x12\x16\n\x0eproducer_group\x18\x02 \x01(\t\x12*\n\x0b\x61uto_create\x18\x03 \x01(\x0b\x32\x15.ternmq.v1.AutoCreate\"V\n\tSendBatch\x12\x0f\n\x07records\x18\x01 \x01(\x0c\x12\x14\n\x0crecord_sizes\x18\x02 \x01(\x0c\x12\x10\n\x08is_retry\x18\x03 \x01(\x08\x12\x10\n\x08is_whole\x18\x04 \x01(\x08\"v\n\x0fSendStreamReply\x12-\n\x06opened\x18\x01 \x01(\x0b\x32\x1b.ternmq.v1.SendStreamOpenedH\x00\x12+\n\x06stored\x18\x02 \x01(\x0b\x32\x19.ternmq.v1.SendBatchReplyH\x00\x42\x07\n\x05reply\"\xc6\x01\n\x10SendStreamOpened\x12!\n\x06status\x18\x01 \x01(\x0b\x32\x11.ternmq.v1.Status\x12\x11\n\tborn_host\x18\x02 \x01(\x0c\x12\x12\n\nstore_host\x18\x03 \x01(\x0c\x12\x19\n\x11properties_suffix\x18\x04 \x01(\x0c\x12\x16\n\x0e\x62ody_bytes_max\x18\x05 \x01(\x05\x12\x1c\n\x14properties_bytes_max\x18\x06 \x01(\x05\x12\x17\n\x0f\x62\x61tch_bytes_max\x18\x07 \x01(\x05\"\xa5\x01\n\x0eSendBatchReply\x12!\n\x06status\x18\x01 \x01(\x0b\x32\x11.ternmq.v1.Status\x12\x15\n\rqueue_offsets\x18\x02 \x01(\x0c\x12\x18\n\x10physical_offsets\x18\x03 \x01(\x0c\x12\x14\n\x0cstored_at_ms\x18\x04 \x01(\x03\x12)\n\x07refused\x18\x05 \x03(\x0b\x32\x18.ternmq.v1.RefusedRecord\"A\n\rRefusedRecord\x12\r\n\x05index\x18\x01 \x01(\x05\x12!\n\x06status\x18\x02 \x01(\x0b\x32\x11.ternmq.v1.Status\"^\n\x0cSubscription\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x17\n\x0f\x65xpression_type\x18\x02 \x01(\t\x12\x12\n\nexpression\x18\x03 \x01(\t\x12\x12\n\nversion_ms\x18\x04 \x01(\x03\"\xfc\x01\n\x0bPullRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x10\n\x08queue_id\x18\x03 \x01(\x05\x12\x0e\n\x06offset\x18\x04 \x01(\x03\x12\x14\n\x0cmessages_max\x18\x05 \x01(\x05\x12\x11\n\tbytes_max\x18\x06 \x01(\x05\x12\x0f\n\x07wait_ms\x18\x07 \x01(\x03\x12-\n\x0csubscription\x18\x08 \x01(\x0b\x32\x17.ternmq.v1.Subscription\x12\x1a\n\rcommit_offset\x18\t \x01(\x03H\x00\x88\x01\x01\x12\x16\n\x0e\x63ommit_version\x18\n \x01(\x03\x42\x10\n\x0e_commit_offset\"\xaf\x01\n\tPullReply\x12!\n\x06status\x18\x01 \x01(\x0b\x32\x11.ternmq.v1.Status\x12\x13\n\x0bnext_offset\x18\x02 \x01(\x03\x12\x12\n\nmin_offset\x18\x03 \x01(\x03\x12\x12\n\nmax_offset\x18\x04 \x01(\x03\x12\x0f\n\x07records\x18\x05 \x01(\x0c\x12\x14\n\x0crecord_sizes\x18\x06 \x01(\x0c\x12\x1b\n\x13suggested_broker_id\x18\x07 \x01(\x03\"\xd4\x01\n\x11PullStreamRequest\x12)\n\x04open\x18\x01 \x01(\x0b\x32\x19.ternmq.v1.PullStreamOpenH\x00\x12-\n\tsubscribe\x18\x02 \x01(\x0b\x32\x18.ternmq.v1.PullSubscribeH\x00\x12\'\n\x06\x63redit\x18\x03 \x01(\x0b\x32\x15.ternmq.v1.PullCreditH\x00\x12\x31\n\x0bunsubscribe\x18\x04 \x01(\x0b\x32\x1a.ternmq.v1.PullUnsubscribeH\x00\x42\t\n\x07request\"2\n\x0ePullStreamOpen\x12\x11\n\tclient_id\x18\x01 \x01(\t\x12\r\n\x05group\x18\x02 \x01(\t\"\xae\x01\n\rPullSubscribe\x12\x0e\n\x06handle\x18\x01 \x01(\x05\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x10\n\x08queue_id\x18\x03 \x01(\x05\x12\x0e\n\x06offset\x18\x04 \x01(\x03\x12-\n\x0csubscription\x18\x05 \x01(\x0b\x32\x17.ternmq.v1.Subscription\x12\x14\n\x0c\x63redit_bytes\x18\x06 \x01(\x03\x12\x17\n\x0f\x63redit_messages\x18\x07 \x01(\x03\"=\n\nPullCredit\x12\x0e\n\x06handle\x18\x01 \x01(\x05\x12\r\n\x05\x62ytes\x18\x02 \x01(\x03\x12\x10\n\x08messages\x18\x03 \x01(\x03\"!\n\x0fPullUnsubscribe\x12\x0e\n\x06handle\x18\x01 \x01(\x05\";\n\x0fPullStreamReply\x12(\n\x06pulled\x18\x01 \x03(\x0b\x32\x18.ternmq.v1.PulledRecords\"\xc3\x01\n\rPulledRecords\x12\x0e\n\x06handle\x18\x01 \x01(\x05\x12!\n\x06status\x18\x02 \x01(\x0b\x32\x11.ternmq.v1.Status\x12\x13\n\x0bnext_offset\x18\x03 \x01(\x03\x12\x12\n\nmin_offset\x18\x04 \x01(\x03\x12\x12\n\nmax_offset\x18\x05 \x01(\x03\x12\x0f\n\x07records\x18\x06 \x01(\x0c\x12\x14\n\x0crecord_sizes\x18\x07 \x01(\x0c\x12\x1b\n\x13suggested_broker_id\x18\x08 \x01(\x03\"/\n\x12ViewMessageRequest\x12\x19\n\x11offset_message_id\x18\x01 \x01(\t\"E\n\x10ViewMessageReply\x12!\n\x06status\x18\x01 \x01(\x0b\x32\x11.ternmq.v1.Status\x12\x0e\n\x06record\x18\x02 \x01(\x0c\"\x81\x01\n\x14QueryMessagesRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\t\x12\x10\n\x08\x62\x65gin_ms\x18\x03 \x01(\x03\x12\x0e\n\x06\x65nd_ms\x18\x04 \x01(\x03\x12\x14\n\x0cmessages_max\x18\x05 \x01(\x05\x12\x15\n\ris_unique_key\x18\x06 \x01(\x08\"^\n\x12QueryMessagesReply\x12!\n\x06status\x18\x01 \x01(\x0b\x32\x11.ternmq.v1.Status\x12\x0f\n\x07records\x18\x02 \x01(\x0c\x12\x14\n\x0crecord_sizes\x18\x03 \x01(\x0c\x32\xaa\x03\n\x08Messages\x12\x34\n\x04Send\x12\x16.ternmq.v1.SendRequest\x1a\x14.ternmq.v1.SendReply\x12J\n\nSendStream\x12\x1c.ternmq.v1.SendStreamRequest\x1a\x1a.ternmq.v1.SendStreamReply(\x01\x30\x01\x12\x34\n\x04Pull\x12\x16.ternmq.v1.PullRequest\x1a\x14.ternmq.v1.PullReply\x12J\n\nPullStream\x12\x1c.ternmq.v1.PullStreamRequest\x1a\x1a.ternmq.v1.PullStreamReply(\x01\x30\x01\x12I\n\x0bViewMessage\x12\x1d.ternmq.v1.ViewMessageRequest\x1a\x1b.ternmq.v1.ViewMessageReply\x12O\n\rQueryMessages\x12\x1f.ternmq.v1.QueryMessagesRequest\x1a\x1d.ternmq.v1.QueryMessagesReplyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18ternmq/v1/messages.proto\x12\tternmq.v1\x1a\x16ternmq/v1/common.proto\"4\n\nAutoCreate\x12\x16\n\x0etemplate_topic\x18\x01 \x01(\t\x12\x0e\n\x06queues\x18\x02 \x01(\x05\"\xa3\x02\n\x0bSendRequest\x12\x16\n\x0eproducer_group\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x10\n\x08queue_id\x18\x03 \x01(\x05\x12\x0c\n\x04\x62ody\x18\x04 \x01(\x0c\x12:\n\nproperties\x18\x05 \x03(\x0b\x32&.ternmq.v1.SendRequest.PropertiesEntry\x12\x0c\n\x04\x66lag\x18\x06 \x01(\x05\x12\x12\n\nborn_at_ms\x18\x07 \x01(\x03\x12\x10\n\x08sys_flag\x18\x08 \x01(\x05\x12*\n\x0b\x61uto_create\x18\t \x01(\x0b\x32\x15.ternmq.v1.AutoCreate\x1a\x31\n\x0fPropertiesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x85\x01\n\tSendReply\x12!\n\x06status\x18\x01 \x01(\x0b\x32\x11.ternmq.v1.Status\x12\x12\n\nmessage_id\x18\x02 \x01(\t\x12\x19\n\x11offset_message_id\x18\x03 \x01(\t\x12\x10\n\x08queue_id\x18\x04 \x01(\x05\x12\x14\n\x0cqueue_offset\x18\x05 \x01(\x03\"p\n\x11SendStreamRequest\x12)\n\x04open\x18\x01 \x01(\x0b\x32\x19.ternmq.v1.SendStreamOpenH\x00\x12%\n\x05\x62\x61tch\x18\x02 \x01(\x0b\x32\x14.ternmq.v1.SendBatchH\x00\x42\t\n\x07request\"|\n\x0eSendStreamOpen\x12\x11\n\tclient_id\x18\x01 \x01(\t\x12\x16\n\x0eproducer_group\x18\x02 \x01(\t\x12*\n\x0b\x61uto_create\x18\x03 \x01(\x0b\x32\x15.ternmq.v1.AutoCreate\x12\x13\n\x0bincarnation\x18\x04 \x01(\t\"V\n\tSendBatch\x12\x0f\n\x07records\x18\x01 \x01(\x0c\x12\x14\n\x0crecord_sizes\x18\x02 \x01(\x0c\x12\x10\n\x08is_retry\x18\x03 \x01(\x08\x12\x10\n\x08is_whole\x18\x04 \x01(\x08\"v\n\x0fSendStreamReply\x12-\n\x06opened\x18\x01 \x01(\x0b\x32\x1b.ternmq.v1.SendStreamOpenedH\x00\x12+\n\x06stored\x18\x02 \x01(\x0b\x32\x19.ternmq.v1.SendBatchReplyH\x00\x42\x07\n\x05reply\"\xe0\x01\n\x10SendStreamOpened\x12!\n\x06status\x18\x01 \x01(\x0b\x32\x11.ternmq.v1.Status\x12\x11\n\tborn_host\x18\x02 \x01(\x0c\x12\x12\n\nstore_host\x18\x03 \x01(\x0c\x12\x19\n\x11properties_suffix\x18\x04 \x01(\x0c\x12\x16\n\x0e\x62ody_bytes_max\x18\x05 \x01(\x05\x12\x1c\n\x14properties_bytes_max\x18\x06 \x01(\x05\x12\x17\n\x0f\x62\x61tch_bytes_max\x18\x07 \x01(\x05\x12\x18\n\x10looks_up_retries\x18\x08 \x01(\x08\"\xb8\x01\n\x0eSendBatchReply\x12!\n\x06status\x18\x01 \x01(\x0b\x32\x11.ternmq.v1.Status\x12\x15\n\rqueue_offsets\x18\x02 \x01(\x0c\x12\x18\n\x10physical_offsets\x18\x03 \x01(\x0c\x12\x14\n\x0cstored_at_ms\x18\x04 \x01(\x03\x12)\n\x07refused\x18\x05 \x03(\x0b\x32\x18.ternmq.v1.RefusedRecord\x12\x11\n\tqueue_ids\x18\x06 \x01(\x0c\"A\n\rRefusedRecord\x12\r\n\x05index\x18\x01 \x01(\x05\x12!\n\x06status\x18\x02 \x01(\x0b\x32\x11.ternmq.v1.Status\"^\n\x0cSubscription\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x17\n\x0f\x65xpression_type\x18\x02 \x01(\t\x12\x12\n\nexpression\x18\x03 \x01(\t\x12\x12\n\nversion_ms\x18\x04 \x01(\x03\"\xfc\x01\n\x0bPullRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x10\n\x08queue_id\x18\x03 \x01(\x05\x12\x0e\n\x06offset\x18\x04 \x01(\x03\x12\x14\n\x0cmessages_max\x18\x05 \x01(\x05\x12\x11\n\tbytes_max\x18\x06 \x01(\x05\x12\x0f\n\x07wait_ms\x18\x07 \x01(\x03\x12-\n\x0csubscription\x18\x08 \x01(\x0b\x32\x17.ternmq.v1.Subscription\x12\x1a\n\rcommit_offset\x18\t \x01(\x03H\x00\x88\x01\x01\x12\x16\n\x0e\x63ommit_version\x18\n \x01(\x03\x42\x10\n\x0e_commit_offset\"\xaf\x01\n\tPullReply\x12!\n\x06status\x18\x01 \x01(\x0b\x32\x11.ternmq.v1.Status\x12\x13\n\x0bnext_offset\x18\x02 \x01(\x03\x12\x12\n\nmin_offset\x18\x03 \x01(\x03\x12\x12\n\nmax_offset\x18\x04 \x01(\x03\x12\x0f\n\x07records\x18\x05 \x01(\x0c\x12\x14\n\x0crecord_sizes\x18\x06 \x01(\x0c\x12\x1b\n\x13suggested_broker_id\x18\x07 \x01(\x03\"\xd4\x01\n\x11PullStreamRequest\x12)\n\x04open\x18\x01 \x01(\x0b\x32\x19.ternmq.v1.PullStreamOpenH\x00\x12-\n\tsubscribe\x18\x02 \x01(\x0b\x32\x18.ternmq.v1.PullSubscribeH\x00\x12\'\n\x06\x63redit\x18\x03 \x01(\x0b\x32\x15.ternmq.v1.PullCreditH\x00\x12\x31\n\x0bunsubscribe\x18\x04 \x01(\x0b\x32\x1a.ternmq.v1.PullUnsubscribeH\x00\x42\t\n\x07request\"2\n\x0ePullStreamOpen\x12\x11\n\tclient_id\x18\x01 \x01(\t\x12\r\n\x05group\x18\x02 \x01(\t\"\xae\x01\n\rPullSubscribe\x12\x0e\n\x06handle\x18\x01 \x01(\x05\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x10\n\x08queue_id\x18\x03 \x01(\x05\x12\x0e\n\x06offset\x18\x04 \x01(\x03\x12-\n\x0csubscription\x18\x05 \x01(\x0b\x32\x17.ternmq.v1.Subscription\x12\x14\n\x0c\x63redit_bytes\x18\x06 \x01(\x03\x12\x17\n\x0f\x63redit_messages\x18\x07 \x01(\x03\"=\n\nPullCredit\x12\x0e\n\x06handle\x18\x01 \x01(\x05\x12\r\n\x05\x62ytes\x18\x02 \x01(\x03\x12\x10\n\x08messages\x18\x03 \x01(\x03\"!\n\x0fPullUnsubscribe\x12\x0e\n\x06handle\x18\x01 \x01(\x05\";\n\x0fPullStreamReply\x12(\n\x06pulled\x18\x01 \x03(\x0b\x32\x18.ternmq.v1.PulledRecords\"\xc3\x01\n\rPulledRecords\x12\x0e\n\x06handle\x18\x01 \x01(\x05\x12!\n\x06status\x18\x02 \x01(\x0b\x32\x11.ternmq.v1.Status\x12\x13\n\x0bnext_offset\x18\x03 \x01(\x03\x12\x12\n\nmin_offset\x18\x04 \x01(\x03\x12\x12\n\nmax_offset\x18\x05 \x01(\x03\x12\x0f\n\x07records\x18\x06 \x01(\x0c\x12\x14\n\x0crecord_sizes\x18\x07 \x01(\x0c\x12\x1b\n\x13suggested_broker_id\x18\x08 \x01(\x03\"/\n\x12ViewMessageRequest\x12\x19\n\x11offset_message_id\x18\x01 \x01(\t\"E\n\x10ViewMessageReply\x12!\n\x06status\x18\x01 \x01(\x0b\x32\x11.ternmq.v1.Status\x12\x0e\n\x06record\x18\x02 \x01(\x0c\"\x81\x01\n\x14QueryMessagesRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\t\x12\x10\n\x08\x62\x65gin_ms\x18\x03 \x01(\x03\x12\x0e\n\x06\x65nd_ms\x18\x04 \x01(\x03\x12\x14\n\x0cmessages_max\x18\x05 \x01(\x05\x12\x15\n\ris_unique_key\x18\x06 \x01(\x08\"^\n\x12QueryMessagesReply\x12!\n\x06status\x18\x01 \x01(\x0b\x32\x11.ternmq.v1.Status\x12\x0f\n\x07records\x18\x02 \x01(\x0c\x12\x14\n\x0crecord_sizes\x18\x03 \x01(\x0c\x32\xaa\x03\n\x08Messages\x12\x34\n\x04Send\x12\x16.ternmq.v1.SendRequest\x1a\x14.ternmq.v1.SendReply\x12J\n\nSendStream\x12\x1c.ternmq.v1.SendStreamRequest\x1a\x1a.ternmq.v1.SendStreamReply(\x01\x30\x01\x12\x34\n\x04Pull\x12\x16.ternmq.v1.PullRequest\x1a\x14.ternmq.v1.PullReply\x12J\n\nPullStream\x12\x1c.ternmq.v1.PullStreamRequest\x1a\x1a.ternmq.v1.PullStreamReply(\x01\x30\x01\x12I\n\x0bViewMessage\x12\x1d.ternmq.v1.ViewMessageRequest\x1a\x1b.ternmq.v1.ViewMessageReply\x12O\n\rQueryMessages\x12\x1f.ternmq.v1.QueryMessagesRequest\x1a\x1d.ternmq.v1.QueryMessagesReplyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -45,45 +45,45 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SENDSTREAMREQUEST']._serialized_start=547
   _globals['_SENDSTREAMREQUEST']._serialized_end=659
   _globals['_SENDSTREAMOPEN']._serialized_start=661
-  _globals['_SENDSTREAMOPEN']._serialized_end=764
-  _globals['_SENDBATCH']._serialized_start=766
-  _globals['_SENDBATCH']._serialized_end=852
-  _globals['_SENDSTREAMREPLY']._serialized_start=854
-  _globals['_SENDSTREAMREPLY']._serialized_end=972
-  _globals['_SENDSTREAMOPENED']._serialized_start=975
-  _globals['_SENDSTREAMOPENED']._serialized_end=1173
-  _globals['_SENDBATCHREPLY']._serialized_start=1176
-  _globals['_SENDBATCHREPLY']._serialized_end=1341
-  _globals['_REFUSEDRECORD']._serialized_start=1343
-  _globals['_REFUSEDRECORD']._serialized_end=1408
-  _globals['_SUBSCRIPTION']._serialized_start=1410
-  _globals['_SUBSCRIPTION']._serialized_end=1504
-  _globals['_PULLREQUEST']._serialized_start=1507
-  _globals['_PULLREQUEST']._serialized_end=1759
-  _globals['_PULLREPLY']._serialized_start=1762
-  _globals['_PULLREPLY']._serialized_end=1937
-  _globals['_PULLSTREAMREQUEST']._serialized_start=1940
-  _globals['_PULLSTREAMREQUEST']._serialized_end=2152
-  _globals['_PULLSTREAMOPEN']._serialized_start=2154
-  _globals['_PULLSTREAMOPEN']._serialized_end=2204
-  _globals['_PULLSUBSCRIBE']._serialized_start=2207
-  _globals['_PULLSUBSCRIBE']._serialized_end=2381
-  _globals['_PULLCREDIT']._serialized_start=2383
-  _globals['_PULLCREDIT']._serialized_end=2444
-  _globals['_PULLUNSUBSCRIBE']._serialized_start=2446
-  _globals['_PULLUNSUBSCRIBE']._serialized_end=2479
-  _globals['_PULLSTREAMREPLY']._serialized_start=2481
-  _globals['_PULLSTREAMREPLY']._serialized_end=2540
-  _globals['_PULLEDRECORDS']._serialized_start=2543
-  _globals['_PULLEDRECORDS']._serialized_end=2738
-  _globals['_VIEWMESSAGEREQUEST']._serialized_start=2740
-  _globals['_VIEWMESSAGEREQUEST']._serialized_end=2787
-  _globals['_VIEWMESSAGEREPLY']._serialized_start=2789
-  _globals['_VIEWMESSAGEREPLY']._serialized_end=2858
-  _globals['_QUERYMESSAGESREQUEST']._serialized_start=2861
-  _globals['_QUERYMESSAGESREQUEST']._serialized_end=2990
-  _globals['_QUERYMESSAGESREPLY']._serialized_start=2992
-  _globals['_QUERYMESSAGESREPLY']._serialized_end=3086
-  _globals['_MESSAGES']._serialized_start=3089
-  _globals['_MESSAGES']._serialized_end=3515
+  _globals['_SENDSTREAMOPEN']._serialized_end=785
+  _globals['_SENDBATCH']._serialized_start=787
+  _globals['_SENDBATCH']._serialized_end=873
+  _globals['_SENDSTREAMREPLY']._serialized_start=875
+  _globals['_SENDSTREAMREPLY']._serialized_end=993
+  _globals['_SENDSTREAMOPENED']._serialized_start=996
+  _globals['_SENDSTREAMOPENED']._serialized_end=1220
+  _globals['_SENDBATCHREPLY']._serialized_start=1223
+  _globals['_SENDBATCHREPLY']._serialized_end=1407
+  _globals['_REFUSEDRECORD']._serialized_start=1409
+  _globals['_REFUSEDRECORD']._serialized_end=1474
+  _globals['_SUBSCRIPTION']._serialized_start=1476
+  _globals['_SUBSCRIPTION']._serialized_end=1570
+  _globals['_PULLREQUEST']._serialized_start=1573
+  _globals['_PULLREQUEST']._serialized_end=1825
+  _globals['_PULLREPLY']._serialized_start=1828
+  _globals['_PULLREPLY']._serialized_end=2003
+  _globals['_PULLSTREAMREQUEST']._serialized_start=2006
+  _globals['_PULLSTREAMREQUEST']._serialized_end=2218
+  _globals['_PULLSTREAMOPEN']._serialized_start=2220
+  _globals['_PULLSTREAMOPEN']._serialized_end=2270
+  _globals['_PULLSUBSCRIBE']._serialized_start=2273
+  _globals['_PULLSUBSCRIBE']._serialized_end=2447
+  _globals['_PULLCREDIT']._serialized_start=2449
+  _globals['_PULLCREDIT']._serialized_end=2510
+  _globals['_PULLUNSUBSCRIBE']._serialized_start=2512
+  _globals['_PULLUNSUBSCRIBE']._serialized_end=2545
+  _globals['_PULLSTREAMREPLY']._serialized_start=2547
+  _globals['_PULLSTREAMREPLY']._serialized_end=2606
+  _globals['_PULLEDRECORDS']._serialized_start=2609
+  _globals['_PULLEDRECORDS']._serialized_end=2804
+  _globals['_VIEWMESSAGEREQUEST']._serialized_start=2806
+  _globals['_VIEWMESSAGEREQUEST']._serialized_end=2853
+  _globals['_VIEWMESSAGEREPLY']._serialized_start=2855
+  _globals['_VIEWMESSAGEREPLY']._serialized_end=2924
+  _globals['_QUERYMESSAGESREQUEST']._serialized_start=2927
+  _globals['_QUERYMESSAGESREQUEST']._serialized_end=3056
+  _globals['_QUERYMESSAGESREPLY']._serialized_start=3058
+  _globals['_QUERYMESSAGESREPLY']._serialized_end=3152
+  _globals['_MESSAGES']._serialized_start=3155
+  _globals['_MESSAGES']._serialized_end=3581
 # @@protoc_insertion_point(module_scope)

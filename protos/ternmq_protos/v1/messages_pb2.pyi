@@ -67,14 +67,16 @@ class SendStreamRequest(_message.Message):
     def __init__(self, open: _Optional[_Union[SendStreamOpen, _Mapping]] = ..., batch: _Optional[_Union[SendBatch, _Mapping]] = ...) -> None: ...
 
 class SendStreamOpen(_message.Message):
-    __slots__ = ("client_id", "producer_group", "auto_create")
+    __slots__ = ("client_id", "producer_group", "auto_create", "incarnation")
     CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_GROUP_FIELD_NUMBER: _ClassVar[int]
     AUTO_CREATE_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
     client_id: str
     producer_group: str
     auto_create: AutoCreate
-    def __init__(self, client_id: _Optional[str] = ..., producer_group: _Optional[str] = ..., auto_create: _Optional[_Union[AutoCreate, _Mapping]] = ...) -> None: ...
+    incarnation: str
+    def __init__(self, client_id: _Optional[str] = ..., producer_group: _Optional[str] = ..., auto_create: _Optional[_Union[AutoCreate, _Mapping]] = ..., incarnation: _Optional[str] = ...) -> None: ...
 
 class SendBatch(_message.Message):
     __slots__ = ("records", "record_sizes", "is_retry", "is_whole")
@@ -97,7 +99,7 @@ class SendStreamReply(_message.Message):
     def __init__(self, opened: _Optional[_Union[SendStreamOpened, _Mapping]] = ..., stored: _Optional[_Union[SendBatchReply, _Mapping]] = ...) -> None: ...
 
 class SendStreamOpened(_message.Message):
-    __slots__ = ("status", "born_host", "store_host", "properties_suffix", "body_bytes_max", "properties_bytes_max", "batch_bytes_max")
+    __slots__ = ("status", "born_host", "store_host", "properties_suffix", "body_bytes_max", "properties_bytes_max", "batch_bytes_max", "looks_up_retries")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     BORN_HOST_FIELD_NUMBER: _ClassVar[int]
     STORE_HOST_FIELD_NUMBER: _ClassVar[int]
@@ -105,6 +107,7 @@ class SendStreamOpened(_message.Message):
     BODY_BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
     PROPERTIES_BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
     BATCH_BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
+    LOOKS_UP_RETRIES_FIELD_NUMBER: _ClassVar[int]
     status: _common_pb2.Status
     born_host: bytes
     store_host: bytes
@@ -112,21 +115,24 @@ class SendStreamOpened(_message.Message):
     body_bytes_max: int
     properties_bytes_max: int
     batch_bytes_max: int
-    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., born_host: _Optional[bytes] = ..., store_host: _Optional[bytes] = ..., properties_suffix: _Optional[bytes] = ..., body_bytes_max: _Optional[int] = ..., properties_bytes_max: _Optional[int] = ..., batch_bytes_max: _Optional[int] = ...) -> None: ...
+    looks_up_retries: bool
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., born_host: _Optional[bytes] = ..., store_host: _Optional[bytes] = ..., properties_suffix: _Optional[bytes] = ..., body_bytes_max: _Optional[int] = ..., properties_bytes_max: _Optional[int] = ..., batch_bytes_max: _Optional[int] = ..., looks_up_retries: bool = ...) -> None: ...
 
 class SendBatchReply(_message.Message):
-    __slots__ = ("status", "queue_offsets", "physical_offsets", "stored_at_ms", "refused")
+    __slots__ = ("status", "queue_offsets", "physical_offsets", "stored_at_ms", "refused", "queue_ids")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     QUEUE_OFFSETS_FIELD_NUMBER: _ClassVar[int]
     PHYSICAL_OFFSETS_FIELD_NUMBER: _ClassVar[int]
     STORED_AT_MS_FIELD_NUMBER: _ClassVar[int]
     REFUSED_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_IDS_FIELD_NUMBER: _ClassVar[int]
     status: _common_pb2.Status
     queue_offsets: bytes
     physical_offsets: bytes
     stored_at_ms: int
     refused: _containers.RepeatedCompositeFieldContainer[RefusedRecord]
-    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., queue_offsets: _Optional[bytes] = ..., physical_offsets: _Optional[bytes] = ..., stored_at_ms: _Optional[int] = ..., refused: _Optional[_Iterable[_Union[RefusedRecord, _Mapping]]] = ...) -> None: ...
+    queue_ids: bytes
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., queue_offsets: _Optional[bytes] = ..., physical_offsets: _Optional[bytes] = ..., stored_at_ms: _Optional[int] = ..., refused: _Optional[_Iterable[_Union[RefusedRecord, _Mapping]]] = ..., queue_ids: _Optional[bytes] = ...) -> None: ...
 
 class RefusedRecord(_message.Message):
     __slots__ = ("index", "status")

@@ -11,6 +11,8 @@ def judged(error: Exception, **changes: object) -> Verdict:
         "is_ordered": False,
         "maybe_stored": False,
         "duplicates_allowed": True,
+        "looks_up": False,
+        "is_away": isinstance(error, Unreachable),
     } | changes
     return judge(error, **facts)  # type: ignore[arg-type]
 
@@ -28,10 +30,15 @@ def test_what_may_be_stored_is_asked_for_where_it_may_be_stored() -> None:
     lost = ConnectionLost("lost")
     assert judged(lost, maybe_stored=True) is Verdict.AGAIN_HERE
     assert judged(lost, maybe_stored=True, duplicates_allowed=False) is Verdict.GIVE_UP
+    sure = {"maybe_stored": True, "duplicates_allowed": False, "looks_up": True}
+    assert judged(lost, **sure) is Verdict.AGAIN_HERE
+    assert judged(Unreachable("away"), **sure) is Verdict.AGAIN_HERE
+    assert judged(lost, attempts=3, **sure) is Verdict.GIVE_UP
     away = Unreachable("away")
     assert judged(away, attempts=9) is Verdict.AGAIN_ANYWHERE
     assert judged(away, attempts=9, is_ordered=True) is Verdict.AGAIN_HERE
     assert judged(away, maybe_stored=True) is Verdict.AGAIN_ANYWHERE
+    assert judged(away, maybe_stored=True, is_away=False) is Verdict.AGAIN_HERE
     assert judged(away, maybe_stored=True, duplicates_allowed=False) is Verdict.GIVE_UP
     assert judged(away, duplicates_allowed=False) is Verdict.AGAIN_ANYWHERE
     assert judged(away, maybe_stored=True, is_ordered=True) is Verdict.AGAIN_HERE

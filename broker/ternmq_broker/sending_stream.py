@@ -1,0 +1,209 @@
+"""One producer's stream of batches: flow control, and answers in order."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ternmq_broker.send_services import SendServices, until_safe
+from ternmq_broker.sending import Sender, Stored
+from ternmq_model.errors import (
+    ClosedError,
+    ConnectionLost,
+    InvalidParameter,
+    TernError,
+)
+from ternmq_model.response_code import ResponseCode
+from ternmq_protos.v1 import messages_pb2 as messages
+from ternmq_remoting.rpc import ServerStream
+from ternmq_remoting.status import refusal_of
+from ternmq_runtime.service import OwnedTasks
+
+_YIELD_AFTER_MS: Final = 5
+_PENDING_MAX: Final = 1024
+"""Answers that may wait on one stream: a caller that never reads them is not read either."""
+
+SendServerStream = ServerStream[messages.SendStreamRequest, messages.SendStreamReply]
+
+
+@dataclass(slots=True)
+class Pending:
+    """A request whose answer waits for its turn."""
+
+    reply: messages.SendStreamReply
+    request_bytes: int
+    safe: Sequence[asyncio.Future[None]] = ()
+    """All are done when the answer may leave; none = at once."""
+
+    deadline_s: float = 0.0
+    """Loop time at which the answer is FLUSH_DISK_TIMEOUT instead. Both as `safe` returns them."""
+
+
+class SendingStream:
+    """One producer's stream. Reading and appending go on while earlier batches wait for the disk.
+
+    Answers leave in the order of the requests: either at once, from the loop that reads, when
+    nothing waits; or from a second task, started when the first batch has to wait.
+    """
+
+    def __init__(self, services: SendServices, sender: Sender, stream: SendServerStream) -> None:
+        self._services = services
+        self._sender = sender
+        self._stream = stream
+        self._unanswered_bytes = 0
+        self._pending: deque[Pending] = deque()
+        self._changed = asyncio.Event()
+        self._is_lost = False
+        self._look = asyncio.Event()
+        self._is_taking = False
+        self._taken = asyncio.Event()
+
+    async def displace(self) -> None:
+        """Take no more, and wait until nothing more is stored: the producer has a new stream.
+
+        What it sends there may be what it sent here; both must not be stored.
+        """
+        self._is_lost = True
+        self._look.set()
+        while self._is_taking:
+            self._taken.clear()
+            await self._taken.wait()
+
+    async def run(self) -> None:
+        """Serve until the producer has finished and everything is answered."""
+        async with OwnedTasks() as tasks:
+            try:
+                await self._read_batches(tasks)
+                await self._until(lambda: not self._pending)
+            except ConnectionLost:
+                return
+            finally:
+                self._services.intake.answered(self._unanswered_bytes)
+                self._services.intake.unwatch(self)
+
+    async def _read_batches(self, tasks: OwnedTasks) -> None:
+        services, clock = self._services, self._services.clock
+        has_answerer = False
+        while not self._is_lost:
+            if not services.intake.has_room(self._unanswered_bytes):
+                await self._room()
+            if len(self._pending) >= _PENDING_MAX:
+                await self._until(lambda: len(self._pending) < _PENDING_MAX)
+            request = await self._stream.read()
+            if request is None or self._is_lost:
+                return
+            began_ms = clock.monotonic_ms()
+            self._is_taking = True
+            try:
+                pending = await self._take(request)
+            finally:
+                self._is_taking = False
+                self._taken.set()
+            if not pending.safe and not self._pending:
+                await self._stream.write(pending.reply)
+                self._answered(pending)
+            else:
+                self._pending.append(pending)
+                if has_answerer:
+                    self._changed.set()
+                else:
+                    has_answerer = True
+                    tasks.spawn(self._answer(), "send-answers")
+            if clock.monotonic_ms() - began_ms >= _YIELD_AFTER_MS:
+                await asyncio.sleep(0)
+
+    async def _take(self, request: messages.SendStreamRequest) -> Pending:
+        """Store one batch and return its answer."""
+        services = self._services
+        if request.WhichOneof("request") != "batch":
+            raise InvalidParameter(
+                ResponseCode.INVALID_PARAMETER, "a SendStream goes on with `batch`"
+            )
+        batch = request.batch
+        records = batch.records
+        is_busy = not services.intake.has_room(self._unanswered_bytes)
+        self._unanswered_bytes += len(records)
+        services.intake.took(len(records))
+        if is_busy:
+            return _refused(
+                ResponseCode.SYSTEM_BUSY, "too many bytes wait for their answers", len(records)
+            )
+        if services.is_closing():
+            return _refused(
+                ResponseCode.SERVICE_NOT_AVAILABLE, "the broker is closing", len(records)
+            )
+        try:
+            store = services.store_again if batch.is_retry else services.store
+            stored = await store(records, batch.record_sizes, self._sender, whole=batch.is_whole)
+        except TernError as error:
+            refused = refusal_of(error)
+            if refused is None:
+                raise
+            return _refused(refused.code, refused.remark, len(records))
+        pending = Pending(messages.SendStreamReply(stored=_reply(stored)), len(records))
+        pending.safe, pending.deadline_s = services.safe(stored.end)
+        return pending
+
+    async def _answer(self) -> None:
+        """Write answers in order, each when its batch is safe."""
+        try:
+            while True:
+                while self._pending:
+                    pending = self._pending[0]
+                    unsafe = await until_safe(pending.safe, pending.deadline_s)
+                    if unsafe is not None:
+                        pending.reply.stored.status.CopyFrom(unsafe)
+                    await self._stream.write(pending.reply)
+                    self._pending.popleft()
+                    self._answered(pending)
+                self._changed.clear()
+                await self._changed.wait()
+        except (ConnectionLost, ClosedError):
+            self._is_lost = True  # the reading half is told by the transport
+            self._look.set()
+
+    def _answered(self, pending: Pending) -> None:
+        self._unanswered_bytes -= pending.request_bytes
+        self._services.intake.answered(pending.request_bytes)
+
+    async def _room(self) -> None:
+        """Leave the stream unread until there is room, but not for too long."""
+        await self._until(
+            lambda: self._services.intake.has_room(self._unanswered_bytes),
+            timeout_s=self._services.live.broker.unread_max_ms / 1000,
+        )
+
+    async def _until(
+        self, condition: Callable[[], bool], *, timeout_s: float | None = None
+    ) -> None:
+        """Wait until `condition` holds, which answers bring about, or the time is over."""
+        self._services.intake.watch(self, self._look.set)
+        try:
+            async with asyncio.timeout(timeout_s):
+                while not condition() and not self._is_lost:
+                    self._look.clear()
+                    await self._look.wait()
+        except TimeoutError:
+            return
+        finally:
+            self._services.intake.unwatch(self)
+
+
+def _reply(stored: Stored) -> messages.SendBatchReply:
+    reply = messages.SendBatchReply(
+        queue_offsets=stored.queue_offsets.astype("<i8", copy=False).tobytes(),
+        physical_offsets=stored.physical_offsets.astype("<i8", copy=False).tobytes(),
+        stored_at_ms=stored.stored_at_ms,
+    )
+    if stored.queue_ids is not None:
+        reply.queue_ids = stored.queue_ids.astype("<i4").tobytes()
+    for index, code, remark in stored.refused:
+        reply.refused.add(index=index, status={"code": code, "remark": remark})
+    return reply
+
+
+def _refused(code: int, remark: str, request_bytes: int) -> Pending:
+    """Return the answer for a batch of which nothing was stored."""
+    reply = messages.SendBatchReply(status={"code": code, "remark": remark})
+    return Pending(messages.SendStreamReply(stored=reply), request_bytes)

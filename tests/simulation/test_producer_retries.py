@@ -1,0 +1,130 @@
+"""Retries over streams that break at any moment: nothing twice, nothing lost, keys in order."""
+
+import asyncio
+import os
+from dataclasses import replace
+
+import pytest
+
+from ternmq_model.message import Message, SendResult, SendStatus
+from ternmq_producer.config import ProducerConfig
+from ternmq_store.config import FlushMode
+from tests.support.brokers import Client
+from tests.support.history import Outcome, make_body
+from tests.support.simulated_cluster import SMALL_STORE, SimulatedCluster, simulated_cluster
+from tests.support.virtual_time import run_in_virtual_time
+
+TOPIC = "orders"
+PATIENT = ProducerConfig(send_timeout_s=60, attempts_max=30)
+SEEDS = range(200 if os.environ.get("TERNMQ_SOAK") else 5)
+
+
+async def break_things(cluster: SimulatedCluster, ending: str) -> None:
+    """Cut streams for some seconds of virtual time, and end a broker now and then."""
+    random = cluster.random
+    for _ in range(12):
+        await asyncio.sleep(random.random() * 0.05)
+        name = random.choice(cluster.running)
+        if ending == "cut" or random.random() < 0.7:
+            cluster.network.cut("producer", name)
+            continue
+        getattr(cluster, ending)(name)
+        await asyncio.sleep(random.random() * 2)
+        await cluster.start(name)
+
+
+async def put_topic(cluster: SimulatedCluster) -> None:
+    """Give every broker the topic's queues, so that keys keep theirs while brokers come and go."""
+    for name in cluster.running:
+        address = replace(cluster.broker(name).address, host=name)
+        connection = await cluster.network.host("admin").connect([address])
+        await Client(connection).put_topic(TOPIC, 4)
+        await connection.close()
+
+
+async def check_places(cluster: SimulatedCluster, results: list[SendResult]) -> None:
+    """Every sender was told where its message lies."""
+    told = {
+        (result.queue, result.queue_offset, result.physical_offset): result.message_id
+        for result in results
+    }
+    lying = {
+        (queue, message.queue_offset, message.physical_offset): message.message_id
+        for queue, message in await cluster.records(TOPIC)
+    }
+    assert told.items() <= lying.items()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("ending", ["cut", "kill", "lose_power"])
+def test_streams_that_break_leave_every_message_once_and_in_order(ending: str, seed: int) -> None:
+    async def main() -> None:
+        config = replace(PATIENT, duplicates_allowed=ending == "cut")
+        async with (
+            simulated_cluster(seed) as cluster,
+            cluster.producer(config=config) as producer,
+        ):
+            await put_topic(cluster)
+            breaking = cluster.tasks.spawn(break_things(cluster, ending), "break")
+            results: list[SendResult] = []
+
+            async def send_some(key: str) -> None:
+                while not breaking.done():
+                    for answer in await asyncio.gather(
+                        *(cluster.send(producer, TOPIC, key=key) for _ in range(10))
+                    ):
+                        assert isinstance(answer, SendResult), answer
+                        results.append(answer)
+
+            await asyncio.gather(*(send_some(key) for key in ("", "", "a", "b")))
+            await check_places(cluster, results)
+            await cluster.scan(TOPIC)
+            cluster.history.check([], seed=seed)
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_many_at_once_left_in_doubt_is_stored_once_too(seed: int) -> None:
+    async def main() -> None:
+        async with (
+            simulated_cluster(seed, mode=FlushMode.ASYNC) as cluster,
+            cluster.producer(config=PATIENT) as producer,
+        ):
+            await put_topic(cluster)
+            breaking = cluster.tasks.spawn(break_things(cluster, "cut"), "break")
+            results: list[SendResult] = []
+            while not breaking.done():
+                messages: list[Message] = []
+                for _ in range(300):
+                    name = cluster.next_id()
+                    cluster.history.note_sent(name, TOPIC, Outcome.STORED)
+                    messages.append(Message(TOPIC, make_body(name, 200)))
+                results += await producer.send_many(messages)
+            await check_places(cluster, results)
+            await cluster.scan(TOPIC)
+            cluster.history.check([], seed=seed)
+
+    run_in_virtual_time(main())
+
+
+def test_without_an_index_a_message_in_doubt_is_an_error_where_duplicates_are_not_allowed() -> None:
+    async def main() -> None:
+        store = replace(SMALL_STORE, index_enabled=False)
+        config = replace(PATIENT, duplicates_allowed=False)
+        async with (
+            simulated_cluster(1, brokers=["a"], store=store) as cluster,
+            cluster.producer(config=config) as producer,
+        ):
+            await cluster.send(producer, TOPIC)
+            sending = cluster.tasks.spawn(cluster.send(producer, TOPIC), "send")
+            await asyncio.sleep(0.001)
+            cluster.network.cut("producer", "a")
+            answer = await sending
+            assert not isinstance(answer, SendResult)
+            assert answer.may_have_happened
+            again = await cluster.send(producer, TOPIC)
+            assert isinstance(again, SendResult)
+            assert again.status is SendStatus.SEND_OK
+
+    run_in_virtual_time(main())
