@@ -1,10 +1,11 @@
 """The parts of a broker that serve consumer groups, wired to each other."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Protocol
 
 from ternmq_broker.clients import ClientTable
 from ternmq_broker.config import BrokerConfig
+from ternmq_broker.group_admin import GroupAdminService, GroupAdminServices
 from ternmq_broker.inner.rerouting import delayed
 from ternmq_broker.inner.writer import InnerWriter
 from ternmq_broker.locks import LockService, LockServices, LockTable
@@ -101,6 +102,34 @@ class GroupParts:
             self._lock_service,
             self._send_back_service(writer),
             ObservingService(self.sessions, self._questions),
+        )
+
+    def admin_service(self, delete_topic: Callable[[str], Awaitable[None]]) -> GroupAdminService:
+        """Return what serves operators of groups.
+
+        Args:
+            delete_topic: Deletes one that exists, with everything in it.
+        """
+        tables = self._tables
+        return GroupAdminService(
+            GroupAdminServices(
+                store=self._store,
+                blocking=self._env.blocking,
+                topics=tables.topics,
+                groups=tables.groups,
+                offsets=tables.offsets,
+                locks=self.locks,
+                sessions=self.sessions,
+                statistics=self._statistics,
+                group_topics=self.topics,
+                clock=self._env.clock,
+                delete_topic=delete_topic,
+                saved=(
+                    tables.groups_file.saved,
+                    tables.offsets_file.saved,
+                    tables.versions_file.saved,
+                ),
+            )
         )
 
     def jobs(self) -> Sequence[Job]:

@@ -121,11 +121,13 @@ class Parts:
             wake=wake,
         )
         self._inner = self._inner_writer(store_config)
+        self._admin = self._admin_service(identity)
         self._services: Sequence[Service] = (
             self._send_service(store_config),
             self._pull_service(),
             *self._groups.services(self._inner),
-            self._admin_service(identity),
+            self._admin,
+            self._groups.admin_service(self._admin.remove_topic),
             QueryService(store, tables.topics, env.blocking),
             StoreService(store, opened_at_ms=env.clock.wall_ms()),
             self._counted,

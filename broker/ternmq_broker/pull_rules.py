@@ -8,7 +8,6 @@ from typing import Final, NamedTuple
 from ternmq_broker.clients import ClientTable
 from ternmq_broker.groups import GroupTable
 from ternmq_broker.topics import TopicTable
-from ternmq_model.data_version import DataVersion
 from ternmq_model.errors import IllegalName, RefusedError, UsageError, refusal
 from ternmq_model.names import check_topic
 from ternmq_model.offsets import QueueOffset
@@ -78,17 +77,21 @@ def outcome_of(
 
 
 class PullRules:
-    """The checks every pull passes, in RocketMQ's order. Reads the tables, owns nothing."""
+    """The checks every pull passes, in RocketMQ's order. Reads the tables."""
 
     def __init__(self, topics: TopicTable, groups: GroupTable, clients: ClientTable) -> None:
         self._topics = topics
         self._groups = groups
         self._clients = clients
+        self._seen = (topics.version, groups.version)
 
     @property
-    def version(self) -> DataVersion:
-        """Of the topics: another one after any change."""
-        return self._topics.version
+    def version(self) -> object:
+        """Of topics and groups: another object after any change."""
+        topics, groups = self._topics.version, self._groups.version
+        if topics is not self._seen[0] or groups is not self._seen[1]:
+            self._seen = (topics, groups)
+        return self._seen
 
     def check_group(self, group: str, *, now_ms: int) -> None:
         """Let a group read; its settings come into being on first use.
@@ -100,6 +103,16 @@ class PullRules:
             RefusedError: It may not consume.
         """
         if group and not self._groups.use(group, now_ms=now_ms).consume_enabled:
+            raise refusal(ResponseCode.NO_PERMISSION, f"group {group!r} may not consume")
+
+    def check_reader(self, group: str) -> None:
+        """Let a group read on.
+
+        Raises:
+            RefusedError: Meanwhile it may not consume any more.
+        """
+        known = self._groups.get(group)
+        if known is not None and not known.consume_enabled:
             raise refusal(ResponseCode.NO_PERMISSION, f"group {group!r} may not consume")
 
     def check_queue(self, topic: str, queue_id: int) -> None:

@@ -12,7 +12,6 @@ from typing import Final
 from ternmq_broker.pull_hold import HeldPull, PullHoldTable, TopicReaders
 from ternmq_broker.pull_rules import PullRules, check_range, no_topic, outcome_of
 from ternmq_broker.reading import StoreReader
-from ternmq_model.data_version import DataVersion
 from ternmq_model.errors import ClosedError, ConnectionLost, InvalidParameter, TernError
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.response_code import ResponseCode
@@ -42,7 +41,7 @@ _COLD: Final = Limits(256, REPLY_BYTES_MAX)
 _TURNS_MAX: Final = 64
 """Turns of one reply: a bound on the time the loop is held."""
 
-_NEVER: Final = DataVersion(-1, -1)
+_NEVER: Final = object()
 _HANDLES_MAX: Final = 65_536
 _CREDIT_MAX: Final = 1 << 40
 _SCANS_PER_REPORT: Final = 64
@@ -350,8 +349,9 @@ class PullingStream:
         return code
 
     def _check(self, handle: _Handle, reply: messages.PullStreamReply) -> bool:
-        """Look again whether a queue may be read, after topics changed; end the handle if not."""
+        """Look again whether a queue may be read, after a change; end the handle if not."""
         try:
+            self._rules.check_reader(self._group)
             self._rules.check_queue(handle.topic, handle.queue_id)
         except TernError as error:
             reply.pulled.append(_end(handle.number, error))

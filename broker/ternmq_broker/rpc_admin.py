@@ -12,7 +12,7 @@ from typing import Final
 from ternmq_broker.clients import Session
 from ternmq_broker.config import BrokerConfig
 from ternmq_broker.consumer_offsets import OffsetTable
-from ternmq_broker.groups import GroupTable
+from ternmq_broker.groups import GroupTable, SubscriptionGroup
 from ternmq_broker.locks import LockTable
 from ternmq_broker.rpc_groups import NEVER_CONSUMED
 from ternmq_broker.sessions import Sessions
@@ -115,11 +115,20 @@ class AdminService:
         Who reads it is told before anything else happens: a topic created again at once is
         another one.
         """
-        services = self._services
         topic = self._existing(request.topic).topic
         if is_system_topic(topic):
             remark = f"topic {topic!r} belongs to the broker"
             raise refusal(ResponseCode.NO_PERMISSION, remark)
+        await self.remove_topic(topic)
+        return admin.DeleteTopicReply()
+
+    async def remove_topic(self, topic: str) -> None:
+        """Forget a topic that exists; when this returns, it is gone on disk too.
+
+        Raises:
+            StoreError: A table could not be saved; it is, as soon as the disk allows it.
+        """
+        services = self._services
         async with services.no_cleaning:
             services.store.delete_topic(topic)
         services.topics.remove(topic, now_ms=services.clock.wall_ms())
@@ -127,7 +136,6 @@ class AdminService:
         services.locks.remove_topic(topic)
         logger.info("topic deleted topic=%s", topic)
         await services.topic_deleted(topic)
-        return admin.DeleteTopicReply()
 
     async def describe_topic(
         self, request: admin.DescribeTopicRequest, call: Call
@@ -148,9 +156,10 @@ class AdminService:
     async def list_groups(
         self, request: admin.ListGroupsRequest, call: Call
     ) -> admin.ListGroupsReply:
-        """Tell every group that has members or offsets."""
+        """Tell every group that has members, offsets or settings."""
         services = self._services
         known = services.sessions.table.groups() | services.offsets.groups()
+        known |= {each.group for each in services.groups}
         return admin.ListGroupsReply(groups=sorted(known))
 
     async def describe_group(
@@ -177,7 +186,11 @@ class AdminService:
                     committed_offset=kept.get(queue_id, NEVER_CONSUMED),
                     min_offset=least,
                     max_offset=end,
+                    version=services.offsets.version(group, topic, queue_id),
                 )
+        settings = services.groups.get(group)
+        if settings is not None:
+            reply.settings.CopyFrom(settings_to_pb(settings))
         await services.lag.tell(reply.progress)
         return reply
 
@@ -240,6 +253,21 @@ def _checked(told: common.TopicConfig) -> TopicConfig:
         remark = f"topic {topic!r}: sys_flag {told.sys_flag}; must be 0 to 3"
         raise refusal(ResponseCode.INVALID_PARAMETER, remark)
     return topic_config_from_pb(told)
+
+
+def settings_to_pb(settings: SubscriptionGroup) -> admin.GroupSettings:
+    """Return a group's settings as the contract has them."""
+    return admin.GroupSettings(
+        group=settings.group,
+        consume_enabled=settings.consume_enabled,
+        broadcast_enabled=settings.broadcast_enabled,
+        consume_from_min_enabled=settings.consume_from_min_enabled,
+        retry_queues=settings.retry_queues,
+        retries_max=settings.retries_max,
+        broker_id=settings.broker_id,
+        broker_id_when_slow=settings.broker_id_when_slow,
+        notify_members_changed=settings.notify_members_changed,
+    )
 
 
 def _member(session: Session, group: str) -> admin.GroupMember:

@@ -48,6 +48,20 @@ async def waiting(client: Client, key: str) -> list[StoredMessage]:
     return [each for each in found if each.properties.get("REAL_TOPIC")]
 
 
+async def group_settings(client: Client, **fields: Any) -> None:
+    told = {
+        "group": "G",
+        "consume_enabled": True,
+        "broadcast_enabled": True,
+        "retry_queues": 1,
+        "retries_max": 16,
+        "broker_id_when_slow": 1,
+        "notify_members_changed": True,
+    }
+    settings = admin.GroupSettings(**(told | fields))
+    await client.call(contracts.PUT_GROUP, admin.PutGroupRequest(settings=settings))
+
+
 async def topics_of(client: Client) -> set[str]:
     found: set[str] = set()
     for topic in ("%RETRY%G", "%DLQ%G"):
@@ -158,6 +172,26 @@ def test_a_stale_lock_sends_nothing_back() -> None:
             stale = failed(message, lock_token=token - 1), failed(message)
             assert await send_back(client, *stale) == [Code.NO_PERMISSION] * 2
             assert await send_back(client, failed(message, lock_token=token)) == [0]
+
+    run_in_virtual_time(main())
+
+
+def test_the_groups_settings_decide_about_tries_queues_and_dropping() -> None:
+    async def main() -> None:
+        async with serving(topics={"A": 1}) as (_, client):
+            first, second = await sent(client, b"1", b"2")
+            await group_settings(client, retries_max=0)
+            assert await send_back(client, failed(first)) == [0]
+            await asyncio.sleep(0.1)
+            assert [each.body for each in stored(await client.pull("%DLQ%G"))] == [b"1"]
+            await group_settings(client, retry_queues=0)
+            assert await send_back(client, failed(second)) == [0]
+            await group_settings(client, retry_queues=4)
+            assert await topics_of(client) == {"%DLQ%G"}
+            assert await send_back(client, failed(second)) == [0]
+            request = admin.DescribeTopicRequest(topic="%RETRY%G")
+            described = await client.call(contracts.DESCRIBE_TOPIC, request)
+            assert described.topic.write_queues == 4
 
     run_in_virtual_time(main())
 

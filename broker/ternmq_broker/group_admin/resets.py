@@ -1,0 +1,62 @@
+"""Where a reset puts a group's offsets, and which of them it leaves alone. Pure.
+
+Source: RocketMQ `AdminBrokerProcessor.resetOffset`.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from ternmq_model.names import DEAD_LETTER_PREFIX, RETRY_PREFIX
+from ternmq_model.offsets import QueueOffset
+
+
+class QueueState(NamedTuple):
+    """One queue, when a reset looks at it."""
+
+    topic: str
+    queue_id: int
+    least: QueueOffset
+    """The first that is kept."""
+
+    end: QueueOffset
+    before: QueueOffset | None
+    """The group's offset; None = it never consumed the queue."""
+
+
+class Change(NamedTuple):
+    """What a reset does to one offset."""
+
+    topic: str
+    queue_id: int
+    before: QueueOffset | None
+    after: QueueOffset
+
+
+def reset(queues: Iterable[tuple[QueueState, int]], *, backwards_only: bool) -> Sequence[Change]:
+    """Return what becomes of the offsets, in the order of the queues.
+
+    An offset that stays where it is counts as well: what its consumer has in hand does not.
+
+    Args:
+        queues: Each with where it is to go on; its nearest end when it does not reach so far.
+        backwards_only: Leave those alone that are not as far, or were never consumed.
+    """
+    changes: list[Change] = []
+    for state, wanted in queues:
+        after = QueueOffset(max(state.least, min(wanted, state.end)))
+        if backwards_only and (state.before is None or after >= state.before):
+            continue
+        changes.append(Change(state.topic, state.queue_id, state.before, after))
+    return changes
+
+
+def is_cloned(topic: str, wanted: str) -> bool:
+    """Tell whether the offsets of `topic` are copied from one group to another.
+
+    Args:
+        topic: One that the first group has offsets in.
+        wanted: The one that was asked for; empty = all but what belongs to one group alone.
+    """
+    if wanted:
+        return topic == wanted
+    return not topic.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX))

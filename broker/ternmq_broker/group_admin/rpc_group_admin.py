@@ -1,0 +1,294 @@
+"""PutGroup, DeleteGroup, ResetOffsets, CloneOffsets.
+
+Source: RocketMQ `AdminBrokerProcessor`, `SubscriptionGroupManager`.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from ternmq_broker.consumer_offsets import OffsetTable
+from ternmq_broker.group_admin.resets import Change, QueueState, is_cloned, reset
+from ternmq_broker.groups import GroupTable, SubscriptionGroup, check_settings
+from ternmq_broker.locks import LockTable
+from ternmq_broker.retry.group_topics import GroupTopics, dead_letter_topic, retry_topic
+from ternmq_broker.rpc_groups import NEVER_CONSUMED
+from ternmq_broker.sessions import Sessions
+from ternmq_broker.statistics.broker_statistics import BrokerStatistics
+from ternmq_broker.topics import TopicTable
+from ternmq_model.clock import Clock
+from ternmq_model.errors import InvalidParameter, refusal
+from ternmq_model.names import check_group, check_topic, is_system_group
+from ternmq_model.response_code import ResponseCode
+from ternmq_protos.v1 import admin_pb2 as admin
+from ternmq_protos.v1 import groups_pb2 as groups
+from ternmq_remoting.contracts import CLONE_OFFSETS, DELETE_GROUP, PUT_GROUP, RESET_OFFSETS
+from ternmq_remoting.environment import Blocking
+from ternmq_remoting.rpc import Call, Handler, unary
+from ternmq_store.message_store import MessageStore
+from ternmq_store.reading.queue_times import Boundary
+
+logger = logging.getLogger(__name__)
+
+Saved = Callable[[], asyncio.Future[None] | None]
+"""Tells when a table is on disk; None = it is."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GroupAdminServices:
+    """What these RPCs stand on. All owned by the broker's loop."""
+
+    store: MessageStore
+    blocking: Blocking
+    topics: TopicTable
+    groups: GroupTable
+    offsets: OffsetTable
+    locks: LockTable
+    sessions: Sessions
+    statistics: BrokerStatistics
+    group_topics: GroupTopics
+    clock: Clock
+    delete_topic: Callable[[str], Awaitable[None]]
+    """Deletes a topic with its files, offsets and locks."""
+
+    saved: Sequence[Saved]
+    """Of groups, offsets and their versions."""
+
+
+class GroupAdminService:
+    """Serves what operators do with groups."""
+
+    def __init__(self, services: GroupAdminServices) -> None:
+        self._services = services
+
+    def handlers(self) -> Sequence[Handler]:
+        """Return what to serve."""
+        return (
+            unary(PUT_GROUP, self.put_group),
+            unary(DELETE_GROUP, self.delete_group),
+            unary(RESET_OFFSETS, self.reset_offsets),
+            unary(CLONE_OFFSETS, self.clone_offsets),
+        )
+
+    async def put_group(self, request: admin.PutGroupRequest, call: Call) -> admin.PutGroupReply:
+        """Make a group or change its settings; when it answers, they are on disk."""
+        services, told = self._services, request.settings
+        settings = SubscriptionGroup(
+            _users_own(told.group),
+            told.consume_enabled,
+            told.broadcast_enabled,
+            told.consume_from_min_enabled,
+            told.retry_queues,
+            told.retries_max,
+            told.broker_id,
+            told.broker_id_when_slow,
+            told.notify_members_changed,
+        )
+        check_settings(settings)
+        if services.topics.get(retry_topic(settings.group)) is not None:
+            services.group_topics.retry(settings)
+        is_new = services.groups.put(settings, now_ms=services.clock.wall_ms())
+        logger.info("group put group=%s new=%s settings=%s", settings.group, is_new, settings)
+        await self._save()
+        return admin.PutGroupReply(created=is_new)
+
+    async def delete_group(
+        self, request: admin.DeleteGroupRequest, call: Call
+    ) -> admin.DeleteGroupReply:
+        """Forget a group without members: settings, offsets, locks, retry topic with its files."""
+        services, group = self._services, _users_own(request.group)
+        self._check_is_known(group)
+        self._check_is_idle(group)
+        services.groups.remove(group, now_ms=services.clock.wall_ms())
+        services.offsets.remove_group(group)
+        services.locks.remove_group(group)
+        services.statistics.forget_group(group)
+        logger.info("group deleted group=%s dead_letters=%s", group, request.with_dead_letters)
+        doomed = [retry_topic(group)]
+        if request.with_dead_letters:
+            doomed.append(dead_letter_topic(group))
+        for topic in doomed:
+            if services.topics.get(topic) is not None:
+                await services.delete_topic(topic)
+        await self._save()
+        return admin.DeleteGroupReply()
+
+    async def reset_offsets(
+        self, request: admin.ResetOffsetsRequest, call: Call
+    ) -> admin.ResetOffsetsReply:
+        """Set how far a group is, also while it consumes; when it answers, that is on disk.
+
+        What members have in hand, and commits that are on the way, do not count any more: they
+        carry an older version. Members are told the new ones, and go on from there.
+        """
+        group, topic = _users_own(request.group), check_topic(request.topic)
+        self._check_is_known(group)
+        queue_ids = self._queue_ids(topic, request.queue_ids)
+        wanted = [await self._wanted(request, topic, queue_id) for queue_id in queue_ids]
+        # Nothing waits from here on: offsets are looked at and set in one go.
+        self._queue_ids(topic, queue_ids)
+        states = [self._state(group, topic, queue_id) for queue_id in queue_ids]
+        changes = reset(zip(states, wanted, strict=True), backwards_only=request.backwards_only)
+        reply = admin.ResetOffsetsReply(changes=map(_change_to_pb, changes))
+        if request.dry_run or not changes:
+            return reply
+        self._set(group, changes)
+        logger.info("offsets reset group=%s topic=%s queues=%s", group, topic, len(changes))
+        await self._save()
+        reply.members_told = self._tell(group, changes)
+        return reply
+
+    async def clone_offsets(
+        self, request: admin.CloneOffsetsRequest, call: Call
+    ) -> admin.CloneOffsetsReply:
+        """Let one group be as far as another; when it answers, that is on disk."""
+        services = self._services
+        source, group = check_group(request.from_group), _users_own(request.to_group)
+        self._check_is_known(source)
+        if source == group:
+            raise _invalid(f"group {group!r} cannot be cloned to itself")
+        if request.topic:
+            check_topic(request.topic)
+        self._check_is_idle(group)
+        changes = [
+            Change(topic, queue_id, services.offsets.query(group, topic, queue_id), offset)
+            for topic, queues in services.offsets.topics_of(source).items()
+            if is_cloned(topic, request.topic)
+            for queue_id, offset in queues.items()
+        ]
+        if not changes:
+            where = f"topic {request.topic!r}" if request.topic else "any topic"
+            remark = f"group {source!r} has no offset in {where}"
+            raise refusal(ResponseCode.QUERY_NOT_FOUND, remark)
+        services.groups.use(group, now_ms=services.clock.wall_ms())
+        self._set(group, changes)
+        logger.info("offsets cloned from=%s to=%s queues=%s", source, group, len(changes))
+        await self._save()
+        return admin.CloneOffsetsReply(changes=map(_change_to_pb, changes))
+
+    def _check_is_known(self, group: str) -> None:
+        services = self._services
+        if (
+            services.groups.get(group) is None
+            and group not in services.offsets.groups()
+            and not services.sessions.table.members(group)
+        ):
+            remark = f"group {group!r} does not exist"
+            raise refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+
+    def _check_is_idle(self, group: str) -> None:
+        members = self._services.sessions.table.members(group)
+        if members:
+            remark = f"group {group!r} has live members: {members[0].client_id}"
+            if len(members) > 1:
+                remark += f" and {len(members) - 1} more"
+            raise refusal(ResponseCode.ILLEGAL_OPERATION, remark)
+
+    def _queue_ids(self, topic: str, told: Sequence[int]) -> Sequence[int]:
+        """Return the queues that are meant, sorted."""
+        config = self._services.topics.get(topic)
+        if config is None:
+            raise refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {topic!r} does not exist")
+        count = max(config.read_queues, config.write_queues)
+        for queue_id in told:
+            if not 0 <= queue_id < count:
+                raise _invalid(f"topic {topic!r} has queues 0 to {count - 1}, not {queue_id}")
+        return sorted(set(told)) if told else range(count)
+
+    async def _wanted(self, request: admin.ResetOffsetsRequest, topic: str, queue_id: int) -> int:
+        """Return where a queue is to go on, whether or not it reaches so far."""
+        services = self._services
+        least, end = services.store.queue_range(topic, queue_id)
+        match request.WhichOneof("to"):
+            case "at_ms":
+                if request.at_ms < 0:
+                    raise _invalid(f"at_ms is {request.at_ms}; must not be negative")
+                search = services.store.searches.by_time(
+                    topic, queue_id, request.at_ms, Boundary.LOWER
+                )
+                if search is None:
+                    return end
+                try:
+                    return await services.blocking.run(search.run)
+                except OSError as error:
+                    remark = f"the disk cannot be read: {error}"
+                    raise refusal(ResponseCode.SYSTEM_ERROR, remark) from error
+            case "offset":
+                if request.offset < 0:
+                    raise _invalid(f"offset is {request.offset}; must not be negative")
+                return request.offset
+            case "first":
+                return least
+            case "last":
+                return end
+            case _:
+                raise _invalid("a reset says where to: at_ms, offset, first or last")
+
+    def _state(self, group: str, topic: str, queue_id: int) -> QueueState:
+        services = self._services
+        least, end = services.store.queue_range(topic, queue_id)
+        before = services.offsets.query(group, topic, queue_id)
+        return QueueState(topic, queue_id, least, end, before)
+
+    def _set(self, group: str, changes: Sequence[Change]) -> None:
+        now_ms = self._services.clock.wall_ms()
+        for each in changes:
+            self._services.offsets.commit(
+                *(group, each.topic, each.queue_id, each.after), force=True, now_ms=now_ms
+            )
+
+    def _tell(self, group: str, changes: Sequence[Change]) -> int:
+        """Tell the group's live members where to go on; return how many will hear it."""
+        services = self._services
+        told = groups.SessionReply(
+            offsets_reset=groups.OffsetsReset(
+                group=group,
+                offsets=[
+                    groups.QueueOffset(
+                        topic=each.topic,
+                        queue_id=each.queue_id,
+                        offset=each.after,
+                        version=services.offsets.version(group, each.topic, each.queue_id),
+                    )
+                    for each in changes
+                ],
+            )
+        )
+        members = services.sessions.table.members(group)
+        return sum(services.sessions.command(member, told) for member in members)
+
+    async def _save(self) -> None:
+        """Wait until everything is on disk.
+
+        Raises:
+            StoreError: A table could not be saved; it is, as soon as the disk allows it.
+        """
+        waiting = [future for saved in self._services.saved if (future := saved()) is not None]
+        for future in waiting:
+            await future
+
+
+def _users_own(group: str) -> str:
+    """Return a group that operators may change.
+
+    Raises:
+        IllegalName: The name is illegal.
+        PermissionRefused: It belongs to the broker.
+    """
+    if is_system_group(check_group(group)):
+        raise refusal(ResponseCode.NO_PERMISSION, f"group {group!r} belongs to the broker")
+    return group
+
+
+def _invalid(remark: str) -> InvalidParameter:
+    return InvalidParameter(ResponseCode.INVALID_PARAMETER, remark)
+
+
+def _change_to_pb(change: Change) -> admin.OffsetChange:
+    return admin.OffsetChange(
+        topic=change.topic,
+        queue_id=change.queue_id,
+        before=NEVER_CONSUMED if change.before is None else change.before,
+        after=change.after,
+    )
