@@ -51,7 +51,8 @@ async def delete(client: Client, group: str = "G", *, with_dead_letters: bool = 
 
 
 async def reset(client: Client, topic: str = "A", **fields: Any) -> list[tuple[int, int, int]]:
-    request = admin.ResetOffsetsRequest(**({"group": "G", "topic": topic} | fields))
+    told: dict[str, Any] = {"group": "G", "topic": topic}
+    request = admin.ResetOffsetsRequest(**(told | fields))
     reply = await client.call(contracts.RESET_OFFSETS, request)
     return [(each.queue_id, each.before, each.after) for each in reply.changes]
 
@@ -90,7 +91,7 @@ async def told(session: SessionStream) -> groups.SessionReply:
 def test_settings_are_kept_and_shown_and_outlive_the_broker() -> None:
     async def main() -> None:
         async with world() as around:
-            fields = {
+            fields: dict[str, Any] = {
                 "consume_enabled": False,
                 "broadcast_enabled": False,
                 "consume_from_min_enabled": True,

@@ -17,7 +17,7 @@ from tests.support.virtual_time import run_in_virtual_time
 
 
 def failed(message: StoredMessage, topic: str = "A", **fields: Any) -> groups.FailedMessage:
-    told = {
+    told: dict[str, Any] = {
         "physical_offset": message.physical_offset,
         "message_id": message.message_id,
         "topic": topic,
@@ -49,7 +49,7 @@ async def waiting(client: Client, key: str) -> list[StoredMessage]:
 
 
 async def group_settings(client: Client, **fields: Any) -> None:
-    told = {
+    told: dict[str, Any] = {
         "group": "G",
         "consume_enabled": True,
         "broadcast_enabled": True,
