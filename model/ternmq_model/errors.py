@@ -7,6 +7,7 @@
         * `IllegalName`: a topic or group name breaks the rules
         * `IllegalMessage`: a message that no broker would take
         * `SendVetoed`: one of the producer's interceptors refused the message
+        * `MissingPackage`: an optional package is not installed; the text says which extra has it
         * `ClosedError`: used before it was opened or after it was closed
     * `RefusedError`: a peer answered, and the answer is no. `code` says why; some are retryable.
         * `TopicNotFound`, `GroupNotFound`, `BrokerBusy`, `MessageRefused`, `PermissionRefused`,
@@ -19,7 +20,8 @@
       what it holds, in `ternmq_model.message`.
     * `CannotListen`: a service's own address is taken, or is none of this machine.
     * `StoreError`: the local disk, or what lies on it.
-        * `CorruptRecord`, `StoreFull`, `StoreLocked`, `StoreFailed`, `StoreNotFound`
+        * `CorruptRecord`, and of it `CorruptBody`, for one whose compressed body cannot be read
+        * `StoreFull`, `StoreLocked`, `StoreFailed`, `StoreNotFound`
 
 Each answers three questions: whose fault (`fault`), may I retry (`retryable`), may it have
 happened anyway (`may_have_happened`).
@@ -105,6 +107,10 @@ class SendVetoed(UsageError):
 
     def __init__(self, reason: BaseException) -> None:
         super().__init__(f"an interceptor refused the message: {reason!r}")
+
+
+class MissingPackage(UsageError):
+    """What was asked for needs a package that is not installed."""
 
 
 class ClosedError(UsageError):
@@ -225,6 +231,10 @@ class CorruptRecord(StoreError):
         super().__init__(f"corrupt record at physical offset {offset}: {reason}")
         self.offset = offset
         self.reason = reason
+
+
+class CorruptBody(CorruptRecord):
+    """The record at `offset` is whole, but its compressed body cannot be read."""
 
 
 class StoreFull(StoreError):

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ternmq_model import properties as names
+from ternmq_model.compression import decompress
 from ternmq_model.errors import CorruptRecord
 from ternmq_model.message_id import host_text, offset_message_id
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
@@ -28,6 +29,7 @@ from ternmq_model.record_heads import Ints, head_type, take_heads
 
 _SYS_FLAG: Final = struct.Struct(">i")
 _SYS_FLAG_AT: Final = 36
+_COMPRESSED_AT: Final = _SYS_FLAG_AT + 3
 
 
 class StoredMessage:
@@ -44,10 +46,11 @@ class StoredMessage:
     """
 
     __slots__ = (
-        "_batch", "_begin", "_body_at", "_body_end", "_end", "_header", "_properties",
+        "_batch", "_begin", "_body", "_body_at", "_body_end", "_end", "_header", "_properties",
         "queue", "queue_offset",
     )  # fmt: skip
 
+    _body: bytes
     _header: RecordHeader
     _properties: Mapping[str, str]
 
@@ -76,7 +79,25 @@ class StoredMessage:
 
     @property
     def body(self) -> bytes:
-        """The body: a copy at each use."""
+        """The body as it was sent: a copy at each use. One that is compressed is unpacked once.
+
+        Raises:
+            CorruptBody: It is compressed, and broken or longer than 4 MiB. Other messages of the
+                batch are not concerned.
+            MissingPackage: It is compressed in a way that needs the extra `compression`.
+        """
+        if not self._batch[self._begin + _COMPRESSED_AT] & 1:
+            return self._batch[self._body_at : self._body_end]
+        try:
+            return self._body
+        except AttributeError:
+            header = self.header
+            self._body = decompress(self.stored_body, header.sys_flag, at=header.physical_offset)
+            return self._body
+
+    @property
+    def stored_body(self) -> bytes:
+        """The body as it lies on disk: compressed, when `sys_flag` says so."""
         return self._batch[self._body_at : self._body_end]
 
     @property

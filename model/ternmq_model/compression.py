@@ -1,0 +1,154 @@
+"""Compressed bodies: RocketMQ's three formats, and how `sysFlag` tells them apart.
+
+zlib is always there. LZ4 frames and Zstandard frames need the packages of the extra `compression`.
+
+Source: RocketMQ `CompressionType`, `MessageSysFlag`, `ZlibCompressor`, `Lz4Compressor`,
+`ZstdCompressor`.
+"""
+
+import importlib
+import zlib
+from typing import Any, Final, Literal
+
+from ternmq_model.errors import ConfigError, CorruptBody, MissingPackage
+from ternmq_model.offsets import PhysicalOffset
+from ternmq_model.record import BODY_BYTES_MAX
+
+Format = Literal["zlib", "lz4", "zstd"]
+
+FLAG_COMPRESSED: Final = 0x1
+_TYPE_MASK: Final = 0x700
+_TYPES: Final[dict[Format, int]] = {"lz4": 0x100, "zstd": 0x200, "zlib": 0x300}
+_NAMES: Final[dict[int, Format]] = {0x000: "zlib", 0x100: "lz4", 0x200: "zstd", 0x300: "zlib"}
+"""RocketMQ 4 producers set no type: theirs is zlib."""
+
+DECOMPRESSED_BYTES_MAX: Final = BODY_BYTES_MAX
+"""Longest body that a compressed one may become: what could have been sent as it is. A few bytes
+can be made to become gigabytes; whoever finds more than this refuses the body."""
+
+_WINDOW_BYTES_MAX: Final = 8 << 20
+_LEVELS: Final[dict[Format, range]] = {
+    "zlib": range(10),
+    "lz4": range(17),
+    "zstd": range(1, 23),
+}
+LEVEL_DEFAULTS: Final[dict[Format, int]] = {"zlib": 5, "lz4": 0, "zstd": 3}
+
+
+def check_format(name: str, level: int | None, *, setting: str) -> None:
+    """Refuse a compression that cannot be done here.
+
+    Raises:
+        ConfigError: There is no such format or level.
+        MissingPackage: Its package is not installed.
+    """
+    if name not in _LEVELS:
+        raise ConfigError(setting, name, f"must be one of {', '.join(_LEVELS)}, or None")
+    levels = _LEVELS[name]
+    if level is not None and level not in levels:
+        rule = f"must be {levels.start} to {levels.stop - 1} for {name}"
+        raise ConfigError(f"{setting}_level", level, rule)
+    if name == "lz4":
+        _lz4()
+    elif name == "zstd":
+        _zstd()
+
+
+def compress(body: bytes, name: Format, level: int) -> tuple[bytes, int]:
+    """Return `body` compressed, with the bits of `sysFlag` that say so; itself and 0 if longer.
+
+    Args:
+        body: Anything.
+        name: One of the formats, which `check_format` has let pass.
+        level: Of that format.
+    """
+    if name == "zlib":
+        done = zlib.compress(body, level)
+    elif name == "lz4":
+        done = _lz4().compress(body, compression_level=level)
+    else:
+        done = _zstd().ZstdCompressor(level=level).compress(body)
+    return (done, FLAG_COMPRESSED | _TYPES[name]) if len(done) < len(body) else (body, 0)
+
+
+def decompress(body: bytes, sys_flag: int, *, at: PhysicalOffset) -> bytes:
+    """Return what `body` was before it was compressed; itself when it was not.
+
+    Args:
+        body: As it is stored.
+        sys_flag: Of its record.
+        at: Where the record is, for the error.
+
+    Raises:
+        CorruptBody: It is not what its flags say, or would be longer than `DECOMPRESSED_BYTES_MAX`.
+        MissingPackage: Its format's package is not installed.
+    """
+    if not sys_flag & FLAG_COMPRESSED:
+        return body
+    name = _NAMES.get(sys_flag & _TYPE_MASK)
+    if name is None:
+        raise CorruptBody(at, f"compressed in an unknown way: sys flag {sys_flag:#x}")
+    if not body:
+        return b""
+    plain = {"zlib": _inflate, "lz4": _unpack_lz4, "zstd": _unpack_zstd}[name](body)
+    if plain is None:
+        raise CorruptBody(at, f"the body is not what {name} makes, or a part of it is missing")
+    if len(plain) > DECOMPRESSED_BYTES_MAX:
+        reason = f"the body becomes longer than {DECOMPRESSED_BYTES_MAX} bytes"
+        raise CorruptBody(at, reason)
+    return plain
+
+
+def _inflate(body: bytes) -> bytes | None:
+    inflater = zlib.decompressobj()
+    try:
+        plain = inflater.decompress(body, DECOMPRESSED_BYTES_MAX + 1)
+    except zlib.error:
+        return None
+    return plain if inflater.eof or len(plain) > DECOMPRESSED_BYTES_MAX else None
+
+
+def _unpack_lz4(body: bytes) -> bytes | None:
+    unpacker = _lz4().LZ4FrameDecompressor()
+    try:
+        plain: bytes = unpacker.decompress(body, max_length=DECOMPRESSED_BYTES_MAX + 1)
+    except (RuntimeError, EOFError, ValueError):
+        return None
+    return plain if unpacker.eof or len(plain) > DECOMPRESSED_BYTES_MAX else None
+
+
+def _unpack_zstd(body: bytes) -> bytes | None:
+    zstd = _zstd()
+    unpacker = zstd.ZstdDecompressor(max_window_size=_WINDOW_BYTES_MAX)
+    try:
+        told = zstd.get_frame_parameters(body).content_size
+        if told in (zstd.CONTENTSIZE_UNKNOWN, 0):
+            plain: bytes = unpacker.stream_reader(body).read(DECOMPRESSED_BYTES_MAX + 1)
+            if len(plain) > DECOMPRESSED_BYTES_MAX:
+                return plain
+            whole = unpacker.decompressobj()  # a reader does not tell that the end is missing
+            plain = whole.decompress(body)
+            return plain if whole.eof else None
+        if told > DECOMPRESSED_BYTES_MAX:
+            return bytes(DECOMPRESSED_BYTES_MAX + 1)
+        return bytes(unpacker.decompress(body, max_output_size=DECOMPRESSED_BYTES_MAX))
+    except zstd.ZstdError:
+        return None
+
+
+def _lz4() -> Any:
+    return _package("lz4.frame", "lz4")
+
+
+def _zstd() -> Any:
+    return _package("zstandard", "zstd")
+
+
+def _package(module: str, name: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise MissingPackage(
+            f"compression {name!r} needs a package that is not installed: "
+            "pip install 'ternmq[compression]'"
+        ) from None

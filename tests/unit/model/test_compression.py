@@ -1,0 +1,124 @@
+import os
+import sys
+import zlib
+
+import numpy as np
+import pytest
+
+from ternmq_model.compression import (
+    DECOMPRESSED_BYTES_MAX,
+    LEVEL_DEFAULTS,
+    Format,
+    check_format,
+    compress,
+    decompress,
+)
+from ternmq_model.errors import ConfigError, CorruptBody, MissingPackage
+from ternmq_model.offsets import PhysicalOffset
+from ternmq_model.queue import MessageQueue
+from ternmq_model.stored_message import decode_records
+from tests.support.records import record, sizes_of
+
+AT = PhysicalOffset(7)
+TEXT = b"".join(b"flight %d from EWR to IAH;" % n for n in range(400))
+FORMATS: list[Format] = ["zlib", "lz4", "zstd"]
+
+
+def needs(name: Format) -> None:
+    if name != "zlib":
+        pytest.importorskip({"lz4": "lz4.frame", "zstd": "zstandard"}[name])
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("body", [TEXT, b"x" * DECOMPRESSED_BYTES_MAX, TEXT[:100]])
+def test_a_body_comes_back_as_it_was(name: Format, body: bytes) -> None:
+    needs(name)
+    packed, flags = compress(body, name, LEVEL_DEFAULTS[name])
+    assert len(packed) <= len(body)
+    assert decompress(packed, flags | 0x30, at=AT) == body
+
+
+def test_the_flags_are_rocketmqs() -> None:
+    assert compress(TEXT, "zlib", 5)[1] == 0x301
+    assert compress(TEXT, "zlib", 5)[0][:1] == b"\x78"  # RFC 1950, with its header
+    assert decompress(zlib.compress(TEXT), 0x1, at=AT) == TEXT  # as RocketMQ 4 says it
+    assert decompress(TEXT, 0x300, at=AT) == TEXT  # a type alone says nothing
+    needs("lz4")
+    needs("zstd")
+    assert compress(TEXT, "lz4", 0)[1] == 0x101
+    assert compress(TEXT, "lz4", 0)[0][:4] == b"\x04\x22\x4d\x18"
+    assert compress(TEXT, "zstd", 3)[1] == 0x201
+    assert compress(TEXT, "zstd", 3)[0][:4] == b"\x28\xb5\x2f\xfd"
+
+
+def test_what_does_not_become_shorter_stays_as_it_is() -> None:
+    noise = os.urandom(5000)
+    assert compress(noise, "zlib", 5) == (noise, 0)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_broken_bodies_and_bombs_are_refused(name: Format) -> None:
+    needs(name)
+    packed, flags = compress(TEXT, name, LEVEL_DEFAULTS[name])
+    for broken in (packed[:-6], packed[:9], b"\0" * 40, b"?" + packed[1:]):
+        with pytest.raises(CorruptBody, match="physical offset 7"):
+            decompress(broken, flags, at=AT)
+    bomb, flags = compress(bytes(DECOMPRESSED_BYTES_MAX + 1), name, LEVEL_DEFAULTS[name])
+    with pytest.raises(CorruptBody, match="longer than 4194304"):
+        decompress(bomb, flags, at=AT)
+    with pytest.raises(CorruptBody, match="unknown way"):
+        decompress(packed, 0x401, at=AT)
+
+
+def test_zstandard_without_a_told_length_is_bounded_too() -> None:
+    zstd = pytest.importorskip("zstandard")
+    for body, is_bomb in ((TEXT, False), (bytes(64 << 20), True)):
+        packer = zstd.ZstdCompressor().compressobj()
+        packed = packer.compress(body) + packer.flush()
+        if is_bomb:
+            with pytest.raises(CorruptBody, match="longer"):
+                decompress(packed, 0x201, at=AT)
+        else:
+            assert decompress(packed, 0x201, at=AT) == body
+            with pytest.raises(CorruptBody, match="missing"):
+                decompress(packed[:-5], 0x201, at=AT)
+
+
+@pytest.mark.parametrize(
+    ("name", "level", "setting"),
+    [("gzip", None, "x"), ("zlib", 10, "x_level"), ("zlib", -2, "x_level")],
+)
+def test_a_format_or_level_that_is_none_is_named(name: str, level: int, setting: str) -> None:
+    with pytest.raises(ConfigError) as told:
+        check_format(name, level, setting="x")
+    assert told.value.setting == setting
+
+
+def test_a_missing_package_is_told_with_what_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("lz4.frame", "zstandard"):
+        monkeypatch.setitem(sys.modules, module, None)
+    check_format("zlib", 5, setting="x")
+    for name, flags in (("lz4", 0x101), ("zstd", 0x201)):
+        with pytest.raises(MissingPackage, match=r"ternmq\[compression\]"):
+            check_format(name, None, setting="x")
+        with pytest.raises(MissingPackage):
+            decompress(b"x", flags, at=AT)
+
+
+def test_one_broken_body_leaves_the_other_messages_alone() -> None:
+    packed, flags = compress(TEXT, "zlib", 5)
+    records = [
+        record(body=b"plain"),
+        record(body=packed, sys_flag=flags),
+        record(body=packed[:-4], sys_flag=flags),
+        record(body=packed, sys_flag=flags),
+    ]
+    read = decode_records(b"".join(records), sizes_of(records), MessageQueue("T", "b", 0))
+    assert read[0].body == read[0].stored_body == b"plain"
+    assert read[1].body is read[1].body
+    assert [read[1].body, read[3].body] == [TEXT, TEXT]
+    assert read[1].stored_body == packed
+    with pytest.raises(CorruptBody):
+        _ = read[2].body
+    assert read[2].stored_body == packed[:-4]
+    assert np.array([message.sys_flag for message in read]).tolist() == [0, flags, flags, flags]
