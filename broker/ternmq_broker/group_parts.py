@@ -14,6 +14,7 @@ from ternmq_broker.observing.rpc import ObservingService
 from ternmq_broker.reading import StoreReader
 from ternmq_broker.registration import Registrar
 from ternmq_broker.retry import GroupTopics, SendBackService, SendBackServices
+from ternmq_broker.retry.retry_sends import RetrySends
 from ternmq_broker.rpc_groups import GroupService, GroupServices
 from ternmq_broker.sessions import Sessions
 from ternmq_broker.statistics.broker_statistics import BrokerStatistics
@@ -131,6 +132,10 @@ class GroupParts:
                 ),
             )
         )
+
+    def retry_sends(self) -> RetrySends:
+        """Return what decides about records that clients send to retry topics."""
+        return RetrySends(self._tables.groups, self.locks, self.topics, self._env.clock)
 
     def jobs(self) -> Sequence[Job]:
         """Return what runs beside the handlers."""

@@ -150,6 +150,7 @@ class Parts:
 
     def _send_service(self, store_config: StoreConfig) -> SendService:
         registrar = self._registrar
+        retried = self._groups.retry_sends()
         writer = MessageWriter(
             self._store,
             self._tables.topics,
@@ -157,7 +158,7 @@ class Parts:
             on_appended=self._store_loop.appended,
             on_created=lambda _topic: registrar.changed(),
             is_checksummed=store_config.record_checksum,
-            rules=lambda: Rules(now_ms=self._env.clock.wall_ms()),
+            rules=lambda: Rules(now_ms=self._env.clock.wall_ms(), retried=retried),
         )
         return SendService(
             SendServices(

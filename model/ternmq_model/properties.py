@@ -73,6 +73,7 @@ ROUTING: Final = frozenset(
     {
         DELAY, TRANSACTION_PREPARED, TIMER_DELIVER_MS, TIMER_DELAY_MS, TIMER_DELAY_SEC,
         TIMER_CANCEL,
+        RECONSUME_TIME,
     }
 )  # fmt: skip
 """Names with which a record may have to lie somewhere else before it comes into its own queue."""

@@ -60,10 +60,10 @@ _INT: Final = struct.Struct(">i")
 _SHORT: Final = struct.Struct(">h")
 
 _NOT_PLAIN: Final = re.compile(
-    b"\x02(?:DELAY\x01|TRAN_|TIMER_|REAL_|INNER_|POP_CK|%b)"
+    b"\x02(?:DELAY\x01|RECONSUME_|TRAN_|TIMER_|REAL_|INNER_|POP_CK|%b)"
     % b"|".join(re.escape(name.encode()) for name in (CRC32, TRANSIENT_PREFIX))
 )
-"""Begins, behind another pair, each name of `BROKERS_OWN` and `ROUTING`, and what is never stored."""
+"""Begins, behind another pair, a name of `BROKERS_OWN` or `ROUTING`, or what is never stored."""
 
 
 class Refused(NamedTuple):

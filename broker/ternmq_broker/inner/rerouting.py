@@ -7,14 +7,14 @@ Source: RocketMQ `HookUtils.handleScheduleMessage`, `TransactionalMessageBridge`
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
 from ternmq_broker.inner.inner_record import InnerRecord
 from ternmq_model.delay import DELAY_LEVEL_MAX
 from ternmq_model.errors import RefusedError, refusal
-from ternmq_model.names import HALF_TOPIC, SCHEDULE_TOPIC, WHEEL_TOPIC
+from ternmq_model.names import HALF_TOPIC, RETRY_PREFIX, SCHEDULE_TOPIC, WHEEL_TOPIC
 from ternmq_model.properties import (
     DELAY,
     PRODUCER_GROUP,
@@ -55,6 +55,9 @@ class Rules:
     timer_is_full: bool = False
     """As many timed messages wait as may."""
 
+    retried: Callable[[InnerRecord], InnerRecord] | None = None
+    """Returns what is stored of a record that was sent to a group's retry topic."""
+
 
 def route(record: InnerRecord, rules: Rules) -> InnerRecord:
     """Return what is to be stored for a record that a client sent; the record itself if that is it.
@@ -64,6 +67,8 @@ def route(record: InnerRecord, rules: Rules) -> InnerRecord:
     Raises:
         RefusedError: A property cannot be followed; names it.
     """
+    if rules.retried is not None and record.topic.startswith(RETRY_PREFIX):
+        record = rules.retried(record)
     properties = record.properties
     if properties.get(TRANSACTION_PREPARED, "").lower() == "true":
         if PRODUCER_GROUP not in properties:

@@ -1,0 +1,89 @@
+"""Messages that clients send to a retry topic themselves, when a send-back did not get through.
+
+Source: RocketMQ `SendMessageProcessor.handleRetryAndDLQ`.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from ternmq_broker.groups import GroupTable, SubscriptionGroup
+from ternmq_broker.inner.inner_record import InnerRecord
+from ternmq_broker.locks import LockTable
+from ternmq_broker.retry.group_topics import GroupTopics
+from ternmq_broker.retry.send_back import dead_letter
+from ternmq_model.clock import Clock
+from ternmq_model.errors import refusal
+from ternmq_model.names import RETRY_PREFIX
+from ternmq_model.properties import MAX_RECONSUME_TIMES, RECONSUME_TIME, UNIQUE_KEY
+from ternmq_model.response_code import ResponseCode
+
+TRIES_MAX: Final = 1 << 20
+
+
+def retried(record: InnerRecord, settings: SubscriptionGroup, *, is_orderly: bool) -> InnerRecord:
+    """Return what is to be stored for a record that a client sent to its group's retry topic.
+
+    It says in its properties how often it was tried. Orderly consumers wait on the spot: what they
+    send is to be tried no more.
+
+    Args:
+        record: As it arrived. Without a number of tries it is an ordinary message.
+        settings: The group's.
+        is_orderly: Whether a queue is locked for a member of the group.
+
+    Raises:
+        MessageRefused: A number of tries is none.
+    """
+    if RECONSUME_TIME not in record.properties:
+        return record
+    tries = _number(record, RECONSUME_TIME)
+    most = settings.retries_max
+    if MAX_RECONSUME_TIMES in record.properties:
+        most = _number(record, MAX_RECONSUME_TIMES)
+    properties = dict(record.properties)
+    for name in (RECONSUME_TIME, MAX_RECONSUME_TIMES):
+        properties.pop(name, None)
+    again = replace(record, properties=properties, reconsume_times=tries)
+    if tries <= most and not is_orderly:
+        return again
+    return dead_letter(again, settings.group, message_id=properties.get(UNIQUE_KEY, ""))
+
+
+def _number(record: InnerRecord, name: str) -> int:
+    text = record.properties[name]
+    if not (text.isascii() and text.isdigit() and len(text) <= 7 and int(text) <= TRIES_MAX):
+        remark = f"property {name}={text[:40]!r} must be 0 to {TRIES_MAX}"
+        raise refusal(ResponseCode.MESSAGE_ILLEGAL, remark)
+    return int(text)
+
+
+@dataclass(frozen=True, slots=True)
+class RetrySends:
+    """Looks up what `retried` must know. Owns nothing.
+
+    Args:
+        groups: Every group's settings.
+        locks: Tells which groups are orderly.
+        topics: Makes the topic of dead letters.
+        clock: For leases.
+    """
+
+    groups: GroupTable
+    locks: LockTable
+    topics: GroupTopics
+    clock: Clock
+
+    def __call__(self, record: InnerRecord) -> InnerRecord:
+        """Return what is to be stored of a record sent to a retry topic, whose target exists then.
+
+        Raises:
+            RefusedError: A number of tries is none, or there can be no topic for dead letters.
+            IllegalName: The topic is no group's.
+        """
+        group = record.topic.removeprefix(RETRY_PREFIX)
+        settings = self.groups.use(group, now_ms=self.clock.wall_ms())
+        is_orderly = self.locks.is_orderly(group, now_ms=self.clock.monotonic_ms())
+        stored = retried(record, settings, is_orderly=is_orderly)
+        if stored.topic != record.topic:
+            self.topics.dead_letters(group)
+        return stored
