@@ -34,6 +34,7 @@ from ternmq_broker.statistics.rpc import StatisticsService
 from ternmq_broker.store_loop import StoreLoop
 from ternmq_broker.store_retention import StoreRetention
 from ternmq_broker.tables import Tables
+from ternmq_broker.waiting_parts import WaitingParts
 from ternmq_model.errors import refusal
 from ternmq_model.properties import CLUSTER, REGION, TRACE_ON, encode_properties
 from ternmq_model.record_checksum import CHECKSUM_ROOM
@@ -42,6 +43,7 @@ from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Handler, Identity
 from ternmq_runtime.service import Job
 from ternmq_store.config import StoreConfig
+from ternmq_store.dispatcher import Arrival
 from ternmq_store.message_store import MessageStore
 
 logger = logging.getLogger(__name__)
@@ -108,12 +110,9 @@ class Parts:
         )
         self._confirmations = Confirmations()
         self._store_loop = StoreLoop(
-            store,
-            self._confirmations,
-            env.clock,
-            env.blocking,
+            *(store, self._confirmations, env.clock, env.blocking),
             wake=wake,
-            on_arrivals=self._waker.arrived,
+            on_arrivals=self._arrived,
         )
         self._retention = StoreRetention(
             *(store, env.clock, env.blocking, tables.topics),
@@ -122,6 +121,7 @@ class Parts:
         )
         self._inner = self._inner_writer(store_config)
         self._admin = self._admin_service(identity)
+        self._waiting = WaitingParts(store, self._inner, tables, env, wake=wake)
         self._services: Sequence[Service] = (
             self._send_service(store_config),
             self._pull_service(),
@@ -231,6 +231,18 @@ class Parts:
         store_jobs = (*self._store_loop.jobs(), *self._retention.jobs())
         others = (*self._groups.jobs(), self._waker.job(), self._counted.job())
         return (*store_jobs, *self._tables.jobs(), *others)
+
+    def writing_jobs(self) -> Sequence[Job]:
+        """Return what stores by itself: begun when the broker listens, ended before `jobs`."""
+        return self._waiting.jobs()
+
+    async def settle(self) -> None:
+        """Bring the progress of `writing_jobs`, which have ended, into the tables."""
+        await self._waiting.settle(self._store_loop.flush_to)
+
+    def _arrived(self, arrivals: Sequence[Arrival]) -> None:
+        self._waker.arrived(arrivals)
+        self._waiting.arrived(arrivals)
 
     async def begin(self) -> None:
         """Do what comes before the jobs: topics begin where their retention says.

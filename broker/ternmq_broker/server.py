@@ -125,6 +125,7 @@ class Broker(Lifecycle):
             registrar=registrar,
             wake=self._wake,
         )
+        stack.push_async_callback(parts.settle)
         await parts.begin()
         await self._run(stack, parts.jobs())
         server = await stack.enter_async_context(
@@ -134,6 +135,7 @@ class Broker(Lifecycle):
         port = server.address.port
         found = config.store_host or await blocking.run(own_host, config.own_name)
         parts.listening(config.store_host_bytes(port, own_host=found))
+        await self._run(stack, parts.writing_jobs())
         registrant = Registrant(
             self._identity, config.endpoints(port), f"{env.random.getrandbits(64):016x}"
         )

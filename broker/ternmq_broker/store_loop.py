@@ -40,6 +40,7 @@ _SPACE_PAUSE_S: Final = 1.0
 _FILES_EVERY_SHIFT: Final = 24
 """Look whether the next file is to be made every 16 MiB, besides."""
 
+_EVER_MS: Final = 1 << 62
 _DISPATCH_MESSAGES_MAX: Final = 8192
 
 
@@ -114,6 +115,18 @@ class StoreLoop:
         await self._run(task.run, partial(self._store.flush_done, task))
         self._note_confirmed()
         return True
+
+    async def flush_to(self, end: PhysicalOffset) -> None:
+        """Sync until everything below `end` is on the disk, or the disk fails.
+
+        Only when no job of these runs any more.
+        """
+        while self._store.flushed_offset < end and self._store.failure is None:
+            await self.commit()
+            task = self._store.flush_due(_EVER_MS)
+            if task is None:
+                return
+            await self._run(task.run, partial(self._store.flush_done, task))
 
     async def commit(self) -> bool:
         """Write what waits in the pool to the log: one step of a job. What comes meanwhile waits.

@@ -10,10 +10,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+import numpy as np
+
 from ternmq_model.index_keys import key_hash
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.properties import KEY_SEPARATOR, KEYS, UNIQUE_KEY, decode_properties
 from ternmq_model.record import Record, decode_record
+from ternmq_model.record_heads import Ints
 from ternmq_store.index.index_lookup import IndexLookup
 from ternmq_store.reading.cold_read import ColdRecord, Source
 from ternmq_store.reading.queue_times import (
@@ -28,6 +31,8 @@ from ternmq_store.recovery.opening import OpenedFiles
 
 MATCHES_MAX: Final = 64
 """More messages are not looked for at once, as in RocketMQ."""
+
+UNKNOWN_CODE: Final = 1 << 62
 
 _BYTES_MAX: Final = 4 << 20
 
@@ -159,6 +164,24 @@ class KeySearches:
             None if self._index is None else self._index.lookup(topic, texts),
             hashes,
         )
+
+    def codes_at(self, topic: str, queue_id: int, offset: QueueOffset, count: int) -> Ints:
+        """Return what a queue keeps of messages besides their place: tag codes or delivery times.
+
+        Args:
+            topic: Whose.
+            queue_id: Of it.
+            offset: The first message; one that can be read, or the end.
+            count: How many at most; fewer at the end of a file of the queue.
+
+        Returns:
+            What cannot be found out is `UNKNOWN_CODE`: later than any time.
+        """
+        queue = self._queues.find(topic, queue_id)
+        if queue is None or not queue.min_offset <= offset < queue.end:
+            return np.zeros(0, dtype=np.int64)
+        codes, is_known = queue.tag_codes(queue.units(offset, count))
+        return codes if is_known is None else np.where(is_known, codes, UNKNOWN_CODE)
 
     def by_time(
         self, topic: str, queue_id: int, at_ms: int, boundary: Boundary

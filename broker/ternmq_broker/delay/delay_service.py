@@ -1,0 +1,235 @@
+"""Delivers delayed messages: each level has a queue, in which messages wait in the order of time.
+
+Progress moves when what was delivered counts as stored, and is kept once it survives a loss of
+power: a failure delivers a message twice, never not at all.
+
+Source: RocketMQ `ScheduleMessageService`.
+"""
+
+import logging
+import math
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from ternmq_broker.alarm import Alarm
+from ternmq_broker.delay.deliverer import Deliverer
+from ternmq_broker.delay.lateness import Lateness
+from ternmq_broker.delay.level_wait import LevelWait
+from ternmq_broker.delay_offsets import DelayOffsets
+from ternmq_broker.reading import StoreReader
+from ternmq_model.clock import Clock
+from ternmq_model.delay import DELAY_LEVEL_MAX
+from ternmq_model.errors import TernError
+from ternmq_model.names import SCHEDULE_TOPIC
+from ternmq_model.offsets import PhysicalOffset, QueueOffset
+from ternmq_model.record import Record, decode_record
+from ternmq_model.record_heads import Ints
+from ternmq_runtime.service import Job
+from ternmq_store.dispatcher import Arrival
+from ternmq_store.reading.reader import Limits, ReadRequest, ReadResult
+
+logger = logging.getLogger(__name__)
+
+DELAY_JOB: Final = "deliver-delayed"
+
+_BATCH: Final = Limits(256, 1 << 20)
+_LOOK_MAX_S: Final = 10.0
+"""While something waits: how soon a clock that was set is noticed."""
+
+_AGAIN_S: Final = 0.1
+_AGAIN_MAX_S: Final = 5.0
+_UNSAVED_LOOK_S: Final = 1.0
+
+
+class Progress(NamedTuple):
+    """How far a level is, once the log is on the disk up to `end`."""
+
+    level: int
+    offset: QueueOffset
+    end: PhysicalOffset
+
+
+class DelayService:
+    """The 18 levels. Owned by the broker's loop.
+
+    Args:
+        reader: Of the store.
+        deliverer: Where what is due goes.
+        offsets: How far each level is, as it is saved.
+        clock: For what is due.
+        wake: Runs the job of that name now.
+    """
+
+    def __init__(
+        self,
+        reader: StoreReader,
+        deliverer: Deliverer,
+        offsets: DelayOffsets,
+        clock: Clock,
+        *,
+        wake: Callable[[str], None],
+    ) -> None:
+        self._reader = reader
+        self._store = reader.store
+        self._deliverer = deliverer
+        self._offsets = offsets
+        self._clock = clock
+        self._alarm = Alarm(lambda: wake(DELAY_JOB))
+        self._waits = {level: LevelWait(level) for level in range(1, DELAY_LEVEL_MAX + 1)}
+        self._next: dict[int, QueueOffset] = {}
+        self._unsaved: deque[Progress] = deque()
+        self._failures = 0
+        self.lateness = Lateness()
+        self.delivered = 0
+        self.dropped = 0
+
+    def job(self) -> Job:
+        """Return what delivers; it begins when the broker listens and ends before the store."""
+        return Job(name=DELAY_JOB, interval_s=math.inf, step=self.step)
+
+    def arrived(self, arrivals: Sequence[Arrival]) -> None:
+        """Take note of new delayed messages."""
+        for arrival in arrivals:
+            if arrival.topic == SCHEDULE_TOPIC and arrival.queue_id + 1 in self._waits:
+                due_ms, now_ms = int(arrival.tag_codes[-1]), self._clock.wall_ms()
+                wait = self._waits[arrival.queue_id + 1]
+                monotonic_ms = self._clock.monotonic_ms()
+                wait.note(arrival.max_offset, due_ms, now_ms=now_ms, monotonic_ms=monotonic_ms)
+                due_ms = int(arrival.tag_codes[0])
+                self._look_in(wait.next_ms(due_ms, now_ms=now_ms, monotonic_ms=monotonic_ms))
+
+    def offset(self, level: int) -> QueueOffset:
+        """Return the next message of `level` to deliver."""
+        return self._next.get(level, self._offsets.get(level))
+
+    def waiting(self, level: int) -> int:
+        """Return how many messages of `level` wait."""
+        _, end = self._store.queue_range(SCHEDULE_TOPIC, level - 1)
+        return max(end - self.offset(level), 0)
+
+    def settle(self) -> None:
+        """Let progress be saved that no loss of power can belie."""
+        flushed, now_ms = self._store.flushed_offset, self._clock.wall_ms()
+        while self._unsaved and self._unsaved[0].end <= flushed:
+            done = self._unsaved.popleft()
+            self._offsets.put(done.level, done.offset, now_ms=now_ms)
+
+    @property
+    def unsettled_end(self) -> PhysicalOffset:
+        """Up to where the log must be on the disk for all progress to be settled."""
+        return self._unsaved[-1].end if self._unsaved else PhysicalOffset(0)
+
+    def stop(self) -> None:
+        """Wake no job any more."""
+        self._alarm.clear()
+
+    async def step(self) -> bool:
+        """Deliver one batch of each level that has messages due: one step of a job."""
+        has_more = False
+        try:
+            for level in self._waits:
+                has_more |= await self._deliver(level)
+        except TernError as error:
+            if not self._failures:
+                logger.warning("delayed messages wait, delivery fails error=%s", error)
+            self._alarm.set(min(_AGAIN_S * 2**self._failures, _AGAIN_MAX_S))
+            self._failures = min(self._failures + 1, 10)
+            return False
+        if self._failures:
+            self._failures = 0
+            logger.info("delayed messages are delivered again")
+        self.settle()
+        if self._unsaved:
+            self._alarm.set(_UNSAVED_LOOK_S)
+        return has_more
+
+    async def _deliver(self, level: int) -> bool:
+        """Deliver what is due of a level, a batch at most; tell whether there is more.
+
+        Raises:
+            TernError: It failed; progress is where it was.
+        """
+        first, end = self._store.queue_range(SCHEDULE_TOPIC, level - 1)
+        offset = self._corrected(level, first)
+        if offset >= end:
+            return False
+        dues_ms = self._store.searches.codes_at(
+            SCHEDULE_TOPIC, level - 1, offset, _BATCH.messages_max
+        )
+        now_ms, monotonic_ms = self._clock.wall_ms(), self._clock.monotonic_ms()
+        wait = self._waits[level]
+        count = wait.count_due(offset, dues_ms, now_ms=now_ms, monotonic_ms=monotonic_ms)
+        if count < len(dues_ms):
+            due_ms = int(dues_ms[count])
+            wait.note(end, due_ms, now_ms=now_ms, monotonic_ms=monotonic_ms)
+            self._look_in(wait.next_ms(due_ms, now_ms=now_ms, monotonic_ms=monotonic_ms))
+        if not count:
+            return False
+        result = await self._reader.read(
+            ReadRequest(
+                topic=SCHEDULE_TOPIC,
+                queue_id=level - 1,
+                offset=offset,
+                hot=_BATCH.within(count, _BATCH.bytes_max),
+                cold=_BATCH.within(count, _BATCH.bytes_max),
+            )
+        )
+        records = records_of(result)
+        if not records and result.next_offset <= offset:
+            self._alarm.set(_AGAIN_S)
+            return False
+        if result.skipped:
+            logger.error(
+                "delayed messages damaged, not delivered level=%d count=%d", level, result.skipped
+            )
+        await self._store_in_place(level, result.next_offset, records, offset, dues_ms)
+        return result.next_offset - offset < count or count == len(dues_ms)
+
+    async def _store_in_place(
+        self,
+        level: int,
+        next_offset: QueueOffset,
+        records: Sequence[Record],
+        offset: QueueOffset,
+        dues_ms: Ints,
+    ) -> None:
+        done = await self._deliverer.deliver(records)
+        rows = [record.header.queue_offset - offset for record in records]
+        if done.end:
+            self.lateness.add(done.stored_at_ms - dues_ms[[r for r in rows if r < len(dues_ms)]])
+        self.delivered += len(records) - done.dropped
+        self.dropped += done.dropped
+        self._next[level] = next_offset
+        end = max(done.end, self.unsettled_end)
+        self._unsaved.append(Progress(level, next_offset, PhysicalOffset(end)))
+
+    def _corrected(self, level: int, first: QueueOffset) -> QueueOffset:
+        """Return where to go on with a level, which is somewhere in its queue."""
+        offset = self.offset(level)
+        end = self._store.next_offset(SCHEDULE_TOPIC, level - 1)
+        correct = QueueOffset(max(min(offset, end), first))
+        if correct != offset:
+            logger.warning(
+                "delay level corrected level=%d was=%d is=%d first=%d end=%d",
+                *(level, offset, correct, first, end),
+            )
+            self._next[level] = correct
+            self._unsaved.append(Progress(level, correct, self.unsettled_end))
+        return correct
+
+    def _look_in(self, ahead_ms: int) -> None:
+        self._alarm.set(min(ahead_ms / 1000, _LOOK_MAX_S))
+
+
+def records_of(result: ReadResult) -> Sequence[Record]:
+    """Return copies of the records that a read found; to be called before anything is awaited."""
+    data = result.records
+    found: list[Record] = []
+    at = 0
+    for size in result.record_sizes.tolist():
+        record = decode_record(data, at, check_crc=False)
+        if record is not None:
+            found.append(record)
+        at += size
+    return found

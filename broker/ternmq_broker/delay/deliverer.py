@@ -1,0 +1,80 @@
+"""Stores what has waited in its own queue, and says when that can be relied on."""
+
+import logging
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ternmq_broker.delay.real_place import Undeliverable, at_real_place
+from ternmq_broker.inner.inner_record import InnerRecord, inner_record_of
+from ternmq_broker.inner.writer import InnerWriter
+from ternmq_model.errors import IllegalMessage, IllegalName, MessageRefused
+from ternmq_model.offsets import PhysicalOffset
+from ternmq_model.record import Record
+from ternmq_model.route import TopicConfig
+from ternmq_store.message_store import Appended
+
+logger = logging.getLogger(__name__)
+
+
+class Delivered(NamedTuple):
+    """What became of some records."""
+
+    end: PhysicalOffset
+    """Where they end in the log; 0 when none was stored."""
+
+    stored_at_ms: int
+    """Of the last one; 0 when none was stored."""
+
+    dropped: int
+    """How many there is no place for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deliverer:
+    """Writes records to where they belong. Owns nothing.
+
+    Args:
+        writer: Stores them.
+        find: Returns a topic, None when there is none.
+    """
+
+    writer: InnerWriter
+    find: Callable[[str], TopicConfig | None]
+
+    async def deliver(self, records: Sequence[Record]) -> Delivered:
+        """Store records in their own queues, in order, and wait until they count.
+
+        What can never be delivered is dropped, and logged by reason: nothing behind it must wait
+        for it. When it raises, some may be stored; it is to be called again with the same.
+
+        Raises:
+            TernError: The store takes nothing now, or failed.
+        """
+        good: list[InnerRecord] = []
+        reasons: Counter[str] = Counter()
+        for record in records:
+            try:
+                good.append(at_real_place(inner_record_of(record), self.find))
+            except Undeliverable as error:
+                reasons[str(error)] += 1
+        appended = await self._put(good, reasons) if good else None
+        for reason, count in reasons.items():
+            logger.warning("messages that waited dropped count=%d reason=%s", count, reason)
+        if appended is None:
+            return Delivered(PhysicalOffset(0), 0, reasons.total())
+        return Delivered(appended.end, appended.stored_at_ms, reasons.total())
+
+    async def _put(self, records: Sequence[InnerRecord], reasons: Counter[str]) -> Appended | None:
+        try:
+            return await self.writer.put(records, timeout_s=math.inf)
+        except (IllegalMessage, IllegalName, MessageRefused) as error:
+            if len(records) == 1:
+                reasons[f"the log cannot hold it: {error}"] += 1
+                return None
+        # One of them can never be stored: find it.
+        half = len(records) // 2
+        first = await self._put(records[:half], reasons)
+        return await self._put(records[half:], reasons) or first

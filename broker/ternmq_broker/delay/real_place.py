@@ -1,0 +1,45 @@
+"""Where a record goes that has waited. Pure.
+
+Source: RocketMQ `ScheduleMessageService.messageTimeUp`, `TimerMessageStore.convertMessage`.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from ternmq_broker.inner.inner_record import InnerRecord
+from ternmq_model.names import is_send_forbidden
+from ternmq_model.properties import REAL_QUEUE_ID, REAL_TOPIC
+from ternmq_model.route import TopicConfig
+
+
+class Undeliverable(Exception):
+    """A record that has no place to go to, and why."""
+
+
+def at_real_place(record: InnerRecord, find: Callable[[str], TopicConfig | None]) -> InnerRecord:
+    """Return the record as it is to be stored in its own queue.
+
+    Its properties stay, those that told of the wait among them. If the topic has fewer queues by
+    now, it goes to one of those.
+
+    Args:
+        record: As it waited.
+        find: Returns a topic, None when there is none.
+
+    Raises:
+        Undeliverable: It names no queue; or its topic was deleted, and its messages with it; or
+            belongs to the broker.
+    """
+    topic, number = record.properties.get(REAL_TOPIC, ""), record.properties.get(REAL_QUEUE_ID, "")
+    if not topic or not number.isascii() or not number.isdigit() or len(number) > 9:
+        raise Undeliverable(f"it names no queue: {topic[:140]!r} {number[:20]!r}")
+    if is_send_forbidden(topic):
+        raise Undeliverable(f"topic {topic!r} belongs to the broker")
+    config = find(topic)
+    queues = 0 if config is None else max(config.read_queues, config.write_queues)
+    if not queues:
+        raise Undeliverable(f"topic {topic[:140]!r} was deleted")
+    queue_id = int(number)
+    return replace(
+        record, topic=topic, queue_id=queue_id if queue_id < queues else queue_id % queues
+    )

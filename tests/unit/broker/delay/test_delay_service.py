@@ -1,0 +1,181 @@
+"""Delayed messages, end to end: a real broker on virtual time."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ternmq_broker.loose_json import parse_json
+from ternmq_model.delay import level_delay_ms
+from ternmq_model.errors import StoreFull
+from ternmq_model.stored_message import StoredMessage
+from ternmq_protos.v1 import admin_pb2 as admin
+from ternmq_remoting.contracts import DELETE_TOPIC
+from ternmq_store.config import FlushMode
+from ternmq_store.message_store import MessageStore
+from tests.support.brokers import Client, serving, stored, world
+from tests.support.virtual_time import run_in_virtual_time
+
+
+async def read(client: Client, topic: str, **fields: Any) -> list[StoredMessage]:
+    """Return all messages of a queue: one read may end where memory ends."""
+    offset = fields.pop("offset", 0)
+    found: list[StoredMessage] = []
+    while messages := stored(await client.pull(topic, offset + len(found), **fields)):
+        found += messages
+    return found
+
+
+async def send(client: Client, topic: str, level: int, body: bytes = b"body", **more: str) -> None:
+    properties = {"DELAY": str(level), "TAGS": "late", **more}
+    await client.send(topic, body, queue_id=0, properties=properties)
+
+
+@pytest.mark.parametrize("level", range(1, 19))
+def test_a_message_comes_after_its_delay_and_not_before(level: int) -> None:
+    async def main() -> None:
+        async with serving(topics={"A": 2}) as (around, client):
+            began_ms = around.clock.wall_ms()
+            await send(client, "A", level)
+            await asyncio.sleep(level_delay_ms(level) / 1000 - 0.1)
+            assert not await read(client, "A")
+            await asyncio.sleep(0.3)
+            (message,) = await read(client, "A")
+            late_ms = message.stored_at_ms - began_ms - level_delay_ms(level)
+            assert 0 <= late_ms <= 100
+            assert message.body == b"body"
+            assert message.tags == "late"
+            assert message.properties["DELAY"] == str(level)
+            assert message.properties["REAL_TOPIC"] == "A"
+            assert message.properties["REAL_QID"] == "0"
+
+    run_in_virtual_time(main())
+
+
+def test_messages_of_a_level_come_in_their_order_however_many_there_are() -> None:
+    async def main() -> None:
+        async with serving(topics={"A": 1}) as (_, client):
+            sender = await client.open_sender()
+            for begin in range(0, 1000, 250):
+                await sender.send(
+                    *(
+                        sender.record("A", b"%d" % number, properties={"DELAY": "2"})
+                        for number in range(begin, begin + 250)
+                    )
+                )
+            await asyncio.sleep(6)
+            found = [message.body for message in await read(client, "A")]
+            assert found == [b"%d" % number for number in range(1000)]
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("flush_mode", list(FlushMode))
+def test_a_restart_neither_loses_nor_repeats_a_message(flush_mode: FlushMode) -> None:
+    async def main() -> None:
+        async with world(flush_mode=flush_mode) as around:
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                await client.put_topic("A", 1)
+                for level in (1, 2, 3, 5):
+                    await send(client, "A", level, b"%d" % level)
+                await asyncio.sleep(7)
+                assert [m.body for m in await read(client, "A")] == [b"1", b"2"]
+                await client.connection.close()
+            kept = parse_json(
+                around.files.nodes[Path("/broker/config/delayOffset.json")].data.tobytes().decode()
+            )
+            assert kept["offsetTable"] == {"1": 1, "2": 1}
+            await asyncio.sleep(10)
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                await asyncio.sleep(1)
+                assert [m.body for m in await read(client, "A")] == [b"1", b"2", b"3"]
+                await asyncio.sleep(60)
+                assert [m.body for m in await read(client, "A")] == [b"1", b"2", b"3", b"5"]
+                await client.connection.close()
+
+    run_in_virtual_time(main())
+
+
+def test_a_failing_store_delays_delivery_and_skips_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    is_full = False
+    append = MessageStore.append
+
+    def failing(self: MessageStore, *args: Any, **fields: Any) -> Any:
+        if is_full:
+            raise StoreFull("no space")
+        return append(self, *args, **fields)
+
+    monkeypatch.setattr(MessageStore, "append", failing)
+
+    async def main() -> None:
+        nonlocal is_full
+        async with serving(topics={"A": 1}) as (_, client):
+            for level in (1, 2):
+                await send(client, "A", level, b"%d" % level)
+            is_full = True
+            await asyncio.sleep(60)
+            assert not await read(client, "A")
+            is_full = False
+            await asyncio.sleep(6)
+            assert [m.body for m in await read(client, "A")] == [b"1", b"2"]
+
+    run_in_virtual_time(main())
+
+
+def test_a_deleted_topic_loses_its_delayed_messages_and_holds_up_no_other(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main() -> None:
+        async with serving(topics={"A": 1, "B": 1}) as (_, client):
+            await send(client, "A", 2)
+            await send(client, "B", 2)
+            await client.call(DELETE_TOPIC, admin.DeleteTopicRequest(topic="A"))
+            await asyncio.sleep(6)
+            assert len(await read(client, "B")) == 1
+
+    run_in_virtual_time(main())
+    assert "topic 'A' was deleted" in caplog.text
+
+
+def test_a_topic_with_fewer_queues_gets_its_messages_in_those() -> None:
+    async def main() -> None:
+        async with serving(topics={"A": 4}) as (_, client):
+            await client.send("A", b"x", queue_id=3, properties={"DELAY": "1"})
+            await client.put_topic("A", 2)
+            await asyncio.sleep(2)
+            assert len(await read(client, "A", queue_id=1)) == 1
+
+    run_in_virtual_time(main())
+
+
+def test_a_clock_set_back_delays_messages_by_their_delay_and_no_more() -> None:
+    async def main() -> None:
+        async with serving(topics={"A": 1}) as (around, client):
+            await send(client, "A", 3, b"before")
+            await asyncio.sleep(1)
+            around.clock.wall_offset_ms = -3_600_000
+            await asyncio.sleep(1)
+            await send(client, "A", 3, b"after")
+            await asyncio.sleep(9.7)
+            assert b"after" not in [m.body for m in await read(client, "A")]
+            await asyncio.sleep(12)
+            assert [m.body for m in await read(client, "A")] == [b"before", b"after"]
+
+    run_in_virtual_time(main())
+
+
+def test_a_clock_set_forward_is_noticed_while_something_waits() -> None:
+    async def main() -> None:
+        async with serving(topics={"A": 1}) as (around, client):
+            await send(client, "A", 18)
+            await asyncio.sleep(1)
+            around.clock.wall_offset_ms = 7_200_000
+            await asyncio.sleep(11)
+            assert len(await read(client, "A")) == 1
+
+    run_in_virtual_time(main())

@@ -1,0 +1,93 @@
+"""Storing what has waited."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+from ternmq_broker.confirmations import Confirmations
+from ternmq_broker.delay.deliverer import Deliverer
+from ternmq_broker.inner.room import Safety
+from ternmq_broker.inner.writer import InnerWriter
+from ternmq_model.errors import ClosedError, StoreFull
+from ternmq_model.offsets import PhysicalOffset
+from ternmq_model.record import Record, decode_record
+from ternmq_model.record_batch import RecordBatch
+from ternmq_model.route import TopicConfig
+from ternmq_store.message_store import Appended
+from tests.support.records import STORE_HOST, record
+from tests.support.virtual_time import run_in_virtual_time
+
+
+@dataclass
+class Log:
+    """A log of bodies."""
+
+    error: Exception | None = None
+    bodies: list[bytes] = field(default_factory=list[bytes])
+
+    def append(self, batch: RecordBatch, *, born_host: bytes | None, store_host: bytes) -> Appended:
+        if self.error is not None:
+            raise self.error
+        for start in batch.starts.tolist():
+            found = decode_record(batch.data, start)
+            assert found is not None
+            self.bodies.append(found.body)
+        return Appended(np.zeros(1, np.int64), np.zeros(1, np.int64), 5, PhysicalOffset(100))
+
+
+def deliverer(log: Log) -> Deliverer:
+    async def room_made() -> bool:
+        return False
+
+    confirmations = Confirmations()
+    confirmations.advance(PhysicalOffset(100))
+    writer = InnerWriter(
+        log,
+        store_host=lambda: STORE_HOST,
+        on_appended=lambda: None,
+        room_made=room_made,
+        safety=Safety(
+            confirmations=confirmations, topics_saved=lambda: None, sync_flush_timeout_ms=1
+        ),
+        is_checksummed=True,
+    )
+    return Deliverer(writer, {"A": TopicConfig("A", 1, 1)}.get)
+
+
+def waiting(body: bytes, topic: str = "A", **more: str) -> Record:
+    data = record(
+        "SCHEDULE_TOPIC_XXXX",
+        body=body,
+        properties={"REAL_TOPIC": topic, "REAL_QID": "0", **more},
+    )
+    found = decode_record(data)
+    assert found is not None
+    return found
+
+
+def test_what_can_never_be_stored_is_dropped_and_the_rest_delivered_in_order(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    log = Log()
+    records = [waiting(b"%d" % number) for number in range(7)]
+    records[2] = waiting(b"2", "Gone")
+    records[5] = waiting(b"5", long="x" * 32_720)
+    done = run_in_virtual_time(deliverer(log).deliver(records))
+    assert log.bodies == [b"0", b"1", b"3", b"4", b"6"]
+    assert (done.end, done.stored_at_ms, done.dropped) == (100, 5, 2)
+    assert "topic 'Gone' was deleted" in caplog.text
+    assert "at most 32767" in caplog.text
+
+
+def test_when_nothing_can_be_stored_there_is_no_end() -> None:
+    records = [waiting(b"", "Gone"), waiting(b"", long="x" * 32_720)]
+    assert run_in_virtual_time(deliverer(Log()).deliver(records)) == (0, 0, 2)
+    assert run_in_virtual_time(deliverer(Log()).deliver([])) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("error", [StoreFull("full"), ClosedError("closed")])
+def test_a_store_that_takes_nothing_loses_nothing(error: Exception) -> None:
+    log = Log(error)
+    with pytest.raises(type(error)):
+        run_in_virtual_time(deliverer(log).deliver([waiting(b"x")]))
