@@ -13,11 +13,14 @@ from ternmq_consumer.allocation.configured import AllocateByConfiguration as All
 from ternmq_consumer.allocation.hashing import AllocateByConsistentHash as AllocateByConsistentHash
 from ternmq_consumer.allocation.rooms import AllocateByMachineRoom as AllocateByMachineRoom
 from ternmq_consumer.allocation.rooms import AllocateNearby as AllocateNearby
+from ternmq_consumer.answers import ConsumeStatus as ConsumeStatus
+from ternmq_consumer.answers import ReconsumeLater as ReconsumeLater
 from ternmq_consumer.blocking import BlockingPullConsumer as BlockingPullConsumer
 from ternmq_consumer.config import ConsumeFrom as ConsumeFrom
+from ternmq_consumer.config import MessageModel as MessageModel
+from ternmq_consumer.config import OffsetsKept as OffsetsKept
 from ternmq_consumer.config import PullConsumerConfig as PullConsumerConfig
 from ternmq_consumer.config import PushConsumerConfig as PushConsumerConfig
-from ternmq_consumer.listener import ConsumeStatus as ConsumeStatus
 from ternmq_consumer.pull import PullConsumer as PullConsumer
 from ternmq_consumer.push import PushConsumer as PushConsumer
 from ternmq_model.errors import BrokerBusy as BrokerBusy
@@ -74,9 +77,11 @@ __all__ = [
     "IllegalName",
     "InvalidParameter",
     "Message",
+    "MessageModel",
     "MessageNotFound",
     "MessageQueue",
     "MessageRefused",
+    "OffsetsKept",
     "Permission",
     "PermissionRefused",
     "Producer",
@@ -85,6 +90,7 @@ __all__ = [
     "PullConsumerConfig",
     "PushConsumer",
     "PushConsumerConfig",
+    "ReconsumeLater",
     "RefusedError",
     "RequestTimedOut",
     "SendManyFailed",

@@ -1,7 +1,7 @@
 """One queue that a push consumer owns, from its assignment until it is dropped."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -11,8 +11,10 @@ from ternmq_consumer.process_queue import Handout, ProcessQueue
 from ternmq_consumer.pull_link import PulledQueue, PullReceiver
 from ternmq_consumer.queue_locks import Lease
 from ternmq_model.errors import CorruptRecord, RefusedError
+from ternmq_model.names import RETRY_PREFIX
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.queue import MessageQueue
+from ternmq_model.redelivered_message import under_original_topic
 from ternmq_model.stored_message import StoredMessage, decode_records
 from ternmq_model.subscription import Subscription
 from ternmq_protos.v1 import messages_pb2 as messages
@@ -73,6 +75,7 @@ class AssignedQueue:
         self.in_hand = ProcessQueue[StoredMessage](start)
         self.is_listed = False
         self._subscription = subscription
+        self._is_retry = queue.topic.startswith(RETRY_PREFIX)
         self._window = window
         self._on_ready = on_ready
         self._on_restart = on_restart
@@ -124,7 +127,7 @@ class AssignedQueue:
         self,
         in_hand: ProcessQueue[StoredMessage],
         handout: Handout[StoredMessage],
-        unfinished: list[StoredMessage],
+        unfinished: Sequence[StoredMessage],
     ) -> tuple[int, int]:
         """End a hand-out of `in_hand`; return what was finished, as `ProcessQueue.finish` does."""
         done = in_hand.finish(handout, unfinished)
@@ -138,7 +141,7 @@ class AssignedQueue:
         self,
         in_hand: ProcessQueue[StoredMessage],
         handout: Handout[StoredMessage],
-        unfinished: list[StoredMessage],
+        unfinished: Sequence[StoredMessage],
     ) -> tuple[int, int]:
         """Note that a part of a hand-out is finished, as `ProcessQueue.settle` does."""
         done = in_hand.settle(handout, unfinished)
@@ -175,6 +178,8 @@ class AssignedQueue:
                 if self._pulled is not None:
                     self._pulled.release(len(batch) - len(wanted), batch_bytes - wanted_bytes)
                 batch, batch_bytes = wanted, wanted_bytes
+        if self._is_retry:
+            batch = [under_original_topic(message) for message in batch]
         self.in_hand.add(batch, batch_bytes, next_offset)
         if batch:
             self._on_ready(self)

@@ -170,7 +170,9 @@ class Assignment:
         owned = self._owned.get(queue)
         if owned is not None:
             owned.stop()
-            self._lose(owned)
+            self._remove(owned)
+            self._offsets.forget([queue])
+            self._on_lost(queue)
 
     def resume(self, queue: MessageQueue) -> None:
         """Have messages of `queue` handed over again, whose lock is confirmed again."""
@@ -190,7 +192,7 @@ class Assignment:
         leases = await self._locks.take(queues)
         for queue in queues:
             if queue not in leases:
-                logger.info("queue not taken over queue=%s reason=no lock", queue)
+                logger.debug("queue not taken over queue=%s reason=no lock", queue)
         return leases
 
     async def _give_back(self, leaving: Iterable[AssignedQueue]) -> None:
@@ -215,11 +217,14 @@ class Assignment:
 
     def _lose(self, owned: AssignedQueue) -> None:
         """Forget a queue that is gone. Its offset is not committed: a later queue has its name."""
+        self._remove(owned)
+        self._offsets.gone(owned.queue)
+        self._on_lost(owned.queue)
+
+    def _remove(self, owned: AssignedQueue) -> None:
         del self._owned[owned.queue]
         if self._locks is not None:
             self._locks.forget(owned.queue)
-        self._offsets.forget([owned.queue])
-        self._on_lost(owned.queue)
 
     def _all(self) -> Iterable[AssignedQueue]:
         return self._owned.values()

@@ -2,9 +2,11 @@
 
 import enum
 from dataclasses import dataclass
+from pathlib import Path
 
 from ternmq_consumer.allocation.named import strategy_of
 from ternmq_consumer.allocation.strategy import AllocationStrategy
+from ternmq_consumer.answers import SUSPEND_S_MAX, SUSPEND_S_MIN
 from ternmq_model.errors import ConfigError
 
 
@@ -23,6 +25,29 @@ class ConsumeFrom(enum.Enum):
 
     TIMESTAMP = enum.auto()
     """With the first message that was stored at `consume_at_ms` or later."""
+
+
+class MessageModel(enum.Enum):
+    """How the members of a group share its messages.
+
+    Source: RocketMQ `MessageModel`.
+    """
+
+    CLUSTERING = enum.auto()
+    """Each message goes to one member."""
+
+    BROADCASTING = enum.auto()
+    """Each message goes to every member. What fails is logged and counted, and comes not again."""
+
+
+class OffsetsKept(enum.Enum):
+    """Where a member that broadcasts keeps how far it is."""
+
+    LOCALLY = enum.auto()
+    """In a file on its own machine."""
+
+    AT_BROKERS = enum.auto()
+    """At the brokers, under the member's own name: for machines that keep no files."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,9 +71,24 @@ class PushConsumerConfig:
     """Most messages of one call of a batch listener. (RocketMQ: 1; what is waiting is handed over
     at once all the same.)"""
 
+    message_model: MessageModel = MessageModel.CLUSTERING
+    """Whether members share the messages or each has all of them."""
+
     order_per_queue: bool = False
-    """Hand over the messages of one queue one call after the other, in the order of their offsets.
-    A message that fails holds up its queue until it is finished."""
+    """Consume in order: the messages of one queue one call after the other, by offset, and by one
+    member of the group alone, which holds the queue's lock. A message that fails holds up its queue
+    for `suspend_s` and is tried again first. All members must say the same."""
+
+    retries_max: int = -1
+    """How often a message that failed comes again before it is a dead letter. -1 = as the group's
+    settings at the broker say (16); without end when `order_per_queue`."""
+
+    consume_timeout_s: float = 900.0
+    """How long a listener call may take: then its message is sent back, to come again after 10 s,
+    and what the call says later is of no interest. Not for orderly consumers."""
+
+    suspend_s: float = 1.0
+    """How long an orderly queue rests after a failure; 0.01 to 30."""
 
     pull_threshold_messages: int = 4096
     """Most messages of one queue that are read ahead and not finished. (RocketMQ: 1000, looked at
@@ -63,7 +103,8 @@ class PushConsumerConfig:
     (RocketMQ: 2000, which is also twice the threshold in messages.)"""
 
     retry_s: float = 5.0
-    """When a failed message is handed to the listener again."""
+    """When a message that failed, and that its broker could not take back, is handed to the
+    listener again. One that was taken back comes when the broker says."""
 
     rebalance_s: float = 20.0
     """How often the share of the queues is computed without a cause."""
@@ -86,6 +127,13 @@ class PushConsumerConfig:
     `MACHINE_ROOM_NEARBY-<one of these>`, or a strategy object or function. All members of a group
     must use the same."""
 
+    offsets_kept: OffsetsKept = OffsetsKept.LOCALLY
+    """Where a member that broadcasts keeps how far it is. Those of a shared group are at the
+    brokers."""
+
+    offsets_folder: Path | None = None
+    """Under which folder a member that broadcasts keeps them; None = `~/.ternmq/offsets`."""
+
     def __post_init__(self) -> None:
         strategy_of(self.allocate)
         _check_start(self.consume_from, self.consume_at_ms)
@@ -99,7 +147,12 @@ class PushConsumerConfig:
             number: int = getattr(self, name)
             if number < 1:
                 raise ConfigError(f"consumer.{name}", number, "must be 1 or more")
-        for name in ("retry_s", "rebalance_s", "commit_s"):
+        if self.retries_max < -1:
+            raise ConfigError("consumer.retries_max", self.retries_max, "must be -1 or more")
+        if not SUSPEND_S_MIN <= self.suspend_s <= SUSPEND_S_MAX:
+            rule = f"must be {SUSPEND_S_MIN} to {SUSPEND_S_MAX}"
+            raise ConfigError("consumer.suspend_s", self.suspend_s, rule)
+        for name in ("retry_s", "rebalance_s", "commit_s", "consume_timeout_s"):
             seconds: float = getattr(self, name)
             if not seconds > 0:
                 raise ConfigError(f"consumer.{name}", seconds, "must be above 0")

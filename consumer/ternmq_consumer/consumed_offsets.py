@@ -41,6 +41,10 @@ class ConsumedOffsets(Protocol):
         """Keep these no more, committed or not."""
         ...
 
+    def gone(self, queue: MessageQueue) -> None:
+        """Forget a queue that its broker has no more: a later one of its name is another."""
+        ...
+
     async def commit(self, queues: Iterable[MessageQueue] | None = None) -> bool:
         """Make what was noted last; return whether all of it does. None = every queue."""
         ...

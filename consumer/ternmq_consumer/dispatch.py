@@ -1,16 +1,16 @@
-"""Which messages are handed to the application next, and what becomes of them."""
+"""Which messages are handed to the application next."""
 
 import asyncio
 import logging
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from ternmq_consumer.assigned_queue import AssignedQueue
 from ternmq_consumer.listener import CallListener
-from ternmq_consumer.process_queue import Handout, ProcessQueue
+from ternmq_consumer.results import Results
 from ternmq_consumer.statistics import Counters
+from ternmq_consumer.work import Work
 from ternmq_model.stored_message import StoredMessage
 from ternmq_runtime.logs import RepeatLimit
 
@@ -20,51 +20,32 @@ PIECE_MESSAGES_MAX: Final = 64
 """Most messages that one worker takes at once to hand them over one by one: enough to pay for the
 way to a thread and back."""
 
-
-@dataclass(slots=True, eq=False)
-class Work:
-    """A hand-out on its way through a listener."""
-
-    assigned: AssignedQueue
-    in_hand: ProcessQueue[StoredMessage]
-    """The one it was taken from; the queue may have restarted since."""
-
-    handout: Handout[StoredMessage]
-
-    @property
-    def is_dropped(self) -> bool:
-        """The queue is somebody else's by now."""
-        return self.in_hand.dropped
+_LOCK_LOOK_S: Final = 0.2
+"""How often to look whether the lock of a queue is confirmed again."""
 
 
 class Dispatcher:
     """Hands out the messages of all owned queues, queue by queue in turn.
 
+    A queue with a lease is handed out only while that holds.
+
     Owned by one push consumer; used by its event loop alone.
 
     Args:
-        counters: Told what is finished and what failed.
+        counters: Told what is finished.
         take_max: Most messages of one hand-out.
         share_among: Do not take more than this part of what waits in a queue, so that as many
             workers can share it. 1 = all of it.
         in_order: Have at most one hand-out of a queue at a time.
-        retry_s: When to hand out again what was left unfinished.
     """
 
     def __init__(
-        self,
-        counters: Counters,
-        *,
-        take_max: int,
-        share_among: int,
-        in_order: bool,
-        retry_s: float,
+        self, counters: Counters, *, take_max: int, share_among: int, in_order: bool
     ) -> None:
         self._counters = counters
         self._take_max = take_max
         self._share_among = share_among
         self._in_order = in_order
-        self._retry_s = retry_s
         self._ready: deque[AssignedQueue] = deque()
         self._again: deque[Work] = deque()
         self._waiters: deque[asyncio.Future[None]] = deque()
@@ -97,22 +78,33 @@ class Dispatcher:
             self._wake_one()
         return work
 
-    def done(self, work: Work, unfinished: list[StoredMessage]) -> None:
-        """End a hand-out; what is unfinished is handed out again after a pause."""
-        count, record_bytes = work.assigned.finish(work.in_hand, work.handout, unfinished)
-        self._counters.finished(count, record_bytes)
-        if unfinished and not work.is_dropped:
-            work.handout.attempts += 1
-            self._counters.failed(len(unfinished))
-            asyncio.get_running_loop().call_later(self._retry_s, self._retry, work)
-        elif self._in_order:
+    def finish(self, work: Work, unfinished: Sequence[StoredMessage] = ()) -> None:
+        """End a hand-out: all is finished but `unfinished`, which nobody works on any more.
+
+        What is unfinished of a queue that is still owned the caller gives to `again`.
+        """
+        self._counters.finished(*work.assigned.finish(work.in_hand, work.handout, unfinished))
+        if self._in_order and not unfinished:
             self.offer(work.assigned)
 
-    def settle(self, work: Work, unfinished: list[StoredMessage]) -> None:
+    def settle(self, work: Work, unfinished: Sequence[StoredMessage]) -> None:
         """Note that a part of a hand-out is finished while the rest of it goes on."""
         self._counters.finished(*work.assigned.settle(work.in_hand, work.handout, unfinished))
 
-    def report(self, work: Work, unfinished: Sequence[StoredMessage], error: BaseException) -> None:
+    def again(self, work: Work, after_s: float) -> None:
+        """Hand out once more, after a pause, what a hand-out that has ended left unfinished."""
+        work.handout.attempts += 1
+        self._plan(Work(work.assigned, work.in_hand, work.handout), after_s)
+
+    def pass_on(self, work: Work, count: int) -> None:
+        """Let somebody else have what lies behind the first `count` messages of a hand-out."""
+        parted = work.in_hand.part(work.handout, count)
+        if parted is not None:
+            rest = Work(work.assigned, work.in_hand, parted)
+            work.assigned.finish(work.in_hand, parted, parted.messages)
+            self._plan(rest, 0.0)
+
+    def report(self, work: Work, failed: Sequence[StoredMessage], error: Exception) -> None:
         """Log that the listener failed: one kind of error once in ten seconds, the rest counted."""
         kind = type(error).__name__
         for _, earlier, count in self._failures.end_window(asyncio.get_running_loop().time()):
@@ -121,30 +113,36 @@ class Dispatcher:
             logger.warning(
                 "listener failed queue=%s messages=%s attempt=%s",
                 work.assigned.queue,
-                len(unfinished),
+                len(failed),
                 work.handout.attempts + 1,
                 exc_info=error,
             )
 
-    def _retry(self, work: Work) -> None:
-        if not work.is_dropped:
+    def _plan(self, work: Work, after_s: float) -> None:
+        if after_s > 0:
+            asyncio.get_running_loop().call_later(after_s, self._plan, work, 0.0)
+        elif not work.is_dropped:
             self._again.append(work)
             self._wake_one()
 
     def _take(self) -> Work | None:
         while self._again:
             work = self._again.popleft()
-            if not work.is_dropped:
+            if work.may_go_on:
                 work.in_hand.take_again(work.handout)
                 return work
+            if not work.is_dropped:
+                self._plan(work, _LOCK_LOOK_S)
         while self._ready:
             assigned = self._ready.popleft()
             assigned.is_listed = False
             in_hand = assigned.in_hand
-            # In order: `done` offers the queue again once nothing of it is handed out.
+            # In order: `finish` offers the queue again once nothing of it is handed out.
             is_held = self._in_order and in_hand.count > in_hand.waiting
             if in_hand.dropped or is_held:
                 continue
+            if assigned.lease is not None and not assigned.lease.holds:
+                continue  # offered again once the lock is confirmed
             share = -(-in_hand.waiting // self._share_among)
             handout = in_hand.take(min(share, self._take_max))
             if handout is None:
@@ -163,13 +161,12 @@ class Dispatcher:
                 return
 
 
-async def work_on(dispatcher: Dispatcher, call: CallListener) -> None:
+async def work_on(dispatcher: Dispatcher, call: CallListener, results: Results) -> None:
     """Hand messages to a listener until cancelled: one worker of a consumer."""
     while True:
         work = await dispatcher.next()
-        outcome = await call(work.handout.messages, work.in_hand)
-        if outcome.error is not None:
-            dispatcher.report(work, outcome.unfinished, outcome.error)
-        dispatcher.done(work, outcome.unfinished)
+        results.begin(work)
+        await call(work)
+        results.take(work)
         # A listener that never waits must not keep the loop from reading on.
         await asyncio.sleep(0)

@@ -5,130 +5,204 @@ in threads, so that they may block; the loop goes on meanwhile.
 """
 
 import asyncio
-import enum
 import inspect
-import logging
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from ternmq_consumer.process_queue import ProcessQueue
+from ternmq_client.interceptors import ConsumeEvent, ConsumeInterceptors, ConsumeOutcome
+from ternmq_consumer.answers import LATER, Answer, wish_of
+from ternmq_consumer.work import Work
+from ternmq_model.clock import Clock
 from ternmq_model.errors import UsageError
 from ternmq_model.stored_message import StoredMessage
 from ternmq_remoting.environment import Blocking
 
-logger = logging.getLogger(__name__)
-
 T = TypeVar("T")
-
-
-class ConsumeStatus(enum.Enum):
-    """What a listener may say of what it was handed.
-
-    Source: RocketMQ `ConsumeConcurrentlyStatus`.
-    """
-
-    SUCCESS = enum.auto()
-    """It is finished."""
-
-    RECONSUME_LATER = enum.auto()
-    """Hand it to the listener again after a pause. Raising an exception says the same."""
-
-
-Answer: TypeAlias = ConsumeStatus | bool | None
-"""None, True and SUCCESS: finished. False and RECONSUME_LATER: again later."""
 
 Listener: TypeAlias = Callable[[StoredMessage], Answer | Awaitable[Answer]]
 BatchListener: TypeAlias = Callable[[Sequence[StoredMessage]], Answer | Awaitable[Answer]]
 
+CallListener: TypeAlias = Callable[[Work], Awaitable[None]]
+"""Hands a hand-out's messages to a listener and notes in it what came of them. Raises nothing that
+the listener raised, unless it is no `Exception`."""
 
-class Outcome(NamedTuple):
-    """What came of handing messages to a listener."""
 
-    unfinished: list[StoredMessage]
-    """By offset: those that failed, and those never handed over since the queue was dropped."""
+class Said(NamedTuple):
+    """How one call of a listener ended."""
 
+    answer: object
     error: Exception | None = None
-    """The first thing it raised."""
 
 
-CallListener: TypeAlias = Callable[
-    [list[StoredMessage], ProcessQueue[StoredMessage]], Awaitable[Outcome]
-]
-"""Hands messages of a queue to a listener and returns what came of it. Raises nothing that the
-listener raised, unless it is no `Exception`."""
+_NOT_CALLED = Said(None, UsageError("the listener was not called"))
+"""Told apart by identity."""
 
 
-def wants_again(answer: object) -> bool:
-    """Tell whether a listener's answer asks for the messages once more."""
-    return answer is False or answer is ConsumeStatus.RECONSUME_LATER
+@dataclass(frozen=True, slots=True)
+class Interception:
+    """What stands between a consumer and its listener."""
+
+    group: str
+    clock: Clock
+    interceptors: ConsumeInterceptors
 
 
-def one_by_one(listener: Listener, blocking: Blocking, *, in_order: bool) -> CallListener:
+def one_by_one(
+    listener: Listener,
+    blocking: Blocking,
+    *,
+    in_order: bool,
+    interception: Interception | None = None,
+) -> CallListener:
     """Return what hands messages to `listener` each alone.
 
     Args:
         listener: The application's.
-        blocking: Runs it when it is a plain function.
+        blocking: Runs it when it is a plain function: a hand-out in one go, or message by message
+            when there is an interception.
         in_order: Hand nothing over that lies behind a failed message.
+        interception: Told of every call; None = nobody is.
     """
-    if _is_async(listener):
+    is_async = _is_async(listener)
+    if not is_async and interception is None:
+        return lambda work: blocking.run(_call_plain, listener, work, in_order=in_order)
 
-        async def call_async(
-            messages: list[StoredMessage], queue: ProcessQueue[StoredMessage]
-        ) -> Outcome:
-            unfinished: list[StoredMessage] = []
-            failure: Exception | None = None
-            for place, message in enumerate(messages):
-                if queue.dropped:
-                    return Outcome([*unfinished, *messages[place:]], failure)
-                answer, error = await _await_answer(listener, message)
-                if error is not None or wants_again(answer):
-                    failure = failure or error
-                    if in_order:
-                        return Outcome(messages[place:], failure)
-                    unfinished.append(message)
-            return Outcome(unfinished, failure)
-
-        return call_async
-
-    def call_plain(messages: list[StoredMessage], queue: ProcessQueue[StoredMessage]) -> Outcome:
-        unfinished: list[StoredMessage] = []
-        failure: Exception | None = None
+    async def call(work: Work) -> None:
+        messages = work.handout.messages
         for place, message in enumerate(messages):
-            if queue.dropped:
-                return Outcome([*unfinished, *messages[place:]], failure)
-            answer, error = _get_answer(listener, message)
-            if error is not None or wants_again(answer):
-                failure = failure or error
-                if in_order:
-                    return Outcome(messages[place:], failure)
-                unfinished.append(message)
-        return Outcome(unfinished, failure)
+            work.place = place
+            if not work.may_go_on:
+                work.left = messages[place:]
+                return
+            if interception is None:
+                said = await _await_answer(listener, message)
+            else:
+                said = await _intercepted(
+                    listener, message, [message], work, blocking, interception
+                )
+                if said is _NOT_CALLED:
+                    work.left = messages[place:]
+                    return
+            if (said.answer is None and said.error is None) or _take_answer(work, message, said):
+                continue
+            if in_order:
+                work.left = messages[place + 1 :]
+                return
 
-    return lambda messages, queue: blocking.run(call_plain, messages, queue)
+    return call
 
 
-def in_batches(listener: BatchListener, blocking: Blocking) -> CallListener:
-    """Return what hands messages to `listener` all at once; its answer holds for all of them."""
+def in_batches(
+    listener: BatchListener, blocking: Blocking, *, interception: Interception | None = None
+) -> CallListener:
+    """Return what hands messages to `listener` all at once; its answer holds for all of them, or
+    for those after the first ones that it says went well.
+
+    Args:
+        listener: The application's.
+        blocking: Runs it when it is a plain function.
+        interception: Told of every call; None = nobody is.
+    """
+    is_async = _is_async(listener)
+
+    async def call(work: Work) -> None:
+        messages = work.handout.messages
+        work.is_batch = True
+        if not work.may_go_on:
+            said = _NOT_CALLED
+        elif interception is not None:
+            said = await _intercepted(listener, messages, messages, work, blocking, interception)
+        elif is_async:
+            said = await _await_answer(listener, messages)
+        else:
+            said = await blocking.run(_guarded, listener, messages, work)
+        if said is _NOT_CALLED:
+            work.left = messages
+        else:
+            _take_batch_answer(work, said)
+
+    return call
+
+
+def _call_plain(listener: Listener, work: Work, *, in_order: bool) -> None:
+    """Hand the messages of `work` to a plain function. Runs in a thread."""
+    messages = work.handout.messages
+    for place, message in enumerate(messages):
+        work.place = place
+        if not work.may_go_on:
+            work.left = messages[place:]
+            return
+        said = _get_answer(listener, message)
+        if (said.answer is None and said.error is None) or _take_answer(work, message, said):
+            continue
+        if in_order:
+            work.left = messages[place + 1 :]
+            return
+
+
+def _take_answer(work: Work, message: StoredMessage, said: Said) -> bool:
+    """Note what a listener said of one message; return whether it is finished."""
+    wish = LATER if said.error is not None else wish_of(said.answer)
+    if wish is None:
+        return True
+    work.error = work.error or said.error
+    work.suspend_s = wish.suspend_s
+    work.fail(message, wish.delay_level)
+    return False
+
+
+def _take_batch_answer(work: Work, said: Said) -> None:
+    """Note what a listener said of all messages of `work`."""
+    wish = LATER if said.error is not None else wish_of(said.answer)
+    if wish is None:
+        return
+    work.error = said.error
+    work.suspend_s = wish.suspend_s
+    for message in work.handout.messages[wish.finished :]:
+        work.fail(message, wish.delay_level)
+
+
+async def _intercepted(
+    listener: Callable[[T], Any],
+    argument: T,
+    messages: Sequence[StoredMessage],
+    work: Work,
+    blocking: Blocking,
+    interception: Interception,
+) -> Said:
+    """Call `listener` with `argument`, which is `messages`, and tell the interceptors."""
+    clock = interception.clock
+    event = ConsumeEvent(
+        group=interception.group,
+        queue=work.assigned.queue,
+        messages=messages,
+        began_at_ms=clock.wall_ms(),
+    )
+    interception.interceptors.before(event)
+    begin_ms = clock.monotonic_ms()
     if _is_async(listener):
-
-        async def call_async(
-            messages: list[StoredMessage], queue: ProcessQueue[StoredMessage]
-        ) -> Outcome:
-            if queue.dropped:
-                return Outcome(messages)
-            answer, error = await _await_answer(listener, messages)
-            return Outcome(messages if error or wants_again(answer) else [], error)
-
-        return call_async
-
-    def call_plain(messages: list[StoredMessage], queue: ProcessQueue[StoredMessage]) -> Outcome:
-        if queue.dropped:
-            return Outcome(messages)
-        answer, error = _get_answer(listener, messages)
-        return Outcome(messages if error or wants_again(answer) else [], error)
-
-    return lambda messages, queue: blocking.run(call_plain, messages, queue)
+        said = await _await_answer(listener, argument) if work.may_go_on else _NOT_CALLED
+    else:
+        said = await blocking.run(_guarded, listener, argument, work)
+    took_ms = clock.monotonic_ms() - begin_ms
+    wish = LATER if said.error is not None else wish_of(said.answer)
+    if work.is_over:
+        outcome = ConsumeOutcome.TIME_OUT
+    elif said.error is not None and said is not _NOT_CALLED:
+        outcome = ConsumeOutcome.EXCEPTION
+    else:
+        outcome = ConsumeOutcome.SUCCESS if wish is None else ConsumeOutcome.FAILED
+    interception.interceptors.after(
+        replace(
+            event,
+            took_ms=took_ms,
+            outcome=outcome,
+            error=None if said is _NOT_CALLED else said.error,
+            unfinished=() if wish is None else messages[wish.finished :],
+        )
+    )
+    return said
 
 
 def _is_async(listener: Callable[..., object]) -> bool:
@@ -137,28 +211,32 @@ def _is_async(listener: Callable[..., object]) -> bool:
     )
 
 
-async def _await_answer(
-    listener: Callable[[T], Any], argument: T
-) -> tuple[object, Exception | None]:
+async def _await_answer(listener: Callable[[T], Any], argument: T) -> Said:
     try:
-        return await listener(argument), None
+        return Said(await listener(argument))
     except Exception as error:
-        return None, error
+        return Said(None, error)
     except asyncio.CancelledError:
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise  # the consumer is being closed
-        return None, UsageError("the listener was cancelled from its inside")
+        return Said(None, UsageError("the listener was cancelled from its inside"))
 
 
-def _get_answer(listener: Callable[[T], Any], argument: T) -> tuple[object, Exception | None]:
+def _guarded(listener: Callable[[T], Any], argument: T, work: Work) -> Said:
+    """Call a plain listener unless that may not be any more. Runs in a thread, maybe later."""
+    return _get_answer(listener, argument) if work.may_go_on else _NOT_CALLED
+
+
+def _get_answer(listener: Callable[[T], Any], argument: T) -> Said:
     try:
         answer = listener(argument)
     except Exception as error:
-        return None, error
+        return Said(None, error)
     if inspect.iscoroutine(answer):
         answer.close()
-        return None, UsageError(
-            f"listener {listener!r} returned a coroutine: declare it with `async def`"
+        return Said(
+            None,
+            UsageError(f"listener {listener!r} returned a coroutine: declare it with `async def`"),
         )
-    return answer, None
+    return Said(answer)

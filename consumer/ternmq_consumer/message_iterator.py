@@ -1,6 +1,7 @@
 """`async for message in consumer`."""
 
-from ternmq_consumer.dispatch import Dispatcher, Work
+from ternmq_consumer.dispatch import Dispatcher
+from ternmq_consumer.work import Work
 from ternmq_model.stored_message import StoredMessage
 
 
@@ -10,9 +11,11 @@ class MessageIterator:
     Owned by one consumer. One task at a time may iterate.
     """
 
+    _work: Work | None
+
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher
-        self._work: Work | None = None
+        self._work = None
         self._messages: list[StoredMessage] = []
         self._next = 0
         """Place of the message to give next; the one before it is in the application's hands."""
@@ -26,7 +29,7 @@ class MessageIterator:
         Cancelling is safe: the message given last is finished, and no other one was taken.
         """
         place = self._next
-        if place < len(self._messages) and self._work is not None and not self._work.is_dropped:
+        if place < len(self._messages) and self._work is not None and self._work.may_go_on:
             self._next = place + 1
             return self._messages[place]
         self._end_work()
@@ -66,9 +69,13 @@ class MessageIterator:
         self._next -= finished
 
     def _end_work(self) -> None:
-        """Finish all that was given. What is left of a dropped queue is its next owner's."""
+        """Finish all that was given. What is left of a dropped queue is its next owner's; of one
+        whose lock is not confirmed it comes again."""
         work, self._work = self._work, None
         if work is not None:
-            self._dispatcher.done(work, self._messages[self._next :])
+            left = self._messages[self._next :]
+            self._dispatcher.finish(work, left)
+            if left and not work.is_dropped:
+                self._dispatcher.again(work, 0.0)
         self._messages = []
         self._next = 0

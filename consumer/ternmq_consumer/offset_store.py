@@ -195,6 +195,10 @@ class OffsetStore:
         for queue in queues:
             self._progress.pop(queue, None)
 
+    def gone(self, queue: MessageQueue) -> None:
+        """Forget a queue that its broker has no more, and with it what was committed."""
+        self.forget([queue])
+
     async def commit(self, queues: Iterable[MessageQueue] | None = None) -> bool:
         """Tell the brokers every offset that they do not have yet.
 

@@ -146,6 +146,23 @@ class ProcessQueue(Generic[M]):
         assert handout.messages, "a finished hand-out is over"
         self.running += 1
 
+    def part(self, handout: Handout[M], count: int) -> Handout[M] | None:
+        """Make a hand-out of its own of what lies behind the first `count` messages of another.
+
+        Returns:
+            One as from `take`, which the caller ends too; None when nothing lies there.
+        """
+        behind = handout.messages[count:]
+        if not behind:
+            return None
+        record_bytes = sum(message.record_bytes for message in behind)
+        parted = Handout(behind, record_bytes, behind[0].queue_offset)
+        handout.messages = handout.messages[:count]
+        handout.record_bytes -= record_bytes
+        self._handed.insert(self._handed.index(handout) + 1, parted)
+        self.running += 1
+        return parted
+
     def finish(self, handout: Handout[M], unfinished: Sequence[M] = ()) -> tuple[int, int]:
         """End a hand-out: all its messages are finished, except those in `unfinished`.
 

@@ -8,22 +8,36 @@ from typing import Final, TypeAlias
 
 from ternmq_client.config import ClientConfig, nameserver_texts
 from ternmq_client.instance import ClientInstance
+from ternmq_client.interceptors import ConsumeInterceptor, ConsumeInterceptors
 from ternmq_consumer.allocation.named import strategy_of
 from ternmq_consumer.assignment import Assignment
 from ternmq_consumer.config import PushConsumerConfig
-from ternmq_consumer.dispatch import PIECE_MESSAGES_MAX, Dispatcher, work_on
+from ternmq_consumer.consumed_offsets import ConsumedOffsets
+from ternmq_consumer.dispatch import work_on
 from ternmq_consumer.flow_control import Window
-from ternmq_consumer.listener import BatchListener, CallListener, Listener, in_batches, one_by_one
+from ternmq_consumer.listener import BatchListener, Listener
 from ternmq_consumer.message_iterator import MessageIterator
 from ternmq_consumer.offset_store import OffsetStore
 from ternmq_consumer.pull_link import PullLinks
+from ternmq_consumer.push_parts import (
+    BROADCASTER,
+    Listeners,
+    is_broadcasting,
+    locks_of,
+    look_interval_s,
+    open_offsets,
+    results_of,
+)
 from ternmq_consumer.queue_ends import QueueEnds
+from ternmq_consumer.queue_locks import RENEW_INTERVAL_S, QueueLocks
 from ternmq_consumer.rebalance import RETRY_S, Rebalancer
+from ternmq_consumer.results import Results
 from ternmq_consumer.seeking import SeekingConsumer, looks_for_resets, resets_of
 from ternmq_consumer.starting_points import StartingPoints, first_start
 from ternmq_consumer.statistics import ConsumerStatistics, Counters
 from ternmq_model.errors import ClosedError, TopicNotFound, UsageError
-from ternmq_model.names import check_group
+from ternmq_model.names import RETRY_PREFIX, check_group
+from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_model.stored_message import StoredMessage
 from ternmq_model.subscription import ALL_TAGS, Subscription, parse_subscription
@@ -37,7 +51,6 @@ from ternmq_runtime.service import Job, JobRunner, OwnedTasks
 Subscriptions: TypeAlias = str | Mapping[str, str] | Sequence[Subscription]
 """A topic; or tag expressions by topic; or subscriptions."""
 
-_ITERATED_MESSAGES_MAX: Final = 256
 _STALE_INTERVAL_S: Final = 20.0
 
 
@@ -46,9 +59,11 @@ class PushConsumer(SeekingConsumer, Lifecycle):
 
     Every message of the topics goes to one member of the group, at least once: a member that dies,
     or a queue that changes its owner, can bring messages a second time. A message is finished when
-    the listener has returned. One for which it raises, or answers `RECONSUME_LATER`, is handed to
-    it again after `config.retry_s`, by this consumer, until it is finished; the group's offset does
-    not move past it meanwhile.
+    the listener has returned. One for which it raises, or answers `RECONSUME_LATER`, is given back
+    to its broker: it comes again after a while, to whichever member, and after
+    `config.retries_max` times it is a dead letter. The group's offset moves past it only when the
+    broker has confirmed that. `config.order_per_queue` consumes in order, `config.message_model`
+    broadcasts.
 
     Without a listener the consumer is iterated: `async for message in consumer`. A message is
     finished when the next one is asked for; `commit` finishes the present one.
@@ -69,6 +84,7 @@ class PushConsumer(SeekingConsumer, Lifecycle):
             or an `async def`, on the loop. At most `config.workers` calls run at a time.
         batch_listener: Called with the messages that wait, at most `config.batch_messages` and all
             of one queue; its answer holds for all of them. Not together with `listener`.
+        interceptors: Told of every call of the listener, on the loop.
         nameserver: `HOST:PORT`, or several; overrides what `client_config` says.
         config: How to consume.
         client_config: How to find and talk to services.
@@ -89,6 +105,7 @@ class PushConsumer(SeekingConsumer, Lifecycle):
         *,
         listener: Listener | None = None,
         batch_listener: BatchListener | None = None,
+        interceptors: Sequence[ConsumeInterceptor] = (),
         nameserver: str | Sequence[str] | None = None,
         config: PushConsumerConfig | None = None,
         client_config: ClientConfig | None = None,
@@ -98,15 +115,21 @@ class PushConsumer(SeekingConsumer, Lifecycle):
             raise UsageError("a consumer has a listener or a batch listener, not both")
         self._group = check_group(group)
         self._subscriptions = subscriptions_by_topic(topics)
-        self._listener = listener
-        self._batch_listener = batch_listener
+        self._listeners = Listeners(listener, batch_listener, ConsumeInterceptors(interceptors))
         self._config = config or PushConsumerConfig()
+        self._retry_topics: frozenset[str] = frozenset()
         client = client_config or ClientConfig()
+        if is_broadcasting(self._config):
+            client = replace(client, instance_name=client.instance_name or BROADCASTER)
+        else:
+            retry_topic = RETRY_PREFIX + self._group
+            self._retry_topics = frozenset({retry_topic})
+            self._subscriptions[retry_topic] = parse_subscription(retry_topic, ALL_TAGS)
         if nameserver is not None:
             client = replace(client, nameservers=nameserver_texts(nameserver))
         self._client = ClientInstance(client, env=env)
         self._counters = Counters()
-        self._dispatcher = self._make_dispatcher()
+        self._dispatcher = self._listeners.dispatcher(self._config, self._counters)
         self._assigned = asyncio.Event()
         self._assignment: Assignment | None = None
         self._jobs: JobRunner | None = None
@@ -123,15 +146,35 @@ class PushConsumer(SeekingConsumer, Lifecycle):
         blocking = await self._enter_blocking(stack)
         tasks = await stack.enter_async_context(OwnedTasks())
         links = PullLinks(client.env, client, tasks, client_id=client.client_id, group=self._group)
-        self._assignment = assignment = self._make_assignment(links)
-        for number, call in enumerate(self._callers(blocking)):
-            tasks.spawn(work_on(self._dispatcher, call), f"listener-{number}")
+        locks = locks_of(
+            self._config,
+            client,
+            group=self._group,
+            on_lost=self._lose,
+            on_renewed=self._resume,
+        )
+        offsets = await open_offsets(
+            self._config, client, locks, group=self._group, on_reset=self._go_on
+        )
+        self._assignment = assignment = self._make_assignment(links, offsets, locks)
+        results = results_of(
+            self._config,
+            client,
+            tasks,
+            self._dispatcher,
+            self._counters,
+            locks,
+            group=self._group,
+        )
+        callers = self._listeners.callers(self._config, client, blocking, self._group)
+        for number, call in enumerate(callers):
+            tasks.spawn(work_on(self._dispatcher, call, results), f"listener-{number}")
         stack.push_async_callback(assignment.quiesce, self._config.close_wait_s)
         stack.callback(self._end_iteration)
         stack.callback(
             client.sessions.on_command("offsets_reset", resets_of(self._group, assignment.reset))
         )
-        jobs = self._make_jobs(assignment, links)
+        jobs = self._make_jobs(assignment, links, results, locks)
         await self._find_topics()
         client.routes.add_listener(lambda _topic: jobs.wake("rebalance"))
         await client.join_group(self._group_message(), lambda: jobs.wake("rebalance"))
@@ -143,7 +186,7 @@ class PushConsumer(SeekingConsumer, Lifecycle):
         Raises:
             UsageError: The consumer has a listener.
         """
-        if self._listener is not None or self._batch_listener is not None:
+        if not self._listeners.is_iterated:
             raise UsageError("a consumer with a listener cannot be iterated")
         if self._iterator is None:
             self._iterator = MessageIterator(self._dispatcher)
@@ -187,36 +230,15 @@ class PushConsumer(SeekingConsumer, Lifecycle):
     def _ends(self) -> QueueEnds:
         return QueueEnds(self._client, timeout_s=self._client.config.request_timeout_s)
 
-    def _make_dispatcher(self) -> Dispatcher:
-        config = self._config
-        if self._batch_listener is not None:
-            take_max, share_among = config.batch_messages, 1
-        elif self._listener is not None:
-            share_among = 1 if config.order_per_queue else config.workers
-            take_max = PIECE_MESSAGES_MAX
-        else:
-            take_max, share_among = _ITERATED_MESSAGES_MAX, 1
-        return Dispatcher(
-            self._counters,
-            take_max=take_max,
-            share_among=share_among,
-            in_order=config.order_per_queue,
-            retry_s=config.retry_s,
-        )
-
-    def _make_assignment(self, links: PullLinks) -> Assignment:
+    def _make_assignment(
+        self, links: PullLinks, offsets: ConsumedOffsets, locks: QueueLocks | None
+    ) -> Assignment:
         config, client = self._config, self._client
         timeout_s = client.config.request_timeout_s
-        offsets = OffsetStore(
-            client,
-            group=self._group,
-            client_id=client.client_id,
-            timeout_s=timeout_s,
-            on_reset=lambda queue, offset: assignment.go_on(queue, offset),
-        )
-        client.sessions.on_command("welcome", looks_for_resets(client.tasks, offsets))
+        if isinstance(offsets, OffsetStore):
+            client.sessions.on_command("welcome", looks_for_resets(client.tasks, offsets))
         first = first_start(config.consume_from, config.consume_at_ms, client.env.clock)
-        assignment = Assignment(
+        return Assignment(
             links,
             offsets,
             StartingPoints(client, offsets, first, timeout_s=timeout_s),
@@ -225,8 +247,20 @@ class PushConsumer(SeekingConsumer, Lifecycle):
             in_order=config.order_per_queue,
             on_ready=self._dispatcher.offer,
             on_lost=self._look_for,
+            locks=locks,
         )
-        return assignment
+
+    def _go_on(self, queue: MessageQueue, offset: QueueOffset) -> None:
+        if self._assignment is not None:
+            self._assignment.go_on(queue, offset)
+
+    def _lose(self, queue: MessageQueue) -> None:
+        if self._assignment is not None:
+            self._assignment.lose(queue)
+
+    def _resume(self, queue: MessageQueue) -> None:
+        if self._assignment is not None:
+            self._assignment.resume(queue)
 
     def _look_for(self, queue: MessageQueue) -> None:
         """Look soon whether a queue that was lost has come again, or has left the route.
@@ -240,7 +274,13 @@ class PushConsumer(SeekingConsumer, Lifecycle):
         if self._jobs is not None:
             self._jobs.wake("rebalance")
 
-    def _make_jobs(self, assignment: Assignment, links: PullLinks) -> JobRunner:
+    def _make_jobs(
+        self,
+        assignment: Assignment,
+        links: PullLinks,
+        results: Results,
+        locks: QueueLocks | None,
+    ) -> JobRunner:
         client, config = self._client, self._config
         loop = asyncio.get_running_loop()
 
@@ -254,6 +294,8 @@ class PushConsumer(SeekingConsumer, Lifecycle):
             group=self._group,
             client_id=client.client_id,
             subscriptions=self._subscriptions,
+            optional_topics=self._retry_topics,
+            takes_all=is_broadcasting(config),
             allocate=strategy_of(config.allocate),
             timeout_s=client.config.request_timeout_s,
             take_over_wait_s=config.take_over_wait_s,
@@ -269,23 +311,20 @@ class PushConsumer(SeekingConsumer, Lifecycle):
             self._counters.sample(client.env.clock.monotonic_ms())
             return False
 
+        lock_jobs = (
+            []
+            if locks is None
+            else [Job(name="renew-locks", interval_s=RENEW_INTERVAL_S, step=locks.renew)]
+        )
         self._jobs = JobRunner(
+            *lock_jobs,
+            Job(name="slow-calls", interval_s=look_interval_s(config), step=results.look),
             Job(name="rebalance", interval_s=config.rebalance_s, step=rebalancer.step),
             Job(name="commit", interval_s=config.commit_s, step=self._commit_step),
             Job(name="renew-stale", interval_s=_STALE_INTERVAL_S, step=renew_stale),
             Job(name="sample", interval_s=1.0, step=sample),
         )
         return self._jobs
-
-    def _callers(self, blocking: Blocking) -> list[CallListener]:
-        """Return what each worker calls; none for a consumer that is iterated."""
-        if self._batch_listener is not None:
-            call = in_batches(self._batch_listener, blocking)
-        elif self._listener is not None:
-            call = one_by_one(self._listener, blocking, in_order=self._config.order_per_queue)
-        else:
-            return []
-        return [call] * self._config.workers
 
     async def _enter_blocking(self, stack: AsyncExitStack) -> Blocking:
         """Return what runs plain listeners: threads of their own, that is, in the real world.
@@ -300,7 +339,7 @@ class PushConsumer(SeekingConsumer, Lifecycle):
     def _group_message(self) -> groups.ConsumerGroup:
         return groups.ConsumerGroup(
             group=self._group,
-            model=groups.CLUSTERING,
+            model=groups.BROADCASTING if is_broadcasting(self._config) else groups.CLUSTERING,
             consume_from=self._config.consume_from.name,
             subscriptions=[
                 messages.Subscription(
@@ -336,7 +375,10 @@ class PushConsumer(SeekingConsumer, Lifecycle):
             self._iterator.end()
 
     async def _leave_group(self) -> None:
-        await self._commit_step()
+        if self._iterator is not None:
+            self._iterator.settle()
+        if self._assignment is not None:
+            await self._assignment.close()
         self._client.leave_group(self._group)
 
 

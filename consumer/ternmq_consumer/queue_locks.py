@@ -97,6 +97,7 @@ class QueueLocks:
         self._on_lost = on_lost
         self._on_renewed = on_renewed
         self._leases: dict[MessageQueue, Lease] = {}
+        self._troubles: dict[str, str] = {}
 
     def token(self, queue: MessageQueue) -> int:
         """Return what commits and send-backs of `queue` carry; 0 for a queue that is not locked."""
@@ -175,14 +176,9 @@ class QueueLocks:
             asked_at_ms = self._clock.monotonic_ms()
             reply = await connection.call(LOCK_QUEUES, request, timeout_s=self._timeout_s)
         except TernError as error:
-            logger.warning(
-                "queues not locked broker=%s group=%s queues=%s error=%s",
-                broker_name,
-                self._group,
-                len(queues),
-                error,
-            )
+            self._log_trouble(broker_name, str(error))
             return
+        self._log_trouble(broker_name, "")
         locked = {
             MessageQueue(lock.topic, broker_name, lock.queue_id): lock.token
             for lock in reply.locked
@@ -205,6 +201,18 @@ class QueueLocks:
         else:
             # Another holder, or none and the lock is a new one: somebody may have had it between.
             self.lose(queue, lease.token)
+
+    def _log_trouble(self, broker_name: str, trouble: str) -> None:
+        """Log what is new, so that a look each second does not fill the log."""
+        if trouble == self._troubles.get(broker_name, ""):
+            return
+        self._troubles[broker_name] = trouble
+        if trouble:
+            logger.warning(
+                "queues not locked broker=%s group=%s error=%s", broker_name, self._group, trouble
+            )
+        else:
+            logger.info("queues locked again broker=%s group=%s", broker_name, self._group)
 
     async def _unlock(self, broker_name: str, tokens: Mapping[MessageQueue, int]) -> None:
         request = groups.UnlockQueuesRequest(

@@ -21,6 +21,12 @@ class ConsumerStatistics:
     failures: int
     """How often a message came back from the listener unfinished."""
 
+    sent_back: int
+    """Messages that brokers took back, to be tried again later or as dead letters."""
+
+    timed_out: int
+    """Messages whose listener call took too long and was given up."""
+
     in_hand_messages: int
     """Read and not finished."""
 
@@ -36,6 +42,8 @@ class Counters:
         self._messages = 0
         self._record_bytes = 0
         self._failures = 0
+        self._sent_back = 0
+        self._timed_out = 0
         self._samples: deque[tuple[int, int, int]] = deque(maxlen=RATE_SAMPLES)
 
     def finished(self, messages: int, record_bytes: int) -> None:
@@ -44,8 +52,16 @@ class Counters:
         self._record_bytes += record_bytes
 
     def failed(self, messages: int) -> None:
-        """Count messages that will be handed over again."""
+        """Count messages that the listener could not finish."""
         self._failures += messages
+
+    def sent_back(self, messages: int) -> None:
+        """Count messages that a broker has taken back."""
+        self._sent_back += messages
+
+    def timed_out(self, messages: int) -> None:
+        """Count messages whose call was given up. They have failed as well."""
+        self._timed_out += messages
 
     def sample(self, now_ms: int) -> None:
         """Keep the present totals for the rates. Called once a second."""
@@ -63,6 +79,8 @@ class Counters:
             messages=self._messages,
             record_bytes=self._record_bytes,
             failures=self._failures,
+            sent_back=self._sent_back,
+            timed_out=self._timed_out,
             in_hand_messages=in_hand_messages,
             in_hand_bytes=in_hand_bytes,
             messages_per_s=(self._messages - begin_messages) / elapsed_s,

@@ -2,9 +2,11 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
+from itertools import count
 from random import Random
 
 import pytest
@@ -12,8 +14,9 @@ import pytest
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
 from ternmq_consumer.push import PushConsumer
 from ternmq_model.queue import MessageQueue
+from ternmq_model.response_code import ResponseCode
 from ternmq_model.stored_message import StoredMessage
-from tests.support.toy_cluster import TOPIC, ToyCluster, toy_cluster
+from tests.support.toy_cluster import RETRY_QUEUE, TOPIC, ToyCluster, toy_cluster
 from tests.support.virtual_time import run_in_virtual_time
 
 FIRST = PushConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET)
@@ -24,17 +27,21 @@ class Journal:
 
     def __init__(self, cluster: ToyCluster) -> None:
         self.cluster = cluster
-        self.finished: Counter[tuple[MessageQueue, int]] = Counter()
-        self.last_owner: dict[MessageQueue, str] = {}
+        self.finished: Counter[str] = Counter()
+        """By message id, under which a message that was sent back comes again."""
         self._checked = dict.fromkeys(cluster.brokers, 0)
 
     def check_commits(self) -> None:
-        """Assert that no offset was committed past a message that nobody has finished."""
+        """Assert that no offset was committed past a message that nobody has finished, unless its
+        broker has taken it back."""
         for name, broker in self.cluster.brokers.items():
+            taken_back = {failed.message_id for failed in broker.groups.sent_back}
             for _, queue_id, offset in broker.commits[self._checked[name] :]:
-                queue = MessageQueue(TOPIC, name, queue_id)
-                missing = [place for place in range(offset) if (queue, place) not in self.finished]
-                assert not missing, f"{queue}: {offset} was committed without {missing}"
+                if queue_id == RETRY_QUEUE:
+                    continue
+                ids = [f"{name}-{queue_id}-{place}" for place in range(offset)]
+                missing = [each for each in ids if each not in self.finished.keys() | taken_back]
+                assert not missing, f"{queue_id}: {offset} was committed without {missing}"
             self._checked[name] = len(broker.commits)
 
     @property
@@ -44,6 +51,9 @@ class Journal:
             self.cluster.committed("g", queue)
             == len(self.cluster.brokers[queue.broker_name].queues[queue.queue_id])
             for queue in self.cluster.queues
+        ) and all(
+            broker.offsets.get(("g", RETRY_QUEUE), 0) == len(broker.retries)
+            for broker in self.cluster.brokers.values()
         )
 
     @property
@@ -91,8 +101,8 @@ class Member:
         await asyncio.sleep(self._random.uniform(0, 0.02))
         if self.is_killed or self._random.random() < 0.01:
             return False
-        self._journal.finished[message.queue, message.queue_offset] += 1
-        self._journal.last_owner[message.queue] = self.name
+        assert message.topic == TOPIC
+        self._journal.finished[message.message_id] += 1
         return True
 
 
@@ -132,14 +142,29 @@ async def churn(cluster: ToyCluster, random: Random, journal: Journal) -> int:
     return stored
 
 
+def fail_every(nth: int, cluster: ToyCluster) -> Iterator[int]:
+    """Refuse every `nth` message that is sent back; what this returns counts them all."""
+    numbers = count(1)
+
+    def fault(_: object) -> int:
+        return int(ResponseCode.SYSTEM_ERROR) if next(numbers) % nth == 0 else 0
+
+    for broker in cluster.brokers.values():
+        broker.groups.fault = fault
+    return numbers
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_members_come_go_and_crash_and_every_message_is_consumed(seed: int) -> None:
     async def main() -> None:
         async with toy_cluster(seed=seed, brokers=2, queues=4) as cluster:
+            faults = fail_every(5, cluster)
             journal = Journal(cluster)
             stored = await churn(cluster, Random(seed), journal)
             assert len(journal.finished) == stored == 2400
             assert journal.is_all_committed
+            assert next(faults) > 5
+            assert all(broker.groups.sent_back for broker in cluster.brokers.values())
 
     run_in_virtual_time(main())
 

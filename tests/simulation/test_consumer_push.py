@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from ternmq_consumer.answers import Answer, ConsumeStatus
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
-from ternmq_consumer.listener import Answer, ConsumeStatus
 from ternmq_consumer.push import PushConsumer
 from ternmq_model.errors import IllegalName, Unreachable, UsageError
 from ternmq_model.queue import MessageQueue
@@ -59,6 +59,12 @@ def in_cluster(
             await test(cluster)
 
     run_in_virtual_time(main())
+
+
+def take_nothing_back(cluster: ToyCluster) -> None:
+    """Let every broker refuse what is sent back."""
+    for broker in cluster.brokers.values():
+        broker.groups.is_down = True
 
 
 def ignore(_: object) -> None:
@@ -127,9 +133,10 @@ def test_a_new_group_begins_with_messages_that_come_after_its_first_assignment()
     in_cluster(test)
 
 
-def test_a_message_that_fails_comes_again_and_the_offset_waits_for_it() -> None:
+def test_a_message_that_cannot_be_sent_back_comes_again_and_the_offset_waits_for_it() -> None:
     async def test(cluster: ToyCluster) -> None:
         fill(cluster, 100)
+        take_nothing_back(cluster)
         calls: list[tuple[MessageQueue, int]] = []
         queue = cluster.queues[0]
 
@@ -210,6 +217,7 @@ def test_a_slow_listener_stops_reading_at_the_threshold() -> None:
 def test_a_message_that_is_never_finished_bounds_how_far_its_queue_is_read() -> None:
     async def test(cluster: ToyCluster) -> None:
         fill(cluster, 3000)
+        take_nothing_back(cluster)
         stuck = cluster.queues[0]
         seen: set[tuple[MessageQueue, int]] = set()
 
@@ -451,6 +459,7 @@ def test_a_topic_that_is_deleted_and_created_again_is_consumed_from_its_beginnin
 ) -> None:
     async def test(cluster: ToyCluster) -> None:
         broker = cluster.brokers["broker-0"]
+        take_nothing_back(cluster)
         fill(cluster, 5)
         seen: list[bytes] = []
 

@@ -7,9 +7,8 @@ was committed, every member that came or went.
 
 import asyncio
 import struct
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from random import Random
 
 from ternmq_model.address import Address
@@ -31,33 +30,16 @@ from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Call, Handler, Identity, Server, ServerStream, stream, unary
 from tests.support.memory_network import MemoryNetwork
 from tests.support.records import BORN_HOST, STORE_HOST
+from tests.support.toy_groups import ToyGroups
+from tests.support.toy_records import RETRY_QUEUE as RETRY_QUEUE
+from tests.support.toy_records import TOPIC as TOPIC
+from tests.support.toy_records import ToyHandle, ToyRecord, queue_key
 from tests.support.virtual_time import InlineBlocking, VirtualClock
 
-TOPIC = "flights"
 SESSION_GRACE_S = 10.0
 
 SessionStream = ServerStream[groups.SessionRequest, groups.SessionReply]
 PullServerStream = ServerStream[messages.PullStreamRequest, messages.PullStreamReply]
-
-
-@dataclass(frozen=True)
-class ToyRecord:
-    """One stored message."""
-
-    data: bytes
-    tag: str
-    stored_at_ms: int = 1
-
-
-@dataclass
-class ToyHandle:
-    """One subscription of a pull stream."""
-
-    queue_id: int
-    offset: int
-    expression: str
-    bytes_left: int
-    messages_left: int
 
 
 class ToyBroker:
@@ -72,6 +54,9 @@ class ToyBroker:
         refusal: A code by which new subscriptions of pull streams end, while it is not 0.
         reply_messages_max: Most messages of one queue in one reply.
         sent: Messages sent on pull streams.
+        groups: Locks and send-backs.
+        retries: The one queue of `retry_topic`; as a queue id it is `RETRY_QUEUE`.
+        retry_topic: Empty while nothing was sent back.
     """
 
     def __init__(self, name: str, queue_count: int) -> None:
@@ -87,6 +72,9 @@ class ToyBroker:
         self.sent = 0
         self.subscribes = 0
         self.has_topic = True
+        self.retries: list[ToyRecord] = []
+        self.retry_topic = ""
+        self.groups = ToyGroups(self._find, self._put_retry)
         self._members: dict[str, dict[str, object]] = {}
         self._sessions: dict[str, SessionStream] = {}
         self._changed = asyncio.Event()
@@ -140,7 +128,20 @@ class ToyBroker:
             unary(contracts.QUERY_OFFSET, self.query_offset),
             unary(contracts.DESCRIBE_TOPIC, self.describe_topic),
             unary(contracts.QUERY_OFFSET_BY_TIME, self.query_offset_by_time),
+            *self.groups.handlers(),
         ]
+
+    def _find(self, topic: str, queue_id: int, offset: int) -> bytes:
+        return self._records(queue_key(topic, queue_id))[offset].data
+
+    def _records(self, queue_id: int) -> list[ToyRecord]:
+        return self.retries if queue_id == RETRY_QUEUE else self.queues[queue_id]
+
+    def _put_retry(self, topic: str, encode: Callable[[int], bytes]) -> None:
+        assert self.retry_topic in ("", topic), "toys have one group that sends back"
+        self.retry_topic = topic
+        self.retries.append(ToyRecord(encode(len(self.retries)), ""))
+        self.wake()
 
     async def session(self, stream: SessionStream, call: Call) -> None:
         hello = (await stream.read() or groups.SessionRequest()).hello
@@ -174,10 +175,19 @@ class ToyBroker:
         if not self.has_topic:
             raise TopicNotFound(ResponseCode.TOPIC_NOT_EXIST, "deleted")
         for offset in request.offsets:
-            key = (request.group, offset.queue_id)
+            queue_id = queue_key(offset.topic, offset.queue_id)
+            key = (request.group, queue_id)
             kept, version = self.offsets.get(key, -1), self.versions.get(key, 0)
-            told = groups.QueueOffset(topic=TOPIC, queue_id=offset.queue_id, offset=kept)
+            told = groups.QueueOffset(topic=offset.topic, queue_id=offset.queue_id, offset=kept)
             told.version = version
+            fenced = self.groups.why_not(
+                request.group, offset.topic, offset.queue_id, offset.lock_token
+            )
+            if fenced is not None:
+                reply.status.code = ResponseCode.INVALID_PARAMETER
+                told.status.CopyFrom(fenced)
+                reply.refused.append(told)
+                continue
             is_stale = offset.version < version
             if not request.force and (
                 is_stale or (offset.version == version and offset.offset < kept)
@@ -187,7 +197,7 @@ class ToyBroker:
                 reply.refused.append(told)
                 continue
             self.offsets[key] = told.offset = offset.offset
-            self.commits.append((request.group, offset.queue_id, offset.offset))
+            self.commits.append((request.group, queue_id, offset.offset))
             if request.force:
                 self.versions[key] = told.version = max(version, offset.version) + 1
                 reply.kept.append(told)
@@ -207,7 +217,7 @@ class ToyBroker:
         self, request: groups.QueryOffsetRequest, call: Call
     ) -> groups.QueryOffsetReply:
         assert request.group, "a group has a name"
-        key = (request.group, request.queue_id)
+        key = (request.group, queue_key(request.topic, request.queue_id))
         return groups.QueryOffsetReply(
             offset=self.offsets.get(key, -1), version=self.versions.get(key, 0)
         )
@@ -223,6 +233,9 @@ class ToyBroker:
     async def describe_topic(
         self, request: admin.DescribeTopicRequest, call: Call
     ) -> admin.DescribeTopicReply:
+        if request.topic == self.retry_topic:
+            status = admin.QueueStatus(queue_id=0, max_offset=len(self.retries))
+            return admin.DescribeTopicReply(queues=[status])
         if request.topic != TOPIC or not self.has_topic:
             raise TopicNotFound(ResponseCode.TOPIC_NOT_EXIST, f"no topic {request.topic}")
         return admin.DescribeTopicReply(
@@ -267,7 +280,7 @@ class ToyBroker:
                 ended.append(messages.PulledRecords(handle=wanted.handle, status=status))
                 return
             handles[wanted.handle] = ToyHandle(
-                wanted.queue_id,
+                queue_key(wanted.topic, wanted.queue_id),
                 wanted.offset,
                 wanted.subscription.expression,
                 wanted.credit_bytes,
@@ -307,8 +320,9 @@ class ToyBroker:
         return [pulled for pulled in found if pulled is not None]
 
     def _read(self, number: int, handle: ToyHandle) -> messages.PulledRecords | None:
-        records = self.queues[handle.queue_id]
-        least, end = self.min_offsets[handle.queue_id], len(records)
+        records = self._records(handle.queue_id)
+        is_retry = handle.queue_id == RETRY_QUEUE
+        least, end = 0 if is_retry else self.min_offsets[handle.queue_id], len(records)
         pulled = messages.PulledRecords(handle=number, min_offset=least, max_offset=end)
         if not least <= handle.offset <= end:
             handle.offset = least if handle.offset < least else end
@@ -345,6 +359,7 @@ class ToyBroker:
         for group, members in self._members.items():
             if group not in names and client_id in members:
                 del members[client_id]
+                self.groups.locks.left(client_id, group)
                 await self._tell(group)
         for group in names:
             members = self._members.setdefault(group, {})
@@ -357,6 +372,7 @@ class ToyBroker:
         for members in self._members.values():
             if members.get(client_id) is life:
                 del members[client_id]
+                self.groups.locks.left(client_id)
                 # The others hear of it at their next look: telling may wait, and this may not.
 
     async def _tell(self, group: str) -> None:
@@ -418,14 +434,17 @@ class ToyCluster:
         self, request: nameserver.GetTopicRouteRequest, call: Call
     ) -> nameserver.GetTopicRouteReply:
         serving = [name for name, broker in sorted(self.brokers.items()) if broker.has_topic]
-        if request.topic != TOPIC or not serving:
+        is_retry = request.topic != TOPIC
+        if is_retry:
+            serving = [name for name in serving if self.brokers[name].retry_topic == request.topic]
+        if not serving:
             raise TopicNotFound(ResponseCode.TOPIC_NOT_EXIST, f"no topic {request.topic}")
         route = TopicRoute(
-            TOPIC,
+            request.topic,
             queues=tuple(
                 QueueData(name, count, count, Permission(6))
                 for name in serving
-                for count in [len(self.brokers[name].queues)]
+                for count in [1 if is_retry else len(self.brokers[name].queues)]
             ),
             brokers=tuple(
                 BrokerData("toys", name, (BrokerMember(0, (self._addresses[name],)),))

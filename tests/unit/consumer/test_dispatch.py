@@ -1,63 +1,12 @@
 """Who gets which messages next."""
 
 import asyncio
-from typing import cast
 
 import pytest
 
-from ternmq_consumer.assigned_queue import AssignedQueue
-from ternmq_consumer.dispatch import Dispatcher, Work
-from ternmq_consumer.flow_control import Window
-from ternmq_consumer.statistics import Counters
-from ternmq_model.offsets import QueueOffset
-from ternmq_model.queue import MessageQueue
-from ternmq_model.stored_message import StoredMessage
-from ternmq_model.subscription import parse_subscription
-from tests.support.virtual_time import run_in_virtual_time
-
-
-class Record:
-    """What a dispatcher sees of a message."""
-
-    def __init__(self, offset: int) -> None:
-        self.queue_offset = QueueOffset(offset)
-        self.record_bytes = 10
-
-
-class World:
-    """A dispatcher and the queues that it serves."""
-
-    def __init__(self, take_max: int = 10, share_among: int = 1, *, in_order: bool = False) -> None:
-        self.dispatcher = Dispatcher(
-            Counters(), take_max=take_max, share_among=share_among, in_order=in_order, retry_s=5
-        )
-
-    def queue(self, queue_id: int = 0) -> AssignedQueue:
-        def on_restart(queue: MessageQueue, offset: QueueOffset) -> None:
-            raise AssertionError("does not happen here")
-
-        def on_gone(queue: AssignedQueue) -> None:
-            raise AssertionError("does not happen here")
-
-        return AssignedQueue(
-            MessageQueue("t", "b", queue_id),
-            parse_subscription("t", "*"),
-            QueueOffset(0),
-            Window(100, 1000),
-            on_ready=self.dispatcher.offer,
-            on_restart=on_restart,
-            on_gone=on_gone,
-        )
-
-    def add(self, queue: AssignedQueue, count: int) -> None:
-        begin = queue.in_hand.next_offset
-        records = cast("list[StoredMessage]", [Record(begin + place) for place in range(count)])
-        queue.in_hand.add(records, 10 * count, QueueOffset(begin + count))
-        self.dispatcher.offer(queue)
-
-
-def offsets(work: Work) -> list[int]:
-    return [message.queue_offset for message in work.handout.messages]
+from ternmq_consumer.queue_locks import Lease
+from tests.support.handed_out import World, offsets
+from tests.support.virtual_time import VirtualClock, run_in_virtual_time
 
 
 def test_queues_take_turns() -> None:
@@ -116,7 +65,8 @@ def test_what_is_left_unfinished_comes_again_after_the_pause() -> None:
         queue = world.queue()
         world.add(queue, 3)
         work = await world.dispatcher.next()
-        world.dispatcher.done(work, work.handout.messages[1:2])
+        world.dispatcher.finish(work, work.handout.messages[1:2])
+        world.dispatcher.again(work, 5)
         world.add(queue, 1)
         assert offsets(await world.dispatcher.next()) == [3]
         begin_s = asyncio.get_running_loop().time()
@@ -138,10 +88,11 @@ def test_in_order_nothing_is_handed_out_before_the_last_stretch_is_finished() ->
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(60):
                 await world.dispatcher.next()
-        world.dispatcher.done(work, work.handout.messages[1:])
+        world.dispatcher.finish(work, work.handout.messages[1:])
+        world.dispatcher.again(work, 1)
         again = await world.dispatcher.next()
         assert offsets(again) == [1]
-        world.dispatcher.done(again, [])
+        world.dispatcher.finish(again)
         assert offsets(await world.dispatcher.next()) == [2, 3]
 
     run_in_virtual_time(main())
@@ -153,14 +104,15 @@ def test_nothing_of_a_dropped_queue_is_handed_out() -> None:
         queue, other = world.queue(0), world.queue(1)
         world.add(queue, 3)
         failed = await world.dispatcher.next()
-        world.dispatcher.done(failed, failed.handout.messages)
+        world.dispatcher.finish(failed, failed.handout.messages)
+        world.dispatcher.again(failed, 5)
         running = await world.dispatcher.next()
         async with asyncio.TaskGroup() as tasks:
             idle = tasks.create_task(queue.idle())
             await asyncio.sleep(1)
             queue.stop()
             assert not idle.done()
-            world.dispatcher.done(running, [])
+            world.dispatcher.finish(running)
         await asyncio.sleep(10)
         world.add(other, 1)
         work = await world.dispatcher.next()
@@ -190,3 +142,48 @@ def test_a_listener_that_fails_again_and_again_fills_no_log(
         "listener failed again error=ValueError times=8",
         "listener failed",
     ]
+
+
+def test_a_queue_is_handed_out_only_while_its_lock_is_confirmed() -> None:
+    async def main() -> None:
+        clock = VirtualClock()
+        world = World(take_max=2, in_order=True)
+        lease = Lease(clock, token=1, asked_at_ms=clock.monotonic_ms())
+        queue = world.queue(lease=lease)
+        await asyncio.sleep(9)
+        world.add(queue, 4)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(60):
+                await world.dispatcher.next()
+        lease.asked_at_ms = clock.monotonic_ms()
+        world.dispatcher.offer(queue)
+        work = await world.dispatcher.next()
+        # What comes again waits for the lock, too.
+        world.dispatcher.finish(work, work.handout.messages)
+        world.dispatcher.again(work, 60)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(90):
+                await world.dispatcher.next()
+        lease.asked_at_ms = clock.monotonic_ms()
+        async with asyncio.timeout(1):
+            assert offsets(await world.dispatcher.next()) == [0, 1]
+
+    run_in_virtual_time(main())
+
+
+def test_what_lies_behind_a_call_that_was_given_up_goes_to_another_worker() -> None:
+    async def main() -> None:
+        world = World(take_max=5)
+        queue = world.queue()
+        work = await world.work(5, queue=queue)
+        world.dispatcher.pass_on(work, 2)
+        rest = await world.dispatcher.next()
+        assert offsets(work) == [0, 1]
+        assert offsets(rest) == [2, 3, 4]
+        world.dispatcher.finish(rest)
+        assert queue.in_hand.commit_offset == 0
+        world.dispatcher.finish(work)
+        assert queue.in_hand.commit_offset == 5
+        assert queue.in_hand.running == 0
+
+    run_in_virtual_time(main())

@@ -6,49 +6,75 @@ from typing import Any, cast
 
 import pytest
 
+from ternmq_client.interceptors import ConsumeEvent, ConsumeInterceptors, ConsumeOutcome
+from ternmq_consumer.answers import Answer, ConsumeStatus, ReconsumeLater
 from ternmq_consumer.listener import (
-    Answer,
     BatchListener,
-    ConsumeStatus,
+    Interception,
     Listener,
-    Outcome,
     in_batches,
     one_by_one,
 )
-from ternmq_consumer.process_queue import ProcessQueue
+from ternmq_consumer.queue_locks import Lease
+from ternmq_consumer.work import Work
 from ternmq_model.errors import UsageError
-from ternmq_model.offsets import QueueOffset
 from ternmq_model.stored_message import StoredMessage
-from tests.support.virtual_time import InlineBlocking
-
-NAMES: list[object] = ["zero", "one", "two", "three"]
-MESSAGES = cast("list[StoredMessage]", NAMES)
-
-
-def messages(*names: str) -> list[StoredMessage]:
-    """Return messages for code that only passes them on."""
-    return cast("list[StoredMessage]", list(names))
+from tests.support.handed_out import World, of_offsets
+from tests.support.virtual_time import InlineBlocking, VirtualClock, run_in_virtual_time
 
 
 def hand_over(
     listener: Listener,
     *,
     in_order: bool = False,
-    queue: ProcessQueue[StoredMessage] | None = None,
-) -> Outcome:
-    async def main() -> Outcome:
-        call = one_by_one(listener, InlineBlocking(), in_order=in_order)
-        return await call(MESSAGES, queue or ProcessQueue[StoredMessage](QueueOffset(0)))
+    works: list[Work] | None = None,
+    interceptors: Sequence["Watch"] = (),
+) -> Work:
+    """Hand four messages to `listener` one by one; return what came of it."""
 
-    return asyncio.run(main())
+    async def main() -> Work:
+        work = await World().work(4)
+        if works is not None:
+            works.append(work)
+        call = one_by_one(
+            listener, InlineBlocking(), in_order=in_order, interception=watched_by(interceptors)
+        )
+        await call(work)
+        return work
+
+    return run_in_virtual_time(main())
 
 
-def hand_over_batch(listener: BatchListener) -> Outcome:
-    async def main() -> Outcome:
-        call = in_batches(listener, InlineBlocking())
-        return await call(MESSAGES, ProcessQueue[StoredMessage](QueueOffset(0)))
+def hand_over_batch(listener: BatchListener, *, interceptors: Sequence["Watch"] = ()) -> Work:
+    """Hand four messages to `listener` at once; return what came of it."""
 
-    return asyncio.run(main())
+    async def main() -> Work:
+        work = await World().work(4)
+        await in_batches(listener, InlineBlocking(), interception=watched_by(interceptors))(work)
+        return work
+
+    return run_in_virtual_time(main())
+
+
+class Watch:
+    """An interceptor that keeps what it was told."""
+
+    def __init__(self) -> None:
+        self.before: list[ConsumeEvent] = []
+        self.after: list[ConsumeEvent] = []
+
+    def before_consume(self, event: ConsumeEvent) -> None:
+        self.before.append(event)
+        raise ValueError("a mistake in an interceptor")
+
+    def after_consume(self, event: ConsumeEvent) -> None:
+        self.after.append(event)
+
+
+def watched_by(interceptors: Sequence[Watch]) -> Interception | None:
+    if not interceptors:
+        return None
+    return Interception("g", VirtualClock(), ConsumeInterceptors(interceptors))
 
 
 def as_is(listener: Any) -> Any:
@@ -63,65 +89,149 @@ def awaited(listener: Any) -> Any:
     return call
 
 
+def failed(work: Work) -> list[int]:
+    return of_offsets(work.failed)
+
+
+def left(work: Work) -> list[int]:
+    return of_offsets(work.left)
+
+
 @pytest.mark.parametrize("make", [as_is, awaited], ids=["plain", "async"])
 class TestBothKinds:
     """Plain functions and `async def` mean the same by the same answer."""
 
-    @pytest.mark.parametrize("answer", [None, True, ConsumeStatus.SUCCESS])
-    def test_an_answer_that_is_not_no_finishes(self, make: Any, answer: Answer) -> None:
-        assert hand_over(make(lambda message: answer)) == Outcome([])  # pyright: ignore[reportUnknownLambdaType]
-        assert hand_over_batch(make(lambda batch: answer)) == Outcome([])  # pyright: ignore[reportUnknownLambdaType]
+    @pytest.mark.parametrize("answer", [None, True, ConsumeStatus.SUCCESS, 7])
+    def test_an_answer_that_is_not_no_finishes(self, make: Any, answer: Any) -> None:
+        def listener(_: object) -> Any:
+            return answer
 
-    @pytest.mark.parametrize("answer", [False, ConsumeStatus.RECONSUME_LATER])
+        assert hand_over(make(listener)).unfinished == []
+        assert hand_over_batch(make(listener)).unfinished == []
+
+    @pytest.mark.parametrize("answer", [False, ConsumeStatus.RECONSUME_LATER, ReconsumeLater()])
     def test_an_answer_that_is_no_leaves_what_it_is_about(self, make: Any, answer: Answer) -> None:
-        def odd(message: object) -> Answer:
-            return answer if message in ("one", "three") else None
+        def odd(message: StoredMessage) -> Answer:
+            return answer if message.queue_offset % 2 else None
 
-        assert hand_over(make(odd)).unfinished == messages("one", "three")
-        assert hand_over_batch(make(lambda batch: answer)).unfinished == MESSAGES  # pyright: ignore[reportUnknownLambdaType]
+        def batch(_: object) -> Answer:
+            return answer
+
+        assert failed(hand_over(make(odd))) == [1, 3]
+        assert failed(hand_over_batch(make(batch))) == [0, 1, 2, 3]
 
     def test_an_exception_is_no_and_is_told(self, make: Any) -> None:
-        def fails(argument: object) -> None:
-            if argument in ("two", MESSAGES):
+        def fails(argument: Any) -> None:
+            if isinstance(argument, list) or argument.queue_offset == 2:
                 raise ValueError("two")
 
-        outcome = hand_over(make(fails))
-        assert outcome.unfinished == messages("two")
-        assert isinstance(outcome.error, ValueError)
-        outcome = hand_over_batch(make(fails))
-        assert outcome.unfinished == MESSAGES
-        assert isinstance(outcome.error, ValueError)
+        work = hand_over(make(fails))
+        assert failed(work) == [2]
+        assert isinstance(work.error, ValueError)
+        work = hand_over_batch(make(fails))
+        assert failed(work) == [0, 1, 2, 3]
+        assert isinstance(work.error, ValueError)
+
+    def test_each_message_has_the_delay_that_was_said_of_it(self, make: Any) -> None:
+        answers: list[Answer] = [ReconsumeLater(5), ConsumeStatus.DEAD_LETTER, False, None]
+
+        def listener(message: StoredMessage) -> Answer:
+            return answers[message.queue_offset]
+
+        work = hand_over(make(listener))
+        assert failed(work) == [0, 1, 2]
+        assert work.levels == [5, -1, 0]
+
+    def test_a_batch_listener_may_say_how_many_went_well(self, make: Any) -> None:
+        def listener(_: object) -> Answer:
+            return ReconsumeLater(4, finished=3)
+
+        work = hand_over_batch(make(listener))
+        assert failed(work) == [3]
+        assert work.levels == [4]
 
     def test_in_order_nothing_behind_a_failure_is_handed_over(self, make: Any) -> None:
-        seen: list[object] = []
+        seen: list[int] = []
 
-        def listener(message: object) -> bool:
-            seen.append(message)
-            return message != "one"
+        def listener(message: StoredMessage) -> Answer:
+            seen.append(message.queue_offset)
+            return ReconsumeLater(suspend_s=7) if message.queue_offset == 1 else None
 
-        assert hand_over(make(listener), in_order=True).unfinished == MESSAGES[1:]
-        assert seen == MESSAGES[:2]
+        work = hand_over(make(listener), in_order=True)
+        assert (failed(work), left(work), work.suspend_s) == ([1], [2, 3], 7)
+        assert seen == [0, 1]
 
-    def test_nothing_of_a_dropped_queue_is_handed_over(self, make: Any) -> None:
-        queue = ProcessQueue[StoredMessage](QueueOffset(0))
-        seen: list[object] = []
+    @pytest.mark.parametrize("reason", ["dropped", "given up", "lock not confirmed"])
+    def test_the_listener_is_not_called_any_more_once_it_may_not_be(
+        self, make: Any, reason: str
+    ) -> None:
+        seen: list[int] = []
+        works: list[Work] = []
 
-        def listener(message: object) -> bool:
-            seen.append(message)
-            queue.dropped = len(seen) == 2
-            return message != "zero"
+        def listener(message: StoredMessage) -> bool:
+            seen.append(message.queue_offset)
+            if len(seen) == 2:
+                work = works[0]
+                match reason:
+                    case "dropped":
+                        work.in_hand.dropped = True
+                    case "given up":
+                        work.is_over = True
+                    case _:
+                        long_ago_ms = VirtualClock().monotonic_ms() - 8_001
+                        work.assigned.lease = Lease(VirtualClock(), 1, long_ago_ms)
+            return message.queue_offset != 0
 
-        assert hand_over(make(listener), queue=queue).unfinished == messages("zero", "two", "three")
-        assert seen == MESSAGES[:2]
+        work = hand_over(make(listener), works=works)
+        assert (failed(work), left(work)) == ([0], [2, 3])
+        assert seen == [0, 1]
+
+    def test_interceptors_see_each_call_and_how_it_ended(self, make: Any) -> None:
+        def listener(message: StoredMessage) -> Answer:
+            if message.queue_offset == 1:
+                raise ValueError("one")
+            return message.queue_offset != 2
+
+        watch = Watch()
+        work = hand_over(make(listener), interceptors=[watch])
+        assert failed(work) == [1, 2]
+        assert len(watch.before) == 4
+        assert [event.outcome for event in watch.after] == [
+            ConsumeOutcome.SUCCESS,
+            ConsumeOutcome.EXCEPTION,
+            ConsumeOutcome.FAILED,
+            ConsumeOutcome.SUCCESS,
+        ]
+        assert [of_offsets(event.messages) for event in watch.after] == [[0], [1], [2], [3]]
+        assert [of_offsets(event.unfinished) for event in watch.after] == [[], [1], [2], []]
+
+    def test_interceptors_see_a_batch_as_one_call(self, make: Any) -> None:
+        def listener(_: object) -> Answer:
+            return ReconsumeLater(finished=1)
+
+        watch = Watch()
+        hand_over_batch(make(listener), interceptors=[watch])
+        (event,) = watch.after
+        assert (event.group, len(event.messages)) == ("g", 4)
+        assert of_offsets(event.unfinished) == [1, 2, 3]
+
+
+def test_an_answer_with_a_number_out_of_its_range_is_a_failure() -> None:
+    def listener(_: StoredMessage) -> Answer:
+        return ReconsumeLater(delay_level=19)
+
+    work = hand_over(listener)
+    assert failed(work) == [0, 1, 2, 3]
+    assert isinstance(work.error, UsageError)
 
 
 def test_a_plain_function_that_returns_a_coroutine_is_told_to_be_declared_async() -> None:
     async def real(message: StoredMessage) -> None:
         raise AssertionError("is never run")
 
-    outcome = hand_over(lambda message: real(message))
-    assert outcome.unfinished == MESSAGES
-    assert isinstance(outcome.error, UsageError)
+    work = hand_over(lambda message: real(message))
+    assert failed(work) == [0, 1, 2, 3]
+    assert isinstance(work.error, UsageError)
 
 
 def test_an_object_with_an_async_call_is_awaited() -> None:
@@ -133,7 +243,7 @@ def test_an_object_with_an_async_call_is_awaited() -> None:
             self.count += len(batch)
 
     listener = Counting()
-    assert hand_over_batch(listener) == Outcome([])
+    assert hand_over_batch(listener).unfinished == []
     assert listener.count == 4
 
 
@@ -141,6 +251,6 @@ def test_a_listener_that_cancels_itself_has_failed_and_the_worker_lives() -> Non
     async def listener(message: StoredMessage) -> None:
         raise asyncio.CancelledError
 
-    outcome = hand_over(listener)
-    assert outcome.unfinished == MESSAGES
-    assert isinstance(outcome.error, UsageError)
+    work = hand_over(listener)
+    assert failed(work) == [0, 1, 2, 3]
+    assert isinstance(work.error, UsageError)

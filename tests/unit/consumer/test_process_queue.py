@@ -89,3 +89,25 @@ def test_reading_backwards_is_a_mistake() -> None:
 
     with pytest.raises(AssertionError):
         queue.add(records(1, 3), 200, QueueOffset(3))
+
+
+def test_a_hand_out_that_is_parted_is_finished_in_two() -> None:
+    queue = queue_with(0, 10)
+    handout = queue.take(6)
+    assert handout is not None
+    later = queue.take(4)
+    assert later is not None
+
+    rest = queue.part(handout, 2)
+
+    assert rest is not None
+    assert [record.queue_offset for record in rest.messages] == [2, 3, 4, 5]
+    assert (handout.record_bytes, rest.record_bytes) == (200, 400)
+    assert queue.running == 3
+    assert queue.part(rest, 4) is None
+    queue.finish(later)
+    queue.finish(handout)
+    assert queue.commit_offset == 2
+    assert queue.finish(rest) == (4, 400)
+    assert queue.commit_offset == 10
+    assert (queue.count, queue.record_bytes, queue.running) == (0, 0, 0)

@@ -1,0 +1,83 @@
+"""What a listener may answer, and what it means. Pure."""
+
+import enum
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from ternmq_model.errors import UsageError
+
+DEAD_LETTER: Final = -1
+"""The delay level that means: never again."""
+
+DELAY_LEVEL_MAX: Final = 18
+SUSPEND_S_MIN: Final = 0.01
+SUSPEND_S_MAX: Final = 30.0
+
+
+class ConsumeStatus(enum.Enum):
+    """What a listener may say of what it was handed.
+
+    Source: RocketMQ `ConsumeConcurrentlyStatus`, `ConsumeOrderlyStatus`.
+    """
+
+    SUCCESS = enum.auto()
+    """It is finished."""
+
+    RECONSUME_LATER = enum.auto()
+    """Hand it over again after a pause. Raising an exception says the same."""
+
+    DEAD_LETTER = enum.auto()
+    """Put it among the group's dead letters now: trying again would not help."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReconsumeLater:
+    """An answer that says more than `RECONSUME_LATER`: when to try again, and what went well.
+
+    Raises:
+        UsageError: A number out of its range. In a listener that is a failure like any other.
+
+    Source: RocketMQ `ConsumeConcurrentlyContext`, `ConsumeOrderlyContext`.
+    """
+
+    delay_level: int = 0
+    """When to try again: 0 = later from one attempt to the next, 1 to 18 = after that delay level,
+    −1 = never, it is a dead letter. An orderly consumer knows 0 and −1; it takes others as 0."""
+
+    finished: int = 0
+    """Of a batch: how many messages from its beginning went well."""
+
+    suspend_s: float | None = None
+    """How long an orderly queue rests before it is tried again, 0.01 to 30 s; None = as the
+    settings say. Means nothing to a concurrent consumer."""
+
+    def __post_init__(self) -> None:
+        if not DEAD_LETTER <= self.delay_level <= DELAY_LEVEL_MAX:
+            raise UsageError(f"delay_level is {self.delay_level}: must be -1 to {DELAY_LEVEL_MAX}")
+        if self.finished < 0:
+            raise UsageError(f"finished is {self.finished}: must be 0 or more")
+        if self.suspend_s is not None and not SUSPEND_S_MIN <= self.suspend_s <= SUSPEND_S_MAX:
+            raise UsageError(
+                f"suspend_s is {self.suspend_s}: must be {SUSPEND_S_MIN} to {SUSPEND_S_MAX}"
+            )
+
+
+Answer: TypeAlias = ConsumeStatus | ReconsumeLater | bool | None
+"""None, True and SUCCESS: finished. False and RECONSUME_LATER: again later."""
+
+LATER: Final = ReconsumeLater()
+_NEVER: Final = ReconsumeLater(DEAD_LETTER)
+
+
+def wish_of(answer: object) -> ReconsumeLater | None:
+    """Return how a listener's answer wants the messages again; None = they are finished.
+
+    What is no answer at all is taken for None: a listener may be any function, `list.append` too.
+    """
+    if answer is None or answer is True:
+        return None
+    if answer is False or answer is ConsumeStatus.RECONSUME_LATER:
+        return LATER
+    if answer is ConsumeStatus.DEAD_LETTER:
+        return _NEVER
+    return answer if isinstance(answer, ReconsumeLater) else None

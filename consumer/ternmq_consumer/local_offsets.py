@@ -1,0 +1,178 @@
+"""How far one member of a group that broadcasts is, in a file of its own.
+
+Source: RocketMQ `LocalFileOffsetStore`.
+"""
+
+import asyncio
+import hashlib
+import json
+import logging
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+from ternmq_model.names import GROUP_BYTES_MAX
+from ternmq_model.offsets import QueueOffset
+from ternmq_model.queue import MessageQueue
+from ternmq_remoting.environment import Blocking
+from ternmq_runtime.durable_file import make_directory_durably, read_newest, replace_durably
+
+logger = logging.getLogger(__name__)
+
+FILE_NAME: Final = "offsets.json"
+_FORMAT: Final = 1
+_DIGEST_CHARACTERS: Final = 8
+
+
+def default_folder() -> Path:
+    """Return where clients of this user keep their offsets: `~/.ternmq/offsets`."""
+    return Path.home() / ".ternmq" / "offsets"
+
+
+def offsets_path(folder: Path, client_id: str, group: str) -> Path:
+    """Return where a client keeps the offsets of a group. Pure."""
+    # Whatever a host is called: one folder's name, and never one that leads elsewhere.
+    return folder / quote(client_id, safe="@#").replace(".", "%2E") / quote(group) / FILE_NAME
+
+
+def own_group(group: str, client_id: str) -> str:
+    """Return the name under which brokers keep the offsets of one member alone. Pure.
+
+    Two clients never have one name: what a group's name cannot hold of an id is told by a digest.
+    """
+    legal = re.sub(r"[^a-zA-Z0-9_-]", "-", client_id)
+    name = f"{group}%{legal}"
+    digest = hashlib.sha256(f"{group}\n{client_id}".encode()).hexdigest()[:_DIGEST_CHARACTERS]
+    return f"{name[: GROUP_BYTES_MAX - len(digest) - 1]}-{digest}"
+
+
+def encode_offsets(offsets: dict[MessageQueue, QueueOffset]) -> bytes:
+    """Return the bytes of an offsets file. Pure."""
+    rows = [
+        {
+            "topic": queue.topic,
+            "broker_name": queue.broker_name,
+            "queue_id": queue.queue_id,
+            "offset": offset,
+        }
+        for queue, offset in sorted(offsets.items())
+    ]
+    return json.dumps({"format": _FORMAT, "offsets": rows}, indent=1).encode()
+
+
+def decode_offsets(data: bytes) -> dict[MessageQueue, QueueOffset]:
+    """Return what an offsets file says. Pure.
+
+    Raises:
+        ValueError: It is none, or one of a later format.
+        LookupError: It lacks something.
+        TypeError: Something in it is not what it should be.
+    """
+    content: Any = json.loads(data)
+    if content["format"] != _FORMAT:
+        raise ValueError(f"format {content['format']} is not known")
+    found: dict[MessageQueue, QueueOffset] = {}
+    for row in content["offsets"]:
+        topic, broker_name = row["topic"], row["broker_name"]
+        queue_id, offset = row["queue_id"], row["offset"]
+        if not (isinstance(topic, str) and isinstance(broker_name, str)):
+            raise TypeError(f"names no queue: {row}")
+        if not (isinstance(queue_id, int) and isinstance(offset, int)) or offset < 0:
+            raise TypeError(f"is no offset: {row}")
+        found[MessageQueue(topic, broker_name, queue_id)] = QueueOffset(offset)
+    return found
+
+
+async def open_local_offsets(path: Path, blocking: Blocking) -> "LocalOffsets":
+    """Return the offsets that the file at `path` holds; none when there is no such file.
+
+    Raises:
+        StoreError: It cannot be read, nor can the generation before: what is unknown is not 0.
+        OSError: Its folder cannot be made.
+    """
+    await blocking.run(make_directory_durably, path.parent)
+    kept = await blocking.run(read_newest, path, decode_offsets)
+    logger.info("local offsets file=%s queues=%s", path, len(kept or {}))
+    return LocalOffsets(path, blocking, kept or {})
+
+
+class LocalOffsets:
+    """Offsets of one member that broadcasts, in a file. See `ConsumedOffsets`.
+
+    Owned by one consumer. What was noted survives a loss of power once `commit` has returned True.
+
+    Args:
+        path: The file; its folder exists.
+        blocking: Writes it.
+        kept: What it holds. Changed here.
+    """
+
+    def __init__(
+        self, path: Path, blocking: Blocking, kept: dict[MessageQueue, QueueOffset]
+    ) -> None:
+        self._path = path
+        self._blocking = blocking
+        self._kept = kept
+        self._owned: set[MessageQueue] = set()
+        self._is_dirty = False
+        self._writing = asyncio.Lock()
+
+    async def query(self, queue: MessageQueue) -> QueueOffset | None:
+        """Return what is kept for `queue`; None = this member never consumed it."""
+        return self._kept.get(queue)
+
+    def begin(
+        self, queue: MessageQueue, offset: QueueOffset, committed: QueueOffset | None
+    ) -> None:
+        """Keep `queue` from now on. See `ConsumedOffsets`."""
+        self._owned.add(queue)
+        if offset != committed:
+            self._put(queue, offset)
+
+    def update(self, queue: MessageQueue, offset: QueueOffset) -> None:
+        """Note that everything below `offset` is finished. A lower one is passed over."""
+        if queue in self._owned and offset > self._kept.get(queue, -1):
+            self._put(queue, offset)
+
+    def restart(self, queue: MessageQueue, offset: QueueOffset) -> None:
+        """Note that the queue goes on at `offset`, even if that is lower than before."""
+        if queue in self._owned:
+            self._put(queue, offset)
+
+    def reset(self, queue: MessageQueue, offset: QueueOffset, version: int) -> bool:
+        """Return False: nobody else knows of these offsets, and resets are of the group's."""
+        return False
+
+    def forget(self, queues: Iterable[MessageQueue]) -> None:
+        """Take no more notes of these. What was noted stays: they may come again."""
+        self._owned.difference_update(queues)
+
+    def gone(self, queue: MessageQueue) -> None:
+        """Forget a queue that its broker has no more: a later one of its name is another."""
+        self._owned.discard(queue)
+        if self._kept.pop(queue, None) is not None:
+            self._is_dirty = True
+
+    async def commit(self, queues: Iterable[MessageQueue] | None = None) -> bool:
+        """Write the file if anything was noted since; return whether it holds everything now.
+
+        A disk that refuses is logged, and the next call tries again. Cancelling leaves the file as
+        it was or as it was to be.
+        """
+        async with self._writing:
+            if not self._is_dirty:
+                return True
+            self._is_dirty = False
+            try:
+                await self._blocking.run(replace_durably, self._path, encode_offsets(self._kept))
+            except OSError as error:
+                self._is_dirty = True
+                logger.warning("local offsets not written file=%s error=%s", self._path, error)
+                return False
+            return True
+
+    def _put(self, queue: MessageQueue, offset: QueueOffset) -> None:
+        self._kept[queue] = offset
+        self._is_dirty = True

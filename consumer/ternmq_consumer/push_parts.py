@@ -1,0 +1,199 @@
+"""The parts of a push consumer that depend on its way of consuming, chosen by its settings."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from ternmq_client.instance import ClientInstance
+from ternmq_client.interceptors import ConsumeInterceptors
+from ternmq_consumer.concurrent import ConcurrentResults
+from ternmq_consumer.config import MessageModel, OffsetsKept, PushConsumerConfig
+from ternmq_consumer.consumed_offsets import ConsumedOffsets
+from ternmq_consumer.dispatch import PIECE_MESSAGES_MAX, Dispatcher
+from ternmq_consumer.listener import (
+    BatchListener,
+    CallListener,
+    Interception,
+    Listener,
+    in_batches,
+    one_by_one,
+)
+from ternmq_consumer.local_offsets import (
+    default_folder,
+    offsets_path,
+    open_local_offsets,
+    own_group,
+)
+from ternmq_consumer.offset_store import OffsetStore
+from ternmq_consumer.orderly import OrderlyResults
+from ternmq_consumer.queue_locks import QueueLocks
+from ternmq_consumer.results import Results
+from ternmq_consumer.send_back import SendBacks
+from ternmq_consumer.statistics import Counters
+from ternmq_model.offsets import QueueOffset
+from ternmq_model.queue import MessageQueue
+from ternmq_remoting.environment import Blocking
+from ternmq_runtime.service import OwnedTasks
+
+_ITERATED_MESSAGES_MAX: Final = 256
+_LOOK_S_MAX: Final = 60.0
+_LOOKS_PER_TIMEOUT: Final = 15
+
+BROADCASTER: Final = "DEFAULT"
+"""The second half of the id of a client that broadcasts: its file is found again by it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listeners:
+    """What the application gave: at most one of the two."""
+
+    listener: Listener | None
+    batch_listener: BatchListener | None
+    interceptors: ConsumeInterceptors
+
+    @property
+    def is_iterated(self) -> bool:
+        """There is none: the consumer is iterated."""
+        return self.listener is None and self.batch_listener is None
+
+    def dispatcher(self, config: PushConsumerConfig, counters: Counters) -> Dispatcher:
+        """Return what hands out messages in the portions that suit the listener."""
+        if self.batch_listener is not None:
+            take_max, share_among = config.batch_messages, 1
+        elif self.listener is not None:
+            share_among = 1 if config.order_per_queue else config.workers
+            take_max = PIECE_MESSAGES_MAX
+        else:
+            take_max, share_among = _ITERATED_MESSAGES_MAX, 1
+        return Dispatcher(
+            counters, take_max=take_max, share_among=share_among, in_order=config.order_per_queue
+        )
+
+    def callers(
+        self, config: PushConsumerConfig, client: ClientInstance, blocking: Blocking, group: str
+    ) -> list[CallListener]:
+        """Return what each worker calls; none for a consumer that is iterated."""
+        interception = (
+            Interception(group, client.env.clock, self.interceptors) if self.interceptors else None
+        )
+        if self.batch_listener is not None:
+            call = in_batches(self.batch_listener, blocking, interception=interception)
+        elif self.listener is not None:
+            call = one_by_one(
+                self.listener, blocking, in_order=config.order_per_queue, interception=interception
+            )
+        else:
+            return []
+        return [call] * config.workers
+
+
+def is_broadcasting(config: PushConsumerConfig) -> bool:
+    """Tell whether every member takes every message."""
+    return config.message_model is MessageModel.BROADCASTING
+
+
+def locks_of(
+    config: PushConsumerConfig,
+    client: ClientInstance,
+    *,
+    group: str,
+    on_lost: Callable[[MessageQueue], None],
+    on_renewed: Callable[[MessageQueue], None],
+) -> QueueLocks | None:
+    """Return what locks queues; None where nobody else could consume them in another order."""
+    if not config.order_per_queue or is_broadcasting(config):
+        return None
+    return QueueLocks(
+        client,
+        client.env.clock,
+        group=group,
+        client_id=client.client_id,
+        timeout_s=client.config.request_timeout_s,
+        on_lost=on_lost,
+        on_renewed=on_renewed,
+    )
+
+
+async def open_offsets(
+    config: PushConsumerConfig,
+    client: ClientInstance,
+    locks: QueueLocks | None,
+    *,
+    group: str,
+    on_reset: Callable[[MessageQueue, QueueOffset], None],
+) -> ConsumedOffsets:
+    """Return what keeps how far the consumer is; `on_reset` is called as by `OffsetStore`.
+
+    Raises:
+        StoreError: A file that cannot be read.
+        OSError: Its folder cannot be made.
+    """
+    if is_broadcasting(config):
+        if config.offsets_kept is OffsetsKept.LOCALLY:
+            folder = config.offsets_folder or default_folder()
+            path = offsets_path(folder, client.client_id, group)
+            return await open_local_offsets(path, client.env.blocking)
+        group = own_group(group, client.client_id)
+    return OffsetStore(
+        client,
+        group=group,
+        client_id=client.client_id,
+        timeout_s=client.config.request_timeout_s,
+        token_of=_no_token if locks is None else locks.token,
+        on_fenced=_ignore if locks is None else locks.lose,
+        on_reset=on_reset,
+    )
+
+
+def results_of(
+    config: PushConsumerConfig,
+    client: ClientInstance,
+    tasks: OwnedTasks,
+    dispatcher: Dispatcher,
+    counters: Counters,
+    locks: QueueLocks | None,
+    *,
+    group: str,
+) -> Results:
+    """Return what ends hand-outs."""
+    send_backs = None
+    if not is_broadcasting(config):
+        send_backs = SendBacks(
+            client,
+            tasks,
+            group=group,
+            client_id=client.client_id,
+            timeout_s=client.config.request_timeout_s,
+            retries_max=config.retries_max,
+            on_confirmed=counters.sent_back,
+        )
+    if config.order_per_queue:
+        return OrderlyResults(
+            dispatcher,
+            counters,
+            send_backs=send_backs,
+            suspend_s=config.suspend_s,
+            retries_max=config.retries_max,
+            on_fenced=_ignore if locks is None else locks.lose,
+        )
+    return ConcurrentResults(
+        dispatcher,
+        counters,
+        client.env.clock,
+        send_backs=send_backs,
+        retry_s=config.retry_s,
+        timeout_s=config.consume_timeout_s,
+    )
+
+
+def look_interval_s(config: PushConsumerConfig) -> float:
+    """Return how often to look for calls that take too long."""
+    return min(_LOOK_S_MAX, config.consume_timeout_s / _LOOKS_PER_TIMEOUT)
+
+
+def _no_token(_queue: MessageQueue) -> int:
+    return 0
+
+
+def _ignore(_queue: MessageQueue, _token: int) -> None:
+    """Do nothing: what has no lock cannot lose it."""

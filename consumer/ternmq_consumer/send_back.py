@@ -1,0 +1,184 @@
+"""Giving messages back that could not be consumed.
+
+Nothing is finished by asking: a message counts as given back when its broker has confirmed that the
+copy is stored, and not before. What comes meanwhile forms the next request, one at a time for each
+broker.
+
+Source: RocketMQ `DefaultMQPushConsumerImpl.sendMessageBack`.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from ternmq_consumer.answers import DEAD_LETTER
+from ternmq_consumer.brokers import Brokers
+from ternmq_consumer.results import Lot
+from ternmq_model.errors import ClosedError, TernError
+from ternmq_model.response_code import ResponseCode
+from ternmq_model.stored_message import StoredMessage
+from ternmq_protos.v1 import groups_pb2 as groups
+from ternmq_remoting.contracts import SEND_BACK
+from ternmq_runtime.service import OwnedTasks
+
+logger = logging.getLogger(__name__)
+
+REQUEST_MESSAGES_MAX: Final = 1024
+"""Most messages of one request, by the contract."""
+
+
+def failed_message(
+    message: StoredMessage, level: int, *, retries_max: int, token: int
+) -> groups.FailedMessage:
+    """Return what a broker is told of a message. Pure.
+
+    Args:
+        message: As it was read.
+        level: As in `ReconsumeLater.delay_level`.
+        retries_max: After how many retries it is a dead letter; −1 = as the group's settings say.
+        token: Of the queue's lock; 0 = it has none.
+    """
+    return groups.FailedMessage(
+        physical_offset=message.physical_offset,
+        message_id=message.message_id,
+        topic=message.queue.topic,
+        queue_id=message.queue.queue_id,
+        queue_offset=message.queue_offset,
+        # The contract's 0 means what our -1 does, and none at all is said by the level.
+        delay_level=DEAD_LETTER if retries_max == 0 else level,
+        attempts_max=max(0, retries_max),
+        lock_token=token,
+    )
+
+
+class SendBacks:
+    """Gives messages back, broker by broker. Owned by one consumer; used by its event loop.
+
+    Args:
+        brokers: Gives the connections.
+        tasks: Owns what waits for answers.
+        group: Who could not consume them.
+        client_id: The member.
+        timeout_s: For each request.
+        retries_max: After how many retries they are dead letters; −1 = as the group's settings say.
+        on_confirmed: Called with how many messages a broker has just confirmed.
+    """
+
+    def __init__(
+        self,
+        brokers: Brokers,
+        tasks: OwnedTasks,
+        *,
+        group: str,
+        client_id: str,
+        timeout_s: float,
+        retries_max: int,
+        on_confirmed: Callable[[int], None],
+    ) -> None:
+        self._brokers = brokers
+        self._tasks = tasks
+        self._group = group
+        self._client_id = client_id
+        self._timeout_s = timeout_s
+        self._retries_max = retries_max
+        self._on_confirmed = on_confirmed
+        self._outboxes: dict[str, deque[tuple[Lot, int]]] = {}
+
+    def add(self, lot: Lot) -> None:
+        """Send `lot` back soon, together with what else waits.
+
+        `lot.on_answer` is called when every message has an answer, later than this returns; never
+        when the consumer is closed before.
+        """
+        assert lot.messages, "nothing is no lot"
+        lot.waiting = len(lot.messages)
+        broker_name = lot.queue.broker_name
+        outbox = self._outboxes.get(broker_name)
+        is_idle = outbox is None
+        if outbox is None:
+            outbox = self._outboxes[broker_name] = deque()
+        outbox.extend((lot, place) for place in range(len(lot.messages)))
+        if is_idle:
+            try:
+                self._tasks.spawn(self._empty(broker_name, outbox), f"send back {broker_name}")
+            except ClosedError:
+                logger.info("not sent back since the consumer is being closed lot=%s", lot.queue)
+
+    async def _empty(self, broker_name: str, outbox: deque[tuple[Lot, int]]) -> None:
+        try:
+            while outbox:
+                await self._send(broker_name, outbox)
+        finally:
+            del self._outboxes[broker_name]
+
+    async def _send(self, broker_name: str, outbox: deque[tuple[Lot, int]]) -> None:
+        """Send one request of what waits, and give the lots their answers."""
+        going: list[tuple[Lot, int]] = []
+        while outbox and len(going) < REQUEST_MESSAGES_MAX:
+            lot, place = outbox.popleft()
+            if lot.is_wanted():
+                going.append((lot, place))
+            else:
+                _answer(lot, place, ResponseCode.SYSTEM_ERROR)
+        if not going:
+            return
+        request = groups.SendBackRequest(
+            group=self._group,
+            client_id=self._client_id,
+            messages=[
+                failed_message(
+                    lot.messages[place],
+                    lot.levels[place],
+                    retries_max=self._retries_max,
+                    token=lot.token,
+                )
+                for lot, place in going
+            ],
+        )
+        codes = await self._ask(broker_name, request)
+        confirmed = codes.count(ResponseCode.SUCCESS)
+        if confirmed:
+            self._on_confirmed(confirmed)
+        for (lot, place), code in zip(going, codes, strict=True):
+            _answer(lot, place, code)
+
+    async def _ask(self, broker_name: str, request: groups.SendBackRequest) -> list[int]:
+        """Return the broker's code for each message; what it does not say is a failure."""
+        count = len(request.messages)
+        try:
+            connection = await self._brokers.broker(broker_name)
+            reply = await connection.call(SEND_BACK, request, timeout_s=self._timeout_s)
+        except TernError as error:
+            logger.warning(
+                "messages not sent back broker=%s group=%s messages=%s error=%s",
+                broker_name,
+                self._group,
+                count,
+                error,
+            )
+            return [int(ResponseCode.SYSTEM_ERROR)] * count
+        codes = [status.code for status in reply.outcomes[:count]]
+        codes += [int(ResponseCode.SYSTEM_ERROR)] * (count - len(codes))
+        refusals = [status for status in reply.outcomes if status.code]
+        if refusals:
+            logger.warning(
+                "messages not sent back broker=%s group=%s messages=%s of=%s reason=%s [%s]",
+                broker_name,
+                self._group,
+                len(refusals),
+                count,
+                refusals[0].remark,
+                refusals[0].code,
+            )
+        return codes
+
+
+def _answer(lot: Lot, place: int, code: int) -> None:
+    """Note what became of one message; tell the lot's owner after the last one."""
+    if code != ResponseCode.SUCCESS:
+        lot.refused.append(lot.messages[place])
+        lot.is_fenced = lot.is_fenced or code == ResponseCode.NO_PERMISSION
+    lot.waiting -= 1
+    if not lot.waiting:
+        lot.on_answer(lot)

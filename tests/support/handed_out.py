@@ -1,0 +1,101 @@
+"""Messages in the hands of a listener, made by hand: for tests of what becomes of them."""
+
+from collections.abc import Sequence
+from typing import cast
+
+from ternmq_consumer.assigned_queue import AssignedQueue
+from ternmq_consumer.dispatch import Dispatcher
+from ternmq_consumer.flow_control import Window
+from ternmq_consumer.queue_locks import Lease
+from ternmq_consumer.statistics import Counters
+from ternmq_consumer.work import Work
+from ternmq_model.offsets import QueueOffset
+from ternmq_model.queue import MessageQueue
+from ternmq_model.record import encode_record
+from ternmq_model.stored_message import StoredMessage
+from ternmq_model.subscription import parse_subscription
+from tests.support.records import BORN_HOST, STORE_HOST
+
+QUEUE = MessageQueue("t", "b", 0)
+
+
+def message_at(
+    offset: int,
+    *,
+    queue: MessageQueue = QUEUE,
+    properties: str = "",
+    reconsume_times: int = 0,
+) -> StoredMessage:
+    """Return a real message of a queue, whose unique key is `id-<offset>`."""
+    record = encode_record(
+        topic=queue.topic.encode(),
+        queue_id=queue.queue_id,
+        body=b"body",
+        properties=(f"UNIQ_KEY\x01id-{offset}\x02" + properties).encode(),
+        born_at_ms=1,
+        born_host=BORN_HOST,
+        store_host=STORE_HOST,
+        queue_offset=offset,
+        physical_offset=offset * 1000,
+        stored_at_ms=1,
+        reconsume_times=reconsume_times,
+    )
+    body_at = record.index(b"body")
+    end = len(record)
+    return StoredMessage(record, 0, body_at, body_at + 4, end, queue, QueueOffset(offset))
+
+
+class World:
+    """A dispatcher and the queues that it serves."""
+
+    def __init__(self, take_max: int = 10, share_among: int = 1, *, in_order: bool = False) -> None:
+        self.counters = Counters()
+        self.dispatcher = Dispatcher(
+            self.counters, take_max=take_max, share_among=share_among, in_order=in_order
+        )
+
+    def queue(self, queue_id: int = 0, *, lease: Lease | None = None) -> AssignedQueue:
+        """Return a queue that the consumer owns and that nothing is read of."""
+
+        def on_restart(queue: MessageQueue, offset: QueueOffset) -> None:
+            raise AssertionError("does not happen here")
+
+        def on_gone(queue: AssignedQueue) -> None:
+            raise AssertionError("does not happen here")
+
+        return AssignedQueue(
+            MessageQueue(QUEUE.topic, QUEUE.broker_name, queue_id),
+            parse_subscription(QUEUE.topic, "*"),
+            QueueOffset(0),
+            Window(100, 1 << 20),
+            on_ready=self.dispatcher.offer,
+            on_restart=on_restart,
+            on_gone=on_gone,
+            lease=lease,
+        )
+
+    def add(self, assigned: AssignedQueue, count: int, *, reconsume_times: int = 0) -> None:
+        """Have messages of a queue in hand."""
+        begin = assigned.in_hand.next_offset
+        batch = [
+            message_at(begin + place, queue=assigned.queue, reconsume_times=reconsume_times)
+            for place in range(count)
+        ]
+        size = sum(message.record_bytes for message in batch)
+        assigned.in_hand.add(batch, size, QueueOffset(begin + count))
+        self.dispatcher.offer(assigned)
+
+    async def work(self, count: int = 3, *, queue: AssignedQueue | None = None) -> Work:
+        """Return a hand-out of as many new messages."""
+        self.add(queue or self.queue(), count)
+        return await self.dispatcher.next()
+
+
+def offsets(work: Work) -> list[int]:
+    """Return the offsets of the messages of a hand-out that are not finished."""
+    return [message.queue_offset for message in work.handout.messages]
+
+
+def of_offsets(messages: Sequence[object]) -> list[int]:
+    """Return the messages' offsets."""
+    return [message.queue_offset for message in cast("Sequence[StoredMessage]", messages)]

@@ -1,0 +1,41 @@
+"""What a listener may answer."""
+
+from typing import Any
+
+import pytest
+
+from ternmq_consumer.answers import LATER, ConsumeStatus, ReconsumeLater, wish_of
+from ternmq_model.errors import UsageError
+
+
+@pytest.mark.parametrize(
+    ("answer", "wish"),
+    [
+        (None, None),
+        (True, None),
+        (ConsumeStatus.SUCCESS, None),
+        ("anything else", None),
+        (False, LATER),
+        (ConsumeStatus.RECONSUME_LATER, LATER),
+        (ConsumeStatus.DEAD_LETTER, ReconsumeLater(-1)),
+        (ReconsumeLater(18, finished=3), ReconsumeLater(18, finished=3)),
+    ],
+)
+def test_every_answer_has_one_meaning(answer: object, wish: ReconsumeLater | None) -> None:
+    assert wish_of(answer) == wish
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"delay_level": -2},
+        {"delay_level": 19},
+        {"finished": -1},
+        {"suspend_s": 0.001},
+        {"suspend_s": 31.0},
+    ],
+)
+def test_a_number_out_of_its_range_is_refused_by_name(wrong: dict[str, Any]) -> None:
+    (name,) = wrong
+    with pytest.raises(UsageError, match=name):
+        ReconsumeLater(**wrong)

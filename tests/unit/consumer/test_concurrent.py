@@ -1,0 +1,189 @@
+"""What becomes of messages that are handled side by side."""
+
+import asyncio
+
+from ternmq_consumer.concurrent import ConcurrentResults
+from ternmq_consumer.results import Lot
+from ternmq_consumer.work import Work
+from tests.support.handed_out import World, of_offsets, offsets
+from tests.support.virtual_time import VirtualClock, run_in_virtual_time
+
+
+class Broker:
+    """Takes messages back when it is told to."""
+
+    def __init__(self) -> None:
+        self.lots: list[Lot] = []
+
+    def add(self, lot: Lot) -> None:
+        self.lots.append(lot)
+
+    def answer(self, *refused: int) -> None:
+        """Confirm the oldest lot but for these offsets."""
+        lot = self.lots.pop(0)
+        lot.refused += [message for message in lot.messages if message.queue_offset in refused]
+        lot.on_answer(lot)
+
+
+class Scene:
+    """A concurrent consumer with one queue and a broker."""
+
+    def __init__(self, *, broadcasts: bool = False) -> None:
+        self.world = World()
+        self.broker = Broker()
+        self.queue = self.world.queue()
+        self.results = ConcurrentResults(
+            self.world.dispatcher,
+            self.world.counters,
+            VirtualClock(),
+            send_backs=None if broadcasts else self.broker,
+            retry_s=5,
+            timeout_s=900,
+        )
+
+    async def begin(self, count: int) -> Work:
+        work = await self.world.work(count, queue=self.queue)
+        self.results.begin(work)
+        return work
+
+    @property
+    def committed(self) -> int:
+        return self.queue.in_hand.commit_offset
+
+    @property
+    def failures(self) -> int:
+        statistics = self.world.counters.statistics(0, in_hand_messages=0, in_hand_bytes=0)
+        return statistics.failures
+
+
+def test_a_failed_message_is_finished_when_its_broker_has_confirmed_and_not_before() -> None:
+    async def main() -> None:
+        scene = Scene()
+        work = await scene.begin(3)
+        work.fail(work.handout.messages[1], 7)
+        scene.results.take(work)
+        assert scene.committed == 1
+        await asyncio.sleep(3600)
+        assert scene.committed == 1
+        (lot,) = scene.broker.lots
+        assert (of_offsets(lot.messages), lot.levels) == ([1], [7])
+        scene.broker.answer()
+        assert scene.committed == 3
+        assert scene.queue.in_hand.running == 0
+
+    run_in_virtual_time(main())
+
+
+def test_what_could_not_be_sent_back_is_handed_out_after_5_s_with_one_attempt_more() -> None:
+    async def main() -> None:
+        scene = Scene()
+        work = await scene.begin(4)
+        for message in work.handout.messages[1:]:
+            work.fail(message, 0)
+        scene.results.take(work)
+        scene.broker.answer(1, 3)
+        assert scene.committed == 1
+        begin_s = asyncio.get_running_loop().time()
+        again = await scene.world.dispatcher.next()
+        assert asyncio.get_running_loop().time() - begin_s == 5
+        assert offsets(again) == [1, 3]
+        assert [message.reconsume_times for message in again.handout.messages] == [1, 1]
+        scene.results.begin(again)
+        scene.results.take(again)
+        assert scene.committed == 4
+
+    run_in_virtual_time(main())
+
+
+def test_nothing_is_sent_back_or_comes_again_of_a_queue_that_was_dropped() -> None:
+    async def main() -> None:
+        scene = Scene()
+        first, second = await scene.begin(2), await scene.begin(2)
+        first.fail(first.handout.messages[0], 0)
+        second.fail(second.handout.messages[0], 0)
+        scene.results.take(first)
+        (lot,) = scene.broker.lots
+        assert lot.is_wanted()
+        scene.queue.stop()
+        scene.results.take(second)
+        assert len(scene.broker.lots) == 1
+        assert not lot.is_wanted()
+        scene.broker.answer(0)
+        assert scene.committed == 0
+        assert scene.queue.in_hand.running == 0
+
+    run_in_virtual_time(main())
+
+
+def test_who_broadcasts_counts_what_failed_and_goes_on() -> None:
+    async def main() -> None:
+        scene = Scene(broadcasts=True)
+        work = await scene.begin(3)
+        work.fail(work.handout.messages[1], 0)
+        scene.results.take(work)
+        assert scene.committed == 3
+        assert scene.failures == 1
+        assert not scene.broker.lots
+
+    run_in_virtual_time(main())
+
+
+async def look_for(scene: Scene, seconds: int) -> None:
+    """Look every minute as long."""
+    for _ in range(seconds // 60):
+        await asyncio.sleep(60)
+        await scene.results.look()
+
+
+def test_a_call_that_takes_too_long_is_given_up_and_its_late_result_ignored() -> None:
+    async def main() -> None:
+        scene = Scene()
+        work = await scene.begin(5)
+        work.fail(work.handout.messages[0], 4)
+        work.place, hung = 2, work.handout.messages[2]
+        await look_for(scene, 900)
+        assert not scene.broker.lots
+        await look_for(scene, 60)
+        (lot,) = scene.broker.lots
+        # What failed is said as it was said, what hangs comes after 10 s, what lies behind it was
+        # never handed over.
+        assert (of_offsets(lot.messages), lot.levels) == ([0, 2], [4, 3])
+        assert work.is_over
+        rest = await scene.world.dispatcher.next()
+        assert offsets(rest) == [3, 4]
+        scene.results.begin(rest)
+        scene.results.take(rest)
+        assert scene.committed == 0
+        scene.broker.answer()
+        assert scene.committed == 5
+        work.fail(hung, 0)
+        scene.results.take(work)
+        assert scene.committed == 5
+        assert scene.queue.in_hand.running == 0
+        assert not scene.broker.lots
+
+    run_in_virtual_time(main())
+
+
+def test_a_hand_out_that_gets_on_is_never_given_up() -> None:
+    async def main() -> None:
+        scene = Scene()
+        work = await scene.begin(10)
+        for place in range(10):
+            work.place = place
+            await look_for(scene, 840)
+        assert not work.is_over
+
+    run_in_virtual_time(main())
+
+
+def test_of_a_batch_all_messages_are_given_up() -> None:
+    async def main() -> None:
+        scene = Scene()
+        work = await scene.begin(3)
+        work.is_batch = True
+        await look_for(scene, 900)
+        (lot,) = scene.broker.lots
+        assert (of_offsets(lot.messages), lot.levels) == ([0, 1, 2], [3, 3, 3])
+
+    run_in_virtual_time(main())
