@@ -188,6 +188,16 @@ class ClientTable:
         ]
         return max(found, key=lambda each: each.version_ms, default=None)
 
+    def subscriptions(self, group: str) -> dict[str, Subscription]:
+        """Return the newest subscription of the group's members to each of their topics."""
+        newest: dict[str, Subscription] = {}
+        for session in self._members.get(group, {}).values():
+            for topic, subscription in session.memberships[group].subscriptions.items():
+                known = newest.get(topic)
+                if known is None or subscription.version_ms > known.version_ms:
+                    newest[topic] = subscription
+        return newest
+
     def _leave(self, group: str, session: Session) -> None:
         members = self._members.get(group, {})
         if members.get(session.client_id) is session:
@@ -201,6 +211,6 @@ def _same(before: GroupMembership | None, after: GroupMembership) -> bool:
     if before is None or before.is_broadcasting != after.is_broadcasting:
         return False
     return before.subscriptions.keys() == after.subscriptions.keys() and all(
-        before.subscriptions[topic].tags == subscription.tags
+        before.subscriptions[topic].has_same_filter(subscription)
         for topic, subscription in after.subscriptions.items()
     )

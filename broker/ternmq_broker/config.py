@@ -104,6 +104,19 @@ class BrokerConfig:
     short_polling_ms: int = 1_000
     """Short polling: how long a pull is held, and how often streams look for messages."""
 
+    property_filter_enabled: bool = True
+    """Consumers may filter by conditions on properties (SQL92). RocketMQ's default is off; here a
+    condition is bounded in what it costs, and other readers and senders get their turns."""
+
+    retry_filter_enabled: bool = False
+    """A group's messages that come again are filtered once more, by what the group wants of their
+    original topic now. Off: each comes again, also when the subscription was changed meanwhile."""
+
+    filter_bit_maps_enabled: bool = False
+    """The broker evaluates every group's condition when a message is stored, and keeps a bit map of
+    who may want it, so that reads pass the others over without reading them. Needs
+    `store.consume_queue_ext_enabled`."""
+
     memory_bytes: int = 0
     """Memory for keeping the newest messages at hand: a group that is new begins at the first
     message while that is likely to be in it. 0 = this machine's, or the container's."""

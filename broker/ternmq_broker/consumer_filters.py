@@ -3,11 +3,21 @@
 Source: RocketMQ `ConsumerFilterManager`, `ConsumerFilterData`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final, Self, cast
 
 from ternmq_broker.loose_json import as_int, as_object
+from ternmq_model.bloom_filter import BloomFilter
+from ternmq_model.subscription import Subscription
+
+BLOOM: Final = BloomFilter()
+"""With RocketMQ's defaults: 3 bits of 112 for a group."""
+
+DEAD_FILTER_MS: Final = 24 * 3_600_000
+"""How long a condition is kept that nobody uses."""
+
+_DEAD_BEFORE_LOAD_MS: Final = 30_000
 
 _KNOWN: Final = (
     "bloomFilterData", "bornTime", "clientVersion", "consumerGroup", "deadTime", "expression",
@@ -45,6 +55,8 @@ class FilterTable:
 
     def __init__(self) -> None:
         self._filters: dict[tuple[str, str], ConsumerFilter] = {}
+        self._alive: dict[str, list[ConsumerFilter]] | None = {}
+        """By topic; None = to be found out."""
         self._extras: dict[tuple[str, str], dict[str, Any]] = {}
         self._table_extras: dict[str, Any] = {}
         self._changes = 0
@@ -67,7 +79,84 @@ class FilterTable:
         key = (one.topic, one.group)
         if self._filters.get(key) != one:
             self._filters[key] = one
-            self._changes += 1
+            self._changed()
+
+    def _changed(self) -> None:
+        self._changes += 1
+        self._alive = None
+
+    def alive(self, topic: str) -> Sequence[ConsumerFilter]:
+        """Return the filters of `topic` that are in use."""
+        if self._alive is None:
+            self._alive = {}
+            for one in self:
+                if not one.dead_at_ms:
+                    self._alive.setdefault(one.topic, []).append(one)
+        return self._alive.get(topic, ())
+
+    def register(self, group: str, subscriptions: Iterable[Subscription], *, now_ms: int) -> None:
+        """Take note of all conditions that a group uses now; what it used besides is dead.
+
+        One that changes, or comes to life again, is born now: bit maps of messages that were stored
+        earlier tell nothing of it.
+
+        Args:
+            group: Whose.
+            subscriptions: Of type SQL92, one for a topic; none = the group uses none.
+            now_ms: No earlier than the store time of any message.
+        """
+        used: set[str] = set()
+        for wanted in subscriptions:
+            used.add(wanted.topic)
+            known = self._filters.get((wanted.topic, group))
+            if known is not None and wanted.version_ms < known.client_version:
+                continue  # a newer one was told
+            if known is not None and not known.dead_at_ms and _is_of(known, wanted):
+                self.put(replace(known, client_version=wanted.version_ms))
+                continue
+            self.put(
+                ConsumerFilter(
+                    wanted.topic,
+                    group,
+                    wanted.expression,
+                    wanted.expression_type,
+                    wanted.version_ms,
+                    born_at_ms=now_ms,
+                    dead_at_ms=0,
+                    bloom_bits=BLOOM.bits,
+                    bloom_positions=tuple(BLOOM.positions(group, wanted.topic)),
+                )
+            )
+        for one in list(self._filters.values()):
+            if one.group == group and one.topic not in used and not one.dead_at_ms:
+                self.put(replace(one, dead_at_ms=now_ms))
+
+    def clean(self, *, now_ms: int) -> Sequence[ConsumerFilter]:
+        """Forget, and return, what has been dead for a day."""
+        old = [one for one in self if one.dead_at_ms and now_ms - one.dead_at_ms >= DEAD_FILTER_MS]
+        self._forget(old)
+        return old
+
+    def remove_topic(self, topic: str) -> None:
+        """Forget every group's filter of `topic`: it is deleted."""
+        self._forget([one for one in self if one.topic == topic])
+
+    def remove_group(self, group: str) -> None:
+        """Forget every filter of `group`: it is deleted."""
+        self._forget([one for one in self if one.group == group])
+
+    def all_dead(self, *, now_ms: int) -> None:
+        """Take it that nobody uses any: the broker has just started. Who does will say so."""
+        for one in self:
+            if not one.dead_at_ms:
+                dead_at_ms = max(one.born_at_ms, now_ms - _DEAD_BEFORE_LOAD_MS)
+                self.put(replace(one, dead_at_ms=dead_at_ms))
+
+    def _forget(self, gone: Sequence[ConsumerFilter]) -> None:
+        for one in gone:
+            del self._filters[one.topic, one.group]
+            self._extras.pop((one.topic, one.group), None)
+            self._changed()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the table as `consumerFilter.json` keeps it."""
@@ -106,7 +195,14 @@ class FilterTable:
                 extras = {name: fields[name] for name in fields if name not in _KNOWN}
                 table._extras[topic, group] = extras
         table._table_extras = {name: value[name] for name in value if name != "filterDataByTopic"}
+        table._alive = None
         return table
+
+
+def _is_of(known: ConsumerFilter, wanted: Subscription) -> bool:
+    """Tell whether a filter that is kept is what a group wants, and its bits are valid."""
+    what = (wanted.expression, wanted.expression_type, BLOOM.bits)
+    return (known.expression, known.expression_type, known.bloom_bits) == what
 
 
 def _filter(topic: str, group: str, fields: Mapping[str, Any]) -> ConsumerFilter:

@@ -5,6 +5,7 @@ from typing import Final, Protocol
 
 from ternmq_broker.clients import ClientTable
 from ternmq_broker.config import BrokerConfig
+from ternmq_broker.filters import FilterParts
 from ternmq_broker.group_admin import GroupAdminService, GroupAdminServices
 from ternmq_broker.inner.rerouting import delayed
 from ternmq_broker.inner.writer import InnerWriter
@@ -49,6 +50,7 @@ class GroupParts:
     Attributes:
         sessions: Who is there.
         locks: Who holds which queue.
+        filters: Who filters what.
         topics: Makes groups' own topics.
     """
 
@@ -73,9 +75,11 @@ class GroupParts:
         clients = ClientTable(
             broken_ms=config.broken_session_ms, silent_ms=config.silent_session_ms
         )
+        self.filters = FilterParts(config, store, tables.filters, clients, env.clock)
         self.sessions = Sessions(
             *(env.clock, clients),
             on_left=self.locks.left,
+            on_group=self.filters.registry.group_changed,
             is_told=tables.groups.tells_members,
         )
         self._questions = Questions(self.sessions)
@@ -140,7 +144,7 @@ class GroupParts:
     def jobs(self) -> Sequence[Job]:
         """Return what runs beside the handlers."""
         sessions = Job(name="sessions", interval_s=_SESSIONS_PAUSE_S, step=self.sessions.expire)
-        return sessions, self._lock_service.job()
+        return sessions, self._lock_service.job(), self.filters.registry.job()
 
     def _group_service(self) -> GroupService:
         tables = self._tables
@@ -152,6 +156,7 @@ class GroupParts:
                 groups=tables.groups,
                 offsets=tables.offsets,
                 locks=self.locks,
+                filters=self.filters.rules,
                 sessions=self.sessions,
                 group_topics=self.topics,
                 questions=self._questions,

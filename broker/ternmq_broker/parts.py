@@ -191,7 +191,10 @@ class Parts:
             PullServices(
                 store=self._store,
                 reader=StoreReader(self._store, self._env.blocking),
-                rules=PullRules(tables.topics, tables.groups, self._groups.sessions.table),
+                rules=PullRules(
+                    *(tables.topics, tables.groups, self._groups.sessions.table),
+                    self._groups.filters.rules,
+                ),
                 holds=self._holds,
                 readers=self._readers,
                 clock=self._env.clock,
@@ -328,6 +331,7 @@ class Parts:
             StoreError: A table could not be saved; it is, as soon as the disk allows it.
         """
         self._readers.deleted(topic)
+        self._tables.filters.remove_topic(topic)
         self._statistics.forget_topic(topic)
         saved = (self._tables.offsets_file.saved(), self._tables.versions_file.saved())
         await self._topic_changed(topic)

@@ -6,18 +6,18 @@ Source: RocketMQ `PullMessageProcessor`, `DefaultMessageStore.getMessage`.
 from typing import Final, NamedTuple
 
 from ternmq_broker.clients import ClientTable
+from ternmq_broker.filters import FilterRules
 from ternmq_broker.groups import GroupTable
 from ternmq_broker.topics import TopicTable
-from ternmq_model.errors import IllegalName, RefusedError, UsageError, refusal
+from ternmq_model.errors import RefusedError, refusal
 from ternmq_model.names import check_topic
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import Permission
-from ternmq_model.subscription import ALL_TAGS, Subscription, parse_subscription
+from ternmq_model.subscription import Subscription
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_store.reading.reader import ReadStatus
 
-TAG_TYPE: Final = "TAG"
 OFFSET_MAX: Final = (1 << 63) - 1
 
 
@@ -77,13 +77,20 @@ def outcome_of(
 
 
 class PullRules:
-    """The checks every pull passes, in RocketMQ's order. Reads the tables."""
+    """The checks every pull passes, in RocketMQ's order. Reads the tables.
 
-    def __init__(self, topics: TopicTable, groups: GroupTable, clients: ClientTable) -> None:
+    Attributes:
+        filters: How subscriptions are read and tested.
+    """
+
+    def __init__(
+        self, topics: TopicTable, groups: GroupTable, clients: ClientTable, filters: FilterRules
+    ) -> None:
         self._topics = topics
         self._groups = groups
         self._clients = clients
         self._seen = (topics.version, groups.version)
+        self.filters = filters
 
     @property
     def version(self) -> object:
@@ -134,54 +141,45 @@ class PullRules:
             raise refusal(ResponseCode.INVALID_PARAMETER, remark)
 
     def subscription(
-        self, group: str, topic: str, given: messages.Subscription | None
+        self, group: str, topic: str, given: messages.Subscription | None, *, version_ms: int = 0
     ) -> Subscription:
         """Return what to filter by: what the request carries, else what the group's members told.
 
+        Args:
+            group: Who reads.
+            topic: What.
+            given: What the request carries.
+            version_ms: Without it: the version that the reader knows, if it says so.
+
         Raises:
-            RefusedError: There is neither, the expression cannot be read, or the group's members
-                are broadcasting and may not.
+            RefusedError: There is neither, it is of an older version, the expression cannot be
+                read, or the group's members are broadcasting and may not.
         """
         members = self._clients.members(group)
         if members and members[0].memberships[group].is_broadcasting:
             settings = self._groups.get(group)
             if settings is not None and not settings.broadcast_enabled:
                 raise refusal(ResponseCode.NO_PERMISSION, f"group {group!r} may not broadcast")
-        if given is None:
-            if not members:
-                remark = f"group {group!r} has no member here, and the pull no subscription"
-                raise refusal(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark)
-            known = self._clients.subscription(group, topic)
-            if known is None:
-                remark = f"group {group!r} has not subscribed to {topic!r}"
-                raise refusal(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark)
-            return known
-        return subscription_of(topic, given)
+        if given is not None:
+            return self.filters.subscription_of(topic, given)
+        if not members:
+            remark = f"group {group!r} has no member here, and the pull no subscription"
+            raise refusal(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark)
+        known = self._clients.subscription(group, topic)
+        if known is None:
+            remark = f"group {group!r} has not subscribed to {topic!r}"
+            raise refusal(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark)
+        if known.version_ms < version_ms:
+            remark = f"group {group!r} told version {known.version_ms} of its subscription to "
+            remark += f"{topic!r}, not yet {version_ms}"
+            raise refusal(ResponseCode.SUBSCRIPTION_NOT_LATEST, remark)
+        self.filters.check_registered(group, known)
+        return known
 
 
 def no_topic(topic: str) -> RefusedError:
     """Return what a reader of a topic that does not exist is told, or one whose topic went away."""
     return refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {topic!r} does not exist")
-
-
-def subscription_of(topic: str, given: messages.Subscription) -> Subscription:
-    """Return the subscription that a request carries.
-
-    Raises:
-        RefusedError: It is for another topic, of another type than TAG, or cannot be read.
-    """
-    if given.topic and given.topic != topic:
-        remark = f"the subscription is to {given.topic!r}, not {topic!r}"
-        raise refusal(ResponseCode.INVALID_PARAMETER, remark)
-    if given.expression_type not in ("", TAG_TYPE):
-        remark = f"subscription to {topic!r}: type {given.expression_type!r} is not served"
-        raise refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, remark)
-    try:
-        return parse_subscription(topic, given.expression or ALL_TAGS, version_ms=given.version_ms)
-    except IllegalName:
-        raise
-    except UsageError as error:
-        raise refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from None
 
 
 def check_range(name: str, value: int, least: int, most: int = OFFSET_MAX) -> int:

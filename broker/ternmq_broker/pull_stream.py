@@ -167,6 +167,7 @@ class PullingStream:
                 self._group,
                 request.topic,
                 request.subscription if request.HasField("subscription") else None,
+                version_ms=request.subscription_version_ms,
             )
         except TernError as error:
             self._ended.append(_end(request.handle, error))
@@ -236,8 +237,9 @@ class PullingStream:
     ) -> tuple[bool, tuple[_Handle, ColdRead] | None]:
         """Give handles their turns until the reply is full.
 
-        A turn that only filtered ends the reply, so that the loop has a chance after 800 units. So
-        does one that needs the disk: what is at hand need not wait for it.
+        A turn that only filtered ends the reply, so that the loop has a chance after 800 units; so
+        does every one that filters by properties, which takes longest, and one that needs the disk:
+        what is at hand need not wait for it.
 
         Returns:
             Whether any read was made; and, with a reply that is empty, the read from the disk that
@@ -254,7 +256,8 @@ class PullingStream:
                 continue
             if handle.checked is not self._rules.version and not self._check(handle, reply):
                 continue
-            result = self._store.reads.plan_read(self._request(handle, room))
+            request = self._request(handle, room)
+            result = self._store.reads.plan_read(request)
             if isinstance(result, ColdRead):
                 if not reply.pulled:
                     return True, (handle, result)
@@ -268,7 +271,8 @@ class PullingStream:
                 break
             has_read = True
             room -= taken
-            if self._apply(handle, result, reply) is ResponseCode.PULL_RETRY_IMMEDIATELY:
+            code = self._apply(handle, result, reply)
+            if code is ResponseCode.PULL_RETRY_IMMEDIATELY or request.record_filter:
                 break
         return has_read, None
 
@@ -295,14 +299,18 @@ class PullingStream:
 
     def _request(self, handle: _Handle, bytes_max: int) -> ReadRequest:
         messages_left, bytes_left = handle.messages_left, handle.bytes_left
+        chosen = self._rules.filters.pull_filter(self._group, handle.subscription)
         return ReadRequest(
             topic=handle.topic,
             queue_id=handle.queue_id,
             offset=handle.next_offset,
             hot=Limits(min(messages_left, _TURN_MESSAGES_MAX), min(bytes_left, bytes_max)),
             cold=_COLD.within(messages_left, bytes_left),
-            tag_codes=handle.subscription.tag_codes,
             group=self._group,
+            tag_codes=chosen.tag_codes,
+            record_filter=chosen.record_filter,
+            record_filter_max=chosen.record_filter_max,
+            bit_test=chosen.bit_test,
         )
 
     def _apply(

@@ -11,11 +11,12 @@ from typing import Final
 
 from ternmq_broker.clients import GroupMembership, Session, check_client_id
 from ternmq_broker.consumer_offsets import OffsetTable
+from ternmq_broker.filters import FilterRules
 from ternmq_broker.groups import GroupTable
 from ternmq_broker.locks import LockTable
 from ternmq_broker.observing.questions import Questions
 from ternmq_broker.offset_versions import VERSION_MAX
-from ternmq_broker.pull_rules import OFFSET_MAX, check_range, subscription_of
+from ternmq_broker.pull_rules import OFFSET_MAX, check_range
 from ternmq_broker.reading import StoreReader
 from ternmq_broker.retry import GroupTopics
 from ternmq_broker.sessions import Outbox, Sessions
@@ -51,6 +52,7 @@ class GroupServices:
     groups: GroupTable
     offsets: OffsetTable
     locks: LockTable
+    filters: FilterRules
     sessions: Sessions
     group_topics: GroupTopics
     questions: Questions
@@ -146,6 +148,7 @@ class GroupService:
             TernError: A name is illegal or a subscription cannot be read; nothing changes.
         """
         memberships: dict[str, GroupMembership] = {}
+        read = self._services.filters.subscription_of
         for each in told:
             check_group(each.group)
             if len(memberships) >= _GROUPS_MAX:
@@ -156,7 +159,7 @@ class GroupService:
                 each.model == groups.BROADCASTING,
                 groups.ConsumeFrom.Name(each.consume_from),
                 {
-                    subscription.topic: subscription_of(subscription.topic, subscription)
+                    subscription.topic: read(subscription.topic, subscription)
                     for subscription in each.subscriptions
                 },
             )

@@ -6,6 +6,7 @@ Source: RocketMQ `PullMessageProcessor`, `QueryMessageProcessor`.
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from ternmq_broker.pull_hold import HeldPull, PullHoldTable, TopicReaders
 from ternmq_broker.pull_rules import (
@@ -32,6 +33,9 @@ from ternmq_store.message_store import MessageStore
 from ternmq_store.reading.reader import ReadRequest, ReadResult
 
 PullServerStream = ServerStream[messages.PullStreamRequest, messages.PullStreamReply]
+
+_REPORT_PAUSE_MS: Final = 5_000
+"""How long a pull is held whose filter lets nothing pass of what comes: as `PullWaker` has it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,7 +78,9 @@ class PullService:
             request.group,
             request.topic,
             request.subscription if request.HasField("subscription") else None,
+            version_ms=request.subscription_version_ms,
         )
+        chosen = services.rules.filters.pull_filter(request.group, subscription)
         messages_max = check_range("messages_max", request.messages_max, 0) or OFFSET_MAX
         bytes_max = check_range("bytes_max", request.bytes_max, 0) or OFFSET_MAX
         wait_ms = min(check_range("wait_ms", request.wait_ms, 0), services.wait_ms_max())
@@ -85,8 +91,8 @@ class PullService:
             offset=QueueOffset(request.offset),
             hot=hot.within(messages_max, bytes_max),
             cold=cold.within(messages_max, bytes_max),
-            tag_codes=subscription.tag_codes,
             group=request.group,
+            **chosen._asdict(),
         )
         pulling = _Pulling(services, wanted)
         result, outcome = await pulling.run(wait_ms)
@@ -148,11 +154,12 @@ class _Pulling:
         result, outcome = await self._read(offset)
         if outcome.code is not ResponseCode.PULL_NOT_FOUND or not wait_ms:
             return result, outcome
+        begun_at_ms = self.services.clock.monotonic_ms()
         deleted: set[str] = set()
         topic, queue_id = self.wanted.topic, self.wanted.queue_id
         try:
             async with asyncio.timeout(wait_ms / 1000):
-                while self._is_waiting(result, outcome):
+                while self._is_waiting(result, outcome, begun_at_ms):
                     if self.services.is_closing():
                         break
                     with self.services.readers.told(deleted.add):
@@ -169,15 +176,19 @@ class _Pulling:
             outcome = outcome._replace(code=ResponseCode.PULL_RETRY_IMMEDIATELY)
         return result, outcome
 
-    def _is_waiting(self, result: ReadResult, outcome: Outcome) -> bool:
+    def _is_waiting(self, result: ReadResult, outcome: Outcome, begun_at_ms: int) -> bool:
         """Tell whether the caller is to wait: nothing is there.
 
         A pull that was woken and still has nothing is answered, as by RocketMQ: all that came was
-        filtered out, and the caller is told how far it is.
+        filtered out, and the caller is told how far it is. One that filters by properties is woken
+        by every message, since only its read looks at them; so it is answered every few seconds.
         """
-        return (
-            outcome.next_offset >= result.max_offset and outcome.code is ResponseCode.PULL_NOT_FOUND
-        )
+        if outcome.next_offset < result.max_offset:
+            return False
+        if outcome.code is ResponseCode.PULL_RETRY_IMMEDIATELY and self.wanted.record_filter:
+            waited_ms = self.services.clock.monotonic_ms() - begun_at_ms
+            return waited_ms < _REPORT_PAUSE_MS
+        return outcome.code is ResponseCode.PULL_NOT_FOUND
 
     async def _arrival(self, next_offset: QueueOffset) -> None:
         """Wait until the queue has a message at `next_offset`.

@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack
 from typing import Final
 
 from ternmq_broker.config import BrokerConfig
+from ternmq_broker.filters import with_room_for_bit_maps
 from ternmq_broker.hosts import own_host
 from ternmq_broker.parts import Parts
 from ternmq_broker.registration import Registrant, Registrar
@@ -43,6 +44,7 @@ class Broker(Lifecycle):
         files: Where the data directory is; the operating system's files if left out.
 
     Raises:
+        ConfigError: The settings of broker and store do not go together.
         StoreLocked: On entering: another broker holds the data directory.
         StoreError: On entering: what lies there cannot be read. On leaving: a table could not be
             saved; everything else was ended as it should.
@@ -58,7 +60,7 @@ class Broker(Lifecycle):
         files: FileSystem | None = None,
     ) -> None:
         self._config = config
-        self._store_config = store_config
+        self._store_config = with_room_for_bit_maps(config, store_config)
         self._env = env
         self._files: FileSystem = RealFileSystem(rest) if files is None else files
         self._identity = Identity(config.cluster, config.name, config.broker_id, EPOCH)

@@ -77,6 +77,7 @@ class Sessions:
         table: Who is there.
         on_left: Told the client id and the group when a member leaves, before others are.
         is_told: Says whether a group's members want to know when others come and go.
+        on_group: Told a group when members came, went, or told their subscriptions again.
     """
 
     def __init__(
@@ -86,11 +87,13 @@ class Sessions:
         *,
         on_left: Callable[[str, str], None] = lambda _client_id, _group: None,
         is_told: Callable[[str], bool] = lambda _group: True,
+        on_group: Callable[[str], None] = lambda _group: None,
     ) -> None:
         self._clock = clock
         self._table = table
         self._on_left = on_left
         self._is_told = is_told
+        self._on_group = on_group
         self._outboxes: dict[Session, Outbox] = {}
 
     @property
@@ -129,16 +132,18 @@ class Sessions:
         """Take a heartbeat of a session; one that was replaced or expired is not heard."""
         if self._table.is_current(session):
             now_ms = self._clock.monotonic_ms()
-            for group in session.memberships.keys() - memberships.keys():
+            left = session.memberships.keys() - memberships.keys()
+            for group in left:
                 self._on_left(session.client_id, group)
-            self._tell(
-                self._table.heard(
-                    session,
-                    producer_groups=producer_groups,
-                    memberships=memberships,
-                    now_ms=now_ms,
-                )
+            changed = self._table.heard(
+                session,
+                producer_groups=producer_groups,
+                memberships=memberships,
+                now_ms=now_ms,
             )
+            for group in (*left, *memberships):
+                self._on_group(group)
+            self._tell(changed)
 
     def command(self, session: Session, reply: groups.SessionReply) -> bool:
         """Tell a client something, in the order of the calls.
@@ -178,6 +183,7 @@ class Sessions:
         groups_left = self._table.remove(session)
         for group in groups_left:
             self._on_left(session.client_id, group)
+            self._on_group(group)
         self._tell(groups_left)
 
     def _end_stream(self, session: Session) -> None:

@@ -35,7 +35,7 @@ from ternmq_store.disk.shortage import check_full, is_full, is_shortage
 from ternmq_store.dispatcher import Dispatched
 from ternmq_store.durability import Durability
 from ternmq_store.files_ahead import FilesAhead
-from ternmq_store.hints import hint_of
+from ternmq_store.hints import BitMaps, hint_of
 from ternmq_store.log.commits import Commits
 from ternmq_store.log.flush import CheckpointTask, FlushTask
 from ternmq_store.log.prepare import FileTask
@@ -104,9 +104,10 @@ class MessageStore:
         self.reads = Reads(opened, self.statistics, config, files, root, clock)
         """What is read of the store: all of it but this object's own few short cuts."""
         self.searches = KeySearches(opened, self.reads.source)
-        newest_ms = self.reads.newest_stored_at_ms()
-        self._last_stored_at_ms = max(opened.dispatcher.stored_at_ms, newest_ms)
-        self._dispatcher.stored_at_ms = self._last_stored_at_ms
+        newest = self.reads.newest_stored_at_ms()
+        self.last_stored_at_ms = max(opened.dispatcher.stored_at_ms, newest)
+        """Store time of the newest record; no later one has an earlier time."""
+        self._dispatcher.stored_at_ms = self.last_stored_at_ms
         self.commits = Commits(opened.log, config, self._fail, lambda: self._failure is not None)
         """What is appended and not yet in the log's files."""
         now_ms = clock.monotonic_ms()
@@ -147,15 +148,12 @@ class MessageStore:
                 lock.release()
                 raise
         except OSError as error:
-            raise StoreError(
-                f"data directory {root} cannot be used: {error}{_needs(files, root, error)}"
-            ) from error
+            what = f"data directory {root} cannot be used: {error}{_needs(files, root, error)}"
+            raise StoreError(what) from error
         logger.info(
             "store opened root=%s was_clean=%s log_files=%s scanned_from=%s end=%s cut_bytes=%s"
             " cut_reason=%r records_scanned=%s queues=%s queues_rebuilt=%s findings=%s",
-            root,
-            *astuple(opened.report)[:-1],
-            len(opened.report.findings),
+            *(root, *astuple(opened.report)[:-1], len(opened.report.findings)),
         )
         return cls(root, config, flush_mode, files, clock, lock, opened)
 
@@ -197,7 +195,11 @@ class MessageStore:
     @property
     def dispatch_behind_ms(self) -> int:
         """From the newest message that can be read to the newest stored."""
-        return self._last_stored_at_ms - self._dispatcher.stored_at_ms
+        return self.last_stored_at_ms - self._dispatcher.stored_at_ms
+
+    def keep_bit_maps(self, bit_maps: BitMaps) -> None:
+        """Have `bit_maps` tell of every message from now on who may want it."""
+        self._dispatcher.bit_maps = bit_maps
 
     def append(
         self, batch: RecordBatch, *, born_host: bytes | None, store_host: bytes, whole: bool = False
@@ -229,7 +231,7 @@ class MessageStore:
         self._check_usable()
         self.cleaner.check_room()
         batch = conform_checksums(batch, is_checksummed=self._is_checksummed)
-        stored_at = max(self._clock.wall_ms(), self._last_stored_at_ms)
+        stored_at = max(self._clock.wall_ms(), self.last_stored_at_ms)
         try:
             keys = self._reserve_keys(batch)
             queue_offsets, rows_of = self._number(batch)
@@ -239,22 +241,20 @@ class MessageStore:
             raise StoreFailed(f"the store failed: {error}") from error
         start = self._log.end
         self._log.write(
-            batch,
-            placement,
+            *(batch, placement),
             queue_offsets=queue_offsets,
             stored_at_ms=stored_at,
             born_host=born_host,
             store_host=store_host,
         )
-        self._last_stored_at_ms = stored_at
+        self.last_stored_at_ms = stored_at
         for queue, rows in rows_of:
             queue.next_offset = QueueOffset(queue.next_offset + len(rows))
         if self._index is not None and keys is not None:
             self._index.expect(len(keys.rows))
         self._dispatcher.hint(
             hint_of(
-                batch,
-                rows_of,
+                *(batch, rows_of),
                 start=start,
                 end=placement.end,
                 offsets=placement.physical_offsets,
@@ -361,7 +361,7 @@ class MessageStore:
         """
         if self._failure is not None:
             return None
-        return self._disk.flush_due(now_ms, stored_at_ms=self._last_stored_at_ms)
+        return self._disk.flush_due(now_ms, stored_at_ms=self.last_stored_at_ms)
 
     def flush_done(self, task: FlushTask, error: OSError | None = None) -> None:
         """Take note that `task` has run: what it synced counts as on disk, unless it failed."""
@@ -466,7 +466,7 @@ class MessageStore:
 
     def _finish(self) -> None:
         self.commits.now()
-        self._disk.flush_now(stored_at_ms=self._last_stored_at_ms)
+        self._disk.flush_now(stored_at_ms=self.last_stored_at_ms)
         while self._dispatcher.offset < self._log.end and self._failure is None:
             before = self._dispatcher.offset
             self._dispatcher.step(self._log.end, messages_max=_DISPATCH_MAX)

@@ -155,7 +155,7 @@ class Subscription(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., expression_type: _Optional[str] = ..., expression: _Optional[str] = ..., version_ms: _Optional[int] = ...) -> None: ...
 
 class PullRequest(_message.Message):
-    __slots__ = ("group", "topic", "queue_id", "offset", "messages_max", "bytes_max", "wait_ms", "subscription", "commit_offset", "commit_version")
+    __slots__ = ("group", "topic", "queue_id", "offset", "messages_max", "bytes_max", "wait_ms", "subscription", "commit_offset", "commit_version", "subscription_version_ms")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
@@ -166,6 +166,7 @@ class PullRequest(_message.Message):
     SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
     COMMIT_OFFSET_FIELD_NUMBER: _ClassVar[int]
     COMMIT_VERSION_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTION_VERSION_MS_FIELD_NUMBER: _ClassVar[int]
     group: str
     topic: str
     queue_id: int
@@ -176,7 +177,8 @@ class PullRequest(_message.Message):
     subscription: Subscription
     commit_offset: int
     commit_version: int
-    def __init__(self, group: _Optional[str] = ..., topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., offset: _Optional[int] = ..., messages_max: _Optional[int] = ..., bytes_max: _Optional[int] = ..., wait_ms: _Optional[int] = ..., subscription: _Optional[_Union[Subscription, _Mapping]] = ..., commit_offset: _Optional[int] = ..., commit_version: _Optional[int] = ...) -> None: ...
+    subscription_version_ms: int
+    def __init__(self, group: _Optional[str] = ..., topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., offset: _Optional[int] = ..., messages_max: _Optional[int] = ..., bytes_max: _Optional[int] = ..., wait_ms: _Optional[int] = ..., subscription: _Optional[_Union[Subscription, _Mapping]] = ..., commit_offset: _Optional[int] = ..., commit_version: _Optional[int] = ..., subscription_version_ms: _Optional[int] = ...) -> None: ...
 
 class PullReply(_message.Message):
     __slots__ = ("status", "next_offset", "min_offset", "max_offset", "records", "record_sizes", "suggested_broker_id")
@@ -217,7 +219,7 @@ class PullStreamOpen(_message.Message):
     def __init__(self, client_id: _Optional[str] = ..., group: _Optional[str] = ...) -> None: ...
 
 class PullSubscribe(_message.Message):
-    __slots__ = ("handle", "topic", "queue_id", "offset", "subscription", "credit_bytes", "credit_messages")
+    __slots__ = ("handle", "topic", "queue_id", "offset", "subscription", "credit_bytes", "credit_messages", "subscription_version_ms")
     HANDLE_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
@@ -225,6 +227,7 @@ class PullSubscribe(_message.Message):
     SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
     CREDIT_BYTES_FIELD_NUMBER: _ClassVar[int]
     CREDIT_MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTION_VERSION_MS_FIELD_NUMBER: _ClassVar[int]
     handle: int
     topic: str
     queue_id: int
@@ -232,7 +235,8 @@ class PullSubscribe(_message.Message):
     subscription: Subscription
     credit_bytes: int
     credit_messages: int
-    def __init__(self, handle: _Optional[int] = ..., topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., offset: _Optional[int] = ..., subscription: _Optional[_Union[Subscription, _Mapping]] = ..., credit_bytes: _Optional[int] = ..., credit_messages: _Optional[int] = ...) -> None: ...
+    subscription_version_ms: int
+    def __init__(self, handle: _Optional[int] = ..., topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., offset: _Optional[int] = ..., subscription: _Optional[_Union[Subscription, _Mapping]] = ..., credit_bytes: _Optional[int] = ..., credit_messages: _Optional[int] = ..., subscription_version_ms: _Optional[int] = ...) -> None: ...
 
 class PullCredit(_message.Message):
     __slots__ = ("handle", "bytes", "messages")

@@ -9,9 +9,9 @@ Source: RocketMQ `ConsumeQueueExt`.
 
 import contextlib
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,15 +21,10 @@ from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import base_of, file_name, queue_ext_folder, step_end
 from ternmq_store.disk.mapped_file import MappedFile
 from ternmq_store.disk.mapped_file_queue import FoundFile, MappedFileQueue
+from ternmq_store.queues.bit_tests import EXT_FIELDS, BitTest, units_in
 
 _HEAD: Final = struct.Struct(">hqqh")
-_FIELDS: Final[list[Any]] = [
-    ("size", ">i2"),
-    ("tag_code", ">i8"),
-    ("stored_at_ms", ">i8"),
-    ("bit_map_bytes", ">i2"),
-]
-_HEAD_TYPE: Final[np.dtype[np.void]] = np.dtype(_FIELDS)
+_HEAD_TYPE: Final[np.dtype[np.void]] = np.dtype(EXT_FIELDS)
 assert _HEAD_TYPE.itemsize == _HEAD.size
 
 CONSUME_QUEUE_EXT_FILE_BYTES: Final = 48 << 20
@@ -112,37 +107,51 @@ class ExtSource(NamedTuple):
         if is_known is None:
             return plain
         rows = np.flatnonzero(~is_known)
+        for inside, heads in self._units(codes, rows, _HEAD_TYPE):
+            codes[inside], is_known[inside] = _codes_in(heads)
+        return TagCodes(codes, None if is_known.all() else is_known)
+
+    def may_match(self, units: NDArray[np.void], test: BitTest) -> NDArray[np.bool_]:
+        """Tell which of a consume queue's units may be wanted, by plain reads.
+
+        Raises:
+            OSError: The disk failed.
+        """
+        codes, is_known = plain_tag_codes(units)
+        matched = np.ones(len(units), dtype=np.bool_)
+        if is_known is not None:
+            rows = np.flatnonzero(~is_known)
+            for inside, found in self._units(codes, rows, test.unit_type):
+                matched[inside] = test.may_match(found)
+        return matched
+
+    def _units(
+        self, codes: Ints, rows: Ints, kind: "np.dtype[np.void]"
+    ) -> Iterator[tuple[Ints, NDArray[np.void]]]:
+        """Yield rows whose addresses lie in one file, with what begins there, file by file."""
         offsets = codes[rows] - _FIRST_ADDRESS
         bases = offsets - offsets % self.file_bytes
         for base in np.unique(bases).tolist():
-            inside = rows[bases == base]
+            inside = bases == base
             with contextlib.suppress(FileNotFoundError):  # deleted since
-                heads = self._heads(base, offsets[bases == base] - base)
-                codes[inside], is_known[inside] = _codes_in(heads)
-        return TagCodes(codes, None if is_known.all() else is_known)
+                yield rows[inside], self._read(base, offsets[inside] - base, kind)
 
-    def _heads(self, base: int, positions: Ints) -> NDArray[np.void]:
-        """Return the heads at positions of one file; zeros where there is none."""
-        heads = np.zeros(len(positions), dtype=_HEAD_TYPE)
+    def _read(self, base: int, positions: Ints, kind: "np.dtype[np.void]") -> NDArray[np.void]:
+        """Return what begins at positions of one file; zeros where that is too near its end."""
+        found = np.zeros(len(positions), dtype=kind)
         order = np.argsort(positions, kind="stable")
         cuts = np.flatnonzero(np.diff(positions[order]) > _PIECE_BYTES) + 1
         file = self.files.open(self.folder / file_name(base), read_only=True)
         try:
             for rows in np.split(order, cuts):
-                begin, end = int(positions[rows[0]]), int(positions[rows[-1]]) + _HEAD.size
+                begin, end = int(positions[rows[0]]), int(positions[rows[-1]]) + kind.itemsize
                 data = file.read(begin, end - begin)
-                rows = rows[positions[rows] + _HEAD.size <= begin + len(data)]
+                rows = rows[positions[rows] + kind.itemsize <= begin + len(data)]
                 if len(rows):
-                    window = np.ndarray(
-                        (len(data) - _HEAD.size + 1,),
-                        np.dtype((np.void, _HEAD.size)),
-                        data,
-                        strides=(1,),
-                    )
-                    heads[rows] = window[positions[rows] - begin].view(_HEAD_TYPE)
+                    found[rows] = units_in(memoryview(data), positions[rows] - begin, kind)
         finally:
             file.close()
-        return heads
+        return found
 
 
 class ConsumeQueueExt:
@@ -254,15 +263,20 @@ class ConsumeQueueExt:
             inside = (offsets >= file.base) & (offsets <= file.end - _HEAD.size)
             rows = np.flatnonzero(inside)
             if len(rows):
-                # One item for every byte of the file: the head that would begin there.
-                heads = np.ndarray(
-                    (file.file_bytes - _HEAD.size + 1,),
-                    np.dtype((np.void, _HEAD.size)),
-                    file.view,
-                    strides=(1,),
-                )[offsets[rows] - file.base].view(_HEAD_TYPE)
+                heads = units_in(file.view, offsets[rows] - file.base, _HEAD_TYPE)
                 codes[rows], is_known[rows] = _codes_in(heads)
         return TagCodes(codes, None if is_known.all() else is_known)
+
+    def may_match(self, units: NDArray[np.void], test: BitTest) -> NDArray[np.bool_]:
+        """Tell which of a consume queue's units may be wanted."""
+        offsets, kind = units["tag_code"].astype(np.int64) - _FIRST_ADDRESS, test.unit_type
+        matched = np.ones(len(units), dtype=np.bool_)
+        for file in self.files.files:
+            inside = (offsets >= file.base) & (offsets <= file.end - kind.itemsize)
+            rows = np.flatnonzero(inside & is_address(units["tag_code"]))
+            if len(rows):
+                matched[rows] = test.may_match(units_in(file.view, offsets[rows] - file.base, kind))
+        return matched
 
     def cut_behind(self, address: int | None) -> None:
         """Let the unit at `address` be the last one; what lies behind is wiped.

@@ -33,11 +33,11 @@ from ternmq_store.reading.reader import (
     ReadRequest,
     Selection,
     are_records,
-    passes,
     runs,
     select,
     take,
 )
+from ternmq_store.reading.record_filter import passes
 
 CHUNK_BYTES: Final = 512 << 10
 """Of the log, read in one go when a reader wants enough of it: to verify that takes 2 ms."""
@@ -166,13 +166,15 @@ class ColdRead:
             return
         limits = self.request.cold
         looked_at = first_units(units, self.request.units_max(limits))
-        wanted, codes = self.request.tag_codes, None
+        wanted, codes, may_match = self.request.tag_codes, None, None
+        if self.ext is not None and self.request.bit_test is not None:
+            may_match = self.ext.may_match(looked_at, self.request.bit_test)
         if self.ext is not None:
             # All of them, wanted or not: the next read looks these up through the map.
             known = self.ext.tag_codes(units)
             is_known = None if known.is_known is None else known.is_known[: len(looked_at)]
             codes = TagCodes(known.codes[: len(looked_at)], is_known)
-        chosen = select(looked_at, self.source.start, self.source.end, wanted, codes)
+        chosen = select(looked_at, self.source.start, self.source.end, wanted, codes, may_match)
         outcome.is_gone = chosen.is_gone
         outcome.first = int(units["offset"][0])
         try:
@@ -230,7 +232,7 @@ class ColdRead:
     def _keep(self, records: Sequence[memoryview]) -> None:
         keep = self.request.record_filter
         for record in records:
-            if keep is None or passes(record, 0, keep):
+            if keep is None or passes(record, 0, len(record), keep):
                 self.outcome.pieces.append(record)
                 self.outcome.sizes.append(len(record))
 

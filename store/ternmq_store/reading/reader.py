@@ -4,14 +4,13 @@ Source: RocketMQ `DefaultMessageStore.getMessage`.
 """
 
 import enum
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ternmq_model.errors import CorruptRecord
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.record import (
     FLAG_BORN_HOST_V6,
@@ -19,18 +18,13 @@ from ternmq_model.record import (
     MAGIC_V1,
     MAGIC_V2,
     Record,
-    decode_record,
 )
 from ternmq_model.record_heads import Ints, head_type, take_heads
 from ternmq_store.disk.layout import base_of
+from ternmq_store.queues.bit_tests import BitTest
 from ternmq_store.queues.consume_queue_ext import TagCodes, plain_tag_codes
 from ternmq_store.queues.units import PADDING_SIZE, Units
-
-FILTER_UNITS_MAX: Final = 800
-"""How many messages one read looks at when it may pass some over; more, if it may return more."""
-
-RecordFilter = Callable[[bytes], bool]
-"""Decides by a record's encoded properties. It may run in any thread."""
+from ternmq_store.reading.record_filter import FILTER_UNITS_MAX, RecordFilter
 
 _HOST_FLAGS: Final = FLAG_BORN_HOST_V6 | FLAG_STORE_HOST_V6
 
@@ -135,6 +129,8 @@ class ReadRequest:
         cold: Limits of a read from the disk.
         tag_codes: Only messages with one of these codes; None for all.
         record_filter: Asked besides, about each message with a wanted code.
+        record_filter_max: About how many messages it is asked at most, in one read.
+        bit_test: What the bit maps beside the units tell, before a record is read.
         group: Who reads; empty for nobody in particular.
     """
 
@@ -145,6 +141,8 @@ class ReadRequest:
     cold: Limits
     tag_codes: frozenset[int] | None = None
     record_filter: RecordFilter | None = None
+    record_filter_max: int = FILTER_UNITS_MAX
+    bit_test: BitTest | None = None
     group: str = ""
 
     @property
@@ -154,6 +152,8 @@ class ReadRequest:
 
     def units_max(self, limits: Limits) -> int:
         """Return how many messages one read looks at."""
+        if self.record_filter is not None:
+            return self.record_filter_max
         wanted = limits.messages_max
         return max(FILTER_UNITS_MAX, wanted) if self.has_filter else wanted
 
@@ -221,6 +221,7 @@ def select(
     log_end: PhysicalOffset,
     tag_codes: frozenset[int] | None,
     codes: TagCodes | None = None,
+    may_match: NDArray[np.bool_] | None = None,
 ) -> Selection:
     """Choose by what the units say; there is at least one.
 
@@ -231,19 +232,23 @@ def select(
         tag_codes: As in `ReadRequest`.
         codes: The units' own, when they were looked up. A message whose code is not known is
             chosen: its consumer compares the tag itself.
+        may_match: Which may be wanted at all; None = any.
     """
     sizes: Ints = units["size"].astype(np.int64)
     starts: Ints = units["offset"].astype(np.int64)
     first = int(starts[0])
     gone = first < log_start
     is_sound = int(sizes.max()) < PADDING_SIZE and int(starts.max()) < log_end
-    if tag_codes is None and is_sound and int(starts.min()) >= log_start and int(sizes.min()) > 0:
+    has_all = tag_codes is None and may_match is None
+    if has_all and is_sound and int(starts.min()) >= log_start and int(sizes.min()) > 0:
         return Selection(starts, sizes, None, is_gone=False)
     wanted = (sizes > 0) & (sizes != PADDING_SIZE) & (starts >= log_start) & (starts < log_end)
     if tag_codes is not None:
         found, is_known = plain_tag_codes(units) if codes is None else codes
         matched = _has_code(found.astype(np.int32), tag_codes)
         wanted &= matched if is_known is None else matched | ~is_known
+    if may_match is not None:
+        wanted &= may_match
     rows = np.flatnonzero(wanted)
     return Selection(
         starts[rows],
@@ -379,12 +384,3 @@ def _are_of_kind(
     matched: NDArray[np.bool_] = window[np.where(good, topics, 0)] == wanted
     matched &= good
     return matched
-
-
-def passes(view: memoryview, position: int, record_filter: RecordFilter) -> bool:
-    """Tell whether the record at `position` is wanted; one that cannot be read is not."""
-    try:
-        record = decode_record(view, position, check_crc=False)
-    except CorruptRecord:
-        return False
-    return record is not None and record_filter(record.properties)

@@ -36,12 +36,12 @@ from ternmq_store.reading.reader import (
     ReadStatus,
     Selection,
     are_records,
-    passes,
     runs,
     select,
     take,
     without_reading,
 )
+from ternmq_store.reading.record_filter import keep_wanted
 from ternmq_store.reading.residency import Residency
 from ternmq_store.recovery.opening import OpenedFiles
 from ternmq_store.statistics import FallBehind, StoreStatistics
@@ -270,7 +270,9 @@ class Reads:
         units = queue.units(request.offset, min(count + _UNITS_AHEAD, units_end - request.offset))
         units = first_units(units, count)
         codes = None if request.tag_codes is None else queue.tag_codes(units)
-        chosen = select(units, log.start, log.end, request.tag_codes, codes)
+        test, ext = request.bit_test, queue.ext
+        may_match = None if test is None or ext is None else ext.may_match(units, test)
+        chosen = select(units, log.start, log.end, request.tag_codes, codes, may_match)
         bad_rows = chosen.starts[:0]
         if self.quarantine and len(chosen.starts):
             bad = self.quarantine.is_bad(chosen.starts)
@@ -313,19 +315,12 @@ class Reads:
         most = Limits(len(chosen.starts), _EVERYTHING)
         count = take(chosen.starts, chosen.sizes, most, file_bytes=file_bytes, end=end)
         file = self._log.files.at(int(chosen.starts[0]))
-        wanted: list[int] = []
-        left = limits.bytes_max
-        for row in range(count):
-            size = int(chosen.sizes[row])
-            if not passes(file.view, int(chosen.starts[row]) - file.base, keep):
-                continue
-            if len(wanted) == limits.messages_max or (wanted and size > left):
-                count = row
-                break
-            wanted.append(row)
-            left -= size
-        rows = np.array(wanted, dtype=np.int64)
-        return count, chosen.only(rows)
+        kept = keep_wanted(
+            *(file.view, file.base, chosen.starts[:count], chosen.sizes[:count], keep),
+            messages_max=limits.messages_max,
+            bytes_max=limits.bytes_max,
+        )
+        return kept.looked_at, chosen.only(kept.rows)
 
     def _slices(self, kept: Selection) -> list[memoryview]:
         """Return slices of the map with the records, which lie in one file, in their order."""

@@ -2,8 +2,9 @@ from dataclasses import replace
 
 import pytest
 
-from ternmq_broker.consumer_filters import FilterTable
+from ternmq_broker.consumer_filters import BLOOM, FilterTable
 from ternmq_broker.loose_json import parse_json, write_json
+from ternmq_model.subscription import SQL92, Subscription, parse_subscription
 
 ROCKETMQ = """{"filterDataByTopic":{"T":{"groupFilterData":{"G":{"bloomFilterData":{"bitNum":112,
 "bitPos":[3,70,111]},"bornTime":5,"clientVersion":9,"consumerGroup":"G","deadTime":0,"dead":false,
@@ -44,3 +45,58 @@ def test_a_filter_that_changes_is_a_change_and_keeps_what_else_the_file_has() ->
 def test_another_shape_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"is .*, not"):
         FilterTable.from_dict(parse_json(text))
+
+
+def condition(text: str, version_ms: int) -> Subscription:
+    return parse_subscription("T", text, SQL92, version_ms=version_ms)
+
+
+@pytest.mark.parametrize(
+    ("told", "kept"),
+    [
+        # now, what is told -> expression, version, born, dead
+        ([], ("a = 1", 5, 100, 0)),
+        ([(200, "a = 1", 5)], ("a = 1", 5, 100, 0)),
+        ([(200, "a = 1", 6)], ("a = 1", 6, 100, 0)),
+        ([(200, "a = 2", 6)], ("a = 2", 6, 200, 0)),
+        ([(200, "a = 2", 4)], ("a = 1", 5, 100, 0)),
+        ([(200, None, 0)], ("a = 1", 5, 100, 200)),
+        ([(200, None, 0), (300, None, 0)], ("a = 1", 5, 100, 200)),
+        ([(200, None, 0), (300, "a = 1", 5)], ("a = 1", 5, 300, 0)),
+        ([(200, None, 0), (300, "a = 1", 6)], ("a = 1", 6, 300, 0)),
+        ([(200, None, 0), (300, "a = 1", 4)], ("a = 1", 5, 100, 200)),
+    ],
+)
+def test_what_a_group_tells_is_kept(
+    told: list[tuple[int, str | None, int]], kept: tuple[str, int, int, int]
+) -> None:
+    table = FilterTable()
+    table.register("G", [condition("a = 1", 5)], now_ms=100)
+    for now_ms, text, version_ms in told:
+        wanted = [] if text is None else [condition(text, version_ms)]
+        table.register("G", wanted, now_ms=now_ms)
+    (one,) = table
+    assert (one.expression, one.client_version, one.born_at_ms, one.dead_at_ms) == kept
+    assert list(table.alive("T")) == ([] if one.dead_at_ms else [one])
+    assert (one.bloom_bits, one.bloom_positions) == (112, tuple(BLOOM.positions("G", "T")))
+
+
+def test_who_was_there_before_a_start_is_dead_until_it_says_otherwise() -> None:
+    table = FilterTable.from_dict(parse_json(ROCKETMQ))
+    assert [one.group for one in table.alive("T")] == ["G"]
+    table.all_dead(now_ms=100_000)
+    assert table.alive("T") == ()
+    (one,) = table
+    assert one.dead_at_ms == 70_000
+    table.all_dead(now_ms=900_000)
+    assert list(table) == [one]
+
+
+def test_topics_and_groups_that_are_deleted_are_forgotten() -> None:
+    table = FilterTable()
+    for group in ("G", "H"):
+        table.register(group, [condition("a = 1", 1)], now_ms=1)
+    table.remove_group("G")
+    assert [one.group for one in table.alive("T")] == ["H"]
+    table.remove_topic("T")
+    assert list(table) == []

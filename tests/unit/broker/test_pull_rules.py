@@ -1,6 +1,8 @@
 import pytest
 
 from ternmq_broker.clients import ClientTable, GroupMembership, Session
+from ternmq_broker.consumer_filters import FilterTable
+from ternmq_broker.filters import FilterRules
 from ternmq_broker.groups import GroupTable
 from ternmq_broker.pull_rules import PullRules, check_range, outcome_of
 from ternmq_broker.topics import TopicTable
@@ -72,7 +74,8 @@ def rules(**permissions: int) -> PullRules:
     clients.hello(session)
     membership = GroupMembership("G", False, "", {"T": parse_subscription("T", "a")})
     clients.heard(session, producer_groups=(), memberships={"G": membership}, now_ms=0)
-    return PullRules(topics, GroupTable(DataVersion(0)), clients)
+    filters = FilterRules(clients, FilterTable())
+    return PullRules(topics, GroupTable(DataVersion(0)), clients, filters)
 
 
 @pytest.mark.parametrize(

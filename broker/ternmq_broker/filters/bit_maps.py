@@ -1,0 +1,66 @@
+"""The bit maps that lie beside the units of messages: which groups' conditions they pass.
+
+Source: RocketMQ `CommitLogDispatcherCalcBitMap`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ternmq_broker.config import BrokerConfig
+from ternmq_broker.consumer_filters import BLOOM, FilterTable
+from ternmq_model.errors import ConfigError
+from ternmq_model.properties import decode_properties
+from ternmq_model.record_batch import RecordBatch
+from ternmq_model.sql92 import compile_condition
+from ternmq_store.config import StoreConfig
+
+
+class FilterBitMaps:
+    """Evaluates the conditions of all groups that read a topic now. Owned by the store's thread.
+
+    Args:
+        table: The conditions.
+    """
+
+    def __init__(self, table: FilterTable) -> None:
+        self._table = table
+
+    def __call__(self, batch: RecordBatch) -> Sequence[bytes]:
+        """Return a bit map for every record; empty where no group filters its topic."""
+        maps = [b""] * len(batch)
+        for topic, _, rows in batch.queues:
+            conditions = [
+                (compile_condition(one.expression), _mask(one.bloom_positions))
+                for one in self._table.alive(topic)
+            ]
+            if not conditions:
+                continue
+            ends = batch.starts + batch.sizes
+            for row in rows.tolist():
+                data = batch.data[int(batch.properties[row]) : int(ends[row])]
+                properties = decode_properties(data)
+                bits = 0
+                for condition, mask in conditions:
+                    if condition.matches(properties):
+                        bits |= mask
+                maps[row] = bits.to_bytes(BLOOM.bits // 8, "little")
+        return maps
+
+
+def _mask(positions: Sequence[int]) -> int:
+    return sum({1 << position for position in positions})
+
+
+def with_room_for_bit_maps(config: BrokerConfig, store: StoreConfig) -> StoreConfig:
+    """Return the store's settings, with room for bit maps if any are to be kept.
+
+    Raises:
+        ConfigError: They are, and the store keeps nothing beside its units.
+    """
+    if not config.filter_bit_maps_enabled:
+        return store
+    if not store.consume_queue_ext_enabled:
+        rule = "needs store.consume_queue_ext_enabled"
+        raise ConfigError("broker.filter_bit_maps_enabled", config.filter_bit_maps_enabled, rule)
+    bits = max(store.consume_queue_ext_bit_map_bits, BLOOM.bits)
+    return replace(store, consume_queue_ext_bit_map_bits=bits)

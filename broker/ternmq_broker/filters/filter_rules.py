@@ -1,0 +1,160 @@
+"""What a subscription means for a read of the store. Pure.
+
+Source: RocketMQ `PullMessageProcessor`, `ExpressionMessageFilter`,
+`ExpressionForRetryMessageFilter`.
+"""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from ternmq_broker.clients import ClientTable
+from ternmq_broker.consumer_filters import BLOOM, FilterTable
+from ternmq_model.errors import IllegalName, UsageError, refusal
+from ternmq_model.names import RETRY_PREFIX
+from ternmq_model.properties import RETRY_TOPIC, decode_properties
+from ternmq_model.response_code import ResponseCode
+from ternmq_model.sql92 import Condition
+from ternmq_model.subscription import ALL_TAGS, SQL92, Subscription, parse_subscription
+from ternmq_protos.v1 import messages_pb2 as messages
+from ternmq_store.queues.bit_tests import BitTest
+from ternmq_store.reading.record_filter import FILTER_UNITS_MAX, RecordFilter
+
+PROPERTY_FILTER_SETTING: Final = "broker.property_filter_enabled"
+
+_STEPS_MAX: Final = 16_000
+"""Parts of conditions that one read evaluates: some 3 ms of the loop."""
+
+_MESSAGES_LEAST: Final = 8
+
+
+class PullFilter(NamedTuple):
+    """What a read filters by: fields of a `ReadRequest`."""
+
+    tag_codes: frozenset[int] | None = None
+    record_filter: RecordFilter | None = None
+    record_filter_max: int = FILTER_UNITS_MAX
+    bit_test: BitTest | None = None
+
+
+class FilterRules:
+    """How subscriptions are read and tested at this broker. Reads the tables, owns nothing.
+
+    Args:
+        clients: Tell what their groups want.
+        table: What groups filter by.
+        property_filter_enabled: SQL92 is served.
+        retry_filter_enabled: A group's retry topic is filtered by what it wants of the topics that
+            its messages come from.
+        bit_maps_enabled: Bit maps of messages are kept, and used.
+    """
+
+    def __init__(
+        self,
+        clients: ClientTable,
+        table: FilterTable,
+        *,
+        property_filter_enabled: bool = True,
+        retry_filter_enabled: bool = False,
+        bit_maps_enabled: bool = False,
+    ) -> None:
+        self._clients = clients
+        self._table = table
+        self._property_filter_enabled = property_filter_enabled
+        self._retry_filter_enabled = retry_filter_enabled
+        self._bit_maps_enabled = bit_maps_enabled
+
+    def subscription_of(self, topic: str, given: messages.Subscription) -> Subscription:
+        """Return the subscription that a client has told.
+
+        Raises:
+            IllegalName: Its topic is illegal.
+            RefusedError: It is for another topic, cannot be read, or is SQL92 and that is off.
+        """
+        if given.topic and given.topic != topic:
+            remark = f"the subscription is to {given.topic!r}, not {topic!r}"
+            raise refusal(ResponseCode.INVALID_PARAMETER, remark)
+        kind = given.expression_type
+        if kind == SQL92 and not self._property_filter_enabled:
+            remark = f"subscription to {topic!r}: {SQL92} is not served here, since "
+            remark += f"{PROPERTY_FILTER_SETTING} is off"
+            raise refusal(ResponseCode.SYSTEM_ERROR, remark)
+        text = given.expression if kind == SQL92 else given.expression or ALL_TAGS
+        try:
+            return parse_subscription(topic, text, kind, version_ms=given.version_ms)
+        except IllegalName:
+            raise
+        except UsageError as error:
+            raise refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from None
+
+    def check_registered(self, group: str, known: Subscription) -> None:
+        """Let a group read by what its members told of it.
+
+        Raises:
+            RefusedError: It is SQL92 and not registered, or only an older version of it is.
+        """
+        if known.condition is None:
+            return
+        one = self._table.get(known.topic, group)
+        what = f"the condition of group {group!r} for {known.topic!r}"
+        if one is None:
+            raise refusal(ResponseCode.FILTER_DATA_NOT_EXIST, f"{what} is not registered")
+        if one.client_version < known.version_ms:
+            remark = f"{what} is of version {one.client_version}, not yet {known.version_ms}"
+            raise refusal(ResponseCode.FILTER_DATA_NOT_LATEST, remark)
+
+    def pull_filter(self, group: str, subscription: Subscription) -> PullFilter:
+        """Return what a read filters by now; ask again for the next one."""
+        condition, codes = subscription.condition, subscription.tag_codes
+        if condition is None:
+            if self._retry_filter_enabled and subscription.topic == RETRY_PREFIX + group:
+                rules = self._clients.subscriptions(group)
+                steps = max(map(_steps, rules.values()), default=1)
+                return PullFilter(codes, _by_origin(rules), _most(steps))
+            return PullFilter(codes)
+        return PullFilter(
+            codes,
+            _by_condition(condition),
+            _most(condition.steps),
+            self._bit_test(group, subscription) if self._bit_maps_enabled else None,
+        )
+
+    def _bit_test(self, group: str, subscription: Subscription) -> BitTest | None:
+        """Return what bit maps tell this reader; None while they were not made for it.
+
+        That they were is known of a condition that its group has registered, has not given up
+        since, and reads by.
+        """
+        one = self._table.get(subscription.topic, group)
+        if one is None or one.dead_at_ms or one.expression != subscription.expression:
+            return None
+        if one.bloom_bits != BLOOM.bits:
+            return None
+        return BitTest(BLOOM.bit_map(one.bloom_positions), one.born_at_ms)
+
+
+def _most(steps: int) -> int:
+    """Return how many messages one read may ask a condition about that has so many parts."""
+    return max(min(_STEPS_MAX // max(steps, 1), FILTER_UNITS_MAX), _MESSAGES_LEAST)
+
+
+def _steps(subscription: Subscription) -> int:
+    return 1 if subscription.condition is None else subscription.condition.steps
+
+
+def _by_condition(condition: Condition) -> RecordFilter:
+    matches = condition.matches
+    return lambda data: matches(decode_properties(data))
+
+
+def _by_origin(rules: Mapping[str, Subscription]) -> RecordFilter:
+    """Return the filter of a retry topic: by the rule for the topic that a message comes from.
+
+    One that no rule is known for passes.
+    """
+
+    def is_wanted(data: bytes) -> bool:
+        properties = decode_properties(data)
+        rule = rules.get(properties.get(RETRY_TOPIC, ""))
+        return rule is None or rule.matches(properties)
+
+    return is_wanted

@@ -1,0 +1,48 @@
+"""The parts of a broker that filter, wired to each other."""
+
+from ternmq_broker.clients import ClientTable
+from ternmq_broker.config import BrokerConfig
+from ternmq_broker.consumer_filters import FilterTable
+from ternmq_broker.filters.bit_maps import FilterBitMaps
+from ternmq_broker.filters.filter_rules import FilterRules
+from ternmq_broker.filters.registry import FilterRegistry
+from ternmq_model.clock import Clock
+from ternmq_store.message_store import MessageStore
+
+
+class FilterParts:
+    """What subscriptions mean here, and who has which. Owned by `GroupParts`.
+
+    Args:
+        config: The broker's settings.
+        store: Open. It keeps bit maps from now on, if the settings say so.
+        table: Loaded. Nobody is taken to use what is in it until somebody says so.
+        clients: Who is there.
+        clock: For when conditions are born.
+
+    Attributes:
+        rules: How subscriptions are read and tested.
+        registry: Follows who uses which condition.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: MessageStore,
+        table: FilterTable,
+        clients: ClientTable,
+        clock: Clock,
+    ) -> None:
+        table.all_dead(now_ms=clock.wall_ms())
+        if config.filter_bit_maps_enabled:
+            store.keep_bit_maps(FilterBitMaps(table))
+        self.rules = FilterRules(
+            clients,
+            table,
+            property_filter_enabled=config.property_filter_enabled,
+            retry_filter_enabled=config.retry_filter_enabled,
+            bit_maps_enabled=config.filter_bit_maps_enabled,
+        )
+        self.registry = FilterRegistry(
+            table, clients, clock, stored_at_ms=lambda: store.last_stored_at_ms
+        )

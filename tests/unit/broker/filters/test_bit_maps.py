@@ -1,0 +1,46 @@
+import pytest
+
+from ternmq_broker.config import BrokerConfig
+from ternmq_broker.consumer_filters import BLOOM, FilterTable
+from ternmq_broker.filters import FilterBitMaps, with_room_for_bit_maps
+from ternmq_model.errors import ConfigError
+from ternmq_model.record_batch import RecordBatch, check_records
+from ternmq_model.subscription import SQL92, parse_subscription
+from ternmq_store.config import StoreConfig
+from tests.support.records import record, sizes_of
+
+
+def batch(*records: bytes) -> RecordBatch:
+    found = check_records(
+        b"".join(records), sizes_of(list(records)), born_host_bytes=8, store_host_bytes=8
+    ).batch
+    assert found is not None
+    return found
+
+
+def test_a_bit_map_has_the_bits_of_every_group_whose_condition_is_true() -> None:
+    table = FilterTable()
+    table.register("G", [parse_subscription("T", "a = 1", SQL92)], now_ms=1)
+    table.register("H", [parse_subscription("T", "b = 'x'", SQL92)], now_ms=1)
+    table.register("I", [parse_subscription("T", "a = 1", SQL92)], now_ms=1)
+    table.register("I", [], now_ms=2)
+    maps = FilterBitMaps(table)(
+        batch(
+            record("T", 0, b"", {"a": "1", "b": "x"}),
+            record("T", 1, b"", {"a": "1"}),
+            record("U", 0, b"", {"a": "1"}),
+            record("T", 0, b"", {"a": "none"}),
+        )
+    )
+    one, two = BLOOM.positions("G", "T"), BLOOM.positions("H", "T")
+    assert maps == [BLOOM.bit_map([*one, *two]), BLOOM.bit_map(one), b"", bytes(14)]
+    assert not BLOOM.may_hold(maps[3], one)
+
+
+def test_bit_maps_need_a_place_beside_the_units() -> None:
+    config = BrokerConfig(filter_bit_maps_enabled=True)
+    with pytest.raises(ConfigError, match=r"needs store\.consume_queue_ext_enabled"):
+        with_room_for_bit_maps(config, StoreConfig())
+    fitted = with_room_for_bit_maps(config, StoreConfig(consume_queue_ext_enabled=True))
+    assert fitted.consume_queue_ext_bit_map_bits == 112
+    assert with_room_for_bit_maps(BrokerConfig(), StoreConfig()) == StoreConfig()

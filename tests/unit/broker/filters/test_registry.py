@@ -1,0 +1,92 @@
+import asyncio
+
+from ternmq_broker.clients import ClientTable, GroupMembership, Session
+from ternmq_broker.consumer_filters import FilterTable
+from ternmq_broker.filters import FilterRegistry
+from ternmq_broker.sessions import Sessions
+from ternmq_model.address import Address
+from ternmq_model.subscription import SQL92, parse_subscription
+
+
+class StillClock:
+    """A clock that stands."""
+
+    def monotonic_ms(self) -> int:
+        return 7
+
+    def wall_ms(self) -> int:
+        return 1_000_000
+
+
+class Place:
+    """Sessions and what is registered of them."""
+
+    def __init__(self, stored_at_ms: int = 0) -> None:
+        self.clock = StillClock()
+        self.table = FilterTable()
+        clients = ClientTable(broken_ms=1, silent_ms=1)
+        self.registry = FilterRegistry(
+            self.table, clients, self.clock, stored_at_ms=lambda: stored_at_ms
+        )
+        self.sessions = Sessions(self.clock, clients, on_group=self.registry.group_changed)
+
+    def member(self, client_id: str) -> Session:
+        session = Session(client_id, "1", Address("h", 1), 0, 0)
+        self.sessions.open(session)
+        return session
+
+    def says(self, session: Session, *expressions: str, version_ms: int = 1) -> None:
+        subscriptions = {
+            f"T{number}": parse_subscription(f"T{number}", text, SQL92, version_ms=version_ms)
+            for number, text in enumerate(expressions)
+        }
+        subscriptions["tagged"] = parse_subscription("tagged", "x", version_ms=version_ms)
+        membership = GroupMembership("G", False, "", subscriptions)
+        self.sessions.heard(session, (), {"G": membership})
+
+
+def test_what_members_say_is_registered_and_dead_when_the_last_one_leaves() -> None:
+    place = Place()
+    one, two = place.member("a"), place.member("b")
+    place.says(one, "a = 1", "b = 2")
+    place.says(two, "a = 1", "b = 2", version_ms=2)
+    assert [(each.topic, each.client_version) for each in place.table] == [("T0", 2), ("T1", 2)]
+    place.sessions.goodbye(two)
+    assert not any(each.dead_at_ms for each in place.table)
+    place.says(one, "a = 1", version_ms=3)
+    assert [bool(each.dead_at_ms) for each in place.table] == [False, True]
+    place.sessions.goodbye(one)
+    assert all(each.dead_at_ms for each in place.table)
+
+
+def test_a_group_that_is_left_in_a_heartbeat_uses_nothing_any_more() -> None:
+    place = Place()
+    one = place.member("a")
+    place.says(one, "a = 1")
+    place.sessions.heard(one, (), {})
+    assert all(each.dead_at_ms for each in place.table)
+
+
+def test_a_condition_is_born_no_earlier_than_the_newest_message() -> None:
+    place = Place(stored_at_ms=1 << 50)
+    place.says(place.member("a"), "a = 1")
+    (one,) = place.table
+    assert one.born_at_ms == 1 << 50
+
+
+def test_what_nobody_uses_is_forgotten_after_a_day() -> None:
+    async def main() -> None:
+        place = Place()
+        one = place.member("a")
+        place.says(one, "a = 1")
+        place.sessions.goodbye(one)
+        await place.registry.clean()
+        assert place.table.get("T0", "G") is not None
+        (entry,) = place.table
+        place.table.clean(now_ms=entry.dead_at_ms + 86_399_999)
+        assert place.table.get("T0", "G") is not None
+        gone = place.table.clean(now_ms=entry.dead_at_ms + 86_400_000)
+        assert [each.group for each in gone] == ["G"]
+        assert place.table.get("T0", "G") is None
+
+    asyncio.run(main())
