@@ -1,18 +1,24 @@
 """The pull consumer for synchronous callers."""
 
-from collections.abc import Callable, Iterable, Sequence
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from ternmq_client.blocking import BlockingFace
 from ternmq_client.config import ClientConfig
 from ternmq_consumer.config import PullConsumerConfig
 from ternmq_consumer.pull import POLL_MESSAGES_MAX, PullConsumer
+from ternmq_consumer.pull_group import RebalanceCallback
+from ternmq_consumer.push import Subscriptions
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_model.stored_message import StoredMessage
 from ternmq_model.subscription import ALL_TAGS
 
 T = TypeVar("T")
+
+BlockingCallback = Callable[[list[MessageQueue]], None]
+"""Takes queues, sorted, that were given to this member, or are taken from it."""
 
 
 class BlockingPullConsumer(BlockingFace[PullConsumer]):
@@ -43,21 +49,63 @@ class BlockingPullConsumer(BlockingFace[PullConsumer]):
         wanted = list(queues)
         self._do(lambda: self._client.assign(wanted, expression))
 
+    def subscribe(
+        self,
+        topics: Subscriptions,
+        *,
+        on_assigned: BlockingCallback | None = None,
+        on_revoked: BlockingCallback | None = None,
+    ) -> None:
+        """Join the group, and read this member's share of the queues of `topics` from now on.
+
+        The callbacks are called in threads of their own, and may use this consumer, except to poll
+        or to unsubscribe.
+        """
+        self._run(
+            self._client.subscribe(
+                topics, on_assigned=_in_thread(on_assigned), on_revoked=_in_thread(on_revoked)
+            )
+        )
+
+    def unsubscribe(self) -> None:
+        """Give every queue up, telling `on_revoked`, and leave the group. Safe to repeat."""
+        self._run(self._client.unsubscribe())
+
+    def assigned(self) -> None:
+        """Wait until this member owns its first share of the queues, which may be none."""
+        self._run(self._client.assigned())
+
     def assignment(self) -> list[MessageQueue]:
         """Return the assigned queues, sorted."""
         return self._do(self._client.assignment)
+
+    def pause(self, *queues: MessageQueue) -> None:
+        """Let `poll` return nothing of these queues, until `resume`. They stay assigned."""
+        self._do(lambda: self._client.pause(*queues))
+
+    def resume(self, *queues: MessageQueue) -> None:
+        """Take back `pause`. One that is not paused stays as it is."""
+        self._do(lambda: self._client.resume(*queues))
+
+    def paused(self) -> list[MessageQueue]:
+        """Return the paused queues, sorted."""
+        return self._do(self._client.paused)
 
     def seek(self, queue: MessageQueue, offset: int) -> None:
         """Let the next message of `queue` be the one at `offset`, or the first after it."""
         self._do(lambda: self._client.seek(queue, offset))
 
-    def seek_to_first(self, *queues: MessageQueue) -> None:
+    def seek_to_begin(self, *queues: MessageQueue) -> None:
         """Go to the oldest message of these queues; of all that are assigned if none is named."""
-        self._run(self._client.seek_to_first(*queues))
+        self._run(self._client.seek_to_begin(*queues))
 
-    def seek_to_last(self, *queues: MessageQueue) -> None:
+    def seek_to_end(self, *queues: MessageQueue) -> None:
         """Go behind the newest message of these queues; of all assigned ones if none is named."""
-        self._run(self._client.seek_to_last(*queues))
+        self._run(self._client.seek_to_end(*queues))
+
+    def seek_to_time(self, at_ms: int, *queues: MessageQueue) -> None:
+        """Go to the first message stored at `at_ms` (Unix milliseconds) or later, else the end."""
+        self._run(self._client.seek_to_time(at_ms, *queues))
 
     def poll(
         self, *, timeout_s: float = 1.0, messages_max: int = POLL_MESSAGES_MAX
@@ -77,13 +125,19 @@ class BlockingPullConsumer(BlockingFace[PullConsumer]):
         """Return the group's offset as the broker has it; None = never committed."""
         return self._run(self._client.committed(queue))
 
-    def min_offset(self, queue: MessageQueue) -> QueueOffset:
-        """Return the offset of the oldest message of `queue`."""
-        return self._run(self._client.min_offset(queue))
+    def begin_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, QueueOffset]:
+        """Return the offset of the oldest message of each queue."""
+        return self._run(self._client.begin_offsets(list(queues)))
 
-    def max_offset(self, queue: MessageQueue) -> QueueOffset:
-        """Return the offset that the next message of `queue` will have."""
-        return self._run(self._client.max_offset(queue))
+    def end_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, QueueOffset]:
+        """Return the offset that the next message of each queue will have."""
+        return self._run(self._client.end_offsets(list(queues)))
+
+    def offsets_for_times(
+        self, times_ms: Mapping[MessageQueue, int]
+    ) -> dict[MessageQueue, QueueOffset]:
+        """Return the offset of the first message stored at a time or later, else the end."""
+        return self._run(self._client.offsets_for_times(dict(times_ms)))
 
     def _do(self, function: Callable[[], T]) -> T:
         """Call `function` on the loop, which alone may touch the consumer."""
@@ -92,3 +146,14 @@ class BlockingPullConsumer(BlockingFace[PullConsumer]):
             return function()
 
         return self._run(call())
+
+
+def _in_thread(callback: BlockingCallback | None) -> RebalanceCallback | None:
+    """Return what calls `callback` where it may wait for the loop, which goes on meanwhile."""
+    if callback is None:
+        return None
+
+    async def call(queues: list[MessageQueue]) -> None:
+        await asyncio.to_thread(callback, queues)
+
+    return call

@@ -164,7 +164,10 @@ class PushConsumerConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PullConsumerConfig:
-    """How a pull consumer works. Sizes in bytes."""
+    """How a pull consumer works. Durations in seconds, sizes in bytes.
+
+    Source: RocketMQ `DefaultLitePullConsumer`.
+    """
 
     consume_from: ConsumeFrom = ConsumeFrom.FIRST_OFFSET
     """Where to begin in a queue that was not sought and that the group, if any, never consumed."""
@@ -182,12 +185,38 @@ class PullConsumerConfig:
     check_crc: bool = True
     """Verify the checksum of every body."""
 
+    auto_commit: bool = False
+    """Commit by itself what earlier polls have returned: at a poll, when a queue goes to another
+    member, and on leaving. (RocketMQ: on.)"""
+
+    auto_commit_s: float = 5.0
+    """With `auto_commit`: how often at most a poll commits."""
+
+    rebalance_s: float = 20.0
+    """When subscribed: how often the share of the queues is computed without a cause."""
+
+    take_over_wait_s: float = 0.5
+    """When subscribed: how long one of several members waits before it asks where to begin in a
+    queue that is new to it: whoever gives it away commits meanwhile."""
+
+    allocate: AllocationStrategy | str = "AVG"
+    """When subscribed: which queues are whose, as in `PushConsumerConfig`."""
+
     def __post_init__(self) -> None:
+        strategy_of(self.allocate)
         _check_start(self.consume_from, self.consume_at_ms)
         for name in ("pull_threshold_messages", "pull_threshold_bytes"):
             number: int = getattr(self, name)
             if number < 1:
                 raise ConfigError(f"consumer.{name}", number, "must be 1 or more")
+        for name in ("auto_commit_s", "rebalance_s"):
+            seconds: float = getattr(self, name)
+            if not seconds > 0:
+                raise ConfigError(f"consumer.{name}", seconds, "must be above 0")
+        if not self.take_over_wait_s >= 0:
+            raise ConfigError(
+                "consumer.take_over_wait_s", self.take_over_wait_s, "must be 0 or more"
+            )
 
 
 def _check_start(consume_from: object, consume_at_ms: int | None) -> None:

@@ -45,6 +45,7 @@ class FetchedQueue:
 
     Attributes:
         position: Offset of the next message to take; None while it is not known where to begin.
+        settled: The position when the application last had dealt with everything taken.
         is_listed: The consumer knows that there is something to take.
     """
 
@@ -60,6 +61,7 @@ class FetchedQueue:
     ) -> None:
         self.queue = queue
         self.position: QueueOffset | None = None
+        self.settled: QueueOffset | None = None
         self.is_listed = False
         self._subscription = subscription
         self._window = window
@@ -78,11 +80,20 @@ class FetchedQueue:
         """There are records to take."""
         return bool(self._batches)
 
+    @property
+    def is_reading(self) -> bool:
+        """It was started, and not stopped since."""
+        return self._pulled is not None
+
+    def place(self, offset: QueueOffset) -> None:
+        """Note that the queue begins at `offset`, without reading it."""
+        self.position = self.settled = offset
+
     def start(self, reads: Reads, offset: QueueOffset) -> None:
         """Read on from `offset`, whatever was read before."""
         self.stop()
         self._reads = reads
-        self.position = offset
+        self.place(offset)
         self._pulled = reads.subscribe(self.queue, self._subscription, offset, self._window, self)
 
     def stop(self) -> None:
@@ -152,7 +163,7 @@ class FetchedQueue:
     def on_gone(self, error: RefusedError) -> None:
         """Forget what was read ahead, and where. See `PullReceiver`."""
         self.stop()
-        self.position = None
+        self.position = self.settled = None
         self._on_gone(self, error)
 
     def _decode(self, batch: _Batch) -> list[StoredMessage]:

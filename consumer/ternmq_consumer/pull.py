@@ -11,19 +11,27 @@ from ternmq_client.config import ClientConfig, nameserver_texts
 from ternmq_client.instance import ClientInstance
 from ternmq_consumer.config import PullConsumerConfig
 from ternmq_consumer.fetched_queue import FetchedQueue
-from ternmq_consumer.flow_control import Window
 from ternmq_consumer.offset_store import OffsetStore
+from ternmq_consumer.pull_group import (
+    PullParts,
+    RebalanceCallback,
+    RebalanceCallbacks,
+    commit_settled,
+)
 from ternmq_consumer.pull_link import PullLinks
+from ternmq_consumer.pull_membership import PullMembership
+from ternmq_consumer.pull_queues import PullQueues
+from ternmq_consumer.pull_seeking import SeekingPuller
+from ternmq_consumer.push import Subscriptions, subscriptions_by_topic
+from ternmq_consumer.seeking import resets_of
 from ternmq_consumer.starting_points import StartingPoints, first_start
-from ternmq_model.errors import ClosedError, CorruptRecord, RefusedError, TopicNotFound, UsageError
+from ternmq_model.errors import ClosedError, RefusedError, TopicNotFound, UsageError
 from ternmq_model.names import check_group
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.stored_message import StoredMessage
 from ternmq_model.subscription import ALL_TAGS, parse_subscription
-from ternmq_protos.v1 import admin_pb2 as admin
-from ternmq_remoting.contracts import DESCRIBE_TOPIC
 from ternmq_remoting.environment import Environment
 from ternmq_runtime.lifecycle import Lifecycle
 from ternmq_runtime.service import Job, JobRunner
@@ -34,17 +42,22 @@ POLL_MESSAGES_MAX: Final = 4096
 _STALE_INTERVAL_S: Final = 20.0
 
 
-class PullConsumer(Lifecycle):
-    """Reads assigned queues, between `async with` and its end.
+class PullConsumer(SeekingPuller, Lifecycle):
+    """Reads queues when it is asked to, between `async with` and its end.
 
-    It is no member of a group and shares nothing: every queue of `assign` is read from its
-    position on. Messages that `poll` has returned are behind the position; `commit` tells the
-    brokers the positions under the group's name, from which `assign` begins the next time.
+    With `assign` it reads exactly the queues that it is given; it is then no member of a group, and
+    shares nothing. With `subscribe` it is a member that shares the queues of its topics with the
+    others, as push consumers do. Either, not both.
 
-    One task at a time may poll. Leaving commits nothing.
+    Messages that `poll` has returned are behind the position of their queue. `commit` tells the
+    brokers the positions under the group's name, from which this or another consumer begins the
+    next time. With `config.auto_commit` the consumer does it by itself; what the last poll returned
+    counts as dealt with when the next one is called. Otherwise leaving commits nothing.
+
+    One task at a time may poll.
 
     Args:
-        group: Under whose name offsets are kept; empty = none are.
+        group: Under whose name offsets are kept, and whose member it is; empty = none are.
         nameserver: `HOST:PORT`, or several; overrides what `client_config` says.
         config: How to consume.
         client_config: How to find and talk to services.
@@ -52,6 +65,7 @@ class PullConsumer(Lifecycle):
 
     Raises:
         IllegalName: The group's name.
+        UsageError: Offsets are to be committed by themselves, and there is no group.
 
     Source:
         RocketMQ `DefaultLitePullConsumer`.
@@ -68,33 +82,49 @@ class PullConsumer(Lifecycle):
     ) -> None:
         self._group = check_group(group) if group else ""
         self._config = config or PullConsumerConfig()
+        if self._config.auto_commit:
+            self._check_group("commit by itself")
         client = client_config or ClientConfig()
         if nameserver is not None:
             client = replace(client, nameservers=nameserver_texts(nameserver))
-        self._client = ClientInstance(client, env=env)
-        self._fetched: dict[MessageQueue, FetchedQueue] = {}
+        super().__init__(ClientInstance(client, env=env), PullQueues(self._config, self._lose))
         self._new: dict[MessageQueue, None] = {}
         """Assigned queues that no poll has seen yet, or not since they were gone."""
         self._gone: dict[MessageQueue, RefusedError] = {}
         """Queues whose broker has them no more, until a poll has said so."""
-        self._ready: deque[FetchedQueue] = deque()
-        self._arrived = asyncio.Event()
-        self._opened: tuple[PullLinks, OffsetStore, StartingPoints] | None = None
+        self._failures: deque[Exception] = deque()
+        """What the application's callbacks raised, until a poll has raised it."""
+        self._commit_due_ms = 0
+        self._committing: asyncio.Task[bool] | None = None
+        self._opened: PullParts | None = None
+        self._membership: PullMembership | None = None
 
     async def _open(self, stack: AsyncExitStack) -> None:
         if self._opened is not None:
             raise ClosedError("a consumer is entered once")
-        client = await stack.enter_async_context(self._client)
+        client, config = await stack.enter_async_context(self._client), self._config
         links = PullLinks(
             client.env, client, client.tasks, client_id=client.client_id, group=self._group
         )
         timeout_s = client.config.request_timeout_s
         offsets = OffsetStore(
-            client, group=self._group, client_id=client.client_id, timeout_s=timeout_s
+            client,
+            group=self._group,
+            client_id=client.client_id,
+            timeout_s=timeout_s,
+            on_reset=self._go_on,
         )
-        config = self._config
         first = first_start(config.consume_from, config.consume_at_ms, client.env.clock)
         starting_points = StartingPoints(client, offsets, first, timeout_s=timeout_s)
+        self._opened = PullParts(links, offsets, starting_points)
+        self._commit_due_ms = client.env.clock.monotonic_ms() + int(config.auto_commit_s * 1000)
+        self._membership = membership = PullMembership(
+            client, self._queues, self._opened, self._group, config, self._fail
+        )
+        stack.callback(
+            client.sessions.on_command("offsets_reset", resets_of(self._group, self._take_reset))
+        )
+        stack.push_async_callback(self._close)
 
         async def renew_stale() -> bool:
             links.renew_stale()
@@ -103,8 +133,7 @@ class PullConsumer(Lifecycle):
         await stack.enter_async_context(
             JobRunner(Job(name="renew-stale", interval_s=_STALE_INTERVAL_S, step=renew_stale))
         )
-        self._opened = links, offsets, starting_points
-        stack.callback(self.assign, ())
+        await stack.enter_async_context(membership)
 
     async def queues(self, topic: str) -> list[MessageQueue]:
         """Return the queues of `topic` that may be read, sorted.
@@ -126,78 +155,110 @@ class PullConsumer(Lifecycle):
             expression: Tags that are wanted of the new ones: `*`, or `a || b`.
 
         Raises:
-            UsageError: The expression names no tag, or `queues` are not queues.
+            UsageError: The expression names no tag, `queues` are not queues, or the consumer is
+                subscribed.
         """
         given: object = queues
         if isinstance(given, str):  # whoever does not check types learns it here
             raise UsageError(
-                f"assign takes queues, not a topic: assign(await consumer.queues({queues!r}))"
+                f"assign takes queues, not a topic: assign(await consumer.queues({queues!r})), "
+                f"or subscribe({queues!r}) to share them"
             )
+        if self._is_subscribed:
+            raise UsageError("the consumer is subscribed: unsubscribe before you assign queues")
         now_ms = self._client.env.clock.wall_ms()
         wanted = dict.fromkeys(queues)
         new = {
             queue: parse_subscription(queue.topic, expression, version_ms=now_ms)
             for queue in wanted
-            if queue not in self._fetched
+            if self._queues.find(queue) is None
         }
-        for queue in self._fetched.keys() - wanted.keys():
-            self._fetched.pop(queue).stop()
-            self._new.pop(queue, None)
-            self._gone.pop(queue, None)
-            self._parts[1].forget((queue,))
-        config = self._config
+        for queue in self._queues.names:
+            if queue not in wanted:
+                self._queues.remove(queue)
+                self._new.pop(queue, None)
+                self._gone.pop(queue, None)
+                self._parts.offsets.forget((queue,))
         self._new.update(dict.fromkeys(new))
         for queue, subscription in new.items():
-            self._fetched[queue] = FetchedQueue(
-                queue,
-                subscription,
-                Window(config.pull_threshold_messages, config.pull_threshold_bytes),
-                check_crc=config.check_crc,
-                on_ready=self._offer,
-                on_gone=self._lose,
-            )
+            self._queues.add(queue, subscription)
+
+    async def subscribe(
+        self,
+        topics: Subscriptions,
+        *,
+        on_assigned: RebalanceCallback | None = None,
+        on_revoked: RebalanceCallback | None = None,
+    ) -> None:
+        """Join the group, and read this member's share of the queues of `topics` from now on.
+
+        Returns when the group is joined; `assigned` waits for the first share. A queue begins at
+        the group's offset, else where `config.consume_from` says. A callback that raises has its
+        error raised by the next `poll`.
+
+        Args:
+            topics: A topic, tag expressions by topic, or subscriptions, as for `PushConsumer`. All
+                members of the group must say the same.
+            on_assigned: Called with queues that are new, before anything of them is read: it may
+                `seek`.
+            on_revoked: Called with queues that go to another member, that were deleted, or that are
+                given up by leaving. Nothing of them is polled any more; it may `commit` where they
+                are. Both may be `async def`.
+
+        Raises:
+            UsageError: The consumer has no group, has queues assigned, or is subscribed already.
+            IllegalName: A topic's name.
+            RefusedError: A broker refuses this client.
+            Unreachable: No NameServer answers.
+        """
+        self._check_group("subscribe")
+        by_topic = subscriptions_by_topic(topics)
+        if self._is_subscribed:
+            raise UsageError("the consumer is subscribed already: unsubscribe first")
+        if len(self._queues):
+            raise UsageError("queues are assigned: assign(()) before you subscribe")
+        callbacks = RebalanceCallbacks(on_assigned, on_revoked)
+        await self._member.subscribe(by_topic, callbacks)
+
+    async def unsubscribe(self) -> None:
+        """Give every queue up, telling `on_revoked`, and leave the group. Safe to repeat."""
+        await self._member.unsubscribe()
+
+    async def assigned(self) -> None:
+        """Wait until this member owns its first share of the queues, which may be none.
+
+        Raises:
+            UsageError: The consumer is not subscribed.
+        """
+        await self._member.assigned()
 
     def assignment(self) -> list[MessageQueue]:
-        """Return the assigned queues, sorted."""
-        return sorted(self._fetched)
+        """Return the queues that are read now, sorted."""
+        return self._queues.names
 
-    def seek(self, queue: MessageQueue, offset: int) -> None:
-        """Let the next message of `queue` be the one at `offset`, or the first after it.
+    def pause(self, *queues: MessageQueue) -> None:
+        """Let `poll` return nothing of these queues, until `resume`. They stay assigned.
 
-        An offset before the first message or after the last one is corrected by the broker to
-        the nearest that is.
-
-        Raises:
-            UsageError: The queue is not assigned, or the offset is negative.
-        """
-        if offset < 0:
-            raise UsageError(f"{queue}: offset {offset} is negative")
-        fetched = self._assigned(queue)
-        links, offsets, _ = self._parts
-        if fetched.position is None:
-            offsets.begin(queue, QueueOffset(offset), None)
-        offsets.restart(queue, QueueOffset(offset))
-        fetched.start(links, QueueOffset(offset))
-
-    async def seek_to_first(self, *queues: MessageQueue) -> None:
-        """Go to the oldest message of these queues; of all that are assigned if none is named.
+        What is read ahead of them stays, and reading ahead goes on up to its bound.
 
         Raises:
-            TransportError: A broker did not answer; queues named before are sought already.
-            UsageError: A queue is not assigned.
+            UsageError: A queue is not assigned; those named before it are paused.
         """
-        for queue in queues or self.assignment():
-            self.seek(queue, await self.min_offset(queue))
+        for queue in queues:
+            self._queues.pause(queue)
 
-    async def seek_to_last(self, *queues: MessageQueue) -> None:
-        """Go behind the newest message of these queues; of all that are assigned if none is named.
+    def resume(self, *queues: MessageQueue) -> None:
+        """Take back `pause`. One that is not paused stays as it is.
 
         Raises:
-            TransportError: A broker did not answer; queues named before are sought already.
-            UsageError: A queue is not assigned.
+            UsageError: A queue is not assigned; those named before it are resumed.
         """
-        for queue in queues or self.assignment():
-            self.seek(queue, await self.max_offset(queue))
+        for queue in queues:
+            self._queues.resume(queue)
+
+    def paused(self) -> list[MessageQueue]:
+        """Return the paused queues, sorted."""
+        return self._queues.paused
 
     async def poll(
         self, *, timeout_s: float = 1.0, messages_max: int = POLL_MESSAGES_MAX
@@ -218,37 +279,33 @@ class PullConsumer(Lifecycle):
         Raises:
             CorruptRecord: What the broker sent of one queue is broken. The positions stay; the
                 next call goes on, with that queue read again.
-            TopicNotFound: A queue, which it names, is gone, with what was read ahead of it and with
-                its position. It stays assigned: once it exists again, the next call begins it as
-                if it were newly assigned; until then each raises this. `assign` others to go on.
-            TransportError: It could not be found out where to begin in a queue.
-            UsageError: No queue is assigned.
+            TopicNotFound: An assigned queue, which it names, is gone, with what was read ahead of
+                it and with its position. It stays assigned: once it exists again, the next call
+                begins it as if it were newly assigned; until then each raises this. `assign` others
+                to go on.
+            TransportError: It could not be found out where to begin in an assigned queue.
+            UsageError: No queue is assigned and no topic subscribed.
+            Exception: What a callback given to `subscribe` raised.
         """
-        if not self._fetched:
-            raise UsageError("assign queues before you poll")
+        if not len(self._queues) and not self._is_subscribed:
+            raise UsageError("assign queues, or subscribe, before you poll")
         if messages_max < 1:
             raise UsageError(f"messages_max={messages_max}: must be 1 or more")
-        self._tell_gone()
+        if self._config.auto_commit:
+            self._settle()
+        self._raise_news()
         if self._new:
             await self._begin_new()
         # One who polls in a loop must not keep what reads ahead, and heartbeats, from their turn.
         await asyncio.sleep(0)
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
-                while not (found := self._take(messages_max)):
-                    self._tell_gone()
-                    self._arrived.clear()
-                    await self._arrived.wait()
+                while not (found := self._queues.take(messages_max)):
+                    self._raise_news()
+                    self._queues.arrived.clear()
+                    await self._queues.arrived.wait()
                 return found
         return []
-
-    def position(self, queue: MessageQueue) -> QueueOffset | None:
-        """Return the offset of the next message; None before the first `poll` has found it out.
-
-        Raises:
-            UsageError: The queue is not assigned.
-        """
-        return self._assigned(queue).position
 
     async def commit(self) -> bool:
         """Tell the brokers all positions that they do not have yet.
@@ -263,10 +320,10 @@ class PullConsumer(Lifecycle):
             UsageError: The consumer has no group.
         """
         self._check_group("commit")
-        _, offsets, _ = self._parts
-        for queue, fetched in self._fetched.items():
+        offsets = self._parts.offsets
+        for fetched in self._queues.all:
             if fetched.position is not None:
-                offsets.place(queue, fetched.position)
+                offsets.place(fetched.queue, fetched.position)
         return await offsets.commit()
 
     async def committed(self, queue: MessageQueue) -> QueueOffset | None:
@@ -278,105 +335,89 @@ class PullConsumer(Lifecycle):
         """
         self._check_group("have an offset")
         await self._client.routes.route(queue.topic)
-        return await self._parts[1].query(queue)
+        return await self._parts.offsets.query(queue)
 
-    async def min_offset(self, queue: MessageQueue) -> QueueOffset:
-        """Return the offset of the oldest message of `queue`.
+    def _settle(self) -> None:
+        """Note that what earlier polls returned is dealt with, and commit it when that is due."""
+        self._queues.settle()
+        now_ms = self._client.env.clock.monotonic_ms()
+        if now_ms < self._commit_due_ms or (self._committing and not self._committing.done()):
+            return
+        self._commit_due_ms = now_ms + int(self._config.auto_commit_s * 1000)
+        self._committing = self._client.tasks.spawn(self.commit(), "auto-commit")
 
-        Raises:
-            TopicNotFound: Nobody has the topic.
-            TransportError: The broker did not answer.
-        """
-        return QueueOffset((await self._status(queue)).min_offset)
-
-    async def max_offset(self, queue: MessageQueue) -> QueueOffset:
-        """Return the offset that the next message of `queue` will have.
-
-        Raises:
-            TopicNotFound: Nobody has the topic.
-            TransportError: The broker did not answer.
-        """
-        return QueueOffset((await self._status(queue)).max_offset)
+    async def _close(self) -> None:
+        await self._member.unsubscribe()
+        if self._config.auto_commit:
+            await commit_settled(self._parts.offsets, self._queues.all)
+        for queue in self._queues.names:
+            self._queues.remove(queue)
 
     async def _begin_new(self) -> None:
         """Learn who serves newly assigned queues, and where to begin in those not sought."""
-        links, offsets, starting_points = self._parts
+        parts = self._parts
         for queue in list(self._new):
             await self._client.routes.route(queue.topic)
-            fetched = self._fetched.get(queue)
+            fetched = self._queues.find(queue)
             if fetched is not None and fetched.position is None:
-                start, committed = await starting_points.find(queue)
-                if fetched.position is None and self._fetched.get(queue) is fetched:
-                    offsets.begin(queue, start, committed)
-                    fetched.start(links, start)
+                start, committed = await parts.starting_points.find(queue)
+                if fetched.position is None and self._queues.find(queue) is fetched:
+                    parts.offsets.begin(queue, start, committed)
+                    fetched.start(parts.links, start)
             self._new.pop(queue, None)
 
-    def _take(self, count_max: int) -> list[StoredMessage]:
-        """Return what is there, at most `count_max` messages, queue by queue in turn."""
-        found: list[StoredMessage] = []
-        while self._ready and len(found) < count_max:
-            fetched = self._ready.popleft()
-            fetched.is_listed = False
-            if not fetched.has_something:
-                continue  # sought or dropped since it was listed
-            try:
-                part = fetched.take(count_max - len(found))
-            except CorruptRecord:
-                if found:
-                    # It is read again and comes up again if it stays broken.
-                    return found
-                raise
-            if fetched.has_something:
-                self._offer(fetched)
-            found = found + part if found else part
-        return found
+    def _take_reset(self, queue: MessageQueue, offset: QueueOffset, version: int) -> None:
+        if self._parts.offsets.reset(queue, offset, version):
+            self._go_on(queue, offset)
+
+    def _go_on(self, queue: MessageQueue, offset: QueueOffset) -> None:
+        """Go on where somebody else has set the group's offset."""
+        fetched = self._queues.find(queue)
+        if fetched is not None:
+            fetched.start(self._parts.links, offset)
 
     def _lose(self, fetched: FetchedQueue, error: RefusedError) -> None:
-        """Forget where a queue was that is gone; the next poll says so."""
+        """Forget where a queue was that is gone; of an assigned one the next poll says so."""
         queue = fetched.queue
-        self._parts[1].forget((queue,))
+        self._parts.offsets.forget((queue,))
         self._client.ask_route_again(queue.topic)
-        self._new[queue] = None
-        self._gone[queue] = error
-        self._arrived.set()
+        if self._is_subscribed:
+            self._member.lose(queue)
+        else:
+            self._new[queue] = None
+            self._gone[queue] = error
+            self._queues.arrived.set()
 
-    def _tell_gone(self) -> None:
+    def _fail(self, error: Exception) -> None:
+        """Keep what a callback raised for the next poll."""
+        self._failures.append(error)
+        self._queues.arrived.set()
+
+    def _raise_news(self) -> None:
+        """Raise what a poll has to tell, one thing at a time."""
+        if self._failures:
+            raise self._failures.popleft()
         for queue in self._gone:
             error = self._gone.pop(queue)
             remark = f"queue {queue} is gone: {error.remark}"
             raise TopicNotFound(ResponseCode.TOPIC_NOT_EXIST, remark, error.peer)
-
-    def _offer(self, fetched: FetchedQueue) -> None:
-        if not fetched.is_listed:
-            fetched.is_listed = True
-            self._ready.append(fetched)
-        self._arrived.set()
-
-    async def _status(self, queue: MessageQueue) -> admin.QueueStatus:
-        await self._client.routes.route(queue.topic)
-        connection = await self._client.broker(queue.broker_name)
-        reply = await connection.call(
-            DESCRIBE_TOPIC,
-            admin.DescribeTopicRequest(topic=queue.topic),
-            timeout_s=self._client.config.request_timeout_s,
-        )
-        for status in reply.queues:
-            if status.queue_id == queue.queue_id:
-                return status
-        return admin.QueueStatus(queue_id=queue.queue_id)
-
-    def _assigned(self, queue: MessageQueue) -> FetchedQueue:
-        fetched = self._fetched.get(queue)
-        if fetched is None:
-            raise UsageError(f"{queue} is not assigned")
-        return fetched
 
     def _check_group(self, verb: str) -> None:
         if not self._group:
             raise UsageError(f"a consumer without a group cannot {verb}")
 
     @property
-    def _parts(self) -> tuple[PullLinks, OffsetStore, StartingPoints]:
+    def _is_subscribed(self) -> bool:
+        return self._membership is not None and self._membership.is_subscribed
+
+    @property
+    def _member(self) -> PullMembership:
+        if self._membership is None:
+            raise ClosedError("the consumer is not open: use it inside `async with`")
+        return self._membership
+
+    @property
+    def _parts(self) -> PullParts:
         if self._opened is None:
             raise ClosedError("the consumer is not open: use it inside `async with`")
         return self._opened

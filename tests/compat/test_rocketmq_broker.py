@@ -86,7 +86,7 @@ class Site:
 async def read_all(consumer: PullConsumer, topics: list[str]) -> list[StoredMessage]:
     """Return every message of `topics`."""
     consumer.assign([queue for topic in topics for queue in await consumer.queues(topic)])
-    await consumer.seek_to_first()
+    await consumer.seek_to_begin()
     found: list[StoredMessage] = []
     while messages := await consumer.poll(timeout_s=2):
         found += messages

@@ -90,14 +90,16 @@ def test_seeking_goes_anywhere_and_what_was_read_ahead_is_forgotten() -> None:
                 consumer.seek(queue, offset)
                 (message,) = await consumer.poll(messages_max=1)
                 assert message.queue_offset == expected
-            await consumer.seek_to_last()
-            assert consumer.position(queue) == 100 == await consumer.max_offset(queue)
+            await consumer.seek_to_end()
+            assert consumer.position(queue) == 100
+            assert await consumer.end_offsets([queue]) == {queue: 100}
             assert await consumer.poll(timeout_s=3) == []
             cluster.append(queue, b"new")
             (message,) = await consumer.poll()
             assert message.body == b"new"
-            await consumer.seek_to_first(queue)
-            assert consumer.position(queue) == 10 == await consumer.min_offset(queue)
+            await consumer.seek_to_begin(queue)
+            assert consumer.position(queue) == 10
+            assert await consumer.begin_offsets([queue]) == {queue: 10}
 
     in_cluster(test)
 

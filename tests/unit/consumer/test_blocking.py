@@ -12,6 +12,7 @@ from ternmq_client.blocking import BlockingFace
 from ternmq_consumer.blocking import BlockingPullConsumer
 from ternmq_model.address import Address
 from ternmq_model.errors import TopicNotFound
+from ternmq_model.queue import MessageQueue
 from ternmq_remoting import contracts
 from ternmq_remoting.grpc_network import GrpcNetwork
 from ternmq_remoting.rpc import Identity, unary
@@ -73,11 +74,40 @@ def test_a_script_reads_a_topic_without_an_event_loop() -> None:
         assert consumer.committed(queues[0]) is None
         assert consumer.commit()
         assert consumer.committed(queues[0]) == 100
-        consumer.seek_to_first()
-        assert consumer.position(queues[1]) == consumer.min_offset(queues[1]) == 0
-        consumer.seek_to_last(queues[1])
-        assert consumer.position(queues[1]) == consumer.max_offset(queues[1]) == 100
+        consumer.seek_to_begin()
+        assert consumer.position(queues[1]) == consumer.begin_offsets(queues)[queues[1]] == 0
+        consumer.seek_to_end(queues[1])
+        assert consumer.position(queues[1]) == consumer.end_offsets(queues)[queues[1]] == 100
         consumer.seek(queues[0], 99)
         assert consumer.poll(timeout_s=10)[0].queue_offset == 99
         with pytest.raises(TopicNotFound):
             consumer.queues("no_such")
+
+
+def test_a_script_shares_a_topic_and_its_callbacks_may_use_the_consumer() -> None:
+    told: list[tuple[str, int, bool]] = []
+    with grpc_toys() as nameserver, BlockingPullConsumer("g", nameserver=nameserver) as consumer:
+        queues = consumer.queues(TOPIC)
+
+        def on_assigned(given: list[MessageQueue]) -> None:
+            told.append(("assigned", len(given), consumer.assignment() == queues))
+            consumer.seek(queues[0], 95)
+
+        def on_revoked(taken: list[MessageQueue]) -> None:
+            told.append(("revoked", len(taken), consumer.commit()))
+
+        consumer.subscribe(TOPIC, on_assigned=on_assigned, on_revoked=on_revoked)
+        consumer.assigned()
+        consumer.pause(queues[1])
+        assert consumer.paused() == [queues[1]]
+        assert [message.queue_offset for message in consumer.poll(timeout_s=10)] == [
+            *range(95, 100)
+        ]
+        consumer.resume(queues[1])
+        assert len(consumer.poll(timeout_s=10)) == 100
+        consumer.seek_to_time(0, queues[1])
+        assert consumer.offsets_for_times({queues[0]: 2}) == {queues[0]: 100}
+        consumer.unsubscribe()
+        assert consumer.committed(queues[0]) == 100
+        assert consumer.committed(queues[1]) == 0
+    assert told == [("assigned", 2, True), ("revoked", 2, True)]

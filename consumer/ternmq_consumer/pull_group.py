@@ -1,0 +1,159 @@
+"""A pull consumer that shares queues with others: what it owns as a member of its group."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from ternmq_consumer.fetched_queue import FetchedQueue
+from ternmq_consumer.offset_store import OffsetStore
+from ternmq_consumer.pull_link import PullLinks
+from ternmq_consumer.pull_queues import PullQueues
+from ternmq_consumer.starting_points import StartingPoints
+from ternmq_model.errors import TernError
+from ternmq_model.offsets import QueueOffset
+from ternmq_model.queue import MessageQueue
+from ternmq_model.subscription import Subscription
+
+logger = logging.getLogger(__name__)
+
+RebalanceCallback: TypeAlias = Callable[[list[MessageQueue]], Awaitable[None] | None]
+"""Takes queues, sorted, that were given to this member, or are taken from it. A plain function or
+an `async def`."""
+
+
+@dataclass(frozen=True, slots=True)
+class RebalanceCallbacks:
+    """What an application wants to be told."""
+
+    on_assigned: RebalanceCallback | None
+    on_revoked: RebalanceCallback | None
+
+
+@dataclass(frozen=True, slots=True)
+class PullParts:
+    """What reading queues stands on."""
+
+    links: PullLinks
+    offsets: OffsetStore
+    starting_points: StartingPoints
+
+
+class PullOwned:
+    """The queues that a pull consumer owns as a member: what its rebalance job changes.
+
+    Owned by one pull consumer, for one subscription.
+
+    Args:
+        parts: Where to begin, how to read, how far the group is.
+        queues: The consumer's queues; all of them are owned here.
+        callbacks: Called when queues come and go.
+        commits_settled: What is dealt with is committed before a queue goes.
+        on_failure: Called with what a callback raised.
+    """
+
+    def __init__(
+        self,
+        parts: PullParts,
+        queues: PullQueues,
+        callbacks: RebalanceCallbacks,
+        *,
+        commits_settled: bool,
+        on_failure: Callable[[Exception], None],
+    ) -> None:
+        self._parts = parts
+        self._queues = queues
+        self._callbacks = callbacks
+        self._commits_settled = commits_settled
+        self._on_failure = on_failure
+
+    @property
+    def queues(self) -> list[MessageQueue]:
+        """The owned queues, sorted."""
+        return self._queues.names
+
+    async def start(self, wanted: Mapping[MessageQueue, Subscription]) -> bool:
+        """Own these queues, tell the application, and begin to read them.
+
+        Where a group begins in a queue that is new to it is committed first, so that nobody after
+        this member can begin at a later end. The application may seek before anything is read.
+
+        Returns:
+            Whether all could be started. The others are not owned; the reason is logged.
+        """
+        parts = self._parts
+        async with asyncio.TaskGroup() as questions:
+            asked = {
+                queue: questions.create_task(self._find_start(queue), name=f"start {queue}")
+                for queue in wanted
+            }
+        starts = {queue: start for queue, task in asked.items() if (start := task.result())}
+        for queue, (offset, committed) in starts.items():
+            parts.offsets.begin(queue, offset, committed)
+        await parts.offsets.commit(starts)
+        for queue, (offset, _) in starts.items():
+            self._queues.add(queue, wanted[queue]).place(offset)
+            logger.info("queue taken over queue=%s offset=%s", queue, offset)
+        if starts:
+            await self._tell(self._callbacks.on_assigned, starts)
+        for queue in starts:
+            fetched = self._queues.find(queue)
+            if fetched is not None and fetched.position is not None and not fetched.is_reading:
+                fetched.start(parts.links, fetched.position)
+        return len(starts) == len(wanted)
+
+    async def drop(self, queues: Sequence[MessageQueue]) -> None:
+        """Own these queues no more: stop reading, tell the application, commit, forget.
+
+        The application may still commit where it is.
+        """
+        offsets = self._parts.offsets
+        leaving = [fetched for queue in queues if (fetched := self._queues.find(queue)) is not None]
+        if not leaving:
+            return
+        for fetched in leaving:
+            fetched.stop()
+        names = [fetched.queue for fetched in leaving]
+        await self._tell(self._callbacks.on_revoked, names)
+        if self._commits_settled:
+            await commit_settled(offsets, leaving)
+        for fetched in leaving:
+            self._queues.remove(fetched.queue)
+            logger.info("queue given away queue=%s offset=%s", fetched.queue, fetched.position)
+        offsets.forget(names)
+
+    async def tell_lost(self, queue: MessageQueue) -> None:
+        """Tell the application that a queue is gone."""
+        await self._tell(self._callbacks.on_revoked, (queue,))
+
+    async def _tell(
+        self, callback: RebalanceCallback | None, queues: Iterable[MessageQueue]
+    ) -> None:
+        if callback is None:
+            return
+        try:
+            answer = callback(sorted(queues))
+            if answer is not None:
+                await answer
+        except Exception as error:
+            self._on_failure(error)
+
+    async def _find_start(
+        self, queue: MessageQueue
+    ) -> tuple[QueueOffset, QueueOffset | None] | None:
+        try:
+            return await self._parts.starting_points.find(queue)
+        except TernError as error:
+            logger.warning("queue not taken over queue=%s error=%s", queue, error)
+            return None
+
+
+async def commit_settled(offsets: OffsetStore, queues: Iterable[FetchedQueue]) -> None:
+    """Commit what the application has dealt with; nothing goes back for it."""
+    names: list[MessageQueue] = []
+    for fetched in queues:
+        if fetched.settled is not None:
+            offsets.update(fetched.queue, fetched.settled)
+            names.append(fetched.queue)
+    await offsets.commit(names)

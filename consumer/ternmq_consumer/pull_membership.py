@@ -1,0 +1,167 @@
+"""Being a member of a group without being fed: joining, sharing queues, leaving."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import replace
+
+from ternmq_client.instance import ClientInstance
+from ternmq_consumer.allocation.named import strategy_of
+from ternmq_consumer.config import PullConsumerConfig
+from ternmq_consumer.pull_group import PullOwned, PullParts, RebalanceCallbacks
+from ternmq_consumer.pull_queues import PullQueues
+from ternmq_consumer.rebalance import RETRY_S, Rebalancer
+from ternmq_consumer.seeking import looks_for_resets
+from ternmq_model.errors import UsageError
+from ternmq_model.queue import MessageQueue
+from ternmq_model.subscription import Subscription
+from ternmq_protos.v1 import groups_pb2 as groups
+from ternmq_protos.v1 import messages_pb2 as messages
+from ternmq_runtime.lifecycle import Lifecycle
+from ternmq_runtime.service import Job, JobRunner
+
+
+class PullMembership(Lifecycle):
+    """The membership of one pull consumer, which owns it; it is open as long as the consumer.
+
+    Args:
+        client: Who joins.
+        queues: The consumer's; changed here while it is subscribed.
+        parts: What reading them stands on.
+        group: Which group.
+        config: How to share.
+        on_failure: Called with what a callback raised.
+    """
+
+    def __init__(
+        self,
+        client: ClientInstance,
+        queues: PullQueues,
+        parts: PullParts,
+        group: str,
+        config: PullConsumerConfig,
+        on_failure: Callable[[Exception], None],
+    ) -> None:
+        self._client = client
+        self._queues = queues
+        self._parts = parts
+        self._group = group
+        self._config = config
+        self._on_failure = on_failure
+        self._jobs = JobRunner(
+            Job(name="rebalance", interval_s=config.rebalance_s, step=self._rebalance)
+        )
+        self._owned: PullOwned | None = None
+        self._rebalancer: Rebalancer | None = None
+        self._first_share = asyncio.Event()
+        self._changing = asyncio.Lock()
+        """Queues come and go in one place at a time."""
+
+    async def _open(self, stack: AsyncExitStack) -> None:
+        client = self._client
+        client.routes.add_listener(lambda _topic: self._rebalance_now())
+        client.sessions.on_command("welcome", looks_for_resets(client.tasks, self._parts.offsets))
+        await stack.enter_async_context(self._jobs)
+
+    @property
+    def is_subscribed(self) -> bool:
+        """The consumer is a member, or becomes one just now."""
+        return self._owned is not None
+
+    async def subscribe(
+        self, subscriptions: Mapping[str, Subscription], callbacks: RebalanceCallbacks
+    ) -> None:
+        """Join the group and take its share. Not while it is subscribed.
+
+        Raises:
+            RefusedError: A broker refuses this client; it is not subscribed.
+            Unreachable: No NameServer answers; it is not subscribed.
+        """
+        client, config = self._client, self._config
+        now_ms = client.env.clock.wall_ms()
+        by_topic = {
+            topic: replace(subscription, version_ms=now_ms)
+            for topic, subscription in subscriptions.items()
+        }
+        self._owned = owned = PullOwned(
+            self._parts,
+            self._queues,
+            callbacks,
+            commits_settled=config.auto_commit,
+            on_failure=self._on_failure,
+        )
+        self._first_share.clear()
+        rebalancer = Rebalancer(
+            client,
+            client.routes,
+            owned,
+            group=self._group,
+            client_id=client.client_id,
+            subscriptions=by_topic,
+            allocate=strategy_of(config.allocate),
+            timeout_s=client.config.request_timeout_s,
+            take_over_wait_s=config.take_over_wait_s,
+            on_settled=self._first_share.set,
+            retry_soon=self._rebalance_soon,
+        )
+        try:
+            await client.join_group(self._group_message(by_topic), self._rebalance_now)
+        except BaseException:
+            self._owned = None
+            client.leave_group(self._group)
+            raise
+        self._rebalancer = rebalancer
+        self._rebalance_now()
+
+    async def unsubscribe(self) -> None:
+        """Give every queue up and leave the group. Safe to repeat."""
+        owned, self._rebalancer = self._owned, None
+        if owned is None:
+            return
+        async with self._changing:
+            await owned.drop(owned.queues)
+        self._client.leave_group(self._group)
+        self._owned = None
+
+    async def assigned(self) -> None:
+        """Wait for the first share.
+
+        Raises:
+            UsageError: The consumer is not subscribed.
+        """
+        if self._owned is None:
+            raise UsageError("the consumer is not subscribed to any topic")
+        await self._first_share.wait()
+
+    def lose(self, queue: MessageQueue) -> None:
+        """Own `queue` no more, which is gone; look soon whether there is another one."""
+        self._queues.remove(queue)
+        if self._owned is not None:
+            self._client.tasks.spawn(self._owned.tell_lost(queue), f"tell of {queue}")
+        self._rebalance_soon()
+
+    async def _rebalance(self) -> bool:
+        async with self._changing:
+            return False if self._rebalancer is None else await self._rebalancer.step()
+
+    def _rebalance_now(self) -> None:
+        self._jobs.wake("rebalance")
+
+    def _rebalance_soon(self) -> None:
+        asyncio.get_running_loop().call_later(RETRY_S, self._rebalance_now)
+
+    def _group_message(self, subscriptions: Mapping[str, Subscription]) -> groups.ConsumerGroup:
+        return groups.ConsumerGroup(
+            group=self._group,
+            model=groups.CLUSTERING,
+            consume_from=self._config.consume_from.name,
+            subscriptions=[
+                messages.Subscription(
+                    topic=subscription.topic,
+                    expression_type="TAG",
+                    expression=subscription.expression,
+                    version_ms=subscription.version_ms,
+                )
+                for subscription in subscriptions.values()
+            ],
+        )

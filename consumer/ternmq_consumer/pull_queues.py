@@ -1,0 +1,143 @@
+"""The queues that a pull consumer reads, and what is there to be polled."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+from ternmq_consumer.config import PullConsumerConfig
+from ternmq_consumer.fetched_queue import FetchedQueue
+from ternmq_consumer.flow_control import Window
+from ternmq_model.errors import CorruptRecord, RefusedError, UsageError
+from ternmq_model.queue import MessageQueue
+from ternmq_model.stored_message import StoredMessage
+from ternmq_model.subscription import Subscription
+
+
+class PullQueues:
+    """Queues by name; those in which something lies take turns. Owned by one pull consumer.
+
+    Args:
+        config: How far to read ahead.
+        on_gone: Called with a queue that its broker has no more; its position is forgotten.
+
+    Attributes:
+        arrived: Set when a poll that waits should look again.
+    """
+
+    def __init__(
+        self,
+        config: PullConsumerConfig,
+        on_gone: Callable[[FetchedQueue, RefusedError], None],
+    ) -> None:
+        self.arrived = asyncio.Event()
+        self._config = config
+        self._on_gone = on_gone
+        self._fetched: dict[MessageQueue, FetchedQueue] = {}
+        self._paused: set[MessageQueue] = set()
+        self._ready: deque[FetchedQueue] = deque()
+        self._taken: dict[FetchedQueue, None] = {}
+        """Queues of which messages were taken and not settled."""
+
+    def __len__(self) -> int:
+        return len(self._fetched)
+
+    @property
+    def all(self) -> list[FetchedQueue]:
+        """Every queue, in the order in which they were added."""
+        return list(self._fetched.values())
+
+    @property
+    def names(self) -> list[MessageQueue]:
+        """Every queue's name, sorted."""
+        return sorted(self._fetched)
+
+    @property
+    def paused(self) -> list[MessageQueue]:
+        """Names of the paused ones, sorted."""
+        return sorted(self._paused)
+
+    def find(self, queue: MessageQueue) -> FetchedQueue | None:
+        """Return the queue of that name, or None."""
+        return self._fetched.get(queue)
+
+    def get(self, queue: MessageQueue) -> FetchedQueue:
+        """Return the queue of that name.
+
+        Raises:
+            UsageError: It is not assigned.
+        """
+        fetched = self._fetched.get(queue)
+        if fetched is None:
+            raise UsageError(f"{queue} is not assigned")
+        return fetched
+
+    def add(self, queue: MessageQueue, subscription: Subscription) -> FetchedQueue:
+        """Have a queue that is not there yet. It is not read before it is started."""
+        config = self._config
+        fetched = FetchedQueue(
+            queue,
+            subscription,
+            Window(config.pull_threshold_messages, config.pull_threshold_bytes),
+            check_crc=config.check_crc,
+            on_ready=self._offer,
+            on_gone=self._on_gone,
+        )
+        self._fetched[queue] = fetched
+        return fetched
+
+    def remove(self, queue: MessageQueue) -> None:
+        """Have this queue no more, and read it no more. Safe to repeat."""
+        fetched = self._fetched.pop(queue, None)
+        self._paused.discard(queue)
+        if fetched is not None:
+            fetched.stop()
+            self._taken.pop(fetched, None)
+
+    def pause(self, queue: MessageQueue) -> None:
+        """Let nothing of this queue be taken."""
+        self.get(queue)
+        self._paused.add(queue)
+
+    def resume(self, queue: MessageQueue) -> None:
+        """Take back `pause`."""
+        fetched = self.get(queue)
+        self._paused.discard(queue)
+        if fetched.has_something:
+            self._offer(fetched)
+
+    def take(self, count_max: int) -> list[StoredMessage]:
+        """Return what is there, at most `count_max` messages, queue by queue in turn.
+
+        Raises:
+            CorruptRecord: The next batch of a queue is broken, and will be read again.
+        """
+        found: list[StoredMessage] = []
+        while self._ready and len(found) < count_max:
+            fetched = self._ready.popleft()
+            fetched.is_listed = False
+            if not fetched.has_something or fetched.queue in self._paused:
+                continue  # sought, dropped or paused since it was listed
+            try:
+                part = fetched.take(count_max - len(found))
+            except CorruptRecord:
+                if found:
+                    # It is read again and comes up again if it stays broken.
+                    return found
+                raise
+            self._taken[fetched] = None
+            if fetched.has_something:
+                self._offer(fetched)
+            found = found + part if found else part
+        return found
+
+    def settle(self) -> None:
+        """Note that everything taken so far is dealt with."""
+        for fetched in self._taken:
+            fetched.settled = fetched.position
+        self._taken.clear()
+
+    def _offer(self, fetched: FetchedQueue) -> None:
+        if not fetched.is_listed and fetched.queue not in self._paused:
+            fetched.is_listed = True
+            self._ready.append(fetched)
+            self.arrived.set()
