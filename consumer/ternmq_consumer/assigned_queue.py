@@ -103,9 +103,13 @@ class AssignedQueue:
         if self._pulled is not None:
             self._pulled.close()
 
+    def is_busy(self) -> bool:
+        """Tell whether somebody works on messages of the queue."""
+        return self.in_hand.running > 0 or bool(self._left)
+
     async def idle(self) -> None:
         """Wait until nobody works on messages of the queue."""
-        while self.in_hand.running or self._left:
+        while self.is_busy():
             self._idle.clear()
             await self._idle.wait()
 

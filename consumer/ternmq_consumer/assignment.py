@@ -196,13 +196,12 @@ class Assignment:
         return leases
 
     async def _give_back(self, leaving: Iterable[AssignedQueue]) -> None:
-        """Unlock queues that nobody works on. What is still worked on keeps others out until its
-        lease is over."""
+        """Unlock queues; those that are still worked on when that has ended."""
         if self._locks is None:
             return
         for owned in leaving:
-            if owned.in_hand.running:
-                self._locks.forget(owned.queue)
+            if owned.is_busy():
+                self._locks.give_back_later(owned.queue, owned.is_busy)
         await self._locks.give_back([owned.queue for owned in leaving])
 
     async def quiesce(self, timeout_s: float) -> None:

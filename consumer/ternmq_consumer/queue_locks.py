@@ -11,6 +11,7 @@ Source: RocketMQ `ConsumeMessageOrderlyService`, `RebalanceLockManager`; the tok
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from ternmq_consumer.brokers import Brokers
@@ -64,6 +65,15 @@ class Lease:
         return not self.is_lost and is_trusted(self.asked_at_ms, self._clock.monotonic_ms())
 
 
+@dataclass(frozen=True, slots=True)
+class _Lingering:
+    """A lock that is given back when a listener call has ended."""
+
+    queue: MessageQueue
+    token: int
+    is_busy: Callable[[], bool]
+
+
 class QueueLocks:
     """The locks of one orderly consumer. Owned by it, used by its event loop.
 
@@ -98,6 +108,7 @@ class QueueLocks:
         self._on_renewed = on_renewed
         self._leases: dict[MessageQueue, Lease] = {}
         self._troubles: dict[str, str] = {}
+        self._lingering: list[_Lingering] = []
 
     def token(self, queue: MessageQueue) -> int:
         """Return what commits and send-backs of `queue` carry; 0 for a queue that is not locked."""
@@ -119,7 +130,8 @@ class QueueLocks:
         }
 
     async def renew(self) -> bool:
-        """Renew the locks that are due. The step of a job."""
+        """Renew the locks that are due, give back those that were to wait. The step of a job."""
+        await self._end_lingering()
         now_ms = self._clock.monotonic_ms()
         await self._ask(
             [
@@ -135,13 +147,16 @@ class QueueLocks:
 
         A broker that does not answer lets the leases run out.
         """
-        held = {queue: lease for queue in queues if (lease := self.forget(queue)) is not None}
-        by_broker = _by_broker(held)
-        async with asyncio.TaskGroup() as requests:
-            for broker_name, locked in by_broker.items():
-                requests.create_task(
-                    self._unlock(broker_name, {queue: held[queue].token for queue in locked})
-                )
+        await self._unlock_all(
+            {queue: lease.token for queue in queues if (lease := self.forget(queue)) is not None}
+        )
+
+    def give_back_later(self, queue: MessageQueue, is_busy: Callable[[], bool]) -> None:
+        """Unlock `queue` once nobody works on it any more. Its lock is renewed no more: should that
+        take longer than the lease, somebody else may have it."""
+        lease = self.forget(queue)
+        if lease is not None:
+            self._lingering.append(_Lingering(queue, lease.token, is_busy))
 
     def forget(self, queue: MessageQueue) -> Lease | None:
         """Renew the lock of `queue` no more, and begin no listener call under it."""
@@ -157,6 +172,18 @@ class QueueLocks:
             logger.warning("queue lock lost queue=%s group=%s", queue, self._group)
             self.forget(queue)
             self._on_lost(queue)
+
+    async def _end_lingering(self) -> None:
+        idle = [each for each in self._lingering if not each.is_busy()]
+        if idle:
+            self._lingering = [each for each in self._lingering if each not in idle]
+            await self._unlock_all({each.queue: each.token for each in idle})
+
+    async def _unlock_all(self, tokens: Mapping[MessageQueue, int]) -> None:
+        async with asyncio.TaskGroup() as requests:
+            for broker_name, queues in _by_broker(tokens).items():
+                share = {queue: tokens[queue] for queue in queues}
+                requests.create_task(self._unlock(broker_name, share))
 
     async def _ask(self, queues: Collection[MessageQueue]) -> None:
         async with asyncio.TaskGroup() as requests:

@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from random import Random
 
 from ternmq_model.address import Address
-from ternmq_model.errors import ConnectionLost, TopicNotFound
+from ternmq_model.errors import ClosedError, ConnectionLost, TopicNotFound
 from ternmq_model.properties import tag_code
 from ternmq_model.queue import MessageQueue
 from ternmq_model.record import encode_record
@@ -156,7 +156,7 @@ class ToyBroker:
                     return
                 names = [group.group for group in request.heartbeat.consumer_groups]
                 await self._put(client_id, life, names)
-        except ConnectionLost:
+        except (ConnectionLost, ClosedError):
             pass
         finally:
             if self._sessions.get(client_id) is stream:
@@ -258,7 +258,7 @@ class ToyBroker:
                 while (request := await stream.read()) is not None:
                     self._take(request, handles, ended)
                     self.wake()
-            except ConnectionLost:
+            except (ConnectionLost, ClosedError):
                 pass
             sending.cancel()
 
@@ -312,7 +312,7 @@ class ToyBroker:
                     await stream.write(messages.PullStreamReply(pulled=pulled))
                 else:
                     await changed.wait()
-        except ConnectionLost:
+        except (ConnectionLost, ClosedError):
             return
 
     def _read_all(self, handles: Mapping[int, ToyHandle]) -> list[messages.PulledRecords]:
@@ -381,7 +381,7 @@ class ToyBroker:
                 change = groups.MembersChanged(group=group)
                 try:
                     await session.write(groups.SessionReply(members_changed=change))
-                except ConnectionLost:
+                except (ConnectionLost, ClosedError):
                     continue
 
 
