@@ -51,6 +51,7 @@ from ternmq_model.route import Permission as Permission
 from ternmq_model.route import TopicConfig as TopicConfig
 from ternmq_model.stored_message import StoredMessage as StoredMessage
 from ternmq_model.subscription import Subscription as Subscription
+from ternmq_model.subscription import sql as sql
 from ternmq_model.version import __version__ as __version__
 from ternmq_producer.blocking import BlockingProducer as BlockingProducer
 from ternmq_producer.config import ProducerConfig as ProducerConfig
@@ -107,6 +108,7 @@ __all__ = [
     "__version__",
     "allocate_averagely",
     "allocate_by_circle",
+    "sql",
 ]
 
 

@@ -15,6 +15,7 @@ from ternmq_console.options import nameserver_option, output_option
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
 from ternmq_consumer.push import PushConsumer
 from ternmq_model.stored_message import StoredMessage
+from ternmq_model.subscription import ALL_TAGS, sql
 
 _STARTS = {"first": ConsumeFrom.FIRST_OFFSET, "last": ConsumeFrom.LAST_OFFSET}
 
@@ -31,7 +32,10 @@ _STARTS = {"first": ConsumeFrom.FIRST_OFFSET, "last": ConsumeFrom.LAST_OFFSET}
     help="Where a group begins that never consumed the topic.",
 )
 @click.option(
-    "--tag", "expression", default="*", metavar="EXPRESSION", help="Tags to take: 'a || b'."
+    "--tag", "expression", default=ALL_TAGS, metavar="EXPRESSION", help="Tags to take: 'a || b'."
+)
+@click.option(
+    "--sql", "condition", metavar="CONDITION", help='Messages to take, by property: "a > 5".'
 )
 @click.option("--max", "count_max", type=click.IntRange(min=1), help="End after so many messages.")
 @click.option("--wait", is_flag=True, help="Wait for a topic that does not exist yet.")
@@ -43,6 +47,7 @@ def consume(
     group: str,
     start: str,
     expression: str,
+    condition: str | None,
     count_max: int | None,
     wait: bool,
     as_json: bool,
@@ -57,12 +62,14 @@ def consume(
     printed is finished: the group does not see it again.
     """
     with_everything = as_json or output == "json"
+    if condition is not None and expression != ALL_TAGS:
+        raise click.UsageError("--tag and --sql are two ways to say what to take: use one")
 
     async def main() -> None:
         client_config = ClientConfig(nameservers=nameserver_texts(nameserver))
         consumer = PushConsumer(
             group,
-            {topic: expression},
+            {topic: expression if condition is None else sql(condition)},
             config=PushConsumerConfig(consume_from=_STARTS[start]),
             client_config=client_config,
         )

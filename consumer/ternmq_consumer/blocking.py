@@ -9,7 +9,7 @@ from ternmq_client.config import ClientConfig
 from ternmq_consumer.config import PullConsumerConfig
 from ternmq_consumer.pull import POLL_MESSAGES_MAX, PullConsumer
 from ternmq_consumer.pull_group import RebalanceCallback
-from ternmq_consumer.push import Subscriptions
+from ternmq_consumer.subscriptions import Subscriptions, Wanted
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_model.stored_message import StoredMessage
@@ -44,7 +44,7 @@ class BlockingPullConsumer(BlockingFace[PullConsumer]):
         """Return the queues of `topic` that may be read, sorted."""
         return self._run(self._client.queues(topic))
 
-    def assign(self, queues: Iterable[MessageQueue], expression: str = ALL_TAGS) -> None:
+    def assign(self, queues: Iterable[MessageQueue], expression: Wanted = ALL_TAGS) -> None:
         """Read these queues and no others."""
         wanted = list(queues)
         self._do(lambda: self._client.assign(wanted, expression))

@@ -22,16 +22,21 @@ from ternmq_consumer.pull_link import PullLinks
 from ternmq_consumer.pull_membership import PullMembership
 from ternmq_consumer.pull_queues import PullQueues
 from ternmq_consumer.pull_seeking import SeekingPuller
-from ternmq_consumer.push import Subscriptions, subscriptions_by_topic
 from ternmq_consumer.seeking import resets_of
 from ternmq_consumer.starting_points import StartingPoints, first_start
+from ternmq_consumer.subscriptions import (
+    Subscriptions,
+    Wanted,
+    subscription_to,
+    subscriptions_by_topic,
+)
 from ternmq_model.errors import ClosedError, RefusedError, TopicNotFound, UsageError
 from ternmq_model.names import check_group
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.stored_message import StoredMessage
-from ternmq_model.subscription import ALL_TAGS, parse_subscription
+from ternmq_model.subscription import ALL_TAGS
 from ternmq_remoting.environment import Environment
 from ternmq_runtime.lifecycle import Lifecycle
 from ternmq_runtime.service import Job, JobRunner
@@ -144,7 +149,7 @@ class PullConsumer(SeekingPuller, Lifecycle):
         """
         return (await self._client.routes.route(topic)).read_queues()
 
-    def assign(self, queues: Iterable[MessageQueue], expression: str = ALL_TAGS) -> None:
+    def assign(self, queues: Iterable[MessageQueue], expression: Wanted = ALL_TAGS) -> None:
         """Read these queues and no others.
 
         One that was assigned before goes on where it is. A new one begins where `seek` says, else
@@ -152,11 +157,12 @@ class PullConsumer(SeekingPuller, Lifecycle):
 
         Args:
             queues: Of any topics.
-            expression: Tags that are wanted of the new ones: `*`, or `a || b`.
+            expression: What is wanted of the new ones: tags, such as `*` or `a || b`, or a
+                condition on properties: `sql("amount > 100")`.
 
         Raises:
-            UsageError: The expression names no tag, `queues` are not queues, or the consumer is
-                subscribed.
+            UsageError: The expression names no tag or is no condition, `queues` are not queues, or
+                the consumer is subscribed.
         """
         given: object = queues
         if isinstance(given, str):  # whoever does not check types learns it here
@@ -169,7 +175,7 @@ class PullConsumer(SeekingPuller, Lifecycle):
         now_ms = self._client.env.clock.wall_ms()
         wanted = dict.fromkeys(queues)
         new = {
-            queue: parse_subscription(queue.topic, expression, version_ms=now_ms)
+            queue: subscription_to(queue.topic, expression, version_ms=now_ms)
             for queue in wanted
             if self._queues.find(queue) is None
         }
@@ -197,8 +203,8 @@ class PullConsumer(SeekingPuller, Lifecycle):
         error raised by the next `poll`.
 
         Args:
-            topics: A topic, tag expressions by topic, or subscriptions, as for `PushConsumer`. All
-                members of the group must say the same.
+            topics: A topic, tags or conditions by topic, or subscriptions, as for `PushConsumer`.
+                All members of the group must say the same.
             on_assigned: Called with queues that are new, before anything of them is read: it may
                 `seek`.
             on_revoked: Called with queues that go to another member, that were deleted, or that are

@@ -17,6 +17,7 @@ from typing import Final, Protocol
 from ternmq_client.retry import RetryPolicy
 from ternmq_consumer.brokers import Brokers
 from ternmq_consumer.flow_control import CreditLedger, Window
+from ternmq_consumer.subscriptions import subscription_message
 from ternmq_model.errors import (
     ClosedError,
     CorruptRecord,
@@ -366,7 +367,6 @@ class PullLink:
         pulled_queue.number = number
         pulled_queue.heard_at_ms = self._env.clock.monotonic_ms()
         credit = pulled_queue.ledger.opening()
-        wanted = pulled_queue.subscription
         self.write(
             messages.PullStreamRequest(
                 subscribe=messages.PullSubscribe(
@@ -374,12 +374,7 @@ class PullLink:
                     topic=pulled_queue.queue.topic,
                     queue_id=pulled_queue.queue.queue_id,
                     offset=pulled_queue.next_offset,
-                    subscription=messages.Subscription(
-                        topic=wanted.topic,
-                        expression_type="TAG",
-                        expression=wanted.expression,
-                        version_ms=wanted.version_ms,
-                    ),
+                    subscription=subscription_message(pulled_queue.subscription),
                     credit_bytes=credit.record_bytes,
                     credit_messages=credit.messages,
                 )

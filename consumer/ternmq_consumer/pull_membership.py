@@ -12,11 +12,11 @@ from ternmq_consumer.pull_group import PullOwned, PullParts, RebalanceCallbacks
 from ternmq_consumer.pull_queues import PullQueues
 from ternmq_consumer.rebalance import RETRY_S, Rebalancer
 from ternmq_consumer.seeking import looks_for_resets
+from ternmq_consumer.subscriptions import subscription_message
 from ternmq_model.errors import UsageError
 from ternmq_model.queue import MessageQueue
 from ternmq_model.subscription import Subscription
 from ternmq_protos.v1 import groups_pb2 as groups
-from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_runtime.lifecycle import Lifecycle
 from ternmq_runtime.service import Job, JobRunner
 
@@ -155,13 +155,5 @@ class PullMembership(Lifecycle):
             group=self._group,
             model=groups.CLUSTERING,
             consume_from=self._config.consume_from.name,
-            subscriptions=[
-                messages.Subscription(
-                    topic=subscription.topic,
-                    expression_type="TAG",
-                    expression=subscription.expression,
-                    version_ms=subscription.version_ms,
-                )
-                for subscription in subscriptions.values()
-            ],
+            subscriptions=map(subscription_message, subscriptions.values()),
         )

@@ -1,10 +1,10 @@
 """The consumer that a broker feeds: a member of a group that shares the queues of its topics."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
-from typing import Final, TypeAlias
+from typing import Final
 
 from ternmq_client.config import ClientConfig, nameserver_texts
 from ternmq_client.instance import ClientInstance
@@ -35,21 +35,22 @@ from ternmq_consumer.results import Results
 from ternmq_consumer.seeking import SeekingConsumer, looks_for_resets, resets_of
 from ternmq_consumer.starting_points import StartingPoints, first_start
 from ternmq_consumer.statistics import ConsumerStatistics, Counters
+from ternmq_consumer.subscriptions import (
+    Subscriptions,
+    subscription_message,
+    subscriptions_by_topic,
+)
 from ternmq_model.errors import ClosedError, TopicNotFound, UsageError
 from ternmq_model.names import RETRY_PREFIX, check_group
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_model.stored_message import StoredMessage
-from ternmq_model.subscription import ALL_TAGS, Subscription, parse_subscription
+from ternmq_model.subscription import ALL_TAGS, parse_subscription
 from ternmq_protos.v1 import groups_pb2 as groups
-from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting.environment import Blocking, Environment
 from ternmq_runtime.blocking import BlockingPool
 from ternmq_runtime.lifecycle import Lifecycle
 from ternmq_runtime.service import Job, JobRunner, OwnedTasks
-
-Subscriptions: TypeAlias = str | Mapping[str, str] | Sequence[Subscription]
-"""A topic; or tag expressions by topic; or subscriptions."""
 
 _STALE_INTERVAL_S: Final = 20.0
 
@@ -78,8 +79,9 @@ class PushConsumer(SeekingConsumer, Lifecycle):
 
     Args:
         group: Who consumes together.
-        topics: What to consume: a topic, tag expressions by topic (`{"orders": "eu || jp"}`), or
-            subscriptions. All members of a group must say the same.
+        topics: What to consume: a topic; tags or a condition by topic (`{"orders": "eu || jp"}`,
+            `{"orders": sql("amount > 100")}`); or subscriptions. All members of a group must say
+            the same.
         listener: Called with each message: a plain function, in one of `config.workers` threads,
             or an `async def`, on the loop. At most `config.workers` calls run at a time.
         batch_listener: Called with the messages that wait, at most `config.batch_messages` and all
@@ -92,7 +94,8 @@ class PushConsumer(SeekingConsumer, Lifecycle):
 
     Raises:
         IllegalName: The group's name, or a topic's.
-        UsageError: Both kinds of listener, no topic, or an expression that names no tag.
+        UsageError: Both kinds of listener, no topic, an expression that names no tag, or a
+            condition that is none.
 
     Source:
         RocketMQ `DefaultMQPushConsumer`, `ConsumeMessageConcurrentlyService`.
@@ -341,15 +344,7 @@ class PushConsumer(SeekingConsumer, Lifecycle):
             group=self._group,
             model=groups.BROADCASTING if is_broadcasting(self._config) else groups.CLUSTERING,
             consume_from=self._config.consume_from.name,
-            subscriptions=[
-                messages.Subscription(
-                    topic=subscription.topic,
-                    expression_type="TAG",
-                    expression=subscription.expression,
-                    version_ms=subscription.version_ms,
-                )
-                for subscription in self._subscriptions.values()
-            ],
+            subscriptions=map(subscription_message, self._subscriptions.values()),
         )
 
     async def _commit_step(self) -> bool:
@@ -380,22 +375,3 @@ class PushConsumer(SeekingConsumer, Lifecycle):
         if self._assignment is not None:
             await self._assignment.close()
         self._client.leave_group(self._group)
-
-
-def subscriptions_by_topic(topics: Subscriptions) -> dict[str, Subscription]:
-    """Return what a user wants to consume, by topic.
-
-    Raises:
-        IllegalName: A topic's name.
-        UsageError: No topic, one topic twice, or an expression that names no tag.
-    """
-    if isinstance(topics, str):
-        wanted = [parse_subscription(topics, ALL_TAGS)]
-    elif isinstance(topics, Mapping):
-        wanted = [parse_subscription(topic, text) for topic, text in topics.items()]
-    else:
-        wanted = list(topics)
-    by_topic = {subscription.topic: subscription for subscription in wanted}
-    if not wanted or len(by_topic) < len(wanted):
-        raise UsageError("a consumer names at least one topic, and each once")
-    return by_topic

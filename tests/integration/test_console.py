@@ -95,6 +95,9 @@ def test_a_message_carries_what_it_was_given_and_is_found_by_its_id(console: Con
     assert (found["body"], found["properties"]["a"]) == ("body", "b=c")
     taken = console.run("consume", "tagged", "--group", "g", "--tag", "x || t", "--max=1", "--json")
     assert json.loads(taken.stdout)["offset_message_id"] == sent["offset_message_id"]
+    where = ("--sql", "a CONTAINS '=c'", "--max=1", "--json")
+    taken = console.run("consume", "tagged", "--group", "h", *where)
+    assert json.loads(taken.stdout)["offset_message_id"] == sent["offset_message_id"]
     assert "body" in console.text("message", "get", sent["offset_message_id"])
     for place in ((), ("--topic", "tagged")):
         again = console.json("message", "get", sent["message_id"], *place)

@@ -1,0 +1,67 @@
+"""What a user says is wanted of topics, and how brokers are told."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+from ternmq_model.errors import UsageError
+from ternmq_model.subscription import ALL_TAGS, Expression, Subscription, parse_subscription
+from ternmq_protos.v1 import messages_pb2 as messages
+
+logger = logging.getLogger(__name__)
+
+Wanted: TypeAlias = str | Expression
+"""Tags, such as `*` or `eu || jp`; or a condition on properties: `sql("amount > 100")`."""
+
+Subscriptions: TypeAlias = str | Subscription | Mapping[str, Wanted] | Sequence[Subscription]
+"""A topic; or what is wanted of each topic; or subscriptions."""
+
+
+def subscription_to(topic: str, wanted: Wanted, *, version_ms: int = 0) -> Subscription:
+    """Return the subscription to `topic` of who wants this of it.
+
+    Raises:
+        IllegalName: The topic's name.
+        UsageError: The expression names no tag, or is no condition.
+    """
+    text, kind = (wanted, "") if isinstance(wanted, str) else wanted
+    subscription = parse_subscription(topic, text, kind, version_ms=version_ms)
+    condition = subscription.condition
+    if condition is not None and condition.ignored_from is not None:
+        logger.warning(
+            "what follows a condition is ignored topic=%s condition=%r ignored=%r",
+            *(topic, text[: condition.ignored_from], text[condition.ignored_from :]),
+        )
+    return subscription
+
+
+def subscriptions_by_topic(topics: Subscriptions) -> dict[str, Subscription]:
+    """Return what a user wants to consume, by topic.
+
+    Raises:
+        IllegalName: A topic's name.
+        UsageError: No topic, one topic twice, an expression that names no tag, or a condition that
+            is none.
+    """
+    if isinstance(topics, str):
+        wanted = [subscription_to(topics, ALL_TAGS)]
+    elif isinstance(topics, Subscription):
+        wanted = [topics]
+    elif isinstance(topics, Mapping):
+        wanted = [subscription_to(topic, each) for topic, each in topics.items()]
+    else:
+        wanted = list(topics)
+    by_topic = {subscription.topic: subscription for subscription in wanted}
+    if not wanted or len(by_topic) < len(wanted):
+        raise UsageError("a consumer names at least one topic, and each once")
+    return by_topic
+
+
+def subscription_message(subscription: Subscription) -> messages.Subscription:
+    """Return a subscription as brokers are told it."""
+    return messages.Subscription(
+        topic=subscription.topic,
+        expression_type=subscription.expression_type,
+        expression=subscription.expression,
+        version_ms=subscription.version_ms,
+    )
