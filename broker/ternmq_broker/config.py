@@ -130,6 +130,29 @@ class BrokerConfig:
     lock_lease_ms: int = 30_000
     """A queue that an orderly consumer locked is free after this, unless the lock is renewed."""
 
+    transactions_accepted: bool = True
+    """Take half messages. When off, they are refused; those that are open go on to their end."""
+
+    transactions_open_max: int = 1_000_000
+    """Open transactions; beyond it, half messages are refused as flow control. One takes about
+    400 bytes of memory."""
+
+    transaction_timeout_ms: int = 6_000
+    """How long a half message waits before its producers are asked what became of it, unless it has
+    its own time."""
+
+    transaction_check_interval_ms: int = 30_000
+    """Pause between two questions."""
+
+    transaction_checks_max: int = 15
+    """Questions; then the message is put into TRANS_CHECK_MAX_TIME_TOPIC and rolled back."""
+
+    transaction_op_interval_ms: int = 3_000
+    """How long the note of a commit waits for others, to be written as one op message."""
+
+    transaction_op_bytes: int = 4_096
+    """Length at which an op message is written before that."""
+
     def __post_init__(self) -> None:
         for setting, name, check in (
             ("broker.cluster", self.cluster, check_cluster),
@@ -160,6 +183,12 @@ class BrokerConfig:
             ("short_polling_ms", self.short_polling_ms, 10, 60_000),
             ("memory_bytes", self.memory_bytes, 0, 1 << 50),
             ("broken_session_ms", self.broken_session_ms, 0, 600_000),
+            ("transactions_open_max", self.transactions_open_max, 1, 1 << 32),
+            ("transaction_timeout_ms", self.transaction_timeout_ms, 1, 86_400_000),
+            ("transaction_check_interval_ms", self.transaction_check_interval_ms, 1, 86_400_000),
+            ("transaction_checks_max", self.transaction_checks_max, 1, 1_000_000),
+            ("transaction_op_interval_ms", self.transaction_op_interval_ms, 1, 60_000),
+            ("transaction_op_bytes", self.transaction_op_bytes, 1, 1 << 20),
             ("silent_session_ms", self.silent_session_ms, 1_000, 3_600_000),
             ("lock_lease_ms", self.lock_lease_ms, 1_000, 3_600_000),
         ):

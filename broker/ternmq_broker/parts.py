@@ -34,6 +34,7 @@ from ternmq_broker.statistics.rpc import StatisticsService
 from ternmq_broker.store_loop import StoreLoop
 from ternmq_broker.store_retention import StoreRetention
 from ternmq_broker.tables import Tables
+from ternmq_broker.transactions.transactions import Transactions, TransactionServices
 from ternmq_broker.waiting_parts import WaitingParts
 from ternmq_model.errors import refusal
 from ternmq_model.properties import CLUSTER, REGION, TRACE_ON, encode_properties
@@ -119,9 +120,11 @@ class Parts:
             interval_s=store_config.clean_interval_ms / 1000,
             wake=wake,
         )
+        self._safety = self._build_safety(store_config)
         self._inner = self._inner_writer(store_config)
         self._admin = self._admin_service(identity)
         self._waiting = WaitingParts(store, self._inner, tables, env, wake=wake)
+        self._transactions = self._build_transactions(store_config)
         self._services: Sequence[Service] = (
             self._send_service(store_config),
             self._pull_service(),
@@ -130,8 +133,38 @@ class Parts:
             self._groups.admin_service(self._admin.remove_topic),
             QueryService(store, tables.topics, env.blocking),
             StoreService(store, opened_at_ms=env.clock.wall_ms()),
+            self._transactions.service,
             self._counted,
             SettingsService(self._live),
+        )
+
+    def _build_safety(self, store_config: StoreConfig) -> Safety:
+        return Safety(
+            confirmations=self._confirmations,
+            topics_saved=self._tables.topics_file.saved,
+            sync_flush_timeout_ms=store_config.sync_flush_timeout_ms,
+        )
+
+    def _build_transactions(self, store_config: StoreConfig) -> Transactions:
+        tables = self._tables
+        return Transactions(
+            TransactionServices(
+                config=self._config,
+                file_reserved_hours=store_config.file_reserved_hours,
+                store=self._store,
+                reader=StoreReader(self._store, self._env.blocking),
+                writer=self._inner,
+                safety=self._safety,
+                room_made=self._store_loop.room_made,
+                store_host=self.store_host,
+                topics=tables.topics,
+                topic_created=lambda _topic: self._registrar.changed(),
+                offsets=tables.offsets,
+                scan_offset=tables.scan_offset,
+                sessions=self._groups.sessions,
+                clock=self._env.clock,
+                is_closing=self.is_closing,
+            )
         )
 
     def _inner_writer(self, store_config: StoreConfig) -> InnerWriter:
@@ -140,11 +173,7 @@ class Parts:
             store_host=self.store_host,
             on_appended=self._store_loop.appended,
             room_made=self._store_loop.room_made,
-            safety=Safety(
-                confirmations=self._confirmations,
-                topics_saved=self._tables.topics_file.saved,
-                sync_flush_timeout_ms=store_config.sync_flush_timeout_ms,
-            ),
+            safety=self._safety,
             is_checksummed=store_config.record_checksum,
         )
 
@@ -158,7 +187,12 @@ class Parts:
             on_appended=self._store_loop.appended,
             on_created=lambda _topic: registrar.changed(),
             is_checksummed=store_config.record_checksum,
-            rules=lambda: Rules(now_ms=self._env.clock.wall_ms(), retried=retried),
+            rules=lambda: Rules(
+                now_ms=self._env.clock.wall_ms(),
+                retried=retried,
+                no_transactions=self._transactions.refusal(),
+            ),
+            on_halves=self._transactions.begun,
         )
         return SendService(
             SendServices(
@@ -233,6 +267,7 @@ class Parts:
         """Return what runs beside the handlers."""
         store_jobs = (*self._store_loop.jobs(), *self._retention.jobs())
         others = (*self._groups.jobs(), self._waker.job(), self._counted.job())
+        others += tuple(self._transactions.jobs())
         return (*store_jobs, *self._tables.jobs(), *others)
 
     def writing_jobs(self) -> Sequence[Job]:
@@ -255,6 +290,10 @@ class Parts:
         """
         await self._retention.begin()
         await self._tables.versions_file.save()
+
+    async def end(self) -> None:
+        """Do what comes after the jobs: leave nothing half done in the log."""
+        await self._transactions.close()
 
     def listening(self, store_host: bytes) -> None:
         """Take note of what messages are to carry as STOREHOST: sends are accepted from now on."""

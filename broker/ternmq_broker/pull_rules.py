@@ -10,7 +10,7 @@ from ternmq_broker.filters import FilterRules
 from ternmq_broker.groups import GroupTable
 from ternmq_broker.topics import TopicTable
 from ternmq_model.errors import RefusedError, refusal
-from ternmq_model.names import check_topic
+from ternmq_model.names import check_topic, is_read_forbidden
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import Permission
@@ -133,6 +133,9 @@ class PullRules:
         if config is None:
             check_topic(topic)
             raise no_topic(topic)
+        if is_read_forbidden(topic):
+            remark = f"topic {topic!r} belongs to the broker: nobody else reads it"
+            raise refusal(ResponseCode.NO_PERMISSION, remark)
         if Permission.READ not in config.permissions:
             remark = f"topic {topic!r} may not be read ({config.permissions.text})"
             raise refusal(ResponseCode.NO_PERMISSION, remark)

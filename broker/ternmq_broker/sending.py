@@ -19,7 +19,7 @@ from ternmq_broker.topics import TopicTable
 from ternmq_broker.whole_batch import RefusedRow, check_whole
 from ternmq_model.clock import Clock
 from ternmq_model.errors import RefusedError, refusal
-from ternmq_model.names import is_send_forbidden
+from ternmq_model.names import HALF_TOPIC, is_send_forbidden
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.record_batch import RecordBatch, check_records, select_rows
 from ternmq_model.record_passes import QueueRows
@@ -127,6 +127,8 @@ class MessageWriter:
             when the table is saved.
         is_checksummed: Whether stored records are to end with a checksum.
         rules: Tells by what records are routed elsewhere at this moment.
+        on_halves: Called when transactions began, with their half messages' places in the log and
+            in the half topic's queue.
     """
 
     def __init__(
@@ -139,6 +141,7 @@ class MessageWriter:
         on_created: Callable[[TopicConfig], None],
         is_checksummed: bool,
         rules: Callable[[], Rules],
+        on_halves: Callable[[Ints, Ints], None],
     ) -> None:
         self._log = log
         self._topics = topics
@@ -147,6 +150,7 @@ class MessageWriter:
         self._on_created = on_created
         self._is_checksummed = is_checksummed
         self._rules = rules
+        self._on_halves = on_halves
         self._version = topics.version
         self._open: set[tuple[str, int]] = set()
 
@@ -190,7 +194,8 @@ class MessageWriter:
                 indexes = indexes[rows]
         if whole:
             check_whole(batch, refused, request_bytes=len(records))
-        if batch is not None and batch.routed:
+        is_routed = batch is not None and bool(batch.routed)
+        if batch is not None and is_routed:
             batch, indexes = self._routed(batch, indexes, sender, refused)
         if batch is None:
             nothing = np.full(len(sizes), -1, dtype=np.int64)
@@ -200,6 +205,10 @@ class MessageWriter:
         )
         self._on_appended()
         queue_offsets, physical_offsets = appended.queue_offsets, appended.physical_offsets
+        if is_routed:
+            for queue in batch.queues:
+                if queue.topic == HALF_TOPIC:
+                    self._on_halves(physical_offsets[queue.rows], queue_offsets[queue.rows])
         if refused:
             queue_offsets = _spread(queue_offsets, indexes, len(sizes))
             physical_offsets = _spread(physical_offsets, indexes, len(sizes))

@@ -129,6 +129,7 @@ class Broker(Lifecycle):
         )
         stack.push_async_callback(parts.settle)
         await parts.begin()
+        stack.push_async_callback(parts.end)
         await self._run(stack, parts.jobs())
         server = await stack.enter_async_context(
             env.network.serve(parts.handlers(), config.listen_address, identity=self._identity)

@@ -14,9 +14,11 @@ from ternmq_broker.offset_versions import FILE_NAME as VERSIONS_FILE
 from ternmq_broker.offset_versions import OffsetVersions
 from ternmq_broker.state_files import StateFile, read_table
 from ternmq_broker.topics import TopicTable
+from ternmq_broker.transactions.progress import FILE_NAME as TRANSACTIONS_FILE
+from ternmq_broker.transactions.progress import ScanOffset
 from ternmq_model.data_version import DataVersion
 from ternmq_model.errors import StoreError
-from ternmq_model.offsets import QueueOffset
+from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_remoting.environment import Blocking
 from ternmq_runtime.service import Job
 from ternmq_store.disk.filesystem import FileSystem
@@ -29,6 +31,7 @@ OFFSETS_JOB: Final = "save-offsets"
 VERSIONS_JOB: Final = "save-offset-versions"
 DELAYS_JOB: Final = "save-delay-offsets"
 FILTERS_JOB: Final = "save-filters"
+TRANSACTIONS_JOB: Final = "save-transactions"
 
 _RETRY_PAUSE_S: Final = 1.0
 _SLOW_INTERVAL_S: Final = 10.0
@@ -52,6 +55,7 @@ class Tables:
         offsets: OffsetTable,
         delays: DelayOffsets,
         filters: FilterTable,
+        scan_offset: ScanOffset,
         *,
         wake: Callable[[str], None],
     ) -> None:
@@ -61,6 +65,7 @@ class Tables:
         self.offsets = offsets
         self.delays = delays
         self.filters = filters
+        self.scan_offset = scan_offset
         self._offsets_interval_s = config.offsets_interval_ms / 1000
 
         def state_file(
@@ -95,6 +100,9 @@ class Tables:
         self.filters_file = state_file(
             "consumerFilter.json", FILTERS_JOB, lambda: filters.changes, filters.to_dict
         )
+        self.transactions_file = state_file(
+            TRANSACTIONS_FILE, TRANSACTIONS_JOB, lambda: scan_offset.offset, scan_offset.to_dict
+        )
         for file in self._files():
             if file is not self.topics_file:
                 file.mark_saved()
@@ -107,6 +115,7 @@ class Tables:
             self.versions_file,
             self.delays_file,
             self.filters_file,
+            self.transactions_file,
         )
 
     def jobs(self) -> tuple[Job, ...]:
@@ -118,6 +127,11 @@ class Tables:
             Job(name=VERSIONS_JOB, interval_s=_RETRY_PAUSE_S, step=self.versions_file.step),
             Job(name=DELAYS_JOB, interval_s=_SLOW_INTERVAL_S, step=self.delays_file.step),
             Job(name=FILTERS_JOB, interval_s=_SLOW_INTERVAL_S, step=self.filters_file.step),
+            Job(
+                name=TRANSACTIONS_JOB,
+                interval_s=self._offsets_interval_s,
+                step=self.transactions_file.step,
+            ),
         )
 
     async def save(self) -> None:
@@ -167,6 +181,7 @@ async def load_tables(
     versions = await load(VERSIONS_FILE, OffsetVersions.from_dict)
     delays = await load("delayOffset.json", partial(DelayOffsets.from_dict, now_ms=now_ms))
     filters = await load("consumerFilter.json", FilterTable.from_dict)
+    scan_offset = await load(TRANSACTIONS_FILE, ScanOffset.from_dict)
     if topics is None:
         topics = TopicTable(version)
     if offsets is None:
@@ -184,6 +199,7 @@ async def load_tables(
         offsets,
         delays or DelayOffsets(version),
         filters or FilterTable(),
+        scan_offset or ScanOffset(PhysicalOffset(0)),
         wake=wake,
     )
     offsets.versions.keep_topics(lambda topic: topics.get(topic) is not None)

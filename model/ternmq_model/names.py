@@ -110,3 +110,8 @@ def is_system_group(group: str) -> bool:
 def is_send_forbidden(topic: str) -> bool:
     """Tell whether clients may not send to `topic`: the broker alone writes to it, or nobody."""
     return topic in _SEND_FORBIDDEN or topic.startswith(_SYSTEM_PREFIX)
+
+
+def is_read_forbidden(topic: str) -> bool:
+    """Tell whether clients may not read `topic`: what it holds is not decided yet."""
+    return topic in (HALF_TOPIC, OP_TOPIC)

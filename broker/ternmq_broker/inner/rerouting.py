@@ -14,7 +14,13 @@ from typing import Final
 from ternmq_broker.inner.inner_record import InnerRecord
 from ternmq_model.delay import DELAY_LEVEL_MAX
 from ternmq_model.errors import RefusedError, refusal
-from ternmq_model.names import HALF_TOPIC, RETRY_PREFIX, SCHEDULE_TOPIC, WHEEL_TOPIC
+from ternmq_model.names import (
+    DEAD_LETTER_PREFIX,
+    HALF_TOPIC,
+    RETRY_PREFIX,
+    SCHEDULE_TOPIC,
+    WHEEL_TOPIC,
+)
 from ternmq_model.properties import (
     DELAY,
     PRODUCER_GROUP,
@@ -58,6 +64,9 @@ class Rules:
     retried: Callable[[InnerRecord], InnerRecord] | None = None
     """Returns what is stored of a record that was sent to a group's retry topic."""
 
+    no_transactions: RefusedError | None = None
+    """Why no transaction may begin; None when it may."""
+
 
 def route(record: InnerRecord, rules: Rules) -> InnerRecord:
     """Return what is to be stored for a record that a client sent; the record itself if that is it.
@@ -70,9 +79,13 @@ def route(record: InnerRecord, rules: Rules) -> InnerRecord:
     if rules.retried is not None and record.topic.startswith(RETRY_PREFIX):
         record = rules.retried(record)
     properties = record.properties
-    if properties.get(TRANSACTION_PREPARED, "").lower() == "true":
+    is_half = properties.get(TRANSACTION_PREPARED, "").lower() == "true"
+    # A committed message keeps its properties, also when it is tried again or a dead letter.
+    if is_half and not record.topic.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX)):
         if PRODUCER_GROUP not in properties:
             raise _illegal(f"property {TRANSACTION_PREPARED!r} without {PRODUCER_GROUP!r}")
+        if rules.no_transactions is not None:
+            raise rules.no_transactions
         return half(record)
     level = _number(properties, DELAY)
     if level is not None and level > 0:

@@ -6,7 +6,7 @@ everything else. What retention removes meanwhile is not found.
 Source: RocketMQ `DefaultMessageStore.queryMessage`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -19,6 +19,7 @@ from ternmq_model.record import Record, decode_record
 from ternmq_model.record_heads import Ints
 from ternmq_store.index.index_lookup import IndexLookup
 from ternmq_store.reading.cold_read import ColdRecord, Source
+from ternmq_store.reading.prepared_search import PreparedSearch
 from ternmq_store.reading.queue_times import (
     Boundary,
     TimedPlace,
@@ -182,6 +183,20 @@ class KeySearches:
             return np.zeros(0, dtype=np.int64)
         codes, is_known = queue.tag_codes(queue.units(offset, count))
         return codes if is_known is None else np.where(is_known, codes, UNKNOWN_CODE)
+
+    def place_of(self, topic: str, queue_id: int, offset: QueueOffset) -> PhysicalOffset | None:
+        """Return where a queue's message lies in the log, by its unit; None when it is gone."""
+        queue = self._queues.find(topic, queue_id)
+        if queue is None or not queue.min_offset <= offset < queue.end:
+            return None
+        place, source = queue.unit(offset).offset, self._source()
+        return place if source.start <= place < source.end else None
+
+    def prepared(
+        self, start: PhysicalOffset, transactions: Iterable[PhysicalOffset], *, skipped_topic: str
+    ) -> PreparedSearch:
+        """Return the look through the log, from `start` on, for records of transactions."""
+        return PreparedSearch(self._source(), start, transactions, skipped_topic=skipped_topic)
 
     def by_time(
         self, topic: str, queue_id: int, at_ms: int, boundary: Boundary

@@ -1,0 +1,297 @@
+"""Asking producers what became of open transactions.
+
+A transaction is looked at when it is due, by itself: none waits for another. What cannot be read
+now is looked at again later; what can never be read is given up, by name, in the log of errors.
+
+Source: RocketMQ `TransactionalMessageServiceImpl.check`,
+`AbstractTransactionalMessageCheckListener`.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from ternmq_broker.clients import Session
+from ternmq_broker.inner.inner_record import InnerRecord
+from ternmq_broker.sessions import Sessions
+from ternmq_broker.transactions.half import Half, copy_of, parked_of
+from ternmq_broker.transactions.judge import CheckRules, Step, Verdict, is_left_behind, judge
+from ternmq_broker.transactions.reading import HalfReader
+from ternmq_broker.transactions.steps import Change, Steps
+from ternmq_broker.transactions.table import Open, TransactionTable
+from ternmq_model.clock import Clock
+from ternmq_model.errors import TernError
+from ternmq_model.offsets import PhysicalOffset
+from ternmq_model.properties import encode_properties
+from ternmq_model.record import encode_record
+from ternmq_protos.v1 import groups_pb2 as groups
+
+logger = logging.getLogger(__name__)
+
+_LOOKS_MAX: Final = 256
+_STEP_BYTES: Final = 1 << 20
+"""Of half messages that one step asks for, moves or parks."""
+
+_AGAIN_MS: Final = 1_000
+"""Before a transaction on whose end somebody works is looked at again."""
+
+_WHY_CHECKS: Final = "no producer told its end in time"
+_WHY_AGE: Final = "its half message is older than messages are kept"
+_WHY_UNREADABLE: Final = "its half message cannot be read any more"
+
+
+@dataclass(slots=True)
+class CheckCounts:
+    """What became of transactions that nobody ended, since the broker started."""
+
+    asked: int = 0
+    """Questions written to producers."""
+
+    alone: int = 0
+    """Looks at which no producer of the group was there."""
+
+    moved: int = 0
+    """Half messages copied behind the others without a question."""
+
+    parked: int = 0
+    """Given up and kept in TRANS_CHECK_MAX_TIME_TOPIC."""
+
+    unreadable: int = 0
+    """Given up because the half message is damaged or gone."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CheckServices:
+    """What asking stands on. All owned by the broker's loop."""
+
+    table: TransactionTable
+    steps: Steps
+    halves: HalfReader
+    sessions: Sessions
+    clock: Clock
+    rules: CheckRules
+    ready: asyncio.Event
+    is_confirmed: Callable[[PhysicalOffset], bool]
+    """Whether the record that begins there counts as stored."""
+
+    in_oldest_file: Callable[[PhysicalOffset], bool]
+    """Whether an offset lies in the log's oldest file, and others follow."""
+
+
+@dataclass(slots=True)
+class _Plan:
+    """What one step is to store."""
+
+    copies: list[Change] = field(default_factory=list[Change])
+    old: list[Change] = field(default_factory=list[Change])
+    unanswered: list[Change] = field(default_factory=list[Change])
+    bytes: int = 0
+
+    def add(self, line: list[Change], change: Change) -> None:
+        line.append(change)
+        self.bytes += len(change.record.body)
+
+
+class Checker:
+    """Looks at due transactions. Owned by the broker's loop.
+
+    Attributes:
+        counts: What it did.
+    """
+
+    def __init__(self, services: CheckServices) -> None:
+        self.counts = CheckCounts()
+        self._services = services
+        self._turn = 0
+
+    async def step(self) -> bool:
+        """Look at what is due, so much of it at once: one step of a job."""
+        services = self._services
+        if not services.ready.is_set():
+            return False
+        now_ms = services.clock.monotonic_ms()
+        producers: dict[str, list[Session]] = {}
+        plan, looked = _Plan(), 0
+        while plan.bytes < _STEP_BYTES and looked < _LOOKS_MAX:
+            due = services.table.take_due(now_ms, maximum=1)
+            if not due:
+                break
+            looked += 1
+            (entry,) = due
+            after_ms = services.rules.interval_ms
+            try:
+                after_ms = await self._look(entry, now_ms, producers, plan)
+            except TernError as error:
+                logger.warning(
+                    "transaction not looked at transaction=%d error=%s", entry.transaction, error
+                )
+            finally:
+                if services.table.is_open(entry):
+                    services.table.rest(entry, until_ms=now_ms + after_ms)
+        self._store(plan)
+        return looked == _LOOKS_MAX or plan.bytes >= _STEP_BYTES
+
+    async def _look(
+        self, entry: Open, now_ms: int, producers: dict[str, list[Session]], plan: _Plan
+    ) -> int:
+        """Decide about one transaction; return when to look again."""
+        services, rules = self._services, self._services.rules
+        if entry.is_ending or not services.is_confirmed(entry.physical_offset):
+            return _AGAIN_MS
+        if (after_ms := self._undecided_ms(entry, now_ms, producers)) is not None:
+            return after_ms
+        offset = entry.physical_offset
+        found = await services.halves.read(offset)
+        if not services.table.is_open(entry) or entry.is_ending or entry.physical_offset != offset:
+            return _AGAIN_MS
+        if found is None:
+            self._give_up(entry)
+            return rules.interval_ms
+        half, inner = found
+        entry.group = half.group
+        there = self._producers(half.group, producers)
+        age_ms = now_ms - entry.began_at_ms
+        verdict = judge(half, rules, has_producer=bool(there), age_ms=age_ms)
+        if verdict.step is Step.ASK and not self._ask(half, inner, there):
+            verdict = Verdict(Step.ALONE, min(rules.timeout_ms, rules.interval_ms))
+        self._plan(plan, verdict, entry, half, inner)
+        entry.is_alone = verdict.step is Step.ALONE
+        if verdict.step is Step.WAIT:
+            entry.quiet_until_ms = now_ms + verdict.after_ms
+        return min(verdict.after_ms, rules.interval_ms)
+
+    def _producers(self, group: str, known: dict[str, list[Session]]) -> list[Session]:
+        if group not in known:
+            known[group] = self._services.sessions.table.producers(group)
+        return known[group]
+
+    def _undecided_ms(
+        self, entry: Open, now_ms: int, producers: dict[str, list[Session]]
+    ) -> int | None:
+        """Return when to look again at one of which nothing can have changed; None to read it."""
+        rules = self._services.rules
+        if now_ms - entry.began_at_ms > rules.age_max_ms or self._must_move(entry):
+            return None
+        if entry.quiet_until_ms > now_ms:
+            return min(rules.interval_ms, entry.quiet_until_ms - now_ms)
+        if entry.is_alone and not self._producers(entry.group, producers):
+            self.counts.alone += 1
+            return min(rules.timeout_ms, rules.interval_ms)
+        return None
+
+    def _plan(
+        self, plan: _Plan, verdict: Verdict, entry: Open, half: Half, inner: InnerRecord
+    ) -> None:
+        match verdict.step:
+            case Step.ASK:
+                self.counts.asked += 1
+                copy = copy_of(inner, half, checks=half.checks + 1)
+                plan.add(plan.copies, Change(entry, half, copy))
+            case Step.PARK_AGE:
+                plan.add(plan.old, Change(entry, half, parked_of(inner, half)))
+            case Step.PARK_CHECKS:
+                plan.add(plan.unanswered, Change(entry, half, parked_of(inner, half)))
+            case Step.WAIT | Step.ALONE:
+                self.counts.alone += verdict.step is Step.ALONE
+                if self._must_move(entry):
+                    self.counts.moved += 1
+                    copy = copy_of(inner, half, checks=half.checks)
+                    plan.add(plan.copies, Change(entry, half, copy))
+
+    def _must_move(self, entry: Open) -> bool:
+        services = self._services
+        return is_left_behind(
+            behind=services.table.half_end - entry.queue_offset,
+            rules=services.rules,
+            in_oldest_file=services.in_oldest_file(entry.physical_offset),
+        )
+
+    def _ask(self, half: Half, inner: InnerRecord, there: list[Session]) -> bool:
+        """Ask one of the producers that are there, each in its turn; False when none hears it."""
+        question = groups.CheckTransaction(
+            producer_group=half.group,
+            transaction_offset=half.transaction,
+            message_id=half.message_id,
+            transaction_id=half.transaction_id,
+            record=_record_for(half, inner),
+            check=half.checks + 1,
+        )
+        reply = groups.SessionReply(check_transaction=question)
+        self._turn += 1
+        count = len(there)
+        return any(
+            self._services.sessions.command(there[(self._turn + step) % count], reply)
+            for step in range(count)
+        )
+
+    def _store(self, plan: _Plan) -> None:
+        """Store what was planned of what is still open: nothing else ran since that was looked at.
+
+        What cannot be stored now is as it was: asked for once more.
+        """
+        for changes, why in (
+            (plan.copies, ""),
+            (plan.old, _WHY_AGE),
+            (plan.unanswered, _WHY_CHECKS),
+        ):
+            still = [change for change in changes if self._is_same(change)]
+            if not still:
+                continue
+            try:
+                if why:
+                    self._services.steps.park(still, why=why)
+                else:
+                    self._services.steps.put_back(still)
+            except TernError as error:
+                logger.warning("half messages not stored count=%d error=%s", len(still), error)
+                continue
+            if why:
+                self.counts.parked += len(still)
+                for half in [change.half for change in still]:
+                    logger.warning(
+                        "transaction parked transaction=%d group=%s topic=%s message=%s reason=%s",
+                        *(half.transaction, half.group, half.topic, half.message_id, why),
+                    )
+
+    def _is_same(self, change: Change) -> bool:
+        entry = change.entry
+        return (
+            self._services.table.is_open(entry)
+            and not entry.is_ending
+            and entry.physical_offset == change.half.physical_offset
+        )
+
+    def _give_up(self, entry: Open) -> None:
+        """Let a transaction go whose half message is damaged or gone; nobody can see it.
+
+        Raises:
+            TernError: That could not be stored; it is looked at again.
+        """
+        logger.error(
+            "transaction given up transaction=%d offset=%d group=%s reason=%s",
+            *(entry.transaction, entry.physical_offset, entry.group, _WHY_UNREADABLE),
+        )
+        self._services.steps.give_up(entry, why=_WHY_UNREADABLE)
+        self.counts.unreadable += 1
+
+
+def _record_for(half: Half, inner: InnerRecord) -> bytes:
+    """Return the message as a producer is shown it: with the topic and queue it is meant for."""
+    host = inner.born_host
+    return encode_record(
+        topic=half.topic.encode(),
+        queue_id=half.queue_id,
+        body=inner.body,
+        properties=encode_properties(inner.properties),
+        flag=inner.flag,
+        sys_flag=inner.sys_flag,
+        queue_offset=half.queue_offset,
+        physical_offset=half.physical_offset,
+        born_at_ms=inner.born_at_ms,
+        born_host=host,
+        stored_at_ms=half.stored_at_ms,
+        store_host=bytes(8),
+        reconsume_times=inner.reconsume_times,
+    )

@@ -1,0 +1,311 @@
+"""Ending transactions as producers say: who may, what it comes to, and when it is answered.
+
+Source: RocketMQ `EndTransactionProcessor`.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from ternmq_broker.inner.room import Safety
+from ternmq_broker.topics import TopicTable
+from ternmq_broker.transactions.half import Half, message_of
+from ternmq_broker.transactions.reading import HalfReader
+from ternmq_broker.transactions.steps import Change, Steps
+from ternmq_broker.transactions.table import Ended, Open, TransactionTable
+from ternmq_model.errors import RefusedError, TernError, refusal
+from ternmq_model.offsets import PhysicalOffset
+from ternmq_model.record import FLAG_COMMIT, FLAG_TRANSACTION_MASK
+from ternmq_model.response_code import ResponseCode
+from ternmq_model.transaction import Resolution
+from ternmq_remoting.status import refusal_of
+
+logger = logging.getLogger(__name__)
+
+REQUESTS_MAX: Final = 1024
+_CHUNK_BYTES: Final = 1 << 20
+_READY_TIMEOUT_S: Final = 3.0
+
+
+class EndRequest(NamedTuple):
+    """What a producer says of one transaction."""
+
+    group: str
+    topic: str
+    message_id: str
+    transaction: PhysicalOffset
+    resolution: Resolution
+
+
+class Outcome(NamedTuple):
+    """What is answered to it."""
+
+    error: RefusedError | None = None
+    queue_id: int = 0
+    queue_offset: int = -1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EndServices:
+    """What ending stands on. All owned by the broker's loop."""
+
+    table: TransactionTable
+    steps: Steps
+    halves: HalfReader
+    topics: TopicTable
+    safety: Safety
+    ready: asyncio.Event
+    """Set when the table holds what the log says."""
+
+    is_closing: Callable[[], bool]
+
+
+class Ender:
+    """Ends transactions. One request at a time works on one transaction; others wait for it."""
+
+    def __init__(self, services: EndServices) -> None:
+        self._services = services
+        self._released = asyncio.Event()
+
+    async def end(self, requests: Sequence[EndRequest]) -> list[Outcome]:
+        """End transactions and return what is answered to each, when it is safe.
+
+        Cancelling is safe: what was stored by then counts, the rest is as it was.
+        """
+        if (unable := await self._unable()) is not None:
+            return [Outcome(unable) for _ in requests]
+        outcomes: dict[int, Outcome] = {}
+        left = list(range(len(requests)))
+        while left:
+            claimed: list[tuple[int, Open]] = []
+            others: list[int] = []
+            for index in left:
+                request = requests[index]
+                entry = self._services.table.get(request.transaction)
+                if request.resolution is Resolution.UNKNOWN:
+                    outcomes[index] = Outcome()
+                elif entry is not None and entry.is_ending:
+                    others.append(index)
+                elif entry is not None:
+                    entry.is_ending = True
+                    claimed.append((index, entry))
+            try:
+                await self._work(requests, claimed, outcomes)
+            finally:
+                self._release(claimed)
+            if others and not claimed:
+                released = self._released
+                await released.wait()
+            left = others
+        await self._settle(requests, outcomes)
+        return [outcomes[index] for index in range(len(requests))]
+
+    async def _unable(self) -> RefusedError | None:
+        """Return why nothing can be ended now; None when it can."""
+        services = self._services
+        if services.is_closing():
+            return refusal(ResponseCode.SERVICE_NOT_AVAILABLE, "the broker is closing")
+        if not services.ready.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_READY_TIMEOUT_S):
+                    await services.ready.wait()
+        if not services.ready.is_set():
+            remark = "the broker still reads its log for what became of transactions"
+            return refusal(ResponseCode.SERVICE_NOT_AVAILABLE, remark)
+        return None
+
+    def _release(self, claimed: Sequence[tuple[int, Open]]) -> None:
+        for _, entry in claimed:
+            entry.is_ending = False
+        if claimed:
+            self._released.set()
+            self._released = asyncio.Event()
+
+    async def _work(
+        self,
+        requests: Sequence[EndRequest],
+        claimed: Sequence[tuple[int, Open]],
+        outcomes: dict[int, Outcome],
+    ) -> None:
+        """End the claimed ones, some at a time; a refused one has its outcome afterwards."""
+        rollbacks: list[tuple[int, Change]] = []
+        commits: list[tuple[int, Change]] = []
+        waiting_bytes = 0
+        for index, entry in claimed:
+            request = requests[index]
+            try:
+                change = await self._change(request, entry)
+            except TernError as error:
+                outcomes[index] = Outcome(_refusal(error))
+                continue
+            if request.resolution is Resolution.ROLLBACK:
+                rollbacks.append((index, change))
+                continue
+            commits.append((index, change))
+            waiting_bytes += len(change.record.body)
+            if waiting_bytes >= _CHUNK_BYTES:
+                await self._commit(commits, outcomes)
+                commits, waiting_bytes = [], 0
+                await asyncio.sleep(0)
+        await self._commit(commits, outcomes)
+        try:
+            await self._services.steps.roll_back([change for _, change in rollbacks])
+        except TernError as error:
+            for index, _ in rollbacks:
+                outcomes[index] = Outcome(_refusal(error))
+
+    async def _commit(
+        self, commits: Sequence[tuple[int, Change]], outcomes: dict[int, Outcome]
+    ) -> None:
+        try:
+            await self._services.steps.commit([change for _, change in commits])
+        except TernError as error:
+            for index, change in commits:
+                if self._services.table.is_open(change.entry):
+                    outcomes[index] = Outcome(_refusal(error))
+
+    async def _change(self, request: EndRequest, entry: Open) -> Change:
+        """Return what ends an open transaction as asked.
+
+        Raises:
+            TernError: It may not be, or cannot be read now.
+        """
+        services = self._services
+        if not services.safety.confirmations.reached(PhysicalOffset(entry.physical_offset + 1)):
+            await services.safety.wait(PhysicalOffset(entry.physical_offset + 1))
+        found = await services.halves.read(entry.physical_offset)
+        if found is None:
+            remark = f"the half message of transaction {request.transaction} cannot be read"
+            raise refusal(ResponseCode.SYSTEM_ERROR, remark)
+        half, inner = found
+        check_ids(request, half)
+        if request.resolution is Resolution.ROLLBACK:
+            return Change(entry, half, inner)
+        config = services.topics.get(half.topic)
+        if config is None:
+            remark = f"topic {half.topic!r} of transaction {request.transaction} was deleted"
+            raise refusal(ResponseCode.TOPIC_NOT_EXIST, remark)
+        queues = max(config.read_queues, config.write_queues, 1)
+        return Change(entry, half, message_of(inner, half, queue_id=half.queue_id % queues))
+
+    async def _settle(self, requests: Sequence[EndRequest], outcomes: dict[int, Outcome]) -> None:
+        """Give outcomes to all that have none: their transactions ended, now or long ago."""
+        services = self._services
+        ends: dict[int, Ended] = {}
+        for index, request in enumerate(requests):
+            if index in outcomes:
+                continue
+            try:
+                ended = services.table.ended(request.transaction)
+                if ended is None:
+                    ended = await self._look_up(request)
+                ends[index] = check_end(request, ended)
+            except TernError as error:
+                outcomes[index] = Outcome(_refusal(error))
+        unsafe: RefusedError | None = None
+        last = max((ended.end for ended in ends.values()), default=PhysicalOffset(0))
+        if not services.safety.confirmations.reached(last) or (
+            services.safety.topics_saved() is not None
+        ):
+            try:
+                await services.safety.wait(last)
+            except TernError as error:
+                unsafe = _refusal(error)
+        for index, ended in ends.items():
+            if unsafe is not None and not services.safety.confirmations.reached(ended.end):
+                outcomes[index] = Outcome(unsafe)
+            else:
+                outcomes[index] = Outcome(None, ended.queue_id, ended.queue_offset)
+
+    async def _look_up(self, request: EndRequest) -> Ended:
+        """Return how a transaction ended that memory does not know any more.
+
+        Raises:
+            RefusedError: There never was one there, or nobody can tell any more.
+        """
+        services = self._services
+        found = await services.halves.read(request.transaction)
+        if found is None or found[0].transaction != request.transaction:
+            remark = f"no transaction begins at offset {request.transaction} of the log"
+            raise refusal(ResponseCode.QUERY_NOT_FOUND, remark)
+        half = found[0]
+        check_ids(request, half)
+        reader = services.halves.reader
+        if not reader.store.searches.has_index:
+            remark = f"transaction {request.transaction} ended earlier; without an index its end"
+            raise refusal(ResponseCode.ILLEGAL_OPERATION, f"{remark} cannot be looked up")
+        end = reader.store.confirm_offset
+        search = reader.store.searches.unique(half.topic, [half.message_id.encode()], end=end)
+        try:
+            header = (await reader.blocking.run(search.run)).get(half.message_id)
+        except OSError as error:
+            remark = f"the disk cannot be read: {error}"
+            raise refusal(ResponseCode.SYSTEM_ERROR, remark) from error
+        ended = Ended(
+            half.transaction,
+            Resolution.ROLLBACK,
+            half.group,
+            half.message_id,
+            PhysicalOffset(0),
+        )
+        if (
+            header is not None
+            and header.prepared_offset == half.transaction
+            and header.sys_flag & FLAG_TRANSACTION_MASK == FLAG_COMMIT
+        ):
+            ended = Ended(
+                *(half.transaction, Resolution.COMMIT, half.group, half.message_id),
+                *(PhysicalOffset(0), header.queue_id, header.queue_offset),
+            )
+        services.table.remember(ended)
+        return ended
+
+
+def check_ids(request: EndRequest, told: Half | Ended) -> None:
+    """Refuse a request that does not mean the transaction that is there.
+
+    Raises:
+        RefusedError: INVALID_PARAMETER; names what is wrong.
+    """
+    wrong: str | None = None
+    if request.group != told.group:
+        wrong = f"belongs to another producer group than {request.group!r}"
+    elif request.message_id != told.message_id:
+        wrong = f"has another message than {request.message_id!r}"
+    elif isinstance(told, Half) and request.topic not in ("", told.topic):
+        wrong = f"is meant for another topic than {request.topic!r}"
+    if wrong is not None:
+        remark = f"transaction {request.transaction} {wrong}"
+        raise refusal(ResponseCode.INVALID_PARAMETER, remark)
+
+
+def check_end(request: EndRequest, ended: Ended) -> Ended:
+    """Return how a transaction ended, when that is what is asked for.
+
+    Raises:
+        RefusedError: It ended the other way, or it is not the transaction that is meant.
+    """
+    check_ids(request, ended)
+    if request.resolution is not ended.resolution:
+        done = "committed" if ended.resolution is Resolution.COMMIT else "rolled back"
+        why = f": {ended.why}" if ended.why else ""
+        remark = f"transaction {request.transaction} was {done} already{why}"
+        raise refusal(ResponseCode.ILLEGAL_OPERATION, remark)
+    return ended
+
+
+def _refusal(error: TernError) -> RefusedError:
+    """Return what a client is told of an error.
+
+    Raises:
+        TernError: It is none that a client could make anything of.
+    """
+    if isinstance(error, RefusedError):
+        return error
+    refused = refusal_of(error)
+    if refused is None:
+        raise error
+    return refused

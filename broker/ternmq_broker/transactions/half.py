@@ -1,0 +1,153 @@
+"""Half messages: what their records say, and the records that they become. Pure.
+
+Source: RocketMQ `TransactionalMessageBridge`, `EndTransactionProcessor`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from ternmq_broker.inner.inner_record import InnerRecord
+from ternmq_model import properties as names
+from ternmq_model.names import CHECK_MAX_TOPIC, HALF_TOPIC
+from ternmq_model.offsets import PhysicalOffset, QueueOffset
+from ternmq_model.properties import decode_properties
+from ternmq_model.record import FLAG_COMMIT, FLAG_TRANSACTION_MASK, Record
+
+CHECK_TIMES: Final = "TRANSACTION_CHECK_TIMES"
+IMMUNITY: Final = "CHECK_IMMUNITY_TIME_IN_SECONDS"
+FIRST_HALF: Final = "TRAN_PREPARED_QUEUE_OFFSET"
+BEGAN: Final = "TRAN_BEGAN_MS"
+"""In copies that this broker has put back: when the first half message was stored. Ours alone."""
+
+TRANSACTION_ID: Final = "__transactionId__"
+
+_OURS: Final = (CHECK_TIMES, FIRST_HALF, BEGAN)
+_DELAYS: Final = ("DELAY", "TIMER_DELIVER_MS", "TIMER_DELAY_MS", "TIMER_DELAY_SEC")
+_QUEUE_ID_MAX: Final = (1 << 31) - 1
+_IMMUNITY_S_MAX: Final = 1 << 31
+
+
+@dataclass(frozen=True, slots=True)
+class Half:
+    """What one record of the half topic says."""
+
+    transaction: PhysicalOffset
+    """The log offset of its first half message."""
+
+    physical_offset: PhysicalOffset
+    queue_offset: QueueOffset
+    first_queue_offset: QueueOffset
+    """Of the first half message, as far as known; its own otherwise."""
+
+    group: str
+    message_id: str
+    transaction_id: str
+    topic: str
+    queue_id: int
+    checks: int
+    """How often producers have been asked."""
+
+    immunity_ms: int | None
+    """Its own time before the first question; None = the broker's."""
+
+    stored_at_ms: int
+    began_at_ms: int
+    """When the first half message was stored, by the broker's clock. Of RocketMQ's copies, which do
+    not tell it, when its producer says that it made it."""
+
+
+def read_half(
+    record: Record, *, place_of: Callable[[QueueOffset], PhysicalOffset | None]
+) -> Half | None:
+    """Return what a record of the half topic says; None when it can be no half message.
+
+    Args:
+        record: Whole.
+        place_of: Where the record at an offset of the half topic's queue lies, if it still does.
+            For copies that RocketMQ has put back, which name their first half by that alone.
+    """
+    header = record.header
+    if record.topic != HALF_TOPIC.encode():
+        return None
+    pairs = decode_properties(record.properties)
+    topic, queue_text = pairs.get(names.REAL_TOPIC, ""), pairs.get(names.REAL_QUEUE_ID, "")
+    queue_id = _number(queue_text, _QUEUE_ID_MAX)
+    if not topic or queue_id is None:
+        return None
+    first = _number(pairs.get(FIRST_HALF, ""), header.queue_offset)
+    transaction = header.physical_offset
+    if header.prepared_offset > 0:
+        transaction = PhysicalOffset(header.prepared_offset)
+    elif first is not None:
+        found = place_of(QueueOffset(first))
+        transaction = header.physical_offset if found is None else found
+    key = pairs.get(names.UNIQUE_KEY, "")
+    checks = _number(pairs.get(CHECK_TIMES, ""), _QUEUE_ID_MAX) or 0
+    began = header.stored_at_ms
+    if transaction != header.physical_offset or checks:
+        told = _number(pairs.get(BEGAN, ""), began)
+        began = min(header.born_at_ms, began) if told is None else told
+    immunity = _number(pairs.get(IMMUNITY, ""), _IMMUNITY_S_MAX)
+    return Half(
+        transaction=transaction,
+        physical_offset=header.physical_offset,
+        queue_offset=header.queue_offset,
+        first_queue_offset=header.queue_offset if first is None else QueueOffset(first),
+        group=pairs.get(names.PRODUCER_GROUP, ""),
+        message_id=key,
+        transaction_id=pairs.get(TRANSACTION_ID, key),
+        topic=topic,
+        queue_id=queue_id,
+        checks=checks,
+        immunity_ms=None if immunity is None else immunity * 1000,
+        stored_at_ms=header.stored_at_ms,
+        began_at_ms=began,
+    )
+
+
+def _number(text: str, most: int) -> int | None:
+    """Return the number that `text` is; None when it is none from 0 to `most`."""
+    if not text.isascii() or not text.isdigit() or len(text) > 19:
+        return None
+    number = int(text)
+    return number if number <= most else None
+
+
+def message_of(inner: InnerRecord, half: Half, *, queue_id: int) -> InnerRecord:
+    """Return the message that a half message becomes when its transaction is committed.
+
+    It keeps TRAN_MSG, PGROUP and its real topic and queue among its properties, as RocketMQ's do.
+
+    Args:
+        inner: The half message's record.
+        half: What it says.
+        queue_id: Its queue: the real one, unless the topic has lost that since.
+    """
+    return replace(
+        inner,
+        topic=half.topic,
+        queue_id=queue_id,
+        sys_flag=(inner.sys_flag & ~FLAG_TRANSACTION_MASK) | FLAG_COMMIT,
+        prepared_offset=half.transaction,
+        properties={
+            name: value
+            for name, value in inner.properties.items()
+            if name not in _OURS and name not in _DELAYS
+        },
+    )
+
+
+def copy_of(inner: InnerRecord, half: Half, *, checks: int) -> InnerRecord:
+    """Return the half message as it is put back, with so many questions asked."""
+    properties = dict(inner.properties)
+    properties[FIRST_HALF] = str(half.first_queue_offset)
+    properties[BEGAN] = str(half.began_at_ms)
+    if checks:
+        properties[CHECK_TIMES] = str(checks)
+    return replace(inner, prepared_offset=half.transaction, properties=properties)
+
+
+def parked_of(inner: InnerRecord, half: Half) -> InnerRecord:
+    """Return the half message as it is kept for people to look at when nobody could decide it."""
+    return replace(inner, topic=CHECK_MAX_TOPIC, queue_id=0, prepared_offset=half.transaction)

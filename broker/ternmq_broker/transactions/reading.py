@@ -1,0 +1,41 @@
+"""Reading half messages for whoever ends them or asks for them."""
+
+from dataclasses import dataclass
+
+from ternmq_broker.inner.inner_record import InnerRecord, inner_record_of
+from ternmq_broker.reading import StoreReader
+from ternmq_broker.transactions.half import Half, read_half
+from ternmq_model.errors import CorruptRecord
+from ternmq_model.names import HALF_TOPIC
+from ternmq_model.offsets import PhysicalOffset, QueueOffset
+from ternmq_model.record import Record, decode_record
+
+
+@dataclass(frozen=True, slots=True)
+class HalfReader:
+    """Reads half messages of one store. Owns nothing."""
+
+    reader: StoreReader
+
+    async def read(self, offset: PhysicalOffset) -> tuple[Half, InnerRecord] | None:
+        """Return the half message at an offset of the log; None when there is none, or a bad one.
+
+        Raises:
+            RefusedError: The disk failed.
+        """
+        data = await self.reader.record(offset)
+        if data is None:
+            return None
+        try:
+            record = decode_record(data)
+        except CorruptRecord:
+            return None
+        half = None if record is None else self.half_of(record)
+        return None if half is None or record is None else (half, inner_record_of(record))
+
+    def half_of(self, record: Record) -> Half | None:
+        """Return what a record says as a half message; None when it is none."""
+        return read_half(record, place_of=self._place_of)
+
+    def _place_of(self, number: QueueOffset) -> PhysicalOffset | None:
+        return self.reader.store.searches.place_of(HALF_TOPIC, 0, number)

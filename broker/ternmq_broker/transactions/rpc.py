@@ -1,0 +1,81 @@
+"""The ends of transactions: requests in, answers out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ternmq_broker.transactions.ending import REQUESTS_MAX, Ender, EndRequest, Outcome
+from ternmq_model.errors import ConnectionLost, refusal
+from ternmq_model.names import check_group
+from ternmq_model.offsets import PhysicalOffset
+from ternmq_model.response_code import ResponseCode
+from ternmq_model.transaction import Resolution
+from ternmq_protos.v1 import transactions_pb2 as transactions
+from ternmq_remoting.contracts import END_TRANSACTION, END_TRANSACTIONS
+from ternmq_remoting.convert import status_of
+from ternmq_remoting.rpc import Call, Handler, ServerStream, stream, unary
+
+EndStream = ServerStream[transactions.EndTransactionsRequest, transactions.EndTransactionsReply]
+
+_RESOLUTIONS = {resolution.value: resolution for resolution in Resolution}
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionService:
+    """Serves EndTransaction and EndTransactions."""
+
+    ender: Ender
+
+    def handlers(self) -> Sequence[Handler]:
+        """Return what to serve."""
+        return (
+            unary(END_TRANSACTION, self.end_transaction),
+            stream(END_TRANSACTIONS, self.end_transactions),
+        )
+
+    async def end_transaction(
+        self, request: transactions.EndTransactionRequest, call: Call
+    ) -> transactions.EndTransactionReply:
+        """End one."""
+        (outcome,) = await self.ender.end([_request(request)])
+        return _reply(outcome)
+
+    async def end_transactions(self, stream: EndStream, call: Call) -> None:
+        """End many, one message of them after the other."""
+        try:
+            while (request := await stream.read()) is not None:
+                if len(request.transactions) > REQUESTS_MAX:
+                    remark = f"at most {REQUESTS_MAX} transactions are ended at once"
+                    raise refusal(ResponseCode.INVALID_PARAMETER, remark)
+                outcomes = await self.ender.end([_request(each) for each in request.transactions])
+                reply = transactions.EndTransactionsReply(outcomes=map(_reply, outcomes))
+                await stream.write(reply)
+        except ConnectionLost:
+            return
+
+
+def _request(told: transactions.EndTransactionRequest) -> EndRequest:
+    """Return what a producer says.
+
+    Raises:
+        TernError: The group's name is illegal, or a number is none.
+    """
+    resolution = _RESOLUTIONS.get(told.resolution)
+    if resolution is None:
+        remark = f"resolution {told.resolution} of transaction {told.transaction_offset}"
+        raise refusal(ResponseCode.INVALID_PARAMETER, remark)
+    return EndRequest(
+        check_group(told.producer_group),
+        told.topic,
+        told.message_id,
+        PhysicalOffset(told.transaction_offset),
+        resolution,
+    )
+
+
+def _reply(outcome: Outcome) -> transactions.EndTransactionReply:
+    reply = transactions.EndTransactionReply(
+        queue_id=outcome.queue_id, queue_offset=outcome.queue_offset
+    )
+    if outcome.error is not None:
+        reply.status.CopyFrom(status_of(outcome.error))
+    return reply

@@ -1,0 +1,181 @@
+"""The steps of transactions: each is one append, and the table changes in the same turn.
+
+That is what makes a transaction end once: nobody else can look at the table between the two, and
+after a crash the log says what the table said.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from itertools import groupby
+from typing import NamedTuple
+
+from ternmq_broker.inner.inner_record import InnerRecord
+from ternmq_broker.inner.room import append_with_room
+from ternmq_broker.inner.writer import InnerWriter
+from ternmq_broker.transactions.half import Half
+from ternmq_broker.transactions.ops import OP_TAG, encode_ops
+from ternmq_broker.transactions.table import Ended, Open, TransactionTable
+from ternmq_model.clock import Clock
+from ternmq_model.names import OP_TOPIC
+from ternmq_model.offsets import PhysicalOffset, QueueOffset
+from ternmq_model.properties import TAGS
+from ternmq_model.transaction import Resolution
+
+
+class Change(NamedTuple):
+    """An open transaction with its newest half message, and what is to be stored of it."""
+
+    entry: Open
+    half: Half
+    record: InnerRecord
+    """The committed message, the copy or the parked one; of a rollback, nothing of it is."""
+
+
+class Steps:
+    """Takes transactions from one state to the next. Owned by the broker's loop.
+
+    Every method raises TernError when nothing was stored of what it was still to store; then those
+    transactions are what they were. `is_open` must hold for each, and does until the append.
+    """
+
+    def __init__(
+        self,
+        table: TransactionTable,
+        writer: InnerWriter,
+        clock: Clock,
+        *,
+        store_host: Callable[[], bytes],
+        room_made: Callable[[], Awaitable[bool]],
+        op_bytes_max: int,
+    ) -> None:
+        self._table = table
+        self._writer = writer
+        self._clock = clock
+        self._store_host = store_host
+        self._room_made = room_made
+        self._op_bytes_max = op_bytes_max
+
+    async def commit(self, changes: Sequence[Change]) -> None:
+        """Store the messages of transactions: they are committed."""
+        for group in _by_host(changes):
+            await append_with_room(partial(self._commit, group), self._room_made)
+
+    def _commit(self, changes: Sequence[Change]) -> None:
+        appended = self._writer.append([change.record for change in changes])
+        for change, physical, number in zip(
+            changes,
+            appended.physical_offsets.tolist(),
+            appended.queue_offsets.tolist(),
+            strict=True,
+        ):
+            half = change.half
+            ended = Ended(
+                half.transaction,
+                Resolution.COMMIT,
+                half.group,
+                half.message_id,
+                appended.end,
+                change.record.queue_id,
+                number,
+            )
+            self._table.end(change.entry, ended, record_at=physical)
+        if self._table.unwritten_bytes >= self._op_bytes_max:
+            self.write_ops()
+
+    async def roll_back(self, changes: Sequence[Change]) -> None:
+        """Store one op message: the transactions are rolled back."""
+        entries = [(change.entry, change.half.message_id) for change in changes]
+        groups = [change.half.group for change in changes]
+        if changes:
+            await append_with_room(partial(self._roll_back, entries, groups, ""), self._room_made)
+
+    def give_up(self, entry: Open, *, why: str) -> None:
+        """Roll a transaction back whose half message cannot be read.
+
+        Raises:
+            BrokerBusy: There is no room at this moment.
+        """
+        self._roll_back([(entry, "")], [entry.group], why)
+
+    def _roll_back(
+        self, entries: Sequence[tuple[Open, str]], groups: Sequence[str], why: str
+    ) -> None:
+        named = [*self._table.unwritten()]
+        for entry, _ in entries:
+            named += (*entry.earlier, entry.queue_offset)
+        number, end = self._append_op(named)
+        for (entry, message_id), group in zip(entries, groups, strict=True):
+            ended = Ended(entry.transaction, Resolution.ROLLBACK, group, message_id, end, why=why)
+            self._table.end(entry, ended, record_at=None)
+        self._table.op_written(named, number, end=end)
+
+    def put_back(self, changes: Sequence[Change]) -> None:
+        """Store copies of half messages behind the others.
+
+        Raises:
+            BrokerBusy: There is no room at this moment.
+        """
+        for group in _by_host(changes):
+            appended = self._writer.append([change.record for change in group])
+            for change, physical, number in zip(
+                group,
+                appended.physical_offsets.tolist(),
+                appended.queue_offsets.tolist(),
+                strict=True,
+            ):
+                self._table.put_back(change.entry, physical, number, end=appended.end)
+
+    def park(self, changes: Sequence[Change], *, why: str) -> None:
+        """Store half messages where people look at them: the transactions are rolled back.
+
+        Raises:
+            BrokerBusy: There is no room at this moment.
+        """
+        for group in _by_host(changes):
+            appended = self._writer.append([change.record for change in group])
+            places = appended.physical_offsets.tolist()
+            for change, physical in zip(group, places, strict=True):
+                half = change.half
+                ended = Ended(
+                    half.transaction,
+                    Resolution.ROLLBACK,
+                    half.group,
+                    half.message_id,
+                    appended.end,
+                    why=why,
+                )
+                self._table.end(change.entry, ended, record_at=physical)
+        if changes:
+            self.write_ops()
+
+    def write_ops(self) -> None:
+        """Store one op message for all that have none, if there are any.
+
+        It names everything that ended before it, which is what lets a start read no further back
+        than to the first message without one.
+
+        Raises:
+            TernError: It could not be stored; the next one names them too.
+        """
+        named = self._table.unwritten()
+        if named:
+            number, end = self._append_op(named)
+            self._table.op_written(named, number, end=end)
+
+    def _append_op(self, named: Sequence[QueueOffset]) -> tuple[QueueOffset, PhysicalOffset]:
+        record = InnerRecord(
+            topic=OP_TOPIC,
+            queue_id=0,
+            body=encode_ops(named),
+            properties={TAGS: OP_TAG},
+            born_at_ms=self._clock.wall_ms(),
+            born_host=self._store_host(),
+        )
+        appended = self._writer.append([record])
+        return QueueOffset(int(appended.queue_offsets[0])), appended.end
+
+
+def _by_host(changes: Sequence[Change]) -> list[list[Change]]:
+    """Return the changes in groups that are appended whole or not at all."""
+    lengths = groupby(changes, lambda change: len(change.record.born_host))
+    return [list(group) for _, group in lengths]

@@ -1,0 +1,263 @@
+"""Which transactions are open, which ended how, and how far the two topics are done with. Pure.
+
+The half queue's offset is the lowest half message that is still needed, the op queue's the lowest
+op message that names one. Neither passes a record before what replaced it is flushed: a loss of
+power may take what was not, and then the old record is all there is.
+
+Source: RocketMQ `TransactionalMessageServiceImpl`, whose two offsets these are.
+"""
+
+import heapq
+import itertools
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ternmq_broker.transactions.ops import ops_bytes
+from ternmq_model.offsets import PhysicalOffset, QueueOffset
+from ternmq_model.transaction import Resolution
+
+ENDED_MAX: Final = 65_536
+"""Ended transactions whose outcome is told again from memory; older ones are looked up."""
+
+_EARLIER_MAX: Final = 16
+
+
+@dataclass(slots=True, eq=False)
+class Open:
+    """A transaction that is open. Owned by its `TransactionTable`."""
+
+    transaction: PhysicalOffset
+    physical_offset: PhysicalOffset
+    """Of its newest half message."""
+
+    queue_offset: QueueOffset
+    """Likewise."""
+
+    began_at_ms: int
+    """Monotonic."""
+
+    due_at_ms: int = 0
+    """Monotonic: of the next look."""
+
+    quiet_until_ms: int = 0
+    """Monotonic: before that nobody is asked, as its record says."""
+
+    group: str = ""
+    """Its producers, once its record was looked at."""
+
+    is_alone: bool = False
+    """Nobody of the group was there to ask, when it was looked at last."""
+
+    earlier: tuple[QueueOffset, ...] = ()
+    """Half messages of it before the newest: the first one, and the last few."""
+
+    is_ending: bool = False
+    """Somebody works on its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a transaction ended."""
+
+    transaction: PhysicalOffset
+    resolution: Resolution
+    group: str
+    message_id: str
+    end: PhysicalOffset
+    """The answer is given when the confirm offset is here."""
+
+    queue_id: int = 0
+    queue_offset: int = -1
+    why: str = ""
+    """Who ended it, when no producer did."""
+
+
+class TransactionTable:
+    """Every open transaction, and the newest that ended. Owned by the broker's loop."""
+
+    def __init__(self) -> None:
+        self.half_end = QueueOffset(0)
+        """Behind the newest half message that is known."""
+
+        self.op_end = QueueOffset(0)
+        """Behind the newest op message."""
+
+        self._open: dict[PhysicalOffset, Open] = {}
+        self._queue: dict[QueueOffset, Open] = {}
+        """By the queue offset of the newest half message; ascending."""
+
+        self._ended: dict[PhysicalOffset, Ended] = {}
+        self._fresh: deque[tuple[int, Open]] = deque()
+        self._later: list[tuple[int, int, Open]] = []
+        self._serial = itertools.count()
+        self._held: dict[QueueOffset, PhysicalOffset] = {}
+        """Half messages that are done with once the log is flushed to an offset; those ascend."""
+
+        self._unwritten: dict[QueueOffset, PhysicalOffset] = {}
+        """Half messages that no op message names yet, and the message that ended each."""
+
+        self._unwritten_bytes = 0
+        self._ops: deque[tuple[QueueOffset, QueueOffset]] = deque()
+        """Op messages, and the highest half message that each names."""
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def get(self, transaction: PhysicalOffset) -> Open | None:
+        """Return the transaction when it is open."""
+        return self._open.get(transaction)
+
+    def ended(self, transaction: PhysicalOffset) -> Ended | None:
+        """Return how the transaction ended, when that was not long ago."""
+        return self._ended.get(transaction)
+
+    def is_open(self, entry: Open) -> bool:
+        """Tell whether `entry` is not ended yet."""
+        return self._open.get(entry.transaction) is entry
+
+    def begin(
+        self,
+        physical_offsets: Sequence[PhysicalOffset],
+        queue_offsets: Sequence[QueueOffset],
+        *,
+        now_ms: int,
+        due_at_ms: int,
+    ) -> None:
+        """Take note of first half messages that were appended just now."""
+        for physical, number in zip(physical_offsets, queue_offsets, strict=True):
+            entry = Open(physical, physical, number, now_ms, due_at_ms)
+            self._open[physical] = self._queue[number] = entry
+            self._fresh.append((due_at_ms, entry))
+        self.half_end = max(self.half_end, QueueOffset(queue_offsets[-1] + 1))
+
+    def restore(self, entries: Iterable[Open]) -> None:
+        """Take over transactions that were found in the log: older than all that are known."""
+        found = [entry for entry in entries if entry.transaction not in self._open]
+        found.sort(key=lambda entry: entry.queue_offset)
+        for entry in found:
+            self._open[entry.transaction] = entry
+            self._push(entry)
+        self._queue = {entry.queue_offset: entry for entry in found} | self._queue
+
+    def rest(self, entry: Open, *, until_ms: int) -> None:
+        """Look at a transaction again, at a time of the monotonic clock."""
+        entry.due_at_ms = until_ms
+        self._push(entry)
+
+    def _push(self, entry: Open) -> None:
+        heapq.heappush(self._later, (entry.due_at_ms, next(self._serial), entry))
+
+    def take_due(self, now_ms: int, *, maximum: int) -> list[Open]:
+        """Return transactions that are due, the first due first; each wants `rest` or its end."""
+        due: list[Open] = []
+        while len(due) < maximum:
+            if self._fresh and self._fresh[0][0] <= now_ms:
+                at_ms, entry = self._fresh.popleft()
+            elif self._later and self._later[0][0] <= now_ms:
+                at_ms, _, entry = heapq.heappop(self._later)
+            else:
+                break
+            if self.is_open(entry) and entry.due_at_ms == at_ms:
+                due.append(entry)
+        return due
+
+    def next_due_ms(self) -> int | None:
+        """Return when something may be due next; None when nothing is open."""
+        while self._fresh and not self.is_open(self._fresh[0][1]):
+            self._fresh.popleft()
+        heads = [line[0][0] for line in (self._fresh, self._later) if line]
+        return min(heads, default=None)
+
+    def put_back(
+        self,
+        entry: Open,
+        physical_offset: PhysicalOffset,
+        queue_offset: QueueOffset,
+        *,
+        end: PhysicalOffset,
+    ) -> None:
+        """Take note of a copy of an open transaction's half message; it ends at `end`."""
+        del self._queue[entry.queue_offset]
+        self._held[entry.queue_offset] = end
+        kept = (*entry.earlier, entry.queue_offset)
+        entry.earlier = kept if len(kept) <= _EARLIER_MAX else (kept[0], *kept[-_EARLIER_MAX + 1 :])
+        entry.physical_offset, entry.queue_offset = physical_offset, queue_offset
+        self._queue[queue_offset] = entry
+        self.half_end = max(self.half_end, QueueOffset(queue_offset + 1))
+
+    def end(self, entry: Open, ended: Ended, *, record_at: PhysicalOffset | None) -> None:
+        """Take note of an open transaction's end, which the log holds.
+
+        Args:
+            entry: The transaction.
+            ended: How it ended.
+            record_at: Where the message or parked copy lies that ended it; its op message is still
+                to be written. None = the op message itself ended it.
+        """
+        del self._open[entry.transaction]
+        del self._queue[entry.queue_offset]
+        places = (*entry.earlier, entry.queue_offset)
+        for place in places:
+            self._held.pop(place, None)  # to the end of the line
+            self._held[place] = ended.end
+            if record_at is not None:
+                self._unwritten[place] = record_at
+                self._unwritten_bytes += ops_bytes(place)
+        self.remember(ended)
+
+    def remember(self, ended: Ended) -> None:
+        """Keep how a transaction ended, for who asks again."""
+        self._ended[ended.transaction] = ended
+        if len(self._ended) > ENDED_MAX:
+            del self._ended[next(iter(self._ended))]
+
+    @property
+    def unwritten_bytes(self) -> int:
+        """Length of the op message that is to be written."""
+        return self._unwritten_bytes
+
+    def unwritten(self) -> Sequence[QueueOffset]:
+        """Return the half messages that the next op message must name."""
+        return list(self._unwritten)
+
+    def op_written(
+        self, named: Sequence[QueueOffset], queue_offset: QueueOffset, *, end: PhysicalOffset
+    ) -> None:
+        """Take note of an op message that names all of `unwritten`, and perhaps others."""
+        self._unwritten.clear()
+        self._unwritten_bytes = 0
+        for place in named:  # none is forgotten before its op message is safe
+            self._held.pop(place, None)
+            self._held[place] = end
+        self.op_found(max(named), queue_offset)
+
+    def op_found(self, highest: QueueOffset, queue_offset: QueueOffset) -> None:
+        """Take note of an op message in the log, by the highest half message it names."""
+        self._ops.append((queue_offset, highest))
+        self.op_end = max(self.op_end, QueueOffset(queue_offset + 1))
+
+    def scan_offset(self, flushed: PhysicalOffset) -> PhysicalOffset:
+        """Return before which no message lies whose op message is not written.
+
+        Args:
+            flushed: Where the log survives a loss of power: it may go on from there anew.
+        """
+        return min(flushed, next(iter(self._unwritten.values()), flushed))
+
+    def half_offset(self, flushed: PhysicalOffset) -> QueueOffset:
+        """Return the lowest half message that may be needed after a loss of power."""
+        while self._held:
+            place = next(iter(self._held))
+            if self._held[place] > flushed:
+                break
+            del self._held[place]
+        lowest = next(iter(self._queue), self.half_end)
+        return min(lowest, min(self._held, default=lowest))
+
+    def op_offset(self, half_offset: QueueOffset) -> QueueOffset:
+        """Return the lowest op message that names a half message from `half_offset` on."""
+        while self._ops and self._ops[0][1] < half_offset:
+            self._ops.popleft()
+        return self._ops[0][0] if self._ops else self.op_end

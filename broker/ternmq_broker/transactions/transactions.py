@@ -1,0 +1,231 @@
+"""Everything of transactions in one broker, wired to each other."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ternmq_broker.config import BrokerConfig
+from ternmq_broker.consumer_offsets import OffsetTable
+from ternmq_broker.inner.room import Safety
+from ternmq_broker.inner.writer import InnerWriter
+from ternmq_broker.reading import StoreReader
+from ternmq_broker.sessions import Sessions
+from ternmq_broker.topics import TopicTable
+from ternmq_broker.transactions.checks import Checker, CheckServices
+from ternmq_broker.transactions.ending import Ender, EndServices
+from ternmq_broker.transactions.judge import CheckRules
+from ternmq_broker.transactions.progress import ScanOffset
+from ternmq_broker.transactions.reading import HalfReader
+from ternmq_broker.transactions.rebuild import Rebuild, RebuildServices
+from ternmq_broker.transactions.rpc import TransactionService
+from ternmq_broker.transactions.steps import Steps
+from ternmq_broker.transactions.table import TransactionTable
+from ternmq_model.clock import Clock
+from ternmq_model.errors import RefusedError, TernError, refusal
+from ternmq_model.names import CHECK_MAX_TOPIC, HALF_TOPIC, OP_TOPIC
+from ternmq_model.offsets import PhysicalOffset, QueueOffset
+from ternmq_model.record_heads import Ints
+from ternmq_model.response_code import ResponseCode
+from ternmq_model.route import TopicConfig
+from ternmq_runtime.service import Job
+from ternmq_store.message_store import MessageStore
+
+logger = logging.getLogger(__name__)
+
+GROUP: Final = "CID_RMQ_SYS_TRANS"
+"""Under whose name progress in the half and op topics is kept, as RocketMQ does."""
+
+TOPICS: Final = (HALF_TOPIC, OP_TOPIC, CHECK_MAX_TOPIC)
+
+_PAUSE_S: Final = 0.5
+_SPAN_MAX: Final = 100_000
+_HOUR_MS: Final = 3_600_000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TransactionServices:
+    """What transactions stand on. All owned by the broker's loop."""
+
+    config: BrokerConfig
+    file_reserved_hours: int
+    store: MessageStore
+    reader: StoreReader
+    writer: InnerWriter
+    safety: Safety
+    room_made: Callable[[], Awaitable[bool]]
+    store_host: Callable[[], bytes]
+    topics: TopicTable
+    topic_created: Callable[[TopicConfig], None]
+    offsets: OffsetTable
+    scan_offset: ScanOffset
+    sessions: Sessions
+    clock: Clock
+    is_closing: Callable[[], bool]
+
+
+class Transactions:
+    """The transactions of one broker. Owned by the broker's loop."""
+
+    def __init__(self, services: TransactionServices) -> None:
+        self._services = services
+        config, store = services.config, services.store
+        self.table = TransactionTable()
+        self._ready = asyncio.Event()
+        self._is_blind = False
+        self._rules = CheckRules(
+            timeout_ms=config.transaction_timeout_ms,
+            interval_ms=config.transaction_check_interval_ms,
+            checks_max=config.transaction_checks_max,
+            age_max_ms=max(1, services.file_reserved_hours) * _HOUR_MS,
+            span_max=_SPAN_MAX,
+        )
+        self._halves = HalfReader(services.reader)
+        self._steps = Steps(
+            self.table,
+            services.writer,
+            services.clock,
+            store_host=services.store_host,
+            room_made=services.room_made,
+            op_bytes_max=config.transaction_op_bytes,
+        )
+        self.checker = Checker(
+            CheckServices(
+                table=self.table,
+                steps=self._steps,
+                halves=self._halves,
+                sessions=services.sessions,
+                clock=services.clock,
+                rules=self._rules,
+                ready=self._ready,
+                is_confirmed=lambda at: services.safety.confirmations.reached(
+                    PhysicalOffset(at + 1)
+                ),
+                in_oldest_file=self._in_oldest_file,
+            )
+        )
+        self.service = TransactionService(
+            Ender(
+                EndServices(
+                    table=self.table,
+                    steps=self._steps,
+                    halves=self._halves,
+                    topics=services.topics,
+                    safety=services.safety,
+                    ready=self._ready,
+                    is_closing=services.is_closing,
+                )
+            )
+        )
+        self._rebuild = self._rebuild_services(store)
+
+    def _rebuild_services(self, store: MessageStore) -> RebuildServices:
+        services = self._services
+        half = services.offsets.query(GROUP, HALF_TOPIC, 0)
+        done = services.offsets.query(GROUP, OP_TOPIC, 0)
+        # An op offset counts only beside the half offset that it was kept for.
+        is_kept = half is not None and done is not None
+        return RebuildServices(
+            table=self.table,
+            halves=self._halves,
+            clock=services.clock,
+            rules=self._rules,
+            half_offset=QueueOffset(0) if half is None else half,
+            op_offset=done if is_kept and done is not None else QueueOffset(0),
+            scan_offset=services.scan_offset.offset,
+            end=store.max_physical,
+        )
+
+    def jobs(self) -> Sequence[Job]:
+        """Return what runs beside the requests."""
+        ops_s = self._services.config.transaction_op_interval_ms / 1000
+        return (
+            Job(name="transactions", interval_s=_PAUSE_S, step=self.step),
+            Job(name="transactions-ops", interval_s=ops_s, step=self.write_ops),
+        )
+
+    async def step(self) -> bool:
+        """Find out what is open, then ask for it, and keep how far all is: one step of a job."""
+        if not self._ready.is_set() and not await self._rebuilt():
+            return False
+        more = await self.checker.step()
+        self._keep()
+        return more
+
+    async def _rebuilt(self) -> bool:
+        """Find out what the log says, if it can be read already; tell whether that succeeded."""
+        store = self._services.store
+        if store.dispatched_offset < self._rebuild.end and store.failure is None:
+            return False
+        try:
+            await Rebuild(self._rebuild).run()
+        except (RefusedError, OSError) as error:
+            if not self._is_blind:
+                self._is_blind = True
+                logger.error("what became of transactions cannot be read yet error=%s", error)
+            return False
+        self._ready.set()
+        return True
+
+    async def write_ops(self) -> bool:
+        """Write what the op topic lacks: one step of a job."""
+        try:
+            self._steps.write_ops()
+        except TernError as error:
+            logger.warning("op message not stored yet error=%s", error)
+        return False
+
+    def _keep(self) -> None:
+        """Keep how far the two topics are done with."""
+        services, table = self._services, self.table
+        flushed, now_ms = services.store.flushed_offset, services.clock.wall_ms()
+        half = table.half_offset(flushed)
+        if half > 0:
+            for topic, offset in ((HALF_TOPIC, half), (OP_TOPIC, table.op_offset(half))):
+                version = services.offsets.versions.get(GROUP, topic, 0)
+                services.offsets.commit(GROUP, topic, 0, offset, version, now_ms=now_ms)
+        if len(table) or table.unwritten_bytes:
+            services.scan_offset.put(table.scan_offset(flushed))
+
+    async def close(self) -> None:
+        """Leave nothing for the next start to look for: nobody ends transactions any more."""
+        if self._ready.is_set():
+            await self.write_ops()
+            self._keep()
+
+    def begun(self, physical_offsets: Ints, queue_offsets: Ints) -> None:
+        """Take note of half messages that were appended just now."""
+        now_ms = self._services.clock.monotonic_ms()
+        self.table.begin(
+            physical_offsets.tolist(),
+            queue_offsets.tolist(),
+            now_ms=now_ms,
+            due_at_ms=now_ms + self._rules.timeout_ms,
+        )
+        self.make_topics()
+
+    def make_topics(self) -> None:
+        """Have the topics of transactions among the broker's."""
+        services = self._services
+        for topic in TOPICS:
+            if services.topics.get(topic) is None:
+                config = TopicConfig(topic, 1, 1)
+                services.topics.put(config, now_ms=services.clock.wall_ms())
+                services.topic_created(config)
+
+    def refusal(self) -> RefusedError | None:
+        """Return why no transaction may begin now; None when it may."""
+        config = self._services.config
+        if not config.transactions_accepted:
+            return refusal(ResponseCode.NO_PERMISSION, "this broker accepts no transactions")
+        if len(self.table) >= config.transactions_open_max:
+            remark = f"{len(self.table)} transactions are open, more are not accepted"
+            return refusal(ResponseCode.FLOW_CONTROL, remark)
+        return None
+
+    def _in_oldest_file(self, offset: PhysicalOffset) -> bool:
+        source = self._services.store.reads.source()
+        if self._services.store.reads.log_files < 2:
+            return False
+        return offset // source.file_bytes <= source.start // source.file_bytes

@@ -1,0 +1,46 @@
+"""What became of the sender's own work in a transaction, and of the message that tells of it."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from ternmq_model.errors import TernError
+from ternmq_model.message import SendResult
+
+
+class Resolution(Enum):
+    """What a local transaction came to. Source: RocketMQ `LocalTransactionState`."""
+
+    UNKNOWN = 0
+    """It is not known yet: the broker asks again later."""
+
+    COMMIT = 1
+    """It is done: the message is to be seen."""
+
+    ROLLBACK = 2
+    """It was not done: the message is never seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionResult:
+    """What became of one transaction."""
+
+    sent: SendResult
+    """Of the half message. Its physical offset is the transaction's name; its queue is the one that
+    the message is meant for, and its queue offset says nothing."""
+
+    resolution: Resolution
+    """What the local transaction came to. UNKNOWN also when it raised; ROLLBACK also when it was
+    not run because the half message is stored but not safe."""
+
+    is_confirmed: bool
+    """The broker has it safely on disk: a commit's message will be delivered, a rollback's never.
+    Else the broker will ask a producer of the group."""
+
+    error: TernError | None = None
+    """Why it is not confirmed."""
+
+    queue_id: int = -1
+    """Of a committed message: its queue."""
+
+    queue_offset: int = -1
+    """Of a committed message: its place in the queue; −1 when it is not known."""

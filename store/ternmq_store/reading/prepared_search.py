@@ -1,0 +1,131 @@
+"""Finding records that say which transaction they belong to, by reading the log.
+
+Their header's prepared offset is not indexed, so a stretch of the log is read through, a piece at a
+time, in any thread. Damage in it is stepped over as recovery does.
+"""
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from ternmq_model.offsets import PhysicalOffset
+from ternmq_model.record import BLANK_BYTES, FLAG_COMMIT, FLAG_TRANSACTION_MASK, RECORD_BYTES_MAX
+from ternmq_model.record_batch import RecordBatch
+from ternmq_model.record_scan import SCAN_BYTES_MAX, Scan, Verify, scan_records
+from ternmq_store.log.resync import next_record
+from ternmq_store.reading.cold_read import Source
+
+_RECORDS_MAX: Final = 1 << 16
+_PIECE_BYTES: Final = SCAN_BYTES_MAX + RECORD_BYTES_MAX
+_OVERLAP_BYTES: Final = 128
+"""Between two pieces that are searched for the next good record: more than is looked at of one."""
+
+
+class PreparedRecord(NamedTuple):
+    """A record of a transaction."""
+
+    prepared_offset: PhysicalOffset
+    topic: str
+    queue_id: int
+    queue_offset: int
+    physical_offset: PhysicalOffset
+    end: PhysicalOffset
+
+
+class PreparedSearch:
+    """One look through the log. Owned by whoever calls `step`, in one thread at a time.
+
+    Args:
+        source: Where the log lies. Only what is dispatched is read.
+        start: Where a record begins.
+        transactions: The prepared offsets to look for.
+        skipped_topic: Its records are not looked for.
+
+    Attributes:
+        at: How far it is.
+        found: What it found, in the order of the log.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        start: PhysicalOffset,
+        transactions: Iterable[PhysicalOffset],
+        *,
+        skipped_topic: str,
+    ) -> None:
+        self.at = max(start, source.start)
+        self.found: list[PreparedRecord] = []
+        self._source = source
+        self._wanted = np.fromiter(transactions, dtype=np.int64)
+        self._skipped_topic = skipped_topic
+
+    def step(self) -> bool:
+        """Read one piece; tell whether there is more.
+
+        Raises:
+            OSError: The disk failed.
+        """
+        source = self._source
+        if self.at >= source.end:
+            return False
+        base = self.at - self.at % source.file_bytes
+        next_file = PhysicalOffset(base + source.file_bytes)
+        try:
+            file, _ = source.open(self.at)
+        except FileNotFoundError:  # retention was faster
+            self.at = next_file
+            return True
+        try:
+            data = file.read(self.at - base, min(_PIECE_BYTES, next_file - self.at))
+        finally:
+            file.close()
+        limit = min(len(data), source.end - self.at)
+        scan = scan_records(
+            memoryview(data),
+            *(0, limit),
+            at=self.at,
+            records_max=_RECORDS_MAX,
+            verify=Verify.NOTHING,
+        )
+        if scan.batch is not None:
+            self._take(scan.batch)
+        self.at = self._next(scan, data, next_file)
+        return self.at < source.end
+
+    def _next(self, scan: Scan, data: bytes, next_file: PhysicalOffset) -> PhysicalOffset:
+        """Return where to go on."""
+        if scan.end:
+            return PhysicalOffset(self.at + scan.end)
+        if scan.is_blank or len(data) <= _OVERLAP_BYTES + BLANK_BYTES:
+            return next_file
+        there = next_record(memoryview(data), 1, base=self.at)
+        if there is not None:
+            return PhysicalOffset(self.at + there)
+        if self.at + len(data) >= next_file:
+            return next_file
+        return PhysicalOffset(self.at + len(data) - _OVERLAP_BYTES)
+
+    def _take(self, batch: RecordBatch) -> None:
+        heads = batch.heads
+        prepared = heads["prepared_offset"].astype(np.int64)
+        is_message = heads["sys_flag"] & FLAG_TRANSACTION_MASK == FLAG_COMMIT
+        matched = np.isin(prepared, self._wanted) & (is_message | (prepared > 0))
+        if not matched.any():
+            return
+        for queue in batch.queues:
+            if queue.topic == self._skipped_topic:
+                continue
+            for row in queue.rows[matched[queue.rows]].tolist():
+                start = int(heads["physical_offset"][row])
+                self.found.append(
+                    PreparedRecord(
+                        PhysicalOffset(int(prepared[row])),
+                        queue.topic,
+                        queue.queue_id,
+                        int(heads["queue_offset"][row]),
+                        PhysicalOffset(start),
+                        PhysicalOffset(start + int(batch.sizes[row])),
+                    )
+                )

@@ -1,0 +1,224 @@
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from ternmq_model.errors import RefusedError, TernError
+from ternmq_model.names import CHECK_MAX_TOPIC
+from ternmq_model.response_code import ResponseCode
+from ternmq_remoting import contracts
+from ternmq_store.config import FlushMode
+from tests.support.brokers import SMALL_STORE, serving, world
+from tests.support.transactions import (
+    COMMIT,
+    GROUP,
+    ROLLBACK,
+    UNKNOWN,
+    begin,
+    bodies_of,
+    end,
+    lying,
+    open_producer,
+    question,
+)
+from tests.support.virtual_time import run_in_virtual_time
+
+ONE = {"flights": 1}
+
+
+@pytest.mark.parametrize("mode", FlushMode)
+def test_a_committed_half_message_is_seen_and_the_others_are_not(mode: FlushMode) -> None:
+    async def main() -> None:
+        async with serving(topics=ONE, flush_mode=mode) as (_, client):
+            one, two, three = await begin(client, b"one", b"two", b"three")
+            assert await bodies_of(client) == []
+            replies = await end(client, two.end(COMMIT), one.end(ROLLBACK), three.end(UNKNOWN))
+            assert [reply.status.code for reply in replies] == [0, 0, 0]
+            assert (replies[0].queue_id, replies[0].queue_offset) == (0, 0)
+            (message,) = await lying(client)
+            assert message.body == b"two"
+            assert message.message_id == "two"
+            assert message.header.prepared_offset == two.offset
+            assert message.sys_flag & 0xC == 0x8
+            assert message.properties["PGROUP"] == GROUP
+            assert message.properties["REAL_TOPIC"] == "flights"
+
+    run_in_virtual_time(main())
+
+
+def test_an_end_that_is_told_again_has_the_same_answer_and_stores_nothing() -> None:
+    async def main() -> None:
+        async with serving(topics=ONE) as (_, client):
+            one, two = await begin(client, b"one", b"two")
+            first = await end(client, one.end(COMMIT), one.end(COMMIT), two.end(ROLLBACK))
+            again = await end(client, one.end(COMMIT), one.end(COMMIT), two.end(ROLLBACK))
+            assert first == again
+            assert await bodies_of(client) == [b"one"]
+
+    run_in_virtual_time(main())
+
+
+def test_many_at_once_who_end_one_transaction_have_the_same_answer() -> None:
+    async def main() -> None:
+        async with serving(topics=ONE) as (_, client):
+            (one,) = await begin(client, b"one")
+            replies = await asyncio.gather(*(end(client, one.end(COMMIT)) for _ in range(20)))
+            assert all(reply == replies[0] for reply in replies)
+            assert await bodies_of(client) == [b"one"]
+
+    run_in_virtual_time(main())
+
+
+def test_who_ends_it_the_other_way_or_does_not_own_it_is_told_so() -> None:
+    async def main() -> None:
+        async with serving(topics=ONE) as (_, client):
+            one, two = await begin(client, b"one", b"two")
+            await end(client, one.end(COMMIT), two.end(ROLLBACK))
+            (three,) = await begin(client, b"three")
+            for request, code, word in (
+                (one.end(ROLLBACK), ResponseCode.ILLEGAL_OPERATION, "was committed already"),
+                (two.end(COMMIT), ResponseCode.ILLEGAL_OPERATION, "was rolled back already"),
+                (three.end(COMMIT, group="others"), ResponseCode.INVALID_PARAMETER, "group"),
+                (three.end(COMMIT, key="x"), ResponseCode.INVALID_PARAMETER, "message"),
+                (three.end(COMMIT, topic="x"), ResponseCode.INVALID_PARAMETER, "topic"),
+                (one.end(COMMIT, group="others"), ResponseCode.INVALID_PARAMETER, "group"),
+            ):
+                (reply,) = await end(client, request)
+                assert reply.status.code == code, request
+                assert word in reply.status.remark
+            three = three.__class__("flights", "three", three.offset + 1)
+            with pytest.raises(RefusedError, match="no transaction begins at offset"):
+                await client.call(contracts.END_TRANSACTION, three.end(COMMIT))
+            assert await bodies_of(client) == [b"one"]
+
+    run_in_virtual_time(main())
+
+
+def test_a_producer_is_asked_after_six_seconds_then_every_thirty_and_then_it_is_parked() -> None:
+    async def main() -> None:
+        async with serving(topics=ONE) as (around, client):
+            session = await open_producer(client)
+            begun_ms = around.clock.monotonic_ms()
+            (one,) = await begin(client, b"one")
+            asked: list[int] = []
+            for number in range(1, 16):
+                told = await question(session)
+                asked.append(around.clock.monotonic_ms() - begun_ms)
+                assert (told.transaction_offset, told.message_id) == (one.offset, "one")
+                assert (told.producer_group, told.check) == (GROUP, number)
+                await session.write(
+                    contracts.SESSION.request(heartbeat={"producer_groups": [GROUP]})
+                )
+            for number, at_ms in enumerate(asked):
+                assert 6_000 + 30_000 * number <= at_ms < 6_000 + 30_500 * number + 1_000
+            await asyncio.sleep(31)
+            assert await bodies_of(client) == []
+            (reply,) = await end(client, one.end(COMMIT))
+            assert "rolled back already: no producer" in reply.status.remark
+            assert await bodies_of(client, CHECK_MAX_TOPIC) == [b"one"]
+
+    run_in_virtual_time(main())
+
+
+def test_nobody_is_asked_within_a_messages_own_time() -> None:
+    async def main() -> None:
+        async with serving(topics=ONE) as (around, client):
+            session = await open_producer(client)
+            await begin(client, b"one", immunity_s=50)
+            told = await question(session)
+            assert 50_000 <= around.clock.monotonic_ms() < 51_000
+            assert told.check == 1
+
+    run_in_virtual_time(main())
+
+
+def test_without_a_producer_nothing_is_counted() -> None:
+    async def main() -> None:
+        async with serving(topics=ONE) as (_, client):
+            (one,) = await begin(client, b"one")
+            await asyncio.sleep(900)
+            session = await open_producer(client)
+            told = await question(session)
+            assert told.check == 1
+            (reply,) = await end(client, one.end(COMMIT))
+            assert not reply.status.code
+            assert await bodies_of(client) == [b"one"]
+
+    run_in_virtual_time(main())
+
+
+def test_what_nobody_can_be_asked_about_is_parked_when_messages_of_its_age_go() -> None:
+    async def main() -> None:
+        async with world() as around:
+            around.store_config = replace(SMALL_STORE, file_reserved_hours=1)
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                await client.put_topic("flights", 1)
+                await begin(client, b"one")
+                await asyncio.sleep(3660)
+                assert await bodies_of(client, CHECK_MAX_TOPIC) == [b"one"]
+                assert await bodies_of(client) == []
+                await client.connection.close()
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_a_broker_that_starts_again_goes_on_with_what_is_open(is_clean: bool) -> None:
+    async def main() -> None:
+        async with world() as around:
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                await client.put_topic("flights", 1)
+                session = await open_producer(client)
+                one, two, three, four = await begin(client, b"1", b"2", b"3", b"4")
+                await end(client, one.end(COMMIT), two.end(ROLLBACK))
+                await asyncio.sleep(40)
+                assert (await question(session)).check == 1
+                if not is_clean:
+                    await end(client, three.end(COMMIT))
+                await client.connection.close()
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                session = await open_producer(client)
+                told = await question(session)
+                assert told.transaction_offset in (three.offset, four.offset)
+                assert told.check == 3
+                codes = [
+                    reply.status.code
+                    for reply in await end(
+                        client,
+                        *(one.end(COMMIT), two.end(COMMIT), three.end(COMMIT), four.end(ROLLBACK)),
+                        *(one.end(ROLLBACK), two.end(ROLLBACK)),
+                    )
+                ]
+                refused = ResponseCode.ILLEGAL_OPERATION
+                assert codes == [0, refused, 0, 0, refused, 0]
+                assert sorted(await bodies_of(client)) == [b"1", b"3"]
+                await client.connection.close()
+
+    run_in_virtual_time(main())
+
+
+def test_no_transaction_begins_when_they_are_off_or_too_many_are_open() -> None:
+    async def main() -> None:
+        async with serving(topics=ONE, transactions_open_max=2) as (_, client):
+            await begin(client, b"one", b"two")
+            with pytest.raises(AssertionError, match="2 transactions are open"):
+                await begin(client, b"three")
+        async with serving(topics=ONE, transactions_accepted=False) as (_, client):
+            with pytest.raises(AssertionError, match="accepts no transactions"):
+                await begin(client, b"three")
+
+    run_in_virtual_time(main())
+
+
+def test_a_client_cannot_read_what_is_not_decided() -> None:
+    async def main() -> None:
+        async with serving(topics=ONE) as (_, client):
+            await begin(client, b"one")
+            for topic in ("RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC"):
+                with pytest.raises(TernError):
+                    await client.pull(topic)
+
+    run_in_virtual_time(main())
