@@ -1,13 +1,23 @@
 """Administration: topics, groups, brokers and single messages, over a whole cluster."""
 
 from ternmq_client.administration.brokers import BrokerAdmin
+from ternmq_client.administration.dead_letters import DeadLetterAdmin
+from ternmq_client.administration.group_changes import GroupChanges
 from ternmq_client.administration.groups import GroupAdmin
 from ternmq_client.administration.messages import MessageAdmin
 from ternmq_client.administration.nameservers import NameServerAdmin
 from ternmq_client.administration.topics import TopicAdmin
 
 
-class AdminClient(TopicAdmin, GroupAdmin, MessageAdmin, BrokerAdmin, NameServerAdmin):
+class AdminClient(
+    TopicAdmin,
+    GroupAdmin,
+    GroupChanges,
+    DeadLetterAdmin,
+    MessageAdmin,
+    BrokerAdmin,
+    NameServerAdmin,
+):
     """Asks and tells every broker of a cluster, between `async with` and its end.
 
     Every method asks the NameServer who is there, dials whom it needs and hangs up again, so that

@@ -55,11 +55,61 @@ class Progress:
 
     min_offset: int
     max_offset: int
+    version: int = 0
+    """How often the offset was reset, or sought."""
 
     @property
     def lag(self) -> int:
         """Messages that wait for the group."""
         return self.max_offset - max(self.committed_offset, self.min_offset)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSettings:
+    """What a consumer group may do on one broker."""
+
+    group: str
+    consume_enabled: bool = True
+    broadcast_enabled: bool = True
+    consume_from_min_enabled: bool = False
+    """Where the group never consumed a queue it begins with the first message that is kept."""
+
+    retry_queues: int = 1
+    """Of its retry topic; 0 = messages that fail are dropped."""
+
+    retries_max: int = 16
+    """After so many a message that fails again is a dead letter."""
+
+    broker_id: int = 0
+    """Which member of a broker name serves the group: 0 = the master."""
+
+    broker_id_when_slow: int = 1
+    """Which one when it is far behind."""
+
+    notify_members_changed: bool = True
+    """Members are told at once when others come and go."""
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetChange:
+    """What became of a group's offset in one queue."""
+
+    queue: MessageQueue
+    before: int
+    """`NEVER_CONSUMED` = there was none."""
+
+    after: int
+
+
+@dataclass(frozen=True, slots=True)
+class ResetOutcome:
+    """What a reset did, or would do."""
+
+    changes: tuple[OffsetChange, ...]
+    """Sorted by queue."""
+
+    members_told: int
+    """Over all brokers: a member counts once for each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,3 +122,6 @@ class GroupDescription:
 
     progress: tuple[Progress, ...]
     """Sorted by queue."""
+
+    settings: tuple[tuple[str, GroupSettings], ...] = ()
+    """Broker name and what it keeps, sorted by broker name."""

@@ -5,15 +5,18 @@ import click
 from ternmq_console.admin import ask, time_text
 from ternmq_console.options import nameserver_option, output_option
 from ternmq_console.output import print_record, print_rows
+from ternmq_model.names import is_system_group
 
 
 @click.command(name="list")
+@click.option("--with-system", is_flag=True, help="The system's own groups too.")
 @nameserver_option
 @output_option
-def list_(nameserver: str, output: str) -> None:
-    """List groups that have members or offsets."""
+def list_(with_system: bool, nameserver: str, output: str) -> None:
+    """List groups that have members, offsets or settings."""
     groups = ask(nameserver, lambda admin: admin.groups())
-    print_rows([{"group": group} for group in groups], ("group",), output)
+    rows = [{"group": group} for group in groups if with_system or not is_system_group(group)]
+    print_rows(rows, ("group",), output)
 
 
 @click.command()

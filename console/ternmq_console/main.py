@@ -26,10 +26,26 @@ topic = LazyGroup(
 
 group = LazyGroup(
     name="group",
-    help="List and describe consumer groups.",
+    help="Set up, look at, reset and delete consumer groups.",
     lazy={
-        "list": (f"{_HERE}.group:list_", "List groups with members or offsets."),
+        "create": (f"{_HERE}.group_change:create", "Create a group, or set all of its settings."),
+        "alter": (f"{_HERE}.group_change:alter", "Change some settings of a group."),
+        "list": (f"{_HERE}.group:list_", "List groups with members, offsets or settings."),
         "describe": (f"{_HERE}.group:describe", "Show a group's members, offsets and lag."),
+        "reset": (f"{_HERE}.group_change:reset", "Set where a group goes on, by time or offset."),
+        "clone": (f"{_HERE}.group_change:clone", "Let one group be as far as another."),
+        "delete": (f"{_HERE}.group_change:delete", "Delete a group and all that belongs to it."),
+    },
+)
+
+dlq = LazyGroup(
+    name="dlq",
+    help="Look at dead letters, send them again, or drop them.",
+    lazy={
+        "list": (f"{_HERE}.dlq:list_", "List groups with dead letters, and how many."),
+        "show": (f"{_HERE}.dlq:show", "Show dead letters of a group."),
+        "redrive": (f"{_HERE}.dlq:redrive", "Send dead letters again, each once."),
+        "drop": (f"{_HERE}.dlq:drop", "Drop dead letters, or delete them."),
     },
 )
 
@@ -81,7 +97,8 @@ ternmq = LazyGroup(
         "produce": (f"{_HERE}.produce:produce", "Send lines of standard input as messages."),
         "consume": (f"{_HERE}.consume:consume", "Print messages as they come."),
         "topic": (f"{_HERE}.main:topic", "Create, list, describe and delete topics."),
-        "group": (f"{_HERE}.main:group", "List and describe consumer groups."),
+        "group": (f"{_HERE}.main:group", "Set up, look at, reset and delete consumer groups."),
+        "dlq": (f"{_HERE}.main:dlq", "Look at dead letters, send them again, or drop them."),
         "cluster": (f"{_HERE}.main:cluster", "Look at clusters, and take brokers out of use."),
         "message": (f"{_HERE}.main:message", "Look at messages."),
         "store": (f"{_HERE}.main:store", "Look into a data directory."),

@@ -1,7 +1,7 @@
 """Administration of consumer groups, over a whole cluster."""
 
 from ternmq_client.administration.calls import AdminCalls
-from ternmq_client.descriptions import GroupDescription, Member, Progress
+from ternmq_client.descriptions import GroupDescription, GroupSettings, Member, Progress
 from ternmq_model.errors import GroupNotFound, refusal
 from ternmq_model.names import check_group
 from ternmq_model.queue import MessageQueue
@@ -33,6 +33,7 @@ class GroupAdmin(AdminCalls):
         check_group(group)
         members: dict[str, Member] = {}
         progress: list[Progress] = []
+        settings: list[tuple[str, GroupSettings]] = []
         is_known = False
         for data in await self._wanted():
             async with self._master(data) as connection:
@@ -58,9 +59,12 @@ class GroupAdmin(AdminCalls):
                     one.committed_offset,
                     one.min_offset,
                     one.max_offset,
+                    one.version,
                 )
                 for one in reply.progress
             ]
+            if reply.HasField("settings"):
+                settings.append((data.broker_name, _settings_from_pb(reply.settings)))
         if not is_known:
             raise refusal(
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"group {group!r} is on no broker"
@@ -69,4 +73,19 @@ class GroupAdmin(AdminCalls):
             group,
             tuple(members[name] for name in sorted(members)),
             tuple(sorted(progress, key=lambda one: one.queue)),
+            tuple(settings),
         )
+
+
+def _settings_from_pb(settings: admin.GroupSettings) -> GroupSettings:
+    return GroupSettings(
+        settings.group,
+        settings.consume_enabled,
+        settings.broadcast_enabled,
+        settings.consume_from_min_enabled,
+        settings.retry_queues,
+        settings.retries_max,
+        settings.broker_id,
+        settings.broker_id_when_slow,
+        settings.notify_members_changed,
+    )

@@ -1,0 +1,442 @@
+"""Dead letters: what groups gave up, and what becomes of it, over a whole cluster."""
+
+import contextlib
+from collections.abc import AsyncGenerator, Collection, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from ternmq_client.administration.calls import AdminCalls
+from ternmq_client.records import split_messages
+from ternmq_client.redriving import DeadLetter, redrive_key, redrive_request, target_topic
+from ternmq_model.errors import (
+    MessageNotFound,
+    RefusedError,
+    TernError,
+    TopicNotFound,
+    refusal,
+)
+from ternmq_model.names import DEAD_LETTER_PREFIX, check_group
+from ternmq_model.response_code import ResponseCode
+from ternmq_model.route import BrokerData
+from ternmq_protos.v1 import admin_pb2 as admin
+from ternmq_protos.v1 import groups_pb2 as groups
+from ternmq_protos.v1 import messages_pb2 as messages
+from ternmq_protos.v1 import nameserver_pb2 as nameserver
+from ternmq_remoting.contracts import (
+    COMMIT_OFFSETS,
+    DELETE_TOPIC,
+    DESCRIBE_TOPIC,
+    LIST_TOPICS,
+    LOCK_QUEUES,
+    PULL,
+    QUERY_MESSAGES,
+    QUERY_OFFSET,
+    SEND,
+    UNLOCK_QUEUES,
+)
+from ternmq_remoting.rpc import Connection
+
+TOOL_GROUP: Final = "CID_RMQ_SYS_DEAD_LETTERS"
+"""Whose offsets tell up to where dead letters are handled."""
+
+_CLOCKS_DIFFER_MS: Final = 3_600_000
+"""A copy may lie on another broker, whose clock is another one."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetters:
+    """How many dead letters a group has."""
+
+    group: str
+    waiting: int
+    """Neither redriven nor dropped."""
+
+    kept: int
+    """All that can still be read."""
+
+    last_died_at_ms: int
+    """Store time of the newest; 0 = there is none any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Redriven:
+    """What became of one dead letter."""
+
+    message_id: str
+    """Of the message that died."""
+
+    topic: str
+    """Where it was sent."""
+
+    new_message_id: str
+    outcome: str
+    """`sent`; `sent before`, by a run that was interrupted or for this letter alone; or `would be
+    sent`."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Queue:
+    """One queue of dead letters on one broker, as far as it is handled."""
+
+    data: BrokerData
+    connection: Connection
+    topic: str
+    queue_id: int
+    least: int
+    end: int
+    handled: int
+    version: int
+    last_stored_at_ms: int
+
+
+class DeadLetterAdmin(AdminCalls):
+    """Dead letters of every group. Who handles some locks their queue, so that nobody else does."""
+
+    async def dead_letter_counts(self) -> list[DeadLetters]:
+        """Return the groups that have dead letters, sorted, with how many."""
+        reply = await self._names.call(LIST_TOPICS, nameserver.ListTopicsRequest())
+        found: list[DeadLetters] = []
+        for topic in sorted(reply.topics):
+            if topic.startswith(DEAD_LETTER_PREFIX):
+                async with self._found(topic) as (queues, _):
+                    counts = DeadLetters(
+                        topic.removeprefix(DEAD_LETTER_PREFIX),
+                        sum(each.end - each.handled for each in queues),
+                        sum(each.end - each.least for each in queues),
+                        max((each.last_stored_at_ms for each in queues), default=0),
+                    )
+                found.append(counts)
+        return found
+
+    async def dead_letters(
+        self, group: str, *, maximum: int = 100, with_handled: bool = False
+    ) -> list[DeadLetter]:
+        """Return a group's dead letters, broker by broker, oldest first.
+
+        Args:
+            group: Who gave them up.
+            maximum: At most so many.
+            with_handled: Also those that were redriven or dropped and can still be read.
+
+        Raises:
+            TopicNotFound: The group has no dead letters on any broker.
+        """
+        found: list[DeadLetter] = []
+        async with self._queues_of(group) as (queues, _):
+            for queue in queues:
+                begin = queue.least if with_handled else queue.handled
+                async for letters, _ in _letters(queue, begin, self._timeout_s):
+                    found += letters[: maximum - len(found)]
+                    if len(found) >= maximum:
+                        return found
+        return found
+
+    async def redrive(
+        self,
+        group: str,
+        *,
+        message_ids: Collection[str] | None = None,
+        to_group: bool = False,
+        dry_run: bool = False,
+    ) -> list[Redriven]:
+        """Send dead letters again, each once: what an interrupted run has sent is not sent again.
+
+        Each goes to the topic that it was sent to first, where every group gets it, as a message
+        without tries behind it. It is looked for there by a key that follows from its place, so the
+        brokers need their index. Without `message_ids` all that wait are sent, in order, and count
+        as handled.
+
+        Args:
+            group: Who gave them up.
+            message_ids: Only these, by any of their ids, and those handled before as well.
+            to_group: Send them to the group alone.
+            dry_run: Tell what would be sent.
+
+        Raises:
+            TopicNotFound: The group has no dead letters, or a first topic is gone.
+            MessageNotFound: There is no letter with one of the ids; others were sent.
+            UsageError: A letter does not say where it came from; those before were sent.
+            RefusedError: Somebody else handles the queue, or a broker refuses a letter.
+            TransportError: A broker does not answer. Do it again: nothing is sent twice.
+        """
+        done: list[Redriven] = []
+        missing = set(message_ids or ())
+        async with self._queues_of(group) as (queues, connections):
+            for queue in queues:
+                begin = queue.handled if message_ids is None else queue.least
+                async with self._locked(queue, is_needed=not dry_run) as token:
+                    async for letters, behind in _letters(queue, begin, self._timeout_s):
+                        for letter in letters:
+                            if message_ids is not None and not letter.is_any_of(message_ids):
+                                continue
+                            missing -= {each for each in missing if letter.is_any_of({each})}
+                            done.append(
+                                await self._redrive(
+                                    letter, queue, connections, to_group=to_group, dry_run=dry_run
+                                )
+                            )
+                        if not dry_run:
+                            await self._renew(queue, token)
+                        if message_ids is None and not dry_run:
+                            await self._handled(queue, behind, token)
+        if missing:
+            remark = f"group {group!r} has no dead letter {', '.join(sorted(missing))}"
+            raise refusal(ResponseCode.QUERY_NOT_FOUND, remark)
+        return done
+
+    async def drop_dead_letters(self, group: str, *, through: str = "") -> int:
+        """Count dead letters as handled, and return how many; they stay until they expire.
+
+        Args:
+            group: Who gave them up.
+            through: Up to the letter with this id, on its broker alone; empty = all.
+
+        Raises:
+            TopicNotFound: The group has no dead letters.
+            MessageNotFound: No letter that waits has the id; nothing is dropped.
+            RefusedError: Somebody else handles the queue.
+        """
+        count = 0
+        async with self._queues_of(group) as (queues, _):
+            for queue in queues:
+                end: int | None = queue.end
+                async with self._locked(queue, is_needed=True) as token:
+                    if through:
+                        end = await self._behind(queue, through)
+                    if end is not None:
+                        await self._handled(queue, end, token)
+                        count += end - queue.handled
+                        if through:
+                            return count
+        if through:
+            remark = f"group {group!r} has no dead letter {through} that waits"
+            raise refusal(ResponseCode.QUERY_NOT_FOUND, remark)
+        return count
+
+    async def delete_dead_letters(self, group: str) -> list[str]:
+        """Delete a group's dead letters with their files; return the brokers' names.
+
+        Raises:
+            TopicNotFound: The group has none.
+        """
+        request = admin.DeleteTopicRequest(topic=DEAD_LETTER_PREFIX + check_group(group))
+        async with self._queues_of(group) as (queues, _):
+            connections = {each.data.broker_name: each.connection for each in queues}
+            for connection in connections.values():
+                await connection.call(DELETE_TOPIC, request, timeout_s=self._timeout_s)
+        return sorted(connections)
+
+    async def _redrive(
+        self,
+        letter: DeadLetter,
+        queue: _Queue,
+        connections: Sequence[Connection],
+        *,
+        to_group: bool,
+        dry_run: bool,
+    ) -> Redriven:
+        topic, key = target_topic(letter, to_group=to_group), redrive_key(letter)
+        outcome = "would be sent" if dry_run else "sent"
+        if await self._is_sent(letter, topic, key, connections):
+            outcome = "sent before"
+        elif not dry_run:
+            # The broker that has the letter takes it too, if it can: its group looks there anyway.
+            request = redrive_request(letter, to_group=to_group)
+            others = [each for each in connections if each is not queue.connection]
+            await self._send([queue.connection, *others], request)
+        return Redriven(letter.origin_message_id, topic, key, outcome)
+
+    async def _is_sent(
+        self, letter: DeadLetter, topic: str, key: str, connections: Sequence[Connection]
+    ) -> bool:
+        request = messages.QueryMessagesRequest(
+            topic=topic,
+            key=key,
+            begin_ms=max(0, letter.message.stored_at_ms - _CLOCKS_DIFFER_MS),
+            messages_max=1,
+            is_unique_key=True,
+        )
+        for connection in connections:
+            try:
+                await connection.call(QUERY_MESSAGES, request, timeout_s=self._timeout_s)
+            except (MessageNotFound, TopicNotFound):
+                continue
+            return True
+        return False
+
+    async def _send(self, connections: Sequence[Connection], request: messages.SendRequest) -> None:
+        failure: RefusedError | None = None
+        for connection in connections:
+            try:
+                reply = await connection.call(SEND, request, timeout_s=self._timeout_s)
+            except TopicNotFound as error:
+                failure = error
+                continue
+            if reply.status.code:
+                raise refusal(reply.status.code, reply.status.remark, may_have_happened=True)
+            return
+        assert failure is not None, "there is a broker"
+        raise failure
+
+    @asynccontextmanager
+    async def _locked(self, queue: _Queue, *, is_needed: bool) -> AsyncGenerator[int]:
+        """Give the token of the queue's lock; 0 when none is needed."""
+        if not is_needed:
+            yield 0
+            return
+        client_id = self._tool_id
+        lock = groups.QueueLock(topic=queue.topic, queue_id=queue.queue_id)
+        reply = await queue.connection.call(
+            LOCK_QUEUES,
+            groups.LockQueuesRequest(group=TOOL_GROUP, client_id=client_id, queues=[lock]),
+            timeout_s=self._timeout_s,
+        )
+        if not reply.locked:
+            raise _is_handled_elsewhere(queue)
+        (held,) = reply.locked
+        try:
+            yield held.token
+        finally:
+            # Where that fails the lock ends by itself, and the reason is told by what came before.
+            with contextlib.suppress(TernError):
+                await queue.connection.call(
+                    UNLOCK_QUEUES,
+                    groups.UnlockQueuesRequest(
+                        group=TOOL_GROUP, client_id=client_id, queues=[held]
+                    ),
+                    timeout_s=self._timeout_s,
+                )
+
+    async def _renew(self, queue: _Queue, token: int) -> None:
+        lock = groups.QueueLock(topic=queue.topic, queue_id=queue.queue_id, token=token)
+        reply = await queue.connection.call(
+            LOCK_QUEUES,
+            groups.LockQueuesRequest(group=TOOL_GROUP, client_id=self._tool_id, queues=[lock]),
+            timeout_s=self._timeout_s,
+        )
+        if not reply.locked:
+            raise _is_handled_elsewhere(queue)
+
+    async def _handled(self, queue: _Queue, offset: int, token: int) -> None:
+        """Keep up to where the queue is handled."""
+        told = groups.QueueOffset(
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            offset=offset,
+            version=queue.version,
+            lock_token=token,
+        )
+        reply = await queue.connection.call(
+            COMMIT_OFFSETS,
+            groups.CommitOffsetsRequest(group=TOOL_GROUP, client_id=self._tool_id, offsets=[told]),
+            timeout_s=self._timeout_s,
+        )
+        if reply.refused:
+            raise refusal(reply.refused[0].status.code, reply.refused[0].status.remark)
+
+    async def _behind(self, queue: _Queue, message_id: str) -> int | None:
+        """Return the offset behind a letter that waits, None when it is not in this queue."""
+        async for letters, _ in _letters(queue, queue.handled, self._timeout_s):
+            for letter in letters:
+                if letter.is_any_of({message_id}):
+                    return letter.message.queue_offset + 1
+        return None
+
+    @asynccontextmanager
+    async def _queues_of(
+        self, group: str
+    ) -> AsyncGenerator[tuple[Sequence[_Queue], Sequence[Connection]]]:
+        """Give the queues of a group's dead letters, at least one, and a connection to each master.
+
+        Raises:
+            TopicNotFound: There is none.
+        """
+        async with self._found(DEAD_LETTER_PREFIX + check_group(group)) as found:
+            if not found[0]:
+                remark = f"group {group!r} has no dead letters on any broker"
+                raise refusal(ResponseCode.TOPIC_NOT_EXIST, remark)
+            yield found
+
+    @asynccontextmanager
+    async def _found(
+        self, topic: str
+    ) -> AsyncGenerator[tuple[Sequence[_Queue], Sequence[Connection]]]:
+        """Give the queues of a topic on all masters, and a connection to each master."""
+        async with AsyncExitStack() as stack:
+            found: list[_Queue] = []
+            connections: list[Connection] = []
+            for data in await self._wanted():
+                connection = await stack.enter_async_context(self._master(data))
+                connections.append(connection)
+                try:
+                    described = await connection.call(
+                        DESCRIBE_TOPIC,
+                        admin.DescribeTopicRequest(topic=topic),
+                        timeout_s=self._timeout_s,
+                    )
+                except TopicNotFound:
+                    continue
+                for one in described.queues:
+                    request = groups.QueryOffsetRequest(
+                        group=TOOL_GROUP, topic=topic, queue_id=one.queue_id
+                    )
+                    kept = await connection.call(QUERY_OFFSET, request, timeout_s=self._timeout_s)
+                    queue = _Queue(
+                        data,
+                        connection,
+                        topic,
+                        one.queue_id,
+                        one.min_offset,
+                        one.max_offset,
+                        min(max(kept.offset, one.min_offset), one.max_offset),
+                        kept.version,
+                        one.last_stored_at_ms,
+                    )
+                    found.append(queue)
+            yield found, connections
+
+    @property
+    def _tool_id(self) -> str:
+        """Names this client at the brokers."""
+        if not self._tool:
+            assert self._env is not None, "is open"
+            self._tool = f"dead-letters@{self._env.random.getrandbits(64):016x}"
+        return self._tool
+
+    _tool: str = ""
+
+
+async def _letters(
+    queue: _Queue, begin: int, timeout_s: float
+) -> AsyncGenerator[tuple[list[DeadLetter], int]]:
+    """Give the letters of a queue in order, some at a time, with the offset behind them."""
+    offset = begin
+    while offset < queue.end:
+        request = messages.PullRequest(
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            offset=offset,
+            subscription=messages.Subscription(expression="*"),
+        )
+        reply = await queue.connection.call(PULL, request, timeout_s=timeout_s)
+        found = split_messages(reply.records, reply.record_sizes, queue.data.broker_name)
+        if reply.next_offset <= offset:
+            return
+        offset = reply.next_offset
+        yield (
+            [
+                DeadLetter(each, each.queue_offset < queue.handled)
+                for each in found
+                if each.queue_offset < queue.end
+            ],
+            min(offset, queue.end),
+        )
+
+
+def _is_handled_elsewhere(queue: _Queue) -> RefusedError:
+    remark = (
+        f"{queue.topic} queue {queue.queue_id} on {queue.data.broker_name} is being handled by"
+        " another command, or by one that was cut off less than 30 s ago"
+    )
+    return refusal(ResponseCode.NO_PERMISSION, remark)

@@ -1,0 +1,192 @@
+"""Changing consumer groups, over a whole cluster."""
+
+from collections.abc import Collection, Iterable
+from dataclasses import asdict
+from typing import Final
+
+from ternmq_client.administration.calls import AdminCalls
+from ternmq_client.descriptions import GroupSettings, OffsetChange, ResetOutcome
+from ternmq_model.errors import (
+    GroupNotFound,
+    MessageNotFound,
+    TopicNotFound,
+    UsageError,
+    refusal,
+)
+from ternmq_model.names import check_group, check_topic
+from ternmq_model.queue import MessageQueue
+from ternmq_model.response_code import ResponseCode
+from ternmq_protos.v1 import admin_pb2 as admin
+from ternmq_remoting.contracts import CLONE_OFFSETS, DELETE_GROUP, PUT_GROUP, RESET_OFFSETS
+from ternmq_remoting.rpc import Rep, Req, UnaryRpc
+
+_DELETION_TIMEOUT_S: Final = 60.0
+"""A retry topic has files."""
+
+
+class GroupChanges(AdminCalls):
+    """Settings, deletion, resets and clones of offsets."""
+
+    async def put_group(
+        self, settings: GroupSettings, *, cluster: str = "", brokers: Collection[str] = ()
+    ) -> list[str]:
+        """Make a group, or change its settings, on every master; return the brokers' names.
+
+        Args:
+            settings: All of them.
+            cluster: Only on brokers of this cluster.
+            brokers: Only on these broker names.
+
+        Raises:
+            UsageError: No broker is left, or the name is illegal.
+            RefusedError: A broker refuses the settings; brokers before it have taken them.
+        """
+        check_group(settings.group)
+        wanted = await self._wanted(cluster, brokers)
+        request = admin.PutGroupRequest(settings=_settings_to_pb(settings))
+        for data in wanted:
+            async with self._master(data) as connection:
+                await connection.call(PUT_GROUP, request, timeout_s=self._timeout_s)
+        return [data.broker_name for data in wanted]
+
+    async def delete_group(self, group: str, *, with_dead_letters: bool = False) -> list[str]:
+        """Forget a group without members, with offsets and retry topic; return the brokers' names.
+
+        Args:
+            group: Its name.
+            with_dead_letters: Delete its dead letters too.
+
+        Raises:
+            GroupNotFound: No broker knows it.
+            RefusedError: It has live members, or belongs to the system; brokers before have
+                forgotten it.
+        """
+        check_group(group)
+        request = admin.DeleteGroupRequest(group=group, with_dead_letters=with_dead_letters)
+        replies = await self._ask_all(DELETE_GROUP, request, _DELETION_TIMEOUT_S)
+        holders = [name for name, _ in replies]
+        if not holders:
+            remark = f"group {group!r} is on no broker"
+            raise refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+        return holders
+
+    async def reset_offsets(
+        self,
+        group: str,
+        topic: str,
+        *,
+        at_ms: int | None = None,
+        offset: int | None = None,
+        first: bool = False,
+        last: bool = False,
+        queues: Collection[MessageQueue] = (),
+        backwards_only: bool = False,
+        dry_run: bool = False,
+    ) -> ResetOutcome:
+        """Set how far a group is in a topic, also while it consumes.
+
+        Exactly one of `at_ms`, `offset`, `first` and `last` says where to.
+
+        Args:
+            group: The group; it must exist.
+            topic: The topic.
+            at_ms: The first message stored then or later, Unix milliseconds.
+            offset: This one, or the queue's nearest end.
+            first: The first message that is kept.
+            last: Behind the last message: what waits is skipped.
+            queues: Only these.
+            backwards_only: Leave queues alone that are not as far.
+            dry_run: Tell what would be, and change nothing.
+
+        Raises:
+            UsageError: Not exactly one place is told.
+            GroupNotFound: No broker that has the topic knows the group.
+            TopicNotFound: No broker has the topic.
+            RefusedError: A broker refuses; brokers before it have done it.
+        """
+        check_group(group)
+        check_topic(topic)
+        if [at_ms is not None, offset is not None, first, last].count(True) != 1:
+            raise UsageError("a reset goes to exactly one of: a time, an offset, first, last")
+        changes: list[OffsetChange] = []
+        told, failure = 0, None
+        is_done = False
+        for data in await self._wanted(brokers={queue.broker_name for queue in queues}):
+            request = admin.ResetOffsetsRequest(
+                group=group,
+                topic=topic,
+                queue_ids=[
+                    each.queue_id for each in queues if each.broker_name == data.broker_name
+                ],
+                at_ms=at_ms,
+                offset=offset,
+                backwards_only=backwards_only,
+                dry_run=dry_run,
+            )
+            if first:
+                request.first = True
+            elif last:
+                request.last = True
+            async with self._master(data) as connection:
+                try:
+                    reply = await connection.call(RESET_OFFSETS, request, timeout_s=self._timeout_s)
+                except (TopicNotFound, GroupNotFound) as error:
+                    # Of a topic on two brokers a group may know one alone: that is no mistake.
+                    failure = failure if isinstance(failure, GroupNotFound) else error
+                    continue
+            is_done = True
+            told += reply.members_told
+            changes += _changes(reply.changes, data.broker_name)
+        if not is_done and failure is not None:
+            raise failure
+        return ResetOutcome(tuple(sorted(changes, key=lambda one: one.queue)), told)
+
+    async def clone_offsets(
+        self, from_group: str, to_group: str, topic: str = ""
+    ) -> list[OffsetChange]:
+        """Let one group, which has no live members, be as far as another; return what changed.
+
+        Args:
+            from_group: Whose offsets are copied.
+            to_group: Who gets them; comes into being here.
+            topic: Of this topic alone; empty = of all.
+
+        Raises:
+            GroupNotFound: No broker knows `from_group`.
+            MessageNotFound: It has no offset there.
+            RefusedError: `to_group` has live members; brokers before have copied.
+        """
+        check_group(from_group)
+        check_group(to_group)
+        request = admin.CloneOffsetsRequest(from_group=from_group, to_group=to_group, topic=topic)
+        replies = await self._ask_all(CLONE_OFFSETS, request, self._timeout_s)
+        if not replies:
+            remark = f"group {from_group!r} has no offset to copy on any broker"
+            raise refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+        changes = [each for name, reply in replies for each in _changes(reply.changes, name)]
+        return sorted(changes, key=lambda one: one.queue)
+
+    async def _ask_all(
+        self, rpc: UnaryRpc[Req, Rep], request: Req, timeout_s: float
+    ) -> list[tuple[str, Rep]]:
+        """Return the answers of the masters that know what is asked about, with their names."""
+        replies: list[tuple[str, Rep]] = []
+        for data in await self._wanted():
+            async with self._master(data) as connection:
+                try:
+                    reply = await connection.call(rpc, request, timeout_s=timeout_s)
+                except (GroupNotFound, MessageNotFound):
+                    continue
+            replies.append((data.broker_name, reply))
+        return replies
+
+
+def _changes(told: Iterable[admin.OffsetChange], broker_name: str) -> list[OffsetChange]:
+    return [
+        OffsetChange(MessageQueue(one.topic, broker_name, one.queue_id), one.before, one.after)
+        for one in told
+    ]
+
+
+def _settings_to_pb(settings: GroupSettings) -> admin.GroupSettings:
+    return admin.GroupSettings(**asdict(settings))

@@ -1,0 +1,147 @@
+"""`ternmq dlq …`: dead letters."""
+
+import click
+
+from ternmq_client.redriving import DeadLetter
+from ternmq_console.admin import ask, time_text
+from ternmq_console.options import nameserver_option, output_option
+from ternmq_console.output import print_record, print_rows
+
+
+@click.command(name="list")
+@nameserver_option
+@output_option
+def list_(nameserver: str, output: str) -> None:
+    """List groups with dead letters, and how many wait to be redriven or dropped."""
+    rows = [
+        {
+            "group": one.group,
+            "waiting": one.waiting,
+            "kept": one.kept,
+            "last_died": time_text(one.last_died_at_ms),
+        }
+        for one in ask(nameserver, lambda admin: admin.dead_letter_counts())
+    ]
+    print_rows(rows, ("group", "waiting", "kept", "last_died"), output)
+
+
+@click.command()
+@click.argument("group")
+@click.option("--max", "maximum", type=click.IntRange(1), default=20, show_default=True)
+@click.option("--handled", is_flag=True, help="Also those that were redriven or dropped.")
+@click.option("--hex", "as_hex", is_flag=True, help="Bodies in hexadecimal, whatever they hold.")
+@nameserver_option
+@output_option
+def show(
+    group: str, maximum: int, handled: bool, as_hex: bool, nameserver: str, output: str
+) -> None:
+    """Show dead letters of GROUP, oldest first: where they came from, and what is in them."""
+    letters = ask(
+        nameserver,
+        lambda admin: admin.dead_letters(group, maximum=maximum, with_handled=handled),
+    )
+    columns = ("message_id", "origin_topic", "tries", "died", "handled", "body")
+    print_rows([_row(letter, as_hex=as_hex) for letter in letters], columns, output)
+
+
+@click.command()
+@click.argument("group")
+@click.option("--all", "is_all", is_flag=True, help="All that wait, in order.")
+@click.option("--message-id", "message_ids", multiple=True, help="This one; may be repeated.")
+@click.option(
+    "--to-group", is_flag=True, help="To the group alone, not to everybody who reads the topic."
+)
+@click.option("--dry-run", is_flag=True, help="Show what would be sent, and send nothing.")
+@nameserver_option
+@output_option
+def redrive(
+    group: str,
+    is_all: bool,
+    message_ids: tuple[str, ...],
+    to_group: bool,
+    dry_run: bool,
+    nameserver: str,
+    output: str,
+) -> None:
+    """Send dead letters of GROUP again to the topic they were sent to first, each once.
+
+    When it is interrupted, give the command again: nothing is sent twice.
+    """
+    if is_all == bool(message_ids):
+        raise click.UsageError("tell which: --all, or --message-id")
+    done = ask(
+        nameserver,
+        lambda admin: admin.redrive(
+            group,
+            message_ids=None if is_all else message_ids,
+            to_group=to_group,
+            dry_run=dry_run,
+        ),
+    )
+    rows = [
+        {
+            "message_id": one.message_id,
+            "topic": one.topic,
+            "outcome": one.outcome,
+            "new_message_id": one.new_message_id,
+        }
+        for one in done
+    ]
+    print_rows(rows, ("message_id", "topic", "outcome", "new_message_id"), output)
+
+
+@click.command()
+@click.argument("group")
+@click.option("--through", default="", metavar="ID", help="Up to this letter, on its broker alone.")
+@click.option("--delete", is_flag=True, help="Delete them with their files, the handled ones too.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@nameserver_option
+@output_option
+def drop(
+    group: str, through: str, delete: bool, yes: bool, nameserver: str, output: str
+) -> None:
+    """Drop dead letters of GROUP: they are neither shown nor redriven any more.
+
+    They can be read until they expire, unless they are deleted.
+    """
+    if delete and through:
+        raise click.UsageError("--delete takes all: leave --through out")
+    if not yes:
+        which = f"through {through}" if through else "all of them"
+        what = "Delete" if delete else "Drop"
+        click.confirm(f"{what} the dead letters of {group}, {which}?", abort=True, err=True)
+    if delete:
+        names = ask(nameserver, lambda admin: admin.delete_dead_letters(group))
+        print_record({"group": group, "deleted_from": names}, output)
+        return
+    count = ask(nameserver, lambda admin: admin.drop_dead_letters(group, through=through))
+    print_record({"group": group, "dropped": count}, output)
+
+
+def _row(letter: DeadLetter, *, as_hex: bool) -> dict[str, object]:
+    message = letter.message
+    return {
+        "message_id": letter.origin_message_id,
+        "origin_topic": letter.origin_topic,
+        "tries": message.reconsume_times,
+        "died": time_text(message.stored_at_ms),
+        "handled": letter.is_handled,
+        "body": body_text(message.body, as_hex=as_hex),
+        "broker": message.queue.broker_name,
+        "offset": message.queue_offset,
+        "offset_message_id": message.offset_message_id,
+        "born": time_text(message.born_at_ms),
+        "properties": dict(message.properties),
+    }
+
+
+def body_text(body: bytes, *, as_hex: bool) -> str:
+    """Return a body as text when it is some that can be printed, else `0x` and its digits."""
+    if not as_hex:
+        try:
+            text = body.decode()
+        except UnicodeDecodeError:
+            return "0x" + body.hex()
+        if text.isprintable():
+            return text
+    return "0x" + body.hex()

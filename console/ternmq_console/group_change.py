@@ -1,0 +1,199 @@
+"""`ternmq group create|alter|delete|reset|clone`."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import click
+
+from ternmq_client.admin import AdminClient
+from ternmq_client.descriptions import GroupSettings, OffsetChange
+from ternmq_console.admin import ask
+from ternmq_console.options import nameserver_option, output_option, time_ms
+from ternmq_console.output import print_record, print_rows
+from ternmq_model.queue import MessageQueue
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_CHANGE_COLUMNS = ("topic", "broker", "queue", "before", "after")
+
+_SETTINGS: tuple[tuple[str, Any, str], ...] = (
+    ("--consume/--no-consume", bool, "Whether the group may consume."),
+    ("--broadcast/--no-broadcast", bool, "Whether its members may be broadcasting."),
+    (
+        "--from-min/--no-from-min",
+        bool,
+        "Whether it begins with the first message that is kept where it never consumed.",
+    ),
+    ("--retry-queues", int, "Queues of its retry topic; 0 = messages that fail are dropped."),
+    ("--retries", int, "Retries before a message is a dead letter."),
+    ("--broker-id", int, "Which member of a broker name serves it: 0 = the master."),
+    ("--broker-id-when-slow", int, "Which one when it is far behind."),
+    ("--notify/--no-notify", bool, "Whether members are told when others come and go."),
+)
+_FIELDS = {
+    "consume": "consume_enabled",
+    "broadcast": "broadcast_enabled",
+    "from_min": "consume_from_min_enabled",
+    "retry_queues": "retry_queues",
+    "retries": "retries_max",
+    "broker_id": "broker_id",
+    "broker_id_when_slow": "broker_id_when_slow",
+    "notify": "notify_members_changed",
+}
+
+
+def settings_options(function: F) -> F:
+    """Add an option for each setting of a group; those not given are None."""
+    for flag, kind, text in reversed(_SETTINGS):
+        kinds: dict[str, Any] = {} if kind is bool else {"type": kind}
+        function = click.option(flag, default=None, help=text, **kinds)(function)
+    return function
+
+
+@click.command()
+@click.argument("group")
+@settings_options
+@click.option("--cluster", default="", help="Only on brokers of this cluster.")
+@click.option("--broker", "brokers", multiple=True, help="Only on this broker; may be repeated.")
+@nameserver_option
+@output_option
+def create(
+    group: str,
+    cluster: str,
+    brokers: tuple[str, ...],
+    nameserver: str,
+    output: str,
+    **told: object,
+) -> None:
+    """Create GROUP, or give it these settings, on every broker. What is not told is as usual."""
+    settings = replace(GroupSettings(group), **_told(told))
+    names = ask(
+        nameserver, lambda admin: admin.put_group(settings, cluster=cluster, brokers=brokers)
+    )
+    print_record({"group": group, "brokers": names}, output)
+
+
+@click.command()
+@click.argument("group")
+@settings_options
+@nameserver_option
+@output_option
+def alter(group: str, nameserver: str, output: str, **told: object) -> None:
+    """Change some settings of GROUP on every broker that knows it."""
+    changes = _told(told)
+    if not changes:
+        raise click.UsageError("nothing to change: tell a setting, such as --retries 3")
+
+    async def change(admin: AdminClient) -> list[str]:
+        known = (await admin.describe_group(group)).settings
+        names: list[str] = []
+        for name, settings in known:
+            names += await admin.put_group(replace(settings, **changes), brokers=(name,))
+        return names
+
+    print_record({"group": group, "brokers": ask(nameserver, change)}, output)
+
+
+@click.command()
+@click.argument("group")
+@click.option("--with-dead-letters", is_flag=True, help="Delete its dead letters too.")
+@nameserver_option
+@output_option
+def delete(group: str, with_dead_letters: bool, nameserver: str, output: str) -> None:
+    """Delete GROUP from every broker: settings, offsets, and what waits to be tried again.
+
+    A group with live members is refused.
+    """
+    names = ask(
+        nameserver,
+        lambda admin: admin.delete_group(group, with_dead_letters=with_dead_letters),
+    )
+    print_record({"group": group, "deleted_from": names}, output)
+
+
+@click.command()
+@click.argument("group")
+@click.option("--topic", required=True, help="The topic whose offsets are set.")
+@click.option("--to-time", type=time_ms, metavar="TIME", help="ISO 8601, or Unix ms.")
+@click.option("--to-offset", type=int, help="This offset, or the queue's nearest end.")
+@click.option("--to-first", is_flag=True, help="The first message that is kept.")
+@click.option("--to-last", is_flag=True, help="Behind the last message: skip what waits.")
+@click.option(
+    "--queue",
+    "queues",
+    multiple=True,
+    metavar="BROKER/ID",
+    help="Only this queue, such as broker-a/3; may be repeated.",
+)
+@click.option("--backwards-only", is_flag=True, help="Leave queues alone that are not as far.")
+@click.option("--dry-run", is_flag=True, help="Show what would be, and change nothing.")
+@nameserver_option
+@output_option
+def reset(
+    group: str,
+    topic: str,
+    to_time: int | None,
+    to_offset: int | None,
+    to_first: bool,
+    to_last: bool,
+    queues: tuple[str, ...],
+    backwards_only: bool,
+    dry_run: bool,
+    nameserver: str,
+    output: str,
+) -> None:
+    """Set where GROUP goes on in a topic, also while it consumes: its members are told."""
+    wanted = [_queue(topic, text) for text in queues]
+    found = ask(
+        nameserver,
+        lambda admin: admin.reset_offsets(
+            group,
+            topic,
+            at_ms=to_time,
+            offset=to_offset,
+            first=to_first,
+            last=to_last,
+            queues=wanted,
+            backwards_only=backwards_only,
+            dry_run=dry_run,
+        ),
+    )
+    print_rows(_rows(found.changes), _CHANGE_COLUMNS, output)
+
+
+@click.command()
+@click.argument("from_group", metavar="FROM")
+@click.argument("to_group", metavar="TO")
+@click.option("--topic", default="", help="Of this topic alone.")
+@nameserver_option
+@output_option
+def clone(from_group: str, to_group: str, topic: str, nameserver: str, output: str) -> None:
+    """Let the group TO, which has no live members, be as far as the group FROM."""
+    changes = ask(nameserver, lambda admin: admin.clone_offsets(from_group, to_group, topic))
+    print_rows(_rows(changes), _CHANGE_COLUMNS, output)
+
+
+def _told(options: dict[str, object]) -> dict[str, Any]:
+    """Return the settings that were given, by the names of the fields."""
+    return {_FIELDS[name]: value for name, value in options.items() if value is not None}
+
+
+def _queue(topic: str, text: str) -> MessageQueue:
+    broker_name, separator, number = text.rpartition("/")
+    if not (separator and broker_name and number.isascii() and number.isdigit()):
+        raise click.BadParameter(f"{text!r} is no queue such as broker-a/3", param_hint="--queue")
+    return MessageQueue(topic, broker_name, int(number))
+
+
+def _rows(changes: Sequence[OffsetChange]) -> list[dict[str, object]]:
+    return [
+        {
+            "topic": one.queue.topic,
+            "broker": one.queue.broker_name,
+            "queue": one.queue.queue_id,
+            "before": one.before,
+            "after": one.after,
+        }
+        for one in changes
+    ]
