@@ -97,9 +97,7 @@ def redrive(
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @nameserver_option
 @output_option
-def drop(
-    group: str, through: str, delete: bool, yes: bool, nameserver: str, output: str
-) -> None:
+def drop(group: str, through: str, delete: bool, yes: bool, nameserver: str, output: str) -> None:
     """Drop dead letters of GROUP: they are neither shown nor redriven any more.
 
     They can be read until they expire, unless they are deleted.

@@ -1,11 +1,23 @@
 """`ternmq group …`."""
 
+from dataclasses import asdict
+
 import click
 
 from ternmq_console.admin import ask, time_text
 from ternmq_console.options import nameserver_option, output_option
 from ternmq_console.output import print_record, print_rows
 from ternmq_model.names import is_system_group
+
+_SETTINGS_COLUMNS = (
+    "broker",
+    "consume_enabled",
+    "broadcast_enabled",
+    "consume_from_min_enabled",
+    "retry_queues",
+    "retries_max",
+    "notify_members_changed",
+)
 
 
 @click.command(name="list")
@@ -41,14 +53,19 @@ def describe(group: str, nameserver: str, output: str) -> None:
             "broker": one.queue.broker_name,
             "queue": one.queue.queue_id,
             "committed": one.committed_offset,
+            "version": one.version,
             "max_offset": one.max_offset,
             "lag": one.lag,
         }
         for one in found.progress
     ]
+    settings = [{"broker": name, **asdict(kept)} for name, kept in found.settings]
     if output == "json":
-        print_record({"group": group, "members": members, "progress": progress}, output)
+        record = {"group": group, "settings": settings, "members": members, "progress": progress}
+        print_record(record, output)
         return
+    print_rows(settings, _SETTINGS_COLUMNS, output)
+    click.echo()
     print_rows(members, ("client_id", "address", "subscriptions", "connected"), output)
     click.echo()
     print_rows(progress, ("topic", "broker", "queue", "committed", "max_offset", "lag"), output)

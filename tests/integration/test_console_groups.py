@@ -1,0 +1,142 @@
+"""`ternmq group …` and `ternmq dlq …` as a user has them, against `ternmq dev`."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+from ternmq_client.admin import AdminClient
+from ternmq_client.config import ClientConfig
+from ternmq_client.records import split_messages
+from ternmq_protos.v1 import groups_pb2 as groups
+from ternmq_protos.v1 import messages_pb2 as messages
+from ternmq_remoting.contracts import PULL, SEND_BACK
+from ternmq_remoting.system import system_environment
+from tests.support.dev_process import DevProcess, running_dev
+
+TERNMQ = (sys.executable, "-m", "ternmq")
+
+
+@pytest.fixture(scope="module")
+def dev(tmp_path_factory: pytest.TempPathFactory) -> Generator[DevProcess]:
+    with running_dev(TERNMQ, tmp_path_factory.mktemp("dev")) as running:
+        yield running
+
+
+class Shell:
+    """Runs verbs against one cluster."""
+
+    def __init__(self, dev: DevProcess) -> None:
+        self.nameserver = dev.nameserver
+
+    def run(self, *arguments: str, stdin: bytes = b"") -> "subprocess.CompletedProcess[bytes]":
+        command = [*TERNMQ, *arguments, "--nameserver", self.nameserver]
+        return subprocess.run(command, input=stdin, capture_output=True, timeout=60)
+
+    def json(self, *arguments: str, stdin: bytes = b"") -> Any:
+        done = self.run(*arguments, "-o", "json", stdin=stdin)
+        assert done.returncode == 0, done.stderr.decode()
+        return json.loads(done.stdout)
+
+    def refused(self, code: int, *arguments: str, stdin: bytes = b"") -> str:
+        done = self.run(*arguments, stdin=stdin)
+        assert done.returncode == code, done.stderr.decode()
+        return done.stderr.decode()
+
+
+@pytest.fixture
+def shell(dev: DevProcess) -> Shell:
+    return Shell(dev)
+
+
+def give_up(nameserver: str, topic: str, group: str) -> None:
+    """Let a group send the first message of a topic's first queue to its dead letters."""
+
+    async def main() -> None:
+        config = ClientConfig(nameservers=(nameserver,))
+        async with AdminClient(config) as admin, system_environment() as env:
+            (data,) = await admin.brokers()
+            assert data.master is not None
+            connection = await env.network.connect(data.master.endpoints[-1:])
+            everything = messages.Subscription(expression="*")
+            pull = messages.PullRequest(topic=topic, subscription=everything)
+            pulled = await connection.call(PULL, pull, timeout_s=5)
+            message, *_ = split_messages(pulled.records, pulled.record_sizes, data.broker_name)
+            failed = groups.FailedMessage(
+                physical_offset=message.physical_offset,
+                message_id=message.message_id,
+                topic=topic,
+                delay_level=-1,
+            )
+            request = groups.SendBackRequest(group=group, client_id="a@1", messages=[failed])
+            reply = await connection.call(SEND_BACK, request, timeout_s=5)
+            assert [each.code for each in reply.outcomes] == [0]
+            await connection.close()
+
+    asyncio.run(main())
+
+
+def test_a_group_is_created_altered_reset_cloned_and_deleted(shell: Shell) -> None:
+    shell.json("group", "create", "readers", "--retries", "3", "--no-broadcast")
+    (settings,) = shell.json("group", "describe", "readers")["settings"]
+    assert (settings["retries_max"], settings["broadcast_enabled"]) == (3, False)
+    shell.json("group", "alter", "readers", "--retry-queues", "2", "--broadcast")
+    (settings,) = shell.json("group", "describe", "readers")["settings"]
+    assert (settings["retries_max"], settings["retry_queues"]) == (3, 2)
+    assert settings["broadcast_enabled"]
+    shell.json("topic", "create", "lines", "--queues", "1")
+    assert shell.run("produce", "lines", stdin=b"1\n2\n3\n").returncode == 0
+    (change,) = shell.json("group", "reset", "readers", "--topic", "lines", "--to-last")
+    assert (change["before"], change["after"]) == (-1, 3)
+    queue = f"{change['broker']}/0"
+    (change,) = shell.json(
+        *("group", "reset", "readers", "--topic", "lines", "--to-offset", "1", "--queue", queue)
+    )
+    assert (change["before"], change["after"]) == (3, 1)
+    shell.json("group", "reset", "readers", "--topic", "lines", "--to-first", "--dry-run")
+    (change,) = shell.json("group", "clone", "readers", "others")
+    assert change["after"] == 1
+    assert {"group": "others"} in shell.json("group", "list")
+    shell.json("group", "delete", "readers")
+    assert {"group": "readers"} not in shell.json("group", "list")
+
+
+def test_mistakes_are_told_with_their_exit_codes(shell: Shell) -> None:
+    shell.refused(3, "group", "delete", "nobody")
+    shell.refused(3, "group", "alter", "nobody", "--retries", "1")
+    shell.refused(2, "group", "alter", "nobody")
+    shell.refused(2, "group", "create", "no@good")
+    shell.refused(2, "group", "create", "readers2", "--retries", "-1")
+    shell.refused(2, "group", "reset", "readers", "--topic", "lines")
+    shell.refused(2, "group", "reset", "readers", "--topic", "t", "--to-first", "--queue", "x")
+    shell.refused(1, "group", "create", "TOOLS_CONSUMER")
+    shell.refused(3, "dlq", "show", "nobody")
+    shell.refused(2, "dlq", "redrive", "nobody")
+    shell.refused(1, "dlq", "drop", "nobody", stdin=b"n\n")
+
+
+def test_dead_letters_are_listed_shown_redriven_and_dropped(shell: Shell) -> None:
+    shell.json("topic", "create", "bills", "--queues", "1")
+    assert shell.run("produce", "bills", stdin=b"pay\n").returncode == 0
+    give_up(shell.nameserver, "bills", "payers")
+    (counts,) = (each for each in shell.json("dlq", "list") if each["group"] == "payers")
+    assert (counts["waiting"], counts["kept"]) == (1, 1)
+    (letter,) = shell.json("dlq", "show", "payers")
+    assert (letter["origin_topic"], letter["body"], letter["tries"]) == ("bills", "pay", 1)
+    (planned,) = shell.json("dlq", "redrive", "payers", "--all", "--dry-run")
+    assert planned["outcome"] == "would be sent"
+    by_id = ("dlq", "redrive", "payers", "--message-id", letter["message_id"], "--to-group")
+    (done,) = shell.json(*by_id)
+    assert (done["topic"], done["outcome"]) == ("%RETRY%payers", "sent")
+    (done,) = shell.json("dlq", "redrive", "payers", "--all")
+    assert (done["topic"], done["outcome"]) == ("bills", "sent")
+    assert shell.json("dlq", "show", "payers") == []
+    (letter,) = shell.json("dlq", "show", "payers", "--handled", "--hex")
+    assert letter["body"] == "0x706179"
+    assert shell.json("dlq", "drop", "payers", "--yes")["dropped"] == 0
+    shell.json("dlq", "drop", "payers", "--delete", "--yes")
+    shell.refused(3, "dlq", "show", "payers")
