@@ -137,7 +137,7 @@ def test_nothing_is_lost_between_retries_while_brokers_and_members_die(seed: int
                 for host in ("one", "two")
             ]
             troubles = cluster.tasks.spawn(trouble(cluster), "trouble")
-            sending = []
+            sending: list[asyncio.Task[object]] = [troubles]
             for _ in range(200):
                 message_id = cluster.next_id()
                 failures.draw(message_id)
@@ -145,7 +145,7 @@ def test_nothing_is_lost_between_retries_while_brokers_and_members_die(seed: int
                     cluster.tasks.spawn(cluster.send(producer, TOPIC, message_id), message_id)
                 )
                 await asyncio.sleep(cluster.random.random() * 0.3)
-            await asyncio.wait([*sending, troubles])
+            await asyncio.wait(sending)
             for task in members:
                 task.cancel()
             await asyncio.wait(members)

@@ -42,7 +42,7 @@ from tests.support.brokers import Client
 from tests.support.files import PowerLossFileSystem
 from tests.support.history import Decision, Delivery, History, Lying, Outcome, id_of, make_body
 from tests.support.memory_network import MemoryNetwork
-from tests.support.virtual_time import EPOCH_MS, InlineBlocking, VirtualClock
+from tests.support.virtual_time import InlineBlocking, VirtualClock
 
 NAMESERVER: Final = "ns:9876"
 PORT: Final = 10_911
@@ -243,7 +243,7 @@ class SimulatedCluster:
 
     def now_ms(self) -> int:
         """Return the wall clock of a host whose clock is right."""
-        return EPOCH_MS + round(asyncio.get_running_loop().time() * 1000)
+        return VirtualClock().wall_ms()
 
     async def consumed(
         self, group: str, *, but: frozenset[str] = frozenset(), timeout_s: float = 600

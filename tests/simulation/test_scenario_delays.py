@@ -1,0 +1,85 @@
+"""Delayed messages come in their time, never early, whatever breaks."""
+
+import asyncio
+import os
+from typing import Any, Final
+
+import pytest
+
+from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
+from ternmq_consumer.push import PushConsumer
+from ternmq_producer.producer import Producer
+from tests.support.history import GroupRules
+from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster, simulated_cluster
+from tests.support.virtual_time import run_in_virtual_time
+
+TOPIC: Final = "orders"
+GROUP: Final = "readers"
+SEEDS = range(1000) if os.environ.get("TERNMQ_SOAK") else range(4)
+LEVELS_S: Final = (1, 5, 10, 30, *range(60, 660, 60), 1200, 1800, 3600, 7200)
+LATE_S: Final = 2.0
+"""How late a message may be when nothing breaks."""
+
+
+def consumer(cluster: SimulatedCluster) -> PushConsumer:
+    return PushConsumer(
+        GROUP,
+        TOPIC,
+        listener=cluster.listener(GROUP),
+        nameserver=NAMESERVER,
+        config=PushConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET),
+        env=cluster.environment("consumer"),
+    )
+
+
+async def send_level(cluster: SimulatedCluster, producer: Producer, level: int) -> None:
+    """Send a message of a delay level; not before is counted from the moment before the send."""
+    due_ms = cluster.now_ms() + LEVELS_S[level - 1] * 1000
+    await cluster.send(producer, TOPIC, not_before_ms=due_ms, delay_level=level)
+
+
+def test_every_level_is_on_time_when_nothing_breaks() -> None:
+    async def main() -> None:
+        async with simulated_cluster(1, brokers=["a"]) as cluster, cluster.producer() as producer:
+            async with consumer(cluster):
+                for level in range(1, 19):
+                    await send_level(cluster, producer, level)
+                await cluster.consumed(GROUP, timeout_s=7300)
+            await cluster.scan(TOPIC)
+            rules = GroupRules(GROUP, frozenset({TOPIC}), redeliveries_max=0)
+            cluster.history.check([rules])
+            assert len(cluster.history.deliveries) == 18
+            for each in cluster.history.deliveries:
+                due_ms = cluster.history.sent[each.message_id].not_before_ms
+                assert each.at_ms - due_ms < LATE_S * 1000
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_no_delayed_message_is_lost_or_early_while_brokers_die(seed: int) -> None:
+    async def trouble(cluster: SimulatedCluster) -> None:
+        for _ in range(8):
+            await asyncio.sleep(cluster.random.random() * 15)
+            name = cluster.random.choice(cluster.running)
+            end: Any = cluster.random.choice([cluster.kill, cluster.lose_power, cluster.stop])
+            if (ending := end(name)) is not None:
+                await ending
+            await asyncio.sleep(cluster.random.random() * 3)
+            await cluster.start(name)
+
+    async def main() -> None:
+        async with simulated_cluster(seed) as cluster, cluster.producer() as producer:
+            cluster.history.stored_twice_allowed = True
+            tasks: list[asyncio.Task[None]] = [cluster.tasks.spawn(trouble(cluster), "trouble")]
+            async with consumer(cluster):
+                for _ in range(150):
+                    level = cluster.random.choice([1, 2, 3, 4, 5])
+                    tasks.append(cluster.tasks.spawn(send_level(cluster, producer, level), "send"))
+                    await asyncio.sleep(cluster.random.random() * 0.5)
+                await asyncio.wait(tasks)
+                await cluster.consumed(GROUP, timeout_s=300)
+            await cluster.scan(TOPIC)
+            cluster.history.check([GroupRules(GROUP, frozenset({TOPIC}))], seed=seed)
+
+    run_in_virtual_time(main())
