@@ -1,0 +1,140 @@
+"""Offsets that a member that broadcasts keeps for itself."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from ternmq_consumer.local_offsets import (
+    LocalOffsets,
+    decode_offsets,
+    encode_offsets,
+    offsets_path,
+    open_local_offsets,
+    own_group,
+)
+from ternmq_model.errors import StoreError
+from ternmq_model.names import GROUP_BYTES_MAX, check_group
+from ternmq_model.offsets import QueueOffset
+from ternmq_model.queue import MessageQueue
+from tests.support.virtual_time import InlineBlocking
+
+FIRST, SECOND = MessageQueue("t", "b", 0), MessageQueue("%RETRY%g", "b", 1)
+
+
+def opened(path: Path) -> LocalOffsets:
+    return asyncio.run(open_local_offsets(path, InlineBlocking()))
+
+
+def committed(offsets: LocalOffsets) -> bool:
+    return asyncio.run(offsets.commit())
+
+
+def kept(offsets: LocalOffsets, queue: MessageQueue) -> QueueOffset | None:
+    return asyncio.run(offsets.query(queue))
+
+
+def test_the_file_says_what_it_was_told() -> None:
+    offsets = {FIRST: QueueOffset(5), SECOND: QueueOffset(0)}
+    assert decode_offsets(encode_offsets(offsets)) == offsets
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"{}",
+        b'{"format": 2, "offsets": []}',
+        b'{"format": 1, "offsets": [{"topic": "t"}]}',
+        b'{"format": 1, "offsets": [{"topic": 1, "broker_name": "b", "queue_id": 0, "offset": 0}]}',
+        b'{"format": 1, "offsets": [{"topic": "t", "broker_name": "b", "queue_id": 0, '
+        b'"offset": -1}]}',
+    ],
+)
+def test_what_is_no_such_file_is_an_error(data: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "offsets.json"
+    path.write_bytes(data)
+    with pytest.raises(StoreError):
+        opened(path)
+
+
+@pytest.mark.parametrize("client_id", ["host@DEFAULT", "../../etc@x", "a/b@c d", ".@."])
+def test_no_client_id_leads_out_of_the_folder(client_id: str, tmp_path: Path) -> None:
+    path = offsets_path(tmp_path, client_id, "g")
+    assert path.resolve().parent.parent.parent == tmp_path.resolve()
+    assert path.name == "offsets.json"
+
+
+def test_every_client_has_a_legal_name_of_its_own_at_the_brokers() -> None:
+    ids = ["a@b", "a-b", "a@b ", "ä@b", "x" * 500, "x" * 501]
+    names = {own_group("g" * 120, client_id) for client_id in ids}
+    names |= {own_group("g", client_id) for client_id in ids}
+    assert len(names) == 2 * len(ids)
+    for name in names:
+        assert len(check_group(name)) <= GROUP_BYTES_MAX
+
+
+def test_what_was_committed_is_there_when_the_file_is_opened_again(tmp_path: Path) -> None:
+    path = offsets_path(tmp_path / "new", "host@DEFAULT", "g")
+    offsets = opened(path)
+    assert kept(offsets, FIRST) is None
+    offsets.begin(FIRST, QueueOffset(3), None)
+    offsets.update(FIRST, QueueOffset(9))
+    offsets.update(FIRST, QueueOffset(7))
+    offsets.update(SECOND, QueueOffset(1))
+    assert committed(offsets)
+    again = opened(path)
+    assert kept(again, FIRST) == 9
+    assert kept(again, SECOND) is None
+
+
+def test_a_queue_that_went_is_known_when_it_comes_again_and_one_that_is_gone_is_not(
+    tmp_path: Path,
+) -> None:
+    offsets = opened(tmp_path / "f" / "offsets.json")
+    for queue in (FIRST, SECOND):
+        offsets.begin(queue, QueueOffset(5), None)
+    offsets.forget([FIRST])
+    offsets.gone(SECOND)
+    offsets.update(FIRST, QueueOffset(8))
+    assert kept(offsets, FIRST) == 5
+    assert kept(offsets, SECOND) is None
+
+
+def test_a_correction_backwards_counts(tmp_path: Path) -> None:
+    offsets = opened(tmp_path / "f" / "offsets.json")
+    offsets.begin(FIRST, QueueOffset(50), QueueOffset(50))
+    offsets.restart(FIRST, QueueOffset(10))
+    offsets.update(FIRST, QueueOffset(11))
+    assert kept(offsets, FIRST) == 11
+    assert not offsets.reset(FIRST, QueueOffset(3), 1)
+
+
+def test_nothing_is_written_when_nothing_was_noted(tmp_path: Path) -> None:
+    path = tmp_path / "f" / "offsets.json"
+    offsets = opened(path)
+    offsets.begin(FIRST, QueueOffset(5), QueueOffset(5))
+    assert committed(offsets)
+    assert not path.exists()
+
+
+def test_a_disk_that_refuses_is_tried_again(tmp_path: Path) -> None:
+    folder = tmp_path / "f"
+    offsets = opened(folder / "offsets.json")
+    offsets.begin(FIRST, QueueOffset(5), None)
+    folder.rmdir()
+    assert not committed(offsets)
+    folder.mkdir()
+    assert committed(offsets)
+    assert kept(opened(folder / "offsets.json"), FIRST) == 5
+
+
+def test_a_torn_file_gives_way_to_the_generation_before(tmp_path: Path) -> None:
+    path = tmp_path / "f" / "offsets.json"
+    offsets = opened(path)
+    offsets.begin(FIRST, QueueOffset(5), None)
+    assert committed(offsets)
+    offsets.update(FIRST, QueueOffset(6))
+    assert committed(offsets)
+    path.write_bytes(path.read_bytes()[:20])
+    assert kept(opened(path), FIRST) == 5

@@ -1,0 +1,148 @@
+"""What becomes of messages that are handled in order."""
+
+import asyncio
+
+import pytest
+
+from ternmq_consumer.orderly import UNLIMITED, OrderlyResults, is_dead
+from ternmq_consumer.queue_locks import Lease
+from ternmq_consumer.results import Lot
+from ternmq_consumer.work import Work
+from ternmq_model.queue import MessageQueue
+from ternmq_model.redelivered_message import RedeliveredMessage
+from tests.support.handed_out import World, message_at, of_offsets, offsets
+from tests.support.virtual_time import VirtualClock, run_in_virtual_time
+
+
+class Scene:
+    """An orderly consumer with one locked queue, and a broker that answers when it is told to."""
+
+    def __init__(self, *, retries_max: int = UNLIMITED) -> None:
+        clock = VirtualClock()
+        self.world = World(in_order=True)
+        self.lease = Lease(clock, token=7, asked_at_ms=clock.monotonic_ms())
+        self.queue = self.world.queue(lease=self.lease)
+        self.lots: list[Lot] = []
+        self.fenced: list[tuple[MessageQueue, int]] = []
+        self.results = OrderlyResults(
+            self.world.dispatcher,
+            self.world.counters,
+            send_backs=self,
+            suspend_s=1,
+            retries_max=retries_max,
+            on_fenced=lambda queue, token: self.fenced.append((queue, token)),
+        )
+
+    def add(self, lot: Lot) -> None:
+        self.lots.append(lot)
+
+    def confirm(self) -> None:
+        """Let the broker confirm the lock."""
+        self.lease.asked_at_ms = VirtualClock().monotonic_ms()
+
+    async def work(self, count: int) -> Work:
+        return await self.world.work(count, queue=self.queue)
+
+    async def again(self) -> tuple[float, list[int], list[int]]:
+        """Return after how long something comes again, what, and after how many attempts."""
+        begin_s = asyncio.get_running_loop().time()
+        work = await self.world.dispatcher.next()
+        took_s = asyncio.get_running_loop().time() - begin_s
+        return took_s, offsets(work), [each.reconsume_times for each in work.handout.messages]
+
+
+@pytest.mark.parametrize(
+    ("tries", "level", "retries_max", "dead"),
+    [
+        (1000, 0, UNLIMITED, False),
+        (2, 0, 3, False),
+        (3, 0, 3, True),
+        (0, 0, 0, True),
+        (0, -1, UNLIMITED, True),
+        (0, 5, UNLIMITED, False),
+    ],
+)
+def test_a_message_is_dead_when_it_is_said_or_was_tried_often_enough(
+    tries: int, level: int, retries_max: int, dead: bool
+) -> None:
+    message = RedeliveredMessage.of(message_at(0), reconsume_times=tries)
+    assert is_dead(message, level, retries_max) is dead
+
+
+def test_only_what_failed_has_one_attempt_more() -> None:
+    async def main() -> None:
+        scene = Scene()
+        work = await scene.work(4)
+        messages = work.handout.messages
+        work.fail(messages[1], 0)
+        work.left = messages[2:]
+        scene.results.take(work)
+        assert scene.queue.in_hand.commit_offset == 1
+        assert await scene.again() == (1, [1, 2, 3], [1, 0, 0])
+
+    run_in_virtual_time(main())
+
+
+def test_the_answer_says_how_long_the_queue_rests() -> None:
+    async def main() -> None:
+        scene = Scene()
+        work = await scene.work(1)
+        work.fail(work.handout.messages[0], 0)
+        work.suspend_s = 6.5
+        scene.results.take(work)
+        assert await scene.again() == (6.5, [0], [1])
+
+    run_in_virtual_time(main())
+
+
+def test_what_a_lapsed_lock_held_back_comes_again_as_it_was_when_the_lock_is_back() -> None:
+    async def main() -> None:
+        scene = Scene()
+        work = await scene.work(3)
+        work.left = work.handout.messages[1:]
+        await asyncio.sleep(30)
+        scene.results.take(work)
+        asyncio.get_running_loop().call_later(4, scene.confirm)
+        took_s, again, attempts = await scene.again()
+        assert 4 <= took_s < 5
+        assert (again, attempts) == ([1, 2], [0, 0])
+
+    run_in_virtual_time(main())
+
+
+def test_the_queue_waits_for_the_answer_to_a_dead_letter_and_then_goes_on() -> None:
+    async def main() -> None:
+        scene = Scene()
+        work = await scene.work(3)
+        work.fail(work.handout.messages[0], -1)
+        work.left = work.handout.messages[1:]
+        scene.results.take(work)
+        (lot,) = scene.lots
+        assert (of_offsets(lot.messages), list(lot.levels), lot.token) == ([0], [-1], 7)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(5):
+                await scene.again()
+        assert scene.queue.in_hand.commit_offset == 0
+        lot.on_answer(lot)
+        assert scene.queue.in_hand.commit_offset == 1
+        assert await scene.again() == (0, [1, 2], [0, 0])
+
+    run_in_virtual_time(main())
+
+
+def test_a_dead_letter_that_is_refused_is_tried_again_and_a_stale_token_is_told() -> None:
+    async def main() -> None:
+        scene = Scene(retries_max=0)
+        work = await scene.work(2)
+        work.fail(work.handout.messages[0], 0)
+        work.left = work.handout.messages[1:]
+        scene.results.take(work)
+        (lot,) = scene.lots
+        lot.refused = list(lot.messages)
+        lot.is_fenced = True
+        lot.on_answer(lot)
+        assert scene.fenced == [(scene.queue.queue, 7)]
+        assert scene.queue.in_hand.commit_offset == 0
+        assert await scene.again() == (1, [0, 1], [1, 0])
+
+    run_in_virtual_time(main())

@@ -1,0 +1,185 @@
+"""The locks of queues as their holder knows them."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+
+import pytest
+
+from ternmq_consumer.queue_locks import QueueLocks, is_trusted
+from ternmq_model.errors import ConnectionLost
+from ternmq_model.queue import MessageQueue
+from ternmq_protos.v1 import groups_pb2 as groups
+from ternmq_remoting.contracts import LOCK_QUEUES, UNLOCK_QUEUES
+from ternmq_remoting.rpc import Connection
+from tests.support.virtual_time import VirtualClock, run_in_virtual_time
+
+QUEUES = [MessageQueue("t", "b", number) for number in range(3)]
+
+
+class Broker:
+    """A broker that locks what it is told to, and a client that knows it."""
+
+    def __init__(self) -> None:
+        self.tokens: dict[int, int] = {0: 10, 1: 11, 2: 12}
+        self.unlocked: list[tuple[int, int]] = []
+        self.asked: list[list[tuple[int, int]]] = []
+        self.takes_s = 0.0
+        self.is_down = False
+        self.lost: list[MessageQueue] = []
+        self.renewed: list[MessageQueue] = []
+
+    async def broker(self, broker_name: str, broker_id: int = 0) -> Connection:
+        return cast("Connection", self)
+
+    def forget(self, broker_name: str, connection: Connection, broker_id: int = 0) -> None:
+        raise AssertionError("does not happen here")
+
+    async def call(self, rpc: object, request: Any, *, timeout_s: float) -> Any:
+        await asyncio.sleep(self.takes_s)
+        if self.is_down:
+            raise ConnectionLost("cut")
+        told = [(each.queue_id, each.token) for each in request.queues]
+        if rpc is UNLOCK_QUEUES:
+            self.unlocked += told
+            return groups.UnlockQueuesReply()
+        assert rpc is LOCK_QUEUES
+        self.asked.append(told)
+        locked = [
+            groups.QueueLock(topic="t", queue_id=queue_id, token=self.tokens[queue_id])
+            for queue_id, _ in told
+            if queue_id in self.tokens
+        ]
+        return groups.LockQueuesReply(locked=locked, lease_ms=30_000)
+
+
+def play(test: Callable[[Broker, QueueLocks], Awaitable[None]]) -> None:
+    async def main() -> None:
+        broker = Broker()
+        locks = QueueLocks(
+            broker,
+            VirtualClock(),
+            group="g",
+            client_id="me",
+            timeout_s=3,
+            on_lost=broker.lost.append,
+            on_renewed=broker.renewed.append,
+        )
+        await test(broker, locks)
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize(("age_ms", "trusted"), [(0, True), (8_000, True), (8_001, False)])
+def test_a_lock_is_trusted_for_eight_seconds(age_ms: int, trusted: bool) -> None:
+    assert is_trusted(1_000, 1_000 + age_ms) is trusted
+
+
+def test_only_what_the_broker_gives_is_locked() -> None:
+    async def test(broker: Broker, locks: QueueLocks) -> None:
+        del broker.tokens[1]
+        leases = await locks.take(QUEUES)
+        assert {queue.queue_id: lease.token for queue, lease in leases.items()} == {0: 10, 2: 12}
+        assert [locks.token(queue) for queue in QUEUES] == [10, 0, 12]
+        broker.is_down = True
+        assert await locks.take([QUEUES[1]]) == {}
+
+    play(test)
+
+
+def test_trust_counts_from_the_request_and_not_from_its_answer() -> None:
+    async def test(broker: Broker, locks: QueueLocks) -> None:
+        broker.takes_s = 2
+        leases = await locks.take(QUEUES[:1])
+        lease = leases[QUEUES[0]]
+        await asyncio.sleep(5.9)
+        assert lease.holds
+        await asyncio.sleep(0.2)
+        assert not lease.holds
+
+    play(test)
+
+
+def test_a_lock_is_renewed_after_five_seconds_and_each_second_until_that_works() -> None:
+    async def test(broker: Broker, locks: QueueLocks) -> None:
+        leases = await locks.take(QUEUES[:1])
+        for _ in range(4):
+            await asyncio.sleep(1)
+            await locks.renew()
+        assert len(broker.asked) == 1
+        broker.is_down = True
+        for _ in range(10):
+            await asyncio.sleep(1)
+            await locks.renew()
+        assert not leases[QUEUES[0]].holds
+        assert not broker.lost
+        broker.is_down = False
+        await asyncio.sleep(1)
+        await locks.renew()
+        assert broker.asked[1:] == [[(0, 10)]]
+        assert leases[QUEUES[0]].holds
+        assert broker.renewed == QUEUES[:1]
+
+    play(test)
+
+
+@pytest.mark.parametrize("token", [None, 99], ids=["another holder", "a new lock"])
+def test_a_lock_that_somebody_may_have_had_meanwhile_is_lost(token: int | None) -> None:
+    async def test(broker: Broker, locks: QueueLocks) -> None:
+        leases = await locks.take(QUEUES[:1])
+        del broker.tokens[0]
+        if token is not None:
+            broker.tokens[0] = token
+        await asyncio.sleep(5)
+        await locks.renew()
+        assert broker.lost == QUEUES[:1]
+        assert leases[QUEUES[0]].is_lost
+        assert not leases[QUEUES[0]].holds
+        assert locks.token(QUEUES[0]) == 0
+
+    play(test)
+
+
+def test_a_refusal_of_an_older_token_loses_no_newer_lock() -> None:
+    async def test(broker: Broker, locks: QueueLocks) -> None:
+        await locks.take(QUEUES[:1])
+        locks.lose(QUEUES[0], 9)
+        assert not broker.lost
+        locks.lose(QUEUES[0], 10)
+        assert broker.lost == QUEUES[:1]
+
+    play(test)
+
+
+def test_an_answer_for_a_queue_that_was_given_back_meanwhile_is_passed_over() -> None:
+    async def test(broker: Broker, locks: QueueLocks) -> None:
+        await locks.take(QUEUES[:2])
+        broker.takes_s = 1
+        await asyncio.sleep(5)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(locks.renew())
+            await asyncio.sleep(0.5)
+            locks.forget(QUEUES[0])
+        assert locks.token(QUEUES[0]) == 0
+        assert locks.token(QUEUES[1]) == 11
+        assert not broker.lost
+
+    play(test)
+
+
+def test_a_queue_that_is_still_worked_on_is_unlocked_after_that() -> None:
+    async def test(broker: Broker, locks: QueueLocks) -> None:
+        leases = await locks.take(QUEUES[:2])
+        busy = True
+        locks.give_back_later(QUEUES[0], lambda: busy)
+        await locks.give_back(QUEUES[:2])
+        assert broker.unlocked == [(1, 11)]
+        assert not leases[QUEUES[0]].holds
+        await locks.renew()
+        assert broker.unlocked == [(1, 11)]
+        busy = False
+        await locks.renew()
+        assert broker.unlocked == [(1, 11), (0, 10)]
+        assert len(broker.asked) == 1
+
+    play(test)

@@ -1,0 +1,185 @@
+"""Giving messages back to their broker."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+
+import pytest
+
+from ternmq_consumer.results import Lot
+from ternmq_consumer.send_back import REQUEST_MESSAGES_MAX, SendBacks, failed_message
+from ternmq_model.errors import ConnectionLost, refusal
+from ternmq_model.response_code import ResponseCode
+from ternmq_protos.v1 import common_pb2 as common
+from ternmq_protos.v1 import groups_pb2 as groups
+from ternmq_remoting.contracts import SEND_BACK
+from ternmq_remoting.rpc import Connection
+from ternmq_runtime.service import OwnedTasks
+from tests.support.handed_out import QUEUE, message_at, of_offsets
+from tests.support.virtual_time import run_in_virtual_time
+
+
+class Broker:
+    """A broker that takes a tenth of a second, and a client that knows it."""
+
+    def __init__(self) -> None:
+        self.requests: list[groups.SendBackRequest] = []
+        self.error: Exception | None = None
+        self.codes: dict[int, int] = {}
+        self.outcomes_max = REQUEST_MESSAGES_MAX
+        self.confirmed = 0
+        self._running = 0
+
+    async def broker(self, broker_name: str, broker_id: int = 0) -> Connection:
+        assert broker_name == QUEUE.broker_name
+        return cast("Connection", self)
+
+    def forget(self, broker_name: str, connection: Connection, broker_id: int = 0) -> None:
+        raise AssertionError("does not happen here")
+
+    async def call(self, rpc: object, request: Any, *, timeout_s: float) -> Any:
+        assert rpc is SEND_BACK
+        assert timeout_s == 3
+        assert not self._running, "one request at a time"
+        self._running += 1
+        self.requests.append(request)
+        await asyncio.sleep(0.1)
+        self._running -= 1
+        if self.error is not None:
+            raise self.error
+        outcomes = [
+            common.Status(code=self.codes.get(failed.queue_offset, 0), remark="why")
+            for failed in request.messages
+        ]
+        return groups.SendBackReply(outcomes=outcomes[: self.outcomes_max])
+
+    def confirm(self, count: int) -> None:
+        self.confirmed += count
+
+
+class Answers:
+    """Lots that were answered."""
+
+    def __init__(self) -> None:
+        self.lots: list[Lot] = []
+
+    def lot(self, *offsets: int, level: int = 0, is_wanted: bool = True) -> Lot:
+        messages = [message_at(offset) for offset in offsets]
+        return Lot(
+            QUEUE,
+            messages,
+            [level] * len(messages),
+            is_wanted=lambda: is_wanted,
+            on_answer=self.lots.append,
+            token=5,
+        )
+
+
+def play(test: Callable[[Broker, SendBacks, Answers], Awaitable[None]]) -> None:
+    async def main() -> None:
+        broker = Broker()
+        async with OwnedTasks() as tasks:
+            backs = SendBacks(
+                broker,
+                tasks,
+                group="g",
+                client_id="me",
+                timeout_s=3,
+                retries_max=-1,
+                on_confirmed=broker.confirm,
+            )
+            await test(broker, backs, Answers())
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize(
+    ("level", "retries_max", "said_level", "said_max"),
+    [(0, -1, 0, 0), (5, -1, 5, 0), (0, 3, 0, 3), (5, 0, -1, 0), (-1, 3, -1, 3)],
+)
+def test_a_broker_is_told_the_place_the_delay_and_the_limit(
+    level: int, retries_max: int, said_level: int, said_max: int
+) -> None:
+    told = failed_message(message_at(4), level, retries_max=retries_max, token=9)
+    assert told == groups.FailedMessage(
+        physical_offset=4000,
+        message_id="id-4",
+        topic=QUEUE.topic,
+        queue_id=QUEUE.queue_id,
+        queue_offset=4,
+        delay_level=said_level,
+        attempts_max=said_max,
+        lock_token=9,
+    )
+
+
+def test_what_comes_while_a_request_travels_forms_the_next_one() -> None:
+    async def test(broker: Broker, backs: SendBacks, answers: Answers) -> None:
+        backs.add(answers.lot(0))
+        await asyncio.sleep(0.05)
+        backs.add(answers.lot(1, 2))
+        backs.add(answers.lot(3))
+        assert not answers.lots
+        await asyncio.sleep(0.3)
+        sent = [of_offsets(list(request.messages)) for request in broker.requests]
+        assert sent == [[0], [1, 2, 3]]
+        assert [lot.refused for lot in answers.lots] == [[], [], []]
+        assert broker.confirmed == 4
+        backs.add(answers.lot(4))
+        await asyncio.sleep(0.2)
+        assert len(answers.lots) == 4
+
+    play(test)
+
+
+def test_a_request_has_at_most_what_the_contract_says() -> None:
+    async def test(broker: Broker, backs: SendBacks, answers: Answers) -> None:
+        backs.add(answers.lot(*range(2500)))
+        await asyncio.sleep(1)
+        assert [len(request.messages) for request in broker.requests] == [1024, 1024, 452]
+        assert len(answers.lots) == 1
+
+    play(test)
+
+
+@pytest.mark.parametrize(
+    "error", [ConnectionLost("cut"), refusal(ResponseCode.SYSTEM_BUSY, "busy")]
+)
+def test_without_an_answer_nothing_counts_as_given_back(error: Exception) -> None:
+    async def test(broker: Broker, backs: SendBacks, answers: Answers) -> None:
+        broker.error = error
+        backs.add(answers.lot(0, 1))
+        await asyncio.sleep(1)
+        (lot,) = answers.lots
+        assert of_offsets(lot.refused) == [0, 1]
+        assert broker.confirmed == 0
+
+    play(test)
+
+
+def test_each_message_has_its_own_answer_and_none_is_a_refusal() -> None:
+    async def test(broker: Broker, backs: SendBacks, answers: Answers) -> None:
+        broker.codes = {1: ResponseCode.SYSTEM_ERROR}
+        broker.outcomes_max = 3
+        backs.add(answers.lot(0, 1, 2, 3))
+        await asyncio.sleep(1)
+        (lot,) = answers.lots
+        assert of_offsets(lot.refused) == [1, 3]
+        assert not lot.is_fenced
+        assert broker.confirmed == 2
+        broker.codes = {4: ResponseCode.NO_PERMISSION}
+        backs.add(answers.lot(4))
+        await asyncio.sleep(1)
+        assert answers.lots[1].is_fenced
+
+    play(test)
+
+
+def test_what_nobody_wants_sent_any_more_is_not_sent() -> None:
+    async def test(broker: Broker, backs: SendBacks, answers: Answers) -> None:
+        backs.add(answers.lot(0, is_wanted=False))
+        await asyncio.sleep(1)
+        assert of_offsets(answers.lots[0].refused) == [0]
+        assert not broker.requests
+
+    play(test)
