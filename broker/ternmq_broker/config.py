@@ -104,6 +104,10 @@ class BrokerConfig:
     short_polling_ms: int = 1_000
     """Short polling: how long a pull is held, and how often streams look for messages."""
 
+    slave_read_enabled: bool = False
+    """A group that is so far behind that its messages are no longer in memory is told to read from
+    the slave that its settings name (`broker_id_when_slow`). Off: everybody reads here."""
+
     property_filter_enabled: bool = True
     """Consumers may filter by conditions on properties (SQL92). RocketMQ's default is off; here a
     condition is bounded in what it costs, and other readers and senders get their turns."""

@@ -12,6 +12,7 @@ from ternmq_broker.inner.writer import InnerWriter
 from ternmq_broker.locks import LockService, LockServices, LockTable
 from ternmq_broker.observing.questions import Questions
 from ternmq_broker.observing.rpc import ObservingService
+from ternmq_broker.pulls import OffsetRules
 from ternmq_broker.reading import StoreReader
 from ternmq_broker.registration import Registrar
 from ternmq_broker.retry import GroupTopics, SendBackService, SendBackServices
@@ -51,6 +52,7 @@ class GroupParts:
         sessions: Who is there.
         locks: Who holds which queue.
         filters: Who filters what.
+        offset_rules: Which offsets may be committed.
         topics: Makes groups' own topics.
     """
 
@@ -75,6 +77,7 @@ class GroupParts:
         clients = ClientTable(
             broken_ms=config.broken_session_ms, silent_ms=config.silent_session_ms
         )
+        self.offset_rules = OffsetRules(store, tables.topics, tables.offsets, self.locks, env.clock)
         self.filters = FilterParts(config, store, tables.filters, clients, env.clock)
         self.sessions = Sessions(
             *(env.clock, clients),
@@ -157,6 +160,7 @@ class GroupParts:
                 offsets=tables.offsets,
                 locks=self.locks,
                 filters=self.filters.rules,
+                offset_rules=self.offset_rules,
                 sessions=self.sessions,
                 group_topics=self.topics,
                 questions=self._questions,

@@ -19,6 +19,7 @@ from ternmq_broker.memory import memory_bytes
 from ternmq_broker.pull_hold import PullHoldTable, TopicReaders
 from ternmq_broker.pull_rules import PullRules
 from ternmq_broker.pull_waker import PullWaker
+from ternmq_broker.pulls import MovedEvents, PullAnswers
 from ternmq_broker.reading import StoreReader
 from ternmq_broker.registration import Registrar
 from ternmq_broker.rpc_admin import AdminService, AdminServices
@@ -40,6 +41,7 @@ from ternmq_model.errors import refusal
 from ternmq_model.properties import CLUSTER, REGION, TRACE_ON, encode_properties
 from ternmq_model.record_checksum import CHECKSUM_ROOM
 from ternmq_model.response_code import ResponseCode
+from ternmq_model.route import MASTER_ID
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Handler, Identity
 from ternmq_runtime.service import Job
@@ -90,12 +92,7 @@ class Parts:
         self._store_host: bytes | None = None
         self._is_closing = False
         self._holds = PullHoldTable()
-        self._waker = PullWaker(
-            self._holds,
-            lambda topic, queue_id: store.queue_range(topic, queue_id)[1],
-            short_polling_s=config.short_polling_ms / _SECOND_MS,
-            is_long_polling=config.long_polling_enabled,
-        )
+        self._waker = self._pull_waker()
         self._readers = TopicReaders()
         self._statistics = BrokerStatistics(started_at_ms=env.clock.monotonic_ms())
         store.statistics.observer = self._statistics
@@ -122,6 +119,7 @@ class Parts:
         )
         self._safety = self._build_safety(store_config)
         self._inner = self._inner_writer(store_config)
+        self._moved = self._moved_events()
         self._admin = self._admin_service(identity)
         self._waiting = WaitingParts(store, self._inner, tables, env, wake=wake)
         self._transactions = self._build_transactions(store_config)
@@ -219,6 +217,22 @@ class Parts:
             return None
         return StoredBefore(self._store, self._env.blocking, self._confirmations)
 
+    def _pull_waker(self) -> PullWaker:
+        return PullWaker(
+            self._holds,
+            lambda topic, queue_id: self._store.queue_range(topic, queue_id)[1],
+            short_polling_s=self._config.short_polling_ms / _SECOND_MS,
+            is_long_polling=self._config.long_polling_enabled,
+        )
+
+    def _moved_events(self) -> MovedEvents:
+        return MovedEvents(
+            *(self._inner, self._tables.topics, self._env.clock),
+            broker_name=self._config.name,
+            store_host=self.store_host,
+            on_created=self._registrar.changed,
+        )
+
     def _pull_service(self) -> PullService:
         tables = self._tables
         return PullService(
@@ -229,6 +243,12 @@ class Parts:
                     *(tables.topics, tables.groups, self._groups.sessions.table),
                     self._groups.filters.rules,
                 ),
+                answers=PullAnswers(
+                    *(self._store, tables.groups, self._moved),
+                    slave_read_enabled=lambda: self._live.broker.slave_read_enabled,
+                    is_slave=self._config.broker_id != MASTER_ID,
+                ),
+                offset_rules=self._groups.offset_rules,
                 holds=self._holds,
                 readers=self._readers,
                 clock=self._env.clock,
@@ -272,7 +292,7 @@ class Parts:
 
     def writing_jobs(self) -> Sequence[Job]:
         """Return what stores by itself: begun when the broker listens, ended before `jobs`."""
-        return self._waiting.jobs()
+        return (*self._waiting.jobs(), self._moved.job())
 
     async def settle(self) -> None:
         """Bring the progress of `writing_jobs`, which have ended, into the tables."""

@@ -48,6 +48,7 @@ def outcome_of(
     min_offset: QueueOffset,
     max_offset: QueueOffset,
     end_offset: QueueOffset,
+    is_slave: bool = False,
 ) -> Outcome:
     """Return what to answer to a read at `offset`.
 
@@ -59,16 +60,30 @@ def outcome_of(
         max_offset: The end of what may be read.
         end_offset: The end of what was appended: a sender may know offsets up to it before readers
             can have them, so they are not beyond the end.
+        is_slave: The broker follows a master, which alone knows where the queue begins and ends:
+            the reader is to ask it at once.
 
     Source: RocketMQ `PullMessageProcessor.composeResponseHeader`; the correction of an offset far
     beyond the end is that of version 4.
     """
     if offset > max_offset and offset <= end_offset:
         return Outcome(ResponseCode.PULL_NOT_FOUND, offset)
+    outcome = _corrected(status, offset, next_offset, min_offset, max_offset)
+    if is_slave and outcome.code is ResponseCode.PULL_OFFSET_MOVED:
+        return Outcome(ResponseCode.PULL_RETRY_IMMEDIATELY, offset)
+    return outcome
+
+
+def _corrected(
+    status: ReadStatus,
+    offset: QueueOffset,
+    next_offset: QueueOffset,
+    min_offset: QueueOffset,
+    max_offset: QueueOffset,
+) -> Outcome:
     if status in (ReadStatus.NO_MATCHED_LOGIC_QUEUE, ReadStatus.NO_MESSAGE_IN_QUEUE):
-        if offset:
-            return Outcome(ResponseCode.PULL_OFFSET_MOVED, QueueOffset(0))
-        return Outcome(ResponseCode.PULL_NOT_FOUND, QueueOffset(0))
+        code = ResponseCode.PULL_OFFSET_MOVED if offset else ResponseCode.PULL_NOT_FOUND
+        return Outcome(code, QueueOffset(0))
     if status is ReadStatus.OFFSET_OVERFLOW_BADLY:
         return Outcome(
             ResponseCode.PULL_OFFSET_MOVED, min_offset if min_offset == 0 else max_offset

@@ -10,12 +10,12 @@ from collections import deque
 from typing import Final
 
 from ternmq_broker.pull_hold import HeldPull, PullHoldTable, TopicReaders
-from ternmq_broker.pull_rules import PullRules, check_range, no_topic, outcome_of
+from ternmq_broker.pull_rules import PullRules, check_range, no_topic
+from ternmq_broker.pulls import PullAnswers
 from ternmq_broker.reading import StoreReader
 from ternmq_model.errors import ClosedError, ConnectionLost, InvalidParameter, TernError
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.response_code import ResponseCode
-from ternmq_model.route import MASTER_ID
 from ternmq_model.subscription import Subscription
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting.rpc import ServerStream
@@ -96,6 +96,7 @@ class PullingStream:
         self,
         reader: StoreReader,
         rules: PullRules,
+        answers: PullAnswers,
         holds: PullHoldTable,
         readers: TopicReaders,
         group: str,
@@ -104,6 +105,7 @@ class PullingStream:
         self._reader = reader
         self._store = reader.store
         self._rules = rules
+        self._answers = answers
         self._holds = holds
         self._readers = readers
         self._group = group
@@ -271,7 +273,7 @@ class PullingStream:
                 break
             has_read = True
             room -= taken
-            code = self._apply(handle, result, reply)
+            code = self._apply(handle, request, result, reply)
             if code is ResponseCode.PULL_RETRY_IMMEDIATELY or request.record_filter:
                 break
         return has_read, None
@@ -295,7 +297,7 @@ class PullingStream:
         finally:
             handle.is_reading = False
         if not handle.is_over:
-            self._apply(handle, result, reply)
+            self._apply(handle, plan.request, result, reply)
 
     def _request(self, handle: _Handle, bytes_max: int) -> ReadRequest:
         messages_left, bytes_left = handle.messages_left, handle.bytes_left
@@ -314,18 +316,15 @@ class PullingStream:
         )
 
     def _apply(
-        self, handle: _Handle, result: ReadResult, reply: messages.PullStreamReply
+        self,
+        handle: _Handle,
+        request: ReadRequest,
+        result: ReadResult,
+        reply: messages.PullStreamReply,
     ) -> ResponseCode:
         """Move a handle on by what was read, and tell the reader what there is to tell."""
         offset = handle.next_offset
-        code, next_offset = outcome_of(
-            result.status,
-            offset=offset,
-            next_offset=result.next_offset,
-            min_offset=result.min_offset,
-            max_offset=result.max_offset,
-            end_offset=self._store.next_offset(handle.topic, handle.queue_id),
-        )
+        code, next_offset = self._answers.outcome(request, result)
         handle.next_offset = next_offset
         count = len(result.record_sizes)
         handle.bytes_left -= result.record_bytes
@@ -346,7 +345,9 @@ class PullingStream:
                 next_offset=next_offset,
                 min_offset=result.min_offset,
                 max_offset=result.max_offset,
-                suggested_broker_id=MASTER_ID,
+                suggested_broker_id=self._answers.suggested_broker_id(
+                    self._group, is_far_behind=result.suggest_pull_from_slave
+                ),
             )
             if code is ResponseCode.PULL_OFFSET_MOVED:
                 pulled.status.code = code

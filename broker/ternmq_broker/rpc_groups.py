@@ -15,8 +15,8 @@ from ternmq_broker.filters import FilterRules
 from ternmq_broker.groups import GroupTable
 from ternmq_broker.locks import LockTable
 from ternmq_broker.observing.questions import Questions
-from ternmq_broker.offset_versions import VERSION_MAX
 from ternmq_broker.pull_rules import OFFSET_MAX, check_range
+from ternmq_broker.pulls.offset_rules import Committed, OffsetRules
 from ternmq_broker.reading import StoreReader
 from ternmq_broker.retry import GroupTopics
 from ternmq_broker.sessions import Outbox, Sessions
@@ -53,6 +53,7 @@ class GroupServices:
     offsets: OffsetTable
     locks: LockTable
     filters: FilterRules
+    offset_rules: OffsetRules
     sessions: Sessions
     group_topics: GroupTopics
     questions: Questions
@@ -198,7 +199,10 @@ class GroupService:
         group = services.groups.use(request.group, now_ms=now_ms).group
         reply = groups.CommitOffsetsReply()
         for each in request.offsets:
-            why = self._why_not(group, each)
+            what_told = Committed(
+                each.topic, each.queue_id, each.offset, each.version, each.lock_token
+            )
+            why = services.offset_rules.why_not(group, what_told)
             if why is None:
                 is_kept = services.offsets.commit(
                     group,
@@ -236,27 +240,6 @@ class GroupService:
         if reply.kept and (saved := services.versions_saved()) is not None:
             await saved
         return reply
-
-    def _why_not(self, group: str, told: groups.QueueOffset) -> RefusedError | None:
-        """Return why an offset cannot be one of its queue now; None when it can."""
-        config = self._services.topics.get(told.topic)
-        if config is None:
-            return refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {told.topic!r} does not exist")
-        queues = max(config.read_queues, config.write_queues)
-        if not 0 <= told.queue_id < queues:
-            remark = f"topic {told.topic!r} has queues 0 to {queues - 1}, not {told.queue_id}"
-            return refusal(ResponseCode.INVALID_PARAMETER, remark)
-        end = self._services.store.next_offset(told.topic, told.queue_id)
-        if not 0 <= told.offset <= end:
-            remark = f"{told.topic} queue {told.queue_id} ends at {end}; {told.offset} is outside"
-            return refusal(ResponseCode.INVALID_PARAMETER, remark)
-        if not 0 <= told.version <= VERSION_MAX:
-            remark = f"{told.topic} queue {told.queue_id}: no version is {told.version}"
-            return refusal(ResponseCode.INVALID_PARAMETER, remark)
-        now_ms = self._services.clock.monotonic_ms()
-        return self._services.locks.check(
-            group, told.topic, told.queue_id, told.lock_token, now_ms=now_ms
-        )
 
     async def query_offset(
         self, request: groups.QueryOffsetRequest, call: Call

@@ -15,9 +15,10 @@ from ternmq_broker.pull_rules import (
     PullRules,
     check_range,
     no_topic,
-    outcome_of,
 )
 from ternmq_broker.pull_stream import PullingStream
+from ternmq_broker.pulls import OffsetRules, PullAnswers
+from ternmq_broker.pulls.offset_rules import Committed
 from ternmq_broker.reading import StoreReader
 from ternmq_model.clock import Clock
 from ternmq_model.errors import InvalidParameter, UsageError, refusal
@@ -25,7 +26,6 @@ from ternmq_model.message_id import parse_offset_message_id
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.record import decode_record
 from ternmq_model.response_code import ResponseCode
-from ternmq_model.route import MASTER_ID
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting.contracts import PULL, PULL_STREAM, VIEW_MESSAGE
 from ternmq_remoting.rpc import Call, Handler, ServerStream, stream, unary
@@ -45,6 +45,8 @@ class PullServices:
     store: MessageStore
     reader: StoreReader
     rules: PullRules
+    answers: PullAnswers
+    offset_rules: OffsetRules
     holds: PullHoldTable
     readers: TopicReaders
     clock: Clock
@@ -94,6 +96,16 @@ class PullService:
             group=request.group,
             **chosen._asdict(),
         )
+        if request.HasField("commit_offset"):
+            services.offset_rules.commit_with_pull(
+                request.group,
+                Committed(
+                    request.topic,
+                    request.queue_id,
+                    request.commit_offset,
+                    request.commit_version,
+                ),
+            )
         pulling = _Pulling(services, wanted)
         result, outcome = await pulling.run(wait_ms)
         reply = messages.PullReply(
@@ -102,7 +114,9 @@ class PullService:
             max_offset=result.max_offset,
             records=result.records,
             record_sizes=result.record_sizes.astype("<i4", copy=False).tobytes(),
-            suggested_broker_id=MASTER_ID,
+            suggested_broker_id=services.answers.suggested_broker_id(
+                request.group, is_far_behind=result.suggest_pull_from_slave
+            ),
         )
         if outcome.code:
             reply.status.code = outcome.code
@@ -121,7 +135,13 @@ class PullService:
         group = first.open.group
         services.rules.check_group(group, now_ms=services.clock.wall_ms())
         pulling = PullingStream(
-            services.reader, services.rules, services.holds, services.readers, group, stream
+            services.reader,
+            services.rules,
+            services.answers,
+            services.holds,
+            services.readers,
+            group,
+            stream,
         )
         await pulling.run()
 
@@ -214,16 +234,4 @@ class _Pulling:
     async def _read(self, offset: QueueOffset) -> tuple[ReadResult, Outcome]:
         wanted = replace(self.wanted, offset=offset)
         result = await self.services.reader.read(wanted)
-        return result, read_outcome(self.services.store, result, wanted)
-
-
-def read_outcome(store: MessageStore, result: ReadResult, wanted: ReadRequest) -> Outcome:
-    """Return what a read came to."""
-    return outcome_of(
-        result.status,
-        offset=wanted.offset,
-        next_offset=result.next_offset,
-        min_offset=result.min_offset,
-        max_offset=result.max_offset,
-        end_offset=store.next_offset(wanted.topic, wanted.queue_id),
-    )
+        return result, self.services.answers.outcome(wanted, result)

@@ -15,6 +15,7 @@ from ternmq_model.route import Permission, TopicConfig
 from ternmq_model.subscription import parse_subscription
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_store.reading.reader import ReadStatus as Status
+from ternmq_store.reading.reader import without_reading
 
 CASES = [
     # status, offset, least, end, appended -> code, next
@@ -40,7 +41,7 @@ def test_every_status_of_the_store_has_rocketmqs_code(
 
 
 def outcome(
-    status: Status, offset: int, least: int, end: int, appended: int
+    status: Status, offset: int, least: int, end: int, appended: int, *, is_slave: bool = False
 ) -> tuple[Code, QueueOffset]:
     return outcome_of(
         status,
@@ -49,7 +50,72 @@ def outcome(
         min_offset=QueueOffset(least),
         max_offset=QueueOffset(end),
         end_offset=QueueOffset(appended),
+        is_slave=is_slave,
     )
+
+
+SLAVE_CASES = [
+    (Status.FOUND, 5, 0, 10, Code.SUCCESS, 7),
+    (Status.OFFSET_OVERFLOW_ONE, 10, 0, 10, Code.PULL_NOT_FOUND, 7),
+    (Status.OFFSET_OVERFLOW_BADLY, 99, 0, 10, Code.PULL_RETRY_IMMEDIATELY, 99),
+    (Status.OFFSET_OVERFLOW_BADLY, 99, 3, 10, Code.PULL_RETRY_IMMEDIATELY, 99),
+    (Status.OFFSET_TOO_SMALL, 1, 3, 10, Code.PULL_RETRY_IMMEDIATELY, 1),
+    (Status.NO_MESSAGE_IN_QUEUE, 4, 0, 0, Code.PULL_RETRY_IMMEDIATELY, 4),
+    (Status.NO_MATCHED_LOGIC_QUEUE, 4, 0, 0, Code.PULL_RETRY_IMMEDIATELY, 4),
+    (Status.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0, Code.PULL_NOT_FOUND, 0),
+]
+
+
+@pytest.mark.parametrize("case", SLAVE_CASES)
+def test_a_slave_corrects_nothing_and_lets_the_master_be_asked(
+    case: tuple[Status, int, int, int, Code, int],
+) -> None:
+    status, offset, least, end, code, next_offset = case
+    assert outcome(status, offset, least, end, end, is_slave=True) == (code, next_offset)
+
+
+QUEUES = [
+    # The queue's first offset and its end, None without a queue; what is asked for -> what facts
+    # of RocketMQ 4 have for it, code and where to go on; "read" where messages decide.
+    (None, 0, Code.PULL_NOT_FOUND, 0),
+    (None, 7, Code.PULL_OFFSET_MOVED, 0),
+    ((0, 0), 0, Code.PULL_NOT_FOUND, 0),
+    ((0, 0), 7, Code.PULL_OFFSET_MOVED, 0),
+    ((0, 10), -1, Code.PULL_OFFSET_MOVED, 0),
+    ((0, 10), 0, "read", 0),
+    ((0, 10), 9, "read", 9),
+    ((0, 10), 10, Code.PULL_NOT_FOUND, 10),
+    ((0, 10), 11, Code.PULL_OFFSET_MOVED, 0),
+    ((3, 10), 0, Code.PULL_OFFSET_MOVED, 3),
+    ((3, 10), 2, Code.PULL_OFFSET_MOVED, 3),
+    ((3, 10), 3, "read", 3),
+    ((3, 10), 10, Code.PULL_NOT_FOUND, 10),
+    ((3, 10), 11, Code.PULL_OFFSET_MOVED, 10),
+    ((3, 10), (1 << 63) - 1, Code.PULL_OFFSET_MOVED, 10),
+    ((10, 10), 10, Code.PULL_NOT_FOUND, 10),
+    ((10, 10), 9, Code.PULL_OFFSET_MOVED, 10),
+]
+
+
+@pytest.mark.parametrize(("bounds", "offset", "code", "next_offset"), QUEUES)
+def test_every_offset_of_a_queue_has_its_code_and_correction(
+    bounds: tuple[int, int] | None, offset: int, code: Code | str, next_offset: int
+) -> None:
+    first, end = bounds or (0, 0)
+    within = None if bounds is None else (QueueOffset(first), QueueOffset(end))
+    status, corrected = without_reading(QueueOffset(offset), within)
+    if code == "read":
+        assert (status, corrected) == (Status.FOUND, next_offset)
+        return
+    found = outcome_of(
+        status,
+        offset=QueueOffset(offset),
+        next_offset=corrected,
+        min_offset=QueueOffset(first),
+        max_offset=QueueOffset(end),
+        end_offset=QueueOffset(end),
+    )
+    assert found == (code, next_offset)
 
 
 def test_far_beyond_the_end_goes_to_the_minimum_when_that_is_0_else_to_the_end() -> None:

@@ -1,0 +1,154 @@
+"""Corrected offsets, kept as messages for whoever wants to know of them.
+
+Source: RocketMQ `PullMessageProcessor.generateOffsetMovedEvent`, `OffsetMovedEvent`.
+"""
+
+import json
+import logging
+from collections import OrderedDict, deque
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, Protocol
+
+from ternmq_broker.inner.inner_record import InnerRecord
+from ternmq_broker.topics import TopicTable
+from ternmq_model.clock import Clock
+from ternmq_model.errors import BrokerBusy, TernError
+from ternmq_model.names import OFFSET_MOVED_TOPIC
+from ternmq_model.properties import KEYS, TAGS
+from ternmq_model.route import TopicConfig
+from ternmq_runtime.service import Job
+
+logger = logging.getLogger(__name__)
+
+REPEAT_MS: Final = 60_000
+"""How long the same correction is told once: a reader that does not take it asks again at once."""
+
+_KNOWN_MAX: Final = 10_000
+_WAITING_MAX: Final = 1_000
+_BATCH: Final = 100
+_PAUSE_S: Final = 1.0
+
+
+class OffsetMoved(NamedTuple):
+    """One correction."""
+
+    group: str
+    topic: str
+    queue_id: int
+    requested: int
+    corrected: int
+
+    def body(self, broker_name: str) -> bytes:
+        """Return the message's body: JSON, as RocketMQ writes it."""
+        event = {
+            "consumerGroup": self.group,
+            "messageQueue": {
+                "brokerName": broker_name,
+                "queueId": self.queue_id,
+                "topic": self.topic,
+            },
+            "offsetNew": self.corrected,
+            "offsetRequest": self.requested,
+        }
+        return json.dumps(event, separators=(",", ":")).encode()
+
+
+class Writer(Protocol):
+    """What is needed of `InnerWriter`."""
+
+    def append(self, records: Sequence[InnerRecord]) -> object:
+        """Store records in their order."""
+        ...
+
+
+class MovedEvents:
+    """Corrections on their way into their topic. Owned by the broker's loop.
+
+    A pull that is corrected does not wait for its event. Events that come faster than they can be
+    stored are dropped, and counted in the log.
+
+    Args:
+        writer: Stores them.
+        topics: Gets their topic with the first one.
+        clock: For their births, and for what was told lately.
+        broker_name: Whose queues.
+        store_host: Returns where they are born.
+        on_created: Called when the topic is new.
+    """
+
+    def __init__(
+        self,
+        writer: Writer,
+        topics: TopicTable,
+        clock: Clock,
+        *,
+        broker_name: str,
+        store_host: Callable[[], bytes],
+        on_created: Callable[[], None],
+    ) -> None:
+        self._writer = writer
+        self._topics = topics
+        self._clock = clock
+        self._broker_name = broker_name
+        self._store_host = store_host
+        self._on_created = on_created
+        self._told_at_ms: OrderedDict[OffsetMoved, int] = OrderedDict()
+        self._waiting: deque[OffsetMoved] = deque()
+        self._dropped = 0
+
+    def add(self, event: OffsetMoved) -> None:
+        """Keep an event, unless the same one was kept during the last minute."""
+        now_ms = self._clock.monotonic_ms()
+        told_at_ms = self._told_at_ms.get(event)
+        if told_at_ms is not None and now_ms - told_at_ms < REPEAT_MS:
+            return
+        if len(self._waiting) >= _WAITING_MAX:
+            self._dropped += 1
+            return
+        self._told_at_ms[event] = now_ms
+        self._told_at_ms.move_to_end(event)
+        if len(self._told_at_ms) > _KNOWN_MAX:
+            self._told_at_ms.popitem(last=False)
+        self._waiting.append(event)
+        logger.warning(
+            "offset corrected group=%s topic=%s queue=%s requested=%s corrected=%s", *event
+        )
+
+    def job(self) -> Job:
+        """Return what stores them."""
+        return Job(name="offset-moved-events", interval_s=_PAUSE_S, step=self.step)
+
+    async def step(self) -> bool:
+        """Store some of them; tell whether there are more."""
+        if self._dropped:
+            logger.warning("events of corrected offsets dropped count=%s", self._dropped)
+            self._dropped = 0
+        events = [self._waiting.popleft() for _ in range(min(len(self._waiting), _BATCH))]
+        if not events:
+            return False
+        try:
+            self._prepare()
+            self._writer.append([self._record(event) for event in events])
+        except BrokerBusy:
+            self._waiting.extendleft(reversed(events))
+            return False
+        except TernError as error:
+            logger.warning(
+                "events of corrected offsets not stored count=%s error=%s", len(events), error
+            )
+        return bool(self._waiting)
+
+    def _prepare(self) -> None:
+        if self._topics.get(OFFSET_MOVED_TOPIC) is None:
+            self._topics.put(TopicConfig(OFFSET_MOVED_TOPIC, 1, 1), now_ms=self._clock.wall_ms())
+            self._on_created()
+
+    def _record(self, event: OffsetMoved) -> InnerRecord:
+        return InnerRecord(
+            topic=OFFSET_MOVED_TOPIC,
+            queue_id=0,
+            body=event.body(self._broker_name),
+            properties={TAGS: event.group, KEYS: event.group},
+            born_at_ms=self._clock.wall_ms(),
+            born_host=self._store_host(),
+        )

@@ -1,0 +1,89 @@
+"""Which offsets a group may commit. Reads the tables, owns nothing.
+
+Source: RocketMQ `ConsumerManageProcessor.updateConsumerOffset`.
+"""
+
+from typing import NamedTuple
+
+from ternmq_broker.consumer_offsets import OffsetTable
+from ternmq_broker.locks import LockTable
+from ternmq_broker.offset_versions import VERSION_MAX
+from ternmq_broker.topics import TopicTable
+from ternmq_model.clock import Clock
+from ternmq_model.errors import RefusedError, refusal
+from ternmq_model.offsets import QueueOffset
+from ternmq_model.response_code import ResponseCode
+from ternmq_store.message_store import MessageStore
+
+
+class Committed(NamedTuple):
+    """What somebody commits of one queue."""
+
+    topic: str
+    queue_id: int
+    offset: int
+    version: int
+    lock_token: int = 0
+
+
+class OffsetRules:
+    """Says what can be an offset of a queue, and who may commit it.
+
+    Args:
+        store: Has the queues.
+        topics: Say which there are.
+        offsets: What is kept.
+        locks: Whose the queues are.
+        clock: For the locks' leases, and for what changes.
+    """
+
+    def __init__(
+        self,
+        store: MessageStore,
+        topics: TopicTable,
+        offsets: OffsetTable,
+        locks: LockTable,
+        clock: Clock,
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._offsets = offsets
+        self._locks = locks
+        self._clock = clock
+
+    def why_not(self, group: str, told: Committed) -> RefusedError | None:
+        """Return why an offset cannot be one of its queue now; None when it can."""
+        config = self._topics.get(told.topic)
+        if config is None:
+            return refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {told.topic!r} does not exist")
+        queues = max(config.read_queues, config.write_queues)
+        if not 0 <= told.queue_id < queues:
+            remark = f"topic {told.topic!r} has queues 0 to {queues - 1}, not {told.queue_id}"
+            return refusal(ResponseCode.INVALID_PARAMETER, remark)
+        end = self._store.next_offset(told.topic, told.queue_id)
+        if not 0 <= told.offset <= end:
+            remark = f"{told.topic} queue {told.queue_id} ends at {end}; {told.offset} is outside"
+            return refusal(ResponseCode.INVALID_PARAMETER, remark)
+        if not 0 <= told.version <= VERSION_MAX:
+            remark = f"{told.topic} queue {told.queue_id}: no version is {told.version}"
+            return refusal(ResponseCode.INVALID_PARAMETER, remark)
+        now_ms = self._clock.monotonic_ms()
+        return self._locks.check(group, told.topic, told.queue_id, told.lock_token, now_ms=now_ms)
+
+    def commit_with_pull(self, group: str, told: Committed) -> bool:
+        """Keep what a pull commits, and return whether it is kept.
+
+        What cannot be kept does not keep the reader from its messages.
+
+        Source: RocketMQ `PullMessageProcessor`.
+        """
+        if not group or self.why_not(group, told) is not None:
+            return False
+        return self._offsets.commit(
+            group,
+            told.topic,
+            told.queue_id,
+            QueueOffset(told.offset),
+            told.version,
+            now_ms=self._clock.wall_ms(),
+        )

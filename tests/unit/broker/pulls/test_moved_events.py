@@ -1,0 +1,118 @@
+import asyncio
+import json
+from collections.abc import Sequence
+
+from ternmq_broker.inner.inner_record import InnerRecord
+from ternmq_broker.pulls import MovedEvents, OffsetMoved
+from ternmq_broker.topics import TopicTable
+from ternmq_model.data_version import DataVersion
+from ternmq_model.errors import StoreFailed, TernError, refusal
+from ternmq_model.names import OFFSET_MOVED_TOPIC
+from ternmq_model.response_code import ResponseCode
+
+EVENT = OffsetMoved("G", "T", 3, 99, 7)
+HOST = bytes((10, 0, 0, 1)) + (10_911).to_bytes(4, "big")
+
+
+class Place:
+    """Where events are kept, without a store. Is a clock and a writer."""
+
+    def __init__(self) -> None:
+        self.now_ms = 1_000
+        self.records: list[InnerRecord] = []
+        self.error: TernError | None = None
+        self.created = 0
+        self.topics = TopicTable(DataVersion(0))
+        self.events = MovedEvents(
+            *(self, self.topics, self),
+            broker_name="broker-a",
+            store_host=lambda: HOST,
+            on_created=self._created,
+        )
+
+    def _created(self) -> None:
+        self.created += 1
+
+    def monotonic_ms(self) -> int:
+        return self.now_ms
+
+    def wall_ms(self) -> int:
+        return 1_700_000_000_000 + self.now_ms
+
+    def append(self, records: Sequence[InnerRecord]) -> None:
+        if self.error is not None:
+            raise self.error
+        self.records += records
+
+    def step(self) -> bool:
+        return asyncio.run(self.events.step())
+
+
+def test_an_event_is_a_message_as_rocketmq_writes_it() -> None:
+    place = Place()
+    place.events.add(EVENT)
+    assert place.step() is False
+    (record,) = place.records
+    assert (record.topic, record.queue_id) == (OFFSET_MOVED_TOPIC, 0)
+    assert record.properties == {"TAGS": "G", "KEYS": "G"}
+    assert record.born_host == HOST
+    assert json.loads(record.body) == {
+        "consumerGroup": "G",
+        "messageQueue": {"brokerName": "broker-a", "queueId": 3, "topic": "T"},
+        "offsetNew": 7,
+        "offsetRequest": 99,
+    }
+    config = place.topics.get(OFFSET_MOVED_TOPIC)
+    assert config is not None
+    assert (config.read_queues, config.write_queues, place.created) == (1, 1, 1)
+
+
+def test_who_asks_for_the_same_again_and_again_is_told_of_once_a_minute() -> None:
+    place = Place()
+    for _ in range(1_000):
+        place.events.add(EVENT)
+    place.events.add(EVENT._replace(queue_id=4))
+    place.step()
+    assert len(place.records) == 2
+    place.now_ms += 59_999
+    place.events.add(EVENT)
+    assert place.step() is False
+    assert len(place.records) == 2
+    place.now_ms += 1
+    place.events.add(EVENT)
+    place.step()
+    assert len(place.records) == 3
+    assert place.created == 1
+
+
+def test_what_cannot_be_stored_at_once_waits_and_keeps_its_order() -> None:
+    place = Place()
+    place.error = refusal(ResponseCode.SYSTEM_BUSY, "no room")
+    for number in range(5):
+        place.events.add(EVENT._replace(queue_id=number))
+    assert place.step() is False
+    place.error = None
+    place.step()
+    queues = [json.loads(record.body)["messageQueue"]["queueId"] for record in place.records]
+    assert queues == [0, 1, 2, 3, 4]
+
+
+def test_a_store_that_takes_nothing_loses_events_and_nothing_else() -> None:
+    place = Place()
+    place.error = StoreFailed("the store failed")
+    place.events.add(EVENT)
+    assert place.step() is False
+    place.error = None
+    assert place.step() is False
+    assert place.records == []
+
+
+def test_a_flood_of_different_events_is_bounded() -> None:
+    place = Place()
+    for number in range(5_000):
+        place.events.add(EVENT._replace(requested=number))
+    steps = 0
+    while place.step():
+        steps += 1
+    assert steps < 20
+    assert len(place.records) == 1_000

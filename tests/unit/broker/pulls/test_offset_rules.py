@@ -1,0 +1,149 @@
+"""Commits with a pull, and what corrected pulls leave behind, through the broker's RPCs."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from ternmq_model.response_code import ResponseCode as Code
+from ternmq_protos.v1 import groups_pb2 as groups
+from ternmq_remoting import contracts
+from tests.support.brokers import Client, bodies, serving, stored
+from tests.support.virtual_time import run_in_virtual_time
+
+
+async def committed(client: Client, queue_id: int = 0) -> tuple[int, int]:
+    request = groups.QueryOffsetRequest(group="G", topic="A", queue_id=queue_id)
+    reply = await client.call(contracts.QUERY_OFFSET, request)
+    return reply.offset, reply.version
+
+
+async def fill(client: Client, count: int) -> None:
+    for number in range(count):
+        await client.send("A", b"%d" % number)
+
+
+def test_a_pull_commits_the_offset_that_it_carries_and_reads_on() -> None:
+    async def main() -> None:
+        async with serving(topics={"A": 1}) as (_, client):
+            await fill(client, 5)
+            reply = await client.pull("A", 3, group="G", commit_offset=2)
+            assert bodies(reply) == [b"3", b"4"]
+            assert await committed(client) == (2, 0)
+            await client.pull("A", 3, group="G")
+            assert await committed(client) == (2, 0)
+            await client.pull("A", 3, group="G", commit_offset=0)
+            assert await committed(client) == (2, 0)
+
+    run_in_virtual_time(main())
+
+
+def test_a_pull_that_waits_has_committed_before() -> None:
+    async def main() -> None:
+        async with serving(topics={"A": 1}) as (_, client):
+            await fill(client, 2)
+            async with asyncio.TaskGroup() as tasks:
+                waiting = tasks.create_task(
+                    client.pull("A", 2, group="G", commit_offset=2, wait_ms=10_000)
+                )
+                await asyncio.sleep(1)
+                assert not waiting.done()
+                assert await committed(client) == (2, 0)
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"commit_offset": 99},
+        {"commit_offset": -1},
+        {"commit_offset": 1, "commit_version": -1},
+        {"commit_offset": 1, "group": ""},
+    ],
+)
+def test_what_cannot_be_committed_does_not_keep_messages_from_the_reader(
+    fields: dict[str, Any],
+) -> None:
+    async def main() -> None:
+        async with serving(topics={"A": 1}) as (_, client):
+            await fill(client, 2)
+            reply = await client.pull("A", 0, **({"group": "G"} | fields))
+            assert bodies(reply) == [b"0", b"1"]
+            assert await committed(client) == (0, 0)
+
+    run_in_virtual_time(main())
+
+
+def test_an_older_version_and_a_queue_that_is_locked_are_not_committed() -> None:
+    async def main() -> None:
+        async with serving(topics={"A": 2}) as (_, client):
+            await fill(client, 2)
+            sought = groups.QueueOffset(topic="A", queue_id=0, offset=1)
+            await client.call(
+                contracts.COMMIT_OFFSETS,
+                groups.CommitOffsetsRequest(group="G", offsets=[sought], force=True),
+            )
+            kept, version = await committed(client)
+            assert version > 0
+            await client.pull("A", 0, group="G", commit_offset=2)
+            assert await committed(client) == (kept, version)
+            await client.pull("A", 0, group="G", commit_offset=2, commit_version=version)
+            assert await committed(client) == (2, version)
+            stream, _ = await client.open_session("c@1", groups.ConsumerGroup(group="G"))
+            lock = groups.QueueLock(topic="A", queue_id=1)
+            await client.call(
+                contracts.LOCK_QUEUES,
+                groups.LockQueuesRequest(group="G", client_id="c@1", queues=[lock]),
+            )
+            await client.pull("A", 0, queue_id=1, group="G", commit_offset=0)
+            assert (await committed(client, 1))[1] == 0
+            stream.cancel()
+
+    run_in_virtual_time(main())
+
+
+def test_a_corrected_offset_is_kept_as_an_event_that_can_be_read() -> None:
+    async def main() -> None:
+        async with serving(topics={"A": 1}) as (_, client):
+            await fill(client, 2)
+            for _ in range(3):
+                reply = await client.pull("A", 99, group="G")
+                assert reply.status.code == Code.PULL_OFFSET_MOVED
+            puller = await client.open_puller("H")
+            await puller.subscribe(1, "A", offset=77)
+            assert (await puller.read())[0].status.code == Code.PULL_OFFSET_MOVED
+            await client.pull("A", 99)
+            await asyncio.sleep(2)
+            found = stored(await client.pull("OFFSET_MOVED_EVENT"))
+            events = [json.loads(message.body) for message in found]
+            assert [
+                (event["consumerGroup"], event["offsetRequest"], event["offsetNew"])
+                for event in events
+            ] == [("G", 99, 0), ("H", 77, 0)]
+            assert [(message.tags, message.keys) for message in found] == [
+                ("G", ["G"]),
+                ("H", ["H"]),
+            ]
+
+    run_in_virtual_time(main())
+
+
+def test_readers_are_sent_to_a_slave_when_their_messages_are_not_in_memory() -> None:
+    async def main() -> None:
+        async with serving(topics={"A": 1}, memory_bytes=1, slave_read_enabled=True) as (
+            _,
+            client,
+        ):
+            await fill(client, 3)
+            reply = await client.pull("A", 0, group="G")
+            assert reply.suggested_broker_id == 1
+            puller = await client.open_puller("G")
+            await puller.subscribe(1, "A")
+            assert (await puller.read_one()).suggested_broker_id == 1
+        async with serving(topics={"A": 1}, memory_bytes=1) as (_, client):
+            await fill(client, 3)
+            assert (await client.pull("A", 0, group="G")).suggested_broker_id == 0
+
+    run_in_virtual_time(main())
