@@ -37,6 +37,11 @@ class UniqueKeys:
         self._month_ends_ms = -1
         self._prefix = b""
 
+    @property
+    def key_bytes(self) -> int:
+        """Length of each key."""
+        return len(self._fixed) + 12
+
     def next(self, now_ms: int) -> bytes:
         """Return a new key, 32 hex digits (56 with IPv6). `now_ms` is wall time."""
         if now_ms != self._at_ms:

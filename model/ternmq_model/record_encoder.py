@@ -108,6 +108,7 @@ class RecordEncoder:
         flags: Sequence[int],
         *,
         born_at_ms: int | Sequence[int],
+        sys_flags: Sequence[int] | None = None,
     ) -> list[bytes]:
         """Return records of one topic, as `encode` would make them one by one.
 
@@ -119,6 +120,7 @@ class RecordEncoder:
             properties: Likewise.
             flags: Likewise.
             born_at_ms: One for all, or one for each.
+            sys_flags: Compression bits of each; None = none is compressed.
 
         Raises:
             IllegalMessage: Some properties are too long; nothing is returned.
@@ -143,6 +145,8 @@ class RecordEncoder:
         heads["queue_id"] = queue_ids
         heads["flag"] = flags
         heads["sys_flag"] = self._flags
+        if sys_flags is not None:
+            heads["sys_flag"] |= np.array(sys_flags, dtype=np.int32)
         heads["born_at_ms"] = born_at_ms
         heads["born_host"] = np.void(self._born_host)
         heads["store_host"] = np.void(self._store_host)

@@ -305,3 +305,17 @@ def _decode_each(
             )
         )
     return messages
+
+
+def decode_single(record: bytes, broker_name: str) -> StoredMessage:
+    """Return the one message of `record`, which no queue need hold.
+
+    Raises:
+        CorruptRecord: It is no record, or more than one.
+    """
+    decoded = decode_record(record)
+    if decoded is None:
+        raise CorruptRecord(PhysicalOffset(0), "a blank record is no message")
+    queue = MessageQueue(decoded.topic.decode(), broker_name, decoded.header.queue_id)
+    (message,) = decode_records(record, np.array([len(record)], dtype=np.int32), queue)
+    return message

@@ -12,10 +12,14 @@ Everything here is decided without waiting: a `BrokerLink` does the I/O and tell
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from ternmq_model.queue import MessageQueue
 from ternmq_producer.bulk import BulkSlice
 from ternmq_producer.pending import Pending
+from ternmq_producer.whole import WholePending
+
+PendingT = TypeVar("PendingT", bound=Pending)
 
 
 @dataclass(slots=True)
@@ -26,6 +30,9 @@ class Batch:
     slices: list[BulkSlice] = field(default_factory=list[BulkSlice])
     ordered_queues: set[MessageQueue] = field(default_factory=set[MessageQueue])
     is_retry: bool = False
+    whole: WholePending | None = None
+    """The one of `singles`, when it is a user's batch."""
+
     record_bytes: int = 0
     """What the buffer is charged for all of it."""
 
@@ -33,6 +40,8 @@ class Batch:
     """Monotonic."""
 
     def __len__(self) -> int:
+        if self.whole is not None:
+            return len(self.whole)
         return len(self.singles) + sum(map(len, self.slices))
 
 
@@ -69,19 +78,30 @@ class Batcher:
         self._held: set[MessageQueue] = set()
         self._flying: deque[Batch] = deque()
         self._slices_first = False
+        self._wholes: deque[WholePending] = deque()
+        """Users' batches without an order; they take turns with everything else."""
+
+        self._whole_first = False
 
     @property
     def can_send(self) -> bool:
         """Tell whether a batch may leave now."""
         return (
-            bool(self._fresh or self._slices or self._ready or self._suspect)
+            bool(self._fresh or self._slices or self._ready or self._suspect or self._wholes)
             and len(self._flying) < self._batches_max
         )
 
     @property
     def is_empty(self) -> bool:
         """Tell whether nothing waits and nothing is unanswered."""
-        return not (self._fresh or self._slices or self._ordered or self._suspect or self._flying)
+        return not (
+            self._fresh
+            or self._slices
+            or self._ordered
+            or self._suspect
+            or self._wholes
+            or self._flying
+        )
 
     @property
     def oldest_batch_ms(self) -> int | None:
@@ -97,6 +117,13 @@ class Batcher:
         else:
             self._fresh.append(pending)
 
+    def add_whole(self, whole: WholePending) -> None:
+        """Let a user's batch wait for its turn."""
+        if whole.is_ordered:
+            self._add_ordered(whole)
+        else:
+            self._wholes.append(whole)
+
     def add_slice(self, part: BulkSlice) -> None:
         """Let `part` wait for the next batches."""
         self._slices.append(part)
@@ -110,10 +137,14 @@ class Batcher:
             return None
         batch = Batch(written_at_ms=now_ms, is_retry=True)
         self._take_ordered(batch)
-        self._take_singles(batch, self._suspect)
+        if batch.whole is None:
+            self._take_singles(batch, self._suspect)
+        if not batch.singles:
+            self._take_whole(batch)
         if not batch.singles:
             batch.is_retry = False
             self._take_ordered(batch)
+        if batch.whole is None and not batch.is_retry:
             self._slices_first = not self._slices_first
             if self._slices_first:
                 self._take_slices(batch)
@@ -163,6 +194,8 @@ class Batcher:
         for pending in reversed(list(failed)):
             if pending.is_ordered:
                 self._ordered.setdefault(pending.queue, deque()).appendleft(pending)
+            elif isinstance(pending, WholePending):
+                self._wholes.appendleft(pending)
             elif pending.maybe_stored:
                 self._suspect.appendleft(pending)
             else:
@@ -182,9 +215,10 @@ class Batcher:
 
         Ordered queues are held until `release`.
         """
-        drained = [*self._suspect, *self._fresh]
+        drained = [*self._suspect, *self._fresh, *self._wholes]
         self._suspect.clear()
         self._fresh.clear()
+        self._wholes.clear()
         for part in self._slices:
             if part.is_over or part.bulk.is_abandoned:
                 self._free(part.bytes_total)
@@ -210,6 +244,7 @@ class Batcher:
         expired = Expired()
         self._fresh = self._still_waiting(self._fresh, expired, now_ms)
         self._suspect = self._still_waiting(self._suspect, expired, now_ms)
+        self._wholes = self._still_waiting(self._wholes, expired, now_ms)
         for queue in list(self._ordered):
             left = self._still_waiting(self._ordered[queue], expired, now_ms)
             self._ordered[queue] = left
@@ -247,12 +282,13 @@ class Batcher:
         yield self._fresh
         yield self._suspect
         yield self._slices
+        yield self._wholes
         yield from self._ordered.values()
 
     def _still_waiting(
-        self, waiting: deque[Pending], expired: Expired, now_ms: int
-    ) -> deque[Pending]:
-        left: deque[Pending] = deque()
+        self, waiting: deque[PendingT], expired: Expired, now_ms: int
+    ) -> deque[PendingT]:
+        left: deque[PendingT] = deque()
         for pending in waiting:
             if pending.deadline_ms > now_ms and not pending.sink.done():
                 left.append(pending)
@@ -315,6 +351,11 @@ class Batcher:
             waiting.popleft()
             self._free(pending.record_bytes)
             return True
+        if isinstance(pending, WholePending):
+            if not batch.singles:
+                waiting.popleft()
+                self._put_whole(batch, pending)
+            return False
         total = batch.record_bytes + pending.record_bytes
         if total > self.batch_bytes_max and batch.record_bytes:
             return False
@@ -322,6 +363,24 @@ class Batcher:
         batch.singles.append(pending)
         batch.record_bytes = total
         return True
+
+    def _take_whole(self, batch: Batch) -> None:
+        """Put a user's batch into the empty `batch`, when it is its turn or nothing else waits."""
+        wholes = self._wholes
+        while wholes and wholes[0].sink.done():
+            self._free(wholes.popleft().record_bytes)
+        if not wholes:
+            return
+        self._whole_first = not self._whole_first
+        if self._whole_first or not (self._fresh or self._slices or self._ready):
+            batch.is_retry = wholes[0].maybe_stored
+            self._put_whole(batch, wholes.popleft())
+
+    @staticmethod
+    def _put_whole(batch: Batch, whole: WholePending) -> None:
+        batch.singles.append(whole)
+        batch.whole = whole
+        batch.record_bytes = whole.record_bytes
 
     def _take_slices(self, batch: Batch) -> None:
         while self._slices:

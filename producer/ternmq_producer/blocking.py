@@ -11,8 +11,8 @@ from ternmq_model.message import Message, SendResult
 from ternmq_model.queue import MessageQueue
 from ternmq_producer.bulk import SendResults
 from ternmq_producer.config import ProducerConfig
-from ternmq_producer.dispatch import QueueSelector
 from ternmq_producer.producer import Producer
+from ternmq_producer.selectors import QueueSelector
 from ternmq_remoting.environment import Environment
 
 if TYPE_CHECKING:

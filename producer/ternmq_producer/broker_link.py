@@ -28,8 +28,10 @@ from ternmq_producer.bulk import BulkSlice
 from ternmq_producer.config import ProducerConfig
 from ternmq_producer.encoding import StreamFormat
 from ternmq_producer.pending import Pending, renewed
-from ternmq_producer.replies import Failure, deliver, fits
+from ternmq_producer.replies import Failure, deliver, fits, is_brokers_fault
+from ternmq_producer.statistics import LinkCounts
 from ternmq_producer.verdict import Verdict, judge
+from ternmq_producer.whole import WholePending
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting.contracts import SEND_STREAM
 from ternmq_remoting.rpc import ClientStream
@@ -73,6 +75,18 @@ class Dispatcher(Protocol):
         """Names the producer: its new stream with a broker ends its old one."""
         ...
 
+    def answered(self, link: "BrokerLink", latency_ms: int) -> None:
+        """Note how long a broker took from a batch being written to its answer."""
+        ...
+
+    def failed(self, link: "BrokerLink") -> None:
+        """Note that a broker was out of reach, or refused a batch for a reason of its own."""
+        ...
+
+    def rested(self, link: "BrokerLink") -> None:
+        """Note that a broker which was out of reach may be tried again."""
+        ...
+
     def unique_keys(self, born_host: bytes) -> UniqueKeys:
         """Return the maker of keys; the first caller's address goes into them."""
         ...
@@ -87,13 +101,17 @@ class BrokerLink:
 
     Attributes:
         broker_name: The broker.
-        is_down: It could not be reached and is not to be tried for a moment; messages that may go
-            elsewhere should.
+        is_down: It could not be reached and is not to be tried for a moment.
+        is_avoided: Messages that may go elsewhere should: it is down, or too slow. Kept by the
+            owner.
+        counts: How sending went.
     """
 
     def __init__(self, broker_name: str, owner: Dispatcher) -> None:
         self.broker_name = broker_name
         self.is_down = False
+        self.is_avoided = False
+        self.counts = LinkCounts()
         self._owner = owner
         self._config = owner.config
         self._client = owner.client
@@ -132,6 +150,13 @@ class BrokerLink:
             self._arm(part.deadline_ms)
         self._wake.set()
 
+    def add_whole(self, whole: WholePending) -> None:
+        """Send a user's batch, likewise."""
+        self._batcher.add_whole(whole)
+        if whole.deadline_ms < self._timer_at_ms:
+            self._arm(whole.deadline_ms)
+        self._wake.set()
+
     async def run(self) -> None:
         """Send what comes until cancelled."""
         while True:
@@ -144,10 +169,12 @@ class BrokerLink:
             if self._failures == 1 or not isinstance(error, TransportError):
                 logger.warning("send stream lost broker=%s error=%s", self.broker_name, error)
             self.is_down = True
+            self._owner.failed(self)
             self._away = error if isinstance(error, Unreachable) else None
             self._settle_break(error)
             await asyncio.sleep(self._delay_s(self._failures))
             self.is_down = False
+            self._owner.rested(self)
 
     def fail_all(self, error: TernError) -> None:
         """Answer everything with `error`: the producer is closing and waits no more."""
@@ -267,9 +294,15 @@ class BrokerLink:
                 batch, reply.stored, store_host=store_host, broker_name=self.broker_name
             )
             self._failures = 0
+            self.counts.latency_ms = self._clock.monotonic_ms() - batch.written_at_ms
             if failures:
+                if is_brokers_fault(reply.stored.status):
+                    self._owner.failed(self)
+                self.counts.stored += len(batch) - len(failures)
                 self._settle_refused(batch, failures)
             else:
+                self._owner.answered(self, self.counts.latency_ms)
+                self.counts.stored += len(batch)
                 self._batcher.release(batch.ordered_queues)
                 self._owner.buffer.give_back(batch.record_bytes)
             self._wake.set()
@@ -311,6 +344,7 @@ class BrokerLink:
         config = self._config
         here: list[Pending] = []
         anywhere: list[Pending] = []
+        self.counts.failures += len(failures)
         for failure in failures:
             pending = failure.pending
             verdict = Verdict.GIVE_UP
@@ -331,6 +365,7 @@ class BrokerLink:
                 here.append(pending)
             else:
                 anywhere.append(pending)
+        self.counts.retries += len(here) + len(anywhere)
         self._batcher.put_back(here)
         if anywhere:
             self._owner.dispatch_again(anywhere, avoid=self.broker_name, delay_s=delay_s)

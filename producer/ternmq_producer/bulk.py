@@ -203,6 +203,7 @@ class BulkSlice:
         "queues",
         "record_bytes",
         "started_ms",
+        "sys_flags",
         "topic",
         "unique_keys",
     )
@@ -219,6 +220,7 @@ class BulkSlice:
         record_bytes: list[int],
         started_ms: int,
         deadline_ms: int,
+        sys_flags: list[int] | None = None,
     ) -> None:
         self.bulk = bulk
         self.topic = topic
@@ -226,6 +228,9 @@ class BulkSlice:
         self.bodies = bodies
         self.properties = properties
         self.flags = flags
+        self.sys_flags = sys_flags
+        """Compression bits; None = none is compressed."""
+
         self.queues = queues
         self.queue_ids = [queue.queue_id for queue in queues]
         self.record_bytes = record_bytes
@@ -266,6 +271,8 @@ class BulkSlice:
                 self.started_ms,
                 self.deadline_ms,
             )
+            if self.sys_flags is not None:
+                one.sys_flag = self.sys_flags[index]
             if self.unique_keys:
                 one.unique_key = self.unique_keys[index]
             pending.append(one)
@@ -290,4 +297,5 @@ class BulkSlice:
             self.record_bytes[part],
             self.started_ms,
             self.deadline_ms,
+            None if self.sys_flags is None else self.sys_flags[part],
         )

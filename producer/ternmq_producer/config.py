@@ -1,11 +1,13 @@
 """How a producer behaves."""
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from ternmq_client.retry import RetryPolicy
+from ternmq_model.compression import Format, check_format
 from ternmq_model.errors import ConfigError
 from ternmq_model.names import AUTO_CREATE_TOPIC
+from ternmq_producer.fault_table import FAULT_RULES
 
 BATCH_BYTES_MAX: Final = 1 << 20
 """Most bytes of records in one transport batch; one larger record travels alone."""
@@ -42,6 +44,25 @@ class ProducerConfig:
     """Batches that may travel to one broker before the first is answered. 1 or 2: what is sent
     meanwhile forms the next batch, so more would make batches smaller, not sending faster."""
 
+    compression: Format | None = "zlib"
+    """How bodies of `compress_over_bytes` and more are sent and stored: `zlib`, or with the extra
+    `compression` also `lz4` and `zstd`. None = as they are. A body that would not become shorter
+    stays as it is; those of `send_batch` always do."""
+
+    compression_level: int | None = None
+    """0 to 9 for zlib, 0 to 16 for lz4, 1 to 22 for zstd. None = 5, 0 and 3."""
+
+    compress_over_bytes: int = 4096
+    """Shortest body that is compressed."""
+
+    latency_fault_tolerance: bool = False
+    """Avoid brokers that answered late or failed, for a time that `latency_fault_rule` says. Keyed
+    and ordered messages stay on their queue all the same."""
+
+    latency_fault_rule: Literal[4, 5] = 4
+    """The table of latencies of which RocketMQ version: 4 avoids a broker that failed for 10
+    minutes, 5 for 10 seconds."""
+
     creates_topics: bool = True
     """Ask brokers to create a topic that does not exist, if they are willing to."""
 
@@ -63,6 +84,14 @@ class ProducerConfig:
         if not BATCH_BYTES_MIN <= self.batch_bytes <= BATCH_BYTES_MAX:
             rule = f"must be {BATCH_BYTES_MIN} to {BATCH_BYTES_MAX}"
             raise ConfigError("producer.batch_bytes", self.batch_bytes, rule)
+        if self.compression is not None:
+            check_format(self.compression, self.compression_level, setting="producer.compression")
+        if self.compress_over_bytes < 1:
+            setting = "producer.compress_over_bytes"
+            raise ConfigError(setting, self.compress_over_bytes, "must be 1 or more")
+        if self.latency_fault_rule not in FAULT_RULES:
+            rule = f"must be one of {sorted(FAULT_RULES)}"
+            raise ConfigError("producer.latency_fault_rule", self.latency_fault_rule, rule)
         if self.batches_unanswered_max not in (1, 2):
             setting = "producer.batches_unanswered_max"
             raise ConfigError(setting, self.batches_unanswered_max, "must be 1 or 2")

@@ -2,14 +2,13 @@
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
 from ternmq_client.instance import ClientInstance
 from ternmq_model.errors import (
     ClosedError,
-    IllegalMessage,
     IllegalName,
     RequestTimedOut,
     TernError,
@@ -21,83 +20,23 @@ from ternmq_model.message import Message
 from ternmq_model.message_id import UniqueKeys
 from ternmq_model.names import check_topic, is_send_forbidden
 from ternmq_model.queue import MessageQueue
-from ternmq_model.record import BODY_BYTES_MAX
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import Permission, TopicRoute
+from ternmq_producer.avoidance import Avoidance
 from ternmq_producer.broker_link import BrokerLink
 from ternmq_producer.buffer import Buffer
 from ternmq_producer.bulk import Bulk, BulkSlot
 from ternmq_producer.config import ProducerConfig
-from ternmq_producer.pending import RECORD_EXTRA_BYTES, Pending, Sink, renewed
-from ternmq_producer.queue_picker import QueuePicker
+from ternmq_producer.packing import Packer, is_packed_elsewhere
+from ternmq_producer.pending import Pending, Sink, renewed
+from ternmq_producer.selectors import QueueSelector, keeps_order
 from ternmq_producer.spread import spread
-
-QueueSelector = Callable[[Sequence[MessageQueue], Message], MessageQueue]
-"""Chooses the queue of a message among those of its topic, which come sorted."""
-
-_TAGS_REMEMBERED_MAX: Final = 1024
+from ternmq_producer.statistics import BrokerSends, SendStatistics
+from ternmq_producer.target import Target, check_fields
+from ternmq_producer.whole import BatchSink, WholePending
 
 _PART_BYTES_MAX: Final = 4 << 20
 """Messages that are larger together are taken one by one, as the buffer finds room."""
-
-
-class Target(QueuePicker):
-    """One topic: its queues and the links that lead to them. Owned by the producer."""
-
-    def __init__(self, topic: str, queues: Sequence[MessageQueue], start: int) -> None:
-        super().__init__(queues, start=start)
-        self.topic = topic.encode()
-        self.overhead_bytes = RECORD_EXTRA_BYTES + len(self.topic)
-        self.links: list[BrokerLink] = []
-        """The link of each queue."""
-
-        self._properties_by_tag: dict[str, bytes] = {}
-
-    def properties_of(self, message: Message) -> bytes:
-        """Check `message`, which is for this topic, and return its properties, encoded.
-
-        Most messages have a tag and nothing else, and there are few tags: those are remembered.
-
-        Raises:
-            IllegalMessage: It breaks a limit.
-        """
-        body = message.body
-        tags = message.tags
-        if body.__class__ is not bytes or tags.__class__ is not str or message.flag:
-            check_fields(message)
-        if (
-            message.properties
-            or message.keys
-            or message.sharding_key
-            or message.delay_level
-            or message.deliver_at_ms
-            or message.deliver_after_ms
-            or len(body) > BODY_BYTES_MAX
-            or message.__class__ is not Message
-        ):
-            return message.encoded_properties()
-        properties = self._properties_by_tag.get(tags)
-        if properties is None:
-            properties = message.encoded_properties()
-            if len(self._properties_by_tag) < _TAGS_REMEMBERED_MAX:
-                self._properties_by_tag[tags] = properties
-        return properties
-
-
-def check_fields(message: Message) -> None:
-    """Refuse what a record cannot hold.
-
-    Raises:
-        IllegalMessage: The body is not `bytes`, the tag is not one string, or the flag does not
-            fit into 32 bits.
-    """
-    if message.body.__class__ is not bytes:  # whoever does not check types learns it here
-        kind = type(message.body).__name__
-        raise IllegalMessage(f"message for {message.topic!r}: body is {kind}, must be bytes")
-    if message.tags.__class__ is not str:
-        raise IllegalMessage(f"message for {message.topic!r}: tags is one tag, as a string")
-    if not -(1 << 31) <= message.flag < 1 << 31:
-        raise IllegalMessage(f"message for {message.topic!r}: flag {message.flag} is not 32 bits")
 
 
 class Dispatch:
@@ -120,8 +59,16 @@ class Dispatch:
         self.is_open = True
         """Takes messages."""
 
+        self.one_way_failures = 0
+        self.late_replies = 0
+        self._packer = Packer(config, client.env.blocking)
+        self._pack_from = self._packer.from_bytes
         self._targets: dict[str, Target] = {}
         self._links: dict[str, BrokerLink] = {}
+        self._avoidance = Avoidance(config, client.env.clock, self._links)
+        self.answered = self._avoidance.answered
+        self.failed = self._avoidance.failed
+        self.rested = self._avoidance.rested
         self._keys: UniqueKeys | None = None
         self._clock = client.env.clock
         self._loop = asyncio.get_running_loop()
@@ -135,8 +82,10 @@ class Dispatch:
     def abandon(self) -> None:
         """Answer everything that still has no answer: the producer waits no more."""
         error = ClosedError("the producer was closed before the answer came")
-        links, self._links = self._links, {}
-        for link in links.values():
+        self._avoidance.close()
+        links = list(self._links.values())
+        self._links.clear()
+        for link in links:
             link.fail_all(error)
 
     def unique_keys(self, born_host: bytes) -> UniqueKeys:
@@ -154,6 +103,25 @@ class Dispatch:
             )
         return self._keys
 
+    def statistics(self) -> SendStatistics:
+        """Return what was counted so far."""
+        return SendStatistics(
+            brokers={
+                name: BrokerSends(
+                    stored=link.counts.stored,
+                    failures=link.counts.failures,
+                    retries=link.counts.retries,
+                    latency_ms=link.counts.latency_ms,
+                    isolated_ms=self._avoidance.isolated_ms(name),
+                    is_reachable=not link.is_down,
+                )
+                for name, link in sorted(self._links.items())
+            },
+            one_way_failures=self.one_way_failures,
+            late_replies=self.late_replies,
+            buffered_bytes=self.buffer.used_bytes,
+        )
+
     def dispatch_again(self, pending: Sequence[Pending], *, avoid: str, delay_s: float) -> None:
         """Send messages again that broker `avoid` did not take. Called by its link.
 
@@ -166,28 +134,29 @@ class Dispatch:
         for one in pending:
             target = self._targets.get(one.topic.decode())
             if target is not None:
-                one.queue = target.queues[
-                    target.next_where(lambda queue: self._is_better(queue, avoid))
-                ]
+                one.queue = target.queues[self._avoidance.next_but(target, avoid)]
             if one.queue.broker_name == avoid and delay_s:
                 resting.append(one)
             else:
-                self.link(one.queue.broker_name).add(one)
+                self._give(one)
         if resting:
             self._loop.call_later(delay_s, self._dispatch_rested, resting)
 
     def _dispatch_rested(self, pending: list[Pending]) -> None:
         for one in pending:
             if self._links:
-                self.link(one.queue.broker_name).add(one)
+                self._give(one)
             else:
                 self.buffer.give_back(one.record_bytes)
                 if not one.sink.done():
                     one.sink.set_exception(ClosedError("the producer was closed"))
 
-    def _is_better(self, queue: MessageQueue, avoid: str) -> bool:
-        link = self._links.get(queue.broker_name)
-        return queue.broker_name != avoid and (link is None or not link.is_down)
+    def _give(self, one: Pending) -> None:
+        link = self.link(one.queue.broker_name)
+        if isinstance(one, WholePending):
+            link.add_whole(one)
+        else:
+            link.add(one)
 
     def place_now(
         self,
@@ -198,16 +167,24 @@ class Dispatch:
         started_ms: int,
         deadline_ms: int,
     ) -> bool:
-        """Hand `message` to its link; False when that must wait for a route or for room."""
+        """Hand `message` to its link; False when that must wait: for a route, for room, or until
+        its body is compressed."""
         target = self._targets.get(message.topic)
         if target is None:
             return False
         properties = target.properties_of(message)
-        size = target.overhead_bytes + len(message.body) + len(properties)
+        body = message.body
+        sys_flag = 0
+        if len(body) >= self._pack_from:
+            if is_packed_elsewhere(message, queue, selector):
+                return False
+            body, sys_flag = self._packer.pack(body)
+        size = target.overhead_bytes + len(body) + len(properties)
         if not self.buffer.take_now(size):
             return False
         self._hand_over(
-            sink, message, target, properties, size, queue, selector, started_ms, deadline_ms
+            *(sink, message, target, properties, size, queue, selector, started_ms, deadline_ms),
+            *(body, sys_flag),
         )
         return True
 
@@ -225,11 +202,64 @@ class Dispatch:
         async with self._until(deadline_ms, "its topic's route"):
             target = await self._target(message.topic)
         properties = target.properties_of(message)
-        size = target.overhead_bytes + len(message.body) + len(properties)
+        body, sys_flag = message.body, 0
+        if len(body) >= self._pack_from:
+            if is_packed_elsewhere(message, queue, selector):
+                body, sys_flag = await self._packer.pack_elsewhere(body)
+            else:
+                body, sys_flag = self._packer.pack(body)
+        size = target.overhead_bytes + len(body) + len(properties)
         async with self._until(deadline_ms, "room in the buffer"):
             await self.buffer.take(size)
         self._hand_over(
-            sink, message, target, properties, size, queue, selector, started_ms, deadline_ms
+            *(sink, message, target, properties, size, queue, selector, started_ms, deadline_ms),
+            *(body, sys_flag),
+        )
+
+    async def place_whole(
+        self,
+        sink: BatchSink,
+        messages: Sequence[Message],
+        queue: MessageQueue | None,
+        selector: QueueSelector | None,
+        deadline_ms: int,
+    ) -> None:
+        """Hand a checked batch to its link as soon as there is a route and room."""
+        first = messages[0]
+        for message in messages:
+            check_fields(message)
+            message.encoded_properties()
+        async with self._until(deadline_ms, "its topic's route"):
+            target = await self._target(first.topic)
+        properties = [target.properties_of(message) for message in messages]
+        size = sum(map(len, properties)) + sum(
+            target.overhead_bytes + len(message.body) for message in messages
+        )
+        async with self._until(deadline_ms, "room in the buffer"):
+            await self.buffer.take(size)
+        is_ordered = True
+        try:
+            if queue is None and selector is None:
+                is_ordered = bool(first.sharding_key)
+                index = (
+                    target.index_of_key(first.sharding_key)
+                    if is_ordered
+                    else self._avoidance.next_index(target)
+                )
+                queue = target.queues[index]
+            else:
+                queue = self._chosen(first, target, queue, selector)
+                is_ordered = selector is None or keeps_order(selector)
+            link = self.link(queue.broker_name)
+        except BaseException:
+            self.buffer.give_back(size)
+            raise
+        started_ms = self._clock.monotonic_ms()
+        link.add_whole(
+            WholePending(
+                *(sink, messages, target.topic, properties, queue, is_ordered),
+                *(size, started_ms, deadline_ms),
+            )
         )
 
     def _hand_over(
@@ -243,6 +273,8 @@ class Dispatch:
         selector: QueueSelector | None,
         started_ms: int,
         deadline_ms: int,
+        body: bytes,
+        sys_flag: int,
     ) -> None:
         """Choose the queue and give the message to its link; give `size` back on an error."""
         is_ordered = True
@@ -251,7 +283,7 @@ class Dispatch:
                 index = target.index_of_key(message.sharding_key)
             else:
                 is_ordered = False
-                index = self._next_index(target)
+                index = self._avoidance.next_index(target)
             queue = target.queues[index]
             link = target.links[index]
         else:
@@ -261,19 +293,21 @@ class Dispatch:
             except BaseException:
                 self.buffer.give_back(size)
                 raise
-        link.add(
-            Pending(
-                sink,
-                message,
-                target.topic,
-                properties,
-                queue,
-                is_ordered,
-                size,
-                started_ms,
-                deadline_ms,
-            )
+            is_ordered = selector is None or keeps_order(selector)
+        pending = Pending(
+            sink,
+            message,
+            target.topic,
+            properties,
+            queue,
+            is_ordered,
+            size,
+            started_ms,
+            deadline_ms,
         )
+        if sys_flag:
+            pending.body, pending.sys_flag = body, sys_flag
+        link.add(pending)
 
     def _chosen(
         self,
@@ -289,13 +323,6 @@ class Dispatch:
         if queue.topic != message.topic or not 0 <= queue.queue_id < 1 << 31:
             raise UsageError(f"a message for {message.topic!r} cannot go to {queue}")
         return queue
-
-    def _next_index(self, target: Target) -> int:
-        """Return the next queue of the round, best one whose broker is not down."""
-        index = target.next()
-        if target.links[index].is_down:
-            return target.next_where(lambda queue: self._is_better(queue, ""))
-        return index
 
     async def place_part(
         self, bulk: Bulk, part: Sequence[Message], start: int, timeout_ms: int
@@ -319,6 +346,9 @@ class Dispatch:
                     slot.set_exception(error)
             return
         target, properties, sizes = plain
+        bodies, sys_flags = [message.body for message in part], None
+        if max(sizes) >= self._pack_from:
+            bodies, sys_flags = await self._packer.pack_many(bodies)
         try:
             async with self._until(now_ms + timeout_ms, "room in the buffer"):
                 await self.buffer.take(sum(sizes))
@@ -329,18 +359,18 @@ class Dispatch:
         now_ms = self._clock.monotonic_ms()
         slices = spread(
             bulk,
-            target,
+            self._avoidance.turns(target, len(part)),
             part,
+            bodies,
             properties,
             sizes,
-            first=self._next_index(target),
             start=start,
             started_ms=now_ms,
             deadline_ms=now_ms + timeout_ms,
+            sys_flags=sys_flags,
         )
-        target.skip(len(part) - 1)
-        for index, one in slices:
-            target.links[index].add_slice(one)
+        for name, one in slices:
+            self.link(name).add_slice(one)
 
     async def _plain(
         self, part: Sequence[Message], deadline_ms: int

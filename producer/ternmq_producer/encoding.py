@@ -12,6 +12,7 @@ from ternmq_model.properties import UNIQUE_KEY
 from ternmq_model.record_encoder import RecordEncoder
 from ternmq_producer.batcher import Batch, all_pending
 from ternmq_producer.pending import RECORD_EXTRA_BYTES, Pending
+from ternmq_producer.whole import RECORD_BYTES_MIN, WholePending, check_length
 from ternmq_protos.v1 import messages_pb2 as messages
 
 _UNIQUE_KEY_BYTES: Final = len(UNIQUE_KEY) + 2 + 56
@@ -40,6 +41,15 @@ class StreamFormat:
             opened.properties_bytes_max - _UNIQUE_KEY_BYTES - len(opened.properties_suffix)
         )
         self._surely_fits_bytes = min(self._body_bytes_max, self._properties_bytes_max)
+        self._added_bytes = (
+            RECORD_BYTES_MIN
+            + len(opened.born_host + opened.store_host)
+            - 16  # of two IPv4 hosts
+            + len(UNIQUE_KEY)
+            + 2
+            + keys.key_bytes
+            + len(opened.properties_suffix)
+        )
         extra = 115 + _UNIQUE_KEY_BYTES + len(opened.properties_suffix)
         # Sizes were estimated before the broker was asked. With a suffix longer than expected,
         # every record may be larger by the difference, the smallest ones relatively the most.
@@ -60,6 +70,12 @@ class StreamFormat:
             max(part.record_bytes) <= limit for part in batch.slices
         ):
             return []
+        if batch.whole is not None:
+            rule = self._rule_against_whole(batch.whole)
+            if rule is None:
+                return []
+            whole, batch.whole, batch.singles, batch.record_bytes = batch.whole, None, [], 0
+            return [(whole, rule)]
         everything = [(pending, self._rule_against(pending)) for pending in all_pending(batch)]
         illegal = [(pending, rule) for pending, rule in everything if rule is not None]
         if illegal:
@@ -82,6 +98,20 @@ class StreamFormat:
             )
         return None
 
+    def _rule_against_whole(self, whole: WholePending) -> IllegalMessage | None:
+        """Return why the batch cannot be stored here, now that it is known what is added to it."""
+        topic = whole.topic.decode()
+        total = len(whole) * (self._added_bytes + len(whole.topic))
+        for body, properties in zip(whole.bodies, whole.properties_of_each, strict=True):
+            if len(body) > self._body_bytes_max or len(properties) > self._properties_bytes_max:
+                return IllegalMessage(f"batch for {topic!r}: a message of it is too long")
+            total += len(body) + len(properties)
+        try:
+            check_length(topic, total)
+        except IllegalMessage as error:
+            return error
+        return None
+
     def encode(self, batch: Batch, *, wall_ms: int, now_ms: int) -> messages.SendStreamRequest:
         """Return `batch` as a request, having given a unique key to all that had none.
 
@@ -92,7 +122,9 @@ class StreamFormat:
         """
         behind_ms = wall_ms - now_ms
         records: list[bytes] = []
-        if len(batch.singles) < _MANY:
+        if batch.whole is not None:
+            records = self._encode_whole(batch.whole, wall_ms, behind_ms)
+        elif len(batch.singles) < _MANY:
             records = [self._encode_one(pending, wall_ms, behind_ms) for pending in batch.singles]
         else:
             for _, group in groupby(batch.singles, _topic_of):
@@ -107,11 +139,15 @@ class StreamFormat:
                 part.properties,
                 part.flags,
                 born_at_ms=behind_ms + part.started_ms,
+                sys_flags=part.sys_flags,
             )
         sizes = np.fromiter(map(len, records), dtype="<i4", count=len(records))
         return messages.SendStreamRequest(
             batch=messages.SendBatch(
-                records=b"".join(records), record_sizes=sizes.tobytes(), is_retry=batch.is_retry
+                records=b"".join(records),
+                record_sizes=sizes.tobytes(),
+                is_retry=batch.is_retry,
+                is_whole=batch.whole is not None,
             )
         )
 
@@ -126,6 +162,20 @@ class StreamFormat:
             pending.properties,
             born_at_ms=behind_ms + pending.started_ms,
             flag=pending.flag,
+            sys_flag=pending.sys_flag,
+        )
+
+    def _encode_whole(self, whole: WholePending, wall_ms: int, behind_ms: int) -> list[bytes]:
+        if not whole.unique_keys:
+            whole.unique_keys = self._keys.next_many(len(whole), wall_ms)
+        return self._encoder.encode_many(
+            whole.topic,
+            [whole.queue.queue_id] * len(whole),
+            whole.bodies,
+            whole.unique_keys,
+            whole.properties_of_each,
+            whole.flags,
+            born_at_ms=behind_ms + whole.started_ms,
         )
 
     def _encode_group(self, singles: list[Pending], wall_ms: int, behind_ms: int) -> list[bytes]:
@@ -133,6 +183,7 @@ class StreamFormat:
         for pending, key in zip(singles, self._keys.next_many(len(singles), wall_ms), strict=True):
             if not pending.unique_key:
                 pending.unique_key = key
+        sys_flags = [pending.sys_flag for pending in singles]
         return self._encoder.encode_many(
             singles[0].topic,
             [pending.queue.queue_id for pending in singles],
@@ -141,4 +192,5 @@ class StreamFormat:
             [pending.properties for pending in singles],
             [pending.flag for pending in singles],
             born_at_ms=[behind_ms + pending.started_ms for pending in singles],
+            sys_flags=sys_flags if any(sys_flags) else None,
         )

@@ -1,6 +1,6 @@
 """One message on its way: what is known of it until its sender has an answer."""
 
-from typing import Final, Protocol
+from typing import ClassVar, Final, Protocol
 
 from ternmq_model.errors import TernError
 from ternmq_model.message import Message, SendResult
@@ -45,9 +45,13 @@ class Pending:
         "record_bytes",
         "sink",
         "started_ms",
+        "sys_flag",
         "topic",
         "unique_key",
     )
+
+    is_whole: ClassVar[bool] = False
+    """It is a user's batch, and travels alone."""
 
     def __init__(
         self,
@@ -65,6 +69,7 @@ class Pending:
         self.topic = topic
         self.body = message.body
         self.flag = message.flag
+        self.sys_flag = 0
         self.properties = properties
         self.queue = queue
         self.is_ordered = is_ordered

@@ -1,7 +1,7 @@
 """The producer that applications use."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from types import TracebackType
@@ -9,14 +9,22 @@ from typing import TYPE_CHECKING, Final
 
 from ternmq_client.config import ClientConfig, nameserver_texts
 from ternmq_client.instance import ClientInstance
-from ternmq_model.errors import ClosedError
+from ternmq_client.interceptors import SendInterceptor, SendInterceptors
+from ternmq_model.errors import ClosedError, TernError
 from ternmq_model.message import Message, SendResult
 from ternmq_model.names import check_group
 from ternmq_model.queue import MessageQueue
+from ternmq_model.stored_message import StoredMessage
 from ternmq_producer.bulk import Bulk, SendResults
 from ternmq_producer.config import ProducerConfig
-from ternmq_producer.dispatch import Dispatch, QueueSelector, closed_error
-from ternmq_producer.pending import RECORD_EXTRA_BYTES
+from ternmq_producer.dispatch import Dispatch, closed_error
+from ternmq_producer.intercepted import Intercepted
+from ternmq_producer.one_way import OneWaySink
+from ternmq_producer.pending import RECORD_EXTRA_BYTES, Sink
+from ternmq_producer.requests import Requests
+from ternmq_producer.selectors import QueueSelector
+from ternmq_producer.statistics import SendStatistics
+from ternmq_producer.whole import BatchSink, check_batch
 from ternmq_remoting.environment import Environment
 from ternmq_runtime.lifecycle import Lifecycle
 
@@ -50,6 +58,7 @@ class Producer(Lifecycle):
         nameserver: `HOST:PORT`, several separated by `;` or as a sequence. None = as in `client`.
         config: How to send.
         client: How to find and talk to services.
+        interceptors: Called before and after every send, in their order and then backwards.
         env: The seams. None = the real world.
 
     Raises:
@@ -64,6 +73,7 @@ class Producer(Lifecycle):
         nameserver: str | Sequence[str] | None = None,
         config: ProducerConfig | None = None,
         client: ClientConfig | None = None,
+        interceptors: Sequence[SendInterceptor] = (),
         env: Environment | None = None,
     ) -> None:
         self.group = check_group(group)
@@ -76,6 +86,9 @@ class Producer(Lifecycle):
         self._loop: asyncio.AbstractEventLoop
         self._timeout_ms = round(self.config.send_timeout_s * 1000)
         self._dispatch: Dispatch | None = None
+        self._interceptors = tuple(interceptors)
+        self._intercepted: Intercepted | None = None
+        self._requests: Requests | None = None
         self._without_turn = 0
 
     async def _open(self, stack: AsyncExitStack) -> None:
@@ -86,7 +99,12 @@ class Producer(Lifecycle):
         self.client.sessions.put_producer(self.group)
         self._clock = self.client.env.clock
         self._loop = asyncio.get_running_loop()
+        if self._interceptors:
+            called = SendInterceptors(self.group, self._interceptors)
+            self._intercepted = Intercepted(called, self._clock)
         self._dispatch = Dispatch(self.group, self.config, self.client)
+        self._requests = Requests(self.client, self._dispatch)
+        stack.callback(self._requests.close)
         stack.push_async_exit(self._close)
 
     async def _close(
@@ -136,6 +154,10 @@ class Producer(Lifecycle):
         dispatch = self._dispatch
         if dispatch is None:
             raise closed_error()
+        if self._intercepted is not None:
+            return await self._intercepted.send(
+                message, lambda sent: self._send(dispatch, sent, queue, selector, timeout_s)
+            )
         timeout_ms = self._timeout_ms if timeout_s is None else round(timeout_s * 1000)
         now_ms = self._clock.monotonic_ms()
         end_ms = now_ms + timeout_ms
@@ -143,6 +165,162 @@ class Producer(Lifecycle):
         if not dispatch.place_now(future, message, queue, selector, now_ms, end_ms):
             await dispatch.place(future, message, queue, selector, now_ms, end_ms)
         return await future
+
+    async def _send(
+        self,
+        dispatch: Dispatch,
+        message: Message,
+        queue: MessageQueue | None,
+        selector: QueueSelector | None,
+        timeout_s: float | None,
+    ) -> SendResult:
+        """Do what `send` does, without interceptors."""
+        future: asyncio.Future[SendResult] = self._loop.create_future()
+        await self._place(dispatch, future, message, queue, selector, timeout_s)
+        return await future
+
+    async def _place(
+        self,
+        dispatch: Dispatch,
+        sink: Sink,
+        message: Message,
+        queue: MessageQueue | None,
+        selector: QueueSelector | None,
+        timeout_s: float | None,
+    ) -> None:
+        """Hand one message over, once there is a route and room."""
+        timeout_ms = self._timeout_ms if timeout_s is None else round(timeout_s * 1000)
+        now_ms = self._clock.monotonic_ms()
+        end_ms = now_ms + timeout_ms
+        if not dispatch.place_now(sink, message, queue, selector, now_ms, end_ms):
+            await dispatch.place(sink, message, queue, selector, now_ms, end_ms)
+
+    async def send_one_way(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        selector: QueueSelector | None = None,
+    ) -> None:
+        """Let `message` be sent, and learn nothing of it.
+
+        Waits only for the topic's route and for room in the buffer. It is tried as often as any
+        other; that it failed for good shows in `statistics().one_way_failures` alone.
+
+        Args:
+            message: Not to be changed hereafter.
+            queue: Where to; else by `selector`, by the sharding key, or in turn.
+            selector: Chooses among the queues of the topic, which come sorted.
+
+        Raises:
+            TernError: It could not even be queued. That does not count as a failure.
+        """
+        dispatch = self._dispatch
+        if dispatch is None:
+            raise closed_error()
+        after: Callable[[SendResult | TernError], None] | None = None
+        if self._intercepted is not None:
+            message, after = self._intercepted.before(message)
+
+        def take(answer: SendResult | TernError) -> None:
+            if isinstance(answer, TernError):
+                dispatch.one_way_failures += 1
+            if after is not None:
+                after(answer)
+
+        try:
+            await self._place(dispatch, OneWaySink(take), message, queue, selector, None)
+        except TernError as error:
+            if after is not None:
+                after(error)
+            raise
+
+    async def send_batch(
+        self,
+        messages: Sequence[Message],
+        *,
+        queue: MessageQueue | None = None,
+        selector: QueueSelector | None = None,
+        timeout_s: float | None = None,
+    ) -> list[SendResult]:
+        """Send `messages` as one: all are stored, next to each other in one queue, or none is.
+
+        They are one topic's, none is delayed, and their records have at most 4 MiB together. They
+        are not compressed. `send_many` is for messages that need not stay together.
+
+        Cancelling stops the waiting: the batch may be sent all the same.
+
+        Args:
+            messages: At least one. Not to be changed until they are answered.
+            queue: Where to; else by `selector`, which sees the first message, by their sharding
+                key, or in turn.
+            selector: Chooses among the queues of the topic, which come sorted.
+            timeout_s: Instead of the configured one.
+
+        Returns:
+            The place of each message, in their order.
+
+        Raises:
+            IllegalMessage: They cannot be one batch; nothing was sent.
+            TernError: As `send`, for all of them.
+        """
+        dispatch = self._dispatch
+        if dispatch is None:
+            raise closed_error()
+
+        async def send(sent: Sequence[Message]) -> list[SendResult]:
+            check_batch(sent)
+            timeout_ms = self._timeout_ms if timeout_s is None else round(timeout_s * 1000)
+            future: asyncio.Future[list[SendResult]] = self._loop.create_future()
+            deadline_ms = self._clock.monotonic_ms() + timeout_ms
+            await dispatch.place_whole(BatchSink(future), sent, queue, selector, deadline_ms)
+            return await future
+
+        if self._intercepted is not None:
+            return await self._intercepted.send_batch(messages, send)
+        return await send(messages)
+
+    async def request(
+        self,
+        message: Message,
+        *,
+        timeout_s: float | None = None,
+        queue: MessageQueue | None = None,
+        selector: QueueSelector | None = None,
+    ) -> StoredMessage:
+        """Send `message` and return what a consumer replies to it.
+
+        The consumer answers with `reply`. Cancelling stops the waiting; a reply that comes later is
+        dropped.
+
+        Args:
+            message: The request. Its consumer sees it as any other message.
+            timeout_s: For sending and for the reply together. None = the configured one.
+            queue: As for `send`.
+            selector: As for `send`.
+
+        Raises:
+            RequestTimedOut: No reply came in time; the request may have been consumed.
+            TernError: It could not be sent, as `send` says.
+        """
+        if self._requests is None or self._dispatch is None:
+            raise closed_error()
+        seconds = self.config.send_timeout_s if timeout_s is None else timeout_s
+
+        async def send(sent: Message, left_s: float) -> None:
+            await self.send(sent, queue=queue, selector=selector, timeout_s=left_s)
+
+        return await self._requests.request(message, send, timeout_s=seconds)
+
+    def statistics(self) -> SendStatistics:
+        """Return how sending went since the producer was opened, broker by broker.
+
+        Raises:
+            ClosedError: The producer is not open.
+        """
+        if self._dispatch is None:
+            raise closed_error()
+        return self._dispatch.statistics()
 
     async def enqueue(
         self,
@@ -172,6 +350,21 @@ class Producer(Lifecycle):
         dispatch = self._dispatch
         if dispatch is None:
             raise closed_error()
+        if self._intercepted is not None:
+            return await self._intercepted.enqueue(
+                message, lambda sent: self._enqueue(dispatch, sent, queue, selector, timeout_s)
+            )
+        return await self._enqueue(dispatch, message, queue, selector, timeout_s)
+
+    async def _enqueue(
+        self,
+        dispatch: Dispatch,
+        message: Message,
+        queue: MessageQueue | None,
+        selector: QueueSelector | None,
+        timeout_s: float | None,
+    ) -> "asyncio.Future[SendResult]":
+        """Do what `enqueue` does, without interceptors."""
         timeout_ms = self._timeout_ms if timeout_s is None else round(timeout_s * 1000)
         now_ms = self._clock.monotonic_ms()
         end_ms = now_ms + timeout_ms
@@ -187,7 +380,7 @@ class Producer(Lifecycle):
 
     async def send_many(
         self, messages: Sequence[Message], *, timeout_s: float | None = None
-    ) -> SendResults:
+    ) -> Sequence[SendResult]:
         """Send `messages` and return where each was stored, in their order.
 
         The fastest way: one answer for many. They may go to several queues and brokers; messages
@@ -203,6 +396,14 @@ class Producer(Lifecycle):
         Raises:
             SendManyFailed: Some were not stored, or nobody knows; its `results` say which.
         """
+        if self._intercepted is not None:
+            return await self._intercepted.send_many(
+                messages, lambda sent: self._send_many(sent, timeout_s)
+            )
+        return await self._send_many(messages, timeout_s)
+
+    async def _send_many(self, messages: Sequence[Message], timeout_s: float | None) -> SendResults:
+        """Do what `send_many` does, without interceptors."""
         dispatch = self._dispatch
         if dispatch is None:
             raise closed_error()

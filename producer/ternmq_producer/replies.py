@@ -8,9 +8,10 @@ from numpy.typing import NDArray
 
 from ternmq_model.errors import RefusedError, TernError
 from ternmq_model.message import SendResult, SendStatus
-from ternmq_model.response_code import STORED_CODES
+from ternmq_model.response_code import CALLERS_CODES, STORED_CODES
 from ternmq_producer.batcher import Batch, all_pending
 from ternmq_producer.pending import Pending
+from ternmq_protos.v1 import common_pb2 as common
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting.convert import error_of
 
@@ -44,9 +45,16 @@ def fits(batch: Batch, reply: messages.SendBatchReply) -> bool:
     return (
         len(reply.queue_offsets) == length
         and len(reply.physical_offsets) == length
+        and not (batch.whole is not None and reply.refused)
         and len(reply.queue_ids) in (0, length // 2)
         and all(0 <= refused.index < len(batch) for refused in reply.refused)
     )
+
+
+def is_brokers_fault(status: common.Status) -> bool:
+    """Tell whether a whole batch was refused for the broker's sake: busy, closing, broken."""
+    code = status.code
+    return code not in STORED_CODES and code not in CALLERS_CODES
 
 
 def deliver(
@@ -58,6 +66,11 @@ def deliver(
         return _refuse_all(batch, reply, broker_name)
     queue_offsets = np.frombuffer(reply.queue_offsets, dtype="<i8")
     physical_offsets = np.frombuffer(reply.physical_offsets, dtype="<i8")
+    if batch.whole is not None:
+        batch.whole.answer(
+            _STATUSES[code], queue_offsets.tolist(), physical_offsets.tolist(), store_host
+        )
+        return []
     if reply.refused or reply.queue_ids:
         return _deliver_some(batch, reply, queue_offsets, physical_offsets, store_host, broker_name)
     status = _STATUSES[code]

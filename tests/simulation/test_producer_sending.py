@@ -171,7 +171,7 @@ def test_memory_is_bounded_and_senders_wait_for_room() -> None:
     async def main() -> None:
         async with (
             send_cluster() as cluster,
-            cluster.producer(ProducerConfig(buffer_bytes=100_000)) as producer,
+            cluster.producer(ProducerConfig(buffer_bytes=100_000, compression=None)) as producer,
         ):
             cluster.brokers[0].answer = lambda _: Answer(delay_s=0.05)
             most = 0
@@ -192,7 +192,8 @@ def test_memory_is_bounded_and_senders_wait_for_room() -> None:
 
 def test_what_cannot_be_sent_fails_and_names_the_culprit() -> None:
     async def main() -> None:
-        async with send_cluster() as cluster, cluster.producer() as producer:
+        plain = ProducerConfig(compression=None)
+        async with send_cluster() as cluster, cluster.producer(plain) as producer:
             cluster.brokers[0].opened.properties_bytes_max = 1000
             cluster.brokers[0].opened.body_bytes_max = 50_000
             bad = [

@@ -1,0 +1,106 @@
+"""Choosing queues while some brokers are out of reach or slow."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+from ternmq_model.clock import Clock
+from ternmq_model.queue import MessageQueue
+from ternmq_producer.broker_link import BrokerLink
+from ternmq_producer.config import ProducerConfig
+from ternmq_producer.fault_table import FAULT_RULES, FaultTable
+from ternmq_producer.target import Target
+
+
+class Avoidance:
+    """Which brokers a producer avoids at present. Keeps `is_avoided` of its links.
+
+    A broker out of reach is always avoided for the moment; slow ones and those that failed are by
+    the fault table, when that is switched on. An avoided one is used when no other is left.
+
+    Args:
+        config: The producer's.
+        clock: For isolation.
+        links: By broker name: the producer's own, as they come.
+    """
+
+    def __init__(
+        self, config: ProducerConfig, clock: Clock, links: Mapping[str, BrokerLink]
+    ) -> None:
+        self._clock = clock
+        self._links = links
+        self._loop = asyncio.get_running_loop()
+        self._faults = (
+            FaultTable(FAULT_RULES[config.latency_fault_rule])
+            if config.latency_fault_tolerance
+            else None
+        )
+        self._avoiding: dict[str, asyncio.TimerHandle] = {}
+
+    def close(self) -> None:
+        """Look at no broker again."""
+        for timer in self._avoiding.values():
+            timer.cancel()
+        self._avoiding.clear()
+
+    def answered(self, link: BrokerLink, latency_ms: int) -> None:
+        """Note how long a broker took from a batch being written to its answer."""
+        if self._faults is not None:
+            self._faults.answered(link.broker_name, latency_ms, now_ms=self._clock.monotonic_ms())
+            self.rested(link)
+
+    def failed(self, link: BrokerLink) -> None:
+        """Note that a broker was out of reach, or refused a batch for a reason of its own."""
+        if self._faults is not None:
+            self._faults.failed(link.broker_name, now_ms=self._clock.monotonic_ms())
+        self.rested(link)
+
+    def rested(self, link: BrokerLink) -> None:
+        """Find out whether a broker is to be avoided, and until when."""
+        name = link.broker_name
+        isolated_ms = self.isolated_ms(name)
+        link.is_avoided = link.is_down or isolated_ms > 0
+        timer = self._avoiding.pop(name, None)
+        if timer is not None:
+            timer.cancel()
+        if isolated_ms:
+            self._avoiding[name] = self._loop.call_later(isolated_ms / 1000, self.rested, link)
+
+    def isolated_ms(self, broker_name: str) -> int:
+        """Return for how much longer a broker is avoided because of its latency or failure."""
+        if self._faults is None:
+            return 0
+        return self._faults.isolated_ms(broker_name, now_ms=self._clock.monotonic_ms())
+
+    def next_but(self, target: Target, avoid: str) -> int:
+        """Return the next queue of the round for a retry: elsewhere, best where all is well."""
+        index = target.next_where(lambda queue: self._is_better(queue, avoid))
+        if target.links[index].is_avoided or target.queues[index].broker_name == avoid:
+            index = target.next_where(lambda queue: queue.broker_name != avoid)
+        return index
+
+    def _is_better(self, queue: MessageQueue, avoid: str) -> bool:
+        link = self._links.get(queue.broker_name)
+        return queue.broker_name != avoid and (link is None or not link.is_avoided)
+
+    def next_index(self, target: Target) -> int:
+        """Return the next queue of the round, best one whose broker is not to be avoided."""
+        index = target.next()
+        if not target.links[index].is_avoided:
+            return index
+        index = target.next_where(lambda queue: self._is_better(queue, ""))
+        if self._faults is not None and target.links[index].is_avoided:
+            names = [link.broker_name for link in target.links if not link.is_down]
+            if names:
+                now_ms = self._clock.monotonic_ms()
+                name = self._faults.pick_one_at_least(names, now_ms=now_ms)
+                index = target.next_where(lambda queue: queue.broker_name == name)
+        return index
+
+    def turns(self, target: Target, count: int) -> Sequence[MessageQueue]:
+        """Return the queues for the next `count` messages of a round, but those to be avoided."""
+        first = self.next_index(target)
+        target.skip(count - 1)
+        turns = target.queues[first:] + target.queues[:first]
+        if any(link.is_avoided for link in self._links.values()):
+            return [queue for queue in turns if self._is_better(queue, "")] or turns
+        return turns

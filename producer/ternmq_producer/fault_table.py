@@ -1,0 +1,110 @@
+"""Which brokers to avoid, and until when, by how long they took to answer. Pure.
+
+Source: RocketMQ `MQFaultStrategy`, `LatencyFaultToleranceImpl`.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+
+class FaultRule(NamedTuple):
+    """What one version of RocketMQ makes of latencies."""
+
+    latencies_ms: tuple[int, ...]
+    """Ascending. The highest one that is not above a latency decides."""
+
+    isolations_ms: tuple[int, ...]
+    """For so long, one for each."""
+
+    failure_latency_ms: int
+    """What a failure counts as."""
+
+    def isolation_ms(self, latency_ms: int) -> int:
+        """Return for how long a broker with this latency is avoided; 0 = not at all."""
+        for limit_ms, isolation_ms in zip(
+            reversed(self.latencies_ms), reversed(self.isolations_ms), strict=True
+        ):
+            if latency_ms >= limit_ms:
+                return isolation_ms
+        return 0
+
+
+FAULT_RULES: Final = {
+    4: FaultRule(
+        (50, 100, 550, 1000, 2000, 3000, 15_000),
+        (0, 0, 30_000, 60_000, 120_000, 180_000, 600_000),
+        30_000,
+    ),
+    5: FaultRule(
+        (50, 100, 550, 1800, 3000, 5000, 15_000),
+        (0, 0, 2000, 5000, 6000, 10_000, 30_000),
+        10_000,
+    ),
+}
+"""By RocketMQ's major version."""
+
+
+@dataclass(slots=True)
+class Fault:
+    """What is known of one broker."""
+
+    latency_ms: int
+    """Of its newest answer, or what its newest failure counts as."""
+
+    until_ms: int
+    """It is avoided until then."""
+
+
+class FaultTable:
+    """The brokers that answered or failed. Owned by one producer. Times are monotonic.
+
+    Args:
+        rule: One of `FAULT_RULES`.
+    """
+
+    def __init__(self, rule: FaultRule) -> None:
+        self._rule = rule
+        self._faults: dict[str, Fault] = {}
+        self._turn = 0
+
+    def answered(self, broker_name: str, latency_ms: int, *, now_ms: int) -> int:
+        """Note an answer, and return for how long the broker is avoided; 0 = not at all."""
+        isolation_ms = self._rule.isolation_ms(latency_ms)
+        self._faults[broker_name] = Fault(latency_ms, now_ms + isolation_ms)
+        return isolation_ms
+
+    def failed(self, broker_name: str, *, now_ms: int) -> int:
+        """Note a failure, and return for how long the broker is avoided."""
+        return self.answered(broker_name, self._rule.failure_latency_ms, now_ms=now_ms)
+
+    def is_available(self, broker_name: str, *, now_ms: int) -> bool:
+        """Tell whether the broker need not be avoided."""
+        fault = self._faults.get(broker_name)
+        return fault is None or now_ms >= fault.until_ms
+
+    def isolated_ms(self, broker_name: str, *, now_ms: int) -> int:
+        """Return for how much longer the broker is avoided."""
+        fault = self._faults.get(broker_name)
+        return 0 if fault is None else max(0, fault.until_ms - now_ms)
+
+    def pick_one_at_least(self, broker_names: Iterable[str], *, now_ms: int) -> str:
+        """Return the broker to use when all are to be avoided: in turn, one of the better half.
+
+        Args:
+            broker_names: At least one.
+            now_ms: Now.
+
+        Source:
+            RocketMQ `LatencyFaultToleranceImpl.pickOneAtLeast`.
+        """
+        ranked = self._ranked(sorted(set(broker_names)), now_ms)
+        self._turn += 1
+        return ranked[self._turn % max(1, len(ranked) // 2)]
+
+    def _ranked(self, names: Sequence[str], now_ms: int) -> list[str]:
+        def rank(name: str) -> tuple[bool, int, int]:
+            fault = self._faults.get(name, Fault(0, 0))
+            return now_ms < fault.until_ms, fault.latency_ms, fault.until_ms
+
+        return sorted(names, key=rank)

@@ -1,0 +1,131 @@
+"""The interceptors of a producer, around each of its verbs."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+from ternmq_client.interceptors import SendInterceptors
+from ternmq_model.clock import Clock
+from ternmq_model.errors import TernError
+from ternmq_model.message import Message, SendManyFailed, SendResult
+
+
+class Intercepted:
+    """Calls interceptors before and after sends. Owned by a producer that has some.
+
+    Args:
+        interceptors: At least one.
+        clock: For what they are told.
+    """
+
+    def __init__(self, interceptors: SendInterceptors, clock: Clock) -> None:
+        self._interceptors = interceptors
+        self._clock = clock
+
+    def before(self, message: Message) -> tuple[Message, Callable[[SendResult | TernError], None]]:
+        """Return what is to be sent, and what to tell of its answer.
+
+        Raises:
+            TernError: An interceptor refused it.
+        """
+        began_at_ms = self._clock.wall_ms()
+        sent = self._interceptors.before(message, now_ms=began_at_ms)
+
+        def after(answer: SendResult | TernError) -> None:
+            self._interceptors.after(
+                sent, answer, began_at_ms=began_at_ms, now_ms=self._clock.wall_ms()
+            )
+
+        return sent, after
+
+    async def send(
+        self, message: Message, send: Callable[[Message], Awaitable[SendResult]]
+    ) -> SendResult:
+        """Send one message by `send`."""
+        sent, after = self.before(message)
+        try:
+            result = await send(sent)
+        except TernError as error:
+            after(error)
+            raise
+        after(result)
+        return result
+
+    async def enqueue(
+        self, message: Message, enqueue: Callable[[Message], Awaitable[asyncio.Future[SendResult]]]
+    ) -> "asyncio.Future[SendResult]":
+        """Let one message be sent by `enqueue`."""
+        sent, after = self.before(message)
+        try:
+            future = await enqueue(sent)
+        except TernError as error:
+            after(error)
+            raise
+
+        def tell(done: "asyncio.Future[SendResult]") -> None:
+            if done.cancelled():
+                return
+            error = done.exception()
+            if error is None:
+                after(done.result())
+            elif isinstance(error, TernError):
+                after(error)
+
+        future.add_done_callback(tell)
+        return future
+
+    async def send_many(
+        self,
+        messages: Sequence[Message],
+        send_many: Callable[[Sequence[Message]], Awaitable[Sequence[SendResult]]],
+    ) -> Sequence[SendResult]:
+        """Send messages by `send_many`, but for those that an interceptor refuses.
+
+        Raises:
+            SendManyFailed: Some were refused, or not stored.
+        """
+        answers: list[SendResult | TernError | None] = []
+        sent: list[Message] = []
+        afters: list[Callable[[SendResult | TernError], None]] = []
+        for message in messages:
+            try:
+                each, after = self.before(message)
+            except TernError as error:
+                answers.append(error)
+            else:
+                answers.append(None)
+                sent.append(each)
+                afters.append(after)
+        try:
+            results: Sequence[SendResult | TernError] = await send_many(sent)
+        except SendManyFailed as failed:
+            results = failed.results
+        for after, result in zip(afters, results, strict=True):
+            after(result)
+        left = iter(results)
+        whole = [next(left) if answer is None else answer for answer in answers]
+        stored = [answer for answer in whole if not isinstance(answer, TernError)]
+        if len(stored) < len(whole):
+            raise SendManyFailed(whole)
+        return stored
+
+    async def send_batch(
+        self,
+        messages: Sequence[Message],
+        send_batch: Callable[[Sequence[Message]], Awaitable[list[SendResult]]],
+    ) -> list[SendResult]:
+        """Send a batch by `send_batch`; one message that is refused refuses all."""
+        sent: list[Message] = []
+        afters: list[Callable[[SendResult | TernError], None]] = []
+        try:
+            for message in messages:
+                each, after = self.before(message)
+                sent.append(each)
+                afters.append(after)
+            results = await send_batch(sent)
+        except TernError as error:
+            for after in afters:
+                after(error)
+            raise
+        for after, result in zip(afters, results, strict=True):
+            after(result)
+        return results

@@ -1,0 +1,72 @@
+"""Compressing bodies before they are sent, without holding the loop up or changing an order."""
+
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from ternmq_model.compression import LEVEL_DEFAULTS, compress
+from ternmq_model.message import Message
+from ternmq_model.queue import MessageQueue
+from ternmq_producer.config import ProducerConfig
+from ternmq_producer.selectors import QueueSelector, keeps_order
+from ternmq_remoting.environment import Blocking
+
+HERE_BYTES_MAX: Final = 64 << 10
+"""Longer bodies, or so many at once, are compressed in the blocking pool: it takes from 0.7 ms."""
+
+
+def is_packed_elsewhere(
+    message: Message, queue: MessageQueue | None, selector: QueueSelector | None
+) -> bool:
+    """Tell whether a body is so long that it is compressed off the loop.
+
+    One whose message has a place in an order is not: the next one would overtake it.
+    """
+    return (
+        len(message.body) > HERE_BYTES_MAX
+        and not message.sharding_key
+        and queue is None
+        and (selector is None or not keeps_order(selector))
+    )
+
+
+class Packer:
+    """Compresses as a producer's settings say. Owned by it.
+
+    Args:
+        config: The settings.
+        blocking: For what takes long.
+
+    Attributes:
+        from_bytes: Shortest body that is compressed; longer than any when none is.
+    """
+
+    def __init__(self, config: ProducerConfig, blocking: Blocking) -> None:
+        self._format = config.compression or "zlib"
+        level = config.compression_level
+        self._level = LEVEL_DEFAULTS[self._format] if level is None else level
+        self._blocking = blocking
+        self.from_bytes = sys.maxsize if config.compression is None else config.compress_over_bytes
+
+    def pack(self, body: bytes) -> tuple[bytes, int]:
+        """Return `body`, compressed if that makes it shorter, and its compression bits."""
+        return compress(body, self._format, self._level)
+
+    async def pack_elsewhere(self, body: bytes) -> tuple[bytes, int]:
+        """Do what `pack` does, off the loop. Cancelling is safe."""
+        return await self._blocking.run(self.pack, body)
+
+    async def pack_many(self, bodies: Sequence[bytes]) -> tuple[list[bytes], list[int] | None]:
+        """Return bodies, compressed where they are long enough, and their bits; None for none.
+
+        Off the loop when there is much to do. Cancelling is safe.
+        """
+        if sum(map(len, bodies)) > HERE_BYTES_MAX:
+            done = await self._blocking.run(self._pack_all, bodies)
+        else:
+            done = self._pack_all(bodies)
+        sys_flags = [sys_flag for _, sys_flag in done]
+        return [body for body, _ in done], sys_flags if any(sys_flags) else None
+
+    def _pack_all(self, bodies: Sequence[bytes]) -> list[tuple[bytes, int]]:
+        return [self.pack(body) if len(body) >= self.from_bytes else (body, 0) for body in bodies]

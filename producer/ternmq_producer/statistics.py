@@ -1,0 +1,56 @@
+"""What a producer counts, and how it tells it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerSends:
+    """How sending to one broker went since the producer was opened."""
+
+    stored: int
+    """Messages that it answered as stored."""
+
+    failures: int
+    """Attempts that failed, one for each message and attempt."""
+
+    retries: int
+    """Of those, the ones that were tried again, here or elsewhere."""
+
+    latency_ms: int
+    """From the newest answered batch being written to its answer; −1 before the first."""
+
+    isolated_ms: int
+    """For how much longer it is avoided; 0 = not. See `latency_fault_tolerance`."""
+
+    is_reachable: bool
+    """False when it could not be reached the last time, and rests for a moment."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendStatistics:
+    """What a producer did since it was opened."""
+
+    brokers: Mapping[str, BrokerSends]
+    """By broker name, sorted."""
+
+    one_way_failures: int
+    """One-way messages that were not stored, or nobody knows."""
+
+    late_replies: int
+    """Replies to requests that nobody waited for any more."""
+
+    buffered_bytes: int
+    """Memory that waiting and unanswered messages take."""
+
+
+class LinkCounts:
+    """The counters of one link. Owned by it."""
+
+    __slots__ = ("failures", "latency_ms", "retries", "stored")
+
+    def __init__(self) -> None:
+        self.stored = 0
+        self.failures = 0
+        self.retries = 0
+        self.latency_ms = -1
