@@ -7,6 +7,12 @@ from types import FunctionType as _FunctionType
 
 from ternmq_client.admin import AdminClient as AdminClient
 from ternmq_client.config import ClientConfig as ClientConfig
+from ternmq_client.interceptors import ConsumeEvent as ConsumeEvent
+from ternmq_client.interceptors import ConsumeInterceptor as ConsumeInterceptor
+from ternmq_client.interceptors import ConsumeOutcome as ConsumeOutcome
+from ternmq_client.interceptors import SendEvent as SendEvent
+from ternmq_client.interceptors import SendInterceptor as SendInterceptor
+from ternmq_client.replies import is_request as is_request
 from ternmq_consumer.allocation.averaging import allocate_averagely as allocate_averagely
 from ternmq_consumer.allocation.averaging import allocate_by_circle as allocate_by_circle
 from ternmq_consumer.allocation.configured import AllocateByConfiguration as AllocateByConfiguration
@@ -24,19 +30,24 @@ from ternmq_consumer.config import PushConsumerConfig as PushConsumerConfig
 from ternmq_consumer.pull import PullConsumer as PullConsumer
 from ternmq_consumer.push import PushConsumer as PushConsumer
 from ternmq_model.errors import BrokerBusy as BrokerBusy
+from ternmq_model.errors import ClientNotOnline as ClientNotOnline
 from ternmq_model.errors import ClosedError as ClosedError
 from ternmq_model.errors import ConfigError as ConfigError
 from ternmq_model.errors import ConnectionLost as ConnectionLost
+from ternmq_model.errors import CorruptBody as CorruptBody
 from ternmq_model.errors import CorruptRecord as CorruptRecord
+from ternmq_model.errors import Fault as Fault
 from ternmq_model.errors import GroupNotFound as GroupNotFound
 from ternmq_model.errors import IllegalMessage as IllegalMessage
 from ternmq_model.errors import IllegalName as IllegalName
 from ternmq_model.errors import InvalidParameter as InvalidParameter
 from ternmq_model.errors import MessageNotFound as MessageNotFound
 from ternmq_model.errors import MessageRefused as MessageRefused
+from ternmq_model.errors import MissingPackage as MissingPackage
 from ternmq_model.errors import PermissionRefused as PermissionRefused
 from ternmq_model.errors import RefusedError as RefusedError
 from ternmq_model.errors import RequestTimedOut as RequestTimedOut
+from ternmq_model.errors import SendVetoed as SendVetoed
 from ternmq_model.errors import TernError as TernError
 from ternmq_model.errors import TopicNotFound as TopicNotFound
 from ternmq_model.errors import TransportError as TransportError
@@ -54,8 +65,17 @@ from ternmq_model.subscription import Subscription as Subscription
 from ternmq_model.subscription import sql as sql
 from ternmq_model.version import __version__ as __version__
 from ternmq_producer.blocking import BlockingProducer as BlockingProducer
+from ternmq_producer.bulk import SendResults as SendResults
 from ternmq_producer.config import ProducerConfig as ProducerConfig
 from ternmq_producer.producer import Producer as Producer
+from ternmq_producer.selectors import ByHash as ByHash
+from ternmq_producer.selectors import ByKey as ByKey
+from ternmq_producer.selectors import ByMachineRoom as ByMachineRoom
+from ternmq_producer.selectors import ByRandom as ByRandom
+from ternmq_producer.selectors import QueueSelector as QueueSelector
+from ternmq_producer.selectors import RoundRobin as RoundRobin
+from ternmq_producer.statistics import BrokerSends as BrokerSends
+from ternmq_producer.statistics import SendStatistics as SendStatistics
 
 __all__ = [
     "AdminClient",
@@ -66,13 +86,24 @@ __all__ = [
     "BlockingProducer",
     "BlockingPullConsumer",
     "BrokerBusy",
+    "BrokerSends",
+    "ByHash",
+    "ByKey",
+    "ByMachineRoom",
+    "ByRandom",
     "ClientConfig",
+    "ClientNotOnline",
     "ClosedError",
     "ConfigError",
     "ConnectionLost",
+    "ConsumeEvent",
     "ConsumeFrom",
+    "ConsumeInterceptor",
+    "ConsumeOutcome",
     "ConsumeStatus",
+    "CorruptBody",
     "CorruptRecord",
+    "Fault",
     "GroupNotFound",
     "IllegalMessage",
     "IllegalName",
@@ -82,6 +113,7 @@ __all__ = [
     "MessageNotFound",
     "MessageQueue",
     "MessageRefused",
+    "MissingPackage",
     "OffsetsKept",
     "Permission",
     "PermissionRefused",
@@ -91,12 +123,19 @@ __all__ = [
     "PullConsumerConfig",
     "PushConsumer",
     "PushConsumerConfig",
+    "QueueSelector",
     "ReconsumeLater",
     "RefusedError",
     "RequestTimedOut",
+    "RoundRobin",
+    "SendEvent",
+    "SendInterceptor",
     "SendManyFailed",
     "SendResult",
+    "SendResults",
+    "SendStatistics",
     "SendStatus",
+    "SendVetoed",
     "StoredMessage",
     "Subscription",
     "TernError",
@@ -108,6 +147,7 @@ __all__ = [
     "__version__",
     "allocate_averagely",
     "allocate_by_circle",
+    "is_request",
     "sql",
 ]
 

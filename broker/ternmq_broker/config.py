@@ -73,6 +73,9 @@ class BrokerConfig:
     trace: bool = True
     """Property TRACE_ON of every message."""
 
+    store_replies: bool = True
+    """Replies to requests are stored in `<cluster>_REPLY_TOPIC` once they are passed on."""
+
     auto_create_topics: bool = True
     """A send to an unknown topic creates it."""
 

@@ -22,6 +22,7 @@ from ternmq_broker.pull_waker import PullWaker
 from ternmq_broker.pulls import MovedEvents, PullAnswers
 from ternmq_broker.reading import StoreReader
 from ternmq_broker.registration import Registrar
+from ternmq_broker.replies.forwarding import Replies
 from ternmq_broker.rpc_admin import AdminService, AdminServices
 from ternmq_broker.rpc_pull import PullService, PullServices
 from ternmq_broker.rpc_query import QueryService
@@ -209,7 +210,18 @@ class Parts:
                 room_made=self._store_loop.room_made,
                 is_closing=self.is_closing,
                 stored_before=self._stored_before(),
+                replies=self._replies(),
             )
+        )
+
+    def _replies(self) -> Replies:
+        return Replies(
+            sessions=self._groups.sessions,
+            topics=self._tables.topics,
+            clock=self._env.clock,
+            cluster=self._config.cluster,
+            are_stored=self._config.store_replies,
+            on_created=lambda _topic: self._registrar.changed(),
         )
 
     def _stored_before(self) -> StoredBefore | None:

@@ -90,7 +90,16 @@ class SendService:
         sender = self._sender(
             call, request.auto_create if request.HasField("auto_create") else None
         )
+        replies = services.replies
+        is_reply = replies is not None and replies.is_reply(request.topic, request.properties)
         record, key, queue_id = self._record(request, sender)
+        if replies is not None and is_reply:
+            replies.pass_on(record, request.properties)
+            if not replies.are_stored:
+                nowhere = offset_message_id(sender.store_host, PhysicalOffset(0))
+                return messages.SendReply(
+                    message_id=key, offset_message_id=nowhere, queue_id=queue_id, queue_offset=-1
+                )
         if not services.intake.has_room(0):
             raise refusal(ResponseCode.SYSTEM_BUSY, "too many bytes wait for their answers")
         services.intake.took(len(record))

@@ -15,6 +15,7 @@ from ternmq_broker.duplicates.stored_before import Lookup
 from ternmq_broker.inner.room import append_with_room
 from ternmq_broker.intake import Intake
 from ternmq_broker.live_settings.settings import LiveSettings
+from ternmq_broker.replies.forwarding import Replies
 from ternmq_broker.sending import MessageWriter, Sender, Stored
 from ternmq_model.clock import Clock
 from ternmq_model.errors import (
@@ -53,6 +54,9 @@ class SendServices:
 
     stored_before: Lookup | None = None
     """Finds what a producer sends again; None when there is no index to look in."""
+
+    replies: Replies | None = None
+    """Passes replies on to who waits for them."""
 
     async def store(
         self, records: bytes, record_sizes: bytes, sender: Sender, *, whole: bool = False

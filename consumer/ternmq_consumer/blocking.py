@@ -10,6 +10,7 @@ from ternmq_consumer.config import PullConsumerConfig
 from ternmq_consumer.pull import POLL_MESSAGES_MAX, PullConsumer
 from ternmq_consumer.pull_group import RebalanceCallback
 from ternmq_consumer.subscriptions import Subscriptions, Wanted
+from ternmq_model.message import SendResult
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_model.stored_message import StoredMessage
@@ -116,6 +117,19 @@ class BlockingPullConsumer(BlockingFace[PullConsumer]):
     def position(self, queue: MessageQueue) -> QueueOffset | None:
         """Return the offset of the next message; None before the first `poll` has found it out."""
         return self._do(lambda: self._client.position(queue))
+
+    def reply(
+        self,
+        request: StoredMessage,
+        body: bytes,
+        *,
+        properties: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
+    ) -> SendResult:
+        """Answer a request. See `PullConsumer.reply`."""
+        return self._run(
+            self._client.reply(request, body, properties=properties, timeout_s=timeout_s)
+        )
 
     def commit(self) -> bool:
         """Tell the brokers all positions that they do not have yet."""

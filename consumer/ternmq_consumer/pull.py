@@ -9,6 +9,7 @@ from typing import Final
 
 from ternmq_client.config import ClientConfig, nameserver_texts
 from ternmq_client.instance import ClientInstance
+from ternmq_client.replies import ReplyingClient
 from ternmq_consumer.config import PullConsumerConfig
 from ternmq_consumer.fetched_queue import FetchedQueue
 from ternmq_consumer.offset_store import OffsetStore
@@ -47,7 +48,7 @@ POLL_MESSAGES_MAX: Final = 4096
 _STALE_INTERVAL_S: Final = 20.0
 
 
-class PullConsumer(SeekingPuller, Lifecycle):
+class PullConsumer(SeekingPuller, ReplyingClient, Lifecycle):
     """Reads queues when it is asked to, between `async with` and its end.
 
     With `assign` it reads exactly the queues that it is given; it is then no member of a group, and

@@ -9,6 +9,7 @@ from typing import Final
 from ternmq_client.config import ClientConfig, nameserver_texts
 from ternmq_client.instance import ClientInstance
 from ternmq_client.interceptors import ConsumeInterceptor, ConsumeInterceptors
+from ternmq_client.replies import ReplyingClient
 from ternmq_consumer.allocation.named import strategy_of
 from ternmq_consumer.assignment import Assignment
 from ternmq_consumer.config import PushConsumerConfig
@@ -55,7 +56,7 @@ from ternmq_runtime.service import Job, JobRunner, OwnedTasks
 _STALE_INTERVAL_S: Final = 20.0
 
 
-class PushConsumer(SeekingConsumer, Lifecycle):
+class PushConsumer(SeekingConsumer, ReplyingClient, Lifecycle):
     """Consumes topics as a member of a group, between `async with` and its end.
 
     Every message of the topics goes to one member of the group, at least once: a member that dies,

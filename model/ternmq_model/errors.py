@@ -11,7 +11,7 @@
         * `ClosedError`: used before it was opened or after it was closed
     * `RefusedError`: a peer answered, and the answer is no. `code` says why; some are retryable.
         * `TopicNotFound`, `GroupNotFound`, `BrokerBusy`, `MessageRefused`, `PermissionRefused`,
-          `InvalidParameter`, `MessageNotFound`
+          `InvalidParameter`, `MessageNotFound`, `ClientNotOnline`
     * `TransportError`: no answer came.
         * `Unreachable` (retryable)
         * `RequestTimedOut` (retryable, may have happened)
@@ -163,6 +163,10 @@ class PermissionRefused(RefusedError):
     """The topic, group or broker does not allow it."""
 
 
+class ClientNotOnline(RefusedError):
+    """The client that is meant has no Session with the broker."""
+
+
 class InvalidParameter(RefusedError):
     """The request names a queue, offset or value that cannot be."""
 
@@ -175,6 +179,7 @@ _BY_CODE: dict[int, type[RefusedError]] = {
     ResponseCode.FLOW_CONTROL: BrokerBusy,
     ResponseCode.MESSAGE_ILLEGAL: MessageRefused,
     ResponseCode.NO_PERMISSION: PermissionRefused,
+    ResponseCode.CONSUMER_NOT_ONLINE: ClientNotOnline,
     ResponseCode.INVALID_PARAMETER: InvalidParameter,
 }
 

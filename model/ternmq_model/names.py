@@ -28,6 +28,9 @@ WHEEL_TOPIC: Final = "rmq_sys_wheel_timer"
 HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
 OP_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 CHECK_MAX_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
+REPLY_SUFFIX: Final = "_REPLY_TOPIC"
+"""Behind a cluster's name: where replies to requests are sent."""
+
 OFFSET_MOVED_TOPIC: Final = "OFFSET_MOVED_EVENT"
 SELF_TEST_TOPIC: Final = "SELF_TEST_TOPIC"
 

@@ -6,13 +6,16 @@ from typing import TYPE_CHECKING
 
 from ternmq_client.blocking import BlockingFace
 from ternmq_client.config import ClientConfig
+from ternmq_client.interceptors import SendInterceptor
 from ternmq_model.errors import ClosedError
 from ternmq_model.message import Message, SendResult
 from ternmq_model.queue import MessageQueue
+from ternmq_model.stored_message import StoredMessage
 from ternmq_producer.bulk import SendResults
 from ternmq_producer.config import ProducerConfig
 from ternmq_producer.producer import Producer
 from ternmq_producer.selectors import QueueSelector
+from ternmq_producer.statistics import SendStatistics
 from ternmq_remoting.environment import Environment
 
 if TYPE_CHECKING:
@@ -34,10 +37,18 @@ class BlockingProducer(BlockingFace[Producer]):
         nameserver: str | Sequence[str] | None = None,
         config: ProducerConfig | None = None,
         client: ClientConfig | None = None,
+        interceptors: Sequence[SendInterceptor] = (),
         env: Environment | None = None,
     ) -> None:
         super().__init__(
-            Producer(group, nameserver=nameserver, config=config, client=client, env=env)
+            Producer(
+                group,
+                nameserver=nameserver,
+                config=config,
+                client=client,
+                interceptors=interceptors,
+                env=env,
+            )
         )
 
     def send(
@@ -82,6 +93,50 @@ class BlockingProducer(BlockingFace[Producer]):
 
         self._run(enqueue())
         return answer
+
+    def send_one_way(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        selector: QueueSelector | None = None,
+    ) -> None:
+        """Let `message` be sent, and learn nothing of it. See `Producer.send_one_way`."""
+        self._run(self._client.send_one_way(message, queue=queue, selector=selector))
+
+    def send_batch(
+        self,
+        messages: Sequence[Message],
+        *,
+        queue: MessageQueue | None = None,
+        selector: QueueSelector | None = None,
+        timeout_s: float | None = None,
+    ) -> list[SendResult]:
+        """Send `messages` as one, all or none. See `Producer.send_batch`."""
+        return self._run(
+            self._client.send_batch(messages, queue=queue, selector=selector, timeout_s=timeout_s)
+        )
+
+    def request(
+        self,
+        message: Message,
+        *,
+        timeout_s: float | None = None,
+        queue: MessageQueue | None = None,
+        selector: QueueSelector | None = None,
+    ) -> StoredMessage:
+        """Send `message` and return what a consumer replies to it. See `Producer.request`."""
+        return self._run(
+            self._client.request(message, timeout_s=timeout_s, queue=queue, selector=selector)
+        )
+
+    def statistics(self) -> SendStatistics:
+        """Return how sending went, broker by broker. See `Producer.statistics`."""
+
+        async def tell() -> SendStatistics:
+            return self._client.statistics()
+
+        return self._run(tell())
 
     def flush(self) -> None:
         """Wait until everything sent so far, and meanwhile, has its answer."""

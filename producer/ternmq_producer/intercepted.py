@@ -7,6 +7,7 @@ from ternmq_client.interceptors import SendInterceptors
 from ternmq_model.clock import Clock
 from ternmq_model.errors import TernError
 from ternmq_model.message import Message, SendManyFailed, SendResult
+from ternmq_producer.bulk import SendResults
 
 
 class Intercepted:
@@ -76,14 +77,14 @@ class Intercepted:
     async def send_many(
         self,
         messages: Sequence[Message],
-        send_many: Callable[[Sequence[Message]], Awaitable[Sequence[SendResult]]],
-    ) -> Sequence[SendResult]:
+        send_many: Callable[[Sequence[Message]], Awaitable[SendResults]],
+    ) -> SendResults:
         """Send messages by `send_many`, but for those that an interceptor refuses.
 
         Raises:
             SendManyFailed: Some were refused, or not stored.
         """
-        answers: list[SendResult | TernError | None] = []
+        answers: list[TernError | None] = []
         sent: list[Message] = []
         afters: list[Callable[[SendResult | TernError], None]] = []
         for message in messages:
@@ -95,18 +96,18 @@ class Intercepted:
                 answers.append(None)
                 sent.append(each)
                 afters.append(after)
+        results: SendResults | None = None
+        told: Sequence[SendResult | TernError]
         try:
-            results: Sequence[SendResult | TernError] = await send_many(sent)
+            told = results = await send_many(sent)
         except SendManyFailed as failed:
-            results = failed.results
-        for after, result in zip(afters, results, strict=True):
-            after(result)
-        left = iter(results)
-        whole = [next(left) if answer is None else answer for answer in answers]
-        stored = [answer for answer in whole if not isinstance(answer, TernError)]
-        if len(stored) < len(whole):
-            raise SendManyFailed(whole)
-        return stored
+            told = failed.results
+        for after, answer in zip(afters, told, strict=True):
+            after(answer)
+        if results is None or len(sent) < len(messages):
+            left = iter(told)
+            raise SendManyFailed([answer or next(left) for answer in answers])
+        return results
 
     async def send_batch(
         self,

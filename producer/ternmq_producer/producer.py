@@ -380,7 +380,7 @@ class Producer(Lifecycle):
 
     async def send_many(
         self, messages: Sequence[Message], *, timeout_s: float | None = None
-    ) -> Sequence[SendResult]:
+    ) -> SendResults:
         """Send `messages` and return where each was stored, in their order.
 
         The fastest way: one answer for many. They may go to several queues and brokers; messages

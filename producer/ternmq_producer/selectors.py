@@ -44,13 +44,13 @@ class ByRandom:
     """Any queue.
 
     Args:
-        random: What draws; None = seeded by the system.
+        random: What draws, such as `random.Random()`.
     """
 
     keeps_order: ClassVar[bool] = False
 
-    def __init__(self, random: Random | None = None) -> None:
-        self._random = random or Random()
+    def __init__(self, random: Random) -> None:
+        self._random = random
 
     def __call__(self, queues: Sequence[MessageQueue], message: Message) -> MessageQueue:
         """Return one of them."""

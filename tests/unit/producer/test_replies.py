@@ -9,7 +9,6 @@ from ternmq_model.message import Message, SendResult, SendStatus
 from ternmq_model.queue import MessageQueue
 from ternmq_producer.batcher import Batch
 from ternmq_producer.bulk import Bulk
-from ternmq_producer.queue_picker import QueuePicker
 from ternmq_producer.replies import deliver, fits
 from ternmq_producer.spread import spread
 from ternmq_protos.v1 import common_pb2 as common

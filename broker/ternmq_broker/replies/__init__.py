@@ -1,0 +1,1 @@
+"""Replies to requests: passed on to who waits for them."""

@@ -1,0 +1,70 @@
+"""Passing replies on to the clients that wait for them.
+
+Source: RocketMQ `ReplyMessageProcessor`.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from ternmq_broker.sessions import Sessions
+from ternmq_broker.topics import TopicTable
+from ternmq_model.clock import Clock
+from ternmq_model.errors import refusal
+from ternmq_model.names import REPLY_SUFFIX
+from ternmq_model.properties import CORRELATION_ID, MESSAGE_TYPE, REPLY_TO_CLIENT
+from ternmq_model.response_code import ResponseCode
+from ternmq_model.route import TopicConfig
+from ternmq_protos.v1 import groups_pb2 as groups
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replies:
+    """Passes replies on by the Sessions of their requesters. Owns nothing."""
+
+    sessions: Sessions
+    topics: TopicTable
+    clock: Clock
+    cluster: str
+    are_stored: bool
+    """Whether a reply that was passed on is stored as well."""
+
+    on_created: Callable[[TopicConfig], None]
+    """Called when the topic of replies came into being."""
+
+    @property
+    def topic(self) -> str:
+        """What replies of this cluster are sent to."""
+        return self.cluster + REPLY_SUFFIX
+
+    def is_reply(self, topic: str, properties: Mapping[str, str]) -> bool:
+        """Tell whether a message sent to `topic` is one; its topic is made if it is the first."""
+        if topic != self.topic or properties.get(MESSAGE_TYPE) != "reply":
+            return False
+        if self.topics.get(topic) is None:
+            config = TopicConfig(topic, 1, 1)
+            self.topics.put(config, now_ms=self.clock.wall_ms())
+            logger.info("topic created topic=%s queues=1 by=reply", topic)
+            self.on_created(config)
+        return True
+
+    def pass_on(self, record: bytes, properties: Mapping[str, str]) -> None:
+        """Let the requester have `record`; it may have given up by then.
+
+        Raises:
+            RefusedError: It does not say whom it is for, or that client is not connected to this
+                broker, or does not take what it is told.
+        """
+        correlation_id = properties.get(CORRELATION_ID, "")
+        client_id = properties.get(REPLY_TO_CLIENT, "")
+        if not correlation_id or not client_id:
+            remark = f"a reply needs the properties {CORRELATION_ID} and {REPLY_TO_CLIENT}"
+            raise refusal(ResponseCode.MESSAGE_ILLEGAL, remark)
+        session = self.sessions.table.live(client_id)
+        arrived = groups.ReplyArrived(correlation_id=correlation_id, record=record)
+        command = groups.SessionReply(reply_arrived=arrived)
+        if session is None or not self.sessions.command(session, command):
+            remark = f"client {client_id!r}, which waits for the reply, is not connected"
+            raise refusal(ResponseCode.CONSUMER_NOT_ONLINE, remark)

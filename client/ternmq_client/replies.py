@@ -1,0 +1,95 @@
+"""Answering a request message.
+
+Source: RocketMQ `MessageUtil.createReplyMessage`.
+"""
+
+from collections.abc import Mapping
+
+from ternmq_client.instance import ClientInstance
+from ternmq_client.send_path import SendPath
+from ternmq_model.errors import IllegalMessage, UsageError
+from ternmq_model.message import SendResult
+from ternmq_model.names import REPLY_SUFFIX
+from ternmq_model.properties import (
+    CLUSTER,
+    CORRELATION_ID,
+    MESSAGE_TYPE,
+    REPLY_TO_CLIENT,
+    RESERVED,
+    TTL,
+    check_property,
+)
+from ternmq_model.stored_message import StoredMessage
+
+
+class ReplyingClient:
+    """The part of a consumer that answers requests."""
+
+    _client: ClientInstance
+
+    async def reply(
+        self,
+        request: StoredMessage,
+        body: bytes,
+        *,
+        properties: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
+    ) -> SendResult:
+        """Answer `request`, which a producer sent with `Producer.request`.
+
+        Returns when the broker where the request lies has passed the reply on; whether the
+        requester still waited is not known. Cancelling is safe: the reply may be on its way.
+
+        Args:
+            request: As it was consumed.
+            body: Of the reply, at most 4 MiB.
+            properties: Of the reply.
+            timeout_s: None = `request_timeout_s` of the client.
+
+        Returns:
+            Where the reply was stored; its queue offset is −1 at brokers that store none.
+
+        Raises:
+            UsageError: `request` asks for no reply.
+            IllegalMessage: A property is illegal.
+            ClientNotOnline: The requester is gone.
+            TernError: The broker could not be told.
+        """
+        client = self._client
+        topic, told = reply_of(request, properties or {})
+        return await SendPath(client).send(
+            topic,
+            body,
+            told,
+            broker_name=request.queue.broker_name,
+            queue_id=0,
+            timeout_s=client.config.request_timeout_s if timeout_s is None else timeout_s,
+        )
+
+
+def is_request(message: StoredMessage) -> bool:
+    """Tell whether a producer waits for a reply to `message`."""
+    return CORRELATION_ID in message.properties and REPLY_TO_CLIENT in message.properties
+
+
+def reply_of(request: StoredMessage, properties: Mapping[str, str]) -> tuple[str, dict[str, str]]:
+    """Return the topic and the properties of a reply to `request`. Pure.
+
+    Args:
+        request: As it was consumed.
+        properties: The application's, of the reply.
+
+    Raises:
+        UsageError: `request` asks for no reply.
+        IllegalMessage: A property is illegal.
+    """
+    asked = request.properties
+    if not is_request(request) or CLUSTER not in asked:
+        raise UsageError(f"{request!r} is no request: nobody waits for a reply")
+    for name, value in properties.items():
+        if name in RESERVED:
+            raise IllegalMessage(f"property {name!r} has a meaning of its own; pick another name")
+        check_property(name, value)
+    told = {**properties, MESSAGE_TYPE: "reply"}
+    told |= {name: asked[name] for name in (CORRELATION_ID, REPLY_TO_CLIENT, TTL) if name in asked}
+    return asked[CLUSTER] + REPLY_SUFFIX, told
