@@ -1,7 +1,7 @@
 """Where a test of the SDK works: a cluster, and names that no other test has."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -24,3 +24,12 @@ class Place:
                 await main()
 
         asyncio.run(limited())
+
+
+async def eventually(is_so: Callable[[], bool | Awaitable[bool]]) -> None:
+    """Wait until `is_so` tells that it is; the test's own limit ends the waiting."""
+    while True:
+        found = is_so()
+        if found if isinstance(found, bool) else await found:
+            return
+        await asyncio.sleep(0.02)
