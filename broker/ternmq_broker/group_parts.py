@@ -99,16 +99,17 @@ class GroupParts:
             )
         )
 
-    def services(self, writer: InnerWriter) -> Sequence[Service]:
+    def services(self, writer: InnerWriter, is_closing: Callable[[], bool]) -> Sequence[Service]:
         """Return what serves groups.
 
         Args:
             writer: Stores what is sent back.
+            is_closing: Tells whether nothing new is stored any more.
         """
         return (
             self._group_service(),
             self._lock_service,
-            self._send_back_service(writer),
+            self._send_back_service(writer, is_closing),
             ObservingService(self.sessions, self._questions),
         )
 
@@ -127,6 +128,7 @@ class GroupParts:
                 groups=tables.groups,
                 offsets=tables.offsets,
                 locks=self.locks,
+                filters=tables.filters,
                 sessions=self.sessions,
                 statistics=self._statistics,
                 group_topics=self.topics,
@@ -169,7 +171,9 @@ class GroupParts:
             )
         )
 
-    def _send_back_service(self, writer: InnerWriter) -> SendBackService:
+    def _send_back_service(
+        self, writer: InnerWriter, is_closing: Callable[[], bool]
+    ) -> SendBackService:
         return SendBackService(
             SendBackServices(
                 reader=StoreReader(self._store, self._env.blocking),
@@ -181,5 +185,6 @@ class GroupParts:
                 statistics=self._statistics,
                 random=self._env.random,
                 clock=self._env.clock,
+                is_closing=is_closing,
             )
         )

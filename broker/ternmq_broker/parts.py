@@ -127,7 +127,7 @@ class Parts:
         self._services: Sequence[Service] = (
             self._send_service(store_config),
             self._pull_service(),
-            *self._groups.services(self._inner),
+            *self._groups.services(self._inner, self.is_closing),
             self._admin,
             self._groups.admin_service(self._admin.remove_topic),
             QueryService(store, tables.topics, env.blocking),

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
+from ternmq_broker.consumer_filters import FilterTable
 from ternmq_broker.consumer_offsets import OffsetTable
 from ternmq_broker.group_admin.resets import Change, QueueState, is_cloned, reset
 from ternmq_broker.groups import GroupTable, SubscriptionGroup, check_settings
@@ -45,6 +46,7 @@ class GroupAdminServices:
     groups: GroupTable
     offsets: OffsetTable
     locks: LockTable
+    filters: FilterTable
     sessions: Sessions
     statistics: BrokerStatistics
     group_topics: GroupTopics
@@ -104,6 +106,7 @@ class GroupAdminService:
         services.offsets.remove_group(group)
         services.locks.remove_group(group)
         services.statistics.forget_group(group)
+        services.filters.remove_group(group)
         logger.info("group deleted group=%s dead_letters=%s", group, request.with_dead_letters)
         doomed = [retry_topic(group)]
         if request.with_dead_letters:

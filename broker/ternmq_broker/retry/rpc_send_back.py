@@ -49,6 +49,7 @@ class SendBackServices:
     statistics: BrokerStatistics
     random: Random
     clock: Clock
+    is_closing: Callable[[], bool]
 
 
 @dataclass(slots=True)
@@ -79,6 +80,8 @@ class SendBackService:
         member keeps the message: a message that is sent back twice comes twice, none is lost.
         """
         services = self._services
+        if services.is_closing():
+            raise refusal(ResponseCode.SERVICE_NOT_AVAILABLE, "the broker is closing")
         if len(request.messages) > MESSAGES_MAX:
             remark = f"{len(request.messages)} messages; at most {MESSAGES_MAX} go back at once"
             raise refusal(ResponseCode.INVALID_PARAMETER, remark)

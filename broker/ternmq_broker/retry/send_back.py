@@ -13,7 +13,7 @@ from ternmq_broker.inner.inner_record import InnerRecord, inner_record_of
 from ternmq_broker.retry.group_topics import dead_letter_topic, retry_topic
 from ternmq_model.errors import RefusedError, refusal
 from ternmq_model.message_id import offset_message_id
-from ternmq_model.names import RETRY_PREFIX
+from ternmq_model.names import HALF_TOPIC, OP_TOPIC, RETRY_PREFIX, SCHEDULE_TOPIC, WHEEL_TOPIC
 from ternmq_model.properties import (
     DELAY,
     DLQ_ORIGIN_MESSAGE_ID,
@@ -49,6 +49,10 @@ _SPENT: Final = frozenset(
     }
 )
 """What an earlier delivery left on a message: it would mislead who reads the next one."""
+
+
+_BROKERS_OWN: Final = frozenset({SCHEDULE_TOPIC, HALF_TOPIC, OP_TOPIC, WHEEL_TOPIC})
+"""What lies there belongs to other topics, later."""
 
 
 class Fate(enum.Enum):
@@ -96,6 +100,10 @@ def why_not(record: Record, failure: Failure) -> RefusedError | None:
     letter of a stranger's message.
     """
     header = record.header
+    if failure.topic in _BROKERS_OWN:
+        # A half message would become visible before its transaction ends.
+        remark = f"topic {failure.topic!r} belongs to the broker: nothing of it can be sent back"
+        return refusal(ResponseCode.NO_PERMISSION, remark)
     found = (record.topic.decode("ascii", "replace"), header.queue_id, header.queue_offset)
     if found != (failure.topic, failure.queue_id, failure.queue_offset):
         remark = (

@@ -1,9 +1,12 @@
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
-from ternmq_broker.groups import GroupTable
+from ternmq_broker.groups import GroupTable, SubscriptionGroup
 from ternmq_broker.loose_json import parse_json, write_json
 from ternmq_model.data_version import DataVersion
-from ternmq_model.errors import IllegalName
+from ternmq_model.errors import IllegalName, InvalidParameter
 
 OF_ROCKETMQ = """{"dataVersion":{"counter":1,"stateVersion":0,"timestamp":17},"forbiddenTable":{},
 "subscriptionGroupTable":{"G":{"attributes":{},"brokerId":0,"consumeBroadcastEnable":false,
@@ -60,3 +63,49 @@ def test_what_a_later_rocketmq_keeps_beside_the_table_is_written_back() -> None:
     assert written == parse_json(
         '{"subscriptionGroupTable":{},"forbiddenTable":{"G":{"T":1}},"later":[1]}'
     )
+
+
+def test_settings_come_back_from_the_file_that_keeps_them() -> None:
+    table = GroupTable(DataVersion(0))
+    settings = SubscriptionGroup("G", False, False, True, 0, 3, 1, 2, False)
+    assert table.put(settings, now_ms=1)
+    assert not table.put(settings, now_ms=2)
+    assert table.version == DataVersion(1, 1)
+    read = GroupTable.from_dict(parse_json(write_json(table.to_dict())), now_ms=9)
+    assert read.get("G") == settings
+    assert not read.tells_members("G")
+    assert read.tells_members("H")
+
+
+def test_rocketmqs_own_start_from_min_does_nothing_and_is_kept() -> None:
+    table = GroupTable.from_dict(parse_json(OF_ROCKETMQ), now_ms=1)
+    group = table.get("G")
+    assert group is not None
+    assert not group.consume_from_min_enabled
+    assert group.retries_max == 3
+    table.put(replace(group, consume_from_min_enabled=True), now_ms=2)
+    written = table.to_dict()["subscriptionGroupTable"]["G"]
+    assert written["consumeFromMinEnable"] is True
+    assert written["attributes"] == {"ternmq.consume.from.min": "true"}
+    table.put(group, now_ms=3)
+    assert table.to_dict()["subscriptionGroupTable"]["G"]["attributes"] == {}
+
+
+def test_a_forgotten_group_takes_what_a_file_kept_of_it_along() -> None:
+    table = GroupTable.from_dict(parse_json(OF_ROCKETMQ), now_ms=1)
+    assert table.remove("G", now_ms=2)
+    assert not table.remove("G", now_ms=3)
+    table.use("G", now_ms=4)
+    assert table.to_dict()["subscriptionGroupTable"]["G"]["groupRetryPolicy"] == {
+        "type": "CUSTOMIZED"
+    }
+
+
+@pytest.mark.parametrize(
+    "change", [{"retry_queues": 65}, {"retries_max": -1}, {"broker_id": -1}, {"group": "T@G"}]
+)
+def test_settings_that_cannot_be_change_nothing(change: dict[str, Any]) -> None:
+    table = GroupTable(DataVersion(0))
+    with pytest.raises((InvalidParameter, IllegalName)):
+        table.put(replace(SubscriptionGroup("G"), **change), now_ms=1)
+    assert list(table) == []

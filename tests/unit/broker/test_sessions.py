@@ -2,9 +2,11 @@
 
 import asyncio
 
-from ternmq_broker.sessions import COMMANDS_MAX, Outbox
+from ternmq_broker.clients import ClientTable, GroupMembership, Session
+from ternmq_broker.sessions import COMMANDS_MAX, Outbox, Sessions
+from ternmq_model.address import Address
 from ternmq_protos.v1 import groups_pb2 as groups
-from tests.support.virtual_time import run_in_virtual_time
+from tests.support.virtual_time import VirtualClock, run_in_virtual_time
 
 
 def command(number: int) -> groups.SessionReply:
@@ -45,5 +47,25 @@ def test_a_session_that_is_over_takes_no_command() -> None:
         outbox.end()
         assert not outbox.command(command(2))
         assert await outbox.next() == []
+
+    run_in_virtual_time(main())
+
+
+def test_whoever_leaves_a_group_is_told_of_before_its_members_are() -> None:
+    async def main() -> None:
+        left: list[tuple[str, str]] = []
+        table = ClientTable(broken_ms=10, silent_ms=100)
+        sessions = Sessions(
+            VirtualClock(), table, on_left=lambda who, group: left.append((who, group))
+        )
+        session = Session("a@1", "1", Address("h", 1), connected_at_ms=0, heard_at_ms=0)
+        sessions.open(session)
+        both = {name: GroupMembership(name, False, "", {}) for name in ("G", "H")}
+        sessions.heard(session, (), both)
+        assert left == []
+        sessions.heard(session, (), {"H": both["H"]})
+        assert left == [("a@1", "G")]
+        sessions.goodbye(session)
+        assert left == [("a@1", "G"), ("a@1", "H")]
 
     run_in_virtual_time(main())

@@ -5,7 +5,7 @@ import pytest
 
 from ternmq_broker.groups import SubscriptionGroup
 from ternmq_broker.retry.send_back import Failure, Fate, SentBack, clean, sent_back, why_not
-from ternmq_model.errors import RefusedError
+from ternmq_model.errors import PermissionRefused, RefusedError
 from ternmq_model.message_id import offset_message_id
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.properties import encode_properties
@@ -181,6 +181,20 @@ def test_another_message_than_was_told_is_not_sent_back(change: dict[str, Any], 
     refused = why_not(record(), replace(FAILURE, **change))
     assert isinstance(refused, RefusedError)
     assert says in refused.remark
+
+
+@pytest.mark.parametrize(
+    "topic",
+    [
+        "RMQ_SYS_TRANS_HALF_TOPIC",
+        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+        "SCHEDULE_TOPIC_XXXX",
+        "rmq_sys_wheel_timer",
+    ],
+)
+def test_what_waits_in_the_brokers_own_topics_does_not_get_out_this_way(topic: str) -> None:
+    refused = why_not(record(topic), replace(FAILURE, topic=topic))
+    assert isinstance(refused, PermissionRefused)
 
 
 def test_what_users_set_stays_when_a_message_is_cleaned() -> None:
