@@ -124,6 +124,13 @@ class BrokerConfig:
     who may want it, so that reads pass the others over without reading them. Needs
     `store.consume_queue_ext_enabled`."""
 
+    timer_enabled: bool = True
+    """Messages may ask for a time of delivery, up to 3 days ahead. Off = they are refused, and what
+    waits does so until it is on again."""
+
+    timer_pending_max: int = 10_000_000
+    """Timed messages that may wait: each takes about 9 bytes of memory."""
+
     memory_bytes: int = 0
     """Memory for keeping the newest messages at hand: a group that is new begins at the first
     message while that is likely to be in it. 0 = this machine's, or the container's."""
@@ -188,6 +195,7 @@ class BrokerConfig:
             ("unread_max_ms", self.unread_max_ms, 1, 60_000),
             ("pull_wait_max_ms", self.pull_wait_max_ms, 0, 300_000),
             ("short_polling_ms", self.short_polling_ms, 10, 60_000),
+            ("timer_pending_max", self.timer_pending_max, 1, 1 << 30),
             ("memory_bytes", self.memory_bytes, 0, 1 << 50),
             ("broken_session_ms", self.broken_session_ms, 0, 600_000),
             ("transactions_open_max", self.transactions_open_max, 1, 1 << 32),

@@ -3,13 +3,13 @@
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from ternmq_broker.config import BrokerConfig
 from ternmq_broker.confirmations import Confirmations
 from ternmq_broker.duplicates.stored_before import StoredBefore
 from ternmq_broker.group_parts import GroupParts, Service
-from ternmq_broker.inner.rerouting import Rules
 from ternmq_broker.inner.room import Safety
 from ternmq_broker.inner.writer import InnerWriter
 from ternmq_broker.intake import Intake
@@ -122,7 +122,7 @@ class Parts:
         self._inner = self._inner_writer(store_config)
         self._moved = self._moved_events()
         self._admin = self._admin_service(identity)
-        self._waiting = WaitingParts(store, self._inner, tables, env, wake=wake)
+        self._waiting = WaitingParts(config, store, self._inner, tables, env, wake=wake)
         self._transactions = self._build_transactions(store_config)
         self._services: Sequence[Service] = (
             self._send_service(store_config),
@@ -186,8 +186,8 @@ class Parts:
             on_appended=self._store_loop.appended,
             on_created=lambda _topic: registrar.changed(),
             is_checksummed=store_config.record_checksum,
-            rules=lambda: Rules(
-                now_ms=self._env.clock.wall_ms(),
+            rules=lambda: replace(
+                self._waiting.rules(),
                 retried=retried,
                 no_transactions=self._transactions.refusal(),
             ),

@@ -13,6 +13,7 @@ from ternmq_broker.groups import GroupTable
 from ternmq_broker.offset_versions import FILE_NAME as VERSIONS_FILE
 from ternmq_broker.offset_versions import OffsetVersions
 from ternmq_broker.state_files import StateFile, read_table
+from ternmq_broker.timer.checkpoint import TimerCheckpoint
 from ternmq_broker.topics import TopicTable
 from ternmq_broker.transactions.progress import FILE_NAME as TRANSACTIONS_FILE
 from ternmq_broker.transactions.progress import ScanOffset
@@ -21,7 +22,9 @@ from ternmq_model.errors import StoreError
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_remoting.environment import Blocking
 from ternmq_runtime.service import Job
+from ternmq_runtime.whole_calls import run_whole
 from ternmq_store.disk.filesystem import FileSystem
+from ternmq_store.disk.state_file import read_generations, replace_file
 
 T = TypeVar("T")
 
@@ -29,6 +32,7 @@ TOPICS_JOB: Final = "save-topics"
 GROUPS_JOB: Final = "save-groups"
 OFFSETS_JOB: Final = "save-offsets"
 VERSIONS_JOB: Final = "save-offset-versions"
+TIMER_FILE: Final = "timercheck"
 DELAYS_JOB: Final = "save-delay-offsets"
 FILTERS_JOB: Final = "save-filters"
 TRANSACTIONS_JOB: Final = "save-transactions"
@@ -66,6 +70,10 @@ class Tables:
         self.delays = delays
         self.filters = filters
         self.scan_offset = scan_offset
+        self.timer = TimerCheckpoint()
+        """How far timed messages were delivered when the tables were loaded."""
+        self._timer_path = folder / TIMER_FILE
+        self._disk = (files, blocking)
         self._offsets_interval_s = config.offsets_interval_ms / 1000
 
         def state_file(
@@ -133,6 +141,19 @@ class Tables:
                 step=self.transactions_file.step,
             ),
         )
+
+    async def save_timer(self, checkpoint: TimerCheckpoint) -> None:
+        """Keep how far timed messages are delivered, durably. One call at a time.
+
+        Raises:
+            OSError: The disk refused; what was kept before can still be read.
+        """
+        files, blocking = self._disk
+        write = partial(replace_file, files, self._timer_path, checkpoint.encode())
+        outcome: list[OSError | None] = []
+        await run_whole(blocking.run, write, outcome.append)
+        if outcome[0] is not None:
+            raise outcome[0]
 
     async def save(self) -> None:
         """Save what changed since the jobs ended.
@@ -202,6 +223,8 @@ async def load_tables(
         scan_offset or ScanOffset(PhysicalOffset(0)),
         wake=wake,
     )
+    timer = await blocking.run(read_generations, files, folder / TIMER_FILE, TimerCheckpoint.decode)
+    tables.timer = timer or tables.timer
     offsets.versions.keep_topics(lambda topic: topics.get(topic) is not None)
     offsets.keep_up_to(
         lambda topic, queue_id: None if topics.get(topic) is None else end_of(topic, queue_id)

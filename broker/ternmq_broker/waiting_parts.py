@@ -2,11 +2,14 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 
+from ternmq_broker.config import BrokerConfig
 from ternmq_broker.delay.delay_service import DelayService
 from ternmq_broker.delay.deliverer import Deliverer
+from ternmq_broker.inner.rerouting import Rules
 from ternmq_broker.inner.writer import InnerWriter
 from ternmq_broker.reading import StoreReader
 from ternmq_broker.tables import Tables
+from ternmq_broker.timer.timer_service import TimerService
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_remoting.environment import Environment
 from ternmq_runtime.service import Job
@@ -18,6 +21,7 @@ class WaitingParts:
     """Delayed and timed messages of one broker. Owned by `Parts`.
 
     Args:
+        config: The broker's settings.
         store: Open.
         inner: Stores what is due.
         tables: Loaded.
@@ -27,6 +31,7 @@ class WaitingParts:
 
     def __init__(
         self,
+        config: BrokerConfig,
         store: MessageStore,
         inner: InnerWriter,
         tables: Tables,
@@ -36,22 +41,43 @@ class WaitingParts:
     ) -> None:
         reader = StoreReader(store, env.blocking)
         deliverer = Deliverer(inner, tables.topics.get)
+        self._clock = env.clock
+        self._timer_enabled = config.timer_enabled
         self.delays = DelayService(reader, deliverer, tables.delays, env.clock, wake=wake)
+        self.timer = TimerService(
+            *(reader, deliverer, tables.timer, tables.save_timer, env.clock),
+            wake=wake,
+            pending_max=config.timer_pending_max,
+        )
+
+    def rules(self) -> Rules:
+        """Return by what clients' records are routed at this moment."""
+        return Rules(
+            now_ms=self._clock.wall_ms(),
+            timer_enabled=self._timer_enabled,
+            timer_is_full=self.timer.is_full,
+        )
 
     def jobs(self) -> Sequence[Job]:
         """Return what delivers: begun when the broker listens, ended before the store's jobs."""
-        return (self.delays.job(),)
+        jobs = (self.delays.job(), self.timer.job())
+        return jobs if self._timer_enabled else jobs[:1]
 
     def arrived(self, arrivals: Sequence[Arrival]) -> None:
         """Take note of new messages."""
         self.delays.arrived(arrivals)
+        self.timer.arrived(arrivals)
 
     async def settle(self, flush_to: Callable[[PhysicalOffset], Awaitable[None]]) -> None:
         """Bring the progress of the jobs, which have ended, into the tables.
 
         Args:
             flush_to: Brings the log to the disk up to an offset, if it can.
+
+        Raises:
+            OSError: The disk refused; progress kept before holds.
         """
         self.delays.stop()
         await flush_to(self.delays.unsettled_end)
         self.delays.settle()
+        await self.timer.settle(flush_to)

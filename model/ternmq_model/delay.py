@@ -1,9 +1,31 @@
-"""The levels of delay. Pure.
+"""The levels of delay, and the ticks of timed messages. Pure.
 
-Source: RocketMQ `MessageStoreConfig.messageDelayLevel`, `ScheduleMessageService`.
+Source: RocketMQ `MessageStoreConfig.messageDelayLevel`, `ScheduleMessageService`,
+`TimerMessageStore`.
 """
 
+from collections.abc import Mapping
 from typing import Final
+
+from ternmq_model.properties import (
+    TIMER_CANCEL,
+    TIMER_DELAY_MS,
+    TIMER_DELAY_SEC,
+    TIMER_DELIVER_MS,
+    TIMER_DUE_MS,
+)
+
+TICK_MS: Final = 100
+"""Timed messages are delivered at whole multiples of this."""
+
+DELAY_MS_MAX: Final = 3 * 24 * 3600 * 1000
+"""The furthest ahead that a message can be timed."""
+
+_FOREIGN_TICK_MS: Final = 1000
+EARLIEST_CODE: Final = -(-(1 << 32) // TICK_MS) * TICK_MS
+"""Times before 1970-02-20 would look like tag codes."""
+
+_DUE_MS_MAX: Final = 1 << 56
 
 _DELAYS_S: Final[tuple[int, ...]] = (1, 5, 10, 30, *range(60, 660, 60), 1200, 1800, 3600, 7200)
 
@@ -14,3 +36,40 @@ DELAY_LEVEL_MAX: Final = len(_DELAYS_S)
 def level_delay_ms(level: int) -> int:
     """Return how long `level`, from 1 on, delays; above the highest it is that."""
     return _DELAYS_S[min(level, DELAY_LEVEL_MAX) - 1] * 1000
+
+
+def tick_up(at_ms: int) -> int:
+    """Return the first tick that is not before `at_ms`."""
+    return -(-at_ms // TICK_MS) * TICK_MS
+
+
+def wheel_code(properties: Mapping[str, str], stored_at_ms: int) -> int | None:
+    """Return what a consume queue keeps of a timed message: its tick, and 1 more if it cancels.
+
+    RocketMQ keeps the tag's code there, and rounds the time down to its tick of a second; such a
+    message is due at the time that was asked for, as far as that can be told.
+
+    Args:
+        properties: Of a record in the wheel timer's queue.
+        stored_at_ms: Its store time.
+
+    Returns:
+        More than any tag's code; None when the record says no time.
+    """
+    due_ms = _whole(properties.get(TIMER_DUE_MS))
+    if due_ms is None or not EARLIEST_CODE <= due_ms < _DUE_MS_MAX:
+        return None
+    asked_ms = due_ms
+    after_s, after_ms = properties.get(TIMER_DELAY_SEC), properties.get(TIMER_DELAY_MS)
+    if after_s is None and after_ms is None:
+        asked_ms = _whole(properties.get(TIMER_DELIVER_MS)) or due_ms
+    elif due_ms % _FOREIGN_TICK_MS == 0:
+        after = _whole(after_ms) if after_s is None else (_whole(after_s) or 0) * 1000
+        asked_ms = stored_at_ms + (after or 0)
+    # No tick is longer than RocketMQ's: what is further ahead is no rounding.
+    due_ms = max(due_ms, min(tick_up(asked_ms), due_ms + _FOREIGN_TICK_MS))
+    return tick_up(due_ms) + (TIMER_CANCEL in properties)
+
+
+def _whole(text: str | None) -> int | None:
+    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 18 else None

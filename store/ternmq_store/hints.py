@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ternmq_model.delay import level_delay_ms
+from ternmq_model.delay import level_delay_ms, wheel_code
 from ternmq_model.index_keys import KeyRows
-from ternmq_model.names import SCHEDULE_TOPIC
+from ternmq_model.names import SCHEDULE_TOPIC, WHEEL_TOPIC
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.properties import DELAY, decode_properties
 from ternmq_model.record_batch import RecordBatch
@@ -119,16 +119,16 @@ def unit_runs(
             continue
         is_all = len(rows) == len(units)
         own, places = (units, queue_offsets) if is_all else (units[rows], queue_offsets[rows])
-        if queue.topic == SCHEDULE_TOPIC:
+        if queue.topic in (SCHEDULE_TOPIC, WHEEL_TOPIC):
             own = own.copy()
-            own["tag_code"] = _delivery_times(batch, rows, stored_at_ms)
+            own["tag_code"] = _delivery_times(queue.topic, batch, rows, stored_at_ms)
         further = ext if ext is None or is_all else ext.at(rows)
         runs.append(UnitRun(queue, places, own, further))
     return runs
 
 
-def _delivery_times(batch: RecordBatch, rows: Ints, stored_at_ms: Ints) -> Ints:
-    """Return what units keep of delayed messages: when they are to be delivered.
+def _delivery_times(topic: str, batch: RecordBatch, rows: Ints, stored_at_ms: Ints) -> Ints:
+    """Return what units keep of delayed and timed messages: when they are to be delivered.
 
     Source: RocketMQ `CommitLog.checkMessageAndReturnSize`, `computeDeliverTimestamp`.
     """
@@ -136,6 +136,10 @@ def _delivery_times(batch: RecordBatch, rows: Ints, stored_at_ms: Ints) -> Ints:
     ends = batch.starts + batch.sizes
     for place, row in enumerate(rows.tolist()):
         properties = decode_properties(batch.data[int(batch.properties[row]) : int(ends[row])])
+        if topic == WHEEL_TOPIC:
+            code = wheel_code(properties, int(stored_at_ms[row]))
+            codes[place] = codes[place] if code is None else code
+            continue
         level = properties.get(DELAY, "")
         if level.isascii() and level.isdigit() and int(level) > 0:
             codes[place] = int(stored_at_ms[row]) + level_delay_ms(int(level))

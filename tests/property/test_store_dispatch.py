@@ -8,7 +8,7 @@ from unittest import mock
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ternmq_model.names import SCHEDULE_TOPIC
+from ternmq_model.names import SCHEDULE_TOPIC, WHEEL_TOPIC
 from ternmq_model.record import FLAG_COMMIT, FLAG_PREPARED, FLAG_ROLLBACK
 from ternmq_model.record_batch import RecordBatch, check_records
 from ternmq_store import dispatcher
@@ -36,7 +36,7 @@ def batch(chance: random.Random, born_host: bytes, store_host: bytes) -> RecordB
     """Return a batch as the broker would append it: its own kinds of records among them."""
     records = [
         record(
-            chance.choice(("A", "B-longer-name", SCHEDULE_TOPIC)),
+            chance.choice(("A", "B-longer-name", SCHEDULE_TOPIC, WHEEL_TOPIC)),
             chance.randrange(3),
             chance.randbytes(chance.randrange(400)),
             properties(chance),
@@ -55,8 +55,9 @@ def batch(chance: random.Random, born_host: bytes, store_host: bytes) -> RecordB
     assert found is not None, checked.refused
     for row in range(len(found)):
         found.heads["sys_flag"][row] |= chance.choice(KINDS)
-    # No client may ask for a delay; what the broker stores in its stead has one.
-    return replace(found, data=found.data.replace(b"delay\x01", b"DELAY\x01"))
+    # No client may say when it is due; what the broker stores in its stead does.
+    data = found.data.replace(b"delay\x01", b"DELAY\x01")
+    return replace(found, data=data.replace(b"timer_out_ms\x01", b"TIMER_OUT_MS\x01"))
 
 
 def properties(chance: random.Random) -> dict[str, str]:
@@ -65,6 +66,9 @@ def properties(chance: random.Random) -> dict[str, str]:
         "UNIQ_KEY": f"{chance.getrandbits(128):032X}",
         "KEYS": chance.choice(("k", "one two", "schlüssel 钥匙 k", " x ")),
         "delay": str(chance.choice((1, 3, 18, 99, 0))),
+        "timer_out_ms": str(chance.choice((1_800_000_000_000, 1_800_000_000_130, 5, 1 << 60))),
+        "TIMER_DELIVER_MS": str(chance.choice((1_800_000_000_500, 7))),
+        "TIMER_DEL_UNIQKEY": "k",
         "TAGS": chance.choice(("x", "é", "订单")),
     }
     return {name: value for name, value in some.items() if chance.random() < 0.8}

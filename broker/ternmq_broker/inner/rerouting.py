@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from ternmq_broker.inner.inner_record import InnerRecord
-from ternmq_model.delay import DELAY_LEVEL_MAX
+from ternmq_model.delay import DELAY_LEVEL_MAX, DELAY_MS_MAX, tick_up
 from ternmq_model.errors import RefusedError, refusal
 from ternmq_model.names import (
     DEAD_LETTER_PREFIX,
@@ -37,11 +37,6 @@ from ternmq_model.properties import (
 )
 from ternmq_model.record import FLAG_TRANSACTION_MASK
 from ternmq_model.response_code import ResponseCode
-
-TICK_MS: Final = 100
-"""Timed messages are delivered at whole multiples of this."""
-
-DELAY_MS_MAX: Final = 3 * 24 * 3600 * 1000
 
 _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,18}")
 _TIMES: Final = (TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS)
@@ -119,11 +114,6 @@ def half(record: InnerRecord) -> InnerRecord:
     further = {} if key is None else {TRANSACTION_ID: key}
     form = _elsewhere(record, HALF_TOPIC, 0, further, without=(DELAY, *_TIMES, TIMER_CANCEL))
     return replace(form, sys_flag=form.sys_flag & ~FLAG_TRANSACTION_MASK)
-
-
-def tick_up(at_ms: int) -> int:
-    """Return the first tick that is not before `at_ms`."""
-    return -(-at_ms // TICK_MS) * TICK_MS
 
 
 def _elsewhere(

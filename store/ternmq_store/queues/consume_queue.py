@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from ternmq_model.names import WHEEL_TOPIC
 from ternmq_model.offsets import UNIT_BYTES, LogicOffset, PhysicalOffset, QueueOffset, logic_offset
 from ternmq_model.record_heads import Bytes, Ints
 from ternmq_store.disk.filesystem import FileSystem
@@ -44,6 +45,7 @@ from ternmq_store.queues.units import (
 
 logger = logging.getLogger(__name__)
 
+_TAG_CODE_MAX: Final = 1 << 31
 _PIECE_UNITS: Final = 3_200
 _PADDING_UNITS: Final = 100_000  # in one step
 
@@ -211,11 +213,10 @@ class ConsumeQueue:
 
     def _are_same(self, there: Units, wanted: Units) -> NDArray[np.bool_]:
         codes, is_known = self.tag_codes(there)
-        same: NDArray[np.bool_] = (
-            (there["offset"] == wanted["offset"])
-            & (there["size"] == wanted["size"])
-            & (codes == wanted["tag_code"])
-        )
+        same: NDArray[np.bool_] = codes == wanted["tag_code"]
+        if self.topic == WHEEL_TOPIC:  # RocketMQ has the tag's code there, we the time
+            same |= np.abs(codes) <= _TAG_CODE_MAX
+        same &= (there["offset"] == wanted["offset"]) & (there["size"] == wanted["size"])
         return same if is_known is None else same & is_known
 
     @property

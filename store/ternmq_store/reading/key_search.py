@@ -18,7 +18,9 @@ from ternmq_model.properties import KEY_SEPARATOR, KEYS, UNIQUE_KEY, decode_prop
 from ternmq_model.record import Record, decode_record
 from ternmq_model.record_heads import Ints
 from ternmq_store.index.index_lookup import IndexLookup
+from ternmq_store.queues.units import PADDING_SIZE
 from ternmq_store.reading.cold_read import ColdRecord, Source
+from ternmq_store.reading.many_records import ManyRecords, RecordPlace
 from ternmq_store.reading.prepared_search import PreparedSearch
 from ternmq_store.reading.queue_times import (
     Boundary,
@@ -197,6 +199,28 @@ class KeySearches:
     ) -> PreparedSearch:
         """Return the look through the log, from `start` on, for records of transactions."""
         return PreparedSearch(self._source(), start, transactions, skipped_topic=skipped_topic)
+
+    def records_at(
+        self, topic: str, queue_id: int, offsets: Sequence[int], *, bytes_max: int
+    ) -> ManyRecords:
+        """Return the read of single messages of a queue, which may lie far from each other.
+
+        Args:
+            topic: Whose.
+            queue_id: Of it.
+            offsets: Theirs, in any order.
+            bytes_max: After so many bytes no more is read; at least one message is.
+        """
+        queue = self._queues.find(topic, queue_id)
+        places: list[RecordPlace | None] = []
+        for offset in offsets:
+            if queue is None or not queue.min_offset <= offset < queue.end:
+                places.append(None)
+            else:
+                unit = queue.unit(QueueOffset(offset))
+                is_message = unit.size != PADDING_SIZE
+                places.append(RecordPlace(unit.offset, unit.size) if is_message else None)
+        return ManyRecords(self._source(), places, bytes_max=bytes_max)
 
     def by_time(
         self, topic: str, queue_id: int, at_ms: int, boundary: Boundary

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ternmq_model.delay import level_delay_ms
+from ternmq_model.delay import EARLIEST_CODE, level_delay_ms, tick_up, wheel_code
 
 LEVELS = (
     *("1s", "5s", "10s", "30s", "1m", "2m", "3m", "4m", "5m", "6m", "7m", "8m", "9m", "10m"),
@@ -18,3 +18,37 @@ def test_a_level_delays_as_its_name_says(level: int, text: str) -> None:
 
 def test_a_level_above_the_highest_delays_as_that() -> None:
     assert level_delay_ms(99) == 2 * 3_600_000
+
+
+STORED_MS = 1_700_000_000_123
+
+
+@pytest.mark.parametrize(("at_ms", "tick_ms"), [(0, 0), (1, 100), (100, 100), (101, 200)])
+def test_a_time_is_rounded_up_to_its_tick(at_ms: int, tick_ms: int) -> None:
+    assert tick_up(at_ms) == tick_ms
+
+
+@pytest.mark.parametrize(
+    ("properties", "code"),
+    [
+        ({"TIMER_OUT_MS": "1700000009100"}, 1_700_000_009_100),
+        ({"TIMER_OUT_MS": "1700000009100", "TIMER_DELAY_MS": "5"}, 1_700_000_009_100),
+        ({"TIMER_OUT_MS": "1700000009100", "TIMER_DEL_UNIQKEY": "A"}, 1_700_000_009_101),
+        # RocketMQ rounds down to a second, and a whole second to the one before.
+        ({"TIMER_OUT_MS": "1700000009000", "TIMER_DELIVER_MS": "1700000009901"}, 1_700_000_010_000),
+        ({"TIMER_OUT_MS": "1700000009000", "TIMER_DELIVER_MS": "1700000010000"}, 1_700_000_010_000),
+        ({"TIMER_OUT_MS": "1700000009000", "TIMER_DELAY_SEC": "9"}, 1_700_000_009_200),
+        ({"TIMER_OUT_MS": "1700000009000", "TIMER_DELAY_MS": "9100"}, 1_700_000_009_300),
+        # Laid anew two days later: what is asked for counts from the first time.
+        ({"TIMER_OUT_MS": "1700000009000", "TIMER_DELAY_SEC": "172809"}, 1_700_000_010_000),
+        ({"TIMER_OUT_MS": "1700000009000", "TIMER_DELIVER_MS": "x"}, 1_700_000_009_000),
+        ({"TIMER_OUT_MS": "soon"}, None),
+        ({"TIMER_OUT_MS": str(EARLIEST_CODE - 1)}, None),
+        ({"TIMER_OUT_MS": "9" * 17}, None),
+        ({}, None),
+    ],
+)
+def test_a_timed_message_is_due_as_its_properties_say(
+    properties: dict[str, str], code: int | None
+) -> None:
+    assert wheel_code(properties, STORED_MS) == code

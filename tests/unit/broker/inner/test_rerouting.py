@@ -3,7 +3,8 @@
 import pytest
 
 from ternmq_broker.inner.inner_record import InnerRecord
-from ternmq_broker.inner.rerouting import DELAY_MS_MAX, Rules, delayed, half, route, tick_up, timed
+from ternmq_broker.inner.rerouting import Rules, delayed, half, route, timed
+from ternmq_model.delay import DELAY_MS_MAX, tick_up
 from ternmq_model.errors import RefusedError
 from ternmq_model.record import FLAG_COMPRESSED, FLAG_PREPARED
 from ternmq_model.response_code import ResponseCode

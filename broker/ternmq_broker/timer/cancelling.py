@@ -1,0 +1,54 @@
+"""Timed messages that cancel others: of the same topic, due at the same tick. Pure.
+
+Source: RocketMQ `TimerMessageStore.TimerDequeueGetMessageService`.
+"""
+
+from collections.abc import Sequence
+
+from ternmq_broker.timer.wheel import Due
+from ternmq_model.properties import REAL_TOPIC, TIMER_CANCEL, UNIQUE_KEY, decode_properties
+from ternmq_model.record import Record
+
+
+class Cancelling:
+    """What is cancelled of the ticks that are being delivered. Owned by `TimerService`."""
+
+    def __init__(self) -> None:
+        self._keys: dict[int, dict[tuple[str, str], int]] = {}
+
+    @property
+    def first_offset(self) -> int | None:
+        """The lowest queue offset of what cancels and is not forgotten; None if there is none."""
+        return min(
+            (offset for keys in self._keys.values() for offset in keys.values()), default=None
+        )
+
+    def without_cancelled(self, records: Sequence[Record | None], due: Due) -> list[Record]:
+        """Return what is to be delivered of a batch; asking again changes nothing.
+
+        Args:
+            records: Of the first messages of `due`; None for one that is not there.
+            due: Within each tick, what cancels comes first.
+        """
+        kept: list[Record] = []
+        columns = [column[: len(records)].tolist() for column in due]
+        rows = zip(records, *columns, strict=True)
+        for record, offset, due_ms, cancels in rows:
+            if record is None:
+                continue
+            if not cancels and due_ms not in self._keys:
+                kept.append(record)
+                continue
+            properties = decode_properties(record.properties)
+            topic = properties.get(REAL_TOPIC, "")
+            if cancels:
+                key = (topic, properties.get(TIMER_CANCEL, ""))
+                self._keys.setdefault(due_ms, {}).setdefault(key, offset)
+            elif (topic, properties.get(UNIQUE_KEY, "")) not in self._keys[due_ms]:
+                kept.append(record)
+        return kept
+
+    def forget(self, read_ms: int) -> None:
+        """Forget what cancels at ticks up to `read_ms`: they are over."""
+        for due_ms in [due_ms for due_ms in self._keys if due_ms <= read_ms]:
+            del self._keys[due_ms]

@@ -1,0 +1,64 @@
+"""What is to be known of a timed message before it waits. Pure."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ternmq_broker.timer.checkpoint import TimerCheckpoint
+from ternmq_model.delay import EARLIEST_CODE, TICK_MS, wheel_code
+from ternmq_model.properties import (
+    TIMER_DELAY_MS,
+    TIMER_DELAY_SEC,
+    TIMER_DELIVER_MS,
+    TIMER_DUE_MS,
+    decode_properties,
+)
+from ternmq_model.record import Record
+from ternmq_model.record_heads import Ints
+
+_GONE: Final = 0
+_LATEST: Final = 1 << 57
+
+
+def is_time(codes: Ints) -> NDArray[np.bool_]:
+    """Tell which of a queue's codes say when messages are due; others are tag codes."""
+    found: NDArray[np.bool_] = (codes >= EARLIEST_CODE) & (codes < _LATEST)
+    return found
+
+
+def codes_of_records(records: Sequence[Record | None]) -> Ints:
+    """Return what a queue should keep of messages, by their records.
+
+    One that says no time is due at once; of one that is not there nothing can be done.
+    """
+    return np.array([_code_of(record) for record in records], dtype=np.int64)
+
+
+def _code_of(record: Record | None) -> int:
+    if record is None:
+        return _GONE
+    code = wheel_code(decode_properties(record.properties), record.header.stored_at_ms)
+    return EARLIEST_CODE if code is None else code
+
+
+def not_delivered(offsets: Ints, codes: Ints, known: TimerCheckpoint) -> NDArray[np.bool_]:
+    """Tell which messages wait, by what is known of earlier deliveries.
+
+    Args:
+        offsets: In the wheel timer's queue.
+        codes: What it keeps of each.
+        known: What a previous use delivered.
+    """
+    is_late = codes // TICK_MS * TICK_MS > known.read_ms
+    waits: NDArray[np.bool_] = (codes != _GONE) & ((offsets >= known.known_end) | is_late)
+    return waits
+
+
+def asked_for_ms(record: Record) -> int:
+    """Return the time that a message was to be delivered at, as far as its properties tell."""
+    properties = decode_properties(record.properties)
+    is_after = TIMER_DELAY_SEC in properties or TIMER_DELAY_MS in properties
+    text = properties.get(TIMER_DUE_MS if is_after else TIMER_DELIVER_MS, "")
+    return int(text) if text.isascii() and text.isdigit() else record.header.stored_at_ms

@@ -1,0 +1,297 @@
+"""Delivers timed messages: they lie in the wheel timer's queue until their time has come.
+
+What waits is kept in memory as a number each; it is read anew from the queue at every start, from
+the first message that was not delivered. A message is forgotten when it counts as stored in its own
+queue, and that is kept once it survives a loss of power: a failure delivers a message twice, never
+not at all.
+
+Source: RocketMQ `TimerMessageStore`.
+"""
+
+import logging
+import math
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from ternmq_broker.alarm import Alarm
+from ternmq_broker.delay.deliverer import Deliverer
+from ternmq_broker.delay.lateness import Lateness
+from ternmq_broker.reading import StoreReader
+from ternmq_broker.timer.cancelling import Cancelling
+from ternmq_broker.timer.checkpoint import TimerCheckpoint
+from ternmq_broker.timer.enqueue import asked_for_ms, codes_of_records, is_time, not_delivered
+from ternmq_broker.timer.wheel import Due, TimerWheel
+from ternmq_model.clock import Clock
+from ternmq_model.delay import TICK_MS
+from ternmq_model.errors import TernError, refusal
+from ternmq_model.names import WHEEL_TOPIC
+from ternmq_model.offsets import PhysicalOffset, QueueOffset
+from ternmq_model.record import Record, decode_record
+from ternmq_model.response_code import ResponseCode
+from ternmq_runtime.service import Job
+from ternmq_store.dispatcher import Arrival
+
+logger = logging.getLogger(__name__)
+
+TIMER_JOB: Final = "deliver-timed"
+
+_ENQUEUE_UNITS: Final = 65_536
+_BATCH_MESSAGES: Final = 256
+_BATCH_BYTES: Final = 1 << 20
+_LOOK_MAX_S: Final = 10.0
+"""While something waits: how soon a clock that was set is noticed."""
+
+_AGAIN_S: Final = 0.1
+_AGAIN_MAX_S: Final = 5.0
+_KEEP_MS: Final = 1000
+
+
+class Candidate(NamedTuple):
+    """What may be kept once the log is on the disk up to `end`."""
+
+    checkpoint: TimerCheckpoint
+    end: PhysicalOffset
+
+
+class TimerService:
+    """The timed messages of one broker. Owned by its loop.
+
+    Args:
+        reader: Of the store.
+        deliverer: Where what is due goes.
+        kept: How far a previous use came.
+        save: Keeps how far this one is, durably; raises OSError.
+        clock: For what is due.
+        wake: Runs the job of that name now.
+        pending_max: More are not taken.
+    """
+
+    def __init__(
+        self,
+        reader: StoreReader,
+        deliverer: Deliverer,
+        kept: TimerCheckpoint,
+        save: Callable[[TimerCheckpoint], Awaitable[None]],
+        clock: Clock,
+        *,
+        wake: Callable[[str], None],
+        pending_max: int,
+    ) -> None:
+        self._reader = reader
+        self._store = reader.store
+        self._deliverer = deliverer
+        self._kept = kept
+        self._save = save
+        self._clock = clock
+        self._pending_max = pending_max
+        self._wake = wake
+        self._alarm = Alarm(lambda: wake(TIMER_JOB))
+        self._wheel = TimerWheel()
+        self._next = QueueOffset(-1)
+        """The next message of the queue to take into the wheel; -1 = not begun."""
+        self._known = kept
+        self._read_ms = kept.read_ms
+        self._is_known = True
+        self._is_dirty = False
+        self._candidate: Candidate | None = None
+        self._in_hand: Due | None = None
+        self._cancelling = Cancelling()
+        self._end = PhysicalOffset(0)
+        """Up to where the log must be on the disk for what was delivered to stay so."""
+        self._kept_at_ms = clock.monotonic_ms()
+        self._failures = 0
+        self.lateness = Lateness()
+        self.delivered = 0
+        self.cancelled = 0
+        self.dropped = 0
+
+    def job(self) -> Job:
+        """Return what delivers; it begins when the broker listens and ends before the store."""
+        return Job(name=TIMER_JOB, interval_s=math.inf, step=self.step)
+
+    @property
+    def waiting(self) -> int:
+        """How many messages wait."""
+        return len(self._wheel) + (0 if self._in_hand is None else len(self._in_hand))
+
+    @property
+    def is_full(self) -> bool:
+        """As many messages wait as may."""
+        return self.waiting >= self._pending_max
+
+    @property
+    def behind(self) -> int:
+        """How many messages of the queue are not in the wheel yet."""
+        _, end = self._store.queue_range(WHEEL_TOPIC, 0)
+        return max(end - max(self._next, 0), 0)
+
+    def arrived(self, arrivals: Sequence[Arrival]) -> None:
+        """Take note of new timed messages."""
+        if any(arrival.topic == WHEEL_TOPIC for arrival in arrivals):
+            self._wake(TIMER_JOB)
+
+    async def step(self) -> bool:
+        """Take new messages in, then deliver a batch of what is due: one step of a job."""
+        try:
+            # All that lies there first: a message may cancel another one.
+            has_more = await self._enqueue() or await self._deliver()
+            await self._keep()
+        except (TernError, OSError) as error:
+            if not self._failures:
+                logger.warning("timed messages wait, delivery fails error=%s", error)
+            self._alarm.set(min(_AGAIN_S * 2**self._failures, _AGAIN_MAX_S))
+            self._failures = min(self._failures + 1, 10)
+            return False
+        if self._failures:
+            self._failures = 0
+            logger.info("timed messages are delivered again")
+        if not has_more and self.waiting:
+            ahead_ms = self._wheel.first_ms - self._clock.wall_ms()
+            self._alarm.set(min(max(ahead_ms, 0) / 1000, _LOOK_MAX_S))
+        return has_more
+
+    async def settle(self, flush_to: Callable[[PhysicalOffset], Awaitable[None]]) -> None:
+        """Keep how far we are; the job has ended.
+
+        Args:
+            flush_to: Brings the log to the disk up to an offset, if it can.
+
+        Raises:
+            OSError: The disk refused; what was kept before holds.
+        """
+        self._alarm.clear()
+        await flush_to(self._end)
+        self._candidate = self._progress() if self._is_dirty else self._candidate
+        await self._keep()
+        self._alarm.clear()
+
+    async def _enqueue(self) -> bool:
+        """Take a bounded number of new messages into the wheel; tell whether more are there.
+
+        Raises:
+            RefusedError: The disk cannot be read; nothing was taken in.
+        """
+        first, end = self._store.queue_range(WHEEL_TOPIC, 0)
+        if self._next < 0:
+            self._begin()
+        begin = max(self._next, first)
+        if begin >= end:
+            return False
+        codes = self._store.searches.codes_at(WHEEL_TOPIC, 0, QueueOffset(begin), _ENQUEUE_UNITS)
+        offsets = np.arange(begin, begin + len(codes), dtype=np.int64)
+        strange = np.flatnonzero(~is_time(codes))
+        if len(strange):
+            looked_at = strange[:_BATCH_MESSAGES]
+            records = await self._read(offsets[looked_at].tolist())
+            looked_at = looked_at[: len(records)]
+            codes[looked_at] = codes_of_records(records)
+            count = len(codes) if len(records) == len(strange) else int(strange[len(records)])
+            codes, offsets = codes[:count], offsets[:count]
+        chosen = not_delivered(offsets, codes, self._known)
+        self._wheel.add(offsets[chosen], codes[chosen])
+        self._next = QueueOffset(begin + len(codes))
+        return self._next < end
+
+    def _begin(self) -> None:
+        """Go on where the previous use ended, as far as the queue is still there."""
+        last, known = self._store.next_offset(WHEEL_TOPIC, 0), self._known
+        self._known = known._replace(
+            first_offset=min(known.first_offset, last), next_offset=min(known.next_offset, last)
+        )
+        self._next = QueueOffset(self._known.begins_at)
+
+    async def _deliver(self) -> bool:
+        """Deliver what is due, a batch at most; tell whether there may be more.
+
+        Raises:
+            TernError: It failed; the batch is kept for the next attempt.
+        """
+        now_ms = self._clock.wall_ms()
+        if self._in_hand is None:
+            due = self._wheel.take(now_ms, _BATCH_MESSAGES)
+            if not len(due):
+                self._note_done(now_ms)
+                return False
+            self._in_hand = due
+        due = self._in_hand
+        records = await self._read(due.offsets.tolist())
+        count = len(records)
+        damaged = records.count(None)
+        if damaged:
+            logger.error("timed messages damaged or gone, not delivered count=%d", damaged)
+        kept = self._cancelling.without_cancelled(records, due)
+        done = await self._deliverer.deliver(kept)
+        self.delivered += len(kept) - done.dropped
+        self.dropped += done.dropped + damaged
+        self.cancelled += count - damaged - len(kept) - int(due.cancels[:count].sum())
+        if done.end:
+            asked_ms = np.array([asked_for_ms(record) for record in kept], dtype=np.int64)
+            self.lateness.add(done.stored_at_ms - asked_ms)
+        self._end = max(self._end, done.end)
+        self._in_hand = Due(*(column[count:] for column in due)) if count < len(due) else None
+        self._is_dirty = True
+        self._note_done(now_ms)
+        return True
+
+    async def _read(self, offsets: Sequence[int]) -> list[Record | None]:
+        """Return the records of the first of some messages; None for one that is gone or damaged.
+
+        Raises:
+            RefusedError: The disk cannot be read.
+        """
+        plan = self._store.searches.records_at(WHEEL_TOPIC, 0, offsets, bytes_max=_BATCH_BYTES)
+        try:
+            await self._reader.blocking.run(plan.run)
+        except OSError as error:
+            remark = f"the disk cannot be read: {error}"
+            raise refusal(ResponseCode.SYSTEM_ERROR, remark) from error
+        return [None if data is None else decode_record(data) for data in plan.records]
+
+    def _note_done(self, now_ms: int) -> None:
+        """Take note of the time by which everything is delivered, in the wheel and before it."""
+        first_ms = self._wheel.first_ms
+        if self._in_hand is not None:
+            first_ms = min(first_ms, int(self._in_hand.due_ms.min()))
+        read_ms = min(now_ms, first_ms - 1) // TICK_MS * TICK_MS
+        self._cancelling.forget(read_ms)
+        # It goes back for a message that came too late, which is delivered next; or with the clock.
+        self._is_known = read_ms >= self._read_ms
+        if self._is_known:
+            self._read_ms = read_ms
+
+    def _progress(self) -> Candidate | None:
+        """Return what may be kept when the log is on the disk so far; None when it is not known."""
+        if not self._is_known:
+            return None
+        lowest = [self._wheel.first_offset(), self._cancelling.first_offset]
+        if self._in_hand is not None:
+            lowest.append(int(self._in_hand.offsets.min()))
+        self._is_dirty = False
+        checkpoint = TimerCheckpoint(
+            read_ms=self._read_ms,
+            first_offset=min([self._next, *(each for each in lowest if each is not None)]),
+            next_offset=self._next,
+            state_version=self._kept.state_version,
+            changed_at_ms=self._clock.wall_ms(),
+            changes=self._kept.changes + 1,
+        )
+        return Candidate(checkpoint, self._end)
+
+    async def _keep(self) -> None:
+        """Keep how far we are, when it is time and no loss of power can belie it.
+
+        Raises:
+            OSError: The disk refused; what was kept before holds.
+        """
+        now_ms = self._clock.monotonic_ms()
+        if self._candidate is None and self._is_dirty and now_ms - self._kept_at_ms >= _KEEP_MS:
+            self._candidate = self._progress()
+        candidate = self._candidate
+        if candidate is not None and candidate.end <= self._store.flushed_offset:
+            self._candidate = None
+            await self._save(candidate.checkpoint)
+            self._kept, self._kept_at_ms = candidate.checkpoint, now_ms
+        if self._candidate is not None or self._is_dirty:
+            self._alarm.set(_KEEP_MS / 1000)

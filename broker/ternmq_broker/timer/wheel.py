@@ -1,0 +1,210 @@
+"""The timed messages that wait, by when they are due. Pure.
+
+A bucket holds what is due within 64 ticks, 6.4 s: one number of 8 bytes for each message, which
+has the tick within the bucket, whether it cancels, and its offset in the wheel timer's queue.
+
+    0 | tick 6 | 0 = cancels, 1 = does not 1 | queue offset 56
+
+A bucket is sorted when its time comes. So those that cancel come first within their tick.
+
+Source: RocketMQ `TimerWheel`, whose slots are a file and hold messages of one second.
+"""
+
+import heapq
+from array import array
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from ternmq_model.delay import TICK_MS
+from ternmq_model.record_heads import Ints
+
+_TICK_BITS: Final = 6
+_TICKS: Final = 1 << _TICK_BITS
+_BUCKET_MS: Final = TICK_MS << _TICK_BITS
+_OFFSET_BITS: Final = 56
+_KIND_BIT: Final = 1 << _OFFSET_BITS
+_TICK_SHIFT: Final = _OFFSET_BITS + 1
+_OFFSET_MASK: Final = _KIND_BIT - 1
+
+_NONE: Final[Ints] = np.zeros(0, dtype=np.int64)
+
+NEVER_MS: Final = 1 << 62
+
+
+class Due(NamedTuple):
+    """Messages that are due: columns of one length, in the order of delivery."""
+
+    offsets: Ints
+    due_ms: Ints
+    cancels: Ints
+    """1 for a message that cancels another, else 0."""
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+
+class TimerWheel:
+    """What waits. Owned by `TimerService`."""
+
+    def __init__(self) -> None:
+        self._buckets: dict[int, array[int]] = {}
+        self._order: list[int] = []
+        """A heap of the buckets' numbers."""
+        self._open = -1
+        """The bucket whose time has come; what is added to it or before it goes to `_late`."""
+        self._sorted = _NONE
+        self._position = 0
+        self._late: list[tuple[int, int]] = []
+        """A heap of tick and key."""
+        self._count = 0
+
+    def __len__(self) -> int:
+        """Return how many messages wait."""
+        return self._count
+
+    def add(self, offsets: Ints, codes: Ints) -> None:
+        """Let messages wait.
+
+        Args:
+            offsets: In the wheel timer's queue, ascending.
+            codes: What the queue keeps of each: see `wheel_code`.
+        """
+        if not len(offsets):
+            return
+        self._count += len(offsets)
+        ticks = codes // TICK_MS
+        keys = (
+            ((ticks & (_TICKS - 1)) << _TICK_SHIFT)
+            | np.where(codes % TICK_MS == 1, 0, _KIND_BIT)
+            | offsets
+        )
+        numbers = ticks >> _TICK_BITS
+        order = np.argsort(numbers, kind="stable")
+        numbers, keys = numbers[order], keys[order]
+        cuts = np.flatnonzero(numbers[1:] != numbers[:-1]) + 1
+        begins = [0, *cuts.tolist()]
+        for begin, end in zip(begins, [*begins[1:], len(numbers)], strict=True):
+            self._add_to(int(numbers[begin]), keys[begin:end])
+
+    def _add_to(self, number: int, keys: Ints) -> None:
+        if number <= self._open:
+            base = number << _TICK_BITS
+            for key in keys.tolist():
+                heapq.heappush(self._late, (base + (key >> _TICK_SHIFT), key))
+            return
+        bucket = self._buckets.get(number)
+        if bucket is None:
+            bucket = self._buckets[number] = array("q")
+            heapq.heappush(self._order, number)
+        bucket.frombytes(keys.tobytes())
+
+    def take(self, now_ms: int, count_max: int) -> Due:
+        """Return messages that are due and forget them: the earliest, at most `count_max`.
+
+        Those that came too late for their tick are first.
+        """
+        now_tick = now_ms // TICK_MS
+        keys: list[int] = []
+        ticks: list[int] = []
+        while self._late and self._late[0][0] <= now_tick and len(keys) < count_max:
+            tick, key = heapq.heappop(self._late)
+            ticks.append(tick)
+            keys.append(key)
+        found = [_due(np.array(keys, dtype=np.int64), np.array(ticks, dtype=np.int64))]
+        left = count_max - len(keys)
+        while left:
+            part = self._take_sorted(now_tick, left)
+            if part is not None:
+                found.append(part)
+                left -= len(part)
+            elif not self._open_next(now_tick):
+                break
+        done = found[0] if len(found) == 1 else Due(*map(np.concatenate, zip(*found, strict=True)))
+        self._count -= len(done)
+        return done
+
+    def _take_sorted(self, now_tick: int, count_max: int) -> Due | None:
+        """Return what is due of the open bucket, None when nothing is."""
+        base = self._open << _TICK_BITS
+        keys = self._sorted[self._position : self._position + count_max]
+        if now_tick - base < _TICKS - 1:
+            limit = max(now_tick - base + 1, 0) << _TICK_SHIFT
+            keys = keys[: int(np.searchsorted(keys, limit))]
+        if not len(keys):
+            return None
+        self._position += len(keys)
+        if self._position == len(self._sorted):
+            self._sorted, self._position = _NONE, 0
+        return _due(keys, base + (keys >> _TICK_SHIFT))
+
+    def _open_next(self, now_tick: int) -> bool:
+        """Open the next bucket if its time has come and the open one is empty."""
+        if self._position < len(self._sorted) or not self._order:
+            return False
+        if self._order[0] << _TICK_BITS > now_tick:
+            return False
+        self._open = heapq.heappop(self._order)
+        bucket = self._buckets.pop(self._open)
+        self._sorted = np.sort(np.frombuffer(bucket, dtype=np.int64))
+        self._position = 0
+        return True
+
+    @property
+    def first_ms(self) -> int:
+        """A time before which nothing is due: of the first message, or of its bucket."""
+        first = NEVER_MS
+        if self._late:
+            first = self._late[0][0] * TICK_MS
+        if self._position < len(self._sorted):
+            tick = (self._open << _TICK_BITS) + (int(self._sorted[self._position]) >> _TICK_SHIFT)
+            return min(first, tick * TICK_MS)
+        return min(first, self._order[0] * _BUCKET_MS) if self._order else first
+
+    def first_offset(self) -> int | None:
+        """Return the lowest queue offset of those that wait; None when nothing does.
+
+        It looks at every bucket: some milliseconds when there are many.
+        """
+        return min(self._lowest(), default=None)
+
+    def _lowest(self) -> Iterator[int]:
+        for bucket in self._buckets.values():
+            yield bucket[0] & _OFFSET_MASK  # they were added in that order
+        for _, key in self._late:
+            yield key & _OFFSET_MASK
+        if self._position < len(self._sorted):
+            yield int((self._sorted[self._position :] & _OFFSET_MASK).min())
+
+    def take_before(self, offset: int, count_max: int) -> Due:
+        """Return messages that lie before a queue offset, and forget them; in no order.
+
+        Not those whose time has come or is about to: they are not looked at.
+        """
+        found = [_due(_NONE, _NONE)]
+        left = count_max
+        for number in list(self._buckets):
+            if left <= 0:
+                break
+            bucket = self._buckets[number]
+            if bucket[0] & _OFFSET_MASK >= offset:
+                continue
+            keys = np.array(bucket, dtype=np.int64)
+            rows = np.flatnonzero((keys & _OFFSET_MASK) < offset)[:left]
+            found.append(_due(keys[rows], (number << _TICK_BITS) + (keys[rows] >> _TICK_SHIFT)))
+            left -= len(rows)
+            kept = np.delete(keys, rows)
+            if len(kept):
+                self._buckets[number] = array("q", kept.tobytes())
+            else:
+                del self._buckets[number]
+                self._order.remove(number)
+        heapq.heapify(self._order)
+        done = Due(*map(np.concatenate, zip(*found, strict=True)))
+        self._count -= len(done)
+        return done
+
+
+def _due(keys: Ints, ticks: Ints) -> Due:
+    return Due(keys & _OFFSET_MASK, ticks * TICK_MS, ((keys & _KIND_BIT) == 0).astype(np.int64))

@@ -1,0 +1,49 @@
+"""Timed messages that cancel others."""
+
+import numpy as np
+
+from ternmq_broker.timer.cancelling import Cancelling
+from ternmq_broker.timer.wheel import Due
+from ternmq_model.record import Record, decode_record
+from tests.support.records import record
+
+DUE_MS = 1_800_000_000_000
+
+
+def timed(key: str, topic: str = "A", cancels: str = "") -> Record:
+    more = {"TIMER_DEL_UNIQKEY": cancels} if cancels else {}
+    found = decode_record(
+        record(properties={"UNIQ_KEY": key, "REAL_TOPIC": topic, "REAL_QID": "0", **more})
+    )
+    assert found is not None
+    return found
+
+
+def due(*rows: tuple[int, int, int]) -> Due:
+    return Due(*(np.array(column, dtype=np.int64) for column in zip(*rows, strict=True)))
+
+
+def test_a_message_is_cancelled_by_topic_key_and_tick_and_asking_twice_changes_nothing() -> None:
+    cancelling = Cancelling()
+    records = [timed("c", cancels="one"), timed("one"), timed("one", "B"), timed("two"), None]
+    batch = due(
+        (7, DUE_MS, 1), (1, DUE_MS, 0), (2, DUE_MS, 0), (3, DUE_MS, 0), (4, DUE_MS, 0), (5, 1, 0)
+    )
+    for _ in range(2):
+        assert cancelling.without_cancelled(records, batch) == [records[2], records[3]]
+    other = due((8, DUE_MS + 100, 0))
+    assert cancelling.without_cancelled([timed("one")], other) == [timed("one")]
+    assert cancelling.without_cancelled([timed("one")], due((9, DUE_MS, 0))) == []
+
+
+def test_what_cancels_is_kept_until_its_tick_is_over() -> None:
+    cancelling = Cancelling()
+    batch = due((7, DUE_MS, 1), (5, DUE_MS + 100, 1))
+    cancelling.without_cancelled([timed("c", cancels="x"), timed("d", cancels="y")], batch)
+    assert cancelling.first_offset == 5
+    cancelling.forget(DUE_MS - 100)
+    assert cancelling.without_cancelled([timed("x")], due((9, DUE_MS, 0))) == []
+    cancelling.forget(DUE_MS)
+    assert cancelling.without_cancelled([timed("x")], due((9, DUE_MS, 0))) == [timed("x")]
+    cancelling.forget(DUE_MS + 100)
+    assert cancelling.first_offset is None

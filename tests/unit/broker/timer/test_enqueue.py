@@ -1,0 +1,52 @@
+"""What is known of a timed message before it waits."""
+
+import numpy as np
+import pytest
+
+from ternmq_broker.timer.checkpoint import TimerCheckpoint
+from ternmq_broker.timer.enqueue import asked_for_ms, codes_of_records, is_time, not_delivered
+from ternmq_model.delay import EARLIEST_CODE
+from ternmq_model.properties import tag_code
+from ternmq_model.record import Record, decode_record
+from tests.support.records import record
+
+DUE_MS = 1_800_000_000_000
+
+
+def timed(**properties: str) -> Record:
+    found = decode_record(record("rmq_sys_wheel_timer", properties=properties))
+    assert found is not None
+    return found
+
+
+def test_a_time_is_told_from_a_tags_code() -> None:
+    codes = np.array([DUE_MS, DUE_MS + 1, tag_code("late"), -(1 << 31), (1 << 31) - 1, 0, 1 << 62])
+    assert is_time(codes).tolist() == [True, True, False, False, False, False, False]
+
+
+def test_a_record_without_a_time_is_due_at_once_and_one_that_is_gone_never() -> None:
+    records = [timed(TIMER_OUT_MS=str(DUE_MS)), timed(TAGS="x"), None]
+    codes = codes_of_records(records)
+    assert codes.tolist() == [DUE_MS, EARLIEST_CODE, 0]
+    known = TimerCheckpoint(read_ms=DUE_MS - 100, first_offset=0, next_offset=2)
+    assert not_delivered(np.arange(3), codes, known).tolist() == [True, False, False]
+
+
+def test_what_was_due_by_the_time_that_was_read_is_delivered_up_to_where_that_was_known() -> None:
+    known = TimerCheckpoint(read_ms=DUE_MS, first_offset=3, next_offset=6)
+    codes = np.array([DUE_MS, DUE_MS + 1, DUE_MS + 100, DUE_MS, DUE_MS - 500])
+    waits = not_delivered(np.array([3, 4, 5, 6, 7]), codes, known)
+    assert waits.tolist() == [False, False, True, True, True]
+
+
+@pytest.mark.parametrize(
+    ("properties", "asked_ms"),
+    [
+        ({"TIMER_DELIVER_MS": "1234", "TIMER_OUT_MS": "1300"}, 1234),
+        ({"TIMER_DELAY_MS": "5", "TIMER_OUT_MS": "1300"}, 1300),
+        ({"TIMER_DELAY_SEC": "5", "TIMER_DELIVER_MS": "9", "TIMER_OUT_MS": "1300"}, 1300),
+        ({"TAGS": "x"}, 0),
+    ],
+)
+def test_the_time_that_was_asked_for_is_told(properties: dict[str, str], asked_ms: int) -> None:
+    assert asked_for_ms(timed(**properties)) == asked_ms

@@ -1,0 +1,249 @@
+"""Timed messages, end to end: a real broker on virtual time."""
+
+import asyncio
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from ternmq_broker.timer.checkpoint import TimerCheckpoint
+from ternmq_model.errors import BrokerBusy, MessageRefused, RefusedError, StoreFull
+from ternmq_model.stored_message import StoredMessage
+from ternmq_protos.v1 import admin_pb2 as admin
+from ternmq_remoting.contracts import DELETE_TOPIC
+from ternmq_store.config import FlushMode
+from ternmq_store.message_store import MessageStore
+from tests.support.brokers import Client, World, serving, stored, world
+from tests.support.files import PowerLossFileSystem
+from tests.support.virtual_time import run_in_virtual_time
+
+DAY_S = 86_400
+
+
+async def read(client: Client, topic: str = "A") -> list[StoredMessage]:
+    """Return all messages of a queue: one read may end where memory ends."""
+    found: list[StoredMessage] = []
+    while messages := stored(await client.pull(topic, len(found))):
+        found += messages
+    return found
+
+
+async def bodies_of(client: Client, topic: str = "A") -> list[bytes]:
+    return [message.body for message in await read(client, topic)]
+
+
+async def send(client: Client, body: bytes, topic: str = "A", **properties: Any) -> None:
+    told = {name: str(value) for name, value in properties.items()}
+    await client.send(topic, body, queue_id=0, properties=told)
+
+
+def kept(around: World) -> TimerCheckpoint:
+    return TimerCheckpoint.decode(
+        around.files.nodes[Path("/broker/config/timercheck")].data.tobytes()
+    )
+
+
+@pytest.mark.parametrize("after_ms", [1, 99, 100, 101, 950, 86_400_000, 3 * 86_400_000])
+def test_a_message_comes_at_its_time_and_not_before(after_ms: int) -> None:
+    async def main() -> None:
+        async with serving(topics={"A": 1}) as (around, client):
+            await asyncio.sleep(0.0423)
+            asked_ms = around.clock.wall_ms() + after_ms
+            await send(client, b"x", TIMER_DELIVER_MS=asked_ms, TAGS="late")
+            if after_ms > 3_600_000:  # days of an idle broker's jobs take long to simulate
+                await asyncio.sleep(1)
+                around.clock.wall_offset_ms += after_ms - 20_000
+                await asyncio.sleep(18)
+                assert not await read(client)
+            await asyncio.sleep(min(after_ms / 1000, 1) + 0.3)
+            (message,) = await read(client)
+            assert 0 <= message.stored_at_ms - asked_ms <= 100
+            assert message.tags == "late"
+            assert message.properties["TIMER_DELIVER_MS"] == str(asked_ms)
+            assert message.properties["REAL_TOPIC"] == "A"
+
+    run_in_virtual_time(main())
+
+
+def test_a_delay_in_seconds_or_milliseconds_is_one_from_now() -> None:
+    async def main() -> None:
+        async with serving(topics={"A": 1}) as (_, client):
+            await send(client, b"s", TIMER_DELAY_SEC=2)
+            await send(client, b"ms", TIMER_DELAY_MS=1500)
+            await asyncio.sleep(3)
+            assert await bodies_of(client) == [b"ms", b"s"]
+
+    run_in_virtual_time(main())
+
+
+def test_what_cannot_wait_is_refused_by_name_and_what_is_late_comes_at_once() -> None:
+    async def main() -> None:
+        async with serving(topics={"A": 1}, timer_pending_max=1) as (around, client):
+            now_ms = around.clock.wall_ms()
+            with pytest.raises(MessageRefused, match="at most 3 days"):
+                await send(client, b"x", TIMER_DELIVER_MS=now_ms + 3 * DAY_S * 1000 + 1000)
+            await send(client, b"now", TIMER_DELIVER_MS=now_ms - 5)
+            assert await bodies_of(client) == [b"now"]
+            await send(client, b"later", TIMER_DELIVER_MS=now_ms + 5000)
+            await asyncio.sleep(0.1)
+            with pytest.raises(BrokerBusy, match="timer_pending_max"):
+                await send(client, b"more", TIMER_DELIVER_MS=now_ms + 5000)
+
+    run_in_virtual_time(main())
+
+
+def test_without_the_timer_timed_messages_are_refused_and_waiting_ones_wait() -> None:
+    async def main() -> None:
+        async with world(flush_mode=FlushMode.ASYNC) as around:
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                await client.put_topic("A", 1)
+                await send(client, b"x", TIMER_DELAY_MS=500)
+                await client.connection.close()
+            async with around.broker(timer_enabled=False) as broker:
+                client = await around.connect(broker)
+                with pytest.raises(RefusedError, match="timer_enabled"):
+                    await send(client, b"y", TIMER_DELAY_MS=500)
+                await asyncio.sleep(5)
+                assert not await bodies_of(client)
+                await client.connection.close()
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                await asyncio.sleep(1)
+                assert await bodies_of(client) == [b"x"]
+                await client.connection.close()
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("flush_mode", list(FlushMode))
+def test_restarts_in_the_middle_neither_lose_nor_repeat_a_message(flush_mode: FlushMode) -> None:
+    async def main() -> None:
+        async with world(flush_mode=flush_mode) as around:
+            asked: dict[bytes, int] = {}
+            for use in range(4):
+                async with around.broker() as broker:
+                    client = await around.connect(broker)
+                    await client.put_topic("A", 1)
+                    for number in range(50):
+                        body = b"%d-%d" % (use, number)
+                        asked[body] = around.clock.wall_ms() + 37 + 311 * number
+                        await send(client, body, TIMER_DELIVER_MS=asked[body])
+                    await asyncio.sleep(5.05)
+                    for message in await read(client):
+                        assert message.stored_at_ms >= asked[message.body]
+                    await client.connection.close()
+                await asyncio.sleep(1)
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                await asyncio.sleep(20)
+                found = await bodies_of(client)
+                assert len(found) == len(set(found))
+                assert set(found) == set(asked)
+                await client.connection.close()
+            assert kept(around).first_offset == kept(around).next_offset == 200
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("flush_mode", list(FlushMode))
+def test_a_loss_of_power_loses_nothing_and_repeats_little(flush_mode: FlushMode) -> None:
+    async def main() -> None:
+        async with world(flush_mode=flush_mode) as around:
+            disk = around.files = PowerLossFileSystem()
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                await client.put_topic("A", 1)
+                for number in range(200):
+                    await send(client, b"%d" % number, TIMER_DELAY_MS=20_000 + 100 * number)
+                await asyncio.sleep(33)
+                around.files = disk.lose_power(Random(5))
+                await client.connection.close()
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                await asyncio.sleep(60)
+                found = await bodies_of(client)
+                assert set(found) == {b"%d" % number for number in range(200)}
+                # What was delivered since it was last written down, and then on the disk.
+                assert len(found) - len(set(found)) <= (20 if flush_mode is FlushMode.SYNC else 120)
+                await client.connection.close()
+
+    run_in_virtual_time(main())
+
+
+def test_a_failing_store_delays_delivery_and_skips_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    is_full = False
+    append = MessageStore.append
+
+    def failing(self: MessageStore, *args: Any, **fields: Any) -> Any:
+        if is_full:
+            raise StoreFull("no space")
+        return append(self, *args, **fields)
+
+    monkeypatch.setattr(MessageStore, "append", failing)
+
+    async def main() -> None:
+        nonlocal is_full
+        async with serving(topics={"A": 1}) as (_, client):
+            for number in range(20):
+                await send(client, b"%d" % number, TIMER_DELAY_MS=100 * number + 50)
+            is_full = True
+            await asyncio.sleep(60)
+            before = len(await read(client))
+            is_full = False
+            await asyncio.sleep(6)
+            assert before < 20
+            assert sorted(await bodies_of(client), key=int) == [b"%d" % n for n in range(20)]
+
+    run_in_virtual_time(main())
+
+
+def test_a_message_cancels_another_of_its_topic_and_time() -> None:
+    async def main() -> None:
+        async with serving(topics={"A": 1, "B": 1}) as (around, client):
+            at_ms = around.clock.wall_ms() + 5000
+            for topic in ("A", "B"):
+                for key in ("one", "two"):
+                    await send(client, key.encode(), topic, TIMER_DELIVER_MS=at_ms, UNIQ_KEY=key)
+            await send(client, b"cancels", TIMER_DELIVER_MS=at_ms, TIMER_DEL_UNIQKEY="one")
+            await asyncio.sleep(6)
+            assert await bodies_of(client, "A") == [b"two"]
+            assert await bodies_of(client, "B") == [b"one", b"two"]
+
+    run_in_virtual_time(main())
+
+
+def test_a_deleted_topic_loses_its_timed_messages_and_holds_up_no_other() -> None:
+    async def main() -> None:
+        async with serving(topics={"A": 1, "B": 1}) as (_, client):
+            await send(client, b"x", "A", TIMER_DELAY_MS=900)
+            await send(client, b"x", "B", TIMER_DELAY_MS=900)
+            await client.call(DELETE_TOPIC, admin.DeleteTopicRequest(topic="A"))
+            await asyncio.sleep(2)
+            assert await bodies_of(client, "B") == [b"x"]
+
+    run_in_virtual_time(main())
+
+
+def test_clocks_may_be_set_both_ways() -> None:
+    async def main() -> None:
+        async with serving(topics={"A": 1}) as (around, client):
+            await send(client, b"1", TIMER_DELAY_MS=3_600_000)
+            await send(client, b"2", TIMER_DELAY_MS=7_200_000)
+            await asyncio.sleep(1)
+            around.clock.wall_offset_ms = 3_600_000
+            await asyncio.sleep(11)
+            assert await bodies_of(client) == [b"1"]
+            around.clock.wall_offset_ms = 0
+            await send(client, b"3", TIMER_DELAY_MS=5_000)
+            await asyncio.sleep(4)
+            assert await bodies_of(client) == [b"1"]
+            await asyncio.sleep(2)
+            assert await bodies_of(client) == [b"1", b"3"]
+            await asyncio.sleep(7_200)
+            assert await bodies_of(client) == [b"1", b"3", b"2"]
+
+    run_in_virtual_time(main())

@@ -1,0 +1,116 @@
+"""What waits for its time."""
+
+from random import Random
+
+import numpy as np
+import pytest
+
+from ternmq_broker.timer.wheel import NEVER_MS, Due, TimerWheel
+
+NOW_MS = 1_700_000_000_000
+
+
+def add(wheel: TimerWheel, *waiting: tuple[int, int]) -> None:
+    """Let messages wait: offset and code."""
+    wheel.add(
+        np.array([offset for offset, _ in waiting], dtype=np.int64),
+        np.array([code for _, code in waiting], dtype=np.int64),
+    )
+
+
+def take(wheel: TimerWheel, now_ms: int, count_max: int = 100) -> list[tuple[int, int, int]]:
+    return rows(wheel.take(now_ms, count_max))
+
+
+def rows(due: Due) -> list[tuple[int, int, int]]:
+    return list(zip(*(column.tolist() for column in due), strict=True))
+
+
+def test_nothing_waits_at_first() -> None:
+    wheel = TimerWheel()
+    assert len(wheel) == 0
+    assert wheel.first_ms == NEVER_MS
+    assert wheel.first_offset() is None
+    assert take(wheel, NOW_MS) == []
+    wheel.add(np.array([], dtype=np.int64), np.array([], dtype=np.int64))
+    assert len(wheel) == 0
+
+
+def test_a_message_is_taken_once_and_not_before_its_time() -> None:
+    wheel = TimerWheel()
+    add(wheel, (5, NOW_MS + 300))
+    assert wheel.first_ms <= NOW_MS + 300
+    assert take(wheel, NOW_MS + 299) == []
+    assert take(wheel, NOW_MS + 300) == [(5, NOW_MS + 300, 0)]
+    assert take(wheel, NOW_MS + 300) == []
+    assert len(wheel) == 0
+
+
+def test_what_cancels_comes_first_within_its_tick() -> None:
+    wheel = TimerWheel()
+    add(wheel, (1, NOW_MS + 100), (2, NOW_MS + 101), (3, NOW_MS), (4, NOW_MS + 100))
+    assert take(wheel, NOW_MS + 100, 2) == [(3, NOW_MS, 0), (2, NOW_MS + 100, 1)]
+    assert take(wheel, NOW_MS + 100) == [(1, NOW_MS + 100, 0), (4, NOW_MS + 100, 0)]
+
+
+def test_what_comes_too_late_for_its_tick_is_due_at_once() -> None:
+    wheel = TimerWheel()
+    add(wheel, (1, NOW_MS), (2, NOW_MS + 10_000))
+    assert take(wheel, NOW_MS) == [(1, NOW_MS, 0)]
+    add(wheel, (3, NOW_MS - 60_000), (4, NOW_MS + 100))
+    assert wheel.first_offset() == 2
+    assert wheel.first_ms == NOW_MS - 60_000
+    assert take(wheel, NOW_MS) == [(3, NOW_MS - 60_000, 0)]
+    assert wheel.first_ms == NOW_MS + 100
+    assert take(wheel, NOW_MS + 10_000) == [(4, NOW_MS + 100, 0), (2, NOW_MS + 10_000, 0)]
+
+
+def test_messages_before_an_offset_can_be_taken_out_to_be_laid_behind_the_others() -> None:
+    wheel = TimerWheel()
+    add(wheel, (1, NOW_MS), (2, NOW_MS + 50_000), (3, NOW_MS + 100_001), (4, NOW_MS + 50_100))
+    assert take(wheel, NOW_MS) == [(1, NOW_MS, 0)]
+    assert rows(wheel.take_before(2, 10)) == []
+    assert sorted(rows(wheel.take_before(4, 10))) == [
+        (2, NOW_MS + 50_000, 0),
+        (3, NOW_MS + 100_000, 1),
+    ]
+    assert len(wheel) == 1
+    assert wheel.first_offset() == 4
+    assert take(wheel, NOW_MS + 200_000) == [(4, NOW_MS + 50_100, 0)]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_it_agrees_with_a_sorted_list_whatever_comes_when(seed: int) -> None:
+    chance = Random(seed)
+    wheel = TimerWheel()
+    model: dict[int, int] = {}
+    taken: list[int] = []
+    now_ms, offset = NOW_MS, 0
+    span_ms = chance.choice((500, 20_000, 3 * 86_400_000))
+    for _ in range(200):
+        match chance.randrange(4):
+            case 0 | 1:
+                count = chance.randrange(1, 20)
+                codes = [
+                    (now_ms + chance.randrange(-1000, span_ms)) // 100 * 100 + chance.randrange(2)
+                    for _ in range(count)
+                ]
+                add(wheel, *zip(range(offset, offset + count), codes, strict=True))
+                model.update(zip(range(offset, offset + count), codes, strict=True))
+                offset += count
+            case 2:
+                now_ms += chance.randrange(span_ms // 10)
+            case _:
+                for number, due_ms, cancels in take(wheel, now_ms, chance.randrange(1, 30)):
+                    assert due_ms <= now_ms
+                    assert model.pop(number) == due_ms + cancels
+                    taken.append(number)
+        assert len(wheel) == len(model)
+        assert wheel.first_offset() == min(model, default=None)
+        assert wheel.first_ms <= min(model.values(), default=NEVER_MS)
+    while len(wheel):
+        now_ms += span_ms
+        for number, due_ms, cancels in take(wheel, now_ms, 1000):
+            assert model.pop(number) == due_ms + cancels
+            taken.append(number)
+    assert sorted(taken) == list(range(offset))
