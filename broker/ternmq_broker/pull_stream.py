@@ -13,7 +13,7 @@ from ternmq_broker.pull_hold import HeldPull, PullHoldTable, TopicReaders
 from ternmq_broker.pull_rules import PullRules, check_range, no_topic
 from ternmq_broker.pulls import PullAnswers
 from ternmq_broker.reading import StoreReader
-from ternmq_model.errors import ClosedError, ConnectionLost, InvalidParameter, TernError
+from ternmq_model.errors import ClosedError, ConnectionLost, InvalidParameter, TernError, refusal
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.subscription import Subscription
@@ -324,7 +324,12 @@ class PullingStream:
     ) -> ResponseCode:
         """Move a handle on by what was read, and tell the reader what there is to tell."""
         offset = handle.next_offset
-        code, next_offset = self._answers.outcome(request, result)
+        code, next_offset = outcome = self._answers.outcome(request, result)
+        if self._answers.is_masters(request, outcome):
+            remark = f"the master tells where {handle.topic} queue {handle.queue_id} goes on"
+            reply.pulled.append(_end(handle.number, refusal(code, remark)))
+            self._drop(handle)
+            return code
         handle.next_offset = next_offset
         count = len(result.record_sizes)
         handle.bytes_left -= result.record_bytes

@@ -26,6 +26,7 @@ from ternmq_model.message_id import parse_offset_message_id
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.record import decode_record
 from ternmq_model.response_code import ResponseCode
+from ternmq_model.route import MASTER_ID
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting.contracts import PULL, PULL_STREAM, VIEW_MESSAGE
 from ternmq_remoting.rpc import Call, Handler, ServerStream, stream, unary
@@ -114,7 +115,9 @@ class PullService:
             max_offset=result.max_offset,
             records=result.records,
             record_sizes=result.record_sizes.astype("<i4", copy=False).tobytes(),
-            suggested_broker_id=services.answers.suggested_broker_id(
+            suggested_broker_id=MASTER_ID
+            if services.answers.is_masters(wanted, outcome)
+            else services.answers.suggested_broker_id(
                 request.group, is_far_behind=result.suggest_pull_from_slave
             ),
         )

@@ -108,6 +108,11 @@ class ClientInstance(Lifecycle):
         kept = opened.connections.get(key)
         return kept or await opened.dialling.run(key, lambda: opened.dial(broker_name, broker_id))
 
+    def has_member(self, broker_name: str, broker_id: int) -> bool:
+        """Tell whether a route has named that member of a broker name. Asks nobody."""
+        known = self._parts.routes.find_broker(broker_name)
+        return known is not None and known.data.member(broker_id) is not None
+
     def forget(self, broker_name: str, connection: Connection, broker_id: int = MASTER_ID) -> None:
         """Dial `broker_name` anew next time, since `connection` has failed.
 

@@ -19,7 +19,7 @@ from ternmq_consumer.pull_group import (
     RebalanceCallbacks,
     commit_settled,
 )
-from ternmq_consumer.pull_link import PullLinks
+from ternmq_consumer.pull_links import PullLinks
 from ternmq_consumer.pull_membership import PullMembership
 from ternmq_consumer.pull_queues import PullQueues
 from ternmq_consumer.pull_seeking import SeekingPuller

@@ -12,6 +12,7 @@ one, which may still be under way, are told apart and dropped.
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 from ternmq_client.retry import RetryPolicy
@@ -28,6 +29,7 @@ from ternmq_model.errors import (
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
+from ternmq_model.route import MASTER_ID
 from ternmq_model.subscription import Subscription
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting.contracts import PULL_STREAM
@@ -79,7 +81,7 @@ class PullReceiver(Protocol):
 
 
 class PulledQueue:
-    """One subscription of one queue. Made by `PullLink.subscribe` and owned by that link.
+    """One subscription of one queue. Made by `PullLink.subscribe` and owned by the link it is at.
 
     Attributes:
         queue: What is read.
@@ -130,6 +132,35 @@ class PulledQueue:
         """Stop reading. No reply reaches the receiver any more. Safe to repeat."""
         self._link.unsubscribe(self)
 
+    def go_to(self, link: "PullLink") -> None:
+        """Read on over another link, from `next_offset` on. What is under way is dropped."""
+        if self.is_open and link is not self._link:
+            self._link.give_up(self)
+            self._link = link
+            link.take_over(self)
+
+
+class Elsewhere(Protocol):
+    """Decides from which member of its broker name a queue is read. Must not wait."""
+
+    def suggested(self, pulled_queue: PulledQueue, broker_id: int) -> None:
+        """Learn whom the present member names as the one to ask."""
+        ...
+
+    def failed(self, pulled_queues: Sequence[PulledQueue], broker_id: int, reason: str) -> None:
+        """Learn that a member that is no master serves these queues no more."""
+        ...
+
+
+class Stay:
+    """Reads everything where it is."""
+
+    def suggested(self, pulled_queue: PulledQueue, broker_id: int) -> None:
+        """Do nothing."""
+
+    def failed(self, pulled_queues: Sequence[PulledQueue], broker_id: int, reason: str) -> None:
+        """Do nothing."""
+
 
 class PullLink:
     """The pull stream of one consumer to one broker. Used by one event loop.
@@ -140,6 +171,8 @@ class PullLink:
         env: The seams.
         brokers: Gives the connection.
         broker_name: Whom to read from.
+        broker_id: Which member of that name; 0 = the master.
+        elsewhere: Told when another member should be read from.
         client_id: Whose stream it is.
         group: For whom it reads; may be empty.
     """
@@ -152,10 +185,14 @@ class PullLink:
         broker_name: str,
         client_id: str,
         group: str,
+        broker_id: int = MASTER_ID,
+        elsewhere: Elsewhere | None = None,
     ) -> None:
         self._env = env
         self._brokers = brokers
         self._broker_name = broker_name
+        self._broker_id = broker_id
+        self._elsewhere: Elsewhere = elsewhere or Stay()
         self._open = messages.PullStreamOpen(client_id=client_id, group=group)
         self._queues: dict[PulledQueue, None] = {}  # a dict keeps order: runs must repeat
         self._by_number: dict[int, PulledQueue] = {}
@@ -175,19 +212,27 @@ class PullLink:
     ) -> PulledQueue:
         """Begin to read `queue` at `start`; `receiver` gets what is read."""
         pulled_queue = PulledQueue(self, queue, subscription, start, window, receiver)
+        self.take_over(pulled_queue)
+        return pulled_queue
+
+    def take_over(self, pulled_queue: PulledQueue) -> None:
+        """Read a queue that nobody reads. See `PulledQueue.go_to`."""
         self._queues[pulled_queue] = None
         if self._is_streaming:
             self._send_subscribe(pulled_queue)
         self._changed.set()
-        return pulled_queue
+
+    def give_up(self, pulled_queue: PulledQueue) -> None:
+        """Read a queue no more, which stays open. See `PulledQueue.go_to`."""
+        del self._queues[pulled_queue]
+        self._take_number(pulled_queue, tell_broker=True)
 
     def unsubscribe(self, pulled_queue: PulledQueue) -> None:
         """See `PulledQueue.close`."""
         if not pulled_queue.is_open:
             return
         pulled_queue.is_open = False
-        del self._queues[pulled_queue]
-        self._take_number(pulled_queue, tell_broker=True)
+        self.give_up(pulled_queue)
 
     def renew_stale(self) -> None:
         """Send subscriptions again that hold nothing and heard nothing for `STALE_AFTER_S`.
@@ -222,6 +267,9 @@ class PullLink:
             if task is not None and task.cancelling():
                 # A stream that breaks in the instant of cancelling hides the cancellation.
                 raise asyncio.CancelledError
+            if self._broker_id != MASTER_ID:
+                self._elsewhere.failed(list(self._queues), self._broker_id, reason)
+                continue
             self._failures += 1
             delay_s = _REOPEN.delay_s(self._failures, self._env.random)
             logger.warning(
@@ -236,13 +284,13 @@ class PullLink:
     async def _stream_once(self) -> str:
         """Hold one stream from its beginning to its end; return why it ended."""
         try:
-            connection = await self._brokers.broker(self._broker_name)
+            connection = await self._brokers.broker(self._broker_name, self._broker_id)
         except (TransportError, RefusedError) as error:
             return str(error)
         try:
             await self._stream(connection.open(PULL_STREAM))
         except TransportError as error:
-            self._brokers.forget(self._broker_name, connection)
+            self._brokers.forget(self._broker_name, connection, self._broker_id)
             return str(error)
         except (RefusedError, ClosedError) as error:
             return str(error)
@@ -261,7 +309,8 @@ class PullLink:
             self._send_subscribe(pulled_queue)
         try:
             async with OwnedTasks() as tasks:
-                writing = tasks.spawn(self._write(stream), f"pull-write-{self._broker_name}")
+                name = f"pull-write-{self._broker_name}-{self._broker_id}"
+                writing = tasks.spawn(self._write(stream), name)
                 await self._read(stream)
             if not writing.cancelled() and (error := writing.result()) is not None:
                 raise error
@@ -300,6 +349,12 @@ class PullLink:
         try:
             if code == ResponseCode.SUCCESS:
                 self._take_records(pulled_queue, pulled)
+                if pulled.suggested_broker_id != self._broker_id and pulled_queue.is_open:
+                    self._elsewhere.suggested(pulled_queue, pulled.suggested_broker_id)
+            elif self._broker_id != MASTER_ID:
+                # What a slave does not have, or not yet, its master knows.
+                reason = f"{pulled.status.remark} [{code}]"
+                self._elsewhere.failed([pulled_queue], self._broker_id, reason)
             elif code == ResponseCode.PULL_OFFSET_MOVED:
                 logger.warning(
                     "offset corrected queue=%s from=%s to=%s min=%s max=%s",
@@ -393,58 +448,3 @@ class PullLink:
                 self.write(
                     messages.PullStreamRequest(unsubscribe=messages.PullUnsubscribe(handle=number))
                 )
-
-
-class PullLinks:
-    """The pull streams of one consumer, one for each broker it reads from.
-
-    Args:
-        env: The seams.
-        brokers: Gives the connections.
-        tasks: Owns what keeps the streams open.
-        client_id: Whose streams they are.
-        group: For whom they read; may be empty.
-    """
-
-    def __init__(
-        self,
-        env: Environment,
-        brokers: Brokers,
-        tasks: OwnedTasks,
-        *,
-        client_id: str,
-        group: str,
-    ) -> None:
-        self._env = env
-        self._brokers = brokers
-        self._tasks = tasks
-        self._client_id = client_id
-        self._group = group
-        self._links: dict[str, PullLink] = {}
-
-    def subscribe(
-        self,
-        queue: MessageQueue,
-        subscription: Subscription,
-        start: QueueOffset,
-        window: Window,
-        receiver: PullReceiver,
-    ) -> PulledQueue:
-        """Begin to read `queue` at `start`; `receiver` gets what is read."""
-        name = queue.broker_name
-        link = self._links.get(name)
-        if link is None:
-            link = self._links[name] = PullLink(
-                self._env,
-                self._brokers,
-                broker_name=name,
-                client_id=self._client_id,
-                group=self._group,
-            )
-            self._tasks.spawn(link.run(), f"pull-{name}")
-        return link.subscribe(queue, subscription, start, window, receiver)
-
-    def renew_stale(self) -> None:
-        """See `PullLink.renew_stale`."""
-        for link in self._links.values():
-            link.renew_stale()

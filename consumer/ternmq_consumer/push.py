@@ -19,7 +19,7 @@ from ternmq_consumer.flow_control import Window
 from ternmq_consumer.listener import BatchListener, Listener
 from ternmq_consumer.message_iterator import MessageIterator
 from ternmq_consumer.offset_store import OffsetStore
-from ternmq_consumer.pull_link import PullLinks
+from ternmq_consumer.pull_links import PullLinks
 from ternmq_consumer.push_parts import (
     BROADCASTER,
     Listeners,

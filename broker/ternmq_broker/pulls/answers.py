@@ -63,6 +63,11 @@ class PullAnswers:
             )
         return outcome
 
+    def is_masters(self, request: ReadRequest, outcome: Outcome) -> bool:
+        """Tell whether only the master can answer: this is a slave, and the offset is none here."""
+        is_stuck = outcome.next_offset == request.offset
+        return self._is_slave and is_stuck and outcome.code is ResponseCode.PULL_RETRY_IMMEDIATELY
+
     def suggested_broker_id(self, group: str, *, is_far_behind: bool) -> int:
         """Return which member of the broker name is to be asked next.
 

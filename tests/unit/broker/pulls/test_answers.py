@@ -79,3 +79,15 @@ def test_a_groups_settings_say_whom_to_ask(
 ) -> None:
     some = answers(Events(), is_enabled=is_enabled)
     assert some.suggested_broker_id(group, is_far_behind=is_far_behind) == suggested
+
+
+def test_what_a_slave_cannot_correct_is_its_masters() -> None:
+    slave, master = answers(Events(), is_slave=True), answers(Events())
+    beyond = slave.outcome(request(99), BEYOND)
+    assert beyond == (Code.PULL_RETRY_IMMEDIATELY, 99)
+    assert slave.is_masters(request(99), beyond)
+    passed = ReadResult(
+        ReadStatus.NO_MATCHED_MESSAGE, QueueOffset(9), QueueOffset(3), QueueOffset(10)
+    )
+    assert not slave.is_masters(request(4), slave.outcome(request(4), passed))
+    assert not master.is_masters(request(99), master.outcome(request(99), BEYOND))

@@ -1,0 +1,238 @@
+"""From which member of a broker name a queue is read."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from random import Random
+from typing import Any, cast
+
+from ternmq_consumer.flow_control import Window
+from ternmq_consumer.pull_link import PulledQueue
+from ternmq_consumer.pull_links import AVOID_S, PullLinks
+from ternmq_model.errors import ConnectionLost, RefusedError, Unreachable
+from ternmq_model.offsets import QueueOffset
+from ternmq_model.queue import MessageQueue
+from ternmq_model.response_code import ResponseCode
+from ternmq_model.subscription import parse_subscription
+from ternmq_protos.v1 import common_pb2 as common
+from ternmq_protos.v1 import messages_pb2 as messages
+from ternmq_remoting.environment import Environment
+from ternmq_remoting.rpc import Connection
+from ternmq_runtime.service import OwnedTasks
+from tests.support.virtual_time import InlineBlocking, VirtualClock, run_in_virtual_time
+
+
+class Stream:
+    """One stream of one member."""
+
+    def __init__(self) -> None:
+        self.written: list[messages.PullStreamRequest] = []
+        self.replies: asyncio.Queue[messages.PullStreamReply | Exception] = asyncio.Queue()
+
+    async def read(self) -> messages.PullStreamReply:
+        reply = await self.replies.get()
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+    async def write(self, message: messages.PullStreamRequest, /) -> None:
+        self.written.append(message)
+
+    async def finish(self) -> None:
+        raise AssertionError("is not called")
+
+    def cancel(self) -> None:
+        pass
+
+    def answer(self, next_offset: int, *, suggested: int = 0, code: int = 0) -> None:
+        """Answer the newest subscription with one record of 10 bytes."""
+        pulled = messages.PulledRecords(
+            handle=self.subscribes[-1][0],
+            status=common.Status(code=code),
+            next_offset=next_offset,
+            records=b"." * 10,
+            record_sizes=(10).to_bytes(4, "little"),
+            suggested_broker_id=suggested,
+        )
+        self.replies.put_nowait(messages.PullStreamReply(pulled=[pulled]))
+
+    @property
+    def subscribes(self) -> list[tuple[int, int]]:
+        return [
+            (one.subscribe.handle, one.subscribe.offset)
+            for one in self.written
+            if one.HasField("subscribe")
+        ]
+
+    @property
+    def unsubscribed(self) -> int:
+        return sum(one.HasField("unsubscribe") for one in self.written)
+
+
+class Member:
+    """One process of a broker name."""
+
+    def __init__(self) -> None:
+        self.streams: list[Stream] = []
+        self.is_up = True
+
+    def open(self, rpc: object) -> Stream:
+        self.streams.append(Stream())
+        return self.streams[-1]
+
+
+class World:
+    """A master, a slave with id 1, and one consumer's links. Is the brokers and the receiver."""
+
+    def __init__(self, tasks: OwnedTasks) -> None:
+        self.members = {0: Member(), 1: Member()}
+        self.offsets: list[int] = []
+        self.gone = 0
+        env = Environment(
+            clock=VirtualClock(),
+            network=cast("Any", None),
+            random=Random(1),
+            blocking=InlineBlocking(),
+        )
+        self.links = PullLinks(env, self, tasks, client_id="c", group="g")
+
+    async def broker(self, broker_name: str, broker_id: int = 0) -> Connection:
+        member = self.members[broker_id]
+        if not member.is_up:
+            raise Unreachable(f"{broker_name} {broker_id} is down")
+        return cast("Connection", member)
+
+    def forget(self, broker_name: str, connection: Connection, broker_id: int = 0) -> None:
+        pass
+
+    def has_member(self, broker_name: str, broker_id: int) -> bool:
+        return broker_id in self.members
+
+    def on_records(self, pulled: messages.PulledRecords) -> None:
+        self.offsets.append(pulled.next_offset)
+
+    def on_moved(self, offset: QueueOffset) -> None:
+        raise AssertionError("nothing is corrected")
+
+    def on_gone(self, error: RefusedError) -> None:
+        self.gone += 1
+
+    def subscribe(self) -> PulledQueue:
+        subscription = parse_subscription("t", "*")
+        queue = MessageQueue("t", "b", 0)
+        return self.links.subscribe(queue, subscription, QueueOffset(0), Window(100, 10_000), self)
+
+    def stream(self, broker_id: int) -> Stream:
+        return self.members[broker_id].streams[-1]
+
+    async def at_slave(self) -> None:
+        """Have the master send the reader to its slave."""
+        self.subscribe()
+        await settle()
+        self.stream(0).answer(5, suggested=1)
+        await settle()
+
+
+def with_links(test: Callable[[World], Awaitable[None]]) -> None:
+    async def main() -> None:
+        async with OwnedTasks() as tasks:
+            await test(World(tasks))
+
+    run_in_virtual_time(main())
+
+
+async def settle(seconds: float = 0.01) -> None:
+    await asyncio.sleep(seconds)
+
+
+def test_a_queue_is_read_from_the_slave_that_its_master_names_and_back_again() -> None:
+    async def test(world: World) -> None:
+        await world.at_slave()
+        assert world.stream(0).unsubscribed == 1
+        assert [offset for _, offset in world.stream(1).subscribes] == [5]
+        world.stream(1).answer(9, suggested=1)
+        await settle()
+        assert len(world.stream(1).subscribes) == 1
+        world.stream(1).answer(12, suggested=0)
+        await settle()
+        assert world.stream(1).unsubscribed == 1
+        assert [offset for _, offset in world.stream(0).subscribes] == [0, 12]
+        assert world.offsets == [5, 9, 12]
+
+    with_links(test)
+
+
+def test_a_slave_that_no_route_names_is_not_asked() -> None:
+    async def test(world: World) -> None:
+        del world.members[1]
+        await world.at_slave()
+        world.stream(0).answer(9, suggested=1)
+        await settle()
+        assert world.offsets == [5, 9]
+        assert len(world.stream(0).subscribes) == 1
+
+    with_links(test)
+
+
+def test_a_slave_that_is_gone_gives_its_queues_back_and_is_left_alone_for_a_while() -> None:
+    async def test(world: World) -> None:
+        await world.at_slave()
+        world.stream(1).answer(9, suggested=1)
+        await settle()
+        world.members[1].is_up = False
+        world.stream(1).replies.put_nowait(ConnectionLost("cut"))
+        await settle()
+        assert [offset for _, offset in world.stream(0).subscribes] == [0, 9]
+        world.stream(0).answer(10, suggested=1)
+        await settle()
+        assert len(world.stream(0).subscribes) == 2
+        await settle(AVOID_S)
+        world.members[1].is_up = True
+        world.stream(0).answer(11, suggested=1)
+        await settle()
+        assert [offset for _, offset in world.stream(1).subscribes] == [11]
+        assert world.offsets == [5, 9, 10, 11]
+
+    with_links(test)
+
+
+def test_a_slave_that_cannot_be_reached_changes_nothing() -> None:
+    async def test(world: World) -> None:
+        world.members[1].is_up = False
+        await world.at_slave()
+        assert [offset for _, offset in world.stream(0).subscribes] == [0, 5]
+        assert not world.members[1].streams
+
+    with_links(test)
+
+
+def test_what_a_slave_refuses_or_corrects_is_asked_of_the_master() -> None:
+    async def test(world: World) -> None:
+        for code in (
+            ResponseCode.TOPIC_NOT_EXIST,
+            ResponseCode.PULL_OFFSET_MOVED,
+            ResponseCode.SYSTEM_ERROR,
+        ):
+            await settle(AVOID_S)
+            await world.at_slave()
+            world.stream(1).answer(0, code=code)
+            await settle()
+            assert world.stream(0).subscribes[-1][1] == 5
+        assert not world.gone
+
+    with_links(test)
+
+
+def test_a_queue_that_is_closed_at_a_slave_is_read_nowhere() -> None:
+    async def test(world: World) -> None:
+        reading = world.subscribe()
+        await settle()
+        world.stream(0).answer(5, suggested=1)
+        await settle()
+        reading.close()
+        await settle()
+        assert world.stream(1).unsubscribed == 1
+        world.stream(1).replies.put_nowait(ConnectionLost("cut"))
+        await settle(1)
+        assert len(world.stream(0).subscribes) == 1
+
+    with_links(test)
