@@ -45,9 +45,13 @@ _SEND_FORBIDDEN: Final = frozenset(
         AUTO_CREATE_TOPIC,
     }
 )
+DEAD_LETTER_TOOLS: Final = "TOOLS_DEAD_LETTERS"
+"""The group whose offsets tell up to where dead letters are handled."""
+
 _SYSTEM_GROUPS: Final = frozenset(
     {
         "TOOLS_CONSUMER",
+        DEAD_LETTER_TOOLS,
         "SCHEDULE_CONSUMER",
         "FILTERSRV_CONSUMER",
         "__MONITOR_CONSUMER",
@@ -108,6 +112,11 @@ def is_system_topic(topic: str) -> bool:
 def is_system_group(group: str) -> bool:
     """Tell whether `group` is the broker's own, or of tools that belong to it."""
     return group in _SYSTEM_GROUPS or group.startswith(_SYSTEM_GROUP_PREFIX)
+
+
+def is_broker_group(group: str) -> bool:
+    """Tell whether a broker keeps its own progress under `group`: no client may move that."""
+    return group == "SCHEDULE_CONSUMER" or group.startswith(_SYSTEM_GROUP_PREFIX)
 
 
 def is_send_forbidden(topic: str) -> bool:

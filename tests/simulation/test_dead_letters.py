@@ -6,13 +6,13 @@ from collections import Counter
 import pytest
 
 from ternmq_client.admin import AdminClient
-from ternmq_client.administration.dead_letters import TOOL_GROUP
 from ternmq_client.config import ClientConfig
 from ternmq_model.errors import (
     MessageNotFound,
     PermissionRefused,
     TopicNotFound,
 )
+from ternmq_model.names import DEAD_LETTER_TOOLS
 from ternmq_model.route import Permission, TopicConfig
 from ternmq_model.stored_message import StoredMessage
 from ternmq_protos.v1 import groups_pb2 as groups
@@ -198,7 +198,7 @@ def test_two_commands_do_not_handle_a_queue_at_once() -> None:
     async def main() -> None:
         async with simulated_cluster() as cluster, admin_of(cluster) as admin:
             await died(cluster, 3)
-            lock = groups.LockQueuesRequest(group=TOOL_GROUP, client_id="other")
+            lock = groups.LockQueuesRequest(group=DEAD_LETTER_TOOLS, client_id="other")
             lock.queues.add(topic="%DLQ%G", queue_id=0)
             for name in cluster.running:
                 network = cluster.network.host("other")

@@ -11,6 +11,7 @@ from ternmq_broker.offset_versions import VERSION_MAX
 from ternmq_broker.topics import TopicTable
 from ternmq_model.clock import Clock
 from ternmq_model.errors import RefusedError, refusal
+from ternmq_model.names import is_broker_group
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.response_code import ResponseCode
 from ternmq_store.message_store import MessageStore
@@ -53,6 +54,9 @@ class OffsetRules:
 
     def why_not(self, group: str, told: Committed) -> RefusedError | None:
         """Return why an offset cannot be one of its queue now; None when it can."""
+        if is_broker_group(group):
+            remark = f"group {group!r} belongs to the broker: it keeps its own progress there"
+            return refusal(ResponseCode.NO_PERMISSION, remark)
         config = self._topics.get(told.topic)
         if config is None:
             return refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {told.topic!r} does not exist")

@@ -16,7 +16,7 @@ from ternmq_model.errors import (
     TopicNotFound,
     refusal,
 )
-from ternmq_model.names import DEAD_LETTER_PREFIX, check_group
+from ternmq_model.names import DEAD_LETTER_PREFIX, DEAD_LETTER_TOOLS, check_group
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import BrokerData
 from ternmq_protos.v1 import admin_pb2 as admin
@@ -36,9 +36,6 @@ from ternmq_remoting.contracts import (
     UNLOCK_QUEUES,
 )
 from ternmq_remoting.rpc import Connection
-
-TOOL_GROUP: Final = "CID_RMQ_SYS_DEAD_LETTERS"
-"""Whose offsets tell up to where dead letters are handled."""
 
 _CLOCKS_DIFFER_MS: Final = 3_600_000
 """A copy may lie on another broker, whose clock is another one."""
@@ -289,7 +286,7 @@ class DeadLetterAdmin(AdminCalls):
         lock = groups.QueueLock(topic=queue.topic, queue_id=queue.queue_id)
         reply = await queue.connection.call(
             LOCK_QUEUES,
-            groups.LockQueuesRequest(group=TOOL_GROUP, client_id=client_id, queues=[lock]),
+            groups.LockQueuesRequest(group=DEAD_LETTER_TOOLS, client_id=client_id, queues=[lock]),
             timeout_s=self._timeout_s,
         )
         if not reply.locked:
@@ -303,7 +300,7 @@ class DeadLetterAdmin(AdminCalls):
                 await queue.connection.call(
                     UNLOCK_QUEUES,
                     groups.UnlockQueuesRequest(
-                        group=TOOL_GROUP, client_id=client_id, queues=[held]
+                        group=DEAD_LETTER_TOOLS, client_id=client_id, queues=[held]
                     ),
                     timeout_s=self._timeout_s,
                 )
@@ -312,7 +309,9 @@ class DeadLetterAdmin(AdminCalls):
         lock = groups.QueueLock(topic=queue.topic, queue_id=queue.queue_id, token=token)
         reply = await queue.connection.call(
             LOCK_QUEUES,
-            groups.LockQueuesRequest(group=TOOL_GROUP, client_id=self._tool_id, queues=[lock]),
+            groups.LockQueuesRequest(
+                group=DEAD_LETTER_TOOLS, client_id=self._tool_id, queues=[lock]
+            ),
             timeout_s=self._timeout_s,
         )
         if not reply.locked:
@@ -329,7 +328,9 @@ class DeadLetterAdmin(AdminCalls):
         )
         reply = await queue.connection.call(
             COMMIT_OFFSETS,
-            groups.CommitOffsetsRequest(group=TOOL_GROUP, client_id=self._tool_id, offsets=[told]),
+            groups.CommitOffsetsRequest(
+                group=DEAD_LETTER_TOOLS, client_id=self._tool_id, offsets=[told]
+            ),
             timeout_s=self._timeout_s,
         )
         if reply.refused:
@@ -379,7 +380,7 @@ class DeadLetterAdmin(AdminCalls):
                     continue
                 for one in described.queues:
                     request = groups.QueryOffsetRequest(
-                        group=TOOL_GROUP, topic=topic, queue_id=one.queue_id
+                        group=DEAD_LETTER_TOOLS, topic=topic, queue_id=one.queue_id
                     )
                     kept = await connection.call(QUERY_OFFSET, request, timeout_s=self._timeout_s)
                     queue = _Queue(

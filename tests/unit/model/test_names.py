@@ -6,7 +6,9 @@ from ternmq_model.errors import IllegalName
 from ternmq_model.names import (
     check_group,
     check_topic,
+    is_broker_group,
     is_send_forbidden,
+    is_system_group,
     is_system_topic,
 )
 
@@ -46,3 +48,21 @@ def test_clients_may_not_send_to_the_brokers_own_topics() -> None:
         assert is_send_forbidden(topic)
     for topic in ("flights", "BenchmarkTest", "%RETRY%g"):
         assert not is_send_forbidden(topic)
+
+
+@pytest.mark.parametrize(
+    ("group", "is_system", "is_brokers"),
+    [
+        ("CID_RMQ_SYS_TRANS", True, True),
+        ("SCHEDULE_CONSUMER", True, True),
+        ("TOOLS_CONSUMER", True, False),
+        ("TOOLS_DEAD_LETTERS", True, False),
+        ("readers", False, False),
+        ("cid_rmq_sys_trans", False, False),
+    ],
+)
+def test_groups_of_the_system_and_of_brokers_are_known_by_name(
+    group: str, is_system: bool, is_brokers: bool
+) -> None:
+    assert is_system_group(group) == is_system
+    assert is_broker_group(group) == is_brokers

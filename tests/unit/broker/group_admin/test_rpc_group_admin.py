@@ -140,11 +140,12 @@ def test_settings_that_cannot_be_are_refused(fields: dict[str, Any]) -> None:
     run_in_virtual_time(main())
 
 
-@pytest.mark.parametrize("group", ["TOOLS_CONSUMER", "CID_RMQ_SYS_TRANS", "SELF_TEST_C_GROUP"])
+@pytest.mark.parametrize("group", ["TOOLS_CONSUMER", "CID_RMQ_SYS_TRANS", "TOOLS_DEAD_LETTERS"])
 def test_groups_of_the_system_are_closed(group: str) -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (_, client):
             await commit(client, 0, group=group)
+            assert await commit(client, 0, group=group) != group.startswith("CID_RMQ_SYS_")
             with pytest.raises(PermissionRefused, match=group):
                 await put(client, group)
             with pytest.raises(PermissionRefused):
