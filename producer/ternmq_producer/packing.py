@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from ternmq_model.compression import LEVEL_DEFAULTS, compress
+from ternmq_model.compression import LEVEL_DEFAULTS, Format, compress
 from ternmq_model.message import Message
 from ternmq_model.queue import MessageQueue
 from ternmq_producer.config import ProducerConfig
@@ -42,7 +42,7 @@ class Packer:
     """
 
     def __init__(self, config: ProducerConfig, blocking: Blocking) -> None:
-        self._format = config.compression or "zlib"
+        self._format: Format = config.compression or "zlib"
         level = config.compression_level
         self._level = LEVEL_DEFAULTS[self._format] if level is None else level
         self._blocking = blocking

@@ -7,7 +7,7 @@ Source: RocketMQ `DefaultMQProducerImpl.request`, `RequestFutureHolder`.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
@@ -78,7 +78,7 @@ class Requests:
                 f"request to {message.topic!r}: no reply within {timeout_s} s"
             ) from None
         finally:
-            del self._waiting[correlation_id]
+            self._waiting.pop(correlation_id, None)
 
     async def _be_known(self, topic: str, timeout_s: float) -> None:
         """Have a Session with each broker that may pass the reply on."""
@@ -110,6 +110,8 @@ def as_request(
 ) -> SystemMessage:
     """Return `message` with what its consumer needs to reply."""
     own = {field.name: getattr(message, field.name) for field in fields(Message)}
-    before = message.system_properties if isinstance(message, SystemMessage) else {}
+    before: Mapping[str, str] = {}
+    if isinstance(message, SystemMessage):
+        before = message.system_properties
     properties = {CORRELATION_ID: correlation_id, REPLY_TO_CLIENT: client_id, TTL: str(ttl_ms)}
     return SystemMessage(**own, system_properties={**before, **properties})

@@ -9,7 +9,6 @@ import pytest
 from ternmq_model.message import Message, SendResult, SendStatus
 from ternmq_producer.config import ProducerConfig
 from ternmq_store.config import FlushMode
-from tests.support.brokers import Client
 from tests.support.history import Outcome, make_body
 from tests.support.simulated_cluster import SMALL_STORE, SimulatedCluster, simulated_cluster
 from tests.support.virtual_time import run_in_virtual_time
@@ -31,15 +30,6 @@ async def break_things(cluster: SimulatedCluster, ending: str) -> None:
         getattr(cluster, ending)(name)
         await asyncio.sleep(random.random() * 2)
         await cluster.start(name)
-
-
-async def put_topic(cluster: SimulatedCluster) -> None:
-    """Give every broker the topic's queues, so that keys keep theirs while brokers come and go."""
-    for name in cluster.running:
-        address = replace(cluster.broker(name).address, host=name)
-        connection = await cluster.network.host("admin").connect([address])
-        await Client(connection).put_topic(TOPIC, 4)
-        await connection.close()
 
 
 async def check_places(cluster: SimulatedCluster, results: list[SendResult]) -> None:
@@ -64,7 +54,7 @@ def test_streams_that_break_leave_every_message_once_and_in_order(ending: str, s
             simulated_cluster(seed) as cluster,
             cluster.producer(config=config) as producer,
         ):
-            await put_topic(cluster)
+            await cluster.put_topic(TOPIC)
             breaking = cluster.tasks.spawn(break_things(cluster, ending), "break")
             results: list[SendResult] = []
 
@@ -91,7 +81,7 @@ def test_what_many_at_once_left_in_doubt_is_stored_once_too(seed: int) -> None:
             simulated_cluster(seed, mode=FlushMode.ASYNC) as cluster,
             cluster.producer(config=PATIENT) as producer,
         ):
-            await put_topic(cluster)
+            await cluster.put_topic(TOPIC)
             breaking = cluster.tasks.spawn(break_things(cluster, "cut"), "break")
             results: list[SendResult] = []
             while not breaking.done():

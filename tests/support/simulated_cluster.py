@@ -171,6 +171,14 @@ class SimulatedCluster:
             if running is not None and running.broker is broker:
                 raise  # nobody killed it
 
+    async def put_topic(self, topic: str, queues: int = 4) -> None:
+        """Give every running broker a topic: its queues stay while brokers come and go."""
+        for name in self.running:
+            address = replace(self._running[name].broker.address, host=name)
+            connection = await self.network.host("admin").connect([address])
+            await Client(connection).put_topic(topic, queues)
+            await connection.close()
+
     def producer(self, host: str = "producer", group: str = "senders", **options: Any) -> Producer:
         """Return a producer, not entered."""
         return Producer(group, nameserver=NAMESERVER, env=self.environment(host), **options)
