@@ -92,6 +92,7 @@ class GroupParts:
         self._lock_service = LockService(
             LockServices(
                 locks=self.locks,
+                clients=clients,
                 topics=tables.topics,
                 groups=tables.groups,
                 versions=tables.offsets.versions,

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ternmq_broker.clients import check_client_id
+from ternmq_broker.clients import ClientTable, check_client_id
 from ternmq_broker.groups import GroupTable
 from ternmq_broker.locks.lock_table import LockTable, QueueKey
 from ternmq_broker.offset_versions import OffsetVersions
@@ -34,6 +34,7 @@ class LockServices:
     """What the lock RPCs stand on. All owned by the broker's loop."""
 
     locks: LockTable
+    clients: ClientTable
     topics: TopicTable
     groups: GroupTable
     versions: OffsetVersions
@@ -57,13 +58,21 @@ class LockService:
     async def lock_queues(
         self, request: groups.LockQueuesRequest, call: Call
     ) -> groups.LockQueuesReply:
-        """Give queues to a member of a group, or renew their leases."""
+        """Give queues to a member of a group, or renew their leases.
+
+        A client whose Session has broken gets no answer that it could trust: its locks fall when
+        the Session's time is over, however late they were renewed.
+        """
         services = self._services
         group = services.groups.use(request.group, now_ms=services.clock.wall_ms())
         client_id = check_client_id(request.client_id)
         if not group.consume_enabled:
             remark = f"group {group.group!r} may not consume"
             raise refusal(ResponseCode.NO_PERMISSION, remark)
+        session = services.clients.live(client_id)
+        if session is not None and session.broken_at_ms is not None:
+            remark = f"the Session of {client_id!r} has broken; its locks are about to fall"
+            raise refusal(ResponseCode.SYSTEM_BUSY, remark)
         asked = [(key, token) for key, token in _queues(request.queues) if self._is_there(key)]
         before = services.locks.last_token
         given = services.locks.lock(

@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from ternmq_model.errors import InvalidParameter
+from ternmq_model.errors import BrokerBusy, InvalidParameter
 from ternmq_model.response_code import ResponseCode as Code
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import groups_pb2 as groups
@@ -105,6 +105,22 @@ def test_a_lock_falls_with_its_holders_session() -> None:
             assert await lock(client, "c@1", ("A", 0, 0)) == {}
             await asyncio.sleep(2)
             assert await lock(client, "c@1", ("A", 0, 0)) != {}
+
+    run_in_virtual_time(main())
+
+
+def test_nothing_is_locked_for_a_client_whose_session_has_broken_until_it_is_open_again() -> None:
+    async def main() -> None:
+        async with serving(topics={"A": 1}) as (_, client):
+            session, _welcome = await client.open_session("a@1", membership("G", "A"))
+            token = (await lock(client, "a@1", ("A", 0, 0)))["A", 0]
+            session.cancel()
+            await asyncio.sleep(8)
+            # Were it renewed now, its holder would trust it beyond the end of the Session.
+            with pytest.raises(BrokerBusy, match="Session of 'a@1' has broken"):
+                await lock(client, "a@1", ("A", 0, token))
+            await client.open_session("a@1", membership("G", "A"))
+            assert await lock(client, "a@1", ("A", 0, token)) == {("A", 0): token}
 
     run_in_virtual_time(main())
 
