@@ -90,17 +90,17 @@ class PushConsumerConfig:
     suspend_s: float = 1.0
     """How long an orderly queue rests after a failure; 0.01 to 30."""
 
-    pull_threshold_messages: int = 4096
-    """Most messages of one queue that are read ahead and not finished. (RocketMQ: 1000, looked at
-    between pulls of 32; a stream needs more under way to be kept busy.)"""
+    pull_threshold_messages: int = 1000
+    """Most messages of one queue that are read ahead and not finished. (Four times as many bring a
+    batch listener up to a tenth more messages a second.)"""
 
-    pull_threshold_bytes: int = 8 << 20
-    """Most bytes of one queue that are read ahead and not finished; one record may go beyond.
-    (RocketMQ: 100 MiB.)"""
+    pull_threshold_bytes: int = 100 << 20
+    """Most bytes of one queue that are read ahead and not finished; one record may go beyond. Of
+    large messages this is what a queue may take of this process's memory."""
 
-    span_max: int = 8192
+    span_max: int = 2000
     """Reading a queue stops while it is further than this ahead of its lowest unfinished message.
-    (RocketMQ: 2000, which is also twice the threshold in messages.)"""
+    Best twice the threshold in messages or more."""
 
     retry_s: float = 5.0
     """When a message that failed, and that its broker could not take back, is handed to the

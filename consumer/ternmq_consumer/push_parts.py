@@ -6,6 +6,7 @@ from typing import Final
 
 from ternmq_client.instance import ClientInstance
 from ternmq_client.interceptors import ConsumeInterceptors
+from ternmq_client.send_path import SendPath
 from ternmq_consumer.concurrent import ConcurrentResults
 from ternmq_consumer.config import MessageModel, OffsetsKept, PushConsumerConfig
 from ternmq_consumer.consumed_offsets import ConsumedOffsets
@@ -28,8 +29,10 @@ from ternmq_consumer.offset_store import OffsetStore
 from ternmq_consumer.orderly import OrderlyResults
 from ternmq_consumer.queue_locks import QueueLocks
 from ternmq_consumer.results import Results
+from ternmq_consumer.retry_copies import RetryCopies
 from ternmq_consumer.send_back import SendBacks
 from ternmq_consumer.statistics import Counters
+from ternmq_model.names import RETRY_PREFIX
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_remoting.environment import Blocking
@@ -158,6 +161,17 @@ def results_of(
     """Return what ends hand-outs."""
     send_backs = None
     if not is_broadcasting(config):
+
+        def note(broker_name: str, count: int) -> None:
+            counters.sent_back(count)
+            look_for_retries(client, group, broker_name)
+
+        copies = RetryCopies(
+            SendPath(client),
+            group=group,
+            timeout_s=client.config.request_timeout_s,
+            retries_max=config.retries_max,
+        )
         send_backs = SendBacks(
             client,
             tasks,
@@ -165,7 +179,8 @@ def results_of(
             client_id=client.client_id,
             timeout_s=client.config.request_timeout_s,
             retries_max=config.retries_max,
-            on_confirmed=counters.sent_back,
+            on_confirmed=note,
+            send_copy=copies.send,
         )
     if config.order_per_queue:
         return OrderlyResults(
@@ -184,6 +199,14 @@ def results_of(
         retry_s=config.retry_s,
         timeout_s=config.consume_timeout_s,
     )
+
+
+def look_for_retries(client: ClientInstance, group: str, broker_name: str) -> None:
+    """Ask where the group's retry topic is, unless it is known to be at a broker that has just
+    taken a message back: it may have made the topic only now."""
+    route = client.routes.cached(RETRY_PREFIX + group)
+    if route is None or all(data.broker_name != broker_name for data in route.queues):
+        client.ask_route_again(RETRY_PREFIX + group)
 
 
 def look_interval_s(config: PushConsumerConfig) -> float:

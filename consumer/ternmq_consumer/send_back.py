@@ -9,7 +9,7 @@ Source: RocketMQ `DefaultMQPushConsumerImpl.sendMessageBack`.
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from ternmq_consumer.answers import DEAD_LETTER
@@ -62,7 +62,9 @@ class SendBacks:
         client_id: The member.
         timeout_s: For each request.
         retries_max: After how many retries they are dead letters; −1 = as the group's settings say.
-        on_confirmed: Called with how many messages a broker has just confirmed.
+        on_confirmed: Called with a broker's name and how many messages it has just confirmed.
+        send_copy: Sends a copy of a message whose record is gone, and tells whether the broker has
+            that; given the message and its level. None = nothing helps such a message.
     """
 
     def __init__(
@@ -74,7 +76,8 @@ class SendBacks:
         client_id: str,
         timeout_s: float,
         retries_max: int,
-        on_confirmed: Callable[[int], None],
+        on_confirmed: Callable[[str, int], None],
+        send_copy: Callable[[StoredMessage, int], Awaitable[bool]] | None = None,
     ) -> None:
         self._brokers = brokers
         self._tasks = tasks
@@ -83,6 +86,7 @@ class SendBacks:
         self._timeout_s = timeout_s
         self._retries_max = retries_max
         self._on_confirmed = on_confirmed
+        self._send_copy = send_copy
         self._outboxes: dict[str, deque[tuple[Lot, int]]] = {}
 
     def add(self, lot: Lot) -> None:
@@ -137,9 +141,13 @@ class SendBacks:
             ],
         )
         codes = await self._ask(broker_name, request)
+        for number, (lot, place) in enumerate(going):
+            if codes[number] == ResponseCode.QUERY_NOT_FOUND and self._send_copy is not None:
+                is_there = await self._send_copy(lot.messages[place], lot.levels[place])
+                codes[number] = int(ResponseCode.SUCCESS) if is_there else codes[number]
         confirmed = codes.count(ResponseCode.SUCCESS)
         if confirmed:
-            self._on_confirmed(confirmed)
+            self._on_confirmed(broker_name, confirmed)
         for (lot, place), code in zip(going, codes, strict=True):
             _answer(lot, place, code)
 

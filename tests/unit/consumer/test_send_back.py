@@ -10,6 +10,7 @@ from ternmq_consumer.results import Lot
 from ternmq_consumer.send_back import REQUEST_MESSAGES_MAX, SendBacks, failed_message
 from ternmq_model.errors import ConnectionLost, refusal
 from ternmq_model.response_code import ResponseCode
+from ternmq_model.stored_message import StoredMessage
 from ternmq_protos.v1 import common_pb2 as common
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_remoting.contracts import SEND_BACK
@@ -28,6 +29,8 @@ class Broker:
         self.codes: dict[int, int] = {}
         self.outcomes_max = REQUEST_MESSAGES_MAX
         self.confirmed = 0
+        self.copies: list[tuple[int, int]] = []
+        self.copied: set[int] = set()
         self._running = 0
 
     async def broker(self, broker_name: str, broker_id: int = 0) -> Connection:
@@ -53,7 +56,12 @@ class Broker:
         ]
         return groups.SendBackReply(outcomes=outcomes[: self.outcomes_max])
 
-    def confirm(self, count: int) -> None:
+    async def send_copy(self, message: StoredMessage, level: int) -> bool:
+        self.copies.append((message.queue_offset, level))
+        return message.queue_offset in self.copied
+
+    def confirm(self, broker_name: str, count: int) -> None:
+        assert broker_name == QUEUE.broker_name
         self.confirmed += count
 
 
@@ -87,6 +95,7 @@ def play(test: Callable[[Broker, SendBacks, Answers], Awaitable[None]]) -> None:
                 timeout_s=3,
                 retries_max=-1,
                 on_confirmed=broker.confirm,
+                send_copy=broker.send_copy,
             )
             await test(broker, backs, Answers())
 
@@ -171,6 +180,20 @@ def test_each_message_has_its_own_answer_and_none_is_a_refusal() -> None:
         backs.add(answers.lot(4))
         await asyncio.sleep(1)
         assert answers.lots[1].is_fenced
+
+    play(test)
+
+
+def test_of_a_message_whose_record_is_gone_a_copy_is_sent() -> None:
+    async def test(broker: Broker, backs: SendBacks, answers: Answers) -> None:
+        broker.codes = dict.fromkeys((1, 2), int(ResponseCode.QUERY_NOT_FOUND))
+        broker.copied = {1}
+        backs.add(answers.lot(0, 1, 2, level=4))
+        await asyncio.sleep(1)
+        (lot,) = answers.lots
+        assert of_offsets(lot.refused) == [2]
+        assert broker.copies == [(1, 4), (2, 4)]
+        assert broker.confirmed == 2
 
     play(test)
 

@@ -1,0 +1,86 @@
+"""Sending a message to the group's retry topic whose record its broker has no more.
+
+A broker keeps records for some days, and a message can fail for longer. What the consumer has in
+hand is then all that is left of it.
+
+Source: RocketMQ `DefaultMQPushConsumerImpl.sendMessageBackAsNormalMessage`.
+"""
+
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+from ternmq_client.send_path import SendPath
+from ternmq_consumer.answers import DEAD_LETTER, DELAY_LEVEL_MAX
+from ternmq_model import properties as names
+from ternmq_model.errors import TernError
+from ternmq_model.message import SendStatus
+from ternmq_model.names import RETRY_PREFIX
+from ternmq_model.stored_message import StoredMessage
+
+logger = logging.getLogger(__name__)
+
+_FIRST_LEVEL: Final = 3
+
+_NOT_COPIED: Final = (
+    names.BROKERS_OWN
+    | names.ROUTING
+    | {names.REGION, names.TRACE_ON, names.CLUSTER, names.WAIT, names.MAX_RECONSUME_TIMES}
+)
+"""What the broker adds again, and what would make something else of the copy than a retry."""
+
+
+def copy_properties(message: StoredMessage, level: int, *, retries_max: int) -> Mapping[str, str]:
+    """Return the properties of a copy that the broker treats like one that was sent back. Pure.
+
+    Args:
+        message: As it was handed to the listener.
+        level: As in `ReconsumeLater.delay_level`.
+        retries_max: After how many retries it is a dead letter; −1 = as the group's settings say.
+    """
+    tried = message.reconsume_times
+    copied = {name: value for name, value in message.properties.items() if name not in _NOT_COPIED}
+    copied[names.RETRY_TOPIC] = message.topic
+    copied.setdefault(names.ORIGIN_MESSAGE_ID, message.offset_message_id)
+    copied[names.RECONSUME_TIME] = str(tried + 1)
+    if level == DEAD_LETTER:
+        copied[names.MAX_RECONSUME_TIMES] = "0"
+        return copied
+    if retries_max >= 0:
+        copied[names.MAX_RECONSUME_TIMES] = str(retries_max)
+    copied[names.DELAY] = str(level or min(_FIRST_LEVEL + tried, DELAY_LEVEL_MAX))
+    return copied
+
+
+class RetryCopies:
+    """Sends such copies. Has no state of its own.
+
+    Args:
+        path: Sends them.
+        group: Whose retry topic they go to.
+        timeout_s: For each.
+        retries_max: After how many retries they are dead letters; −1 = as the group's settings say.
+    """
+
+    def __init__(self, path: SendPath, *, group: str, timeout_s: float, retries_max: int) -> None:
+        self._path = path
+        self._group = group
+        self._timeout_s = timeout_s
+        self._retries_max = retries_max
+
+    async def send(self, message: StoredMessage, level: int) -> bool:
+        """Send a copy of `message` to the broker it came from; return whether that has it."""
+        try:
+            result = await self._path.send(
+                RETRY_PREFIX + self._group,
+                message.body,
+                copy_properties(message, level, retries_max=self._retries_max),
+                broker_name=message.queue.broker_name,
+                timeout_s=self._timeout_s,
+                flag=message.flag,
+                born_at_ms=message.born_at_ms,
+            )
+        except TernError as error:
+            logger.warning("retry copy not sent message=%s error=%s", message.message_id, error)
+            return False
+        return result.status is SendStatus.SEND_OK

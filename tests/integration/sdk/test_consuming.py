@@ -1,0 +1,207 @@
+"""Push consumers against a cluster: failures, order, broadcasting."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from ternmq import (
+    ClientConfig,
+    ConsumeFrom,
+    ConsumeStatus,
+    Message,
+    MessageModel,
+    Producer,
+    PushConsumer,
+    PushConsumerConfig,
+    ReconsumeLater,
+    StoredMessage,
+)
+from ternmq_client.instance import ClientInstance
+from ternmq_client.send_path import SendPath
+from ternmq_consumer.retry_copies import RetryCopies
+from tests.support.sdk_place import Place
+
+FIRST = PushConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET)
+
+
+async def fill(place: Place, count: int, *, keys: int = 0) -> None:
+    """Send messages whose bodies are their numbers; with `keys`, in order per key."""
+    async with Producer(place.group, nameserver=place.nameserver) as producer:
+        sending = [
+            await producer.enqueue(
+                Message(
+                    place.topic,
+                    b"%d" % number,
+                    sharding_key=f"key-{number % keys}" if keys else "",
+                )
+            )
+            for number in range(count)
+        ]
+        await asyncio.gather(*sending)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():  # noqa: ASYNC110 - what is waited for tells nobody
+        await asyncio.sleep(0.05)
+
+
+def test_a_failed_message_comes_again_under_its_topic(place: Place) -> None:
+    async def main() -> None:
+        await fill(place, 100)
+        seen: list[StoredMessage] = []
+
+        def listener(message: StoredMessage) -> ReconsumeLater | None:
+            seen.append(message)
+            return ReconsumeLater(1) if message.reconsume_times < 2 else None
+
+        async with PushConsumer(
+            place.group, place.topic, listener=listener, nameserver=place.nameserver, config=FIRST
+        ) as consumer:
+            await until(lambda: len(seen) == 300)
+            await until(lambda: consumer.statistics().messages == 300)
+            assert consumer.statistics().sent_back == 200
+        assert {message.topic for message in seen} == {place.topic}
+        times = Counter(message.reconsume_times for message in seen)
+        assert times == {0: 100, 1: 100, 2: 100}
+        assert {message.queue.topic for message in seen if message.reconsume_times} == {
+            f"%RETRY%{place.group}"
+        }
+        assert len({message.message_id for message in seen}) == 100
+
+    place.run(main)
+
+
+def test_a_message_that_is_given_up_is_a_dead_letter(place: Place) -> None:
+    async def main() -> None:
+        await fill(place, 10)
+        calls: list[StoredMessage] = []
+        dead: list[StoredMessage] = []
+
+        def listener(message: StoredMessage) -> ConsumeStatus:
+            calls.append(message)
+            return ConsumeStatus.DEAD_LETTER if message.body == b"7" else ConsumeStatus.SUCCESS
+
+        async with (
+            PushConsumer(
+                place.group,
+                place.topic,
+                listener=listener,
+                nameserver=place.nameserver,
+                config=FIRST,
+            ),
+            PushConsumer(
+                f"{place.group}_dead",
+                f"%DLQ%{place.group}",
+                listener=dead.append,
+                nameserver=place.nameserver,
+                config=FIRST,
+            ),
+        ):
+            await until(lambda: bool(dead))
+        assert [message.body for message in dead] == [b"7"]
+        assert len(calls) == 10
+
+    place.run(main)
+
+
+def test_a_copy_of_a_message_whose_record_is_gone_comes_like_any_retry(place: Place) -> None:
+    async def main() -> None:
+        await fill(place, 1)
+        seen: list[StoredMessage] = []
+
+        async with (
+            PushConsumer(
+                place.group,
+                place.topic,
+                listener=seen.append,
+                nameserver=place.nameserver,
+                config=FIRST,
+            ),
+            ClientInstance(ClientConfig(nameservers=(place.nameserver,))) as client,
+        ):
+            await until(lambda: len(seen) == 1)
+            await client.routes.route(place.topic)
+            copies = RetryCopies(SendPath(client), group=place.group, timeout_s=3, retries_max=-1)
+            assert await copies.send(seen[0], 1)
+            await until(lambda: len(seen) == 2)
+        first, again = seen
+        assert (again.topic, again.body, again.reconsume_times) == (place.topic, first.body, 1)
+        assert again.message_id == first.message_id
+
+    place.run(main)
+
+
+def test_two_orderly_members_keep_the_order_while_one_joins_and_leaves(place: Place) -> None:
+    async def main() -> None:
+        await fill(place, 2000, keys=16)
+        done: list[StoredMessage] = []
+        failed: set[bytes] = set()
+
+        def listener(message: StoredMessage) -> ReconsumeLater | None:
+            if int(message.body) % 500 == 77 and message.body not in failed:
+                failed.add(message.body)
+                return ReconsumeLater(suspend_s=0.05)
+            done.append(message)
+            return None
+
+        config = PushConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET, order_per_queue=True)
+
+        def member() -> PushConsumer:
+            return PushConsumer(
+                place.group,
+                place.topic,
+                listener=listener,
+                nameserver=place.nameserver,
+                config=config,
+            )
+
+        async with member() as first:
+            await first.assigned()
+            async with member() as second:
+                await second.assigned()
+                await until(lambda: len({message.body for message in done}) == 2000)
+        assert len(failed) == 4
+        for key in {message.sharding_key for message in done}:
+            bodies = dict.fromkeys(
+                int(message.body) for message in done if message.sharding_key == key
+            )
+            assert list(bodies) == sorted(bodies)
+
+    place.run(main)
+
+
+def test_members_that_broadcast_have_every_message_and_go_on_where_they_were(
+    place: Place, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        await fill(place, 100)
+        seen: dict[str, Counter[bytes]] = {"a": Counter(), "b": Counter()}
+
+        def member(name: str) -> PushConsumer:
+            async def listener(batch: Sequence[StoredMessage]) -> None:
+                seen[name].update(message.body for message in batch)
+
+            return PushConsumer(
+                place.group,
+                place.topic,
+                batch_listener=listener,
+                client_config=ClientConfig(
+                    nameservers=(place.nameserver,), instance_name=f"{place.group}-{name}"
+                ),
+                config=PushConsumerConfig(
+                    consume_from=ConsumeFrom.FIRST_OFFSET,
+                    message_model=MessageModel.BROADCASTING,
+                    offsets_folder=tmp_path,
+                ),
+            )
+
+        async with member("a"), member("b"):
+            await until(lambda: len(seen["a"]) == len(seen["b"]) == 100)
+        await fill(place, 10)
+        async with member("a"):
+            await until(lambda: seen["a"].total() == 110)
+        assert seen["a"][b"3"] == 2
+        assert seen["b"].total() == 100
+
+    place.run(main)
