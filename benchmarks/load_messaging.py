@@ -23,8 +23,10 @@ from ternmq import (
     Producer,
     PushConsumer,
     PushConsumerConfig,
+    Resolution,
     StoredMessage,
     TopicConfig,
+    TransactionProducer,
 )
 
 TOPIC: Final = "messaging"
@@ -33,6 +35,10 @@ QUEUES: Final = 4
 """On each broker."""
 
 BACKLOG: Final = 500_000
+SENDERS: Final = 64
+TRANSACTIONS_EACH: Final = 500
+"""By each sender; a fifth more before, unmeasured."""
+
 PACE_PER_S: Final = 1000
 PACED_S: Final = 20
 WARM_S: Final = 2
@@ -118,7 +124,37 @@ async def pace(nameserver: str) -> None:
             group.create_task(producer.send(Message(PACED_TOPIC, body, tags="TagA")))
 
 
+async def transactions(nameserver: str) -> None:
+    """Commit transactions whose local part is nothing, and await each end."""
+    await create(nameserver, TOPIC)
+    body = os.urandom(BODY_BYTES)
+
+    async def execute(message: Message, argument: object) -> Resolution:
+        return Resolution.COMMIT
+
+    async def check(message: StoredMessage) -> Resolution:
+        raise AssertionError("a transaction was asked for")
+
+    async with TransactionProducer(
+        "payers", execute=execute, check=check, nameserver=nameserver
+    ) as producer:
+
+        async def send(count: int) -> None:
+            for _ in range(count):
+                result = await producer.send(Message(TOPIC, body, tags="TagA"))
+                assert result.is_confirmed, result
+
+        for share in (TRANSACTIONS_EACH // 5, TRANSACTIONS_EACH):
+            begun_s = time.perf_counter()
+            async with asyncio.TaskGroup() as group:
+                for _ in range(SENDERS):
+                    group.create_task(send(share))
+            taken_s = time.perf_counter() - begun_s
+    tell("transactions", SENDERS * TRANSACTIONS_EACH / taken_s)
+
+
 LOADS: Final = {
+    "transactions": transactions,
     "fill": fill,
     "consume-batch": consume_batch,
     "consume-one": consume_one,

@@ -26,9 +26,12 @@ LOAD: Final = "load_messaging.py"
 FIGURES: Final = (
     Figure("consume-batch", "push, batch listener", "msg/s", either(250_000)),
     Figure("consume-one", "push, one message a call, async", "msg/s", either(80_000)),
+    Figure("transactions", "transactions, 64 awaiting senders", "1/s", {"async": 3_000.0}),
     Figure("end-to-end.p50", "1,000 msg/s end to end, p50", "ms", either(2, 3), at_most=True),
     Figure("end-to-end.p99", "1,000 msg/s end to end, p99", "ms", either(15), at_most=True),
 )
+
+TRANSACTIONS: Final = "transactions"
 
 Measure = Callable[[str], Mapping[str, float]]
 
@@ -51,7 +54,13 @@ def end_to_end(nameserver: str) -> Mapping[str, float]:
     return told(output.splitlines())
 
 
+def transactions(nameserver: str) -> Mapping[str, float]:
+    """Measure how many transactions one producer commits."""
+    return load(LOAD, TRANSACTIONS, "--nameserver", nameserver)
+
+
 MEASUREMENTS: Final[Mapping[str, Measure]] = {
+    TRANSACTIONS: transactions,
     "consume-batch": consume("consume-batch"),
     "consume-one": consume("consume-one"),
     "end-to-end": end_to_end,

@@ -63,8 +63,11 @@ from ternmq_model.route import TopicConfig as TopicConfig
 from ternmq_model.stored_message import StoredMessage as StoredMessage
 from ternmq_model.subscription import Subscription as Subscription
 from ternmq_model.subscription import sql as sql
+from ternmq_model.transaction import Resolution as Resolution
+from ternmq_model.transaction import TransactionResult as TransactionResult
 from ternmq_model.version import __version__ as __version__
 from ternmq_producer.blocking import BlockingProducer as BlockingProducer
+from ternmq_producer.blocking import BlockingTransactionProducer as BlockingTransactionProducer
 from ternmq_producer.bulk import SendResults as SendResults
 from ternmq_producer.config import ProducerConfig as ProducerConfig
 from ternmq_producer.producer import Producer as Producer
@@ -76,6 +79,7 @@ from ternmq_producer.selectors import QueueSelector as QueueSelector
 from ternmq_producer.selectors import RoundRobin as RoundRobin
 from ternmq_producer.statistics import BrokerSends as BrokerSends
 from ternmq_producer.statistics import SendStatistics as SendStatistics
+from ternmq_producer.transactions import TransactionProducer as TransactionProducer
 
 __all__ = [
     "AdminClient",
@@ -85,6 +89,7 @@ __all__ = [
     "AllocateNearby",
     "BlockingProducer",
     "BlockingPullConsumer",
+    "BlockingTransactionProducer",
     "BrokerBusy",
     "BrokerSends",
     "ByHash",
@@ -127,6 +132,7 @@ __all__ = [
     "ReconsumeLater",
     "RefusedError",
     "RequestTimedOut",
+    "Resolution",
     "RoundRobin",
     "SendEvent",
     "SendInterceptor",
@@ -141,6 +147,8 @@ __all__ = [
     "TernError",
     "TopicConfig",
     "TopicNotFound",
+    "TransactionProducer",
+    "TransactionResult",
     "TransportError",
     "Unreachable",
     "UsageError",

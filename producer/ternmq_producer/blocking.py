@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ternmq_client.blocking import BlockingFace
 from ternmq_client.config import ClientConfig
@@ -11,11 +11,14 @@ from ternmq_model.errors import ClosedError
 from ternmq_model.message import Message, SendResult
 from ternmq_model.queue import MessageQueue
 from ternmq_model.stored_message import StoredMessage
+from ternmq_model.transaction import TransactionResult
 from ternmq_producer.bulk import SendResults
 from ternmq_producer.config import ProducerConfig
 from ternmq_producer.producer import Producer
 from ternmq_producer.selectors import QueueSelector
 from ternmq_producer.statistics import SendStatistics
+from ternmq_producer.transaction_checks import Check
+from ternmq_producer.transactions import Execute, TransactionProducer
 from ternmq_remoting.environment import Environment
 
 if TYPE_CHECKING:
@@ -141,6 +144,65 @@ class BlockingProducer(BlockingFace[Producer]):
     def flush(self) -> None:
         """Wait until everything sent so far, and meanwhile, has its answer."""
         self._run(self._client.flush())
+
+
+class BlockingTransactionProducer(BlockingFace[TransactionProducer]):
+    """A `TransactionProducer` whose `send` blocks: `with BlockingTransactionProducer(...)`.
+
+    Any number of threads may use it. `execute` and `check` are called in threads of a pool when
+    they are plain functions.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        *,
+        execute: Execute,
+        check: Check,
+        topics: Sequence[str] = (),
+        nameserver: str | Sequence[str] | None = None,
+        config: ProducerConfig | None = None,
+        client: ClientConfig | None = None,
+        interceptors: Sequence[SendInterceptor] = (),
+        env: Environment | None = None,
+    ) -> None:
+        super().__init__(
+            TransactionProducer(
+                group,
+                execute=execute,
+                check=check,
+                topics=topics,
+                nameserver=nameserver,
+                config=config,
+                client=client,
+                interceptors=interceptors,
+                env=env,
+            )
+        )
+
+    def send(
+        self,
+        message: Message,
+        argument: Any = None,
+        *,
+        queue: MessageQueue | None = None,
+        selector: QueueSelector | None = None,
+        timeout_s: float | None = None,
+        check_after_s: int | None = None,
+        end_awaited: bool = True,
+    ) -> TransactionResult:
+        """Send one message and do its transaction. See `TransactionProducer.send`."""
+        return self._run(
+            self._client.send(
+                message,
+                argument,
+                queue=queue,
+                selector=selector,
+                timeout_s=timeout_s,
+                check_after_s=check_after_s,
+                end_awaited=end_awaited,
+            )
+        )
 
 
 def _pass_on(done: "AsyncFuture[SendResult]", answer: "Future[SendResult]") -> None:

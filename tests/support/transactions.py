@@ -2,12 +2,10 @@
 
 from dataclasses import dataclass
 
-from ternmq_model.names import CHECK_MAX_TOPIC, HALF_TOPIC, OP_TOPIC
 from ternmq_model.stored_message import StoredMessage
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_protos.v1 import transactions_pb2 as transactions
 from ternmq_remoting import contracts
-from ternmq_store.message_store import MessageStore
 from tests.support.brokers import Client, SessionStream, offsets_of, stored
 
 GROUP = "payers"
@@ -113,10 +111,3 @@ async def question(stream: SessionStream) -> groups.CheckTransaction:
         if reply.HasField("check_transaction"):
             return reply.check_transaction
     raise AssertionError("the session ended")
-
-
-def raw(store: MessageStore, topic: str) -> list[bytes]:
-    """Return the bodies of a topic that only the broker reads."""
-    assert topic in (HALF_TOPIC, OP_TOPIC, CHECK_MAX_TOPIC)
-    first, last = store.queue_range(topic, 0)
-    return [store.read(topic, 0, offset).records for offset in range(first, last)]

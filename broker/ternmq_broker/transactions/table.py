@@ -222,15 +222,10 @@ class TransactionTable:
         """Return the half messages that the next op message must name."""
         return list(self._unwritten)
 
-    def op_written(
-        self, named: Sequence[QueueOffset], queue_offset: QueueOffset, *, end: PhysicalOffset
-    ) -> None:
+    def op_written(self, named: Sequence[QueueOffset], queue_offset: QueueOffset) -> None:
         """Take note of an op message that names all of `unwritten`, and perhaps others."""
         self._unwritten.clear()
         self._unwritten_bytes = 0
-        for place in named:  # none is forgotten before its op message is safe
-            self._held.pop(place, None)
-            self._held[place] = end
         self.op_found(max(named), queue_offset)
 
     def op_found(self, highest: QueueOffset, queue_offset: QueueOffset) -> None:

@@ -1,0 +1,241 @@
+"""Telling brokers how transactions ended: one stream for each broker, and natural batching.
+
+To end a transaction twice does no harm, so whatever had no answer is told again, until its time is
+over.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from dataclasses import dataclass
+from typing import Final
+
+from ternmq_client.instance import ClientInstance
+from ternmq_client.retry import RetryPolicy
+from ternmq_model.errors import (
+    ClosedError,
+    ConnectionLost,
+    RequestTimedOut,
+    TernError,
+    TransportError,
+)
+from ternmq_model.response_code import ResponseCode
+from ternmq_protos.v1 import transactions_pb2 as transactions
+from ternmq_remoting.contracts import END_TRANSACTIONS
+from ternmq_remoting.convert import error_of
+from ternmq_remoting.rpc import ClientStream
+
+logger = logging.getLogger(__name__)
+
+EndStream = ClientStream[transactions.EndTransactionsReply, transactions.EndTransactionsRequest]
+
+_BATCH_MAX: Final = 1024
+_LATER: Final = frozenset(
+    {ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.FLOW_CONTROL}
+)
+"""Refusals that the same broker may take back soon."""
+
+
+@dataclass(slots=True)
+class End:
+    """One end that is to be told. Owned by the link it waits at."""
+
+    request: transactions.EndTransactionRequest
+    answer: "asyncio.Future[transactions.EndTransactionReply]"
+    deadline_ms: int
+    """Monotonic."""
+
+    maybe_told: bool = False
+    """It was written to a stream whose answer never came."""
+
+
+class EndLink:
+    """The ends that go to one broker. Owned by its producer; one task runs `run`."""
+
+    def __init__(self, broker_name: str, client: ClientInstance, *, retry: RetryPolicy) -> None:
+        self.broker_name = broker_name
+        self._client = client
+        self._retry = retry
+        self._clock = client.env.clock
+        self._waiting: deque[End] = deque()
+        self._wake = asyncio.Event()
+        self._failures = 0
+        self._failure: TernError | None = None
+
+    def add(self, end: End) -> None:
+        """Tell an end; it has its answer soon after its deadline at the latest."""
+        self._waiting.append(end)
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Tell what comes until cancelled."""
+        while True:
+            await self._some()
+            try:
+                await self._serve()
+            except TernError as error:
+                self._failures += 1
+                self._failure = error
+                if self._failures == 1:
+                    logger.warning(
+                        "ends of transactions wait broker=%s error=%s", self.broker_name, error
+                    )
+            self._expire()
+            await asyncio.sleep(self._retry.delay_s(self._failures, self._client.env.random))
+            self._expire()
+
+    def fail_all(self, error: TernError) -> None:
+        """Answer everything with `error`: the producer waits no more."""
+        waiting, self._waiting = self._waiting, deque()
+        for end in waiting:
+            _give(end, error)
+
+    async def _some(self) -> None:
+        while not self._waiting:
+            self._wake.clear()
+            await self._wake.wait()
+
+    async def _serve(self) -> None:
+        """Tell what waits over one stream, until that breaks or the broker asks for a pause."""
+        connection = await self._client.broker(self.broker_name)
+        stream: EndStream = connection.open(END_TRANSACTIONS)
+        try:
+            while True:
+                await self._some()
+                batch = self._take()
+                if batch and not await self._exchange(stream, batch):
+                    self._failures += 1
+                    return
+        except TransportError:
+            self._client.forget(self.broker_name, connection)
+            raise
+        finally:
+            stream.cancel()
+
+    def _take(self) -> list[End]:
+        """Return what is told next; what nobody waits for any more is dropped."""
+        batch: list[End] = []
+        now_ms = self._clock.monotonic_ms()
+        while self._waiting and len(batch) < _BATCH_MAX:
+            end = self._waiting.popleft()
+            if end.deadline_ms <= now_ms:
+                self._time_out(end)
+            elif not end.answer.done():
+                batch.append(end)
+        return batch
+
+    async def _exchange(self, stream: EndStream, batch: list[End]) -> bool:
+        """Tell a batch and give its answers out; False when some are to be told again later."""
+        request = transactions.EndTransactionsRequest(transactions=[end.request for end in batch])
+        again: list[End] = list(batch)
+        try:
+            for end in batch:
+                end.maybe_told = True
+            async with asyncio.timeout(self._client.config.request_timeout_s):
+                await stream.write(request)
+                reply = await stream.read()
+            if reply is None or len(reply.outcomes) != len(batch):
+                raise ConnectionLost(f"broker {self.broker_name}: ended the stream of ends")
+            again = [
+                end
+                for end, outcome in zip(batch, reply.outcomes, strict=True)
+                if not self._settle(end, outcome)
+            ]
+        except TimeoutError:
+            raise RequestTimedOut(f"broker {self.broker_name}: no answer to ends") from None
+        finally:
+            self._waiting.extendleft(reversed(again))
+        if not again:
+            self._failures = 0
+            self._failure = None
+        return not again
+
+    def _settle(self, end: End, outcome: transactions.EndTransactionReply) -> bool:
+        """Give an answer out, unless it is to be told again."""
+        if end.answer.done():
+            return True
+        if outcome.status.code == 0:
+            end.answer.set_result(outcome)
+            return True
+        error = error_of(outcome.status, self.broker_name)
+        if error.code in _LATER and not error.may_have_happened:
+            self._failure = error
+            return False
+        _give(end, error)
+        return True
+
+    def _expire(self) -> None:
+        now_ms = self._clock.monotonic_ms()
+        kept = [end for end in self._waiting if end.deadline_ms > now_ms]
+        for end in self._waiting:
+            if end.deadline_ms <= now_ms:
+                self._time_out(end)
+        self._waiting = deque(kept)
+
+    def _time_out(self, end: End) -> None:
+        why = "" if self._failure is None else f": {self._failure}"
+        error = RequestTimedOut(
+            f"broker {self.broker_name}: the end was not confirmed in time{why}"
+        )
+        error.may_have_happened = end.maybe_told
+        _give(end, error)
+
+
+def _give(end: End, error: TernError) -> None:
+    if not end.answer.done():
+        end.answer.set_exception(error)
+        end.answer.exception()  # an end that nobody waits for must not be reported as a bug
+
+
+class Ends:
+    """The ways to tell ends to brokers. Owned by its producer.
+
+    Args:
+        client: Open.
+        retry: The waits after a failure.
+    """
+
+    def __init__(self, client: ClientInstance, *, retry: RetryPolicy) -> None:
+        self._client = client
+        self._retry = retry
+        self._links: dict[str, EndLink] = {}
+        self._unanswered = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    def tell(
+        self, broker_name: str, request: transactions.EndTransactionRequest, *, timeout_s: float
+    ) -> "asyncio.Future[transactions.EndTransactionReply]":
+        """Tell a broker how a transaction ended; return the future of its answer.
+
+        The future raises what the broker or the way to it said; nobody need await it.
+        """
+        link = self._links.get(broker_name)
+        if link is None:
+            link = EndLink(broker_name, self._client, retry=self._retry)
+            self._links[broker_name] = link
+            self._client.tasks.spawn(link.run(), f"ends to {broker_name}")
+        answer: asyncio.Future[transactions.EndTransactionReply] = (
+            asyncio.get_running_loop().create_future()
+        )
+        deadline_ms = self._client.env.clock.monotonic_ms() + round(timeout_s * 1000)
+        self._unanswered += 1
+        self._idle.clear()
+        answer.add_done_callback(self._answered)
+        link.add(End(request, answer, deadline_ms))
+        return answer
+
+    def _answered(self, _answer: object) -> None:
+        self._unanswered -= 1
+        if not self._unanswered:
+            self._idle.set()
+
+    async def idle(self) -> None:
+        """Wait until every end has its answer. Cancelling is safe."""
+        await self._idle.wait()
+
+    def abandon(self) -> None:
+        """Answer everything that has no answer yet: the producer is closed."""
+        error = ClosedError("the producer was closed before the end was confirmed")
+        for link in self._links.values():
+            link.fail_all(error)

@@ -1,0 +1,272 @@
+"""Transactional messages: seen when the sender's own work is done, and only then."""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, suppress
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, Final
+
+from ternmq_client.config import ClientConfig
+from ternmq_client.interceptors import SendInterceptor
+from ternmq_model.errors import ClosedError, IllegalMessage, TernError
+from ternmq_model.message import Message, SendResult, SendStatus, SystemMessage
+from ternmq_model.names import check_topic
+from ternmq_model.properties import PRODUCER_GROUP, TRANSACTION_PREPARED
+from ternmq_model.queue import MessageQueue
+from ternmq_model.transaction import Resolution, TransactionResult
+from ternmq_producer.config import ProducerConfig
+from ternmq_producer.producer import Producer
+from ternmq_producer.selectors import QueueSelector
+from ternmq_producer.transaction_checks import Check, Checks, decide, end_request
+from ternmq_producer.transaction_ends import Ends
+from ternmq_remoting.environment import Environment
+from ternmq_runtime.lifecycle import Lifecycle
+
+logger = logging.getLogger(__name__)
+
+Execute = Callable[[Message, Any], Resolution | Awaitable[Resolution]]
+
+_IMMUNITY: Final = "CHECK_IMMUNITY_TIME_IN_SECONDS"
+_CHECK_WORKERS: Final = 16
+
+
+class TransactionProducer(Lifecycle):
+    """Sends messages whose fate is that of a local transaction.
+
+        async with TransactionProducer("payers", execute=pay, check=was_paid) as producer:
+            result = await producer.send(Message("paid", body), order)
+
+    Each send stores a *half message*, which nobody can read, calls `execute(message, argument)`,
+    and tells the broker how that ended: the message is then delivered, or never. When the broker
+    does not hear of it, because this process died or said UNKNOWN, it asks any live producer of the
+    group, which calls `check(message)`.
+
+    Both functions are `async def`, or plain ones, which run in a thread. What they raise is logged
+    and counts as UNKNOWN. `check` must find out, from where `execute` keeps its work, what became
+    of a message, also of one that another process has sent; while that may still run, it says
+    UNKNOWN.
+
+    Used on the event loop that entered it, by any number of tasks. Leaving the block waits for what
+    is under way, at most the send timeout.
+
+    Args:
+        group: Name of the producer group: all of it must be able to check.
+        execute: Does the local transaction.
+        check: Says what became of one.
+        topics: The brokers of these topics may ask this producer from the start on; those of
+            others, once something was sent to them. A process that only checks needs them.
+        nameserver: `HOST:PORT`, several separated by `;` or as a sequence. None = as in `client`.
+        config: How to send. That a half message may be stored twice is never allowed.
+        client: How to find and talk to services.
+        interceptors: Called before and after every half message.
+        env: The seams. None = the real world.
+
+    Raises:
+        IllegalName: The group's or a topic's name is illegal.
+        ConfigError: A NameServer's address is.
+
+    Source: RocketMQ `TransactionMQProducer`; unlike there the end is awaited.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        *,
+        execute: Execute,
+        check: Check,
+        topics: Sequence[str] = (),
+        nameserver: str | Sequence[str] | None = None,
+        config: ProducerConfig | None = None,
+        client: ClientConfig | None = None,
+        interceptors: Sequence[SendInterceptor] = (),
+        env: Environment | None = None,
+    ) -> None:
+        self._config = replace(config or ProducerConfig(), duplicates_allowed=False)
+        self._producer = Producer(
+            group,
+            nameserver=nameserver,
+            config=self._config,
+            client=client,
+            interceptors=interceptors,
+            env=env,
+        )
+        self._topics = tuple(check_topic(topic) for topic in topics)
+        self._execute = execute
+        self._check = check
+        self._running: Counter[str] = Counter()
+        self._ends: Ends | None = None
+
+    @property
+    def group(self) -> str:
+        """Name of the producer group."""
+        return self._producer.group
+
+    async def _open(self, stack: AsyncExitStack) -> None:
+        """Open the producer. No service need be reachable before the first send."""
+        if self._ends is not None:
+            raise ClosedError("the producer is already open")
+        await stack.enter_async_context(self._producer)
+        client = self._producer.client
+        self._ends = ends = Ends(client, retry=self._config.retry)
+        checks = Checks(
+            *(self.group, self._check, client, ends),
+            is_running=self._running.__contains__,
+            workers=_CHECK_WORKERS,
+            timeout_s=self._config.send_timeout_s,
+        )
+        stack.callback(client.sessions.on_command("check_transaction", checks.asked))
+        stack.push_async_exit(self._close)
+        for topic in self._topics:
+            client.tasks.spawn(self._attend(topic), f"attend {topic}")
+
+    async def _close(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Take no more, and wait for the answers to what is under way unless cancelled."""
+        ends, self._ends = self._ends, None
+        assert ends is not None, "was opened"
+        try:
+            if not isinstance(exc, asyncio.CancelledError):
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._config.send_timeout_s):
+                        await ends.idle()
+        finally:
+            ends.abandon()
+
+    async def _attend(self, topic: str) -> None:
+        """Let every broker of `topic` know this producer, also those that come later."""
+        client = self._producer.client
+        while True:
+            with suppress(TernError):
+                route = await client.routes.route(topic)
+                for data in route.brokers:
+                    if data.master is not None:
+                        client.sessions.attend(data.broker_name)
+            known = client.routes.cached(topic) is not None
+            await asyncio.sleep(client.config.route_refresh_s if known else 1.0)
+
+    async def send(
+        self,
+        message: Message,
+        argument: Any = None,
+        *,
+        queue: MessageQueue | None = None,
+        selector: QueueSelector | None = None,
+        timeout_s: float | None = None,
+        check_after_s: int | None = None,
+        end_awaited: bool = True,
+    ) -> TransactionResult:
+        """Send a half message, do the local transaction, and tell the broker how it ended.
+
+        Cancelling before the half message is stored sends nothing or leaves one that is asked for;
+        cancelling later leaves the local transaction to itself: the broker asks for it.
+
+        Args:
+            message: Not to be changed until it is answered. May not be delayed.
+            argument: Given to `execute`.
+            queue: Where to; else by `selector`, by the sharding key, or in turn.
+            selector: Chooses among the queues of the topic, which come sorted.
+            timeout_s: For the half message, and once more for the end; instead of the configured
+                one. The local transaction has no limit.
+            check_after_s: How long the broker waits before it asks; None = as it is set up to.
+            end_awaited: Wait until the broker has confirmed the end. If not, the result never says
+                that it is.
+
+        Returns:
+            What became of it. It is not confirmed when the broker could not be told: then it asks.
+
+        Raises:
+            TernError: The half message is not stored: `execute` was not called. When
+                `may_have_happened`, it may be, and `check` will be asked.
+        """
+        if self._ends is None:
+            raise ClosedError("the producer is not open: use it inside `async with`")
+        half = half_message(message, self.group, check_after_s=check_after_s)
+        sent = await self._producer.send(half, queue=queue, selector=selector, timeout_s=timeout_s)
+        resolution = Resolution.ROLLBACK
+        if sent.status is SendStatus.SEND_OK:
+            resolution = await self._run(message, argument, sent)
+        if resolution is Resolution.UNKNOWN:
+            return TransactionResult(sent, resolution, is_confirmed=False)
+        return await self._end(message, sent, resolution, timeout_s, is_awaited=end_awaited)
+
+    async def _run(self, message: Message, argument: object, sent: SendResult) -> Resolution:
+        """Do the local transaction; meanwhile nobody is asked what became of it."""
+        self._running[sent.message_id] += 1
+        try:
+            blocking = self._producer.client.env.blocking
+            return await decide(blocking, self._execute, message, argument)
+        finally:
+            self._running[sent.message_id] -= 1
+            if not self._running[sent.message_id]:
+                del self._running[sent.message_id]
+
+    async def _end(
+        self,
+        message: Message,
+        sent: SendResult,
+        resolution: Resolution,
+        timeout_s: float | None,
+        *,
+        is_awaited: bool,
+    ) -> TransactionResult:
+        ends = self._ends
+        if ends is None:
+            error = ClosedError("the producer was closed before the end was told")
+            return TransactionResult(sent, resolution, is_confirmed=False, error=error)
+        answer = ends.tell(
+            sent.queue.broker_name,
+            end_request(
+                group=self.group,
+                topic=message.topic,
+                message_id=sent.message_id,
+                transaction=sent.physical_offset,
+                resolution=resolution,
+            ),
+            timeout_s=self._config.send_timeout_s if timeout_s is None else timeout_s,
+        )
+        if not is_awaited:
+            return TransactionResult(sent, resolution, is_confirmed=False)
+        try:
+            reply = await asyncio.shield(answer)  # it is told, also when nobody waits any more
+        except TernError as error:
+            return TransactionResult(sent, resolution, is_confirmed=False, error=error)
+        if resolution is not Resolution.COMMIT:
+            return TransactionResult(sent, resolution, is_confirmed=True)
+        return TransactionResult(
+            *(sent, resolution),
+            is_confirmed=True,
+            queue_id=reply.queue_id,
+            queue_offset=reply.queue_offset,
+        )
+
+
+def half_message(message: Message, group: str, *, check_after_s: int | None) -> SystemMessage:
+    """Return the half message of `message`.
+
+    Raises:
+        IllegalMessage: It is to be delayed, or `check_after_s` is negative.
+    """
+    if message.delay_level or message.deliver_at_ms or message.deliver_after_ms:
+        raise IllegalMessage(f"message for {message.topic!r}: a transaction's cannot be delayed")
+    properties = dict(message.properties)
+    if check_after_s is not None:
+        if check_after_s < 0:
+            raise IllegalMessage(f"check_after_s is {check_after_s}, must not be negative")
+        properties[_IMMUNITY] = str(check_after_s)
+    return SystemMessage(
+        message.topic,
+        message.body,
+        tags=message.tags,
+        keys=message.keys,
+        properties=properties,
+        sharding_key=message.sharding_key,
+        flag=message.flag,
+        system_properties={TRANSACTION_PREPARED: "true", PRODUCER_GROUP: group},
+    )
