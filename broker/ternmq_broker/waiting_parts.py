@@ -45,10 +45,12 @@ class WaitingParts:
         self._timer_enabled = config.timer_enabled
         self.delays = DelayService(reader, deliverer, tables.delays, env.clock, wake=wake)
         self.timer = TimerService(
-            *(reader, deliverer, tables.timer, tables.save_timer, env.clock),
+            *(reader, deliverer, inner, tables.timer, tables.save_timer, env.clock),
             wake=wake,
             pending_max=config.timer_pending_max,
         )
+
+        store.cleaner.holders += (self.delays.needed_from, self.timer.needed_from)
 
     def rules(self) -> Rules:
         """Return by what clients' records are routed at this moment."""

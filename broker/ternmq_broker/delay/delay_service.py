@@ -108,6 +108,18 @@ class DelayService:
         _, end = self._store.queue_range(SCHEDULE_TOPIC, level - 1)
         return max(end - self.offset(level), 0)
 
+    def needed_from(self) -> PhysicalOffset | None:
+        """Return where the oldest message lies that is not delivered; None when there is none."""
+        places = [self._place(level) for level in self._waits]
+        return min((place for place in places if place is not None), default=None)
+
+    def _place(self, level: int) -> PhysicalOffset | None:
+        first, end = self._store.queue_range(SCHEDULE_TOPIC, level - 1)
+        offset = QueueOffset(max(self.offset(level), first))
+        if offset >= end:
+            return None
+        return self._store.searches.place_of(SCHEDULE_TOPIC, level - 1, offset)
+
     def settle(self) -> None:
         """Let progress be saved that no loss of power can belie."""
         flushed, now_ms = self._store.flushed_offset, self._clock.wall_ms()

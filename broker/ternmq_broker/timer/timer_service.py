@@ -18,18 +18,18 @@ import numpy as np
 from ternmq_broker.alarm import Alarm
 from ternmq_broker.delay.deliverer import Deliverer
 from ternmq_broker.delay.lateness import Lateness
+from ternmq_broker.inner.writer import InnerWriter
 from ternmq_broker.reading import StoreReader
 from ternmq_broker.timer.cancelling import Cancelling
 from ternmq_broker.timer.checkpoint import TimerCheckpoint
 from ternmq_broker.timer.enqueue import asked_for_ms, codes_of_records, is_time, not_delivered
+from ternmq_broker.timer.rolling import Roller, read_many
 from ternmq_broker.timer.wheel import Due, TimerWheel
 from ternmq_model.clock import Clock
 from ternmq_model.delay import TICK_MS
-from ternmq_model.errors import TernError, refusal
+from ternmq_model.errors import TernError
 from ternmq_model.names import WHEEL_TOPIC
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
-from ternmq_model.record import Record, decode_record
-from ternmq_model.response_code import ResponseCode
 from ternmq_runtime.service import Job
 from ternmq_store.dispatcher import Arrival
 
@@ -39,7 +39,6 @@ TIMER_JOB: Final = "deliver-timed"
 
 _ENQUEUE_UNITS: Final = 65_536
 _BATCH_MESSAGES: Final = 256
-_BATCH_BYTES: Final = 1 << 20
 _LOOK_MAX_S: Final = 10.0
 """While something waits: how soon a clock that was set is noticed."""
 
@@ -61,6 +60,7 @@ class TimerService:
     Args:
         reader: Of the store.
         deliverer: Where what is due goes.
+        writer: Lays what waits at the log's end when its file is to go.
         kept: How far a previous use came.
         save: Keeps how far this one is, durably; raises OSError.
         clock: For what is due.
@@ -72,6 +72,7 @@ class TimerService:
         self,
         reader: StoreReader,
         deliverer: Deliverer,
+        writer: InnerWriter,
         kept: TimerCheckpoint,
         save: Callable[[TimerCheckpoint], Awaitable[None]],
         clock: Clock,
@@ -82,6 +83,7 @@ class TimerService:
         self._reader = reader
         self._store = reader.store
         self._deliverer = deliverer
+        self._roller = Roller(reader, writer)
         self._kept = kept
         self._save = save
         self._clock = clock
@@ -105,6 +107,7 @@ class TimerService:
         self.lateness = Lateness()
         self.delivered = 0
         self.cancelled = 0
+        self.rolled = 0
         self.dropped = 0
 
     def job(self) -> Job:
@@ -136,7 +139,7 @@ class TimerService:
         """Take new messages in, then deliver a batch of what is due: one step of a job."""
         try:
             # All that lies there first: a message may cancel another one.
-            has_more = await self._enqueue() or await self._deliver()
+            has_more = await self._enqueue() or await self._deliver() or await self._roll()
             await self._keep()
         except (TernError, OSError) as error:
             if not self._failures:
@@ -184,7 +187,7 @@ class TimerService:
         strange = np.flatnonzero(~is_time(codes))
         if len(strange):
             looked_at = strange[:_BATCH_MESSAGES]
-            records = await self._read(offsets[looked_at].tolist())
+            records = await read_many(self._reader, offsets[looked_at].tolist())
             looked_at = looked_at[: len(records)]
             codes[looked_at] = codes_of_records(records)
             count = len(codes) if len(records) == len(strange) else int(strange[len(records)])
@@ -216,7 +219,7 @@ class TimerService:
                 return False
             self._in_hand = due
         due = self._in_hand
-        records = await self._read(due.offsets.tolist())
+        records = await read_many(self._reader, due.offsets.tolist())
         count = len(records)
         damaged = records.count(None)
         if damaged:
@@ -235,19 +238,35 @@ class TimerService:
         self._note_done(now_ms)
         return True
 
-    async def _read(self, offsets: Sequence[int]) -> list[Record | None]:
-        """Return the records of the first of some messages; None for one that is gone or damaged.
+    async def _roll(self) -> bool:
+        """Let a file of the log go that is held for what waits in it; tell if that took something.
 
         Raises:
-            RefusedError: The disk cannot be read.
+            TernError: It failed; what is in the file still waits.
         """
-        plan = self._store.searches.records_at(WHEEL_TOPIC, 0, offsets, bytes_max=_BATCH_BYTES)
-        try:
-            await self._reader.blocking.run(plan.run)
-        except OSError as error:
-            remark = f"the disk cannot be read: {error}"
-            raise refusal(ResponseCode.SYSTEM_ERROR, remark) from error
-        return [None if data is None else decode_record(data) for data in plan.records]
+        done = await self._roller.roll(self._wheel, self._store.cleaner.held_end)
+        if done is None:
+            return False
+        self.rolled += done.messages
+        self._end = max(self._end, done.end)
+        self._is_dirty = True
+        self._note_done(self._clock.wall_ms())
+        return True
+
+    def needed_from(self) -> PhysicalOffset | None:
+        """Return where the oldest message lies that is not delivered; None when there is none."""
+        first, end = self._store.queue_range(WHEEL_TOPIC, 0)
+        offset = QueueOffset(max(self._first_needed(), first))
+        return None if offset >= end else self._store.searches.place_of(WHEEL_TOPIC, 0, offset)
+
+    def _first_needed(self) -> int:
+        """Return the first message of the queue that a restart would have to look at."""
+        if self._next < 0:
+            return self._known.begins_at
+        lowest = [self._wheel.first_offset(), self._cancelling.first_offset]
+        if self._in_hand is not None:
+            lowest.append(int(self._in_hand.offsets.min()))
+        return min([self._next, *(each for each in lowest if each is not None)])
 
     def _note_done(self, now_ms: int) -> None:
         """Take note of the time by which everything is delivered, in the wheel and before it."""
@@ -265,13 +284,10 @@ class TimerService:
         """Return what may be kept when the log is on the disk so far; None when it is not known."""
         if not self._is_known:
             return None
-        lowest = [self._wheel.first_offset(), self._cancelling.first_offset]
-        if self._in_hand is not None:
-            lowest.append(int(self._in_hand.offsets.min()))
         self._is_dirty = False
         checkpoint = TimerCheckpoint(
             read_ms=self._read_ms,
-            first_offset=min([self._next, *(each for each in lowest if each is not None)]),
+            first_offset=self._first_needed(),
             next_offset=self._next,
             state_version=self._kept.state_version,
             changed_at_ms=self._clock.wall_ms(),

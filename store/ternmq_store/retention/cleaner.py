@@ -72,7 +72,9 @@ class Cleaner:
         level: How full the disk is, as it was last looked at.
         used_share: The same from 0 to 1.
         is_requested: What has expired goes at the next passes, whatever the hour.
-        is_requested: What has expired goes at the next passes, whatever the hour.
+        holders: Each tells from where on the log is needed by who has to deliver it; None = it is
+            not. What lies there stays, unless the disk is full.
+        held_end: Where the file ends that would have gone but for a holder; 0 = there is none.
         removed_files: Files of the log deleted since the store was opened.
     """
 
@@ -104,6 +106,8 @@ class Cleaner:
         self._short_seen: OSError | None = None
         self._start_seen = PhysicalOffset(0)
         self.is_requested = False
+        self.holders: list[Callable[[], PhysicalOffset | None]] = []
+        self.held_end = PhysicalOffset(0)
         self._is_cleaning = self._is_removing = False
         self.level = DiskLevel.NORMAL
         self.used_share = 0.0
@@ -192,6 +196,7 @@ class Cleaner:
 
     def _clean_log(self, now_ms: int, hour: int) -> Generator[CleanTask]:
         kept_ms = retention_ms(self.config, self._of_topics)
+        held_before, self.held_end = self.held_end, PhysicalOffset(0)
         for _ in range(self.config.delete_files_max):
             reason = reason_to_delete(
                 hour=hour,
@@ -212,6 +217,14 @@ class Cleaner:
             )
             if not count:
                 break
+            if self._is_held(old[0]):
+                self.held_end = PhysicalOffset(old[0].end)
+                if self.held_end != held_before:
+                    logger.info(
+                        "commit log file kept, not all of it is delivered file=%s reason=%r",
+                        *(file_name(old[0].base), reason.value),
+                    )
+                break
             self._short_seen = self._log.shortage
             self._drop(old[0], reason)
             yield from self._remove(self.config.delete_pause_ms)
@@ -223,6 +236,13 @@ class Cleaner:
         else:
             return
         self.is_requested = False
+
+    def _is_held(self, file: MappedFile) -> bool:
+        """Tell whether somebody has to deliver what lies in a file, and there is room to wait."""
+        if self.level is DiskLevel.FULL or self.is_short:
+            return False
+        needed = [offset for holder in self.holders if (offset := holder()) is not None]
+        return min(needed, default=file.end) < file.end
 
     @property
     def is_short(self) -> bool:

@@ -1,6 +1,7 @@
 """Timed messages, end to end: a real broker on virtual time."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -11,10 +12,10 @@ from ternmq_broker.timer.checkpoint import TimerCheckpoint
 from ternmq_model.errors import BrokerBusy, MessageRefused, RefusedError, StoreFull
 from ternmq_model.stored_message import StoredMessage
 from ternmq_protos.v1 import admin_pb2 as admin
-from ternmq_remoting.contracts import DELETE_TOPIC
+from ternmq_remoting.contracts import CLEAN_STORE, DELETE_TOPIC, DESCRIBE_BROKER
 from ternmq_store.config import FlushMode
 from ternmq_store.message_store import MessageStore
-from tests.support.brokers import Client, World, serving, stored, world
+from tests.support.brokers import SMALL_STORE, Client, World, serving, stored, world
 from tests.support.files import PowerLossFileSystem
 from tests.support.virtual_time import run_in_virtual_time
 
@@ -245,5 +246,49 @@ def test_clocks_may_be_set_both_ways() -> None:
             assert await bodies_of(client) == [b"1", b"3"]
             await asyncio.sleep(7_200)
             assert await bodies_of(client) == [b"1", b"3", b"2"]
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_files_that_are_to_go_are_left_by_what_waits_in_them(restarts: bool) -> None:
+    async def main() -> None:
+        small = replace(SMALL_STORE, commit_log_file_bytes=8192, file_reserved_hours=1)
+        async with world(flush_mode=FlushMode.ASYNC) as around:
+            around.store_config = small
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                await client.put_topic("A", 1)
+                await client.put_topic("Other", 1)
+                for number in range(300):
+                    await send(client, b"%d" % number, TIMER_DELAY_MS=3 * 3_600_000)
+                around.clock.wall_offset_ms += 2 * 3_600_000
+                for _ in range(20):
+                    await send(client, bytes(2000), "Other")
+                await asyncio.sleep(1)
+                before = (
+                    await client.call(DESCRIBE_BROKER, admin.DescribeBrokerRequest())
+                ).log_min_offset
+                for _ in range(80):
+                    await client.call(CLEAN_STORE, admin.CleanStoreRequest())
+                    await asyncio.sleep(12)
+                after = (
+                    await client.call(DESCRIBE_BROKER, admin.DescribeBrokerRequest())
+                ).log_min_offset
+                assert after > before + 50_000
+                if not restarts:
+                    around.clock.wall_offset_ms += 3_600_000
+                    await asyncio.sleep(11)
+                    found = await bodies_of(client)
+                    assert sorted(found, key=int) == [b"%d" % number for number in range(300)]
+                await client.connection.close()
+            if restarts:
+                around.clock.wall_offset_ms += 3_600_000
+                async with around.broker() as broker:
+                    client = await around.connect(broker)
+                    await asyncio.sleep(5)
+                    found = await bodies_of(client)
+                    assert sorted(found, key=int) == [b"%d" % number for number in range(300)]
+                    await client.connection.close()
 
     run_in_virtual_time(main())

@@ -1,0 +1,115 @@
+"""Letting files of the log go in which timed messages wait: they are laid at its end anew.
+
+Source: RocketMQ `TimerMessageStore`, which does so with all that waits for more than two days.
+"""
+
+import logging
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from ternmq_broker.inner.inner_record import InnerRecord, inner_record_of
+from ternmq_broker.inner.writer import InnerWriter
+from ternmq_broker.reading import StoreReader
+from ternmq_broker.timer.wheel import Due, TimerWheel
+from ternmq_model.errors import refusal
+from ternmq_model.names import WHEEL_TOPIC
+from ternmq_model.offsets import PhysicalOffset, QueueOffset
+from ternmq_model.properties import TIMER_ROLLS
+from ternmq_model.record import Record, decode_record
+from ternmq_model.response_code import ResponseCode
+
+logger = logging.getLogger(__name__)
+
+_BATCH_MESSAGES: Final = 256
+_BATCH_BYTES: Final = 1 << 20
+
+
+class Rolled(NamedTuple):
+    """What was laid anew."""
+
+    messages: int
+    end: PhysicalOffset
+    """Where it ends in the log; 0 when nothing could be."""
+
+
+class Roller:
+    """Lays timed messages anew. Owns nothing.
+
+    Args:
+        reader: Of the store.
+        writer: Stores what still waits.
+    """
+
+    def __init__(self, reader: StoreReader, writer: InnerWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    async def roll(self, wheel: TimerWheel, held_end: PhysicalOffset) -> Rolled | None:
+        """Lay a batch of what lies in the log before `held_end` at its end.
+
+        A crash behind it, before progress is kept, delivers them twice.
+
+        Returns:
+            None when nothing that waits lies there, but for what is due in a moment.
+
+        Raises:
+            TernError: It failed; they wait where they were.
+        """
+        border = first_behind(self._reader, held_end) if held_end else 0
+        due = wheel.take_before(border, _BATCH_MESSAGES) if border else None
+        if due is None or not len(due):
+            return None
+        try:
+            records = await read_many(self._reader, due.offsets.tolist())
+            good = [rolled(record) for record in records if record is not None]
+            appended = await self._writer.put(good, timeout_s=math.inf) if good else None
+        except BaseException:
+            _put_back(wheel, due)
+            raise
+        _put_back(wheel, Due(*(column[len(records) :] for column in due)))
+        if len(good) < len(records):
+            logger.error("timed messages damaged or gone count=%d", len(records) - len(good))
+        return Rolled(len(good), PhysicalOffset(0) if appended is None else appended.end)
+
+
+def rolled(record: Record) -> InnerRecord:
+    """Return a timed message as it is laid anew: due as before."""
+    inner = inner_record_of(record)
+    times = inner.properties.get(TIMER_ROLLS, "0")
+    count = int(times) + 1 if times.isascii() and times.isdigit() else 1
+    return replace(inner, properties={**inner.properties, TIMER_ROLLS: str(count)})
+
+
+def _put_back(wheel: TimerWheel, due: Due) -> None:
+    order = due.offsets.argsort()
+    wheel.add(due.offsets[order], (due.due_ms + due.cancels)[order])
+
+
+def first_behind(reader: StoreReader, end: PhysicalOffset) -> int:
+    """Return the first message of the wheel timer's queue that lies at `end` or behind it."""
+    low, high = reader.store.queue_range(WHEEL_TOPIC, 0)
+    while low < high:
+        middle = QueueOffset((low + high) // 2)
+        place = reader.store.searches.place_of(WHEEL_TOPIC, 0, middle)
+        if place is not None and place >= end:
+            high = middle
+        else:
+            low = QueueOffset(middle + 1)
+    return low
+
+
+async def read_many(reader: StoreReader, offsets: Sequence[int]) -> list[Record | None]:
+    """Return the records of the first of some messages; None for one that is gone or damaged.
+
+    Raises:
+        RefusedError: The disk cannot be read.
+    """
+    plan = reader.store.searches.records_at(WHEEL_TOPIC, 0, offsets, bytes_max=_BATCH_BYTES)
+    try:
+        await reader.blocking.run(plan.run)
+    except OSError as error:
+        remark = f"the disk cannot be read: {error}"
+        raise refusal(ResponseCode.SYSTEM_ERROR, remark) from error
+    return [None if data is None else decode_record(data) for data in plan.records]

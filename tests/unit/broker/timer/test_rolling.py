@@ -1,0 +1,17 @@
+"""Laying timed messages anew at the log's end."""
+
+from ternmq_broker.timer.rolling import rolled
+from ternmq_model.record import decode_record
+from tests.support.records import record
+
+
+def test_a_message_that_is_laid_anew_is_due_as_before_and_counts_how_often() -> None:
+    found = decode_record(record("rmq_sys_wheel_timer", properties={"TIMER_OUT_MS": "1300"}))
+    assert found is not None
+    assert rolled(found).properties == {"TIMER_OUT_MS": "1300", "TIMER_ROLL_TIMES": "1"}
+    found = decode_record(record(properties={"TIMER_ROLL_TIMES": "7", "TAGS": "x"}))
+    assert found is not None
+    assert rolled(found).properties == {"TIMER_ROLL_TIMES": "8", "TAGS": "x"}
+    found = decode_record(record(properties={"TIMER_ROLL_TIMES": "often"}))
+    assert found is not None
+    assert rolled(found).properties == {"TIMER_ROLL_TIMES": "1"}

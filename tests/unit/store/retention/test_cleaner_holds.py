@@ -1,0 +1,69 @@
+"""Files that retention leaves to who has to deliver from them."""
+
+from ternmq_model.offsets import PhysicalOffset
+from ternmq_store.config import StoreConfig
+from ternmq_store.disk.layout import commit_log_folder
+from ternmq_store.message_store import MessageStore
+from tests.support.files import MemoryFileSystem
+from tests.support.records import batch_of, record
+from tests.support.stores import ROOT, HandClock, append, checkpoint, open_store, settle
+
+HOUR_MS = 3_600_000
+CONFIG = StoreConfig(
+    commit_log_file_bytes=8192, consume_queue_file_units=10, clean_delay_ms=0, delete_pause_ms=0
+)
+
+
+class Kept:
+    """A store with five files, its disk and its clock."""
+
+    def __init__(self) -> None:
+        self.files = MemoryFileSystem()
+        self.clock = HandClock()
+        self.store: MessageStore = open_store(self.files, config=CONFIG, clock=self.clock)
+        for _ in range(35):
+            append(self.store, batch_of(record("A", 0, bytes(1000))))
+        settle(self.store)
+        assert checkpoint(self.store)
+
+    def clean(self, used: float = 0.1) -> None:
+        """Take a pass at a time when expired files go."""
+        self.files.used = used
+        task = self.store.cleaner.disk_use()
+        task.run()
+        self.store.cleaner.note_disk_use(task)
+        for each in self.store.clean(hour=4):
+            each.run()
+
+    def names(self) -> list[int]:
+        """Where the files of the log on the disk begin."""
+        return [int(name) for name in self.files.files(commit_log_folder(ROOT))]
+
+
+def test_a_file_that_somebody_has_to_deliver_from_stays_until_that_is_done() -> None:
+    kept = Kept()
+    files = kept.names()
+    needed: PhysicalOffset | None = PhysicalOffset(files[2] + 5)
+    kept.store.cleaner.holders += (lambda: None, lambda: needed)
+    kept.clock.now_ms += 100 * HOUR_MS
+    kept.clean()
+    assert kept.names() == files[2:]
+    assert kept.store.cleaner.held_end == files[3]
+    needed = PhysicalOffset(files[3])
+    kept.clean()
+    assert kept.names() == files[3:]
+    needed = None
+    kept.clean()
+    assert kept.names() == files[-1:]
+    assert kept.store.cleaner.held_end == 0
+
+
+def test_only_a_full_disk_lets_go_of_what_is_not_delivered() -> None:
+    kept = Kept()
+    files = kept.names()
+    kept.store.cleaner.holders.append(lambda: PhysicalOffset(0))
+    kept.clean(0.86)
+    assert kept.names() == files
+    assert kept.store.cleaner.held_end == files[1]
+    kept.clean(0.95)
+    assert len(kept.names()) < len(files)
