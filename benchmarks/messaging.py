@@ -22,6 +22,7 @@ from benchmarks.patterns import told
 from benchmarks.services import client, cluster, load
 
 LOAD: Final = "load_messaging.py"
+FILTERING: Final = "load_filtering.py"
 
 FIGURES: Final = (
     Figure("consume-batch", "push, batch listener", "msg/s", either(250_000)),
@@ -29,6 +30,15 @@ FIGURES: Final = (
     Figure("transactions", "transactions, 64 awaiting senders", "1/s", {"async": 3_000.0}),
     Figure("end-to-end.p50", "1,000 msg/s end to end, p50", "ms", either(2, 3), at_most=True),
     Figure("end-to-end.p99", "1,000 msg/s end to end, p99", "ms", either(15), at_most=True),
+    Figure("sql.evaluated", "SQL92 filter over 5 properties, evaluated", "msg/s", either(100_000)),
+    Figure("beside.p50", "send beside a SQL pull that matches nothing, p50", "ms", {}),
+    Figure(
+        "beside.p99",
+        "send beside a SQL pull that matches nothing, p99",
+        "ms",
+        either(20),
+        at_most=True,
+    ),
 )
 
 TRANSACTIONS: Final = "transactions"
@@ -59,11 +69,26 @@ def transactions(nameserver: str) -> Mapping[str, float]:
     return load(LOAD, TRANSACTIONS, "--nameserver", nameserver)
 
 
+def sql(nameserver: str) -> Mapping[str, float]:
+    """Measure how many messages a condition is asked about."""
+    load(FILTERING, "fill", "--nameserver", nameserver)
+    return load(FILTERING, "needle", "--nameserver", nameserver)
+
+
+def beside_sql(nameserver: str) -> Mapping[str, float]:
+    """Measure sends while a reader looks for what is not there."""
+    load(FILTERING, "fill", "--nameserver", nameserver)
+    with client(FILTERING, "nothing", "--nameserver", nameserver):
+        return load(FILTERING, "send", "--nameserver", nameserver)
+
+
 MEASUREMENTS: Final[Mapping[str, Measure]] = {
     TRANSACTIONS: transactions,
     "consume-batch": consume("consume-batch"),
     "consume-one": consume("consume-one"),
     "end-to-end": end_to_end,
+    "sql": sql,
+    "beside": beside_sql,
 }
 
 

@@ -1,6 +1,8 @@
 """Reads of the store for the broker's loop: what is not in memory is fetched beside it."""
 
+import asyncio
 from dataclasses import dataclass
+from typing import Final
 
 from ternmq_model.errors import RefusedError, refusal
 from ternmq_model.offsets import PhysicalOffset
@@ -9,6 +11,15 @@ from ternmq_remoting.environment import Blocking
 from ternmq_store.message_store import MessageStore
 from ternmq_store.reading.cold_read import ColdRead, ColdRecord
 from ternmq_store.reading.reader import ReadRequest, ReadResult
+
+_ROUNDS: Final = 4
+"""A send takes some rounds of the loop; who gives way but once makes it wait for a scan in each."""
+
+
+async def give_way() -> None:
+    """Let everything else that is ready go on for some rounds of the loop, before a scan does."""
+    for _ in range(_ROUNDS):
+        await asyncio.sleep(0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from ternmq_broker.pull_rules import (
 from ternmq_broker.pull_stream import PullingStream
 from ternmq_broker.pulls import OffsetRules, PullAnswers
 from ternmq_broker.pulls.offset_rules import Committed
-from ternmq_broker.reading import StoreReader
+from ternmq_broker.reading import StoreReader, give_way
 from ternmq_model.clock import Clock
 from ternmq_model.errors import InvalidParameter, UsageError, refusal
 from ternmq_model.message_id import parse_offset_message_id
@@ -31,7 +31,8 @@ from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting.contracts import PULL, PULL_STREAM, VIEW_MESSAGE
 from ternmq_remoting.rpc import Call, Handler, ServerStream, stream, unary
 from ternmq_store.message_store import MessageStore
-from ternmq_store.reading.reader import ReadRequest, ReadResult
+from ternmq_store.reading.reader import ReadRequest, ReadResult, ReadStatus
+from ternmq_store.reading.record_filter import FILTER_UNITS_MAX
 
 PullServerStream = ServerStream[messages.PullStreamRequest, messages.PullStreamReply]
 
@@ -235,6 +236,16 @@ class _Pulling:
         return end > next_offset
 
     async def _read(self, offset: QueueOffset) -> tuple[ReadResult, Outcome]:
-        wanted = replace(self.wanted, offset=offset)
-        result = await self.services.reader.read(wanted)
-        return result, self.services.answers.outcome(wanted, result)
+        """Read once; who filters by properties looks at as many messages, in several goes."""
+        end = offset + FILTER_UNITS_MAX
+        while True:
+            most = min(self.wanted.record_filter_max, end - offset)
+            wanted = replace(self.wanted, offset=offset, record_filter_max=most)
+            result = await self.services.reader.read(wanted)
+            outcome = self.services.answers.outcome(wanted, result)
+            if result.status is not ReadStatus.NO_MATCHED_MESSAGE or wanted.record_filter is None:
+                return result, outcome
+            offset = outcome.next_offset
+            if not wanted.offset < offset < min(end, result.max_offset):
+                return result, outcome
+            await give_way()

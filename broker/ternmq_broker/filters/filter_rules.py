@@ -21,10 +21,13 @@ from ternmq_store.reading.record_filter import FILTER_UNITS_MAX, RecordFilter
 
 PROPERTY_FILTER_SETTING: Final = "broker.property_filter_enabled"
 
-_STEPS_MAX: Final = 16_000
-"""Parts of conditions that one read evaluates: some 3 ms of the loop."""
+_STEPS_MAX: Final = 6_000
+"""Parts of conditions that one read evaluates: about 1 ms of the loop."""
 
-_MESSAGES_LEAST: Final = 8
+_STEPS_TO_READ: Final = 10
+"""What the properties of one message cost to read, in parts of conditions."""
+
+_MESSAGES_LEAST: Final = 4
 
 
 class PullFilter(NamedTuple):
@@ -134,7 +137,8 @@ class FilterRules:
 
 def _most(steps: int) -> int:
     """Return how many messages one read may ask a condition about that has so many parts."""
-    return max(min(_STEPS_MAX // max(steps, 1), FILTER_UNITS_MAX), _MESSAGES_LEAST)
+    most = _STEPS_MAX // (steps + _STEPS_TO_READ)
+    return max(min(most, FILTER_UNITS_MAX), _MESSAGES_LEAST)
 
 
 def _steps(subscription: Subscription) -> int:
