@@ -202,6 +202,12 @@ async def _leave(
         _raise_lost_cancel(cancels_before)
         if failures.exceptions != (exc,):
             raise
+    except asyncio.CancelledError as cancelled:
+        if cancelled is not exc:
+            raise
+        # It goes on by itself. Raised once more, an `AsyncExitStack` would make it its own context,
+        # and then walk that chain without end.
+        return
     _raise_lost_cancel(cancels_before)
     # Not a swallowed exception: one that came in and is not raised again here goes on by itself.
 

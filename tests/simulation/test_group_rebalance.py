@@ -16,6 +16,7 @@ import asyncio
 import os
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -23,6 +24,7 @@ import pytest
 
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
 from ternmq_consumer.push import PushConsumer
+from ternmq_model.errors import Unreachable
 from ternmq_model.queue import MessageQueue
 from ternmq_model.stored_message import StoredMessage
 from ternmq_store.config import FlushMode
@@ -58,14 +60,24 @@ class Member:
     """One consumer on a host of its own."""
 
     host: str
-    consumer: PushConsumer
+    make: Callable[[], PushConsumer]
+    consumer: PushConsumer | None = None
     leaving: asyncio.Event = field(default_factory=asyncio.Event)
     task: "asyncio.Task[None] | None" = None
 
     async def run(self) -> None:
-        """Consume until told to leave."""
-        async with self.consumer:
-            await self.leaving.wait()
+        """Consume until told to leave; who cannot join tries again."""
+        while not self.leaving.is_set():
+            self.consumer = self.make()
+            with suppress(Unreachable):
+                async with self.consumer:
+                    await self.leaving.wait()
+            await asyncio.sleep(0.1)
+
+    def owned(self) -> list[MessageQueue]:
+        """Return the queues that the consumer owns."""
+        owned = self.consumer.assignment() if self.consumer else []
+        return [queue for queue in owned if queue.topic == TOPIC]
 
 
 @dataclass
@@ -89,15 +101,16 @@ class Group:
         """Let a new member come."""
         self.joined += 1
         host = f"host-{self.joined}"
+        listener, environment = self._listener(host), self.cluster.environment(host)
         member = Member(
             host,
-            PushConsumer(
+            lambda: PushConsumer(
                 GROUP,
                 TOPIC,
-                listener=self._listener(host),
+                listener=listener,
                 nameserver=NAMESERVER,
                 config=self.config,
-                env=self.cluster.environment(host),
+                env=environment,
             ),
         )
         member.task = self.cluster.tasks.spawn(member.run(), host)
@@ -152,12 +165,7 @@ class Group:
 
     def check_owners(self) -> None:
         """Assert that every queue has one owner, and that all members agree on that."""
-        owners = Counter(
-            queue
-            for member in self.members
-            for queue in member.consumer.assignment()
-            if queue.topic == TOPIC
-        )
+        owners = Counter(queue for member in self.members for queue in member.owned())
         told = f"seed {self.cluster.seed}: {owners} after {self.changes[-5:]}"
         assert sorted(owners) == QUEUES, told
         assert set(owners.values()) == {1}, told

@@ -339,3 +339,29 @@ def test_nothing_is_spawned_by_a_task_that_is_being_cancelled() -> None:
 
     run_in_virtual_time(main())
     assert len(refused) == 1
+
+
+def test_a_cancellation_by_which_a_block_is_left_goes_on_and_is_not_raised_again() -> None:
+    # An `AsyncExitStack` makes an error its own cause that two of its blocks raise.
+    async def main() -> None:
+        for block in (OwnedTasks(), JobRunner()):
+            await block.__aenter__()
+            cancelled = asyncio.CancelledError()
+            await block.__aexit__(type(cancelled), cancelled, None)
+
+    run_in_virtual_time(main())
+
+
+def test_a_cancellation_in_a_block_comes_out_of_it() -> None:
+    async def main() -> None:
+        async def body() -> None:
+            async with OwnedTasks(), JobRunner():
+                await asyncio.sleep(10)
+
+        task = asyncio.ensure_future(body())
+        await asyncio.sleep(1)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    run_in_virtual_time(main())
