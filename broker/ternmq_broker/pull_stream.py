@@ -54,6 +54,7 @@ class _Handle:
     __slots__ = (
         "bytes_left",
         "checked",
+        "follows_group",
         "held",
         "in_row",
         "is_over",
@@ -75,6 +76,7 @@ class _Handle:
         self.next_offset = QueueOffset(request.offset)
         self.told_offset = self.next_offset
         self.subscription = subscription
+        self.follows_group = not request.HasField("subscription")
         self.bytes_left = request.credit_bytes
         self.messages_left = request.credit_messages
         self.in_row = False
@@ -258,6 +260,8 @@ class PullingStream:
                 continue
             if handle.checked is not self._rules.version and not self._check(handle, reply):
                 continue
+            if handle.follows_group and not self._follow_group(handle, reply):
+                continue
             request = self._request(handle, room)
             result = self._store.reads.plan_read(request)
             if isinstance(result, ColdRead):
@@ -372,6 +376,16 @@ class PullingStream:
             self._drop(handle)
             return False
         handle.checked = self._rules.version
+        return True
+
+    def _follow_group(self, handle: _Handle, reply: messages.PullStreamReply) -> bool:
+        """Filter by what the group's members say now; end the handle if they say nothing."""
+        try:
+            handle.subscription = self._rules.subscription(self._group, handle.topic, None)
+        except TernError as error:
+            reply.pulled.append(_end(handle.number, error))
+            self._drop(handle)
+            return False
         return True
 
 

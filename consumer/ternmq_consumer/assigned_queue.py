@@ -198,6 +198,9 @@ class AssignedQueue:
         self._on_restart(self.queue, offset)
         self.move(offset)
 
+    def on_refused(self, error: RefusedError) -> None:
+        """Wait: who joins the group is told by its Session. See `PullReceiver`."""
+
     def on_gone(self, error: RefusedError) -> None:
         """Have nothing of the queue handed over any more. See `PullReceiver`."""
         self.stop()

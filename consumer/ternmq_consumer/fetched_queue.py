@@ -42,6 +42,7 @@ class FetchedQueue:
         check_crc: Verify the checksum of every body.
         on_ready: Called when there is something to take.
         on_gone: Called when the broker has the queue no more; the position is forgotten then.
+        on_refused: Called when the broker does not take the condition.
 
     Attributes:
         position: Offset of the next message to take; None while it is not known where to begin.
@@ -58,6 +59,7 @@ class FetchedQueue:
         check_crc: bool,
         on_ready: Callable[["FetchedQueue"], None],
         on_gone: Callable[["FetchedQueue", RefusedError], None],
+        on_refused: Callable[[RefusedError], None],
     ) -> None:
         self.queue = queue
         self.position: QueueOffset | None = None
@@ -68,6 +70,7 @@ class FetchedQueue:
         self._check_crc = check_crc
         self._on_ready = on_ready
         self._on_gone = on_gone
+        self._on_refused = on_refused
         self._reads: Reads | None = None
         self._pulled: PulledQueue | None = None
         self._batches: deque[_Batch] = deque()
@@ -159,6 +162,10 @@ class FetchedQueue:
         elif self._reads is not None:
             # The queue ends before what was read ahead, which is no more.
             self.start(self._reads, offset)
+
+    def on_refused(self, error: RefusedError) -> None:
+        """Tell the consumer. See `PullReceiver`."""
+        self._on_refused(error)
 
     def on_gone(self, error: RefusedError) -> None:
         """Forget what was read ahead, and where. See `PullReceiver`."""

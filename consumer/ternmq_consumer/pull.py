@@ -93,7 +93,8 @@ class PullConsumer(SeekingPuller, ReplyingClient, Lifecycle):
         client = client_config or ClientConfig()
         if nameserver is not None:
             client = replace(client, nameservers=nameserver_texts(nameserver))
-        super().__init__(ClientInstance(client, env=env), PullQueues(self._config, self._lose))
+        queues = PullQueues(self._config, self._lose, self._fail)
+        super().__init__(ClientInstance(client, env=env), queues)
         self._new: dict[MessageQueue, None] = {}
         """Assigned queues that no poll has seen yet, or not since they were gone."""
         self._gone: dict[MessageQueue, RefusedError] = {}
@@ -286,6 +287,8 @@ class PullConsumer(SeekingPuller, ReplyingClient, Lifecycle):
         Raises:
             CorruptRecord: What the broker sent of one queue is broken. The positions stay; the
                 next call goes on, with that queue read again.
+            RefusedError: A broker does not take the condition that a queue is read by. It is asked
+                again every few seconds.
             TopicNotFound: An assigned queue, which it names, is gone, with what was read ahead of
                 it and with its position. It stays assigned: once it exists again, the next call
                 begins it as if it were newly assigned; until then each raises this. `assign` others

@@ -48,6 +48,11 @@ Source: RocketMQ `ProcessQueue.isPullExpired`.
 _GONE: Final = frozenset({ResponseCode.TOPIC_NOT_EXIST, ResponseCode.INVALID_PARAMETER})
 """By these a broker ends a subscription whose topic it does not have, or not that queue of it."""
 
+_NO_CONDITION: Final = frozenset(
+    {ResponseCode.SYSTEM_ERROR, ResponseCode.SUBSCRIPTION_PARSE_FAILED}
+)
+"""By these a broker refuses a condition: it serves none, or cannot read this one."""
+
 _REOPEN: Final = RetryPolicy(delay_s_first=0.2, delay_s_max=5.0)
 _RESUBSCRIBE: Final = RetryPolicy(delay_s_first=1.0, delay_s_max=10.0)
 
@@ -77,6 +82,10 @@ class PullReceiver(Protocol):
 
         Should there be such a queue again, it is another one: no offset means there what it meant.
         """
+        ...
+
+    def on_refused(self, error: RefusedError) -> None:
+        """Learn that the broker does not take the subscription's condition. It is asked again."""
         ...
 
 
@@ -369,10 +378,13 @@ class PullLink:
             elif code in _GONE:
                 self._end(pulled_queue, refusal(code, pulled.status.remark, self._broker_name))
             else:
+                if code in _NO_CONDITION and pulled_queue.subscription.condition is not None:
+                    error = refusal(code, pulled.status.remark, self._broker_name)
+                    pulled_queue.receiver.on_refused(error)
                 self._try_again(pulled_queue, f"{pulled.status.remark} [{code}]", tell_broker=False)
-        except CorruptRecord as error:
+        except CorruptRecord as broken:
             logger.error("pulled records are corrupt queue=%s", pulled_queue.queue)
-            self._try_again(pulled_queue, str(error), tell_broker=True)
+            self._try_again(pulled_queue, str(broken), tell_broker=True)
 
     def _end(self, pulled_queue: PulledQueue, error: RefusedError) -> None:
         """Forget a subscription that the broker has ended for good."""

@@ -19,6 +19,7 @@ class PullQueues:
     Args:
         config: How far to read ahead.
         on_gone: Called with a queue that its broker has no more; its position is forgotten.
+        on_refused: Called when a broker does not take a queue's condition.
 
     Attributes:
         arrived: Set when a poll that waits should look again.
@@ -28,10 +29,12 @@ class PullQueues:
         self,
         config: PullConsumerConfig,
         on_gone: Callable[[FetchedQueue, RefusedError], None],
+        on_refused: Callable[[RefusedError], None],
     ) -> None:
         self.arrived = asyncio.Event()
         self._config = config
         self._on_gone = on_gone
+        self._on_refused = on_refused
         self._fetched: dict[MessageQueue, FetchedQueue] = {}
         self._paused: set[MessageQueue] = set()
         self._ready: deque[FetchedQueue] = deque()
@@ -81,6 +84,7 @@ class PullQueues:
             check_crc=config.check_crc,
             on_ready=self._offer,
             on_gone=self._on_gone,
+            on_refused=self._on_refused,
         )
         self._fetched[queue] = fetched
         return fetched

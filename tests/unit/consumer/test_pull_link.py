@@ -13,7 +13,7 @@ from ternmq_model.errors import ConnectionLost, CorruptRecord, RefusedError
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
-from ternmq_model.subscription import parse_subscription
+from ternmq_model.subscription import SQL92, parse_subscription
 from ternmq_protos.v1 import common_pb2 as common
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting.environment import Environment
@@ -75,6 +75,7 @@ class World:
     def __init__(self) -> None:
         self.streams: list[Stream] = []
         self.offsets: list[int] = []
+        self.refusals: list[int] = []
         self.moves: list[int] = []
         self.gone: list[int] = []
         self.forgotten = 0
@@ -105,11 +106,16 @@ class World:
     def on_moved(self, offset: QueueOffset) -> None:
         self.moves.append(offset)
 
+    def on_refused(self, error: RefusedError) -> None:
+        self.refusals.append(error.code)
+
     def on_gone(self, error: RefusedError) -> None:
         self.gone.append(error.code)
 
-    def subscribe(self, offset: int = 0, queue: MessageQueue = QUEUE) -> PulledQueue:
-        subscription = parse_subscription("t", "*")
+    def subscribe(
+        self, offset: int = 0, queue: MessageQueue = QUEUE, condition: str = ""
+    ) -> PulledQueue:
+        subscription = parse_subscription("t", condition or "*", SQL92 if condition else "TAG")
         return self.link.subscribe(queue, subscription, QueueOffset(offset), WINDOW, self)
 
 
@@ -283,5 +289,23 @@ def test_a_subscription_that_hears_nothing_for_long_is_sent_again() -> None:
         stream.answer(2, 6)
         await settle()
         assert world.offsets == [6]
+
+    with_link(test)
+
+
+def test_a_condition_that_a_broker_does_not_take_is_told_and_asked_about_again() -> None:
+    async def test(world: World) -> None:
+        world.subscribe(condition="a = 1")
+        await settle()
+        world.streams[0].answer(1, 0, 0, code=ResponseCode.SYSTEM_ERROR)
+        await settle()
+        assert world.refusals == [ResponseCode.SYSTEM_ERROR]
+        await settle(30)
+        assert len(world.streams[0].subscribes) == 2
+        world.subscribe(queue=QUEUE._replace(queue_id=1))
+        await settle()
+        world.streams[0].answer(3, 0, 0, code=ResponseCode.SYSTEM_ERROR)
+        await settle()
+        assert len(world.refusals) == 1
 
     with_link(test)

@@ -86,6 +86,7 @@ class World:
     def __init__(self, tasks: OwnedTasks) -> None:
         self.members = {0: Member(), 1: Member()}
         self.offsets: list[int] = []
+        self.refusals: list[int] = []
         self.gone = 0
         env = Environment(
             clock=VirtualClock(),
@@ -112,6 +113,9 @@ class World:
 
     def on_moved(self, offset: QueueOffset) -> None:
         raise AssertionError("nothing is corrected")
+
+    def on_refused(self, error: RefusedError) -> None:
+        self.refusals.append(error.code)
 
     def on_gone(self, error: RefusedError) -> None:
         self.gone += 1

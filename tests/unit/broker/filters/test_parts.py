@@ -11,7 +11,7 @@ from ternmq_model.response_code import ResponseCode as Code
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_runtime.service import OwnedTasks
-from tests.support.brokers import CONFIG, SMALL_STORE, Client, bodies, serving, world
+from tests.support.brokers import CONFIG, SMALL_STORE, Client, Puller, bodies, serving, world
 from tests.support.virtual_time import run_in_virtual_time
 
 
@@ -152,6 +152,34 @@ def test_a_pull_without_a_condition_of_its_own_takes_the_one_its_group_has_told(
             stream.cancel()
 
     run_in_virtual_time(main())
+
+
+def test_a_stream_without_a_condition_of_its_own_follows_what_its_group_tells() -> None:
+    async def main() -> None:
+        async with serving(topics={"A": 1}) as (_, client):
+            stream, _ = await client.open_session("c@1", member("a > 5"))
+            puller = await client.open_puller("G")
+            await puller.subscribe(1, "A", subscription=None)
+            await fill(client, 1, 6)
+            assert bodies(await read_some(puller)) == [b"6"]
+            beat = groups.Heartbeat(consumer_groups=[member("a < 5", version_ms=2)])
+            await stream.write(groups.SessionRequest(heartbeat=beat))
+            await asyncio.sleep(1)
+            await fill(client, 7, 2)
+            assert bodies(await read_some(puller)) == [b"2"]
+            await stream.write(groups.SessionRequest(goodbye=groups.Goodbye()))
+            await asyncio.sleep(1)
+            await fill(client, 3)
+            assert (await read_some(puller)).status.code == Code.SUBSCRIPTION_NOT_EXIST
+
+    run_in_virtual_time(main())
+
+
+async def read_some(puller: Puller) -> messages.PulledRecords:
+    """Return the next reply that has messages or an error."""
+    while not ((pulled := await puller.read_one()).records or pulled.status.code):
+        pass
+    return pulled
 
 
 def test_a_condition_that_cannot_be_read_is_refused_with_the_place() -> None:
