@@ -183,9 +183,9 @@ class Dispatch:
         if not self.buffer.take_now(size):
             return False
         self._hand_over(
-            *(sink, message, target, properties, size, queue, selector, started_ms, deadline_ms),
-            *(body, sys_flag),
-        )
+            sink, message, target, properties, size, queue, selector, started_ms, deadline_ms,
+            (body, sys_flag) if sys_flag else None,
+        )  # fmt: skip
         return True
 
     async def place(
@@ -212,9 +212,9 @@ class Dispatch:
         async with self._until(deadline_ms, "room in the buffer"):
             await self.buffer.take(size)
         self._hand_over(
-            *(sink, message, target, properties, size, queue, selector, started_ms, deadline_ms),
-            *(body, sys_flag),
-        )
+            sink, message, target, properties, size, queue, selector, started_ms, deadline_ms,
+            (body, sys_flag) if sys_flag else None,
+        )  # fmt: skip
 
     async def place_whole(
         self,
@@ -273,8 +273,7 @@ class Dispatch:
         selector: QueueSelector | None,
         started_ms: int,
         deadline_ms: int,
-        body: bytes,
-        sys_flag: int,
+        packed: tuple[bytes, int] | None,
     ) -> None:
         """Choose the queue and give the message to its link; give `size` back on an error."""
         is_ordered = True
@@ -305,8 +304,8 @@ class Dispatch:
             started_ms,
             deadline_ms,
         )
-        if sys_flag:
-            pending.body, pending.sys_flag = body, sys_flag
+        if packed is not None:
+            pending.body, pending.sys_flag = packed
         link.add(pending)
 
     def _chosen(

@@ -354,17 +354,6 @@ class Producer(Lifecycle):
             return await self._intercepted.enqueue(
                 message, lambda sent: self._enqueue(dispatch, sent, queue, selector, timeout_s)
             )
-        return await self._enqueue(dispatch, message, queue, selector, timeout_s)
-
-    async def _enqueue(
-        self,
-        dispatch: Dispatch,
-        message: Message,
-        queue: MessageQueue | None,
-        selector: QueueSelector | None,
-        timeout_s: float | None,
-    ) -> "asyncio.Future[SendResult]":
-        """Do what `enqueue` does, without interceptors."""
         timeout_ms = self._timeout_ms if timeout_s is None else round(timeout_s * 1000)
         now_ms = self._clock.monotonic_ms()
         end_ms = now_ms + timeout_ms
@@ -376,6 +365,20 @@ class Producer(Lifecycle):
         if self._without_turn >= _ENQUEUED_PER_TURN:
             self._without_turn = 0
             await asyncio.sleep(0)
+        return future
+
+    async def _enqueue(
+        self,
+        dispatch: Dispatch,
+        message: Message,
+        queue: MessageQueue | None,
+        selector: QueueSelector | None,
+        timeout_s: float | None,
+    ) -> "asyncio.Future[SendResult]":
+        """Do what `enqueue` does, without interceptors, giving the loop a turn each time."""
+        future: asyncio.Future[SendResult] = self._loop.create_future()
+        await self._place(dispatch, future, message, queue, selector, timeout_s)
+        await asyncio.sleep(0)
         return future
 
     async def send_many(
