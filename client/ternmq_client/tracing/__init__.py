@@ -1,0 +1,1 @@
+"""Message traces: who sent a message, who consumed it, when and with what outcome."""

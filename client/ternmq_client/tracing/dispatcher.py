@@ -1,0 +1,151 @@
+"""Traces on their way to the broker: never in the way of messages.
+
+Source: RocketMQ `AsyncTraceDispatcher`.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from itertools import chain
+from typing import Final
+
+from ternmq_client.tracing.records import TraceRecord, encode
+from ternmq_model.errors import TernError
+from ternmq_model.properties import KEY_SEPARATOR
+from ternmq_runtime.lifecycle import Lifecycle
+from ternmq_runtime.service import Job, JobRunner
+
+logger = logging.getLogger(__name__)
+
+QUEUE_MAX: Final = 2_048
+"""Calls whose traces may wait."""
+
+BATCH_MAX: Final = 10
+"""Calls whose traces one message holds."""
+
+BODY_BYTES_MAX: Final = 128_000
+KEYS_BYTES_MAX: Final = 16_384
+"""Of one trace message: half of what properties may take."""
+
+_FLUSH_S: Final = 5.0
+_CLOSE_TIMEOUT_S: Final = 3.0
+_JOB: Final = "trace"
+
+SendTrace = Callable[[bytes, str], Awaitable[object]]
+"""Sends a body with its keys, joined by spaces."""
+
+
+@dataclass(frozen=True, slots=True)
+class TraceStatistics:
+    """What became of traced calls."""
+
+    sent: int
+    dropped: int
+    """Too many waited."""
+
+    failed: int
+    """The broker did not take them."""
+
+
+Traces = Sequence[TraceRecord]
+"""Of one call: of a send, or of a listener."""
+
+
+class TraceDispatcher(Lifecycle):
+    """Sends traces in the background, between `async with` and its end.
+
+    Owned by one producer or consumer, on its loop. Leaving sends what waits, for 3 s at most. What
+    cannot be sent is counted and forgotten.
+
+    Args:
+        send: Sends one trace message.
+    """
+
+    def __init__(self, send: SendTrace) -> None:
+        self._send = send
+        self._waiting: deque[Traces] = deque()
+        self._jobs = JobRunner(Job(name=_JOB, interval_s=_FLUSH_S, step=self.step))
+        self._sent = 0
+        self._dropped = 0
+        self._failed = 0
+
+    async def _open(self, stack: AsyncExitStack) -> None:
+        stack.push_async_callback(self._flush)
+        await stack.enter_async_context(self._jobs)
+
+    @property
+    def statistics(self) -> TraceStatistics:
+        """What became of everything so far."""
+        return TraceStatistics(self._sent, self._dropped, self._failed)
+
+    def offer(self, traces: Traces) -> bool:
+        """Take a call's traces; tell False when too many wait, and these are dropped. Never waits.
+
+        They leave with those of the next calls, after 5 s at the latest.
+        """
+        if len(self._waiting) >= QUEUE_MAX:
+            self._dropped += 1
+            return False
+        self._waiting.append(traces)
+        if len(self._waiting) == BATCH_MAX:
+            self._jobs.wake(_JOB)
+        return True
+
+    async def step(self) -> bool:
+        """Send one message's worth of what waits: one step of the job."""
+        calls = [self._waiting.popleft() for _ in range(min(BATCH_MAX, len(self._waiting)))]
+        for body, keys in trace_messages(calls):
+            try:
+                await self._send(body, keys)
+            except TernError as error:
+                if not self._failed:
+                    logger.warning("traces are not taken error=%s", error)
+                self._failed += len(calls)
+                return bool(self._waiting)
+        self._sent += len(calls)
+        return bool(self._waiting)
+
+    async def _flush(self) -> None:
+        try:
+            async with asyncio.timeout(_CLOSE_TIMEOUT_S):
+                while self._waiting:
+                    await self.step()
+        except TimeoutError:
+            self._failed += len(self._waiting)
+            self._waiting.clear()
+
+
+def trace_messages(calls: Sequence[Traces]) -> Iterator[tuple[bytes, str]]:
+    """Yield bodies and keys of the messages that hold the traces of some calls. Pure.
+
+    The keys, ids of messages and their business keys, are what traces are found by. A message is
+    full at 128,000 bytes, or when its keys are too long; one longer record goes alone.
+    """
+    body: list[bytes] = []
+    keys: dict[str, None] = {}
+    body_bytes = keys_bytes = 0
+    for record in chain.from_iterable(calls):
+        text, mine = encode(record).encode(), keys_of(record)
+        more = sum(len(key.encode()) + 1 for key in mine if key not in keys)
+        is_full = body_bytes + len(text) > BODY_BYTES_MAX or keys_bytes + more > KEYS_BYTES_MAX
+        if body and is_full:
+            yield b"".join(body), KEY_SEPARATOR.join(keys)
+            body, keys, body_bytes, keys_bytes = [], {}, 0, 0
+            more = sum(len(key.encode()) + 1 for key in mine)
+        body.append(text)
+        keys.update(dict.fromkeys(mine))
+        body_bytes += len(text)
+        keys_bytes += more
+    if body:
+        yield b"".join(body), KEY_SEPARATOR.join(keys)
+
+
+def keys_of(record: TraceRecord) -> list[str]:
+    """Return what a trace is to be found by; business keys that are too long are left out. Pure."""
+    found = [record.message_id]
+    if record.keys and len(record.keys.encode()) + len(record.message_id) < KEYS_BYTES_MAX:
+        found += record.keys.split(KEY_SEPARATOR)
+    return [key for key in dict.fromkeys(found) if key]

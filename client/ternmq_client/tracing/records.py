@@ -1,0 +1,166 @@
+"""The text of traces. Pure.
+
+The body of a trace message holds any number of records, each ended by the byte 2, with fields
+separated by the byte 1:
+
+    Pub            time region group topic id tags keys store-host body-length cost type offset-id ok
+    SubBefore      time region group request id retries keys
+    SubAfter       request id cost ok keys code time group
+    EndTransaction time region group topic id tags keys store-host type transaction state from-check
+
+Times are Unix milliseconds, costs milliseconds, `ok` is true or false, what is not there is null.
+
+Source: RocketMQ `TraceDataEncoder`, `TraceConstants`.
+"""
+
+import enum
+from collections.abc import Iterator, Sequence
+from dataclasses import astuple, dataclass, fields
+from typing import Final
+
+FIELD_END: Final = "\x01"
+RECORD_END: Final = "\x02"
+NOTHING: Final = "null"
+
+
+class MessageKind(enum.IntEnum):
+    """What kind of message was sent. RocketMQ's order."""
+
+    NORMAL = 0
+    TRANSACTION_HALF = 1
+    TRANSACTION_COMMIT = 2
+    DELAY = 3
+    ORDER = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    """A message was sent, or could not be."""
+
+    at_ms: int
+    region: str
+    group: str
+    topic: str
+    message_id: str
+    tags: str | None
+    keys: str | None
+    store_host: str
+    body_length: int
+    took_ms: int
+    kind: MessageKind
+    offset_message_id: str
+    is_success: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumeBegan:
+    """A listener is handed a message."""
+
+    at_ms: int
+    region: str | None
+    group: str
+    request_id: str
+    """Joins it with `ConsumeEnded`: the same for all messages of one call."""
+
+    message_id: str
+    retries: int
+    keys: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumeEnded:
+    """A listener's call ended."""
+
+    request_id: str
+    message_id: str
+    took_ms: int
+    """The call's time, divided by its messages."""
+
+    is_success: bool
+    keys: str | None
+    code: int
+    """0 success, 1 time out, 2 exception, 3 no answer, 4 to be tried again."""
+
+    at_ms: int
+    group: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionEnded:
+    """A transaction was committed, rolled back or left open."""
+
+    at_ms: int
+    region: str
+    group: str
+    topic: str
+    message_id: str
+    tags: str | None
+    keys: str | None
+    store_host: str
+    kind: MessageKind
+    transaction_id: str
+    state: str
+    """COMMIT_MESSAGE, ROLLBACK_MESSAGE or UNKNOW."""
+
+    is_from_check: bool
+
+
+TraceRecord = Sent | ConsumeBegan | ConsumeEnded | TransactionEnded
+
+_NAMES: Final[dict[type[TraceRecord], str]] = {
+    Sent: "Pub",
+    ConsumeBegan: "SubBefore",
+    ConsumeEnded: "SubAfter",
+    TransactionEnded: "EndTransaction",
+}
+_KINDS: Final = {name: kind for kind, name in _NAMES.items()}
+
+
+def encode(record: TraceRecord) -> str:
+    """Return a record's text, its end included."""
+    values = [_NAMES[type(record)], *map(_text, astuple(record))]
+    return FIELD_END.join(values) + RECORD_END
+
+
+def decode(text: str) -> Iterator[TraceRecord]:
+    """Yield the records of a trace message's body.
+
+    A record that cannot be read, such as one of a kind that is not known, is passed over. One that
+    ends early, as older clients write them, has nothing (empty, 0, false) in the missing fields.
+    """
+    for line in text.split(RECORD_END):
+        name, *values = line.split(FIELD_END)
+        kind = _KINDS.get(name)
+        if kind is not None:
+            try:
+                yield _record(kind, values)
+            except ValueError:
+                continue
+
+
+def _record(kind: type[TraceRecord], values: Sequence[str]) -> TraceRecord:
+    known: dict[str, object] = {}
+    for place, field in enumerate(fields(kind)):
+        text = values[place] if place < len(values) else ""
+        known[field.name] = _value(text, field.type)
+    return kind(**known)  # type: ignore[arg-type]
+
+
+def _value(text: str, kind: object) -> object:
+    if kind is bool:
+        return text == "true"
+    if kind is int:
+        return int(text or 0)
+    if kind is MessageKind:
+        return MessageKind(int(text or 0))
+    return None if text == NOTHING and kind is not str else text
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, MessageKind):
+        return str(int(value))
+    if value is None:
+        return NOTHING
+    return str(value).replace(FIELD_END, " ").replace(RECORD_END, " ")
