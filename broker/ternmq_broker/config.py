@@ -76,6 +76,10 @@ class BrokerConfig:
     store_replies: bool = True
     """Replies to requests are stored in `<cluster>_REPLY_TOPIC` once they are passed on."""
 
+    trace_topic_enabled: bool = False
+    """Have the topic RMQ_SYS_TRACE_TOPIC, where clients that are told to send what they did with
+    each message."""
+
     auto_create_topics: bool = True
     """A send to an unknown topic creates it."""
 

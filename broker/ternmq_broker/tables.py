@@ -19,7 +19,9 @@ from ternmq_broker.transactions.progress import FILE_NAME as TRANSACTIONS_FILE
 from ternmq_broker.transactions.progress import ScanOffset
 from ternmq_model.data_version import DataVersion
 from ternmq_model.errors import StoreError
+from ternmq_model.names import TRACE_TOPIC
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
+from ternmq_model.route import READ_WRITE, TopicConfig
 from ternmq_remoting.environment import Blocking
 from ternmq_runtime.service import Job
 from ternmq_runtime.whole_calls import run_whole
@@ -211,6 +213,8 @@ async def load_tables(
     topics.set_template(
         queues=config.default_topic_queues, is_allowed=config.auto_create_topics, now_ms=now_ms
     )
+    if config.trace_topic_enabled and topics.get(TRACE_TOPIC) is None:
+        topics.put(TopicConfig(TRACE_TOPIC, 1, 1, READ_WRITE), now_ms=now_ms)
     tables = Tables(
         config,
         files,

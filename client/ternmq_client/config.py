@@ -8,7 +8,8 @@ from random import Random
 from typing import Final
 
 from ternmq_model.address import Address, parse_address
-from ternmq_model.errors import ConfigError
+from ternmq_model.errors import ConfigError, IllegalName
+from ternmq_model.names import TRACE_TOPIC, check_topic
 
 NAMESERVER_DEFAULT: Final = "127.0.0.1:9876"
 
@@ -43,10 +44,21 @@ class ClientConfig:
     """Longest wait before a broken Session is opened again the first time; doubles up to 8 times
     this."""
 
+    trace: bool = False
+    """Who sent and who consumed which message, when and with what outcome, is sent to
+    `trace_topic`, a moment later. Never delays or fails a message."""
+
+    trace_topic: str = TRACE_TOPIC
+    """Where to. Brokers have the default one when `broker.trace_topic_enabled` says so."""
+
     def __post_init__(self) -> None:
         if not self.nameservers:
             raise ConfigError("client.nameservers", (), "must name a NameServer")
         self.addresses()
+        try:
+            check_topic(self.trace_topic)
+        except IllegalName as error:
+            raise ConfigError("client.trace_topic", self.trace_topic, error.rule) from None
         for name in ("host_name", "instance_name"):
             value: str = getattr(self, name)
             if "@" in value or not value.isprintable():

@@ -213,6 +213,10 @@ class ConsumeInterceptors:
     def __bool__(self) -> bool:
         return bool(self._interceptors)
 
+    def plus(self, interceptor: ConsumeInterceptor) -> "ConsumeInterceptors":
+        """Return these and one more, which is called last before a listener."""
+        return ConsumeInterceptors((*self._interceptors, interceptor))
+
     def before(self, event: ConsumeEvent) -> None:
         """Tell that a listener is about to be called."""
         for interceptor in self._interceptors:

@@ -10,6 +10,7 @@ from ternmq_consumer.flow_control import Window
 from ternmq_consumer.process_queue import Handout, ProcessQueue
 from ternmq_consumer.pull_link import PulledQueue, PullReceiver
 from ternmq_consumer.queue_locks import Lease
+from ternmq_consumer.running_state import QueueReport
 from ternmq_model.errors import CorruptRecord, RefusedError
 from ternmq_model.names import RETRY_PREFIX
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
@@ -51,6 +52,7 @@ class AssignedQueue:
         lease: Under which a listener is called; None = the queue is not locked.
         in_order: Where the queue goes on at another offset, read on only when nobody works any more
             on what was handed out before.
+        wall_ms: Tells the time; None = nobody wants to know when messages came and went.
 
     Attributes:
         in_hand: Its messages; another object after a restart.
@@ -69,12 +71,15 @@ class AssignedQueue:
         on_gone: Callable[["AssignedQueue"], None],
         lease: Lease | None = None,
         in_order: bool = False,
+        wall_ms: Callable[[], int] | None = None,
     ) -> None:
         self.queue = queue
         self.lease = lease
         self.in_hand = ProcessQueue[StoredMessage](start)
         self.is_listed = False
         self._subscription = subscription
+        self._wall_ms = wall_ms
+        self._pulled_at_ms = self._consumed_at_ms = 0
         self._is_retry = queue.topic.startswith(RETRY_PREFIX)
         self._window = window
         self._on_ready = on_ready
@@ -88,6 +93,20 @@ class AssignedQueue:
         """What was in hand before the queue went elsewhere, while somebody still works on it."""
         self._must_wait = False
         """Reading is to begin when nothing is left."""
+
+    def report(self) -> QueueReport:
+        """Return how the queue stands."""
+        in_hand = self.in_hand
+        return QueueReport(
+            self.queue,
+            in_hand.commit_offset,
+            in_hand.next_offset,
+            in_hand.count,
+            in_hand.record_bytes,
+            is_locked=self.lease is not None and self.lease.holds,
+            pulled_at_ms=self._pulled_at_ms,
+            consumed_at_ms=self._consumed_at_ms,
+        )
 
     def start(self, reads: Reads) -> None:
         """Begin to read."""
@@ -135,6 +154,8 @@ class AssignedQueue:
     ) -> tuple[int, int]:
         """End a hand-out of `in_hand`; return what was finished, as `ProcessQueue.finish` does."""
         done = in_hand.finish(handout, unfinished)
+        if self._wall_ms is not None:
+            self._consumed_at_ms = self._wall_ms()
         self._release(in_hand, *done)
         if not in_hand.running:
             self._end_left(in_hand)
@@ -173,6 +194,8 @@ class AssignedQueue:
                 f"for: {self.in_hand.next_offset} to {next_offset}",
             )
         batch_bytes = len(records)
+        if self._wall_ms is not None:
+            self._pulled_at_ms = self._wall_ms()
         if self._subscription.tags:
             # The broker compares hash codes, which different tags may share.
             wants = self._subscription.wants

@@ -14,6 +14,7 @@ from ternmq_consumer.assigned_queue import AssignedQueue, Reads
 from ternmq_consumer.consumed_offsets import ConsumedOffsets
 from ternmq_consumer.flow_control import Window
 from ternmq_consumer.queue_locks import Lease, QueueLocks
+from ternmq_consumer.running_state import QueueReport
 from ternmq_consumer.starting_points import StartingPoints
 from ternmq_model.errors import TernError, UsageError
 from ternmq_model.offsets import QueueOffset
@@ -37,6 +38,7 @@ class Assignment:
         on_lost: Called with a queue that was owned and is not any more: its broker has it no more,
             or its lock was lost.
         locks: Locks every queue before it is owned; None = queues need no lock.
+        wall_ms: Tells the time; None = nobody wants to know when messages came and went.
     """
 
     def __init__(
@@ -51,7 +53,9 @@ class Assignment:
         on_ready: Callable[[AssignedQueue], None],
         on_lost: Callable[[MessageQueue], None],
         locks: QueueLocks | None = None,
+        wall_ms: Callable[[], int] | None = None,
     ) -> None:
+        self._wall_ms = wall_ms
         self._reads = reads
         self._offsets = offsets
         self._starting_points = starting_points
@@ -67,6 +71,10 @@ class Assignment:
     def queues(self) -> list[MessageQueue]:
         """The owned queues, sorted."""
         return sorted(self._owned)
+
+    def reports(self) -> list[QueueReport]:
+        """Return how every owned queue stands."""
+        return [one.report() for one in self._owned.values()]
 
     @property
     def in_hand(self) -> tuple[int, int]:
@@ -112,6 +120,7 @@ class Assignment:
                 on_gone=self._lose,
                 lease=lease,
                 in_order=self._in_order,
+                wall_ms=self._wall_ms,
             )
             self._owned[queue] = owned
             owned.start(self._reads)

@@ -28,11 +28,13 @@ from ternmq_consumer.push_parts import (
     look_interval_s,
     open_offsets,
     results_of,
+    traced,
 )
 from ternmq_consumer.queue_ends import QueueEnds
 from ternmq_consumer.queue_locks import RENEW_INTERVAL_S, QueueLocks
 from ternmq_consumer.rebalance import RETRY_S, Rebalancer
 from ternmq_consumer.results import Results
+from ternmq_consumer.running_state import StateReporter, facts_of
 from ternmq_consumer.seeking import SeekingConsumer, looks_for_resets, resets_of
 from ternmq_consumer.starting_points import StartingPoints, first_start
 from ternmq_consumer.statistics import ConsumerStatistics, Counters
@@ -147,6 +149,8 @@ class PushConsumer(SeekingConsumer, ReplyingClient, Lifecycle):
         for topic, subscription in self._subscriptions.items():
             self._subscriptions[topic] = replace(subscription, version_ms=now_ms)
         stack.push_async_callback(self._leave_group)
+        self._listeners = await traced(self._listeners, client, stack, group=self._group)
+        stack.enter_context(self._reporter(client))
         blocking = await self._enter_blocking(stack)
         tasks = await stack.enter_async_context(OwnedTasks())
         links = PullLinks(client.env, client, tasks, client_id=client.client_id, group=self._group)
@@ -207,6 +211,15 @@ class PushConsumer(SeekingConsumer, ReplyingClient, Lifecycle):
         """Return the queues that this member owns now, sorted."""
         return [] if self._assignment is None else self._assignment.queues
 
+    def _reporter(self, client: ClientInstance) -> StateReporter:
+        """Return what answers brokers that ask how consuming goes."""
+        return StateReporter(
+            client.sessions,
+            self._group,
+            queues=lambda: [] if self._assignment is None else self._assignment.reports(),
+            facts=lambda: facts_of(self._config, self.statistics()),
+        )
+
     def statistics(self) -> ConsumerStatistics:
         """Return what was consumed so far, and how fast."""
         count, record_bytes = (0, 0) if self._assignment is None else self._assignment.in_hand
@@ -252,6 +265,7 @@ class PushConsumer(SeekingConsumer, ReplyingClient, Lifecycle):
             on_ready=self._dispatcher.offer,
             on_lost=self._look_for,
             locks=locks,
+            wall_ms=client.env.clock.wall_ms,
         )
 
     def _go_on(self, queue: MessageQueue, offset: QueueOffset) -> None:

@@ -1,12 +1,14 @@
 """The parts of a push consumer that depend on its way of consuming, chosen by its settings."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
 from typing import Final
 
 from ternmq_client.instance import ClientInstance
 from ternmq_client.interceptors import ConsumeInterceptors
 from ternmq_client.send_path import SendPath
+from ternmq_client.tracing.tracer import Tracer
 from ternmq_consumer.concurrent import ConcurrentResults
 from ternmq_consumer.config import MessageModel, OffsetsKept, PushConsumerConfig
 from ternmq_consumer.consumed_offsets import ConsumedOffsets
@@ -88,6 +90,16 @@ class Listeners:
         else:
             return []
         return [call] * config.workers
+
+
+async def traced(
+    listeners: Listeners, client: ClientInstance, stack: AsyncExitStack, *, group: str
+) -> Listeners:
+    """Return the listeners with their calls traced, when the client's settings want it."""
+    if listeners.is_iterated or not client.config.trace:
+        return listeners
+    tracer = await stack.enter_async_context(Tracer(client, group, "CONSUME"))
+    return replace(listeners, interceptors=listeners.interceptors.plus(tracer.of_consumption()))
 
 
 def is_broadcasting(config: PushConsumerConfig) -> bool:

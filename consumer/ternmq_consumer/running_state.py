@@ -3,10 +3,13 @@
 Source: RocketMQ `ConsumerRunningInfo`, `ClientRemotingProcessor.getConsumerRunningInfo`.
 """
 
+import enum
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields
 from typing import NamedTuple, Protocol, Self
 
 from ternmq_model.queue import MessageQueue
+from ternmq_model.version import __version__
 from ternmq_protos.v1 import groups_pb2 as groups
 
 
@@ -109,6 +112,26 @@ def running_state(
             consumed_at_ms=one.consumed_at_ms,
         )
     return state
+
+
+def facts_of(config: object, statistics: object) -> dict[str, object]:
+    """Return the settings of a consumer and what it has done so far, by name. Pure.
+
+    Args:
+        config: A dataclass; what it does not show by simple values is left out.
+        statistics: A dataclass of numbers.
+    """
+    facts: dict[str, object] = {"version": __version__}
+    for source in (config, statistics):
+        for field in fields(source):  # type: ignore[arg-type]
+            value = getattr(source, field.name)
+            if isinstance(value, float):
+                facts[field.name] = round(value, 3)
+            elif isinstance(value, enum.Enum):
+                facts[field.name] = value.name
+            elif isinstance(value, str | int):
+                facts[field.name] = value
+    return facts
 
 
 def _place(one: QueueReport) -> tuple[str, int, str]:

@@ -65,8 +65,11 @@ _SYSTEM_GROUPS: Final = frozenset(
 )
 _SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
 _SYSTEM_PREFIX: Final = "rmq_sys_"
+TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
+"""Where clients send their traces, unless told otherwise."""
+
 _SYSTEM_TOPICS: Final = _SEND_FORBIDDEN | {
-    "RMQ_SYS_TRACE_TOPIC",
+    TRACE_TOPIC,
     "BenchmarkTest",
     "CHECKPOINT_TOPIC",
 }

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from ternmq_client.config import ClientConfig, nameserver_texts
 from ternmq_client.instance import ClientInstance
 from ternmq_client.interceptors import SendInterceptor, SendInterceptors
+from ternmq_client.tracing.tracer import Tracer
 from ternmq_model.errors import ClosedError, TernError
 from ternmq_model.message import Message, SendResult
 from ternmq_model.names import check_group
@@ -99,8 +100,12 @@ class Producer(Lifecycle):
         self.client.sessions.put_producer(self.group)
         self._clock = self.client.env.clock
         self._loop = asyncio.get_running_loop()
-        if self._interceptors:
-            called = SendInterceptors(self.group, self._interceptors)
+        interceptors = self._interceptors
+        if self.client.config.trace:
+            tracer = await stack.enter_async_context(Tracer(self.client, self.group, "PRODUCE"))
+            interceptors = (*interceptors, tracer.of_sends())
+        if interceptors:
+            called = SendInterceptors(self.group, interceptors)
             self._intercepted = Intercepted(called, self._clock)
         self._dispatch = Dispatch(self.group, self.config, self.client)
         self._requests = Requests(self.client, self._dispatch)

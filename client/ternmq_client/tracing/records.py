@@ -3,7 +3,7 @@
 The body of a trace message holds any number of records, each ended by the byte 2, with fields
 separated by the byte 1:
 
-    Pub            time region group topic id tags keys store-host body-length cost type offset-id ok
+    Pub            time region group topic id tags keys store-host length cost type offset-id ok
     SubBefore      time region group request id retries keys
     SubAfter       request id cost ok keys code time group
     EndTransaction time region group topic id tags keys store-host type transaction state from-check

@@ -1,0 +1,61 @@
+"""The traces of one producer or consumer.
+
+Source: RocketMQ `AsyncTraceDispatcher`, `TraceConstants`.
+"""
+
+from contextlib import AsyncExitStack
+from typing import Final
+
+from ternmq_client.instance import ClientInstance
+from ternmq_client.send_path import SendPath
+from ternmq_client.tracing.dispatcher import TraceDispatcher, TraceStatistics
+from ternmq_client.tracing.interceptors import ConsumeTraces, SendTraces
+from ternmq_model.properties import KEYS
+from ternmq_runtime.lifecycle import Lifecycle
+
+_GROUP_PREFIX: Final = "_INNER_TRACE_PRODUCER-"
+
+
+class Tracer(Lifecycle):
+    """Sends the traces of one producer or consumer, between `async with` and its end.
+
+    To be entered while the client is open. The client's `trace_topic` gets them.
+
+    Args:
+        client: Of the producer or consumer.
+        group: Whose calls are traced.
+        role: `PRODUCE` or `CONSUME`.
+    """
+
+    def __init__(self, client: ClientInstance, group: str, role: str) -> None:
+        self._client = client
+        self._group = group
+        self._sender = f"{_GROUP_PREFIX}{group}-{role}-0"
+        self._topic = client.config.trace_topic
+        self._path = SendPath(client)
+        self._dispatcher = TraceDispatcher(self._send)
+
+    async def _open(self, stack: AsyncExitStack) -> None:
+        await stack.enter_async_context(self._dispatcher)
+
+    @property
+    def statistics(self) -> TraceStatistics:
+        """What became of the traces so far."""
+        return self._dispatcher.statistics
+
+    def of_sends(self) -> SendTraces:
+        """Return the interceptor that traces sends."""
+        return SendTraces(self._group, self._topic, self._dispatcher.offer)
+
+    def of_consumption(self) -> ConsumeTraces:
+        """Return the interceptor that traces calls of a listener."""
+        return ConsumeTraces(self._topic, self._dispatcher.offer, self._client.env.random)
+
+    async def _send(self, body: bytes, keys: str) -> None:
+        await self._path.send(
+            self._topic,
+            body,
+            {KEYS: keys},
+            timeout_s=self._client.config.request_timeout_s,
+            producer_group=self._sender,
+        )
