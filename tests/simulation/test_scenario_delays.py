@@ -38,6 +38,45 @@ async def send_level(cluster: SimulatedCluster, producer: Producer, level: int) 
     await cluster.send(producer, TOPIC, not_before_ms=due_ms, delay_level=level)
 
 
+async def send_timed(
+    cluster: SimulatedCluster, producer: Producer, after_ms: int, *, is_absolute: bool
+) -> None:
+    """Send a message that is to be delivered after some time."""
+    due_ms = cluster.now_ms() + after_ms
+    fields: dict[str, Any] = (
+        {"deliver_at_ms": due_ms} if is_absolute else {"deliver_after_ms": after_ms}
+    )
+    await cluster.send(producer, TOPIC, not_before_ms=due_ms, **fields)
+
+
+@pytest.mark.parametrize("ending", ["stop", "kill"])
+def test_times_up_to_three_days_ahead_are_kept_by_a_broker_that_was_away(ending: str) -> None:
+    day_s = 86_400
+
+    async def main() -> None:
+        async with simulated_cluster(1, brokers=["a"]) as cluster:
+            async with cluster.producer() as producer:
+                for after_ms in (1, 99, 12_345, 200_000, day_s * 1000, 3 * day_s * 1000 - 5000):
+                    await send_timed(cluster, producer, after_ms, is_absolute=after_ms % 2 == 1)
+            for hour in (24, 72):
+                await asyncio.sleep(250)
+                if ending == "stop":
+                    await cluster.stop("a")
+                else:
+                    cluster.kill("a")
+                await asyncio.sleep(hour * 3600 - 100 - asyncio.get_running_loop().time())
+                await cluster.start("a")
+            await asyncio.sleep(200)
+            await cluster.scan(TOPIC)
+            cluster.history.check()
+            assert len(cluster.history.lying) == 6
+            for each in cluster.history.lying:
+                due_ms = cluster.history.sent[each.message_id].not_before_ms
+                assert each.stored_at_ms - due_ms < 500
+
+    run_in_virtual_time(main())
+
+
 def test_every_level_is_on_time_when_nothing_breaks() -> None:
     async def main() -> None:
         async with simulated_cluster(1, brokers=["a"]) as cluster, cluster.producer() as producer:
