@@ -1,0 +1,95 @@
+"""Timed messages come in their time, never early, whatever breaks."""
+
+import asyncio
+import os
+from typing import Any, Final
+
+import pytest
+
+from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
+from ternmq_consumer.push import PushConsumer
+from ternmq_producer.producer import Producer
+from tests.support.history import GroupRules
+from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster, simulated_cluster
+from tests.support.virtual_time import run_in_virtual_time
+
+TOPIC: Final = "orders"
+GROUP: Final = "readers"
+SEEDS = range(1000) if os.environ.get("TERNMQ_SOAK") else range(6)
+LATE_MS: Final = 300
+
+
+def consumer(cluster: SimulatedCluster) -> PushConsumer:
+    return PushConsumer(
+        GROUP,
+        TOPIC,
+        listener=cluster.listener(GROUP),
+        nameserver=NAMESERVER,
+        config=PushConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET),
+        env=cluster.environment("consumer"),
+    )
+
+
+async def send_timed(cluster: SimulatedCluster, producer: Producer, after_ms: int) -> None:
+    """Send a message for a time, or for some time after it is stored."""
+    due_ms = cluster.now_ms() + after_ms
+    told: dict[str, Any] = (
+        {"deliver_at_ms": due_ms}
+        if cluster.random.random() < 0.5
+        else {"deliver_after_ms": after_ms}
+    )
+    await cluster.send(producer, TOPIC, not_before_ms=due_ms, **told)
+
+
+def test_messages_are_on_time_when_nothing_breaks() -> None:
+    async def main() -> None:
+        async with simulated_cluster(1, brokers=["a"]) as cluster, cluster.producer() as producer:
+            await cluster.put_topic(TOPIC)
+            async with consumer(cluster):
+                await asyncio.sleep(30)  # the consumer has its queues
+                await asyncio.gather(
+                    *(
+                        send_timed(cluster, producer, cluster.random.randrange(1, 60_000))
+                        for _ in range(500)
+                    )
+                )
+                await cluster.consumed(GROUP, timeout_s=70)
+            await cluster.scan(TOPIC)
+            cluster.history.check([GroupRules(GROUP, frozenset({TOPIC}), redeliveries_max=0)])
+            assert len(cluster.history.deliveries) == 500
+            for each in cluster.history.deliveries:
+                due_ms = cluster.history.sent[each.message_id].not_before_ms
+                assert each.at_ms - due_ms < LATE_MS
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_no_timed_message_is_lost_or_early_while_brokers_die(seed: int) -> None:
+    async def trouble(cluster: SimulatedCluster) -> None:
+        for _ in range(8):
+            await asyncio.sleep(cluster.random.random() * 12)
+            name = cluster.random.choice(cluster.running)
+            end: Any = cluster.random.choice([cluster.kill, cluster.lose_power, cluster.stop])
+            if (ending := end(name)) is not None:
+                await ending
+            await asyncio.sleep(cluster.random.random() * 3)
+            await cluster.start(name)
+
+    async def main() -> None:
+        async with simulated_cluster(seed) as cluster, cluster.producer() as producer:
+            cluster.history.stored_twice_allowed = True
+            tasks: list[asyncio.Task[None]] = [cluster.tasks.spawn(trouble(cluster), "trouble")]
+            async with consumer(cluster):
+                for _ in range(200):
+                    after_ms = cluster.random.choice([50, 500, 5_000, 30_000, 60_000])
+                    after_ms += cluster.random.randrange(after_ms)
+                    sending = send_timed(cluster, producer, after_ms)
+                    tasks.append(cluster.tasks.spawn(sending, "send"))
+                    await asyncio.sleep(cluster.random.random() * 0.5)
+                await asyncio.wait(tasks)
+                await cluster.consumed(GROUP, timeout_s=300)
+            await cluster.scan(TOPIC)
+            cluster.history.check([GroupRules(GROUP, frozenset({TOPIC}))], seed=seed)
+
+    run_in_virtual_time(main())
