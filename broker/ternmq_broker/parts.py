@@ -286,6 +286,7 @@ class Parts:
                 topic_changed=self._topic_changed,
                 topic_deleted=self._topic_deleted,
                 no_cleaning=self._retention.passes,
+                waiting=lambda: self._waiting.describe(),
                 clean_store=self._retention.clean_now,
                 lag=GroupLag(self._store, self._env.clock, self._env.blocking),
             )

@@ -69,6 +69,9 @@ class AdminServices:
     """Held while a pass of retention removes files, and while a topic's are removed."""
 
     lag: GroupLag
+    waiting: Callable[[], admin.WaitingMessages]
+    """Tells what waits for its time."""
+
     clean_store: Callable[[], Awaitable[int]]
     """Deletes what has expired; returns how many files of the log went."""
 
@@ -215,6 +218,7 @@ class AdminService:
             flush_mode=services.config.flush_mode.value,
             disk_used_percent=100 * store.cleaner.used_share,
             disk_level=store.cleaner.level.name.lower(),
+            waiting=services.waiting(),
         )
 
     async def clean_store(

@@ -10,7 +10,9 @@ from ternmq_broker.inner.writer import InnerWriter
 from ternmq_broker.reading import StoreReader
 from ternmq_broker.tables import Tables
 from ternmq_broker.timer.timer_service import TimerService
+from ternmq_model.delay import DELAY_LEVEL_MAX
 from ternmq_model.offsets import PhysicalOffset
+from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_remoting.environment import Environment
 from ternmq_runtime.service import Job
 from ternmq_store.dispatcher import Arrival
@@ -58,6 +60,22 @@ class WaitingParts:
             now_ms=self._clock.wall_ms(),
             timer_enabled=self._timer_enabled,
             timer_is_full=self.timer.is_full,
+        )
+
+    def describe(self) -> admin.WaitingMessages:
+        """Return what operators are told."""
+        delays, timer = self.delays, self.timer
+        return admin.WaitingMessages(
+            delayed=sum(delays.waiting(level) for level in range(1, DELAY_LEVEL_MAX + 1)),
+            timed=timer.waiting,
+            timed_unread=timer.behind,
+            delivered=delays.delivered + timer.delivered,
+            dropped=delays.dropped + timer.dropped,
+            cancelled=timer.cancelled,
+            rolled=timer.rolled,
+            late_p50_ms=timer.lateness.at_most_ms(0.5),
+            late_p99_ms=timer.lateness.at_most_ms(0.99),
+            late_max_ms=timer.lateness.worst_ms,
         )
 
     def jobs(self) -> Sequence[Job]:

@@ -7,6 +7,7 @@ from ternmq_console.admin import ask, time_text
 from ternmq_console.options import nameserver_option, output_option
 from ternmq_console.output import print_record, print_rows
 from ternmq_model.errors import TransportError
+from ternmq_protos.v1 import admin_pb2 as admin_messages
 
 _COLUMNS = (
     *("cluster", "broker", "id", "addresses", "status", "version", "flush", "log_bytes"),
@@ -96,6 +97,21 @@ async def _brokers(admin: AdminClient) -> list[dict[str, object]]:
                         "log_flushed_offset": status.log_flushed_offset,
                         "log_confirm_offset": status.log_confirm_offset,
                         "dispatched_offset": status.dispatched_offset,
+                        **_waiting(status.waiting),
                     }
             rows.append(row)
     return rows
+
+
+def _waiting(told: admin_messages.WaitingMessages) -> dict[str, object]:
+    """Return what a broker tells of messages that are delivered later."""
+    return {
+        "delayed": told.delayed,
+        "timed": told.timed,
+        "waited_delivered": told.delivered,
+        "waited_dropped": told.dropped,
+        "timed_cancelled": told.cancelled,
+        "timed_late_p50_ms": told.late_p50_ms,
+        "timed_late_p99_ms": told.late_p99_ms,
+        "timed_late_max_ms": told.late_max_ms,
+    }

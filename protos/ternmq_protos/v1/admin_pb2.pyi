@@ -159,7 +159,7 @@ class DescribeBrokerRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class DescribeBrokerReply(_message.Message):
-    __slots__ = ("status", "cluster", "broker_name", "broker_id", "epoch", "version", "started_at_ms", "log_min_offset", "log_max_offset", "log_flushed_offset", "log_confirm_offset", "dispatched_offset", "flush_mode", "disk_used_percent", "disk_level")
+    __slots__ = ("status", "cluster", "broker_name", "broker_id", "epoch", "version", "started_at_ms", "log_min_offset", "log_max_offset", "log_flushed_offset", "log_confirm_offset", "dispatched_offset", "flush_mode", "disk_used_percent", "disk_level", "waiting")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
     BROKER_NAME_FIELD_NUMBER: _ClassVar[int]
@@ -175,6 +175,7 @@ class DescribeBrokerReply(_message.Message):
     FLUSH_MODE_FIELD_NUMBER: _ClassVar[int]
     DISK_USED_PERCENT_FIELD_NUMBER: _ClassVar[int]
     DISK_LEVEL_FIELD_NUMBER: _ClassVar[int]
+    WAITING_FIELD_NUMBER: _ClassVar[int]
     status: _common_pb2.Status
     cluster: str
     broker_name: str
@@ -190,7 +191,32 @@ class DescribeBrokerReply(_message.Message):
     flush_mode: str
     disk_used_percent: float
     disk_level: str
-    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., cluster: _Optional[str] = ..., broker_name: _Optional[str] = ..., broker_id: _Optional[int] = ..., epoch: _Optional[int] = ..., version: _Optional[str] = ..., started_at_ms: _Optional[int] = ..., log_min_offset: _Optional[int] = ..., log_max_offset: _Optional[int] = ..., log_flushed_offset: _Optional[int] = ..., log_confirm_offset: _Optional[int] = ..., dispatched_offset: _Optional[int] = ..., flush_mode: _Optional[str] = ..., disk_used_percent: _Optional[float] = ..., disk_level: _Optional[str] = ...) -> None: ...
+    waiting: WaitingMessages
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., cluster: _Optional[str] = ..., broker_name: _Optional[str] = ..., broker_id: _Optional[int] = ..., epoch: _Optional[int] = ..., version: _Optional[str] = ..., started_at_ms: _Optional[int] = ..., log_min_offset: _Optional[int] = ..., log_max_offset: _Optional[int] = ..., log_flushed_offset: _Optional[int] = ..., log_confirm_offset: _Optional[int] = ..., dispatched_offset: _Optional[int] = ..., flush_mode: _Optional[str] = ..., disk_used_percent: _Optional[float] = ..., disk_level: _Optional[str] = ..., waiting: _Optional[_Union[WaitingMessages, _Mapping]] = ...) -> None: ...
+
+class WaitingMessages(_message.Message):
+    __slots__ = ("delayed", "timed", "timed_unread", "delivered", "dropped", "cancelled", "rolled", "late_p50_ms", "late_p99_ms", "late_max_ms")
+    DELAYED_FIELD_NUMBER: _ClassVar[int]
+    TIMED_FIELD_NUMBER: _ClassVar[int]
+    TIMED_UNREAD_FIELD_NUMBER: _ClassVar[int]
+    DELIVERED_FIELD_NUMBER: _ClassVar[int]
+    DROPPED_FIELD_NUMBER: _ClassVar[int]
+    CANCELLED_FIELD_NUMBER: _ClassVar[int]
+    ROLLED_FIELD_NUMBER: _ClassVar[int]
+    LATE_P50_MS_FIELD_NUMBER: _ClassVar[int]
+    LATE_P99_MS_FIELD_NUMBER: _ClassVar[int]
+    LATE_MAX_MS_FIELD_NUMBER: _ClassVar[int]
+    delayed: int
+    timed: int
+    timed_unread: int
+    delivered: int
+    dropped: int
+    cancelled: int
+    rolled: int
+    late_p50_ms: int
+    late_p99_ms: int
+    late_max_ms: int
+    def __init__(self, delayed: _Optional[int] = ..., timed: _Optional[int] = ..., timed_unread: _Optional[int] = ..., delivered: _Optional[int] = ..., dropped: _Optional[int] = ..., cancelled: _Optional[int] = ..., rolled: _Optional[int] = ..., late_p50_ms: _Optional[int] = ..., late_p99_ms: _Optional[int] = ..., late_max_ms: _Optional[int] = ...) -> None: ...
 
 class CleanStoreRequest(_message.Message):
     __slots__ = ()

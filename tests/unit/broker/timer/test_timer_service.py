@@ -292,3 +292,29 @@ def test_files_that_are_to_go_are_left_by_what_waits_in_them(restarts: bool) -> 
                     await client.connection.close()
 
     run_in_virtual_time(main())
+
+
+def test_operators_see_what_waits_and_how_late_it_came() -> None:
+    async def main() -> None:
+        async with serving(topics={"A": 1, "B": 1}) as (around, client):
+            await asyncio.sleep(0.05)
+            at_ms = around.clock.wall_ms() + 975
+            for number in range(4):
+                await send(client, b"x", "A", TIMER_DELIVER_MS=at_ms, UNIQ_KEY=number)
+            await send(client, b"x", "A", TIMER_DELIVER_MS=at_ms, TIMER_DEL_UNIQKEY=3)
+            await send(client, b"x", "B", TIMER_DELIVER_MS=at_ms)
+            await send(client, b"x", "A", TIMER_DELAY_SEC=60)
+            await send(client, b"x", "A", DELAY=1)
+            await send(client, b"x", "A", DELAY=5)
+            await client.call(DELETE_TOPIC, admin.DeleteTopicRequest(topic="B"))
+            await asyncio.sleep(0.5)
+            reply = await client.call(DESCRIBE_BROKER, admin.DescribeBrokerRequest())
+            assert (reply.waiting.delayed, reply.waiting.timed) == (2, 7)
+            await asyncio.sleep(1)
+            reply = await client.call(DESCRIBE_BROKER, admin.DescribeBrokerRequest())
+            told = reply.waiting
+            assert (told.delayed, told.timed, told.timed_unread) == (1, 1, 0)
+            assert (told.delivered, told.dropped, told.cancelled) == (4, 1, 1)
+            assert told.late_p50_ms <= told.late_p99_ms <= told.late_max_ms == 75
+
+    run_in_virtual_time(main())
