@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from ternmq_broker.clients import GroupMembership, Session, check_client_id
@@ -149,7 +150,10 @@ class GroupService:
             TernError: A name is illegal or a subscription cannot be read; nothing changes.
         """
         memberships: dict[str, GroupMembership] = {}
-        read = self._services.filters.subscription_of
+        read = partial(
+            self._services.filters.subscription_of,
+            code_when_off=ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+        )
         for each in told:
             check_group(each.group)
             if len(memberships) >= _GROUPS_MAX:

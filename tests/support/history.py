@@ -11,6 +11,7 @@ hole               a queue's offsets are not one after the other
 moved              delivered from a place where another message lies
 reordered          messages of one key lie or were delivered in another order than they were sent
 skipped            an orderly group got a message before the one that it should have finished first
+unwanted           delivered to a group whose subscription does not take it
 unconsumed         stored, and a group neither finished it nor has it as a dead letter
 redelivered        finished by a group more often than allowed
 early              delivered or stored for delivery before its time
@@ -118,6 +119,8 @@ class GroupRules:
     redeliveries_max: int | None = None
     """How many messages may be finished more than once in all; None = any number."""
     is_orderly: bool = False
+    unwanted: frozenset[str] = frozenset()
+    """Messages that its subscription does not take."""
     doomed: frozenset[str] = frozenset()
     """Messages that its listener never finishes: they become dead letters."""
     attempts: int = 17
@@ -242,6 +245,8 @@ class History:
         mine = [each for each in self.deliveries if each.group == rules.group]
         for delivery in mine:
             yield from self._record_faults(delivery)
+            if delivery.message_id in rules.unwanted:
+                yield Fault("unwanted", delivery.message_id, f"{rules.group} did not ask for it")
         yield from self._place_faults(mine)
         finished = Counter(each.message_id for each in mine if each.is_finished)
         dead = {each.message_id: each for each in self.dead.get(rules.group, ())}
@@ -269,6 +274,8 @@ class History:
             return
         for lying in self.lying:
             name = lying.message_id
+            if name in rules.unwanted:
+                continue
             if lying.queue.topic in rules.topics and name not in finished and name not in dead:
                 kind = "dead-letter-missing" if name in rules.doomed else "unconsumed"
                 yield Fault(kind, name, f"{rules.group}: {lying.queue} {lying.queue_offset}")

@@ -66,8 +66,20 @@ class FilterRules:
         self._retry_filter_enabled = retry_filter_enabled
         self._bit_maps_enabled = bit_maps_enabled
 
-    def subscription_of(self, topic: str, given: messages.Subscription) -> Subscription:
+    def subscription_of(
+        self,
+        topic: str,
+        given: messages.Subscription,
+        *,
+        code_when_off: ResponseCode = ResponseCode.SYSTEM_ERROR,
+    ) -> Subscription:
         """Return the subscription that a client has told.
+
+        Args:
+            topic: Which it is to be about.
+            given: What was told.
+            code_when_off: By which SQL92 is refused where it is off. A reader asks again by that of
+                a pull, RocketMQ's; a Session has one that says never.
 
         Raises:
             IllegalName: Its topic is illegal.
@@ -80,7 +92,7 @@ class FilterRules:
         if kind == SQL92 and not self._property_filter_enabled:
             remark = f"subscription to {topic!r}: {SQL92} is not served here, since "
             remark += f"{PROPERTY_FILTER_SETTING} is off"
-            raise refusal(ResponseCode.SYSTEM_ERROR, remark)
+            raise refusal(code_when_off, remark)
         text = given.expression if kind == SQL92 else given.expression or ALL_TAGS
         try:
             return parse_subscription(topic, text, kind, version_ms=given.version_ms)

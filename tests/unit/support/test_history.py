@@ -147,6 +147,14 @@ def test_a_message_that_no_group_finished_is_found() -> None:
     assert not names(history, replace(RULES, is_whole=False))
 
 
+def test_a_message_that_a_group_did_not_ask_for_is_found() -> None:
+    history = good()
+    rules = replace(RULES, unwanted=frozenset({"m3"}), is_orderly=False)
+    assert names(history, rules) == {"unwanted"}
+    history.deliveries.pop()
+    assert not names(history, rules)
+
+
 def test_too_many_redeliveries_are_found() -> None:
     history = good()
     history.deliveries.append(delivery(3))
