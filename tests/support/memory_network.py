@@ -215,6 +215,10 @@ class MemoryHost:
         self._connections: list[MemoryConnection] = []
         self._is_dead = False
 
+    def is_dead(self) -> bool:
+        """Tell whether it was killed."""
+        return self._is_dead
+
     def die(self) -> None:
         """Close every connection for good, and reach nobody any more."""
         self._is_dead = True
@@ -229,7 +233,7 @@ class MemoryHost:
         timeout_s: float = 1.0,
     ) -> Connection:
         """Return a connection to the first of `addresses` that answers as expected."""
-        if self._is_dead:
+        if self.is_dead():
             await asyncio.sleep(timeout_s)
             raise Unreachable(f"host {self.name} is dead")
         refused: list[str] = []
@@ -256,7 +260,7 @@ class MemoryHost:
         round_trip_s, index = min(answers)
         await asyncio.sleep(round_trip_s)
         connection = MemoryConnection(self._network, self.name, addresses[index])
-        if self._is_dead:
+        if self.is_dead():
             connection.shut()
         self._connections = [*filter(MemoryConnection.is_open, self._connections), connection]
         return connection

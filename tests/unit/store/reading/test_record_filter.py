@@ -51,7 +51,11 @@ def looked_at(count: int, *, messages_max: int, bytes_max: int) -> tuple[list[in
     sizes = np.array([len(each) for each in data], dtype=np.int64)
     starts = np.cumsum(sizes) - sizes
     kept = keep_wanted(
-        *(memoryview(b"".join(data)), 0, starts, sizes, lambda found: b"a\x011" in found),
+        memoryview(b"".join(data)),
+        0,
+        starts,
+        sizes,
+        lambda found: b"a\x011" in found,
         messages_max=messages_max,
         bytes_max=bytes_max,
     )
