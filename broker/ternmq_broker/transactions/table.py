@@ -200,8 +200,9 @@ class TransactionTable:
         del self._queue[entry.queue_offset]
         places = (*entry.earlier, entry.queue_offset)
         for place in places:
-            self._held.pop(place, None)  # to the end of the line
-            self._held[place] = ended.end
+            # An earlier one that is passed already is so for good; others go to the line's end.
+            if self._held.pop(place, None) is not None or place == entry.queue_offset:
+                self._held[place] = ended.end
             if record_at is not None:
                 self._unwritten[place] = record_at
                 self._unwritten_bytes += ops_bytes(place)
