@@ -8,6 +8,7 @@ put aside; each of these is then started, and its transactions are brought to th
 import asyncio
 from dataclasses import dataclass, field, replace
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -30,7 +31,7 @@ from tests.support.transactions import (
 )
 from tests.support.virtual_time import run_in_virtual_time
 
-SETTINGS = {
+SETTINGS: dict[str, Any] = {
     "transaction_timeout_ms": 1_000,
     "transaction_check_interval_ms": 2_000,
     "transaction_checks_max": 2,

@@ -270,6 +270,8 @@ def check_ids(request: EndRequest, told: Half | Ended) -> None:
     Raises:
         RefusedError: INVALID_PARAMETER; names what is wrong.
     """
+    if isinstance(told, Ended) and not told.message_id:
+        return  # its half message could not be read: all that is known is that it is over
     wrong: str | None = None
     if request.group != told.group:
         wrong = f"belongs to another producer group than {request.group!r}"
@@ -308,4 +310,5 @@ def _refusal(error: TernError) -> RefusedError:
     refused = refusal_of(error)
     if refused is None:
         raise error
+    refused.may_have_happened |= error.may_have_happened
     return refused

@@ -1,5 +1,8 @@
 import asyncio
+import errno
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +17,7 @@ from tests.support.transactions import (
     GROUP,
     ROLLBACK,
     UNKNOWN,
+    Begun,
     begin,
     bodies_of,
     end,
@@ -198,6 +202,76 @@ def test_a_broker_that_starts_again_goes_on_with_what_is_open(is_clean: bool) ->
                 await client.connection.close()
 
     run_in_virtual_time(main())
+
+
+def test_an_end_is_not_confirmed_by_a_disk_that_fails() -> None:
+    async def main() -> None:
+        async with serving(topics=ONE, flush_mode=FlushMode.SYNC) as (around, client):
+            one, two = await begin(client, b"one", b"two")
+            around.files.sync_error = OSError(errno.EIO, "the disk failed")
+            replies = await end(client, one.end(COMMIT), two.end(ROLLBACK))
+            for reply in replies:
+                assert reply.status.code == ResponseCode.SERVICE_NOT_AVAILABLE
+                assert reply.status.may_have_happened
+            assert await bodies_of(client) == []
+
+    run_in_virtual_time(main())
+
+
+def test_thousands_of_open_transactions_are_asked_for_and_ended_by_another_process() -> None:
+    count = 3_000
+
+    async def main() -> None:
+        async with world() as around:
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                await client.put_topic("flights", 1)
+                for first in range(0, count, 500):
+                    await begin(client, *(b"%d" % n for n in range(first, first + 500)))
+                await asyncio.sleep(20)
+                await client.connection.close()
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                session = await open_producer(client)
+                asked: dict[str, int] = {}
+                while len(asked) < count:
+                    told = await question(session)
+                    assert told.message_id not in asked
+                    asked[told.message_id] = told.transaction_offset
+                begun = [Begun("flights", key, offset) for key, offset in asked.items()]
+                for first in range(0, count, 1000):
+                    part = begun[first : first + 1000]
+                    replies = await end(client, *(each.end(COMMIT) for each in part))
+                    assert not any(reply.status.code for reply in replies)
+                assert sorted(await bodies_of(client)) == sorted(b"%d" % n for n in range(count))
+                await asyncio.sleep(10)
+                await client.connection.close()
+            kept = around.files.open(Path("/broker/config/consumerOffset.json")).read(0, 1 << 16)
+            offsets = json.loads(kept)["offsetTable"]
+            assert offsets["RMQ_SYS_TRANS_HALF_TOPIC@CID_RMQ_SYS_TRANS"] == {"0": 2 * count}
+            assert offsets["RMQ_SYS_TRANS_OP_HALF_TOPIC@CID_RMQ_SYS_TRANS"]["0"] > 1
+
+    run_in_virtual_time(main())
+
+
+def test_a_half_message_that_is_damaged_is_given_up_and_the_others_go_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main() -> None:
+        async with serving(topics=ONE) as (around, client):
+            session = await open_producer(client)
+            one, _ = await begin(client, b"one", b"two")
+            log = next(
+                node for path, node in around.files.nodes.items() if "commitlog" in str(path)
+            )
+            log.data[one.offset + 88] ^= 1
+            told = await question(session)
+            assert told.message_id == "two"
+            (reply,) = await end(client, one.end(COMMIT))
+            assert "rolled back already: its half message cannot be read" in reply.status.remark
+
+    run_in_virtual_time(main())
+    assert "transaction given up transaction=" in caplog.text
 
 
 def test_no_transaction_begins_when_they_are_off_or_too_many_are_open() -> None:

@@ -1,0 +1,93 @@
+import pytest
+
+from ternmq_broker.transactions.half import Half
+from ternmq_broker.transactions.judge import (
+    CheckRules,
+    Step,
+    is_left_behind,
+    judge,
+    look_after_ms,
+)
+from ternmq_model.offsets import PhysicalOffset, QueueOffset
+
+RULES = CheckRules(
+    timeout_ms=6_000, interval_ms=30_000, checks_max=15, age_max_ms=72 * 3_600_000, span_max=100
+)
+
+
+def half(checks: int = 0, immunity_ms: int | None = None, stored_at_ms: int = 0) -> Half:
+    return Half(
+        transaction=PhysicalOffset(1000),
+        physical_offset=PhysicalOffset(1000),
+        queue_offset=QueueOffset(3),
+        first_queue_offset=QueueOffset(3),
+        group="payers",
+        message_id="m",
+        transaction_id="m",
+        topic="flights",
+        queue_id=0,
+        checks=checks,
+        immunity_ms=immunity_ms,
+        stored_at_ms=stored_at_ms,
+        began_at_ms=0,
+    )
+
+
+@pytest.mark.parametrize(
+    ("checks", "immunity_ms", "has_producer", "age_ms", "step", "after_ms"),
+    [
+        (0, None, True, 0, Step.WAIT, 6_000),
+        (0, None, True, 5_999, Step.WAIT, 1),
+        (0, None, True, 6_000, Step.ASK, 30_000),
+        (0, None, False, 6_000, Step.ALONE, 6_000),
+        (0, 0, True, 0, Step.ASK, 30_000),
+        (0, 50_000, True, 6_000, Step.WAIT, 44_000),
+        (0, 50_000, True, 50_000, Step.ASK, 30_000),
+        (0, 1 << 60, True, 6_000, Step.WAIT, 72 * 3_600_000 - 5_999),
+        (1, 50_000, True, 6_000, Step.ASK, 30_000),
+        (14, None, True, 426_000, Step.ASK, 30_000),
+        (15, None, True, 456_000, Step.PARK_CHECKS, 30_000),
+        (15, None, False, 456_000, Step.PARK_CHECKS, 30_000),
+        (14, None, False, 456_000, Step.ALONE, 6_000),
+        (0, None, False, 72 * 3_600_000 + 1, Step.PARK_AGE, 30_000),
+        (0, 1 << 60, True, 72 * 3_600_000 + 1, Step.PARK_AGE, 30_000),
+    ],
+)
+def test_what_becomes_of_an_open_transaction(
+    checks: int,
+    immunity_ms: int | None,
+    has_producer: bool,
+    age_ms: int,
+    step: Step,
+    after_ms: int,
+) -> None:
+    verdict = judge(half(checks, immunity_ms), RULES, has_producer=has_producer, age_ms=age_ms)
+    assert (verdict.step, verdict.after_ms) == (step, after_ms)
+
+
+@pytest.mark.parametrize(
+    ("checks", "immunity_ms", "stored_at_ms", "now_ms", "after_ms"),
+    [
+        (0, None, 0, 1_000, 5_000),
+        (0, None, 0, 60_000, 0),
+        (0, 20_000, 0, 5_000, 15_000),
+        (2, None, 36_000, 40_000, 26_000),
+        (2, None, 36_000, 90_000, 0),
+        (2, None, 90_000, 40_000, 30_000),
+    ],
+)
+def test_a_half_message_that_was_found_waits_for_the_rest_of_its_time(
+    checks: int, immunity_ms: int | None, stored_at_ms: int, now_ms: int, after_ms: int
+) -> None:
+    found = half(checks, immunity_ms, stored_at_ms)
+    assert look_after_ms(found, RULES, age_ms=now_ms, now_ms=now_ms) == after_ms
+
+
+@pytest.mark.parametrize(
+    ("behind", "in_oldest_file", "moves"),
+    [(100, False, False), (101, False, True), (1, True, True)],
+)
+def test_a_half_message_that_holds_up_others_or_lies_where_files_go_is_moved(
+    behind: int, in_oldest_file: bool, moves: bool
+) -> None:
+    assert is_left_behind(behind=behind, rules=RULES, in_oldest_file=in_oldest_file) == moves

@@ -1,0 +1,125 @@
+from ternmq_broker.transactions.table import ENDED_MAX, Ended, Open, TransactionTable
+from ternmq_model.offsets import PhysicalOffset, QueueOffset
+from ternmq_model.transaction import Resolution
+
+
+def P(offset: int) -> PhysicalOffset:
+    return PhysicalOffset(offset)
+
+
+def Q(offset: int) -> QueueOffset:
+    return QueueOffset(offset)
+
+
+def table_with(count: int, *, due_at_ms: int = 6_000) -> TransactionTable:
+    """Return a table with halves at log offsets 100, 200, … and queue offsets 0, 1, …."""
+    table = TransactionTable()
+    places = [P(100 * number) for number in range(1, count + 1)]
+    table.begin(places, [Q(number) for number in range(count)], now_ms=0, due_at_ms=due_at_ms)
+    return table
+
+
+def entry_of(table: TransactionTable, transaction: int) -> Open:
+    entry = table.get(P(transaction))
+    assert entry is not None
+    return entry
+
+
+def end(
+    table: TransactionTable,
+    transaction: int,
+    *,
+    at: int,
+    record_at: int | None = None,
+    resolution: Resolution = Resolution.COMMIT,
+) -> None:
+    ended = Ended(P(transaction), resolution, "g", "m", P(at))
+    where = None if record_at is None else P(record_at)
+    table.end(entry_of(table, transaction), ended, record_at=where)
+
+
+def test_the_half_offset_is_the_lowest_that_is_open_and_passes_nothing_that_is_not_flushed() -> (
+    None
+):
+    table = table_with(3)
+    assert table.half_offset(P(1000)) == 0
+    end(table, 100, at=500, record_at=450)
+    assert table.half_offset(P(499)) == 0
+    assert table.half_offset(P(500)) == 1
+    end(table, 200, at=600, record_at=550)
+    end(table, 300, at=700, record_at=650)
+    assert table.half_offset(P(600)) == 2
+    assert table.half_offset(P(700)) == 3
+
+
+def test_a_half_that_was_put_back_is_passed_once_its_copy_is_flushed() -> None:
+    table = table_with(2)
+    entry = entry_of(table, 100)
+    table.put_back(entry, P(800), Q(2), end=P(900))
+    assert table.half_offset(P(899)) == 0
+    assert table.half_offset(P(900)) == 1
+    end(table, 100, at=950, record_at=920)
+    assert list(table.unwritten()) == [0, 2]
+    assert table.half_offset(P(900)) == 1, "what was passed stays so"
+    end(table, 200, at=1000, record_at=960)
+    assert table.half_offset(P(950)) == 1
+    assert table.half_offset(P(1000)) == 3
+
+
+def test_an_open_half_behind_ended_ones_holds_the_offset() -> None:
+    table = table_with(5)
+    for number in (1, 2, 4, 5):
+        end(table, 100 * number, at=600 + number, record_at=600)
+    assert table.half_offset(P(1 << 40)) == 2
+
+
+def test_ops_are_kept_as_long_as_they_name_a_half_that_is_needed() -> None:
+    table = table_with(4)
+    for number, transaction in enumerate((200, 100, 400)):
+        end(table, transaction, at=600, record_at=500)
+        table.op_written(table.unwritten(), Q(number))
+    assert table.op_offset(Q(0)) == 0
+    assert table.op_offset(Q(2)) == 2
+    assert table.op_offset(Q(4)) == 3
+
+
+def test_the_scan_begins_at_the_first_message_without_an_op_and_never_beyond_the_flushed() -> None:
+    table = table_with(3)
+    assert table.scan_offset(P(1000)) == 1000
+    end(table, 100, at=600, record_at=550)
+    end(table, 200, at=700, record_at=650)
+    assert table.scan_offset(P(1000)) == 550
+    assert table.scan_offset(P(400)) == 400
+    table.op_written(table.unwritten(), Q(0))
+    assert table.scan_offset(P(1000)) == 1000
+    end(table, 300, at=800, resolution=Resolution.ROLLBACK)
+    assert table.scan_offset(P(1000)) == 1000, "an op is its own note"
+
+
+def test_what_is_due_comes_once_in_its_order() -> None:
+    table = table_with(3)
+    assert table.take_due(5_999, maximum=9) == []
+    first = table.take_due(6_000, maximum=1)
+    assert [entry.transaction for entry in first] == [100]
+    table.rest(first[0], until_ms=6_100)
+    end(table, 200, at=500, record_at=450)
+    assert [entry.transaction for entry in table.take_due(7_000, maximum=9)] == [300, 100]
+    assert table.take_due(1 << 40, maximum=9) == []
+
+
+def test_what_a_start_finds_lies_before_what_began_since() -> None:
+    table = TransactionTable()
+    table.begin([P(900)], [Q(9)], now_ms=0, due_at_ms=6_000)
+    found = [Open(P(offset), P(offset), Q(number), 0) for number, offset in ((4, 400), (2, 200))]
+    table.restore(found)
+    assert len(table) == 3
+    assert table.half_offset(P(1 << 40)) == 2
+    assert [entry.transaction for entry in table.take_due(0, maximum=9)] == [200, 400]
+
+
+def test_a_bounded_number_of_ends_is_remembered() -> None:
+    table = TransactionTable()
+    for number in range(ENDED_MAX + 10):
+        table.remember(Ended(P(number), Resolution.COMMIT, "g", "m", P(0)))
+    assert table.ended(P(9)) is None
+    assert table.ended(P(10)) is not None
