@@ -15,17 +15,20 @@ Held to be true:
 import asyncio
 import os
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 import pytest
 
+from ternmq_client.admin import AdminClient
+from ternmq_client.config import ClientConfig
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
 from ternmq_consumer.push import PushConsumer
 from ternmq_model.errors import Unreachable
 from ternmq_model.queue import MessageQueue
+from ternmq_model.route import TopicConfig
 from ternmq_model.stored_message import StoredMessage
 from ternmq_store.config import FlushMode
 from tests.support.history import GroupRules
@@ -50,6 +53,7 @@ PLAIN: Final = PushConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET, workers
 ORDERLY: Final = replace(PLAIN, order_per_queue=True)
 SETTLED_AFTER_S: Final = 2 * PLAIN.rebalance_s
 CALM_S: Final = 15.0
+ROUTE_REFRESH_S: Final = ClientConfig().route_refresh_s
 
 SEEDS: Final = range(300 if os.environ.get("TERNMQ_SOAK") else 4)
 STRATEGIES: Final = ("AVG", "AVG_BY_CIRCLE", "CONSISTENT_HASH", "MACHINE_ROOM_NEARBY-AVG")
@@ -163,11 +167,11 @@ class Group:
             self.leave(member)
         await asyncio.wait(self.ended)
 
-    def check_owners(self) -> None:
-        """Assert that every queue has one owner, and that all members agree on that."""
+    def check_owners(self, queues: Sequence[MessageQueue] = QUEUES) -> None:
+        """Assert that each of these queues has one owner, and that there are no others."""
         owners = Counter(queue for member in self.members for queue in member.owned())
         told = f"seed {self.cluster.seed}: {owners} after {self.changes[-5:]}"
-        assert sorted(owners) == QUEUES, told
+        assert sorted(owners) == queues, told
         assert set(owners.values()) == {1}, told
 
     def _remove(self, member: Member, what: str) -> None:
@@ -269,5 +273,33 @@ def test_an_orderly_queue_never_has_two_owners_and_keeps_its_order(seed: int) ->
     async def main() -> None:
         group = await run(seed, ORDERLY, keys=20)
         assert not group.two_at_a_time, f"seed {seed}: {group.two_at_a_time[:5]}"
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("config", [PLAIN, ORDERLY], ids=["concurrent", "orderly"])
+def test_queues_that_a_topic_gets_are_shared_out_too_and_those_it_loses_are_left_alone(
+    config: PushConsumerConfig,
+) -> None:
+    async def main() -> None:
+        async with (
+            simulated_cluster(5, mode=FlushMode.ASYNC) as cluster,
+            AdminClient(
+                ClientConfig(nameservers=(NAMESERVER,)), env=cluster.environment("operator")
+            ) as admin,
+        ):
+            group = Group(cluster, config)
+            for queues in (4, 7, 2):
+                await admin.create_topic(TopicConfig(TOPIC, queues, queues))
+                if not group.members:
+                    for _ in range(3):
+                        group.join()
+                await send_burst(cluster)
+                await asyncio.sleep(ROUTE_REFRESH_S + SETTLED_AFTER_S)
+                group.check_owners(
+                    [MessageQueue(TOPIC, name, number) for name in "ab" for number in range(queues)]
+                )
+            await cluster.consumed(GROUP)
+            await group.end()
 
     run_in_virtual_time(main())
