@@ -64,8 +64,8 @@ def one_by_one(
         in_order: Hand nothing over that lies behind a failed message.
         interception: Told of every call; None = nobody is.
     """
-    is_async = _is_async(listener)
-    if not is_async and interception is None:
+    caller = _caller(listener, blocking)
+    if interception is None and not _is_async(listener):
         return lambda work: blocking.run(_call_plain, listener, work, in_order=in_order)
 
     async def call(work: Work) -> None:
@@ -78,9 +78,7 @@ def one_by_one(
             if interception is None:
                 said = await _await_answer(listener, message)
             else:
-                said = await _intercepted(
-                    listener, message, [message], work, blocking, interception
-                )
+                said = await _intercepted(caller, message, [message], work, interception)
                 if said is _NOT_CALLED:
                     work.left = messages[place:]
                     return
@@ -104,19 +102,17 @@ def in_batches(
         blocking: Runs it when it is a plain function.
         interception: Told of every call; None = nobody is.
     """
-    is_async = _is_async(listener)
+    caller = _caller(listener, blocking)
 
     async def call(work: Work) -> None:
         messages = work.handout.messages
         work.is_batch = True
-        if not work.may_go_on:
-            said = _NOT_CALLED
-        elif interception is not None:
-            said = await _intercepted(listener, messages, messages, work, blocking, interception)
-        elif is_async:
-            said = await _await_answer(listener, messages)
+        if interception is None:
+            said = await caller(messages, work)
+        elif work.may_go_on:
+            said = await _intercepted(caller, messages, messages, work, interception)
         else:
-            said = await blocking.run(_guarded, listener, messages, work)
+            said = _NOT_CALLED
         if said is _NOT_CALLED:
             work.left = messages
         else:
@@ -163,15 +159,27 @@ def _take_batch_answer(work: Work, said: Said) -> None:
         work.fail(message, wish.delay_level)
 
 
+def _caller(
+    listener: Callable[[T], Any], blocking: Blocking
+) -> Callable[[T, Work], Awaitable[Said]]:
+    """Return what calls `listener` unless that may not be any more: `_NOT_CALLED` then."""
+    if not _is_async(listener):
+        return lambda argument, work: blocking.run(_guarded, listener, argument, work)
+
+    async def call(argument: T, work: Work) -> Said:
+        return await _await_answer(listener, argument) if work.may_go_on else _NOT_CALLED
+
+    return call
+
+
 async def _intercepted(
-    listener: Callable[[T], Any],
+    caller: Callable[[T, Work], Awaitable[Said]],
     argument: T,
     messages: Sequence[StoredMessage],
     work: Work,
-    blocking: Blocking,
     interception: Interception,
 ) -> Said:
-    """Call `listener` with `argument`, which is `messages`, and tell the interceptors."""
+    """Call a listener with `argument`, which is `messages`, and tell the interceptors."""
     clock = interception.clock
     event = ConsumeEvent(
         group=interception.group,
@@ -181,10 +189,7 @@ async def _intercepted(
     )
     interception.interceptors.before(event)
     begin_ms = clock.monotonic_ms()
-    if _is_async(listener):
-        said = await _await_answer(listener, argument) if work.may_go_on else _NOT_CALLED
-    else:
-        said = await blocking.run(_guarded, listener, argument, work)
+    said = await caller(argument, work)
     took_ms = clock.monotonic_ms() - begin_ms
     wish = LATER if said.error is not None else wish_of(said.answer)
     if work.is_over:

@@ -126,7 +126,8 @@ class Rebalancer:
     async def step(self) -> bool:
         """Look once at every topic. The step of a job."""
         is_settled = True
-        for topic in sorted(self._subscriptions):
+        # What need not exist comes last: taking its queues over must not hold up the others.
+        for topic in sorted(self._subscriptions, key=lambda t: (t in self._optional_topics, t)):
             trouble = await self._rebalance(topic)
             if trouble:
                 is_settled = False

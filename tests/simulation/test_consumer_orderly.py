@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from random import Random
@@ -22,6 +23,7 @@ from tests.support.virtual_time import VirtualClock, run_in_virtual_time
 ORDERLY = PushConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET, order_per_queue=True, workers=8)
 
 
+SEEDS = range(1000) if os.environ.get("TERNMQ_SOAK") else range(12)
 KEY = QueueKey(TOPIC, 0)
 
 
@@ -142,7 +144,7 @@ class Member:
         return True
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_whoever_comes_goes_or_is_cut_off_a_queue_has_one_owner_and_keeps_its_order(
     seed: int,
 ) -> None:

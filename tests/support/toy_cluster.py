@@ -74,7 +74,7 @@ class ToyBroker:
         self.has_topic = True
         self.retries: list[ToyRecord] = []
         self.retry_topic = ""
-        self.groups = ToyGroups(self._find, self._put_retry)
+        self.groups = ToyGroups(self._find, self._put_retry, self._is_broken)
         self._members: dict[str, dict[str, object]] = {}
         self._sessions: dict[str, SessionStream] = {}
         self._changed = asyncio.Event()
@@ -136,6 +136,10 @@ class ToyBroker:
 
     def _records(self, queue_id: int) -> list[ToyRecord]:
         return self.retries if queue_id == RETRY_QUEUE else self.queues[queue_id]
+
+    def _is_broken(self, client_id: str) -> bool:
+        is_member = any(client_id in members for members in self._members.values())
+        return is_member and client_id not in self._sessions
 
     def _put_retry(self, topic: str, encode: Callable[[int], bytes]) -> None:
         assert self.retry_topic in ("", topic), "toys have one group that sends back"

@@ -30,6 +30,7 @@ class ToyGroups:
     Attributes:
         find: Returns the record at topic, queue id and offset.
         put: Stores a record with the next offset of a topic's queue.
+        is_broken: Tells whether a client's Session is broken, and its locks about to fall.
         fault: Says by which code to refuse a message that is sent back; 0 = do not.
         is_down: Neither locks nor send-backs are answered with anything but a failure.
         sent_back: Every message that was taken back.
@@ -39,6 +40,7 @@ class ToyGroups:
 
     find: Callable[[str, int, int], bytes]
     put: Callable[[str, Callable[[int], bytes]], None]
+    is_broken: Callable[[str], bool]
     fault: Callable[[groups.FailedMessage], int] = lambda _failed: 0
     is_down: bool = False
     sent_back: list[groups.FailedMessage] = field(default_factory=list[groups.FailedMessage])
@@ -58,6 +60,8 @@ class ToyGroups:
         self, request: groups.LockQueuesRequest, call: Call
     ) -> groups.LockQueuesReply:
         self._check_up()
+        if self.is_broken(request.client_id):
+            raise refusal(ResponseCode.SYSTEM_BUSY, "the Session has broken")
         wanted = [(QueueKey(each.topic, each.queue_id), each.token) for each in request.queues]
         now_ms = VirtualClock().monotonic_ms()
         given = self.locks.lock(request.group, request.client_id, wanted, now_ms=now_ms)
