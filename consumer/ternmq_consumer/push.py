@@ -157,6 +157,7 @@ class PushConsumer(SeekingConsumer, ReplyingClient, Lifecycle):
         locks = locks_of(
             self._config,
             client,
+            tasks,
             group=self._group,
             on_lost=self._lose,
             on_renewed=self._resume,

@@ -110,6 +110,7 @@ def is_broadcasting(config: PushConsumerConfig) -> bool:
 def locks_of(
     config: PushConsumerConfig,
     client: ClientInstance,
+    tasks: OwnedTasks,
     *,
     group: str,
     on_lost: Callable[[MessageQueue], None],
@@ -121,6 +122,7 @@ def locks_of(
     return QueueLocks(
         client,
         client.env.clock,
+        tasks,
         group=group,
         client_id=client.client_id,
         timeout_s=client.config.request_timeout_s,

@@ -20,6 +20,7 @@ from ternmq_model.errors import TernError
 from ternmq_model.queue import MessageQueue
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_remoting.contracts import LOCK_QUEUES, UNLOCK_QUEUES
+from ternmq_runtime.service import OwnedTasks
 
 logger = logging.getLogger(__name__)
 
@@ -80,6 +81,8 @@ class QueueLocks:
     Args:
         brokers: Gives the connections.
         clock: Tells how old a confirmation is.
+        tasks: Owns what waits for answers to renewals: a broker that does not answer must not keep
+            others from being asked in time.
         group: For which group the queues are locked.
         client_id: Who holds them.
         timeout_s: For each request.
@@ -92,6 +95,7 @@ class QueueLocks:
         self,
         brokers: Brokers,
         clock: Clock,
+        tasks: OwnedTasks,
         *,
         group: str,
         client_id: str,
@@ -101,6 +105,7 @@ class QueueLocks:
     ) -> None:
         self._brokers = brokers
         self._clock = clock
+        self._tasks = tasks
         self._group = group
         self._client_id = client_id
         self._timeout_s = timeout_s
@@ -109,6 +114,7 @@ class QueueLocks:
         self._leases: dict[MessageQueue, Lease] = {}
         self._troubles: dict[str, str] = {}
         self._lingering: list[_Lingering] = []
+        self._renewing: set[str] = set()
 
     def token(self, queue: MessageQueue) -> int:
         """Return what commits and send-backs of `queue` carry; 0 for a queue that is not locked."""
@@ -130,16 +136,26 @@ class QueueLocks:
         }
 
     async def renew(self) -> bool:
-        """Renew the locks that are due, give back those that were to wait. The step of a job."""
-        await self._end_lingering()
+        """Renew the locks that are due, give back those that were to wait. The step of a job.
+
+        Does not wait for answers.
+        """
         now_ms = self._clock.monotonic_ms()
-        await self._ask(
-            [
-                queue
-                for queue, lease in self._leases.items()
-                if now_ms - lease.asked_at_ms >= RENEW_AFTER_MS
-            ]
-        )
+        due = [
+            queue
+            for queue, lease in self._leases.items()
+            if now_ms - lease.asked_at_ms >= RENEW_AFTER_MS
+        ]
+        for broker_name, queues in _by_broker(due).items():
+            if broker_name not in self._renewing:
+                self._renewing.add(broker_name)
+                renewal = self._renew_broker(broker_name, queues)
+                self._tasks.spawn(renewal, f"renew locks {broker_name}")
+        idle = [each for each in self._lingering if not each.is_busy()]
+        if idle:
+            self._lingering = [each for each in self._lingering if each not in idle]
+            unlocking = self._unlock_all({each.queue: each.token for each in idle})
+            self._tasks.spawn(unlocking, "unlock queues")
         return False
 
     async def give_back(self, queues: Collection[MessageQueue]) -> None:
@@ -173,11 +189,11 @@ class QueueLocks:
             self.forget(queue)
             self._on_lost(queue)
 
-    async def _end_lingering(self) -> None:
-        idle = [each for each in self._lingering if not each.is_busy()]
-        if idle:
-            self._lingering = [each for each in self._lingering if each not in idle]
-            await self._unlock_all({each.queue: each.token for each in idle})
+    async def _renew_broker(self, broker_name: str, queues: Collection[MessageQueue]) -> None:
+        try:
+            await self._ask_broker(broker_name, queues)
+        finally:
+            self._renewing.discard(broker_name)
 
     async def _unlock_all(self, tokens: Mapping[MessageQueue, int]) -> None:
         async with asyncio.TaskGroup() as requests:

@@ -12,6 +12,7 @@ from ternmq_model.queue import MessageQueue
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_remoting.contracts import LOCK_QUEUES, UNLOCK_QUEUES
 from ternmq_remoting.rpc import Connection
+from ternmq_runtime.service import OwnedTasks
 from tests.support.virtual_time import VirtualClock, run_in_virtual_time
 
 QUEUES = [MessageQueue("t", "b", number) for number in range(3)]
@@ -25,11 +26,15 @@ class Broker:
         self.unlocked: list[tuple[int, int]] = []
         self.asked: list[list[tuple[int, int]]] = []
         self.takes_s = 0.0
+        self.slow: set[str] = set()
         self.is_down = False
         self.lost: list[MessageQueue] = []
         self.renewed: list[MessageQueue] = []
 
     async def broker(self, broker_name: str, broker_id: int = 0) -> Connection:
+        if broker_name in self.slow:
+            await asyncio.sleep(3)
+            raise ConnectionLost("no answer")
         return cast("Connection", self)
 
     def forget(self, broker_name: str, connection: Connection, broker_id: int = 0) -> None:
@@ -53,19 +58,27 @@ class Broker:
         return groups.LockQueuesReply(locked=locked, lease_ms=30_000)
 
 
+async def renewed(locks: QueueLocks, *, within_s: float = 0.001) -> None:
+    """Look once which locks are due, and wait for the answers."""
+    await locks.renew()
+    await asyncio.sleep(within_s)
+
+
 def play(test: Callable[[Broker, QueueLocks], Awaitable[None]]) -> None:
     async def main() -> None:
         broker = Broker()
-        locks = QueueLocks(
-            broker,
-            VirtualClock(),
-            group="g",
-            client_id="me",
-            timeout_s=3,
-            on_lost=broker.lost.append,
-            on_renewed=broker.renewed.append,
-        )
-        await test(broker, locks)
+        async with OwnedTasks() as tasks:
+            locks = QueueLocks(
+                broker,
+                VirtualClock(),
+                tasks,
+                group="g",
+                client_id="me",
+                timeout_s=3,
+                on_lost=broker.lost.append,
+                on_renewed=broker.renewed.append,
+            )
+            await test(broker, locks)
 
     run_in_virtual_time(main())
 
@@ -105,17 +118,17 @@ def test_a_lock_is_renewed_after_five_seconds_and_each_second_until_that_works()
         leases = await locks.take(QUEUES[:1])
         for _ in range(4):
             await asyncio.sleep(1)
-            await locks.renew()
+            await renewed(locks)
         assert len(broker.asked) == 1
         broker.is_down = True
         for _ in range(10):
             await asyncio.sleep(1)
-            await locks.renew()
+            await renewed(locks)
         assert not leases[QUEUES[0]].holds
         assert not broker.lost
         broker.is_down = False
         await asyncio.sleep(1)
-        await locks.renew()
+        await renewed(locks)
         assert broker.asked[1:] == [[(0, 10)]]
         assert leases[QUEUES[0]].holds
         assert broker.renewed == QUEUES[:1]
@@ -131,7 +144,7 @@ def test_a_lock_that_somebody_may_have_had_meanwhile_is_lost(token: int | None) 
         if token is not None:
             broker.tokens[0] = token
         await asyncio.sleep(5)
-        await locks.renew()
+        await renewed(locks)
         assert broker.lost == QUEUES[:1]
         assert leases[QUEUES[0]].is_lost
         assert not leases[QUEUES[0]].holds
@@ -157,7 +170,7 @@ def test_an_answer_for_a_queue_that_was_given_back_meanwhile_is_passed_over() ->
         broker.takes_s = 1
         await asyncio.sleep(5)
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(locks.renew())
+            tasks.create_task(renewed(locks, within_s=2))
             await asyncio.sleep(0.5)
             locks.forget(QUEUES[0])
         assert locks.token(QUEUES[0]) == 0
@@ -175,11 +188,25 @@ def test_a_queue_that_is_still_worked_on_is_unlocked_after_that() -> None:
         await locks.give_back(QUEUES[:2])
         assert broker.unlocked == [(1, 11)]
         assert not leases[QUEUES[0]].holds
-        await locks.renew()
+        await renewed(locks)
         assert broker.unlocked == [(1, 11)]
         busy = False
-        await locks.renew()
+        await renewed(locks)
         assert broker.unlocked == [(1, 11), (0, 10)]
         assert len(broker.asked) == 1
+
+    play(test)
+
+
+def test_a_broker_that_does_not_answer_keeps_no_other_one_from_being_asked() -> None:
+    async def test(broker: Broker, locks: QueueLocks) -> None:
+        other = MessageQueue("t", "other", 0)
+        leases = await locks.take([QUEUES[0], other])
+        broker.slow = {"b"}
+        for _ in range(60):
+            await asyncio.sleep(1)
+            await locks.renew()
+            assert leases[other].holds
+        assert not leases[QUEUES[0]].holds
 
     play(test)
