@@ -93,14 +93,14 @@ class PullConsumer(SeekingPuller, ReplyingClient, Lifecycle):
         client = client_config or ClientConfig()
         if nameserver is not None:
             client = replace(client, nameservers=nameserver_texts(nameserver))
-        queues = PullQueues(self._config, self._lose, self._fail)
+        queues = PullQueues(self._config, self._lose, self._refuse)
         super().__init__(ClientInstance(client, env=env), queues)
         self._new: dict[MessageQueue, None] = {}
         """Assigned queues that no poll has seen yet, or not since they were gone."""
         self._gone: dict[MessageQueue, RefusedError] = {}
         """Queues whose broker has them no more, until a poll has said so."""
         self._failures: deque[Exception] = deque()
-        """What the application's callbacks raised, until a poll has raised it."""
+        """What the application's callbacks raised, and what brokers refused, until a poll has."""
         self._commit_due_ms = 0
         self._committing: asyncio.Task[bool] | None = None
         self._opened: PullParts | None = None
@@ -402,6 +402,11 @@ class PullConsumer(SeekingPuller, ReplyingClient, Lifecycle):
         """Keep what a callback raised for the next poll."""
         self._failures.append(error)
         self._queues.arrived.set()
+
+    def _refuse(self, error: RefusedError) -> None:
+        """Keep why a queue is not read for the next poll: once, however many queues there are."""
+        if not any(isinstance(each, RefusedError) for each in self._failures):
+            self._fail(error)
 
     def _raise_news(self) -> None:
         """Raise what a poll has to tell, one thing at a time."""

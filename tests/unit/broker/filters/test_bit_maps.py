@@ -37,6 +37,14 @@ def test_a_bit_map_has_the_bits_of_every_group_whose_condition_is_true() -> None
     assert not BLOOM.may_hold(maps[3], one)
 
 
+def test_a_condition_that_is_too_long_to_be_evaluated_takes_every_message() -> None:
+    table = FilterTable()
+    long = " OR ".join(["a = 1"] * 100)
+    table.register("G", [parse_subscription("T", long, SQL92)], now_ms=1)
+    (bit_map,) = FilterBitMaps(table)(batch(record("T", 0, b"", {"a": "2"})))
+    assert bit_map == BLOOM.bit_map(BLOOM.positions("G", "T"))
+
+
 def test_bit_maps_need_a_place_beside_the_units() -> None:
     config = BrokerConfig(filter_bit_maps_enabled=True)
     with pytest.raises(ConfigError, match=r"needs store\.consume_queue_ext_enabled"):
