@@ -62,7 +62,7 @@ def test_a_group_gets_all_that_it_wants_and_nothing_else(
             fails: set[str] = set()
 
             async def send(count: int) -> None:
-                sending = []
+                sending: list[asyncio.Task[Any]] = []
                 for _ in range(count):
                     name, number = cluster.next_id(), cluster.random.randrange(10)
                     tag = cluster.random.choice(("Aa", "BB"))  # of one hash code
