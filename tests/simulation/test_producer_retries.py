@@ -118,3 +118,27 @@ def test_without_an_index_a_message_in_doubt_is_an_error_where_duplicates_are_no
             assert again.status is SendStatus.SEND_OK
 
     run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(
+    "fields", [{"delay_level": 1}, {"deliver_after_ms": 1500}], ids=["level", "timer"]
+)
+def test_what_waits_elsewhere_first_is_found_there_too(fields: dict[str, int], seed: int) -> None:
+    async def main() -> None:
+        async with (
+            simulated_cluster(seed) as cluster,
+            cluster.producer(config=PATIENT) as producer,
+        ):
+            await cluster.put_topic(TOPIC)
+            breaking = cluster.tasks.spawn(break_things(cluster, "cut"), "break")
+            while not breaking.done():
+                answers = await asyncio.gather(
+                    *(cluster.send(producer, TOPIC, **fields) for _ in range(10))
+                )
+                assert all(isinstance(answer, SendResult) for answer in answers)
+            await asyncio.sleep(10)
+            await cluster.scan(TOPIC)
+            cluster.history.check([], seed=seed)
+
+    run_in_virtual_time(main())

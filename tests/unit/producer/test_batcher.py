@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass, field
+from typing import Any
 
 from ternmq_model.errors import ConnectionLost
 from ternmq_model.message import Message, SendResult
@@ -9,6 +10,7 @@ from ternmq_model.queue import MessageQueue
 from ternmq_producer.batcher import Batch, Batcher, all_pending
 from ternmq_producer.bulk import Bulk, BulkSlice
 from ternmq_producer.pending import Pending
+from ternmq_producer.whole import WholePending
 
 
 @dataclass
@@ -206,3 +208,66 @@ def test_slices_and_single_messages_take_turns_and_large_slices_split() -> None:
         assert bodies(second) == [b"single", *numbered[10:]]
 
     asyncio.run(main())
+
+
+def whole(*, queue_id: int = 0, ordered: bool = False, at: int = 1000) -> WholePending:
+    queue = MessageQueue("t", "b", queue_id)
+    sent = [Message("t", b"w%d" % number) for number in range(3)]
+    sink: Any = Waiter()
+    return WholePending(sink, sent, b"t", [b""] * 3, queue, ordered, 5000, 0, at)
+
+
+def test_a_users_batch_travels_alone_and_takes_turns_with_the_rest() -> None:
+    some = batcher(batches=9)
+    for number in range(3):
+        some.add(pending(b"%d" % number))
+        some.add_whole(whole())
+    batches = [some.next_batch(0) for _ in range(5)]
+    assert [
+        None if batch is None else (batch.whole is not None, len(batch)) for batch in batches
+    ] == [
+        (True, 3),
+        (False, 3),
+        (True, 3),
+        (True, 3),
+        None,
+    ]
+    assert all(batch.record_bytes == 5000 for batch in batches if batch and batch.whole)
+
+
+def test_an_ordered_batch_keeps_its_place_in_its_queue() -> None:
+    some = batcher(batches=9)
+    some.add(pending(b"1", ordered=True))
+    some.add_whole(whole(ordered=True))
+    some.add(pending(b"2", ordered=True))
+    sizes: list[int] = []
+    for _ in range(3):
+        batch = some.next_batch(0)
+        assert batch is not None
+        assert some.next_batch(0) is None  # the queue is held
+        sizes.append(len(batch))
+        assert some.answered() is batch
+        some.release(batch.ordered_queues)
+    assert sizes == [1, 3, 1]
+    assert some.is_empty
+
+
+def test_a_batch_in_doubt_is_a_retry_and_expires_like_a_message() -> None:
+    freed = Freed()
+    some = batcher(freed, batches=9)
+    doubtful = whole()
+    doubtful.maybe_stored = True
+    some.put_back([doubtful])
+    some.add(pending(b"fresh"))
+    first, second = some.next_batch(0), some.next_batch(0)
+    assert first is not None
+    assert second is not None
+    assert (first.whole, first.is_retry) == (doubtful, True)
+    assert not second.is_retry
+    some.break_off()
+    some.add_whole(whole(at=10))
+    some.add_whole(whole(at=10_000))
+    expired, next_ms = some.expire(10)
+    assert [len(expired.unsent), next_ms, freed.total] == [1, 10_000, 5000]
+    assert len(some.drain()) == 1
+    assert not some.can_send

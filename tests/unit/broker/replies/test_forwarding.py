@@ -1,0 +1,54 @@
+"""Replies that are sent to a broker."""
+
+import pytest
+
+from ternmq_model.errors import ClientNotOnline, MessageRefused
+from ternmq_model.record import decode_record
+from ternmq_model.response_code import ResponseCode as Code
+from tests.support.brokers import bodies, serving
+from tests.support.virtual_time import run_in_virtual_time
+
+TOPIC = "DefaultCluster_REPLY_TOPIC"
+PROPERTIES = {"MSG_TYPE": "reply", "CORRELATION_ID": "c1", "REPLY_TO_CLIENT": "asker@1"}
+
+
+def test_a_reply_goes_to_its_requesters_session_and_is_stored() -> None:
+    async def main() -> None:
+        async with serving() as (_, client):
+            session, _ = await client.open_session("asker@1")
+            reply = await client.send(TOPIC, b"42", properties=PROPERTIES)
+            told = await session.read()
+            assert told is not None
+            assert told.reply_arrived.correlation_id == "c1"
+            record = decode_record(told.reply_arrived.record)
+            assert record is not None
+            assert record.body == b"42"
+            assert reply.queue_offset == 0
+            assert bodies(await client.pull(TOPIC)) == [b"42"]
+
+    run_in_virtual_time(main())
+
+
+def test_a_broker_that_stores_no_replies_says_so() -> None:
+    async def main() -> None:
+        async with serving(store_replies=False) as (_, client):
+            session, _ = await client.open_session("asker@1")
+            reply = await client.send(TOPIC, b"42", properties=PROPERTIES)
+            assert (reply.status.code, reply.queue_offset) == (0, -1)
+            assert reply.message_id
+            assert (await session.read()) is not None
+            assert (await client.pull(TOPIC)).status.code == Code.PULL_NOT_FOUND
+
+    run_in_virtual_time(main())
+
+
+def test_a_reply_for_nobody_is_refused_and_not_stored() -> None:
+    async def main() -> None:
+        async with serving() as (_, client):
+            with pytest.raises(ClientNotOnline, match="asker@1"):
+                await client.send(TOPIC, b"42", properties=PROPERTIES)
+            with pytest.raises(MessageRefused, match="CORRELATION_ID"):
+                await client.send(TOPIC, b"42", properties={"MSG_TYPE": "reply"})
+            assert (await client.pull(TOPIC)).status.code == Code.PULL_NOT_FOUND
+
+    run_in_virtual_time(main())
