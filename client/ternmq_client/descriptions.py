@@ -46,6 +46,16 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
+class ProducerMember:
+    """One live member of a producer group."""
+
+    group: str
+    client_id: str
+    address: str
+    connected_at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class Progress:
     """How far a group is in one queue."""
 
@@ -57,6 +67,12 @@ class Progress:
     max_offset: int
     version: int = 0
     """How often the offset was reset, or sought."""
+
+    consumed_stored_at_ms: int = 0
+    """Store time of the message consumed last, Unix milliseconds; 0 = none, or no longer kept."""
+
+    lag_ms: int = 0
+    """How long the next message has lain there; 0 = there is none."""
 
     @property
     def lag(self) -> int:

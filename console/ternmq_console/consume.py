@@ -39,7 +39,6 @@ _STARTS = {"first": ConsumeFrom.FIRST_OFFSET, "last": ConsumeFrom.LAST_OFFSET}
 )
 @click.option("--max", "count_max", type=click.IntRange(min=1), help="End after so many messages.")
 @click.option("--wait", is_flag=True, help="Wait for a topic that does not exist yet.")
-@click.option("--json", "as_json", is_flag=True, help="The same as -o json.")
 @nameserver_option
 @output_option
 def consume(
@@ -50,7 +49,6 @@ def consume(
     condition: str | None,
     count_max: int | None,
     wait: bool,
-    as_json: bool,
     nameserver: str,
     output: str,
 ) -> None:
@@ -61,7 +59,7 @@ def consume(
     A line is the body of a message; with --json an object that has everything of it. What was
     printed is finished: the group does not see it again.
     """
-    with_everything = as_json or output == "json"
+    with_everything = output == "json"
     if condition is not None and expression != ALL_TAGS:
         raise click.UsageError("--tag and --sql are two ways to say what to take: use one")
 

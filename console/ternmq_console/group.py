@@ -5,10 +5,12 @@ from dataclasses import asdict
 import click
 
 from ternmq_console.admin import ask, time_text
+from ternmq_console.offset import progress_row
 from ternmq_console.options import nameserver_option, output_option
 from ternmq_console.output import print_record, print_rows
 from ternmq_model.names import is_system_group
 
+_PROGRESS_COLUMNS = ("topic", "broker", "queue", "committed", "max_offset", "lag", "lag_s")
 _SETTINGS_COLUMNS = (
     "broker",
     "consume_enabled",
@@ -47,18 +49,7 @@ def describe(group: str, nameserver: str, output: str) -> None:
         }
         for one in found.members
     ]
-    progress = [
-        {
-            "topic": one.queue.topic,
-            "broker": one.queue.broker_name,
-            "queue": one.queue.queue_id,
-            "committed": one.committed_offset,
-            "version": one.version,
-            "max_offset": one.max_offset,
-            "lag": one.lag,
-        }
-        for one in found.progress
-    ]
+    progress = [progress_row(one) for one in found.progress]
     settings = [{"broker": name, **asdict(kept)} for name, kept in found.settings]
     if output == "json":
         record = {"group": group, "settings": settings, "members": members, "progress": progress}
@@ -68,4 +59,6 @@ def describe(group: str, nameserver: str, output: str) -> None:
     click.echo()
     print_rows(members, ("client_id", "address", "subscriptions", "connected"), output)
     click.echo()
-    print_rows(progress, ("topic", "broker", "queue", "committed", "max_offset", "lag"), output)
+    print_rows(
+        progress, ("topic", "broker", "queue", "committed", "max_offset", "lag", "lag_s"), output
+    )

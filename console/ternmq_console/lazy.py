@@ -17,11 +17,15 @@ class LazyGroup(click.Group):
 
     Args:
         lazy: Command name to (`module:attribute`, its line in the group's help).
+        hidden: `module:function` that is asked for names which no help tells; empty = none.
     """
 
-    def __init__(self, *, name: str, help: str, lazy: Mapping[str, tuple[str, str]]) -> None:
+    def __init__(
+        self, *, name: str, help: str, lazy: Mapping[str, tuple[str, str]], hidden: str = ""
+    ) -> None:
         super().__init__(name=name, help=help, no_args_is_help=True)
         self._lazy = dict(lazy)
+        self._hidden = hidden
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names in the order they were given: the common ones first."""
@@ -30,9 +34,10 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import the command."""
         if cmd_name not in self._lazy:
-            return None
-        module, _, attribute = self._lazy[cmd_name][0].partition(":")
-        command = getattr(import_module(module), attribute)
+            command = _attribute(self._hidden)(cmd_name) if self._hidden else None
+            assert command is None or isinstance(command, click.Command)
+            return command
+        command = _attribute(self._lazy[cmd_name][0])
         assert isinstance(command, click.Command)
         return command
 
@@ -51,3 +56,9 @@ class LazyGroup(click.Group):
         """Write the list of commands without importing any."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in self._lazy.items()])
+
+
+def _attribute(place: str) -> Any:
+    """Return what lies at `module:attribute`, which is imported."""
+    module, _, attribute = place.partition(":")
+    return getattr(import_module(module), attribute)

@@ -19,6 +19,9 @@ topic = LazyGroup(
         "alter": (f"{_HERE}.topic:alter", "Change some settings of a topic."),
         "list": (f"{_HERE}.topic:list_", "List topics."),
         "describe": (f"{_HERE}.topic:describe", "Show a topic's queues and their offsets."),
+        "status": (f"{_HERE}.topic:status", "Show what a topic's queues hold."),
+        "routes": (f"{_HERE}.topic:routes", "Show what clients are told of a topic."),
+        "order": (f"{_HERE}.topic:order", "Show or set a topic's fixed order of queues."),
         "offsets": (f"{_HERE}.topic:offsets", "Show where a topic's queues stood at a time."),
         "delete": (f"{_HERE}.topic:delete", "Delete a topic and what its groups have consumed."),
     },
@@ -32,6 +35,8 @@ group = LazyGroup(
         "alter": (f"{_HERE}.group_change:alter", "Change some settings of a group."),
         "list": (f"{_HERE}.group:list_", "List groups with members, offsets or settings."),
         "describe": (f"{_HERE}.group:describe", "Show a group's members, offsets and lag."),
+        "consumers": (f"{_HERE}.group_clients:consumers", "Show a group's members, or ask one."),
+        "producers": (f"{_HERE}.group_clients:producers", "Show live producers."),
         "reset": (f"{_HERE}.group_change:reset", "Set where a group goes on, by time or offset."),
         "clone": (f"{_HERE}.group_change:clone", "Let one group be as far as another."),
         "delete": (f"{_HERE}.group_change:delete", "Delete a group and all that belongs to it."),
@@ -69,6 +74,32 @@ message = LazyGroup(
     lazy={
         "get": (f"{_HERE}.message:get", "Show one message by either of its ids."),
         "query": (f"{_HERE}.message:query", "List messages by key."),
+        "query-by-offset": (
+            f"{_HERE}.message_read:query_by_offset",
+            "Show the message at an offset of a queue.",
+        ),
+        "print": (f"{_HERE}.message_read:print_", "Print the messages that a topic keeps."),
+        "trace": (f"{_HERE}.message_read:trace", "Show who sent and who consumed a message."),
+        "send": (f"{_HERE}.message_read:send", "Send one message."),
+    },
+)
+
+offset = LazyGroup(
+    name="offset",
+    help="Look at how far groups are, and skip what waits.",
+    lazy={
+        "show": (f"{_HERE}.offset:show", "Show the lag of a group in each queue, or of all."),
+        "skip": (f"{_HERE}.offset:skip", "Let a group skip everything that waits."),
+    },
+)
+
+stats = LazyGroup(
+    name="stats",
+    help="Look at what brokers count: by topic, queue, group and broker.",
+    lazy={
+        "all": (f"{_HERE}.stats:all_", "Show every topic with its groups: rates and lag."),
+        "top": (f"{_HERE}.stats:top", "Show the busiest topics or groups."),
+        "show": (f"{_HERE}.stats:show", "Show counters by RocketMQ's names."),
     },
 )
 
@@ -92,7 +123,7 @@ ternmq = LazyGroup(
     lazy={
         "dev": (f"{_HERE}.services:dev", "Run a NameServer and a broker in one process."),
         "nameserver": (f"{_HERE}.services:nameserver", "Run a NameServer."),
-        "broker": (f"{_HERE}.services:broker", "Run a broker."),
+        "broker": (f"{_HERE}.broker_verb:broker", "Run a broker, or look at one that runs."),
         "health": (f"{_HERE}.health:health", "Tell whether a service serves."),
         "produce": (f"{_HERE}.produce:produce", "Send lines of standard input as messages."),
         "consume": (f"{_HERE}.consume:consume", "Print messages as they come."),
@@ -100,9 +131,12 @@ ternmq = LazyGroup(
         "group": (f"{_HERE}.main:group", "Set up, look at, reset and delete consumer groups."),
         "dlq": (f"{_HERE}.main:dlq", "Look at dead letters, send them again, or drop them."),
         "cluster": (f"{_HERE}.main:cluster", "Look at clusters, and take brokers out of use."),
-        "message": (f"{_HERE}.main:message", "Look at messages."),
+        "message": (f"{_HERE}.main:message", "Look at messages, and send one."),
+        "offset": (f"{_HERE}.main:offset", "Look at how far groups are."),
+        "stats": (f"{_HERE}.main:stats", "Look at what brokers count."),
         "store": (f"{_HERE}.main:store", "Look into a data directory."),
     },
+    hidden=f"{_HERE}.aliases:command",
 )
 click.version_option(__version__, prog_name="ternmq")(ternmq)
 

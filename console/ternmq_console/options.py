@@ -61,12 +61,32 @@ def nameserver_option(function: F) -> F:
 
 
 def output_option(function: F) -> F:
-    """Add `-o`, which becomes the argument `output`."""
-    return click.option(
+    """Add `-o` and `--json`, which become the argument `output`."""
+    function = click.option(
         "-o",
         "--output",
         type=click.Choice(["table", "json"]),
         default="table",
         show_default=True,
+        callback=_output,
         help="For people or for programs.",
     )(function)
+    return click.option(
+        "--json",
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=_note_json,
+        help="The same as -o json.",
+    )(function)
+
+
+_JSON: Final = "ternmq.json"
+
+
+def _note_json(context: click.Context, _: click.Parameter, given: bool) -> None:
+    context.meta[_JSON] = given
+
+
+def _output(context: click.Context, _: click.Parameter, given: str) -> str:
+    return "json" if context.meta.get(_JSON) else given

@@ -38,10 +38,11 @@ async def _all(admin: AdminClient) -> list[dict[str, object]]:
 
 
 async def _one(admin: AdminClient, broker: str) -> dict[str, object]:
-    check_broker_name(broker)
     for data in await admin.brokers():
-        if data.broker_name == broker and data.master:
+        master = data.master
+        if master and broker in (data.broker_name, *map(str, master.endpoints)):
             return await _status(admin, data)
+    check_broker_name(broker)
     raise refusal(ResponseCode.BROKER_NOT_EXIST, f"no broker is called {broker!r}")
 
 

@@ -27,11 +27,14 @@ _PERMISSIONS = {
 
 
 _BROKER_COLUMNS = ("broker", "read_queues", "write_queues", "permissions", "retention")
+_ROUTE_COLUMNS = ("broker", "read_queues", "write_queues", "permissions", "addresses")
 
 
 @click.command()
 @click.argument("topic")
 @click.option("--queues", type=int, default=8, show_default=True, help="Queues on each broker.")
+@click.option("--read-queues", type=int, help="Those to read, if they are other than --queues.")
+@click.option("--write-queues", type=int, help="Those to write, likewise.")
 @click.option(
     "--permissions",
     type=click.Choice(list(_PERMISSIONS)),
@@ -54,6 +57,8 @@ _BROKER_COLUMNS = ("broker", "read_queues", "write_queues", "permissions", "rete
 def create(
     topic: str,
     queues: int,
+    read_queues: int | None,
+    write_queues: int | None,
     permissions: str,
     retention: int,
     cluster: str,
@@ -62,11 +67,17 @@ def create(
     output: str,
 ) -> None:
     """Create TOPIC, or give it these settings, on every broker."""
-    config = TopicConfig(topic, queues, queues, _PERMISSIONS[permissions], retention_ms=retention)
+    config = TopicConfig(
+        topic,
+        queues if read_queues is None else read_queues,
+        queues if write_queues is None else write_queues,
+        _PERMISSIONS[permissions],
+        retention_ms=retention,
+    )
     names = ask(
         nameserver, lambda admin: admin.create_topic(config, cluster=cluster, brokers=brokers)
     )
-    print_record({"topic": topic, "queues": queues, "brokers": names}, output)
+    print_record({"topic": topic, "queues": config.write_queues, "brokers": names}, output)
 
 
 @click.command()
@@ -161,12 +172,91 @@ def describe(topic: str, nameserver: str, output: str) -> None:
 @click.argument("topic")
 @nameserver_option
 @output_option
-def delete(topic: str, nameserver: str, output: str) -> None:
+def status(topic: str, nameserver: str, output: str) -> None:
+    """Show what each queue of TOPIC holds, and when its newest message came."""
+    found = ask(nameserver, lambda admin: admin.describe_topic(topic))
+    rows = [
+        {
+            "broker": one.queue.broker_name,
+            "queue": one.queue.queue_id,
+            "min_offset": one.min_offset,
+            "max_offset": one.max_offset,
+            "messages": one.max_offset - one.min_offset,
+            "last_stored": time_text(one.last_stored_at_ms),
+        }
+        for one in found.queues
+    ]
+    columns = ("broker", "queue", "min_offset", "max_offset", "messages", "last_stored")
+    print_rows(rows, columns, output)
+
+
+@click.command()
+@click.argument("topic")
+@nameserver_option
+@output_option
+def routes(topic: str, nameserver: str, output: str) -> None:
+    """Show what clients are told of TOPIC: who serves it, with how many queues."""
+    route = ask(nameserver, lambda admin: admin.route(topic))
+    addresses = {
+        data.broker_name: {
+            str(member.broker_id): [str(address) for address in member.endpoints]
+            for member in data.members
+        }
+        for data in route.brokers
+    }
+    rows: list[dict[str, object]] = [
+        {
+            "broker": one.broker_name,
+            "read_queues": one.read_queues,
+            "write_queues": one.write_queues,
+            "permissions": one.permissions.text,
+            "addresses": addresses.get(one.broker_name, {}),
+        }
+        for one in route.queues
+    ]
+    if output == "json":
+        record = {"topic": topic, "order": route.order_topic_conf or None, "brokers": rows}
+        print_record(record, output)
+        return
+    print_rows(rows, _ROUTE_COLUMNS, output)
+    if route.order_topic_conf:
+        click.echo(f"order: {route.order_topic_conf}")
+
+
+@click.command()
+@click.argument("topic")
+@click.argument("conf", required=False)
+@click.option("--none", "is_none", is_flag=True, help="Take the order away.")
+@nameserver_option
+@output_option
+def order(topic: str, conf: str | None, is_none: bool, nameserver: str, output: str) -> None:
+    """Show the fixed order of queues that TOPIC has, or set it to CONF.
+
+    CONF is such as broker-a:8;broker-b:8: senders pick among exactly these queues, whoever is up.
+    Name every NameServer: each keeps this for itself.
+    """
+    if conf is not None and is_none:
+        raise click.UsageError("tell an order, or --none")
+
+    async def question(admin: AdminClient) -> str:
+        if conf is not None or is_none:
+            await admin.set_topic_order(topic, conf or "")
+        return await admin.topic_order(topic)
+
+    print_record({"topic": topic, "order": ask(nameserver, question) or None}, output)
+
+
+@click.command()
+@click.argument("topic")
+@click.option("--cluster", default="", help="Only from brokers of this cluster.")
+@nameserver_option
+@output_option
+def delete(topic: str, cluster: str, nameserver: str, output: str) -> None:
     """Delete TOPIC from every broker, with the offsets of its groups.
 
     Its messages can no longer be read.
     """
-    names = ask(nameserver, lambda admin: admin.delete_topic(topic))
+    names = ask(nameserver, lambda admin: admin.delete_topic(topic, cluster=cluster))
     print_record({"topic": topic, "deleted_from": names}, output)
 
 

@@ -1,11 +1,19 @@
 """Administration of brokers."""
 
+from collections.abc import Mapping
 from typing import Final
 
 from ternmq_client.administration.calls import AdminCalls
 from ternmq_model.route import BrokerData
 from ternmq_protos.v1 import admin_pb2 as admin
-from ternmq_remoting.contracts import CLEAN_STORE, DESCRIBE_BROKER, DESCRIBE_STORE
+from ternmq_remoting.contracts import (
+    CLEAN_STORE,
+    DESCRIBE_BROKER,
+    DESCRIBE_STATISTICS,
+    DESCRIBE_STORE,
+    LIST_SETTINGS,
+    UPDATE_SETTINGS,
+)
 
 _CLEAN_TIMEOUT_S: Final = 600.0
 """Deleting a thousand files takes that long at 100 ms rest after each, and more."""
@@ -41,4 +49,57 @@ class BrokerAdmin(AdminCalls):
         async with self._master(data) as connection:
             return await connection.call(
                 DESCRIBE_STORE, admin.DescribeStoreRequest(), timeout_s=self._timeout_s
+            )
+
+    async def statistics(
+        self, *, name: str = "", key: str = "", broker_name: str = ""
+    ) -> list[tuple[str, admin.StatisticsItem]]:
+        """Return what the brokers have counted, each with its broker's name.
+
+        Args:
+            name: One counter alone, such as TOPIC_PUT_NUMS; empty = all.
+            key: One key alone, such as `topic@group`; empty = all.
+            broker_name: Of this broker alone; empty = of all.
+
+        Raises:
+            UsageError: There is no such broker.
+            RefusedError: INVALID_PARAMETER: nothing is counted by that name, or more than fits.
+        """
+        request = admin.DescribeStatisticsRequest(name=name, key=key)
+        found: list[tuple[str, admin.StatisticsItem]] = []
+        for data in await self._wanted(brokers=(broker_name,) if broker_name else ()):
+            async with self._master(data) as connection:
+                reply = await connection.call(
+                    DESCRIBE_STATISTICS, request, timeout_s=self._timeout_s
+                )
+            found += [(data.broker_name, item) for item in reply.items]
+        return found
+
+    async def settings(self, broker_name: str) -> list[admin.SettingValue]:
+        """Return the settings of a broker that may change while it runs, sorted by name.
+
+        Raises:
+            UsageError: There is no such broker.
+        """
+        (data,) = await self._wanted(brokers=(broker_name,))
+        async with self._master(data) as connection:
+            reply = await connection.call(
+                LIST_SETTINGS, admin.ListSettingsRequest(), timeout_s=self._timeout_s
+            )
+        return list(reply.settings)
+
+    async def update_settings(self, broker_name: str, values: Mapping[str, str]) -> None:
+        """Change settings of a broker, all of them or none. They hold until it stops.
+
+        Raises:
+            UsageError: There is no such broker.
+            RefusedError: NO_PERMISSION: one may not be changed; INVALID_PARAMETER: a value cannot
+                be. Names the setting.
+        """
+        (data,) = await self._wanted(brokers=(broker_name,))
+        async with self._master(data) as connection:
+            await connection.call(
+                UPDATE_SETTINGS,
+                admin.UpdateSettingsRequest(values=values),
+                timeout_s=self._timeout_s,
             )

@@ -59,18 +59,33 @@ class AdminCalls(Lifecycle):
         brokers = map(broker_data_from_pb, reply.brokers)
         return [data for data in brokers if cluster in ("", data.cluster)]
 
+    async def master_of(self, broker: str) -> BrokerData:
+        """Return the broker of a name, or of an address that its master is registered with.
+
+        Raises:
+            UsageError: There is no such broker.
+        """
+        (data,) = await self._wanted(brokers=(broker,))
+        return data
+
     async def _wanted(
         self, cluster: str = "", brokers: Collection[str] = ()
     ) -> Sequence[BrokerData]:
-        """Return the broker names with a master that were asked for."""
+        """Return the broker names with a master that were asked for.
+
+        Args:
+            cluster: Of this cluster alone.
+            brokers: These alone: names, or addresses that their masters are registered with.
+        """
         there = [data for data in await self.brokers(cluster) if data.master is not None]
-        missing = set(brokers) - {data.broker_name for data in there}
-        if missing:
-            raise UsageError(f"broker {', '.join(sorted(missing))}: no such master is registered")
         if not there:
             where = f"cluster {cluster!r}" if cluster else "any cluster"
             raise UsageError(f"no master is registered in {where}")
-        return [data for data in there if not brokers or data.broker_name in brokers]
+        named = {alias: data for data in there for alias in _names_of(data)}
+        if missing := sorted(set(brokers) - named.keys()):
+            raise UsageError(f"broker {', '.join(missing)}: no such master is registered")
+        wanted = {named[name].broker_name for name in brokers}
+        return [data for data in there if not brokers or data.broker_name in wanted]
 
     @asynccontextmanager
     async def _master(self, data: BrokerData) -> AsyncGenerator[Connection]:
@@ -97,3 +112,9 @@ class AdminCalls(Lifecycle):
     @property
     def _timeout_s(self) -> float:
         return self._config.request_timeout_s
+
+
+def _names_of(data: BrokerData) -> list[str]:
+    """Return what a broker with a master can be called by."""
+    addresses = () if data.master is None else data.master.endpoints
+    return [data.broker_name, *map(str, addresses)]

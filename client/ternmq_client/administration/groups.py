@@ -1,13 +1,25 @@
 """Administration of consumer groups, over a whole cluster."""
 
 from ternmq_client.administration.calls import AdminCalls
-from ternmq_client.descriptions import GroupDescription, GroupSettings, Member, Progress
-from ternmq_model.errors import GroupNotFound, refusal
+from ternmq_client.descriptions import (
+    GroupDescription,
+    GroupSettings,
+    Member,
+    ProducerMember,
+    Progress,
+)
+from ternmq_model.errors import GroupNotFound, RefusedError, refusal
 from ternmq_model.names import check_group
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import admin_pb2 as admin
-from ternmq_remoting.contracts import DESCRIBE_GROUP, LIST_GROUPS
+from ternmq_protos.v1.groups_pb2 import RunningState
+from ternmq_remoting.contracts import (
+    DESCRIBE_CONSUMER,
+    DESCRIBE_GROUP,
+    LIST_GROUPS,
+    LIST_PRODUCERS,
+)
 
 
 class GroupAdmin(AdminCalls):
@@ -60,6 +72,8 @@ class GroupAdmin(AdminCalls):
                     one.min_offset,
                     one.max_offset,
                     one.version,
+                    one.consumed_stored_at_ms,
+                    one.lag_ms,
                 )
                 for one in reply.progress
             ]
@@ -75,6 +89,47 @@ class GroupAdmin(AdminCalls):
             tuple(sorted(progress, key=lambda one: one.queue)),
             tuple(settings),
         )
+
+    async def consumer_state(self, group: str, client_id: str) -> RunningState:
+        """Return what a member of a group says of how consuming goes, asked now.
+
+        Raises:
+            RefusedError: CONSUMER_NOT_ONLINE: it is no member, or does not answer.
+        """
+        request = admin.DescribeConsumerRequest(group=check_group(group), client_id=client_id)
+        remark = f"{client_id!r} is no live member of group {group!r}"
+        missing = refusal(ResponseCode.CONSUMER_NOT_ONLINE, remark)
+        for data in await self._wanted():
+            async with self._master(data) as connection:
+                try:
+                    reply = await connection.call(
+                        DESCRIBE_CONSUMER, request, timeout_s=self._timeout_s
+                    )
+                except RefusedError as error:
+                    if error.code != ResponseCode.CONSUMER_NOT_ONLINE:
+                        raise
+                    missing = error
+                    continue
+            return reply.state
+        raise missing
+
+    async def producers(self, group: str = "") -> list[ProducerMember]:
+        """Return the live members of producer groups, sorted, each once.
+
+        Args:
+            group: Of this one alone; empty = of all.
+        """
+        request = admin.ListProducersRequest(group=check_group(group) if group else "")
+        found: dict[tuple[str, str], ProducerMember] = {}
+        for data in await self._wanted():
+            async with self._master(data) as connection:
+                reply = await connection.call(LIST_PRODUCERS, request, timeout_s=self._timeout_s)
+            for one in reply.producers:
+                found.setdefault(
+                    (one.group, one.client_id),
+                    ProducerMember(one.group, one.client_id, one.address, one.connected_at_ms),
+                )
+        return [found[key] for key in sorted(found)]
 
 
 def _settings_from_pb(settings: admin.GroupSettings) -> GroupSettings:

@@ -4,14 +4,19 @@ from typing import Final
 
 from ternmq_client.administration.calls import AdminCalls
 from ternmq_client.records import one_message, split_messages
+from ternmq_client.tracing.records import TraceRecord, decode
 from ternmq_model.errors import MessageNotFound, RefusedError, TopicNotFound, refusal
 from ternmq_model.message_id import parse_offset_message_id
+from ternmq_model.names import TRACE_TOPIC
+from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.stored_message import StoredMessage
 from ternmq_protos.v1 import messages_pb2 as messages
-from ternmq_remoting.contracts import QUERY_MESSAGES, VIEW_MESSAGE
+from ternmq_remoting.contracts import PULL, QUERY_MESSAGES, VIEW_MESSAGE
 
 _QUERIED_MAX: Final = 64
+_CORRECTIONS_MAX: Final = 64
+"""Reads that may find nothing but where to go on."""
 
 
 class MessageAdmin(AdminCalls):
@@ -87,3 +92,58 @@ class MessageAdmin(AdminCalls):
         if not found and reason is not None:
             raise reason
         return sorted(found, key=lambda one: one.stored_at_ms)[-maximum:]
+
+    async def messages_at(
+        self, queue: MessageQueue, offset: int, *, maximum: int = 1
+    ) -> list[StoredMessage]:
+        """Return messages of one queue, from an offset on; empty at the queue's end.
+
+        Args:
+            queue: With its broker's name.
+            offset: Of the first; where it is no longer kept, the first one that is.
+            maximum: At most so many; a broker may return fewer.
+
+        Raises:
+            UsageError: There is no such broker.
+            TopicNotFound: It has no such topic.
+            RefusedError: Nor such a queue.
+        """
+        (data,) = await self._wanted(brokers=(queue.broker_name,))
+        async with self._master(data) as connection:
+            for _ in range(_CORRECTIONS_MAX):
+                request = messages.PullRequest(
+                    topic=queue.topic,
+                    queue_id=queue.queue_id,
+                    offset=offset,
+                    messages_max=maximum,
+                    subscription=messages.Subscription(expression="*"),
+                )
+                reply = await connection.call(PULL, request, timeout_s=self._timeout_s)
+                if reply.records:
+                    return split_messages(reply.records, reply.record_sizes, queue.broker_name)
+                if reply.next_offset <= offset:
+                    break
+                offset = reply.next_offset
+        return []
+
+    async def trace(
+        self, message_id: str, *, trace_topic: str = TRACE_TOPIC
+    ) -> list[tuple[StoredMessage, TraceRecord]]:
+        """Return the traces of a message, in the order of their times, with where each lies.
+
+        Args:
+            message_id: What producers call so: the unique key.
+            trace_topic: Where clients send their traces.
+
+        Raises:
+            MessageNotFound: There are none, or brokers keep no index.
+            TopicNotFound: No broker has the topic.
+        """
+        found = await self.query_messages(trace_topic, message_id)
+        traces = [
+            (trace, record)
+            for trace in found
+            for record in decode(trace.body.decode("utf-8", "replace"))
+            if record.message_id == message_id
+        ]
+        return sorted(traces, key=lambda each: each[1].at_ms)

@@ -8,17 +8,18 @@ from ternmq_model.errors import TopicNotFound, refusal
 from ternmq_model.names import check_topic
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
-from ternmq_model.route import TopicConfig
+from ternmq_model.route import TopicConfig, TopicRoute
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import nameserver_pb2 as nameserver
 from ternmq_remoting.contracts import (
     DELETE_TOPIC,
     DESCRIBE_TOPIC,
+    GET_TOPIC_ROUTE,
     LIST_TOPICS,
     PUT_TOPIC,
     QUERY_OFFSET_BY_TIME,
 )
-from ternmq_remoting.convert import topic_config_from_pb, topic_config_to_pb
+from ternmq_remoting.convert import route_from_pb, topic_config_from_pb, topic_config_to_pb
 
 
 class TopicAdmin(AdminCalls):
@@ -53,15 +54,19 @@ class TopicAdmin(AdminCalls):
                 await connection.call(PUT_TOPIC, request, timeout_s=self._timeout_s)
         return [data.broker_name for data in wanted]
 
-    async def delete_topic(self, topic: str) -> list[str]:
+    async def delete_topic(self, topic: str, *, cluster: str = "") -> list[str]:
         """Delete a topic, its messages' queues and its groups' offsets; return the brokers' names.
+
+        Args:
+            topic: Which one.
+            cluster: Only from brokers of this cluster.
 
         Raises:
             TopicNotFound: No broker has it.
         """
         check_topic(topic)
         holders: list[str] = []
-        for data in await self._wanted():
+        for data in await self._wanted(cluster):
             async with self._master(data) as connection:
                 try:
                     await connection.call(
@@ -108,6 +113,16 @@ class TopicAdmin(AdminCalls):
         if not configs:
             raise refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {topic!r} is on no broker")
         return TopicDescription(topic, tuple(configs), tuple(queues))
+
+    async def route(self, topic: str) -> TopicRoute:
+        """Return what NameServers tell clients of a topic.
+
+        Raises:
+            TopicNotFound: No broker has it.
+        """
+        request = nameserver.GetTopicRouteRequest(topic=check_topic(topic))
+        reply = await self._names.call(GET_TOPIC_ROUTE, request)
+        return route_from_pb(topic, reply.route)
 
     async def offsets_at(
         self, topic: str, at_ms: int, *, upper: bool = False

@@ -1,0 +1,75 @@
+"""`ternmq broker …`."""
+
+from collections.abc import Sequence
+
+import click
+
+from ternmq_client.admin import AdminClient
+from ternmq_console.admin import ask
+from ternmq_console.options import nameserver_option, output_option
+from ternmq_console.output import print_record, print_rows
+
+_COLUMNS = ("name", "value", "least", "most", "description")
+
+
+@click.command()
+@click.argument("broker")
+@click.option(
+    "--set",
+    "changes",
+    multiple=True,
+    metavar="SECTION.NAME=VALUE",
+    help="Change a setting until BROKER stops; may be repeated.",
+)
+@nameserver_option
+@output_option
+def settings(broker: str, changes: Sequence[str], nameserver: str, output: str) -> None:
+    """Show the settings of BROKER that may change while it runs, and change some with --set.
+
+    Numbers and switches alone, within the bounds shown. All are changed, or none.
+    """
+    values = dict(map(_pair, changes))
+
+    async def question(admin: AdminClient) -> list[dict[str, object]]:
+        name = (await admin.master_of(broker)).broker_name
+        if values:
+            await admin.update_settings(name, values)
+        return [
+            {
+                "name": one.name,
+                "value": one.value,
+                "least": one.least or None,
+                "most": one.most or None,
+                "description": one.description,
+            }
+            for one in await admin.settings(name)
+            if not values or one.name in values
+        ]
+
+    print_rows(ask(nameserver, question), _COLUMNS, output)
+
+
+@click.command()
+@click.argument("broker")
+@click.argument("permission", type=click.Choice(["rw", "r"]))
+@nameserver_option
+@output_option
+def set_permission(broker: str, permission: str, nameserver: str, output: str) -> None:
+    """Let nobody send to BROKER (r), so that it can be emptied, or let it be sent to again (rw).
+
+    Name every NameServer: each keeps this for itself, in memory, until it or BROKER is restarted.
+    """
+
+    async def question(admin: AdminClient) -> int:
+        if permission == "r":
+            return await admin.wipe_write_permission(broker)
+        return await admin.add_write_permission(broker)
+
+    print_record({"broker": broker, "topics_changed": ask(nameserver, question)}, output)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, separator, value = text.partition("=")
+    if not (separator and name):
+        raise click.BadParameter(f"{text!r} is no SECTION.NAME=VALUE", param_hint="--set")
+    return name, value

@@ -1,0 +1,34 @@
+"""`ternmq broker`: runs a broker, and with a verb behind it looks at one that runs."""
+
+import click
+
+from ternmq_console.lazy import LazyGroup
+from ternmq_console.services import broker as service
+
+_HERE = "ternmq_console"
+
+
+@click.pass_context
+def _run(context: click.Context, /, **options: object) -> None:
+    """Run the service, unless a verb follows."""
+    if context.invoked_subcommand is None:
+        context.invoke(service, **options)
+
+
+broker = LazyGroup(
+    name="broker",
+    help=f"{service.help} With a verb: look at brokers that run, and change their settings.",
+    lazy={
+        "status": (f"{_HERE}.status:status", "Show what the brokers' stores have counted."),
+        "settings": (f"{_HERE}.broker:settings", "Show or change settings at run time."),
+        "set-permission": (
+            f"{_HERE}.broker:set_permission",
+            "Let nobody send to a broker, or let it be sent to again.",
+        ),
+        "clean": (f"{_HERE}.cluster:clean", "Let a broker delete what has expired now."),
+    },
+)
+broker.params = [*service.params]
+broker.callback = _run
+broker.invoke_without_command = True
+broker.no_args_is_help = False

@@ -1,0 +1,86 @@
+"""`ternmq offset …`: how far groups are."""
+
+import click
+
+from ternmq_client.admin import AdminClient
+from ternmq_client.descriptions import Progress
+from ternmq_console.admin import ask, time_text
+from ternmq_console.options import nameserver_option, output_option
+from ternmq_console.output import print_rows
+from ternmq_model.names import is_system_group
+
+_COLUMNS = ("topic", "broker", "queue", "committed", "max_offset", "lag", "lag_s", "consumed")
+_GROUP_COLUMNS = ("group", "members", "lag", "lag_s")
+_CHANGE_COLUMNS = ("topic", "broker", "queue", "before", "after")
+
+
+@click.command()
+@click.argument("group", required=False)
+@click.option("--topic", default="", help="Of this topic alone.")
+@nameserver_option
+@output_option
+def show(group: str | None, topic: str, nameserver: str, output: str) -> None:
+    """Show how far GROUP is in each queue, or how far behind every group is.
+
+    The lag in seconds is how long the next message to consume has lain there.
+    """
+    if group is None:
+        print_rows(ask(nameserver, _groups), _GROUP_COLUMNS, output)
+        return
+    found = ask(nameserver, lambda admin: admin.describe_group(group))
+    rows = [progress_row(one) for one in found.progress if topic in ("", one.queue.topic)]
+    print_rows(rows, _COLUMNS, output)
+
+
+@click.command()
+@click.argument("group")
+@click.argument("topic")
+@nameserver_option
+@output_option
+def skip(group: str, topic: str, nameserver: str, output: str) -> None:
+    """Let GROUP skip everything that waits in TOPIC: it goes on behind the last message."""
+    found = ask(nameserver, lambda admin: admin.reset_offsets(group, topic, last=True))
+    rows = [
+        {
+            "topic": one.queue.topic,
+            "broker": one.queue.broker_name,
+            "queue": one.queue.queue_id,
+            "before": one.before,
+            "after": one.after,
+        }
+        for one in found.changes
+    ]
+    print_rows(rows, _CHANGE_COLUMNS, output)
+
+
+def progress_row(one: Progress) -> dict[str, object]:
+    """Return everything there is to say of a group in one queue."""
+    return {
+        "topic": one.queue.topic,
+        "broker": one.queue.broker_name,
+        "queue": one.queue.queue_id,
+        "committed": one.committed_offset,
+        "version": one.version,
+        "min_offset": one.min_offset,
+        "max_offset": one.max_offset,
+        "lag": one.lag,
+        "lag_s": one.lag_ms / 1000,
+        "consumed": time_text(one.consumed_stored_at_ms),
+    }
+
+
+async def _groups(admin: AdminClient) -> list[dict[str, object]]:
+    rows: list[dict[str, object]] = []
+    for group in await admin.groups():
+        if is_system_group(group):
+            continue
+        found = await admin.describe_group(group)
+        rows.append(
+            {
+                "group": group,
+                "members": len(found.members),
+                "lag": sum(one.lag for one in found.progress),
+                "lag_s": max((one.lag_ms for one in found.progress), default=0) / 1000,
+            }
+        )
+    return rows
