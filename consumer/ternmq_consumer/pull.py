@@ -330,11 +330,8 @@ class PullConsumer(SeekingPuller, ReplyingClient, Lifecycle):
             UsageError: The consumer has no group.
         """
         self._check_group("commit")
-        offsets = self._parts.offsets
-        for fetched in self._queues.all:
-            if fetched.position is not None:
-                offsets.place(fetched.queue, fetched.position)
-        return await offsets.commit()
+        self._note_positions()
+        return await self._parts.offsets.commit()
 
     async def committed(self, queue: MessageQueue) -> QueueOffset | None:
         """Return the group's offset as the broker has it; None = never committed.
@@ -347,6 +344,12 @@ class PullConsumer(SeekingPuller, ReplyingClient, Lifecycle):
         await self._client.routes.route(queue.topic)
         return await self._parts.offsets.query(queue)
 
+    def _note_positions(self) -> None:
+        """Have every position committed by the next commit."""
+        for fetched in self._queues.all:
+            if fetched.position is not None:
+                self._parts.offsets.place(fetched.queue, fetched.position)
+
     def _settle(self) -> None:
         """Note that what earlier polls returned is dealt with, and commit it when that is due."""
         self._queues.settle()
@@ -354,7 +357,8 @@ class PullConsumer(SeekingPuller, ReplyingClient, Lifecycle):
         if now_ms < self._commit_due_ms or (self._committing and not self._committing.done()):
             return
         self._commit_due_ms = now_ms + int(self._config.auto_commit_s * 1000)
-        self._committing = self._client.tasks.spawn(self.commit(), "auto-commit")
+        self._note_positions()
+        self._committing = self._client.tasks.spawn(self._parts.offsets.commit(), "auto-commit")
 
     async def _close(self) -> None:
         await self._member.unsubscribe()

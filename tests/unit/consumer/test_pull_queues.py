@@ -1,0 +1,128 @@
+"""What a pull consumer reads, and what is there to be polled."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from ternmq_consumer.config import PullConsumerConfig
+from ternmq_consumer.fetched_queue import FetchedQueue
+from ternmq_consumer.flow_control import Window
+from ternmq_consumer.pull_link import PulledQueue, PullLink, PullReceiver
+from ternmq_consumer.pull_queues import PullQueues
+from ternmq_model.errors import UsageError
+from ternmq_model.offsets import QueueOffset
+from ternmq_model.queue import MessageQueue
+from ternmq_model.record import encode_record
+from ternmq_model.subscription import Subscription, parse_subscription
+from ternmq_protos.v1 import messages_pb2 as messages
+from tests.support.records import BORN_HOST, STORE_HOST, sizes_of
+
+FIRST, SECOND = MessageQueue("t", "a", 0), MessageQueue("t", "a", 1)
+EVERYTHING = parse_subscription("t", "*")
+
+
+class Reads:
+    """Reads nothing by itself."""
+
+    def subscribe(
+        self,
+        queue: MessageQueue,
+        subscription: Subscription,
+        start: QueueOffset,
+        window: Window,
+        receiver: PullReceiver,
+    ) -> PulledQueue:
+        link = PullLink.__new__(PullLink)
+        return _Silent(link, queue, subscription, start, window, receiver)
+
+
+class _Silent(PulledQueue):
+    def close(self) -> None:
+        """Nobody is told."""
+
+
+def queues_of(*names: MessageQueue) -> PullQueues:
+    queues = PullQueues(PullConsumerConfig(), lambda _queue, _error: None, lambda _error: None)
+    for name in names:
+        queues.add(name, EVERYTHING).start(Reads(), QueueOffset(0))
+    return queues
+
+
+def arrive(fetched: FetchedQueue, offsets: Sequence[int]) -> None:
+    """Let records of these offsets come."""
+    records = [
+        encode_record(
+            topic=b"t",
+            queue_id=fetched.queue.queue_id,
+            body=b"body",
+            properties=b"",
+            born_at_ms=1,
+            born_host=BORN_HOST,
+            store_host=STORE_HOST,
+            queue_offset=offset,
+            physical_offset=offset * 1000,
+            stored_at_ms=1,
+        )
+        for offset in offsets
+    ]
+    fetched.on_records(
+        messages.PulledRecords(
+            records=b"".join(records),
+            record_sizes=sizes_of(records).tobytes(),
+            next_offset=offsets[-1] + 1,
+        )
+    )
+
+
+def taken(queues: PullQueues, count: int) -> list[tuple[int, int]]:
+    """Return queue id and offset of what is taken."""
+    return [(each.queue.queue_id, each.queue_offset) for each in queues.take(count)]
+
+
+def test_queues_take_turns_and_each_keeps_its_order() -> None:
+    queues = queues_of(FIRST, SECOND)
+    arrive(queues.get(FIRST), [0, 1, 2])
+    arrive(queues.get(SECOND), [0, 1])
+    assert taken(queues, 2) == [(0, 0), (0, 1)]
+    assert taken(queues, 2) == [(1, 0), (1, 1)]
+    assert taken(queues, 9) == [(0, 2)]
+    assert taken(queues, 9) == []
+
+
+def test_what_was_taken_is_settled_when_it_is_said_so_and_not_before() -> None:
+    queues = queues_of(FIRST)
+    fetched = queues.get(FIRST)
+    arrive(fetched, [0, 1, 2, 3])
+    assert taken(queues, 2) == [(0, 0), (0, 1)]
+    assert (fetched.position, fetched.settled) == (2, 0)
+    queues.settle()
+    assert taken(queues, 1) == [(0, 2)]
+    assert (fetched.position, fetched.settled) == (3, 2)
+    fetched.start(Reads(), QueueOffset(7))
+    assert fetched.settled == 7, "a seek tells where everything before is dealt with"
+
+
+def test_a_paused_queue_is_left_out_until_it_is_resumed() -> None:
+    queues = queues_of(FIRST, SECOND)
+    queues.pause(FIRST)
+    arrive(queues.get(FIRST), [0])
+    assert not queues.arrived.is_set(), "nobody is woken for it"
+    arrive(queues.get(SECOND), [0])
+    assert queues.arrived.is_set()
+    assert taken(queues, 9) == [(1, 0)]
+    assert queues.paused == [FIRST]
+    queues.resume(FIRST)
+    assert taken(queues, 9) == [(0, 0)]
+
+
+def test_a_queue_that_is_removed_is_not_there_any_more() -> None:
+    queues = queues_of(FIRST, SECOND)
+    arrive(queues.get(FIRST), [0])
+    queues.pause(FIRST)
+    for _ in range(2):
+        queues.remove(FIRST)
+    assert (queues.names, queues.paused, len(queues)) == ([SECOND], [], 1)
+    assert taken(queues, 9) == []
+    for use in (queues.get, queues.pause, queues.resume):
+        with pytest.raises(UsageError, match=f"{FIRST} is not assigned"):
+            use(FIRST)
