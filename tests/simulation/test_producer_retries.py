@@ -3,6 +3,7 @@
 import asyncio
 import os
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -124,7 +125,7 @@ def test_without_an_index_a_message_in_doubt_is_an_error_where_duplicates_are_no
 @pytest.mark.parametrize(
     "fields", [{"delay_level": 1}, {"deliver_after_ms": 1500}], ids=["level", "timer"]
 )
-def test_what_waits_elsewhere_first_is_found_there_too(fields: dict[str, int], seed: int) -> None:
+def test_what_waits_elsewhere_first_is_found_there_too(fields: dict[str, Any], seed: int) -> None:
     async def main() -> None:
         async with (
             simulated_cluster(seed) as cluster,
