@@ -91,6 +91,6 @@ def _print(message: StoredMessage, *, with_everything: bool) -> None:
     if with_everything:
         line = json.dumps(message_row(message), ensure_ascii=False).encode()
     else:
-        line = message.body
+        line = message.readable_body
     sys.stdout.buffer.write(line + b"\n")
     sys.stdout.buffer.flush()

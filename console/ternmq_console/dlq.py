@@ -124,7 +124,7 @@ def _row(letter: DeadLetter, *, as_hex: bool) -> dict[str, object]:
         "tries": message.reconsume_times,
         "died": time_text(message.stored_at_ms),
         "handled": letter.is_handled,
-        "body": body_text(message.body, as_hex=as_hex),
+        "body": body_text(message.readable_body, as_hex=as_hex),
         "broker": message.queue.broker_name,
         "offset": message.queue_offset,
         "offset_message_id": message.offset_message_id,

@@ -86,9 +86,9 @@ def query(
 def message_row(message: StoredMessage) -> dict[str, object]:
     """Return everything there is to say of a message. A body that is no text is given in base64."""
     try:
-        body = {"body": message.body.decode()}
+        body = {"body": message.readable_body.decode()}
     except UnicodeDecodeError:
-        body = {"body_base64": base64.b64encode(message.body).decode()}
+        body = {"body_base64": base64.b64encode(message.readable_body).decode()}
     return {
         "topic": message.topic,
         "broker": message.queue.broker_name,

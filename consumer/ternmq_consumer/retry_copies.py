@@ -16,6 +16,7 @@ from ternmq_model import properties as names
 from ternmq_model.errors import TernError
 from ternmq_model.message import SendStatus
 from ternmq_model.names import RETRY_PREFIX
+from ternmq_model.record import FLAG_COMPRESSION_MASK
 from ternmq_model.stored_message import StoredMessage
 
 logger = logging.getLogger(__name__)
@@ -73,11 +74,12 @@ class RetryCopies:
         try:
             result = await self._path.send(
                 RETRY_PREFIX + self._group,
-                message.body,
+                message.stored_body,
                 copy_properties(message, level, retries_max=self._retries_max),
                 broker_name=message.queue.broker_name,
                 timeout_s=self._timeout_s,
                 flag=message.flag,
+                sys_flag=message.sys_flag & FLAG_COMPRESSION_MASK,
                 born_at_ms=message.born_at_ms,
             )
         except TernError as error:

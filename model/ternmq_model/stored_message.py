@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ternmq_model import properties as names
 from ternmq_model.compression import decompress
-from ternmq_model.errors import CorruptRecord
+from ternmq_model.errors import CorruptBody, CorruptRecord, MissingPackage
 from ternmq_model.message_id import host_text, offset_message_id
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.properties import KEY_SEPARATOR, decode_properties
@@ -99,6 +99,14 @@ class StoredMessage:
     def stored_body(self) -> bytes:
         """The body as it lies on disk: compressed, when `sys_flag` says so."""
         return self._batch[self._body_at : self._body_end]
+
+    @property
+    def readable_body(self) -> bytes:
+        """The body if it can be read, else as it lies on disk: for who only shows it."""
+        try:
+            return self.body
+        except (CorruptBody, MissingPackage):
+            return self.stored_body
 
     @property
     def record_bytes(self) -> int:

@@ -1,11 +1,18 @@
 """Copies of messages whose records are gone."""
 
+import asyncio
+from typing import Any
+
 import pytest
 
-from ternmq_consumer.retry_copies import copy_properties
+from ternmq_consumer.retry_copies import RetryCopies, copy_properties
+from ternmq_model.message import SendResult, SendStatus
+from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_model.redelivered_message import under_original_topic
+from ternmq_model.stored_message import decode_single
 from tests.support.handed_out import message_at
+from tests.support.records import record
 
 
 def test_a_copy_carries_what_the_message_was_and_nothing_that_would_lead_it_elsewhere() -> None:
@@ -57,3 +64,21 @@ def test_a_copy_of_a_retry_keeps_its_first_topic_and_its_first_record() -> None:
     copied = copy_properties(under_original_topic(retry), 0, retries_max=-1)
     assert (copied["RETRY_TOPIC"], copied["ORIGIN_MESSAGE_ID"]) == ("orders", "first")
     assert (copied["RECONSUME_TIME"], copied["DELAY"]) == ("2", "4")
+
+
+def test_a_copy_of_a_body_that_cannot_be_read_is_sent_as_it_lies() -> None:
+    sent: list[tuple[bytes, int]] = []
+
+    class Path:
+        async def send(self, _topic: str, body: bytes, _told: object, **fields: Any) -> SendResult:
+            sent.append((body, fields["sys_flag"]))
+            where = MessageQueue("t", "b", 0)
+            return SendResult(
+                SendStatus.SEND_OK, "id", where, QueueOffset(0), PhysicalOffset(0), b""
+            )
+
+    path: Any = Path()
+    broken = decode_single(record(body=b"no zlib", sys_flag=0x301), "b")
+    copies = RetryCopies(path, group="g", timeout_s=1, retries_max=-1)
+    assert asyncio.run(copies.send(broken, 0))
+    assert sent == [(b"no zlib", 0x301)]

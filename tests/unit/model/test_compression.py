@@ -120,5 +120,6 @@ def test_one_broken_body_leaves_the_other_messages_alone() -> None:
     assert read[1].stored_body == packed
     with pytest.raises(CorruptBody):
         _ = read[2].body
-    assert read[2].stored_body == packed[:-4]
+    assert read[2].stored_body == read[2].readable_body == packed[:-4]
+    assert read[1].readable_body == TEXT
     assert np.array([message.sys_flag for message in read]).tolist() == [0, flags, flags, flags]
