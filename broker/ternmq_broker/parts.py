@@ -287,6 +287,7 @@ class Parts:
                 topic_deleted=self._topic_deleted,
                 no_cleaning=self._retention.passes,
                 waiting=lambda: self._waiting.describe(),
+                transactions=lambda: self._transactions.describe(),
                 clean_store=self._retention.clean_now,
                 lag=GroupLag(self._store, self._env.clock, self._env.blocking),
             )

@@ -70,6 +70,7 @@ class AdminServices:
 
     lag: GroupLag
     waiting: Callable[[], admin.WaitingMessages]
+    transactions: Callable[[], admin.OpenTransactions]
     """Tells what waits for its time."""
 
     clean_store: Callable[[], Awaitable[int]]
@@ -219,6 +220,7 @@ class AdminService:
             disk_used_percent=100 * store.cleaner.used_share,
             disk_level=store.cleaner.level.name.lower(),
             waiting=services.waiting(),
+            transactions=services.transactions(),
         )
 
     async def clean_store(

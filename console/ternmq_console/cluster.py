@@ -98,9 +98,23 @@ async def _brokers(admin: AdminClient) -> list[dict[str, object]]:
                         "log_confirm_offset": status.log_confirm_offset,
                         "dispatched_offset": status.dispatched_offset,
                         **_waiting(status.waiting),
+                        **_transactions(status.transactions),
                     }
             rows.append(row)
     return rows
+
+
+def _transactions(told: admin_messages.OpenTransactions) -> dict[str, object]:
+    """Return what a broker tells of its transactions."""
+    return {
+        "transactions_open": told.open,
+        "transactions_committed": told.committed,
+        "transactions_rolled_back": told.rolled_back,
+        "transactions_asked": told.asked,
+        "transactions_alone": told.alone,
+        "transactions_parked": told.parked,
+        "transactions_unreadable": told.unreadable,
+    }
 
 
 def _waiting(told: admin_messages.WaitingMessages) -> dict[str, object]:

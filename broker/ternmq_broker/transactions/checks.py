@@ -76,8 +76,8 @@ class CheckServices:
     is_confirmed: Callable[[PhysicalOffset], bool]
     """Whether the record that begins there counts as stored."""
 
-    in_oldest_file: Callable[[PhysicalOffset], bool]
-    """Whether an offset lies in the log's oldest file, and others follow."""
+    holds_file: Callable[[PhysicalOffset], bool]
+    """Whether an offset lies in a file that would have gone but for what it holds."""
 
 
 @dataclass(slots=True)
@@ -205,7 +205,7 @@ class Checker:
         return is_left_behind(
             behind=services.table.half_end - entry.queue_offset,
             rules=services.rules,
-            in_oldest_file=services.in_oldest_file(entry.physical_offset),
+            holds_file=services.holds_file(entry.physical_offset),
         )
 
     def _ask(self, half: Half, inner: InnerRecord, there: list[Session]) -> bool:

@@ -77,7 +77,8 @@ def read_half(
         return None
     first = _number(pairs.get(FIRST_HALF, ""), header.queue_offset)
     transaction = header.physical_offset
-    if header.prepared_offset > 0:
+    if header.prepared_offset > 0 or (first is not None and BEGAN in pairs):
+        # Ours, also when the first half lies at offset 0. No client can send that pair.
         transaction = PhysicalOffset(header.prepared_offset)
     elif first is not None:
         found = place_of(QueueOffset(first))

@@ -101,14 +101,14 @@ def look_after_ms(half: Half, rules: CheckRules, *, age_ms: int, now_ms: int) ->
     return max(0, first_look_ms(half, rules) - age_ms)
 
 
-def is_left_behind(*, behind: int, rules: CheckRules, in_oldest_file: bool) -> bool:
+def is_left_behind(*, behind: int, rules: CheckRules, holds_file: bool) -> bool:
     """Tell whether a half message must be copied behind the others, uncounted.
 
-    It holds up the half topic's offset, or lies where retention will remove it next.
+    It holds up the half topic's offset, or a file of the log whose time is over.
 
     Args:
         behind: How many half messages lie behind it.
         rules: The broker's.
-        in_oldest_file: It lies in the log's oldest file, and others follow.
+        holds_file: It lies in a file that would have gone but for it.
     """
-    return in_oldest_file or behind > rules.span_max
+    return holds_file or behind > rules.span_max

@@ -84,6 +84,12 @@ class TransactionTable:
         self.op_end = QueueOffset(0)
         """Behind the newest op message."""
 
+        self.committed = 0
+        """How many were, since the start."""
+
+        self.rolled_back = 0
+        """Likewise."""
+
         self._open: dict[PhysicalOffset, Open] = {}
         self._queue: dict[QueueOffset, Open] = {}
         """By the queue offset of the newest half message; ascending."""
@@ -206,6 +212,10 @@ class TransactionTable:
             if record_at is not None:
                 self._unwritten[place] = record_at
                 self._unwritten_bytes += ops_bytes(place)
+        if ended.resolution is Resolution.COMMIT:
+            self.committed += 1
+        else:
+            self.rolled_back += 1
         self.remember(ended)
 
     def remember(self, ended: Ended) -> None:
@@ -251,6 +261,11 @@ class TransactionTable:
             del self._held[place]
         lowest = next(iter(self._queue), self.half_end)
         return min(lowest, min(self._held, default=lowest))
+
+    def lowest_place(self) -> PhysicalOffset | None:
+        """Return where the oldest open half message lies in the log; None when there is none."""
+        first = next(iter(self._queue.values()), None)
+        return None if first is None else first.physical_offset
 
     def op_offset(self, half_offset: QueueOffset) -> QueueOffset:
         """Return the lowest op message that names a half message from `half_offset` on."""

@@ -29,6 +29,7 @@ from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.record_heads import Ints
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import TopicConfig
+from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_runtime.service import Job
 from ternmq_store.message_store import MessageStore
 
@@ -102,7 +103,7 @@ class Transactions:
                 is_confirmed=lambda at: services.safety.confirmations.reached(
                     PhysicalOffset(at + 1)
                 ),
-                in_oldest_file=self._in_oldest_file,
+                holds_file=lambda at: at < store.cleaner.held_end,
             )
         )
         self.service = TransactionService(
@@ -119,6 +120,7 @@ class Transactions:
             )
         )
         self._rebuild = self._rebuild_services(store)
+        store.cleaner.holders.append(self.needed_from)
 
     def _rebuild_services(self, store: MessageStore) -> RebuildServices:
         services = self._services
@@ -224,8 +226,19 @@ class Transactions:
             return refusal(ResponseCode.FLOW_CONTROL, remark)
         return None
 
-    def _in_oldest_file(self, offset: PhysicalOffset) -> bool:
-        source = self._services.store.reads.source()
-        if self._services.store.reads.log_files < 2:
-            return False
-        return offset // source.file_bytes <= source.start // source.file_bytes
+    def needed_from(self) -> PhysicalOffset | None:
+        """Return where the oldest open half message lies; None when there is none."""
+        return self.table.lowest_place()
+
+    def describe(self) -> admin.OpenTransactions:
+        """Return what operators are told."""
+        counts = self.checker.counts
+        return admin.OpenTransactions(
+            open=len(self.table),
+            committed=self.table.committed,
+            rolled_back=self.table.rolled_back,
+            asked=counts.asked,
+            alone=counts.alone,
+            parked=counts.parked,
+            unreadable=counts.unreadable,
+        )

@@ -159,7 +159,7 @@ class DescribeBrokerRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class DescribeBrokerReply(_message.Message):
-    __slots__ = ("status", "cluster", "broker_name", "broker_id", "epoch", "version", "started_at_ms", "log_min_offset", "log_max_offset", "log_flushed_offset", "log_confirm_offset", "dispatched_offset", "flush_mode", "disk_used_percent", "disk_level", "waiting")
+    __slots__ = ("status", "cluster", "broker_name", "broker_id", "epoch", "version", "started_at_ms", "log_min_offset", "log_max_offset", "log_flushed_offset", "log_confirm_offset", "dispatched_offset", "flush_mode", "disk_used_percent", "disk_level", "waiting", "transactions")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
     BROKER_NAME_FIELD_NUMBER: _ClassVar[int]
@@ -176,6 +176,7 @@ class DescribeBrokerReply(_message.Message):
     DISK_USED_PERCENT_FIELD_NUMBER: _ClassVar[int]
     DISK_LEVEL_FIELD_NUMBER: _ClassVar[int]
     WAITING_FIELD_NUMBER: _ClassVar[int]
+    TRANSACTIONS_FIELD_NUMBER: _ClassVar[int]
     status: _common_pb2.Status
     cluster: str
     broker_name: str
@@ -192,7 +193,26 @@ class DescribeBrokerReply(_message.Message):
     disk_used_percent: float
     disk_level: str
     waiting: WaitingMessages
-    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., cluster: _Optional[str] = ..., broker_name: _Optional[str] = ..., broker_id: _Optional[int] = ..., epoch: _Optional[int] = ..., version: _Optional[str] = ..., started_at_ms: _Optional[int] = ..., log_min_offset: _Optional[int] = ..., log_max_offset: _Optional[int] = ..., log_flushed_offset: _Optional[int] = ..., log_confirm_offset: _Optional[int] = ..., dispatched_offset: _Optional[int] = ..., flush_mode: _Optional[str] = ..., disk_used_percent: _Optional[float] = ..., disk_level: _Optional[str] = ..., waiting: _Optional[_Union[WaitingMessages, _Mapping]] = ...) -> None: ...
+    transactions: OpenTransactions
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., cluster: _Optional[str] = ..., broker_name: _Optional[str] = ..., broker_id: _Optional[int] = ..., epoch: _Optional[int] = ..., version: _Optional[str] = ..., started_at_ms: _Optional[int] = ..., log_min_offset: _Optional[int] = ..., log_max_offset: _Optional[int] = ..., log_flushed_offset: _Optional[int] = ..., log_confirm_offset: _Optional[int] = ..., dispatched_offset: _Optional[int] = ..., flush_mode: _Optional[str] = ..., disk_used_percent: _Optional[float] = ..., disk_level: _Optional[str] = ..., waiting: _Optional[_Union[WaitingMessages, _Mapping]] = ..., transactions: _Optional[_Union[OpenTransactions, _Mapping]] = ...) -> None: ...
+
+class OpenTransactions(_message.Message):
+    __slots__ = ("open", "committed", "rolled_back", "asked", "alone", "parked", "unreadable")
+    OPEN_FIELD_NUMBER: _ClassVar[int]
+    COMMITTED_FIELD_NUMBER: _ClassVar[int]
+    ROLLED_BACK_FIELD_NUMBER: _ClassVar[int]
+    ASKED_FIELD_NUMBER: _ClassVar[int]
+    ALONE_FIELD_NUMBER: _ClassVar[int]
+    PARKED_FIELD_NUMBER: _ClassVar[int]
+    UNREADABLE_FIELD_NUMBER: _ClassVar[int]
+    open: int
+    committed: int
+    rolled_back: int
+    asked: int
+    alone: int
+    parked: int
+    unreadable: int
+    def __init__(self, open: _Optional[int] = ..., committed: _Optional[int] = ..., rolled_back: _Optional[int] = ..., asked: _Optional[int] = ..., alone: _Optional[int] = ..., parked: _Optional[int] = ..., unreadable: _Optional[int] = ...) -> None: ...
 
 class WaitingMessages(_message.Message):
     __slots__ = ("delayed", "timed", "timed_unread", "delivered", "dropped", "cancelled", "rolled", "late_p50_ms", "late_p99_ms", "late_max_ms")

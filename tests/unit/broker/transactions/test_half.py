@@ -66,6 +66,7 @@ def test_a_first_half_is_its_own_transaction_by_the_brokers_clock() -> None:
     ("properties", "prepared", "transaction", "began_at_ms"),
     [
         ({"TRAN_PREPARED_QUEUE_OFFSET": "1", "TRAN_BEGAN_MS": "77"}, 400, 400, 77),
+        ({"TRAN_PREPARED_QUEUE_OFFSET": "1", "TRAN_BEGAN_MS": "77"}, 0, 0, 77),
         ({"TRAN_PREPARED_QUEUE_OFFSET": "2"}, 0, 700, 1_000_000),
         ({"TRAN_PREPARED_QUEUE_OFFSET": "1"}, 0, 5000, STORED_MS),
         ({"TRANSACTION_CHECK_TIMES": "4"}, 0, 5000, 1_000_000),

@@ -84,10 +84,10 @@ def test_a_half_message_that_was_found_waits_for_the_rest_of_its_time(
 
 
 @pytest.mark.parametrize(
-    ("behind", "in_oldest_file", "moves"),
+    ("behind", "holds_file", "moves"),
     [(100, False, False), (101, False, True), (1, True, True)],
 )
-def test_a_half_message_that_holds_up_others_or_lies_where_files_go_is_moved(
-    behind: int, in_oldest_file: bool, moves: bool
+def test_a_half_message_that_holds_up_others_or_a_file_is_moved(
+    behind: int, holds_file: bool, moves: bool
 ) -> None:
-    assert is_left_behind(behind=behind, rules=RULES, in_oldest_file=in_oldest_file) == moves
+    assert is_left_behind(behind=behind, rules=RULES, holds_file=holds_file) == moves

@@ -9,9 +9,10 @@ import pytest
 from ternmq_model.errors import RefusedError, TernError
 from ternmq_model.names import CHECK_MAX_TOPIC
 from ternmq_model.response_code import ResponseCode
+from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_remoting import contracts
 from ternmq_store.config import FlushMode
-from tests.support.brokers import SMALL_STORE, serving, world
+from tests.support.brokers import SMALL_STORE, offsets_of, serving, stored, world
 from tests.support.transactions import (
     COMMIT,
     GROUP,
@@ -272,6 +273,60 @@ def test_a_half_message_that_is_damaged_is_given_up_and_the_others_go_on(
 
     run_in_virtual_time(main())
     assert "transaction given up transaction=" in caplog.text
+
+
+def test_a_half_message_that_keeps_a_file_from_going_is_moved_and_not_counted() -> None:
+    async def main() -> None:
+        async with world() as around:
+            around.store_config = replace(SMALL_STORE, commit_log_file_bytes=64 << 10)
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                await client.put_topic("flights", 1)
+                (one,) = await begin(client, b"one", immunity_s=2_000)
+                for number in range(40):
+                    await client.send("flights", bytes(8_000), properties={"KEYS": str(number)})
+                    await asyncio.sleep(0.1)
+                around.files.used = 0.85
+                await asyncio.sleep(120)
+                told = await client.call(contracts.DESCRIBE_BROKER, admin.DescribeBrokerRequest())
+                assert told.log_min_offset > one.offset
+                assert (told.transactions.open, told.transactions.asked) == (1, 0)
+                await asyncio.sleep(1_850)
+                session = await open_producer(client)
+                asked = await question(session)
+                assert (asked.check, asked.transaction_offset) == (1, one.offset)
+                assert 2_000_000 <= around.clock.monotonic_ms() < 2_001_000
+                (reply,) = await end(client, one.end(COMMIT))
+                assert not reply.status.code
+                (message,) = stored(await client.pull("flights", reply.queue_offset))
+                assert message.body == b"one"
+                assert "TRAN_BEGAN_MS" not in message.properties
+                told = await client.call(contracts.DESCRIBE_BROKER, admin.DescribeBrokerRequest())
+                assert (told.transactions.open, told.transactions.committed) == (0, 1)
+                await client.connection.close()
+
+    run_in_virtual_time(main())
+
+
+def test_a_commit_waits_for_a_topic_that_is_gone_and_leaves_out_a_queue_that_is() -> None:
+    async def main() -> None:
+        async with serving(topics=ONE) as (_, client):
+            await client.put_topic("flights", 4)
+            sender = await client.open_sender(producer_group=GROUP)
+            properties = {"UNIQ_KEY": "m", "TRAN_MSG": "true", "PGROUP": GROUP}
+            reply = await sender.send(
+                sender.record("flights", queue_id=3, body=b"m", properties=properties)
+            )
+            begun = Begun("flights", "m", offsets_of(reply.physical_offsets)[0])
+            await client.call(contracts.DELETE_TOPIC, admin.DeleteTopicRequest(topic="flights"))
+            (refused,) = await end(client, begun.end(COMMIT))
+            assert refused.status.code == ResponseCode.TOPIC_NOT_EXIST
+            await client.put_topic("flights", 2)
+            (done,) = await end(client, begun.end(COMMIT))
+            assert (done.status.code, done.queue_id) == (0, 1)
+            assert [each.body for each in await lying(client, "flights", 1)] == [b"m"]
+
+    run_in_virtual_time(main())
 
 
 def test_no_transaction_begins_when_they_are_off_or_too_many_are_open() -> None:
