@@ -5,6 +5,7 @@ from enum import Enum
 
 from ternmq_model.errors import TernError
 from ternmq_model.message import SendResult
+from ternmq_model.offsets import QueueOffset
 
 
 class Resolution(Enum):
@@ -42,5 +43,5 @@ class TransactionResult:
     queue_id: int = -1
     """Of a committed message: its queue."""
 
-    queue_offset: int = -1
+    queue_offset: QueueOffset = QueueOffset(-1)
     """Of a committed message: its place in the queue; −1 when it is not known."""

@@ -14,6 +14,7 @@ from ternmq_client.interceptors import SendInterceptor
 from ternmq_model.errors import ClosedError, IllegalMessage, TernError
 from ternmq_model.message import Message, SendResult, SendStatus, SystemMessage
 from ternmq_model.names import check_topic
+from ternmq_model.offsets import QueueOffset
 from ternmq_model.properties import PRODUCER_GROUP, TRANSACTION_PREPARED
 from ternmq_model.queue import MessageQueue
 from ternmq_model.transaction import Resolution, TransactionResult
@@ -243,7 +244,7 @@ class TransactionProducer(Lifecycle):
             *(sent, resolution),
             is_confirmed=True,
             queue_id=reply.queue_id,
-            queue_offset=reply.queue_offset,
+            queue_offset=QueueOffset(reply.queue_offset),
         )
 
 
