@@ -30,6 +30,7 @@ from ternmq_remoting.environment import Environment
 from ternmq_runtime.lifecycle import Lifecycle
 
 if TYPE_CHECKING:
+    from ternmq_client.tracing.interceptors import SendTraces
     from ternmq_model.clock import Clock
 
 _ENQUEUED_PER_TURN: Final = 256
@@ -91,6 +92,7 @@ class Producer(Lifecycle):
         self._intercepted: Intercepted | None = None
         self._requests: Requests | None = None
         self._without_turn = 0
+        self.traces: SendTraces | None = None
 
     async def _open(self, stack: AsyncExitStack) -> None:
         """Open the producer. No service need be reachable before the first send."""
@@ -103,7 +105,8 @@ class Producer(Lifecycle):
         interceptors = self._interceptors
         if self.client.config.trace:
             tracer = await stack.enter_async_context(Tracer(self.client, self.group, "PRODUCE"))
-            interceptors = (*interceptors, tracer.of_sends())
+            self.traces = tracer.of_sends()
+            interceptors = (*interceptors, self.traces)
         if interceptors:
             called = SendInterceptors(self.group, interceptors)
             self._intercepted = Intercepted(called, self._clock)

@@ -33,6 +33,13 @@ Execute = Callable[[Message, Any], Resolution | Awaitable[Resolution]]
 _IMMUNITY: Final = "CHECK_IMMUNITY_TIME_IN_SECONDS"
 _CHECK_WORKERS: Final = 16
 
+_STATES: Final = {
+    Resolution.UNKNOWN: "UNKNOW",
+    Resolution.COMMIT: "COMMIT_MESSAGE",
+    Resolution.ROLLBACK: "ROLLBACK_MESSAGE",
+}
+"""As traces name them: RocketMQ's words."""
+
 
 class TransactionProducer(Lifecycle):
     """Sends messages whose fate is that of a local transaction.
@@ -193,9 +200,17 @@ class TransactionProducer(Lifecycle):
         resolution = Resolution.ROLLBACK
         if sent.status is SendStatus.SEND_OK:
             resolution = await self._run(message, argument, sent)
+        self._trace(message, sent, resolution)
         if resolution is Resolution.UNKNOWN:
             return TransactionResult(sent, resolution, is_confirmed=False)
         return await self._end(message, sent, resolution, timeout_s, is_awaited=end_awaited)
+
+    def _trace(self, message: Message, sent: SendResult, resolution: Resolution) -> None:
+        """Trace how a transaction ended, when this client traces."""
+        traces = self._producer.traces
+        if traces is not None:
+            at_ms = self._producer.client.env.clock.wall_ms()
+            traces.transaction_ended(message, sent, _STATES[resolution], at_ms=at_ms)
 
     async def _run(self, message: Message, argument: object, sent: SendResult) -> Resolution:
         """Do the local transaction; meanwhile nobody is asked what became of it."""

@@ -15,9 +15,10 @@ from ternmq_client.tracing.records import (
     MessageKind,
     Sent,
     TraceRecord,
+    TransactionEnded,
 )
 from ternmq_model import properties as names
-from ternmq_model.message import Message, SendStatus
+from ternmq_model.message import Message, SendResult, SendStatus, SystemMessage
 from ternmq_model.message_id import host_text
 from ternmq_model.properties import KEY_SEPARATOR
 from ternmq_model.stored_message import StoredMessage
@@ -71,6 +72,38 @@ class SendTraces:
                     kind=kind_of(message),
                     offset_message_id=result.offset_message_id,
                     is_success=result.status is SendStatus.SEND_OK,
+                )
+            ]
+        )
+
+    def transaction_ended(
+        self, message: Message, result: SendResult, state: str, *, at_ms: int
+    ) -> None:
+        """Trace that a producer told its broker how a transaction ended.
+
+        Args:
+            message: The one that was to be sent.
+            result: Where its half message was stored.
+            state: COMMIT_MESSAGE, ROLLBACK_MESSAGE or UNKNOW.
+            at_ms: When, Unix milliseconds.
+        """
+        if not _is_wanted(message):
+            return
+        self._offer(
+            [
+                TransactionEnded(
+                    at_ms=at_ms,
+                    region=_REGION,
+                    group=self._group,
+                    topic=message.topic,
+                    message_id=result.message_id,
+                    tags=message.tags or None,
+                    keys=KEY_SEPARATOR.join(message.keys) or None,
+                    store_host=host_text(result.store_host),
+                    kind=MessageKind.TRANSACTION_COMMIT,
+                    transaction_id=result.message_id,
+                    state=state,
+                    is_from_check=False,
                 )
             ]
         )
@@ -158,6 +191,11 @@ _SWITCHED_OFF: Final = "false"
 
 def kind_of(message: Message) -> MessageKind:
     """Return what kind of message is sent. Pure."""
+    if (
+        isinstance(message, SystemMessage)
+        and names.TRANSACTION_PREPARED in message.system_properties
+    ):
+        return MessageKind.TRANSACTION_HALF
     if message.delay_level or message.deliver_at_ms or message.deliver_after_ms:
         return MessageKind.DELAY
     return MessageKind.ORDER if message.sharding_key else MessageKind.NORMAL

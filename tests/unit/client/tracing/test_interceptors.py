@@ -7,9 +7,15 @@ import pytest
 from ternmq_client.interceptors import ConsumeEvent, ConsumeOutcome, SendEvent
 from ternmq_client.tracing.dispatcher import Traces
 from ternmq_client.tracing.interceptors import ConsumeTraces, SendTraces, kind_of
-from ternmq_client.tracing.records import ConsumeBegan, ConsumeEnded, MessageKind, Sent
+from ternmq_client.tracing.records import (
+    ConsumeBegan,
+    ConsumeEnded,
+    MessageKind,
+    Sent,
+    TransactionEnded,
+)
 from ternmq_model.errors import Unreachable
-from ternmq_model.message import Message, SendResult, SendStatus
+from ternmq_model.message import Message, SendResult, SendStatus, SystemMessage
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_model.stored_message import StoredMessage, decode_records
@@ -130,3 +136,14 @@ def test_calls_on_traces_are_not_traced() -> None:
     traces.before_consume(event)
     traces.after_consume(event)
     assert not offered.traces
+
+
+def test_the_end_of_a_transaction_is_traced() -> None:
+    offered = Offered()
+    traces = SendTraces("P", "TRACE", offered)
+    traces.transaction_ended(MESSAGE, RESULT, "COMMIT_MESSAGE", at_ms=9)
+    [[ended]] = offered.traces
+    assert isinstance(ended, TransactionEnded)
+    assert (ended.state, ended.at_ms, ended.message_id) == ("COMMIT_MESSAGE", 9, "M")
+    half = SystemMessage("T", b"x", system_properties={"TRAN_MSG": "true"})
+    assert kind_of(half) is MessageKind.TRANSACTION_HALF
