@@ -1,4 +1,4 @@
-from ternmq_client.tracing.records import ConsumeBegan, ConsumeEnded, MessageKind, Sent
+from ternmq_client.tracing.records import ConsumeBegan, ConsumeEnded, MessageKind, Sent, TraceRecord
 from ternmq_console.message_read import timeline
 
 SENT = Sent(
@@ -44,7 +44,7 @@ def ended(call: str, at_ms: int, code: int) -> ConsumeEnded:
 
 
 def test_a_timeline_has_a_row_for_the_send_and_for_each_call() -> None:
-    traces = [
+    traces: list[tuple[str, TraceRecord]] = [
         ("10.0.0.2:1", SENT),
         ("10.0.0.3:1", began("1", 1_100)),
         ("10.0.0.3:1", ended("1", 1_105, 2)),
@@ -52,7 +52,7 @@ def test_a_timeline_has_a_row_for_the_send_and_for_each_call() -> None:
         ("10.0.0.4:1", ended("2", 11_105, 0)),
         ("10.0.0.5:1", began("3", 20_000)),
     ]
-    rows = timeline([(client, record) for client, record in traces])
+    rows = timeline(traces)
     assert [(row["event"], row["outcome"], row["group"]) for row in rows] == [
         ("sent", "ok", "P"),
         ("consumed", "raised", "G"),
