@@ -43,5 +43,5 @@ class TransactionResult:
     queue_id: int = -1
     """Of a committed message: its queue."""
 
-    queue_offset: QueueOffset = QueueOffset(-1)
+    queue_offset: QueueOffset = QueueOffset(-1)  # noqa: RUF009 - a number
     """Of a committed message: its place in the queue; −1 when it is not known."""
