@@ -326,3 +326,26 @@ def test_new_queues_of_a_topic_are_found_and_consumed_from_their_first_message()
                     assert len(cluster.queues) == 5
 
     run_in_virtual_time(main())
+
+
+def test_a_queue_of_which_nothing_is_heard_for_two_minutes_is_read_anew() -> None:
+    async def main() -> None:
+        async with toy_cluster(brokers=1, queues=2) as cluster:
+            broker = cluster.brokers["broker-0"]
+            seen: Counter[tuple[MessageQueue, int]] = Counter()
+            async with counting_member(cluster, seen, "a") as consumer:
+                await consumer.assigned()
+                broker.forgets = True
+                broker.wake()
+                await asyncio.sleep(1)
+                broker.forgets = False
+                for queue in cluster.queues * 10:
+                    cluster.append(queue, b"body")
+                await asyncio.sleep(60)
+                assert not seen
+                async with asyncio.timeout(100):
+                    while len(seen) < 20:
+                        await asyncio.sleep(0.1)
+            assert len(seen) == seen.total() == 20
+
+    run_in_virtual_time(main())

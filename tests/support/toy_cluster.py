@@ -52,6 +52,7 @@ class ToyBroker:
         versions: Of the offsets, alike.
         commits: Everything that was committed and taken: group, queue id, offset.
         refusal: A code by which new subscriptions of pull streams end, while it is not 0.
+        forgets: Forget every subscription at the next look, without a word.
         reply_messages_max: Most messages of one queue in one reply.
         sent: Messages sent on pull streams.
         groups: Locks and send-backs.
@@ -72,6 +73,7 @@ class ToyBroker:
         self.sent = 0
         self.subscribes = 0
         self.has_topic = True
+        self.forgets = False
         self.retries: list[ToyRecord] = []
         self.retry_topic = ""
         self.groups = ToyGroups(self._find, self._put_retry, self._is_broken)
@@ -309,6 +311,8 @@ class ToyBroker:
                 if not self.has_topic:
                     status = common.Status(code=ResponseCode.TOPIC_NOT_EXIST, remark="deleted")
                     ended += [messages.PulledRecords(handle=n, status=status) for n in handles]
+                    handles.clear()
+                if self.forgets:
                     handles.clear()
                 pulled = [*ended, *self._read_all(handles)]
                 ended.clear()
