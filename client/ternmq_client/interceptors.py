@@ -15,7 +15,7 @@ from enum import Enum
 from typing import Protocol, TypeVar
 
 from ternmq_model.errors import SendVetoed, TernError
-from ternmq_model.message import Message, SendResult
+from ternmq_model.message import Message, SendResult, SystemMessage
 from ternmq_model.queue import MessageQueue
 from ternmq_model.stored_message import StoredMessage
 
@@ -56,6 +56,9 @@ class SendInterceptor(Protocol):
 
     def before_send(self, message: Message) -> Message:
         """Return what is to be sent: `message` itself, or a changed copy. Called once per message.
+
+        Make copies with `dataclasses.replace`: half messages and requests carry more than a
+        `Message` shows, and one without it is refused.
 
         Raises:
             Exception: The message is not sent: its sender gets `SendVetoed`, or the error itself
@@ -154,7 +157,7 @@ class SendInterceptors:
         """
         for count, interceptor in enumerate(self._interceptors):
             try:
-                message = interceptor.before_send(message)
+                message = _checked(message, interceptor.before_send(message))
             except Exception as raised:
                 error = raised if isinstance(raised, TernError) else SendVetoed(raised)
                 event = SendEvent(
@@ -226,6 +229,21 @@ class ConsumeInterceptors:
         """Tell how its call ended."""
         for interceptor in reversed(self._interceptors):
             call_safely(interceptor.after_consume, event)
+
+
+def _checked(before: Message, after: object) -> Message:
+    """Return what an interceptor made of `before`.
+
+    Raises:
+        TypeError: That is no message, or lacks what the client itself had added.
+    """
+    if not isinstance(after, Message):
+        raise TypeError(f"before_send returned {after!r}, must return a message")
+    if isinstance(before, SystemMessage) and (
+        not isinstance(after, SystemMessage) or after.system_properties != before.system_properties
+    ):
+        raise TypeError("before_send dropped system properties: copy with dataclasses.replace")
+    return after
 
 
 def call_safely(call: Callable[[EventT], None], event: EventT) -> None:

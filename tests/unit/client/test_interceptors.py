@@ -1,4 +1,7 @@
 import logging
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 
@@ -9,7 +12,7 @@ from ternmq_client.interceptors import (
     SendInterceptors,
 )
 from ternmq_model.errors import IllegalMessage, SendVetoed, TernError, Unreachable
-from ternmq_model.message import Message
+from ternmq_model.message import Message, SystemMessage
 from ternmq_model.queue import MessageQueue
 
 
@@ -98,3 +101,26 @@ def test_listener_calls_are_told_before_and_after() -> None:
     interceptors.before(event)
     interceptors.after(event)
     assert log == ["a+readers", "b+readers", "b-readers", "a-readers"]
+
+
+def test_what_the_client_added_cannot_be_dropped_by_mistake() -> None:
+    class Careless:
+        def __init__(self, answer: Callable[[Message], Any]) -> None:
+            self._answer = answer
+
+        def before_send(self, message: Message) -> Message:
+            return cast("Message", self._answer(message))
+
+        def after_send(self, event: SendEvent) -> None:
+            raise AssertionError("it has refused the message itself")
+
+    half = SystemMessage("T", b"", system_properties={"TRAN_MSG": "true"})
+    good = SendInterceptors("senders", [Careless(lambda one: replace(one, body=b"more"))])
+    assert good.before(half, now_ms=1) == replace(half, body=b"more")
+    for answer in (
+        lambda _: None,
+        lambda one: Message(one.topic, one.body),
+        lambda one: replace(one, system_properties={}),
+    ):
+        with pytest.raises(SendVetoed, match="before_send"):
+            SendInterceptors("senders", [Careless(answer)]).before(half, now_ms=1)
