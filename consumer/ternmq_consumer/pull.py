@@ -377,8 +377,13 @@ class PullConsumer(SeekingPuller, ReplyingClient, Lifecycle):
                 start, committed = await parts.starting_points.find(queue)
                 if fetched.position is None and self._queues.find(queue) is fetched:
                     parts.offsets.begin(queue, start, committed)
-                    fetched.start(parts.links, start)
+                    fetched.place(start)
+            if self._queues.find(queue) is fetched and fetched and fetched.position is not None:
+                fetched.start(parts.links, fetched.position)
             self._new.pop(queue, None)
+
+    def _is_new(self, queue: MessageQueue) -> bool:
+        return queue in self._new
 
     def _take_reset(self, queue: MessageQueue, offset: QueueOffset, version: int) -> None:
         if self._parts.offsets.reset(queue, offset, version):

@@ -33,6 +33,10 @@ class SeekingPuller(ABC):
             ClosedError: The consumer is not open.
         """
 
+    @abstractmethod
+    def _is_new(self, queue: MessageQueue) -> bool:
+        """Tell whether the next poll begins to read `queue`, when it knows who serves it."""
+
     def position(self, queue: MessageQueue) -> QueueOffset | None:
         """Return the offset of the next message; None before the first `poll` has found it out.
 
@@ -57,7 +61,11 @@ class SeekingPuller(ABC):
         if fetched.position is None:
             parts.offsets.begin(queue, QueueOffset(offset), None)
         parts.offsets.restart(queue, QueueOffset(offset))
-        fetched.start(parts.links, QueueOffset(offset))
+        if self._is_new(queue):
+            fetched.stop()
+            fetched.place(QueueOffset(offset))
+        else:
+            fetched.start(parts.links, QueueOffset(offset))
 
     async def seek_to_begin(self, *queues: MessageQueue) -> None:
         """Go to the oldest message of these queues; of all that are assigned if none is named.
