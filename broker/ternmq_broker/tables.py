@@ -148,14 +148,14 @@ class Tables:
         """Keep how far timed messages are delivered, durably. One call at a time.
 
         Raises:
-            OSError: The disk refused; what was kept before can still be read.
+            StoreError: The disk refused; what was kept before can still be read.
         """
         files, blocking = self._disk
         write = partial(replace_file, files, self._timer_path, checkpoint.encode())
         outcome: list[OSError | None] = []
         await run_whole(blocking.run, write, outcome.append)
         if outcome[0] is not None:
-            raise outcome[0]
+            raise StoreError(f"{self._timer_path} not saved: {outcome[0]}") from outcome[0]
 
     async def save(self) -> None:
         """Save what changed since the jobs ended.

@@ -95,7 +95,7 @@ class WaitingParts:
             flush_to: Brings the log to the disk up to an offset, if it can.
 
         Raises:
-            OSError: The disk refused; progress kept before holds.
+            StoreError: The disk refused; progress kept before holds.
         """
         self.delays.stop()
         await flush_to(self.delays.unsettled_end)

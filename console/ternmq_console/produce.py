@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import click
 
 from ternmq_console.exits import errors_as_exits
-from ternmq_console.options import nameserver_option, output_option
+from ternmq_console.options import duration_ms, nameserver_option, output_option
 from ternmq_model.errors import IllegalMessage, TernError, UsageError
 from ternmq_model.message import Message, SendManyFailed, SendResult
 from ternmq_model.names import check_topic
@@ -31,6 +31,13 @@ _READ_BYTES = 1 << 20
     help="Property of every message; may be repeated.",
 )
 @click.option("--sharding-key", default="", help="Send all to the one queue of this key, in order.")
+@click.option("--delay-level", type=int, default=0, help="Deliver later: 1 = 1 s to 18 = 2 h.")
+@click.option(
+    "--deliver-after",
+    default="",
+    metavar="DURATION",
+    help="Deliver so much later, at most 3d, such as 90s; to 100 ms.",
+)
 @nameserver_option
 @output_option
 def produce(
@@ -39,6 +46,8 @@ def produce(
     keys: Sequence[str],
     properties: Sequence[str],
     sharding_key: str,
+    delay_level: int,
+    deliver_after: str,
     nameserver: str,
     output: str,
 ) -> None:
@@ -50,6 +59,7 @@ def produce(
     with errors_as_exits():
         check_topic(topic)
         pairs = dict(map(_pair, properties))
+        after_ms = duration_ms(deliver_after) if deliver_after else 0
         sent = 0
         with BlockingProducer(GROUP, nameserver=nameserver) as producer:
             for lines in _lines(0):
@@ -61,6 +71,8 @@ def produce(
                         keys=tuple(keys),
                         properties=pairs,
                         sharding_key=sharding_key,
+                        delay_level=delay_level,
+                        deliver_after_ms=after_ms,
                     )
                     for line in lines
                 ]

@@ -58,6 +58,10 @@ class Message:
     deliver_after_ms: int = 0
     """Not delivered before so many milliseconds after it was stored, at most 3 days. 0 = none."""
 
+    cancels: str = ""
+    """The `message_id` of a message of this topic that is not to be delivered; neither is this one.
+    Send it to the broker of that one before its time, with the same `deliver_at_ms`."""
+
     def encoded_properties(self) -> bytes:
         """Check this message and return its properties as they lie on disk.
 
@@ -86,7 +90,7 @@ class Message:
         if self.sharding_key:
             check_property(names.SHARDING_KEY, self.sharding_key)
             pairs.append(f"{names.SHARDING_KEY}\x01{self.sharding_key}\x02")
-        if self.delay_level or self.deliver_at_ms or self.deliver_after_ms:
+        if self.delay_level or self.deliver_at_ms or self.deliver_after_ms or self.cancels:
             pairs.append(self._delivery())
         for name, value in self.properties.items():
             if name in names.RESERVED:
@@ -106,6 +110,10 @@ class Message:
         Raises:
             IllegalMessage: It says so more than once, or with a number that cannot be.
         """
+        if self.cancels and not self.deliver_at_ms:
+            raise IllegalMessage(
+                f"message for {self.topic!r}: cancels without the deliver_at_ms of what it cancels"
+            )
         told = [
             (name, value)
             for name, value in (
@@ -123,6 +131,9 @@ class Message:
         name, value = told[0]
         if value < 0:
             raise IllegalMessage(f"message for {self.topic!r}: {name} is {value}, must be above 0")
+        if self.cancels:
+            check_property(names.TIMER_CANCEL, self.cancels)
+            return f"{name}\x01{value}\x02{names.TIMER_CANCEL}\x01{self.cancels}\x02"
         return f"{name}\x01{value}\x02"
 
 

@@ -47,6 +47,7 @@ class Target(QueuePicker):
             or message.delay_level
             or message.deliver_at_ms
             or message.deliver_after_ms
+            or message.cancels
             or len(body) > BODY_BYTES_MAX
             or message.__class__ is not Message
         ):

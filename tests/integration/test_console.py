@@ -112,6 +112,16 @@ def test_a_message_carries_what_it_was_given_and_is_found_by_its_id(console: Con
     console.refused(3, "message", "query", "--topic", "tagged", "--key", "k2", *early)
 
 
+def test_messages_are_delivered_later(console: Console) -> None:
+    console.text("topic", "create", "later", "--queues", "1")
+    console.text("produce", "later", "--deliver-after", "2s", stdin=b"second\n")
+    console.text("produce", "later", "--delay-level", "1", stdin=b"first\n")
+    console.text("produce", "later", stdin=b"now\n")
+    taken = console.text("consume", "later", "--group", "g", "--max", "3", "--wait")
+    assert sorted(taken.split()) == ["first", "now", "second"]
+    console.refused(2, "produce", "later", "--deliver-after", "4d", stdin=b"x\n")
+
+
 def test_where_queues_stood_at_a_time_is_shown(console: Console) -> None:
     for line in (b"one\n", b"two\n"):
         sent = console.json("produce", "timed", stdin=line)

@@ -27,7 +27,7 @@ from ternmq_broker.timer.rolling import Roller, read_many
 from ternmq_broker.timer.wheel import Due, TimerWheel
 from ternmq_model.clock import Clock
 from ternmq_model.delay import TICK_MS
-from ternmq_model.errors import TernError
+from ternmq_model.errors import StoreError, TernError
 from ternmq_model.names import WHEEL_TOPIC
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_runtime.service import Job
@@ -62,7 +62,7 @@ class TimerService:
         deliverer: Where what is due goes.
         writer: Lays what waits at the log's end when its file is to go.
         kept: How far a previous use came.
-        save: Keeps how far this one is, durably; raises OSError.
+        save: Keeps how far this one is, durably; raises StoreError.
         clock: For what is due.
         wake: Runs the job of that name now.
         pending_max: More are not taken.
@@ -98,6 +98,7 @@ class TimerService:
         self._is_known = True
         self._is_dirty = False
         self._candidate: Candidate | None = None
+        self._is_refused = False
         self._in_hand: Due | None = None
         self._cancelling = Cancelling()
         self._end = PhysicalOffset(0)
@@ -141,7 +142,7 @@ class TimerService:
             # All that lies there first: a message may cancel another one.
             has_more = await self._enqueue() or await self._deliver() or await self._roll()
             await self._keep()
-        except (TernError, OSError) as error:
+        except TernError as error:
             if not self._failures:
                 logger.warning("timed messages wait, delivery fails error=%s", error)
             self._alarm.set(min(_AGAIN_S * 2**self._failures, _AGAIN_MAX_S))
@@ -162,13 +163,15 @@ class TimerService:
             flush_to: Brings the log to the disk up to an offset, if it can.
 
         Raises:
-            OSError: The disk refused; what was kept before holds.
+            StoreError: The disk refused; what was kept before holds.
         """
         self._alarm.clear()
         await flush_to(self._end)
         self._candidate = self._progress() if self._is_dirty else self._candidate
-        await self._keep()
+        refused = await self._keep()
         self._alarm.clear()
+        if refused is not None:
+            raise refused
 
     async def _enqueue(self) -> bool:
         """Take a bounded number of new messages into the wheel; tell whether more are there.
@@ -295,19 +298,27 @@ class TimerService:
         )
         return Candidate(checkpoint, self._end)
 
-    async def _keep(self) -> None:
+    async def _keep(self) -> StoreError | None:
         """Keep how far we are, when it is time and no loss of power can belie it.
 
-        Raises:
-            OSError: The disk refused; what was kept before holds.
+        Returns:
+            Why the disk refused; what was kept before holds, and it is tried again in a second.
         """
         now_ms = self._clock.monotonic_ms()
         if self._candidate is None and self._is_dirty and now_ms - self._kept_at_ms >= _KEEP_MS:
             self._candidate = self._progress()
-        candidate = self._candidate
+        candidate, refused = self._candidate, None
         if candidate is not None and candidate.end <= self._store.flushed_offset:
-            self._candidate = None
-            await self._save(candidate.checkpoint)
-            self._kept, self._kept_at_ms = candidate.checkpoint, now_ms
+            self._candidate, self._kept_at_ms = None, now_ms
+            try:
+                await self._save(candidate.checkpoint)
+            except StoreError as error:
+                self._is_dirty, refused = True, error
+                if not self._is_refused:
+                    logger.warning("progress of timed messages not kept error=%s", error)
+            else:
+                self._kept = candidate.checkpoint
+            self._is_refused = refused is not None
         if self._candidate is not None or self._is_dirty:
             self._alarm.set(_KEEP_MS / 1000)
+        return refused

@@ -38,6 +38,9 @@ def test_properties_carry_tag_keys_and_sharding_key() -> None:
         (Message("T", b"", properties={"a": "\ud800"}), IllegalMessage, "UTF-8"),
         (Message("T", b"", delay_level=1, deliver_at_ms=5), IllegalMessage, "exclude"),
         (Message("T", b"", delay_level=-1), IllegalMessage, "DELAY is -1"),
+        (Message("T", b"", cancels="AB"), IllegalMessage, "deliver_at_ms"),
+        (Message("T", b"", cancels="AB", deliver_after_ms=5), IllegalMessage, "deliver_at_ms"),
+        (Message("T", b"", cancels="\x01", deliver_at_ms=5), IllegalMessage, "TIMER_DEL_UNIQKEY"),
         (SystemMessage("T", b"", system_properties={"PGROUP": ""}), IllegalMessage, "PGROUP"),
     ],
 )
@@ -61,3 +64,8 @@ def test_delivery_and_system_properties_are_written(
     message: Message, name: str, value: str
 ) -> None:
     assert decode_properties(message.encoded_properties()) == {name: value}
+
+
+def test_a_message_that_cancels_names_the_other_and_its_time() -> None:
+    encoded = Message("T", b"", deliver_at_ms=5, cancels="AB").encoded_properties()
+    assert decode_properties(encoded) == {"TIMER_DELIVER_MS": "5", "TIMER_DEL_UNIQKEY": "AB"}

@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
+from ternmq_broker import tables
 from ternmq_broker.timer.checkpoint import TimerCheckpoint
 from ternmq_model.errors import BrokerBusy, MessageRefused, RefusedError, StoreFull
 from ternmq_model.stored_message import StoredMessage
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_remoting.contracts import CLEAN_STORE, DELETE_TOPIC, DESCRIBE_BROKER
 from ternmq_store.config import FlushMode
+from ternmq_store.disk import state_file
 from ternmq_store.message_store import MessageStore
 from tests.support.brokers import SMALL_STORE, Client, World, serving, stored, world
 from tests.support.files import PowerLossFileSystem
@@ -316,5 +318,35 @@ def test_operators_see_what_waits_and_how_late_it_came() -> None:
             assert (told.delayed, told.timed, told.timed_unread) == (1, 1, 0)
             assert (told.delivered, told.dropped, told.cancelled) == (4, 1, 1)
             assert told.late_p50_ms <= told.late_p99_ms <= told.late_max_ms == 75
+
+    run_in_virtual_time(main())
+
+
+def test_a_checkpoint_that_cannot_be_written_holds_up_no_message_for_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    is_broken = True
+    replace_file = state_file.replace_file
+
+    def failing(*args: Any, **fields: Any) -> None:
+        if is_broken and args[1].name == tables.TIMER_FILE:
+            raise OSError(28, "no space")
+        replace_file(*args, **fields)
+
+    monkeypatch.setattr(tables, "replace_file", failing)
+
+    async def main() -> None:
+        nonlocal is_broken
+        async with world(flush_mode=FlushMode.SYNC) as around:
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                await client.put_topic("A", 1)
+                for number in range(30):
+                    await send(client, b"%d" % number, TIMER_DELAY_MS=1000 * number + 500)
+                await asyncio.sleep(30)
+                assert len(await read(client)) == 30
+                is_broken = False
+                await client.connection.close()
+            assert kept(around).first_offset == 30
 
     run_in_virtual_time(main())
