@@ -115,12 +115,13 @@ def test_what_the_client_added_cannot_be_dropped_by_mistake() -> None:
             raise AssertionError("it has refused the message itself")
 
     half = SystemMessage("T", b"", system_properties={"TRAN_MSG": "true"})
-    good = SendInterceptors("senders", [Careless(lambda one: replace(one, body=b"more"))])
+    good = SendInterceptors("senders", [Careless(lambda _: replace(half, body=b"more"))])
     assert good.before(half, now_ms=1) == replace(half, body=b"more")
-    for answer in (
+    wrong: list[Callable[[Message], Any]] = [
         lambda _: None,
         lambda one: Message(one.topic, one.body),
-        lambda one: replace(one, system_properties={}),
-    ):
+        lambda _: replace(half, system_properties={}),
+    ]
+    for answer in wrong:
         with pytest.raises(SendVetoed, match="before_send"):
             SendInterceptors("senders", [Careless(answer)]).before(half, now_ms=1)
