@@ -106,8 +106,9 @@ class EndLink:
                 if batch and not await self._exchange(stream, batch):
                     self._failures += 1
                     return
-        except TransportError:
-            self._client.forget(self.broker_name, connection)
+        except TransportError as error:
+            if not isinstance(error, RequestTimedOut):  # a slow disk is no broken connection
+                self._client.forget(self.broker_name, connection)
             raise
         finally:
             stream.cancel()
