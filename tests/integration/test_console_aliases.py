@@ -39,7 +39,8 @@ class Both:
 def _steady(told: Any) -> Any:
     """Leave out what differs from one moment to the next."""
     if isinstance(told, list):
-        return [_steady(one) for one in cast("list[Any]", told)]
+        items: list[Any] = told
+        return [_steady(one) for one in items]
     if isinstance(told, dict):
         return {
             name: _steady(value)
