@@ -3,7 +3,7 @@
 import json
 import subprocess
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from typing import Any, cast
 
 import pytest
@@ -39,8 +39,7 @@ class Both:
 def _steady(told: Any) -> Any:
     """Leave out what differs from one moment to the next."""
     if isinstance(told, list):
-        items: list[Any] = told
-        return [_steady(one) for one in items]
+        return list(map(_steady, cast("Iterable[Any]", told)))
     if isinstance(told, dict):
         return {
             name: _steady(value)
