@@ -15,11 +15,16 @@ from ternmq_store.reading.reader import ReadRequest, ReadResult
 _ROUNDS: Final = 4
 """A send takes some rounds of the loop; who gives way but once makes it wait for a scan in each."""
 
+_PAUSE_S: Final = 0.001
+"""A thread that has synced a file cannot tell so while Python code keeps running here: in the short
+moments between two rounds it seldom gets the interpreter's lock. A pause lets it have that."""
+
 
 async def give_way() -> None:
-    """Let everything else that is ready go on for some rounds of the loop, before a scan does."""
+    """Let all else go on for some rounds of the loop, and other threads, before a scan does."""
     for _ in range(_ROUNDS):
         await asyncio.sleep(0)
+    await asyncio.sleep(_PAUSE_S)
 
 
 @dataclass(frozen=True, slots=True)
