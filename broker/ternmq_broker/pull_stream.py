@@ -116,6 +116,8 @@ class PullingStream:
         self._row: deque[_Handle] = deque()
         self._ended: list[messages.PulledRecords] = []
         self._changed = asyncio.Event()
+        self._has_asked = False
+        """The read that ended the last reply asked a condition about each message."""
 
     async def run(self) -> None:
         """Serve until the consumer has finished."""
@@ -229,7 +231,8 @@ class PullingStream:
                 if reply.pulled:
                     await self._stream.write(reply)
                 elif has_scanned:
-                    await give_way()  # a long scan for few matches must not starve others
+                    # A long scan for few matches must not starve others. Tags cost next to nothing.
+                    await (give_way() if self._has_asked else asyncio.sleep(0))
                 else:
                     self._changed.clear()
                     await self._changed.wait()
@@ -250,7 +253,7 @@ class PullingStream:
             is to make it.
         """
         room = REPLY_BYTES_MAX
-        has_read = False
+        has_read = self._has_asked = False
         for _ in range(_TURNS_MAX):
             if not self._row or room < _ROOM_BYTES_LEAST:
                 break
@@ -265,6 +268,7 @@ class PullingStream:
             request = self._request(handle, room)
             result = self._store.reads.plan_read(request)
             if isinstance(result, ColdRead):
+                self._has_asked = request.record_filter is not None
                 if not reply.pulled:
                     return True, (handle, result)
                 self._store.reads.release(result)
@@ -275,7 +279,7 @@ class PullingStream:
                 # One record longer than what is left of this reply: it begins the next one.
                 self._first_next(handle)
                 break
-            has_read = True
+            has_read, self._has_asked = True, request.record_filter is not None
             room -= taken
             code = self._apply(handle, request, result, reply)
             if code is ResponseCode.PULL_RETRY_IMMEDIATELY or request.record_filter:
