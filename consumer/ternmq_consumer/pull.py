@@ -336,6 +336,8 @@ class PullConsumer(SeekingPuller, ReplyingClient, Lifecycle):
     async def committed(self, queue: MessageQueue) -> QueueOffset | None:
         """Return the group's offset as the broker has it; None = never committed.
 
+        To a group that is new to a young queue the broker names the queue's begin instead.
+
         Raises:
             TransportError: The broker did not answer.
             UsageError: The consumer has no group.

@@ -23,6 +23,7 @@ from ternmq_model.errors import (
     ClosedError,
     CorruptRecord,
     RefusedError,
+    TernError,
     TransportError,
     refusal,
 )
@@ -310,6 +311,7 @@ class PullLink:
 
         Raises:
             TransportError: It broke.
+            RefusedError: The broker has ended it.
             ClosedError: It was ended on this side.
         """
         self._outbox.append(messages.PullStreamRequest(open=self._open))
@@ -340,14 +342,17 @@ class PullLink:
                     pulled_queue.heard_at_ms = now_ms
                     self._receive(pulled_queue, pulled)
 
-    async def _write(self, stream: PullStream) -> TransportError | ClosedError | None:
-        """Write what is due; return why that can go on no more."""
+    async def _write(self, stream: PullStream) -> TernError | None:
+        """Write what is due; return why that can go on no more.
+
+        Whoever is first, writer or reader, learns why a stream is over, a refusal included.
+        """
         outbox = self._outbox
         while True:
             while outbox:
                 try:
                     await stream.write(outbox.popleft())
-                except (TransportError, ClosedError) as error:
+                except TernError as error:
                     stream.cancel()  # wakes the reader
                     return error
             self._changed.clear()

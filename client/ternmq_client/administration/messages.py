@@ -68,6 +68,7 @@ class MessageAdmin(AdminCalls):
 
         Raises:
             MessageNotFound: No broker has one, or those that do keep no index.
+            TopicNotFound: No broker has the topic.
         """
         request = messages.QueryMessagesRequest(
             topic=topic,
@@ -86,7 +87,8 @@ class MessageAdmin(AdminCalls):
                         QUERY_MESSAGES, request, timeout_s=self._timeout_s
                     )
                 except (MessageNotFound, TopicNotFound) as error:
-                    reason = error
+                    # A broker without the topic says less than one that looked.
+                    reason = reason if isinstance(reason, MessageNotFound) else error
                     continue
             found += split_messages(reply.records, reply.record_sizes, data.broker_name)
         if not found and reason is not None:

@@ -9,7 +9,7 @@ import pytest
 
 from ternmq_consumer.flow_control import Window
 from ternmq_consumer.pull_link import STALE_AFTER_S, PulledQueue, PullLink
-from ternmq_model.errors import ConnectionLost, CorruptRecord, RefusedError
+from ternmq_model.errors import ClosedError, ConnectionLost, CorruptRecord, RefusedError, refusal
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
@@ -32,6 +32,7 @@ class Stream:
         self.written: list[messages.PullStreamRequest] = []
         self.replies: asyncio.Queue[messages.PullStreamReply | Exception | None] = asyncio.Queue()
         self.is_cancelled = False
+        self.fails_writing: Exception | None = None
 
     async def read(self) -> messages.PullStreamReply | None:
         reply = await self.replies.get()
@@ -40,6 +41,8 @@ class Stream:
         return reply
 
     async def write(self, message: messages.PullStreamRequest, /) -> None:
+        if self.fails_writing is not None:
+            raise self.fails_writing
         self.written.append(message)
 
     async def finish(self) -> None:
@@ -47,6 +50,7 @@ class Stream:
 
     def cancel(self) -> None:
         self.is_cancelled = True
+        self.replies.put_nowait(self.fails_writing or ClosedError("cancelled"))
 
     def answer(self, handle: int, next_offset: int, count: int = 1, code: int = 0) -> None:
         """Send `count` records of 10 bytes."""
@@ -193,6 +197,23 @@ def test_a_stream_that_the_broker_ends_is_opened_again_over_the_same_connection(
         await settle(5)
         assert len(world.streams) == 2
         assert world.forgotten == 0
+
+    with_link(test)
+
+
+def test_a_refusal_that_the_writer_learns_first_ends_its_stream_and_nothing_else() -> None:
+    async def test(world: World) -> None:
+        reading = world.subscribe()
+        await settle()
+        error = refusal(ResponseCode.NO_PERMISSION, "group g may not consume")
+        world.streams[0].fails_writing = error
+        reading.release(100, 1000)
+        await settle(5)
+        assert len(world.streams) == 2
+        assert world.streams[1].subscribes == [(2, 0, 200)]
+        world.streams[1].answer(2, 1)
+        await settle()
+        assert world.offsets == [1]
 
     with_link(test)
 
