@@ -1,0 +1,57 @@
+"""Queues that change hands in order, against a cluster."""
+
+import asyncio
+import time
+from collections import defaultdict
+
+from ternmq import (
+    ConsumeFrom,
+    Message,
+    Producer,
+    PushConsumer,
+    PushConsumerConfig,
+    StoredMessage,
+)
+from tests.support.sdk_place import Place, eventually
+
+ORDERLY = PushConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET, order_per_queue=True)
+
+
+def test_no_two_members_have_a_queue_at_once_while_members_come_and_go(place: Place) -> None:
+    async def main() -> None:
+        calls: defaultdict[object, list[tuple[int, int, str]]] = defaultdict(list)
+        bodies: set[bytes] = set()
+
+        def member(name: str) -> PushConsumer:
+            async def listen(message: StoredMessage) -> None:
+                began_ns = time.monotonic_ns()
+                await asyncio.sleep(0.002)
+                bodies.add(message.body)
+                calls[message.queue].append((began_ns, time.monotonic_ns(), name))
+
+            return PushConsumer(
+                place.group,
+                place.topic,
+                listener=listen,
+                nameserver=place.nameserver,
+                config=ORDERLY,
+            )
+
+        async with Producer(place.group, nameserver=place.nameserver) as producer:
+            for number in range(400):
+                await producer.enqueue(
+                    Message(place.topic, b"%d" % number, sharding_key=f"key-{number % 8}")
+                )
+        async with member("first") as first:
+            await first.assigned()
+            async with member("second") as second:
+                await second.assigned()
+                await eventually(lambda: len(bodies) > 300)
+            await eventually(lambda: len(bodies) == 400)
+        assert {name for each in calls.values() for _, _, name in each} == {"first", "second"}
+        for each in calls.values():
+            each.sort()
+            ends = [ended_ns for _, ended_ns, _ in each]
+            assert all(after[0] >= end for end, after in zip(ends, each[1:], strict=False))
+
+    place.run(main)
