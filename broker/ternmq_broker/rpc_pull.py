@@ -23,6 +23,7 @@ from ternmq_broker.reading import StoreReader, give_way
 from ternmq_model.clock import Clock
 from ternmq_model.errors import InvalidParameter, UsageError, refusal
 from ternmq_model.message_id import parse_offset_message_id
+from ternmq_model.names import is_read_forbidden
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.record import decode_record
 from ternmq_model.response_code import ResponseCode
@@ -152,7 +153,10 @@ class PullService:
     async def view_message(
         self, request: messages.ViewMessageRequest, call: Call
     ) -> messages.ViewMessageReply:
-        """Return the record that an offset message id names, if it is one of this log's."""
+        """Return the record that an offset message id names, if it is one of this log's.
+
+        One that is not decided yet is none: a transaction's, before it is committed.
+        """
         message_id = request.offset_message_id
         try:
             store_host, offset = parse_offset_message_id(message_id)
@@ -160,7 +164,12 @@ class PullService:
             raise refusal(ResponseCode.INVALID_PARAMETER, str(error)) from None
         data = await self._services.reader.record(offset)
         record = None if data is None else decode_record(data, check_crc=False)
-        if data is None or record is None or record.header.store_host != store_host:
+        if (
+            data is None
+            or record is None
+            or record.header.store_host != store_host
+            or is_read_forbidden(record.topic.decode("utf-8", "replace"))
+        ):
             raise refusal(ResponseCode.QUERY_NOT_FOUND, f"no message has the id {message_id}")
         return messages.ViewMessageReply(record=data)
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from ternmq_broker.topics import TopicTable
 from ternmq_model.errors import refusal
-from ternmq_model.names import check_topic
+from ternmq_model.names import check_topic, is_read_forbidden
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import messages_pb2 as messages
@@ -55,10 +55,14 @@ class QueryService:
             )
         if not request.key:
             raise refusal(ResponseCode.INVALID_PARAMETER, "a query needs a key")
+        if is_read_forbidden(request.topic):
+            remark = f"topic {request.topic!r} belongs to the broker: nobody else reads it"
+            raise refusal(ResponseCode.NO_PERMISSION, remark)
         if request.topic:
             topics: Sequence[str] = (self._existing(request.topic),)
         else:
-            topics = sorted({topic for topic, _ in self.store.queues()})
+            stored = {topic for topic, _ in self.store.queues()}
+            topics = sorted(topic for topic in stored if not is_read_forbidden(topic))
         end_ms = request.end_ms or _EVER_MS
         if request.begin_ms > end_ms:
             remark = f"begin_ms {request.begin_ms} is after end_ms {end_ms}"
