@@ -73,8 +73,16 @@ def inner_record_of(record: Record) -> InnerRecord:
     )
 
 
-def encode_inner(record: InnerRecord, *, store_host: bytes, is_checksummed: bool) -> bytes:
+def encode_inner(
+    record: InnerRecord, *, store_host: bytes, is_checksummed: bool, spare_bytes: int = 0
+) -> bytes:
     """Return the record's bytes, as a batch holds them.
+
+    Args:
+        record: What to encode.
+        store_host: Of it.
+        is_checksummed: Leave room for a checksum.
+        spare_bytes: What its properties must be able to grow by when it is stored again.
 
     Raises:
         IllegalMessage: No log can hold it: a name, a length or a number is none.
@@ -87,7 +95,11 @@ def encode_inner(record: InnerRecord, *, store_host: bytes, is_checksummed: bool
     for length, limit, what in (
         (len(topic), TOPIC_BYTES_MAX, "topic"),
         (len(record.body), BODY_BYTES_MAX, "body"),
-        (len(properties), PROPERTIES_BYTES_MAX, "properties with what the broker adds"),
+        (
+            len(properties) + spare_bytes,
+            PROPERTIES_BYTES_MAX,
+            "properties with what the broker adds",
+        ),
     ):
         if length > limit:
             raise IllegalMessage(

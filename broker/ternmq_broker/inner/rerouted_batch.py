@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ternmq_broker.inner.inner_record import InnerRecord, batches_of, encode_inner, inner_record_of
-from ternmq_broker.inner.rerouting import Rules, route
+from ternmq_broker.inner.rerouting import SPARE_BYTES, Rules, route
 from ternmq_model.errors import RefusedError, UsageError
 from ternmq_model.record import decode_record
 from ternmq_model.record_batch import RecordBatch, select_rows
@@ -46,8 +46,13 @@ def reroute(batch: RecordBatch, rules: Rules, *, store_host: bytes) -> Rerouted:
         try:
             form = _form(batch, row, rules)
             if form is not None:
-                # Longer than it came: it may no longer fit.
-                encode_inner(form, store_host=store_host, is_checksummed=batch.is_checksummed)
+                # Longer than it came: it may no longer fit. What waits may grow further.
+                encode_inner(
+                    form,
+                    store_host=store_host,
+                    is_checksummed=batch.is_checksummed,
+                    spare_bytes=SPARE_BYTES.get(form.topic, 0),
+                )
                 forms[row] = form
         except RefusedError as error:
             refused[row] = Why(error.code, error.remark)

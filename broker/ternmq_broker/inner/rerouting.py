@@ -42,6 +42,11 @@ _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,18}")
 _TIMES: Final = (TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS)
 """The first that a record has decides."""
 
+SPARE_BYTES: Final = {HALF_TOPIC: 128, WHEEL_TOPIC: 32}
+"""By which properties grow while a record waits: of copies of half messages, with who they are
+copies of, since when, and how often producers were asked; and of timed messages that are laid anew.
+"""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rules:

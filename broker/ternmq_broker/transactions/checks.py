@@ -9,7 +9,7 @@ Source: RocketMQ `TransactionalMessageServiceImpl.check`,
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -22,7 +22,7 @@ from ternmq_broker.transactions.reading import HalfReader
 from ternmq_broker.transactions.steps import Change, Steps
 from ternmq_broker.transactions.table import Open, TransactionTable
 from ternmq_model.clock import Clock
-from ternmq_model.errors import TernError
+from ternmq_model.errors import MessageRefused, TernError, UsageError
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.properties import encode_properties
 from ternmq_model.record import encode_record
@@ -236,24 +236,51 @@ class Checker:
             (plan.old, _WHY_AGE),
             (plan.unanswered, _WHY_CHECKS),
         ):
-            still = [change for change in changes if self._is_same(change)]
-            if not still:
-                continue
-            try:
-                if why:
-                    self._services.steps.park(still, why=why)
-                else:
-                    self._services.steps.put_back(still)
-            except TernError as error:
-                logger.warning("half messages not stored count=%d error=%s", len(still), error)
-                continue
+            self._store_all(changes, why)
+
+    def _store_all(self, changes: Sequence[Change], why: str) -> None:
+        still = [change for change in changes if self._is_same(change)]
+        if not still:
+            return
+        try:
             if why:
-                self.counts.parked += len(still)
-                for half in [change.half for change in still]:
-                    logger.warning(
-                        "transaction parked transaction=%d group=%s topic=%s message=%s reason=%s",
-                        *(half.transaction, half.group, half.topic, half.message_id, why),
-                    )
+                self._services.steps.park(still, why=why)
+            else:
+                self._services.steps.put_back(still)
+        except (UsageError, MessageRefused) as error:
+            # One of them can never be stored: the others can.
+            if len(still) > 1:
+                for change in still:
+                    self._store_all([change], why)
+            else:
+                self._never_stored(still[0], why, error)
+            return
+        except TernError as error:
+            logger.warning("half messages not stored count=%d error=%s", len(still), error)
+            return
+        if why:
+            self.counts.parked += len(still)
+            for half in [change.half for change in still]:
+                logger.warning(
+                    "transaction parked transaction=%d group=%s topic=%s message=%s reason=%s",
+                    *(half.transaction, half.group, half.topic, half.message_id, why),
+                )
+
+    def _never_stored(self, change: Change, why: str, error: TernError) -> None:
+        """Leave a half message where it is that no log can hold once more, or end it at last.
+
+        Only another broker can have taken it: it is as long as properties can be.
+        """
+        half = change.half
+        logger.warning(
+            "half message cannot be stored again transaction=%d group=%s error=%s",
+            *(half.transaction, half.group, error),
+        )
+        if why:
+            try:
+                self._services.steps.give_up(change.entry, why=why)
+            except TernError as refused:
+                logger.warning("transaction not given up error=%s", refused)
 
     def _is_same(self, change: Change) -> bool:
         entry = change.entry

@@ -16,7 +16,7 @@ from ternmq_broker.transactions.half import Half, message_of
 from ternmq_broker.transactions.reading import HalfReader
 from ternmq_broker.transactions.steps import Change, Steps
 from ternmq_broker.transactions.table import Ended, Open, TransactionTable
-from ternmq_model.errors import RefusedError, TernError, refusal
+from ternmq_model.errors import MessageRefused, RefusedError, TernError, UsageError, refusal
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.record import FLAG_COMMIT, FLAG_TRANSACTION_MASK
 from ternmq_model.response_code import ResponseCode
@@ -162,6 +162,13 @@ class Ender:
     ) -> None:
         try:
             await self._services.steps.commit([change for _, change in commits])
+        except (UsageError, MessageRefused) as error:
+            # One of them can never be stored: the others can.
+            for index, change in commits if len(commits) > 1 else ():
+                if self._services.table.is_open(change.entry):
+                    await self._commit([(index, change)], outcomes)
+            if len(commits) == 1:
+                outcomes[commits[0][0]] = Outcome(_refusal(error))
         except TernError as error:
             for index, change in commits:
                 if self._services.table.is_open(change.entry):

@@ -1,4 +1,5 @@
 import asyncio
+import contextlib
 import errno
 import json
 from dataclasses import replace
@@ -7,12 +8,24 @@ from pathlib import Path
 import pytest
 
 from ternmq_model.errors import RefusedError, TernError
+from ternmq_model.message_id import offset_message_id
 from ternmq_model.names import CHECK_MAX_TOPIC
+from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import admin_pb2 as admin
+from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting import contracts
+from ternmq_runtime.service import OwnedTasks
 from ternmq_store.config import FlushMode
-from tests.support.brokers import SMALL_STORE, offsets_of, serving, stored, world
+from tests.support.brokers import (
+    SMALL_STORE,
+    Client,
+    SessionStream,
+    offsets_of,
+    serving,
+    stored,
+    world,
+)
 from tests.support.transactions import (
     COMMIT,
     GROUP,
@@ -345,9 +358,95 @@ def test_no_transaction_begins_when_they_are_off_or_too_many_are_open() -> None:
 def test_a_client_cannot_read_what_is_not_decided() -> None:
     async def main() -> None:
         async with serving(topics=ONE) as (_, client):
-            await begin(client, b"one")
+            one, _ = await begin(client, b"one", b"two")
+            host = (await client.open_sender()).opened.store_host
+            await asyncio.sleep(1)
             for topic in ("RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC"):
                 with pytest.raises(TernError):
                     await client.pull(topic)
+                with pytest.raises(TernError, match="belongs to the broker"):
+                    await client.call(contracts.QUERY_MESSAGES, by_key("one", topic))
+            with pytest.raises(TernError, match="no message of any topic has the key"):
+                await client.call(contracts.QUERY_MESSAGES, by_key("one"))
+            at = offset_message_id(host, PhysicalOffset(one.offset))
+            view = messages.ViewMessageRequest(offset_message_id=at)
+            with pytest.raises(TernError, match="no message has the id"):
+                await client.call(contracts.VIEW_MESSAGE, view)
+            await end(client, one.end(COMMIT))
+            await asyncio.sleep(1)
+            found = await client.call(contracts.QUERY_MESSAGES, by_key("one"))
+            assert len(found.record_sizes) == 4
+
+    run_in_virtual_time(main())
+
+
+def by_key(key: str, topic: str = "") -> messages.QueryMessagesRequest:
+    return messages.QueryMessagesRequest(topic=topic, key=key, is_unique_key=True)
+
+
+async def begin_longest(client: Client) -> Begun:
+    """Begin a transaction whose half message has the longest properties that are taken."""
+    sender = await client.open_sender(producer_group=GROUP)
+    for padding in range(32_690, 0, -1):
+        properties = {"UNIQ_KEY": "long", "TRAN_MSG": "true", "PGROUP": GROUP, "p": "x" * padding}
+        reply = await sender.send(sender.record("flights", body=b"long", properties=properties))
+        if not reply.refused:
+            await sender.stream.finish()
+            return Begun("flights", "long", offsets_of(reply.physical_offsets)[0])
+        assert "properties with what the broker adds of" in reply.refused[0].status.remark
+    raise AssertionError("none is taken")
+
+
+async def asked_in(session: SessionStream, seconds: float) -> list[tuple[str, int]]:
+    """Return which messages were asked about within some time, and how often each by then."""
+    asked: list[tuple[str, int]] = []
+
+    async def beat() -> None:
+        while True:
+            heartbeat = {"producer_groups": [GROUP]}
+            await session.write(contracts.SESSION.request(heartbeat=heartbeat))
+            await asyncio.sleep(10)
+
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds), OwnedTasks() as tasks:
+            tasks.spawn(beat(), "beat")
+            while True:
+                told = await question(session)
+                asked.append((told.message_id, told.check))
+    return asked
+
+
+def test_a_half_message_that_is_taken_can_be_put_back_with_its_questions_counted() -> None:
+    async def main() -> None:
+        async with serving(topics=ONE) as (_, client):
+            session = await open_producer(client)
+            await begin_longest(client)
+            asked = await asked_in(session, 480)
+            assert asked == [("long", number) for number in range(1, 16)]
+            (parked,) = await lying(client, CHECK_MAX_TOPIC)
+            assert parked.body == b"long"
+
+    run_in_virtual_time(main())
+
+
+def test_a_half_message_that_fits_no_more_keeps_no_other_from_being_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # As another broker may have taken it.
+    monkeypatch.setattr("ternmq_broker.inner.rerouted_batch.SPARE_BYTES", {})
+
+    async def main() -> None:
+        async with serving(topics=ONE) as (_, client):
+            session = await open_producer(client)
+            long = await begin_longest(client)
+            await begin(client, b"other")
+            asked = await asked_in(session, 480)
+            assert asked.count(("long", 1)) == 16
+            assert [each for each in asked if each[0] == "other"] == [
+                ("other", number) for number in range(1, 16)
+            ]
+            (reply,) = await end(client, long.end(COMMIT))
+            assert not reply.status.code
+            assert await bodies_of(client) == [b"long"]
 
     run_in_virtual_time(main())
