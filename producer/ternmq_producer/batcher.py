@@ -404,5 +404,7 @@ def all_pending(batch: Batch) -> list[Pending]:
     """Return every message of `batch`, one by one, in the order of its records."""
     pending = list(batch.singles)
     for part in batch.slices:
-        pending.extend(part.to_pending())
+        for one in part.to_pending():
+            one.attempts = 1  # slices travel once: what is tried again travels by itself
+            pending.append(one)
     return pending

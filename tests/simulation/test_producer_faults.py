@@ -73,6 +73,30 @@ def test_after_three_attempts_the_last_refusal_is_told() -> None:
     run_in_virtual_time(main())
 
 
+@pytest.mark.parametrize("answer", [Answer(code=BUSY), Answer(breaks=True)])
+@pytest.mark.parametrize("attempts", [1, 2])
+def test_whatever_the_verb_a_message_is_tried_as_often_as_allowed(
+    attempts: int, answer: Answer
+) -> None:
+    async def main() -> None:
+        config = ProducerConfig(attempts_max=attempts)
+        async with send_cluster() as cluster, cluster.producer(config) as producer:
+            batches = cluster.brokers[0].batches
+            cluster.brokers[0].answer = lambda _: answer
+            for send in (
+                producer.send(message()),
+                producer.send_batch([message(), message()]),
+                producer.send_many([message(), message()]),
+            ):
+                batches.clear()
+                with pytest.raises((TernError, SendManyFailed)):
+                    await send
+                assert len(batches) == attempts
+            assert producer.buffered_bytes == 0
+
+    run_in_virtual_time(main())
+
+
 def test_what_one_broker_refuses_is_sent_to_another() -> None:
     async def main() -> None:
         async with send_cluster(brokers=2) as cluster, cluster.producer() as producer:
