@@ -67,6 +67,9 @@ def deliver(
     queue_offsets = np.frombuffer(reply.queue_offsets, dtype="<i8")
     physical_offsets = np.frombuffer(reply.physical_offsets, dtype="<i8")
     if batch.whole is not None:
+        if reply.queue_ids:  # an earlier attempt had stored it, perhaps in another queue
+            queue_id = int(np.frombuffer(reply.queue_ids, dtype="<i4")[0])
+            batch.whole.queue = batch.whole.queue._replace(queue_id=queue_id)
         batch.whole.answer(
             _STATUSES[code], queue_offsets.tolist(), physical_offsets.tolist(), store_host
         )

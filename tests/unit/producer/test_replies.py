@@ -11,6 +11,7 @@ from ternmq_producer.batcher import Batch
 from ternmq_producer.bulk import Bulk
 from ternmq_producer.replies import deliver, fits
 from ternmq_producer.spread import spread
+from ternmq_producer.whole import BatchSink, WholePending
 from ternmq_protos.v1 import common_pb2 as common
 from ternmq_protos.v1 import messages_pb2 as messages
 from tests.unit.producer.test_batcher import Waiter, pending
@@ -59,6 +60,23 @@ def test_a_whole_batch_refused_leaves_every_message_to_be_judged() -> None:
     failures = deliver(batch, reply(0, 2), store_host=HOST, broker_name="b")
     assert [failure.pending for failure in failures] == batch.singles
     assert all(isinstance(failure.error, BrokerBusy) for failure in failures)
+
+
+def test_a_whole_batch_found_in_another_queue_is_said_to_be_there() -> None:
+    async def main() -> None:
+        answers = asyncio.get_running_loop().create_future()
+        sent = [Message("t", b"0"), Message("t", b"1")]
+        queue = MessageQueue("t", "b", 3)
+        whole = WholePending(BatchSink(answers), sent, b"t", [b"", b""], queue, False, 9, 0, 9)
+        whole.unique_keys = [b"K0", b"K1"]
+        batch = Batch(singles=[whole], whole=whole)
+        found = reply(2)
+        found.queue_ids = np.array([1, 1], dtype="<i4").tobytes()
+        assert fits(batch, found)
+        assert deliver(batch, found, store_host=HOST, broker_name="b") == []
+        assert [each.queue.queue_id for each in await answers] == [1, 1]
+
+    asyncio.run(main())
 
 
 def test_refused_messages_are_told_in_order_and_overtaken_ones_are_marked() -> None:
