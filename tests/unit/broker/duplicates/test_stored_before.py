@@ -123,3 +123,15 @@ def test_a_users_batch_is_stored_whole_or_not_at_all() -> None:
             assert bodies(await client.pull("A")) == [b"0", b"1", b"2"]
 
     run_in_virtual_time(main())
+
+
+def test_a_retry_whose_lengths_cannot_be_is_refused_like_any_batch() -> None:
+    async def main() -> None:
+        async with serving(topics={"A": 1}) as (_, client):
+            sender = await client.open_sender()
+            for sizes in (b"\x03\0\0", b"\x03\0\0\0", b"\xff\xff\xff\xff", b""):
+                batch = messages.SendBatch(records=b"ab", record_sizes=sizes, is_retry=True)
+                await sender.stream.write(messages.SendStreamRequest(batch=batch))
+                assert (await sender.read()).status.code == Code.MESSAGE_ILLEGAL
+
+    run_in_virtual_time(main())
