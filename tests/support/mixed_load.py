@@ -35,6 +35,7 @@ from ternmq_model.subscription import sql
 from ternmq_model.transaction import Resolution
 from ternmq_producer.producer import Producer
 from ternmq_producer.transactions import TransactionProducer
+from ternmq_runtime.service import OwnedTasks
 from tests.support.history import Decision, Delivery, GroupRules, Outcome, id_of, make_body
 from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster
 
@@ -88,6 +89,7 @@ class Load:
 
     Attributes:
         keeps_time: Whether brokers' clocks are right, so that a time asked for means something.
+        hosts: Where a client lives at present.
         starts_s: When each broker was started again; told by the test.
     """
 
@@ -101,6 +103,7 @@ class Load:
     calls: defaultdict[MessageQueue, list[Call]] = field(
         default_factory=lambda: defaultdict(list[Call])
     )
+    hosts: list[str] = field(default_factory=lambda: ["producer"])
     starts_s: defaultdict[str, list[float]] = field(
         default_factory=lambda: defaultdict(list[float])
     )
@@ -245,11 +248,39 @@ class Load:
             if not error.may_have_happened:
                 sent.outcome = Outcome.REFUSED
 
+    async def pay_and_die(self) -> None:
+        """Do transactions in many lives, until cancelled."""
+        random = self._random
+        while True:
+            host = f"payer-{next(self._lives)}"
+            task = self.cluster.tasks.spawn(self._keep_paying(host), host)
+            try:
+                await asyncio.wait([task], timeout=2 + random.random() * 10)
+                if random.random() < 0.5:
+                    self.cluster.network.kill(host)
+            finally:
+                task.cancel()
+                await asyncio.wait([task])
+
+    async def _keep_paying(self, host: str) -> None:
+        async with self.payer(host) as payer, OwnedTasks() as tasks:
+            self.hosts.append(host)
+            try:
+                while True:
+                    tasks.spawn(self.pay(payer), "pay")
+                    await asyncio.sleep(self._random.random() * 3)
+            finally:
+                self.hosts.remove(host)
+
     def decide(self) -> None:
-        """Note what became of every transaction, by the data base; without a row it never was."""
+        """Note what became of every transaction, by the data base; without a row it never was.
+
+        What was committed there must lie in its topic, whatever its sender learned.
+        """
         for name, sent in self.cluster.history.sent.items():
             if sent.decision is not Decision.NONE:
                 is_done = self.rows.get(name) is Resolution.COMMIT
+                sent.outcome = Outcome.STORED if is_done else sent.outcome
                 sent.decision = Decision.COMMITTED if is_done else Decision.ROLLED_BACK
 
     # Who consumes.
@@ -378,7 +409,11 @@ class Load:
     async def _live(self, group: str, member: str, life: Life) -> None:
         with suppress(TernError):
             async with self.entered(group, member, life):
-                await asyncio.Event().wait()
+                self.hosts.append(life.host)
+                try:
+                    await asyncio.Event().wait()
+                finally:
+                    self.hosts.remove(life.host)
 
     async def live_on(self, group: str, member: str, life: Life) -> None:
         """Live one life to its end, begun anew while somebody else has the name."""
