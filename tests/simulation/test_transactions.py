@@ -5,6 +5,7 @@ it. What it says of a message that was never executed is kept, so that nobody ex
 """
 
 import asyncio
+import os
 from dataclasses import dataclass, field
 from random import Random
 
@@ -22,6 +23,7 @@ from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster, simula
 from tests.support.virtual_time import run_in_virtual_time
 
 TOPIC = "paid"
+SEEDS = range(500) if os.environ.get("TERNMQ_SOAK") else range(10, 13)
 DECISIONS = {Resolution.COMMIT: Decision.COMMITTED, Resolution.ROLLBACK: Decision.ROLLED_BACK}
 
 
@@ -210,7 +212,7 @@ def test_nobody_is_asked_about_a_local_transaction_that_still_runs() -> None:
 
 
 @pytest.mark.parametrize("mode", FlushMode)
-@pytest.mark.parametrize("seed", range(10, 16))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_each_commits_once_while_brokers_producers_and_connections_die(
     seed: int, mode: FlushMode
 ) -> None:
@@ -231,8 +233,13 @@ def test_each_commits_once_while_brokers_producers_and_connections_die(
                 cluster.lose_power(name)
             elif cluster.random.random() < 0.5:
                 cluster.kill(name)
-            else:
+            elif cluster.random.random() < 0.5:
                 cluster.network.cut("producer")
+                continue
+            else:
+                cluster.network.partition("producer", name)
+                await asyncio.sleep(cluster.random.random() * 10)
+                cluster.network.heal()
                 continue
             await asyncio.sleep(cluster.random.random() * 4)
             await cluster.start(name)
