@@ -2,7 +2,10 @@
 
 import asyncio
 from collections import deque
-from contextlib import suppress
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+
+from ternmq_model.errors import ClosedError
 
 
 class Buffer:
@@ -17,6 +20,8 @@ class Buffer:
         self._used_bytes = 0
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._emptied: asyncio.Future[None] | None = None
+        self._entering = 0
+        self._is_closed = False
 
     @property
     def used_bytes(self) -> int:
@@ -32,7 +37,13 @@ class Buffer:
         return True
 
     async def take(self, size: int) -> None:
-        """Take `size` bytes, waiting for room. Cancelling takes nothing."""
+        """Take `size` bytes, waiting for room. Cancelling takes nothing.
+
+        Raises:
+            ClosedError: Nobody gets room any more; nothing is taken.
+        """
+        if self._is_closed:
+            raise _closed_error()
         if self.take_now(size):
             return
         room: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -54,17 +65,38 @@ class Buffer:
         assert self._used_bytes >= 0, "more was given back than taken"
         if self._waiting:
             self._admit()
-        if not self._used_bytes and self._emptied is not None:
-            if not self._emptied.done():
-                self._emptied.set_result(None)
-            self._emptied = None
+        self._tell_if_empty()
+
+    @contextmanager
+    def entering(self) -> Generator[None]:
+        """Let `emptied` wait for who is in the block, too: it may take something yet."""
+        self._entering += 1
+        try:
+            yield
+        finally:
+            self._entering -= 1
+            self._tell_if_empty()
+
+    def close(self) -> None:
+        """Let nobody wait for room any more."""
+        self._is_closed = True
+        while self._waiting:
+            _, room = self._waiting.popleft()
+            if not room.done():
+                room.set_exception(_closed_error())
 
     async def emptied(self) -> None:
-        """Wait until nothing is taken. Cancelling is safe."""
-        while self._used_bytes:
+        """Wait until nothing is taken, nor about to be. Cancelling is safe."""
+        while self._used_bytes or self._entering:
             if self._emptied is None:
                 self._emptied = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._emptied)
+
+    def _tell_if_empty(self) -> None:
+        if not self._used_bytes and not self._entering and self._emptied is not None:
+            if not self._emptied.done():
+                self._emptied.set_result(None)
+            self._emptied = None
 
     def _admit(self) -> None:
         while self._waiting:
@@ -77,3 +109,7 @@ class Buffer:
             self._waiting.popleft()
             self._used_bytes += size
             room.set_result(None)
+
+
+def _closed_error() -> ClosedError:
+    return ClosedError("the producer was closed before there was room for the message")

@@ -83,6 +83,7 @@ class Dispatch:
         """Answer everything that still has no answer: the producer waits no more."""
         error = ClosedError("the producer was closed before the answer came")
         self._avoidance.close()
+        self.buffer.close()
         links = list(self._links.values())
         self._links.clear()
         for link in links:
@@ -198,6 +199,18 @@ class Dispatch:
         deadline_ms: int,
     ) -> None:
         """Hand `message` to its link as soon as there is a route and room."""
+        with self.buffer.entering():
+            await self._place(sink, message, queue, selector, started_ms, deadline_ms)
+
+    async def _place(
+        self,
+        sink: Sink,
+        message: Message,
+        queue: MessageQueue | None,
+        selector: QueueSelector | None,
+        started_ms: int,
+        deadline_ms: int,
+    ) -> None:
         message.encoded_properties()  # an illegal message fails without asking anybody
         async with self._until(deadline_ms, "its topic's route"):
             target = await self._target(message.topic)
@@ -209,8 +222,7 @@ class Dispatch:
             else:
                 body, sys_flag = self._packer.pack(body)
         size = target.overhead_bytes + len(body) + len(properties)
-        async with self._until(deadline_ms, "room in the buffer"):
-            await self.buffer.take(size)
+        await self._take_room(size, deadline_ms)
         self._hand_over(
             sink, message, target, properties, size, queue, selector, started_ms, deadline_ms,
             (body, sys_flag) if sys_flag else None,
@@ -225,6 +237,17 @@ class Dispatch:
         deadline_ms: int,
     ) -> None:
         """Hand a checked batch to its link as soon as there is a route and room."""
+        with self.buffer.entering():
+            await self._place_whole(sink, messages, queue, selector, deadline_ms)
+
+    async def _place_whole(
+        self,
+        sink: BatchSink,
+        messages: Sequence[Message],
+        queue: MessageQueue | None,
+        selector: QueueSelector | None,
+        deadline_ms: int,
+    ) -> None:
         first = messages[0]
         for message in messages:
             check_fields(message)
@@ -235,8 +258,7 @@ class Dispatch:
         size = sum(map(len, properties)) + sum(
             target.overhead_bytes + len(message.body) for message in messages
         )
-        async with self._until(deadline_ms, "room in the buffer"):
-            await self.buffer.take(size)
+        await self._take_room(size, deadline_ms)
         is_ordered = True
         try:
             if queue is None and selector is None:
@@ -349,9 +371,8 @@ class Dispatch:
         if max(sizes) >= self._pack_from:
             bodies, sys_flags = await self._packer.pack_many(bodies)
         try:
-            async with self._until(now_ms + timeout_ms, "room in the buffer"):
-                await self.buffer.take(sum(sizes))
-        except RequestTimedOut as error:
+            await self._take_room(sum(sizes), now_ms + timeout_ms)
+        except TernError as error:
             for index in range(start, start + len(part)):
                 bulk.put(index, renewed(error, may_have_happened=False))
             return
@@ -397,6 +418,19 @@ class Dispatch:
             for message, some in zip(part, properties, strict=True)
         ]
         return None if sum(sizes) > _PART_BYTES_MAX else (target, properties, sizes)
+
+    async def _take_room(self, size: int, deadline_ms: int) -> None:
+        """Take `size` bytes of the buffer once they are free.
+
+        Raises:
+            RequestTimedOut: They were not in time.
+            ClosedError: The producer is closed.
+        """
+        async with self._until(deadline_ms, "room in the buffer"):
+            await self.buffer.take(size)
+        if not self.is_open:  # closed in the moment in which there was room
+            self.buffer.give_back(size)
+            raise closed_error()
 
     async def _target(self, topic: str) -> Target:
         """Return the queues of `topic` with their links, asking for its route at need."""

@@ -125,10 +125,10 @@ class Producer(Lifecycle):
         dispatch, self._dispatch = self._dispatch, None
         assert dispatch is not None, "was opened"
         try:
-            dispatch.close()
             if not isinstance(exc, asyncio.CancelledError):
                 await self._finish(dispatch)
         finally:
+            dispatch.close()
             dispatch.abandon()
             self.client.sessions.remove_producer(self.group)
 
@@ -423,14 +423,15 @@ class Producer(Lifecycle):
         bulk = Bulk(count, done)
         timeout_ms = self._timeout_ms if timeout_s is None else round(timeout_s * 1000)
         try:
-            start = 0
-            while start < count:
-                room_for = _SLICE_BYTES // (len(messages[start].body) + RECORD_EXTRA_BYTES)
-                size = min(max(room_for, 1), _SLICE_MESSAGES_MAX)
-                part = messages[start : start + size]
-                await dispatch.place_part(bulk, part, start, timeout_ms)
-                start += len(part)
-                await asyncio.sleep(0)  # let it leave before the next part is prepared
+            with dispatch.buffer.entering():
+                start = 0
+                while start < count:
+                    room_for = _SLICE_BYTES // (len(messages[start].body) + RECORD_EXTRA_BYTES)
+                    size = min(max(room_for, 1), _SLICE_MESSAGES_MAX)
+                    part = messages[start : start + size]
+                    await dispatch.place_part(bulk, part, start, timeout_ms)
+                    start += len(part)
+                    await asyncio.sleep(0)  # let it leave before the next part is prepared
             if count:
                 await done
         finally:

@@ -399,3 +399,47 @@ def test_a_batch_for_a_broker_that_is_gone_runs_out_of_time() -> None:
             assert not producer.statistics().brokers["broker-0"].is_reachable
 
     run_in_virtual_time(main())
+
+
+def test_closing_waits_for_sends_that_still_wait_for_their_route() -> None:
+    async def main() -> None:
+        async with send_cluster() as cluster:
+            async with cluster.producer() as producer:
+                sends = [
+                    asyncio.create_task(producer.send(Message(TOPIC, b"one"))),
+                    asyncio.create_task(producer.send_batch([Message(TOPIC, b"batch")])),
+                    asyncio.create_task(producer.send_many([Message(TOPIC, b"many")] * 5000)),
+                    asyncio.create_task(producer.send_one_way(Message(TOPIC, b"one way"))),
+                ]
+                await asyncio.sleep(0)
+            await asyncio.gather(*sends)
+            assert len(cluster.brokers[0].bodies) == 5003
+
+    run_in_virtual_time(main())
+
+
+def test_closing_answers_senders_that_wait_for_room() -> None:
+    async def main() -> None:
+        config = ProducerConfig(buffer_bytes=2000)
+        async with send_cluster() as cluster:
+            async with cluster.producer(config) as producer:
+                await producer.send(Message(TOPIC, b"x"))
+                cluster.brokers[0].answer = lambda _: Answer(is_silent=True)
+                large = Message(TOPIC, b"x" * 1500)
+                sends = [
+                    asyncio.create_task(producer.send(large, timeout_s=60)),
+                    asyncio.create_task(producer.send(large, timeout_s=60)),
+                    asyncio.create_task(producer.send_many([large] * 2, timeout_s=60)),
+                    asyncio.create_task(producer.send_batch([large], timeout_s=60)),
+                ]
+                await asyncio.sleep(0.1)
+            async with asyncio.timeout(1):
+                first, second, many, batch = await asyncio.gather(*sends, return_exceptions=True)
+            assert isinstance(first, ClosedError)
+            assert first.may_have_happened
+            assert isinstance(many, SendManyFailed)
+            for error in (second, batch, many.results[0]):
+                assert isinstance(error, ClosedError)
+                assert not error.may_have_happened
+
+    run_in_virtual_time(main())
