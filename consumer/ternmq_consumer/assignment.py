@@ -66,6 +66,8 @@ class Assignment:
         self._on_lost = on_lost
         self._locks = locks
         self._owned: dict[MessageQueue, AssignedQueue] = {}
+        self._outlived: list[AssignedQueue] = []
+        """Queues of before whose listener calls still run: only where order matters."""
 
     @property
     def queues(self) -> list[MessageQueue]:
@@ -87,12 +89,15 @@ class Assignment:
 
         Where a group begins in a queue that is new to it is committed before the first message is
         read: should this member leave before it has finished anything, the next one must not
-        begin at a later end.
+        begin at a later end. In order, a queue that was owned before waits for the listener call
+        that began then: its lock keeps other members away, but not this one.
 
         Returns:
             Whether all could be started. The others are not owned; the reason is logged.
         """
-        leases = await self._lock(wanted)
+        self._outlived = [each for each in self._outlived if each.is_busy()]
+        outlived = {each.queue for each in self._outlived}
+        leases = await self._lock([queue for queue in wanted if queue not in outlived])
         async with asyncio.TaskGroup() as questions:
             asked = {
                 queue: questions.create_task(self._find_start(queue), name=f"start {queue}")
@@ -142,6 +147,7 @@ class Assignment:
             logger.info(
                 "queue given away queue=%s offset=%s", owned.queue, owned.in_hand.commit_offset
             )
+        self._remember_calls(leaving)
         await self._offsets.commit(queues)
         self._offsets.forget(queues)
         await self._give_back(leaving)
@@ -231,8 +237,13 @@ class Assignment:
 
     def _remove(self, owned: AssignedQueue) -> None:
         del self._owned[owned.queue]
+        self._remember_calls([owned])
         if self._locks is not None:
             self._locks.forget(owned.queue)
+
+    def _remember_calls(self, leaving: Iterable[AssignedQueue]) -> None:
+        if self._in_order:
+            self._outlived += [owned for owned in leaving if owned.is_busy()]
 
     def _all(self) -> Iterable[AssignedQueue]:
         return self._owned.values()

@@ -365,6 +365,32 @@ def test_a_queue_that_is_given_away_waits_a_second_for_its_call_and_is_unlocked_
     in_cluster(test)
 
 
+def test_a_queue_that_comes_back_waits_for_the_call_that_it_left_behind() -> None:
+    async def test(cluster: ToyCluster) -> None:
+        journal = Journal()
+
+        async def slow(message: StoredMessage) -> None:
+            call = CallOfListener("a", message.queue, message.queue_offset, now_s())
+            journal.calls.append(call)
+            await asyncio.sleep(12)
+            call.ended_s = now_s()
+            call.is_done = True
+
+        for _ in range(2):
+            cluster.append(cluster.queues[1], b"body")
+        async with member_of(cluster, "a", slow):
+            await until(lambda: bool(journal.calls))
+            async with member_of(cluster, "b", lambda _: None) as other:
+                # Given away, but locked for as long as the call lasts; "b" goes without it.
+                await asyncio.sleep(3)
+                assert other.assignment() == []
+            await until(lambda: cluster.committed("g", cluster.queues[1]) == 2)
+        journal.check_order()
+        assert [call.offset for call in journal.calls] == [0, 0, 1]
+
+    in_cluster(test)
+
+
 def test_leaving_gives_the_locks_back_at_once() -> None:
     async def test(cluster: ToyCluster) -> None:
         async with member_of(cluster, "a", lambda _: None) as consumer:
