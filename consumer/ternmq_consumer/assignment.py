@@ -66,6 +66,11 @@ class Assignment:
         self._on_lost = on_lost
         self._locks = locks
         self._owned: dict[MessageQueue, AssignedQueue] = {}
+        self._starting: dict[MessageQueue, QueueOffset | None] = {}
+        """Queues on their way to being owned, with where each begins instead of where it was found
+        to begin, if somebody has set its offset meanwhile."""
+        self._told_resets: list[tuple[MessageQueue, QueueOffset, int]] = []
+        """Of queues that start, as they were told; maybe before the offset was asked for."""
         self._outlived: list[AssignedQueue] = []
         """Queues of before whose listener calls still run: only where order matters."""
 
@@ -98,6 +103,7 @@ class Assignment:
         self._outlived = [each for each in self._outlived if each.is_busy()]
         outlived = {each.queue for each in self._outlived}
         leases = await self._lock([queue for queue in wanted if queue not in outlived])
+        self._starting = dict.fromkeys(leases)
         async with asyncio.TaskGroup() as questions:
             asked = {
                 queue: questions.create_task(self._find_start(queue), name=f"start {queue}")
@@ -107,11 +113,16 @@ class Assignment:
         found = {queue: start for queue, start in starts.items() if start is not None}
         for queue, (start, committed) in found.items():
             self._offsets.begin(queue, start, committed)
+        for told in list(self._told_resets):
+            self.reset(*told)
         await self._offsets.commit(found)
         if self._locks is not None:
             await self._locks.give_back([queue for queue in leases if queue not in found])
-        for queue, (start, _) in found.items():
-            lease = leases[queue]
+        set_elsewhere, self._starting = self._starting, {}
+        self._told_resets.clear()
+        for queue, (found_start, _) in found.items():
+            elsewhere, lease = set_elsewhere[queue], leases[queue]
+            start = found_start if elsewhere is None else elsewhere
             if lease is not None and lease.is_lost:
                 self._offsets.forget([queue])
                 continue
@@ -170,15 +181,24 @@ class Assignment:
         return await self._offsets.commit([queue])
 
     def reset(self, queue: MessageQueue, offset: QueueOffset, version: int) -> None:
-        """Learn that somebody else has set an offset. Passed over where `queue` is not owned."""
-        if queue in self._owned and self._offsets.reset(queue, offset, version):
+        """Learn that somebody else has set an offset.
+
+        Passed over where `queue` is neither owned nor about to be.
+        """
+        if queue not in self._owned and queue not in self._starting:
+            return
+        if self._offsets.reset(queue, offset, version):
             self.go_on(queue, offset)
+        elif queue in self._starting:
+            self._told_resets.append((queue, offset, version))
 
     def go_on(self, queue: MessageQueue, offset: QueueOffset) -> None:
         """Drop what is in hand of `queue` and go on at `offset`, which is committed already."""
         owned = self._owned.get(queue)
         if owned is not None:
             owned.move(offset)
+        elif queue in self._starting:
+            self._starting[queue] = offset
 
     def lose(self, queue: MessageQueue) -> None:
         """Own `queue` no more, since its lock was lost. Nothing of it is committed any more."""

@@ -178,6 +178,22 @@ def test_the_owner_of_a_queue_that_is_reset_goes_on_where_it_was_set(
     in_cluster(test)
 
 
+def test_whenever_it_is_reset_a_queue_that_is_being_taken_over_goes_on_where_it_was_set() -> None:
+    async def test(cluster: ToyCluster, broker: ToyBroker, seen: Seen) -> None:
+        fill(cluster, 20)
+        for step in range(60):
+            broker.offsets["g", 0] = 20  # nothing is left to be committed that could be refused
+            seen.offsets.clear()
+            async with member(cluster, seen, f"host-{step}"):
+                await asyncio.sleep(step * 0.0003)
+                await broker.reset("g", 0, 5)
+                await asyncio.sleep(30)
+            assert seen.offsets[QUEUE] == [*range(5, 20)], f"reset after {step * 0.3:.1f} ms"
+            assert cluster.committed("g", QUEUE) == 20
+
+    in_cluster(test)
+
+
 def test_a_reset_that_came_while_the_session_was_down_is_found_when_it_is_open_again() -> None:
     async def test(cluster: ToyCluster, broker: ToyBroker, seen: Seen) -> None:
         fill(cluster, 90)
