@@ -107,7 +107,7 @@ class Steps:
         for (entry, message_id), group in zip(entries, groups, strict=True):
             ended = Ended(entry.transaction, Resolution.ROLLBACK, group, message_id, end, why=why)
             self._table.end(entry, ended, record_at=None)
-        self._table.op_written(named, number)
+        self._table.op_written(named, number, end=end)
 
     def put_back(self, changes: Sequence[Change]) -> None:
         """Store copies of half messages behind the others.
@@ -159,8 +159,8 @@ class Steps:
         """
         named = self._table.unwritten()
         if named:
-            number, _ = self._append_op(named)
-            self._table.op_written(named, number)
+            number, end = self._append_op(named)
+            self._table.op_written(named, number, end=end)
 
     def _append_op(self, named: Sequence[QueueOffset]) -> tuple[QueueOffset, PhysicalOffset]:
         record = InnerRecord(

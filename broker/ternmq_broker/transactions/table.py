@@ -105,6 +105,10 @@ class TransactionTable:
         """Half messages that no op message names yet, and the message that ended each."""
 
         self._unwritten_bytes = 0
+        self._unflushed: deque[tuple[PhysicalOffset, PhysicalOffset]] = deque()
+        """Where op messages end that may not be flushed, and the first message that each tells of;
+        both ascend."""
+
         self._ops: deque[tuple[QueueOffset, QueueOffset]] = deque()
         """Op messages, and the highest half message that each names."""
 
@@ -233,8 +237,15 @@ class TransactionTable:
         """Return the half messages that the next op message must name."""
         return list(self._unwritten)
 
-    def op_written(self, named: Sequence[QueueOffset], queue_offset: QueueOffset) -> None:
-        """Take note of an op message that names all of `unwritten`, and perhaps others."""
+    def op_written(
+        self, named: Sequence[QueueOffset], queue_offset: QueueOffset, *, end: PhysicalOffset
+    ) -> None:
+        """Take note of an op message that names all of `unwritten`, perhaps others; it ends there.
+
+        As long as it is not flushed, a loss of power leaves those messages without one.
+        """
+        if self._unwritten:
+            self._unflushed.append((end, next(iter(self._unwritten.values()))))
         self._unwritten.clear()
         self._unwritten_bytes = 0
         self.op_found(max(named), queue_offset)
@@ -245,11 +256,15 @@ class TransactionTable:
         self.op_end = max(self.op_end, QueueOffset(queue_offset + 1))
 
     def scan_offset(self, flushed: PhysicalOffset) -> PhysicalOffset:
-        """Return before which no message lies whose op message is not written.
+        """Return before which no message lies without an op message that survives a loss of power.
 
         Args:
-            flushed: Where the log survives a loss of power: it may go on from there anew.
+            flushed: Where the log survives one: it may go on from there anew.
         """
+        while self._unflushed and self._unflushed[0][0] <= flushed:
+            self._unflushed.popleft()
+        if self._unflushed:
+            return min(flushed, self._unflushed[0][1])
         return min(flushed, next(iter(self._unwritten.values()), flushed))
 
     def half_offset(self, flushed: PhysicalOffset) -> QueueOffset:

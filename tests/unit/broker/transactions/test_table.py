@@ -77,7 +77,7 @@ def test_ops_are_kept_as_long_as_they_name_a_half_that_is_needed() -> None:
     table = table_with(4)
     for number, transaction in enumerate((200, 100, 400)):
         end(table, transaction, at=600, record_at=500)
-        table.op_written(table.unwritten(), Q(number))
+        table.op_written(table.unwritten(), Q(number), end=P(700))
     assert table.op_offset(Q(0)) == 0
     assert table.op_offset(Q(2)) == 2
     assert table.op_offset(Q(4)) == 3
@@ -90,10 +90,25 @@ def test_the_scan_begins_at_the_first_message_without_an_op_and_never_beyond_the
     end(table, 200, at=700, record_at=650)
     assert table.scan_offset(P(1000)) == 550
     assert table.scan_offset(P(400)) == 400
-    table.op_written(table.unwritten(), Q(0))
+    table.op_written(table.unwritten(), Q(0), end=P(750))
     assert table.scan_offset(P(1000)) == 1000
     end(table, 300, at=800, resolution=Resolution.ROLLBACK)
     assert table.scan_offset(P(1000)) == 1000, "an op is its own note"
+
+
+def test_the_scan_begins_at_a_message_until_its_op_survives_a_loss_of_power() -> None:
+    table = table_with(4)
+    end(table, 100, at=600, record_at=550)
+    table.op_written(table.unwritten(), Q(0), end=P(650))
+    assert table.scan_offset(P(640)) == 550
+    end(table, 200, at=700, record_at=660)
+    assert table.scan_offset(P(640)) == 550
+    table.op_written(table.unwritten(), Q(1), end=P(750))
+    assert table.scan_offset(P(700)) == 660
+    end(table, 300, at=800, record_at=760)
+    assert table.scan_offset(P(800)) == 760
+    table.op_written(table.unwritten(), Q(2), end=P(850))
+    assert table.scan_offset(P(850)) == 850
 
 
 def test_what_is_due_comes_once_in_its_order() -> None:
