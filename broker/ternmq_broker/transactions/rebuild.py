@@ -11,12 +11,12 @@ What begins while this goes on is told to the table as ever: it lies behind all 
 Source: RocketMQ `TransactionalMessageServiceImpl.fillOpRemoveMap`; the third part is our own.
 """
 
-import asyncio
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+from ternmq_broker.reading import give_way
 from ternmq_broker.transactions.half import Half
 from ternmq_broker.transactions.judge import CheckRules, look_after_ms
 from ternmq_broker.transactions.ops import OP_TAG, decode_ops
@@ -33,7 +33,8 @@ from ternmq_store.reading.reader import Limits, ReadRequest, ReadResult
 
 logger = logging.getLogger(__name__)
 
-_READ: Final = Limits(1024, 1 << 20)
+_READ: Final = Limits(256, 1 << 20)
+_ENTRIES_AT_ONCE: Final = 1_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -101,7 +102,7 @@ class Rebuild:
         op_end = await self._read(OP_TOPIC, self._services.op_offset, self._take_op)
         if self._found:
             await self._scan()
-        self._hand_over(half_end, op_end)
+        self._hand_over(await self._entries(), half_end, op_end)
 
     async def _read(
         self, topic: str, offset: QueueOffset, take: Callable[[Record], None]
@@ -119,7 +120,7 @@ class Rebuild:
                     take(record)
             self.unreadable += result.skipped
             at = result.next_offset if result.next_offset > at else QueueOffset(at + 1)
-            await asyncio.sleep(0)
+            await give_way()
         return end
 
     def _take_half(self, record: Record) -> None:
@@ -177,13 +178,13 @@ class Rebuild:
             )
             self._ended.append((found, ended, record.physical_offset))
 
-    def _hand_over(self, half_end: QueueOffset, op_end: QueueOffset) -> None:
-        """Let the table have what was found, in one go."""
-        table, clock, rules = self._services.table, self._services.clock, self._services.rules
+    async def _entries(self) -> dict[PhysicalOffset, Open]:
+        """Return what the table is to hold of all that was found."""
+        clock, rules = self._services.clock, self._services.rules
         now_ms, wall_ms = clock.monotonic_ms(), clock.wall_ms()
         entries: dict[PhysicalOffset, Open] = {}
         ended = [found for found, _, _ in self._ended]
-        for found in (*self._found.values(), *ended):
+        for number, found in enumerate((*self._found.values(), *ended), 1):
             half = found.half
             age_ms = max(0, wall_ms - found.began_at_ms)
             after_ms = look_after_ms(half, rules, age_ms=age_ms, now_ms=wall_ms)
@@ -196,6 +197,15 @@ class Rebuild:
                 group=half.group,
                 earlier=tuple(found.earlier),
             )
+            if number % _ENTRIES_AT_ONCE == 0:
+                await give_way()
+        return entries
+
+    def _hand_over(
+        self, entries: dict[PhysicalOffset, Open], half_end: QueueOffset, op_end: QueueOffset
+    ) -> None:
+        """Let the table have what was found, in one go."""
+        table = self._services.table
         table.half_end = max(table.half_end, half_end)
         table.op_end = max(table.op_end, op_end)
         for highest, number in self._ops:

@@ -146,9 +146,9 @@ class TransactionTable:
         """Take over transactions that were found in the log: older than all that are known."""
         found = [entry for entry in entries if entry.transaction not in self._open]
         found.sort(key=lambda entry: entry.queue_offset)
-        for entry in found:
-            self._open[entry.transaction] = entry
-            self._push(entry)
+        self._open |= {entry.transaction: entry for entry in found}
+        self._later += [(entry.due_at_ms, next(self._serial), entry) for entry in found]
+        heapq.heapify(self._later)
         self._queue = {entry.queue_offset: entry for entry in found} | self._queue
 
     def rest(self, entry: Open, *, until_ms: int) -> None:

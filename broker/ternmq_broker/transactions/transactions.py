@@ -227,7 +227,12 @@ class Transactions:
         return None
 
     def needed_from(self) -> PhysicalOffset | None:
-        """Return where the oldest open half message lies; None when there is none."""
+        """Return where the oldest open half message lies; None when there is none.
+
+        Until it is known what is open, all of the log is needed.
+        """
+        if not self._ready.is_set():
+            return PhysicalOffset(0)
         return self.table.lowest_place()
 
     def describe(self) -> admin.OpenTransactions:

@@ -321,6 +321,30 @@ def test_a_half_message_that_keeps_a_file_from_going_is_moved_and_not_counted() 
     run_in_virtual_time(main())
 
 
+def test_no_file_goes_before_a_start_knows_what_is_open() -> None:
+    async def main() -> None:
+        async with world() as around:
+            around.store_config = replace(
+                SMALL_STORE, commit_log_file_bytes=64 << 10, clean_delay_ms=0
+            )
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                await client.put_topic("flights", 1)
+                one, *_ = await begin(client, *(b"%d" % number for number in range(3_000)))
+                for _ in range(40):
+                    await client.send("flights", bytes(8_000))
+                await client.connection.close()
+            around.files.used, around.sync_s = 0.85, 2.0
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                await asyncio.sleep(60)
+                (reply,) = await end(client, one.end(COMMIT))
+                assert not reply.status.code, reply.status.remark
+                await client.connection.close()
+
+    run_in_virtual_time(main())
+
+
 def test_a_commit_waits_for_a_topic_that_is_gone_and_leaves_out_a_queue_that_is() -> None:
     async def main() -> None:
         async with serving(topics=ONE) as (_, client):
