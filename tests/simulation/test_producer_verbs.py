@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from collections.abc import Awaitable
 from dataclasses import replace
 
 import pytest
@@ -401,18 +402,26 @@ def test_a_batch_for_a_broker_that_is_gone_runs_out_of_time() -> None:
     run_in_virtual_time(main())
 
 
+async def outcome(call: Awaitable[object]) -> object:
+    try:
+        return await call
+    except (TernError, SendManyFailed) as error:
+        return error
+
+
 def test_closing_waits_for_sends_that_still_wait_for_their_route() -> None:
     async def main() -> None:
         async with send_cluster() as cluster:
             async with cluster.producer() as producer:
-                sends = [
-                    asyncio.create_task(producer.send(Message(TOPIC, b"one"))),
-                    asyncio.create_task(producer.send_batch([Message(TOPIC, b"batch")])),
-                    asyncio.create_task(producer.send_many([Message(TOPIC, b"many")] * 5000)),
-                    asyncio.create_task(producer.send_one_way(Message(TOPIC, b"one way"))),
+                calls = [
+                    producer.send(Message(TOPIC, b"one")),
+                    producer.send_batch([Message(TOPIC, b"batch")]),
+                    producer.send_many([Message(TOPIC, b"many")] * 5000),
+                    producer.send_one_way(Message(TOPIC, b"one way")),
                 ]
+                tasks = [asyncio.create_task(outcome(call)) for call in calls]
                 await asyncio.sleep(0)
-            await asyncio.gather(*sends)
+            await asyncio.gather(*tasks)
             assert len(cluster.brokers[0].bodies) == 5003
 
     run_in_virtual_time(main())
@@ -426,19 +435,20 @@ def test_closing_answers_senders_that_wait_for_room() -> None:
                 await producer.send(Message(TOPIC, b"x"))
                 cluster.brokers[0].answer = lambda _: Answer(is_silent=True)
                 large = Message(TOPIC, b"x" * 1500)
-                sends = [
-                    asyncio.create_task(producer.send(large, timeout_s=60)),
-                    asyncio.create_task(producer.send(large, timeout_s=60)),
-                    asyncio.create_task(producer.send_many([large] * 2, timeout_s=60)),
-                    asyncio.create_task(producer.send_batch([large], timeout_s=60)),
+                calls = [
+                    producer.send(large, timeout_s=60),
+                    producer.send(large, timeout_s=60),
+                    producer.send_batch([large], timeout_s=60),
+                    producer.send_many([large] * 2, timeout_s=60),
                 ]
+                tasks = [asyncio.create_task(outcome(call)) for call in calls]
                 await asyncio.sleep(0.1)
             async with asyncio.timeout(1):
-                first, second, many, batch = await asyncio.gather(*sends, return_exceptions=True)
-            assert isinstance(first, ClosedError)
-            assert first.may_have_happened
+                sent, *waited, many = await asyncio.gather(*tasks)
+            assert isinstance(sent, ClosedError)
+            assert sent.may_have_happened
             assert isinstance(many, SendManyFailed)
-            for error in (second, batch, many.results[0]):
+            for error in (*waited, *many.results):
                 assert isinstance(error, ClosedError)
                 assert not error.may_have_happened
 
