@@ -4,7 +4,7 @@ Source: RocketMQ `MQAdminStartup` and its sub-commands.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -44,6 +44,17 @@ def _permissions(value: str) -> Words:
 
 def _reset_time(value: str) -> Words:
     return ("--to-last",) if value == "now" else ("--to-time", _time(value))
+
+
+def _force(value: str) -> Words:
+    """Without force mqadmin leaves alone what is not as far as the new offset."""
+    return () if value.lower() == "true" else ("--backwards-only",)
+
+
+def _offsets_too(value: str) -> Words:
+    if value.lower() != "true":
+        raise UsageError(f"{value!r}: a group is deleted with its offsets, or not at all")
+    return ()
 
 
 def _begin(value: str) -> Words:
@@ -151,7 +162,7 @@ ALIASES: Final[Mapping[str, Alias]] = {
     "deleteSubGroup": Alias(
         ("group", "delete"),
         ("-g",),
-        {"-c": _ignored, "-b": _ignored, "-r": _ignored},
+        {**_BROKER, "-r": _offsets_too},
         needed=("-g",),
     ),
     "consumerProgress": Alias(("offset", "show"), ("-g",), {"-t": _option("--topic")}, {"-s": ()}),
@@ -168,7 +179,7 @@ ALIASES: Final[Mapping[str, Alias]] = {
     "resetOffsetByTime": Alias(
         ("group", "reset"),
         ("-g",),
-        {"-t": _option("--topic"), "-s": _reset_time, "-f": _ignored, "-o": _option("--to-offset")},
+        {"-t": _option("--topic"), "-s": _reset_time, "-f": _force, "-o": _option("--to-offset")},
         needed=("-g", "-t"),
     ),
     "skipAccumulatedMessage": Alias(
@@ -282,7 +293,47 @@ _LONG: Final[Mapping[str, str]] = {
     "--timestamp": "-s",
     "--offset": "-o",
     "--body": "-p",
+    "--consumeEnable": "-s",
+    "--consumeFromMinEnable": "-m",
+    "--consumeBroadcastEnable": "-d",
+    "--retryQueueNums": "-q",
+    "--retryMaxTimes": "-r",
+    "--brokerId": "-i",
+    "--whichBrokerWhenConsumeSlowly": "-w",
+    "--notifyConsumerIdsChanged": "-a",
+    "--removeOffset": "-r",
+    "--clientId": "-i",
+    "--jstack": "-s",
+    "--force": "-f",
+    "--srcGroup": "-s",
+    "--destGroup": "-d",
+    "--offline": "-o",
+    "--msgKey": "-k",
+    "--maxNum": "-m",
+    "--beginTimestamp": "-b",
+    "--endTimestamp": "-e",
+    "--queueId": "-i",
+    "--qid": "-i",
+    "--bodyFormat": "-f",
+    "--traceTopic": "-t",
+    "--subExpression": "-s",
+    "--charsetName": "-c",
+    "--printBody": "-d",
+    "--MessageNumber": "-c",
+    "--tags": "-c",
+    "--broker": "-b",
+    "--msgTraceEnable": "-m",
+    "--activeTopic": "-a",
+    "--list": "-l",
+    "--clusterModel": "-c",
+    "--moreStats": "-m",
+    "--interval": "-i",
 }
+_LONG_ELSEWHERE: Final[Mapping[tuple[str, str], str]] = {
+    ("consumeMessage", "--beginTimestamp"): "-s",
+}
+"""Where mqadmin gives one long name to two letters."""
+
 _OURS: Final = ("--json",)
 
 
@@ -298,9 +349,9 @@ def translate(name: str, arguments: Words) -> list[str]:
     alias = ALIASES[name]
     given: dict[str, str] = {}
     words: list[str] = []
-    rest = iter(arguments)
+    rest = iter(_parted(arguments))
     for word in rest:
-        option = _LONG.get(word, word)
+        option = _LONG_ELSEWHERE.get((name, word)) or _LONG.get(word, word)
         if option in _OURS:
             words.append(option)
         elif option in alias.flags:
@@ -325,6 +376,16 @@ def translate(name: str, arguments: Words) -> list[str]:
     options = [word for word in alias.after if word.startswith("--")]
     last = [word for word in alias.after if not word.startswith("--")]
     return [*alias.verb, *words, *options, "--", *places, *last]
+
+
+def _parted(arguments: Words) -> Iterator[str]:
+    """Yield the words of a line, `--name=value` as two."""
+    for word in arguments:
+        option, is_parted, value = word.partition("=")
+        if is_parted and option.startswith("--"):
+            yield from (option, value)
+        else:
+            yield word
 
 
 def command(name: str) -> click.Command | None:

@@ -9,7 +9,7 @@ import click
 from ternmq_client.admin import AdminClient
 from ternmq_client.descriptions import GroupSettings, OffsetChange
 from ternmq_console.admin import ask
-from ternmq_console.options import nameserver_option, output_option, time_ms
+from ternmq_console.options import INT32, INT64, nameserver_option, output_option, time_ms
 from ternmq_console.output import print_record, print_rows
 from ternmq_model.queue import MessageQueue
 
@@ -25,10 +25,10 @@ _SETTINGS: tuple[tuple[str, Any, str], ...] = (
         bool,
         "Whether it begins with the first message that is kept where it never consumed.",
     ),
-    ("--retry-queues", int, "Queues of its retry topic; 0 = messages that fail are dropped."),
-    ("--retries", int, "Retries before a message is a dead letter."),
-    ("--broker-id", int, "Which member of a broker name serves it: 0 = the master."),
-    ("--broker-id-when-slow", int, "Which one when it is far behind."),
+    ("--retry-queues", INT32, "Queues of its retry topic; 0 = messages that fail are dropped."),
+    ("--retries", INT32, "Retries before a message is a dead letter."),
+    ("--broker-id", INT32, "Which member of a broker name serves it: 0 = the master."),
+    ("--broker-id-when-slow", INT32, "Which one when it is far behind."),
     ("--notify/--no-notify", bool, "Whether members are told when others come and go."),
 )
 _FIELDS = {
@@ -98,16 +98,27 @@ def alter(group: str, nameserver: str, output: str, **told: object) -> None:
 @click.command()
 @click.argument("group")
 @click.option("--with-dead-letters", is_flag=True, help="Delete its dead letters too.")
+@click.option("--cluster", default="", help="Only on brokers of this cluster.")
+@click.option("--broker", "brokers", multiple=True, help="Only on this broker; may be repeated.")
 @nameserver_option
 @output_option
-def delete(group: str, with_dead_letters: bool, nameserver: str, output: str) -> None:
+def delete(
+    group: str,
+    with_dead_letters: bool,
+    cluster: str,
+    brokers: tuple[str, ...],
+    nameserver: str,
+    output: str,
+) -> None:
     """Delete GROUP from every broker: settings, offsets, and what waits to be tried again.
 
     A group with live members is refused.
     """
     names = ask(
         nameserver,
-        lambda admin: admin.delete_group(group, with_dead_letters=with_dead_letters),
+        lambda admin: admin.delete_group(
+            group, with_dead_letters=with_dead_letters, cluster=cluster, brokers=brokers
+        ),
     )
     print_record({"group": group, "deleted_from": names}, output)
 
@@ -116,7 +127,7 @@ def delete(group: str, with_dead_letters: bool, nameserver: str, output: str) ->
 @click.argument("group")
 @click.option("--topic", required=True, help="The topic whose offsets are set.")
 @click.option("--to-time", type=time_ms, metavar="TIME", help="ISO 8601, or Unix ms.")
-@click.option("--to-offset", type=int, help="This offset, or the queue's nearest end.")
+@click.option("--to-offset", type=INT64, help="This offset, or the queue's nearest end.")
 @click.option("--to-first", is_flag=True, help="The first message that is kept.")
 @click.option("--to-last", is_flag=True, help="Behind the last message: skip what waits.")
 @click.option(

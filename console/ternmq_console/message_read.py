@@ -10,7 +10,7 @@ from ternmq_client.tracing.records import ConsumeBegan, ConsumeEnded, Sent, Trac
 from ternmq_console.admin import ask, time_text
 from ternmq_console.exits import errors_as_exits
 from ternmq_console.message import message_row
-from ternmq_console.options import nameserver_option, output_option, time_ms
+from ternmq_console.options import INT32, INT64, nameserver_option, output_option, time_ms
 from ternmq_console.output import print_record, print_rows
 from ternmq_model.errors import refusal
 from ternmq_model.message import Message
@@ -33,8 +33,8 @@ _TOOLS = "TOOLS_PRODUCER"
 @click.option("--begin", type=time_ms, metavar="TIME", help="The earliest store time.")
 @click.option("--end", type=time_ms, metavar="TIME", help="The latest store time.")
 @click.option("--broker", default="", help="Only what this broker has.")
-@click.option("--queue", type=int, help="Only the queue of this number.")
-@click.option("--offset", type=int, help="Begin at this offset of each queue.")
+@click.option("--queue", type=INT32, help="Only the queue of this number.")
+@click.option("--offset", type=INT64, help="Begin at this offset of each queue.")
 @click.option("--max", "maximum", type=click.IntRange(min=1), default=1000, show_default=True)
 @nameserver_option
 @output_option
@@ -78,8 +78,8 @@ def print_(
 @click.command()
 @click.argument("topic")
 @click.option("--broker", required=True, help="Who has the queue.")
-@click.option("--queue", type=int, required=True, help="The queue's number.")
-@click.option("--offset", type=int, required=True, help="The message's place in it.")
+@click.option("--queue", type=INT32, required=True, help="The queue's number.")
+@click.option("--offset", type=INT64, required=True, help="The message's place in it.")
 @nameserver_option
 @output_option
 def query_by_offset(
@@ -163,7 +163,7 @@ def _outcome(record: TraceRecord) -> str:
 @click.option("--key", "keys", multiple=True, help="A key; may be repeated.")
 @click.option("--tag", default="", help="Its tag.")
 @click.option("--broker", default="", help="Send it to this broker.")
-@click.option("--queue", type=int, help="Send it to the queue of this number; with --broker.")
+@click.option("--queue", type=INT32, help="Send it to the queue of this number; with --broker.")
 @click.option("--trace", is_flag=True, help="Trace it.")
 @nameserver_option
 @output_option

@@ -12,6 +12,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 DEFAULT_NAMESERVER: Final = "127.0.0.1:9876"
 
+INT32: Final = click.IntRange(-(1 << 31), (1 << 31) - 1)
+INT64: Final = click.IntRange(-(1 << 63), (1 << 63) - 1)
+"""Numbers that fit into a request: whether they make sense is the broker's to say."""
+
 
 _UNITS_MS: Final = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
 _DURATION: Final = re.compile(r"([0-9]{1,15})(d|h|m|s|ms)", re.ASCII)

@@ -9,6 +9,7 @@ import click
 from ternmq_client.admin import AdminClient
 from ternmq_console.admin import ask, time_text
 from ternmq_console.options import (
+    INT32,
     duration_ms,
     duration_text,
     nameserver_option,
@@ -32,9 +33,9 @@ _ROUTE_COLUMNS = ("broker", "read_queues", "write_queues", "permissions", "addre
 
 @click.command()
 @click.argument("topic")
-@click.option("--queues", type=int, default=8, show_default=True, help="Queues on each broker.")
-@click.option("--read-queues", type=int, help="Those to read, if they are other than --queues.")
-@click.option("--write-queues", type=int, help="Those to write, likewise.")
+@click.option("--queues", type=INT32, default=8, show_default=True, help="Queues on each broker.")
+@click.option("--read-queues", type=INT32, help="Those to read, if they are other than --queues.")
+@click.option("--write-queues", type=INT32, help="Those to write, likewise.")
 @click.option(
     "--permissions",
     type=click.Choice(list(_PERMISSIONS)),
@@ -82,7 +83,7 @@ def create(
 
 @click.command()
 @click.argument("topic")
-@click.option("--queues", type=int, help="Queues on each broker.")
+@click.option("--queues", type=INT32, help="Queues on each broker.")
 @click.option("--permissions", type=click.Choice(list(_PERMISSIONS)), help="Read, write or both.")
 @click.option(
     "--retention",

@@ -49,21 +49,31 @@ class GroupChanges(AdminCalls):
                 await connection.call(PUT_GROUP, request, timeout_s=self._timeout_s)
         return [data.broker_name for data in wanted]
 
-    async def delete_group(self, group: str, *, with_dead_letters: bool = False) -> list[str]:
+    async def delete_group(
+        self,
+        group: str,
+        *,
+        with_dead_letters: bool = False,
+        cluster: str = "",
+        brokers: Collection[str] = (),
+    ) -> list[str]:
         """Forget a group without members, with offsets and retry topic; return the brokers' names.
 
         Args:
             group: Its name.
             with_dead_letters: Delete its dead letters too.
+            cluster: Only on brokers of this cluster.
+            brokers: Only on these broker names.
 
         Raises:
+            UsageError: No broker is left, or the name is illegal.
             GroupNotFound: No broker knows it.
             RefusedError: It has live members, or belongs to the system; brokers before have
                 forgotten it.
         """
         check_group(group)
         request = admin.DeleteGroupRequest(group=group, with_dead_letters=with_dead_letters)
-        replies = await self._ask_all(DELETE_GROUP, request, _DELETION_TIMEOUT_S)
+        replies = await self._ask_all(DELETE_GROUP, request, _DELETION_TIMEOUT_S, cluster, brokers)
         holders = [name for name, _ in replies]
         if not holders:
             remark = f"group {group!r} is on no broker"
@@ -167,11 +177,16 @@ class GroupChanges(AdminCalls):
         return sorted(changes, key=lambda one: one.queue)
 
     async def _ask_all(
-        self, rpc: UnaryRpc[Req, Rep], request: Req, timeout_s: float
+        self,
+        rpc: UnaryRpc[Req, Rep],
+        request: Req,
+        timeout_s: float,
+        cluster: str = "",
+        brokers: Collection[str] = (),
     ) -> list[tuple[str, Rep]]:
         """Return the answers of the masters that know what is asked about, with their names."""
         replies: list[tuple[str, Rep]] = []
-        for data in await self._wanted():
+        for data in await self._wanted(cluster, brokers):
             async with self._master(data) as connection:
                 try:
                     reply = await connection.call(rpc, request, timeout_s=timeout_s)

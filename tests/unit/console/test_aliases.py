@@ -64,6 +64,19 @@ def test_every_option_of_ours_that_it_gives_is_one_of_the_verb(name: str) -> Non
             "group reset --topic T --to-last -- G",
         ),
         (
+            "resetOffsetByTime --group=G --topic=T --timestamp=0 --force=false",
+            "group reset --topic T --to-time 0 --backwards-only -- G",
+        ),
+        ("deleteSubGroup -b b -g G -r true", "group delete --broker b -- G"),
+        ("deleteSubGroup -c C -g G", "group delete --cluster C -- G"),
+        ("printMsg -t T --beginTimestamp 5", "message print --begin 5 -- T"),
+        ("consumeMessage -t T --beginTimestamp 5", "message print --begin 5 -- T"),
+        ("cloneGroupOffset --srcGroup A --destGroup B", "group clone -- A B"),
+        (
+            "updateSubGroup -g G --consumeEnable false --retryMaxTimes 3",
+            "group create --no-consume --retries 3 -- G",
+        ),
+        (
             "resetOffsetByTime -g G -t T -s 2026-11-20#23:09:07:500",
             "group reset --topic T --to-time 2026-11-20T23:09:07.500 -- G",
         ),
@@ -95,6 +108,7 @@ def test_its_options_become_ours(line: str, ours: str) -> None:
         ("deleteTopic -t T -z 1", "option '-z' is not known here"),
         ("updateTopic -t T -p 7", "permission '7'"),
         ("updateSubGroup -g G -s maybe", "'maybe': must be true or false"),
+        ("deleteSubGroup -g G -r false", "deleted with its offsets, or not at all"),
     ],
 )
 def test_what_cannot_be_is_refused_with_a_usage_code(line: str, says: str) -> None:

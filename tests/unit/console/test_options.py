@@ -1,6 +1,8 @@
 import click
 import pytest
+from click.testing import CliRunner
 
+from ternmq_console.main import ternmq
 from ternmq_console.options import duration_ms, duration_text
 
 
@@ -23,3 +25,22 @@ def test_a_duration_is_read_and_told_in_units(text: str, in_ms: int, told: str) 
 def test_what_is_no_duration_is_refused(text: str) -> None:
     with pytest.raises(click.BadParameter, match="no duration"):
         duration_ms(text)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "group create G --retries 99999999999",
+        "group create G --broker-id 99999999999",
+        "group reset G --topic T --to-offset 99999999999999999999",
+        "topic create T --queues 99999999999",
+        "topic alter T --queues 99999999999",
+        "message query-by-offset T --broker B --queue 99999999999 --offset 0",
+        "message query-by-offset T --broker B --queue 0 --offset 99999999999999999999",
+        "message print T --broker B --queue 99999999999",
+    ],
+)
+def test_a_number_that_no_request_holds_is_refused_in_words(line: str) -> None:
+    refused = CliRunner().invoke(ternmq, [*line.split(), "--nameserver", "127.0.0.1:1"])
+    assert refused.exit_code == 2
+    assert "is not in the range" in refused.stderr
