@@ -8,6 +8,7 @@ and times that are not kept by brokers whose clocks are set while they are away.
 
 import asyncio
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +16,8 @@ import pytest
 
 from ternmq_client.admin import AdminClient
 from ternmq_client.config import ClientConfig
+from ternmq_model.errors import TernError
+from ternmq_model.route import TopicConfig
 from ternmq_store.config import FlushMode
 from tests.support.history import id_of
 from tests.support.memory_network import no_loss, random_loss
@@ -46,14 +49,13 @@ MEMBERS: Final = (
 )
 
 
-async def trouble(load: Load, mode: FlushMode, sending: asyncio.Task[None]) -> None:
-    """Let brokers die or stop, and parts of the network fail, while there is sending and after."""
+async def trouble(load: Load, name: str, mode: FlushMode, sending: asyncio.Task[None]) -> None:
+    """Let a broker die or stop, and parts of the network fail, while there is sending and after."""
     cluster, random = load.cluster, load.cluster.random
-    left = 3
+    left = 2
     while left > 0:
         left -= sending.done() or left > 1
-        await asyncio.sleep(random.random() * 6)
-        name = random.choice(cluster.running)
+        await asyncio.sleep(random.random() * 10)
         match random.randrange(6):
             case 0:
                 cluster.kill(name)
@@ -80,6 +82,22 @@ async def trouble(load: Load, mode: FlushMode, sending: asyncio.Task[None]) -> N
             cluster.clock_offsets_ms[name] = random.randrange(-20_000, 20_000)
         load.starts_s[name].append(asyncio.get_running_loop().time())
         await cluster.start(name)
+
+
+async def operate(load: Load) -> None:
+    """Reset groups to where topics begin, and give a topic more queues, until cancelled."""
+    cluster, random = load.cluster, load.cluster.random
+    async with AdminClient(CLIENT, env=cluster.environment("operator")) as admin:
+        while True:
+            await asyncio.sleep(random.random() * 40)
+            with suppress(TernError):
+                if random.random() < 0.3:
+                    await admin.create_topic(TopicConfig(PLAIN, 3, 3))
+                    continue
+                group, topic = random.choice(
+                    ((CONCURRENT, PLAIN), (FILTERED, PLAIN), (ORDERLY, KEYED), (PULLING, PAID))
+                )
+                await admin.reset_offsets(group, topic, first=True)
 
 
 async def send_all(load: Load, count: int) -> None:
@@ -148,9 +166,12 @@ async def run(seed: int, folder: Path, count: int) -> None:
             cluster.tasks.spawn(load.come_and_go(group, name), name) for group, name in MEMBERS
         ]
         members.append(cluster.tasks.spawn(load.pay_and_die(), "payers"))
+        members.append(cluster.tasks.spawn(operate(load), "operator"))
         sending = cluster.tasks.spawn(send_all(load, count), "sending")
-        await trouble(load, mode, sending)
+        await asyncio.gather(*(trouble(load, name, mode, sending) for name in cluster.running))
         await sending
+        cluster.network.heal()
+        cluster.network.loss = no_loss
         for task in members:
             task.cancel()
         await asyncio.wait(members)
