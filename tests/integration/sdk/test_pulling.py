@@ -1,7 +1,6 @@
 """Pull consumers that are told what to read, against a cluster."""
 
 import asyncio
-import time
 from collections.abc import Sequence
 
 import pytest
@@ -42,15 +41,15 @@ async def take(reader: PullConsumer, count: int) -> list[StoredMessage]:
 def test_a_reader_goes_where_it_is_told(place: Place) -> None:
     async def main() -> None:
         early = await fill(place, [b"0", b"1", b"2"])
-        await asyncio.sleep(0.05)
-        at_ms = time.time_ns() // 1_000_000
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.05)  # so that their store times differ
         await fill(place, [b"3", b"4"])
         queue: MessageQueue = early[0].queue
         async with PullConsumer(nameserver=place.nameserver) as reader:
             assert queue in await reader.queues(place.topic)
             reader.assign([queue])
-            assert [each.body for each in await take(reader, 5)] == [b"0", b"1", b"2", b"3", b"4"]
+            everything = await take(reader, 5)
+            assert [each.body for each in everything] == [b"0", b"1", b"2", b"3", b"4"]
+            at_ms = everything[3].stored_at_ms
             assert await reader.poll(timeout_s=0.05) == []
             begins = await reader.begin_offsets([queue])
             ends = await reader.end_offsets([queue])
