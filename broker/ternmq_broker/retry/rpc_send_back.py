@@ -16,7 +16,14 @@ from ternmq_broker.retry.group_topics import GroupTopics
 from ternmq_broker.retry.send_back import Failure, Fate, SentBack, sent_back, why_not
 from ternmq_broker.statistics.broker_statistics import BrokerStatistics
 from ternmq_model.clock import Clock
-from ternmq_model.errors import CorruptRecord, IllegalMessage, MessageRefused, TernError, refusal
+from ternmq_model.errors import (
+    CorruptRecord,
+    IllegalMessage,
+    MessageRefused,
+    RefusedError,
+    TernError,
+    refusal,
+)
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.record import Record, decode_record
 from ternmq_model.response_code import ResponseCode
@@ -102,10 +109,9 @@ class SendBackService:
             except TernError as error:
                 outcomes[index].CopyFrom(status_of(error))
             if batch.body_bytes >= _PUT_BYTES_MAX:
-                await self._put(group.group, batch, outcomes)
+                await self._put_unfenced(group.group, batch, request.messages, outcomes)
                 batch = _Batch()
-        if batch.records:
-            await self._put(group.group, batch, outcomes)
+        await self._put_unfenced(group.group, batch, request.messages, outcomes)
         if dropped:
             why = "the group has no retry queues"
             logger.warning(
@@ -120,6 +126,10 @@ class SendBackService:
             TernError: It cannot be sent back.
         """
         services = self._services
+        # Before the record is looked for: to a member without the lock it is of no account that the
+        # record is gone, and it must not send a copy of what it has in hand.
+        if (fenced := self._fenced(group.group, told)) is not None:
+            raise fenced
         record = await self._record(told.physical_offset)
         failure = Failure(
             told.message_id,
@@ -129,15 +139,7 @@ class SendBackService:
             told.delay_level,
             told.attempts_max,
         )
-        # The lock is looked at behind the last wait before the record is stored.
-        error = why_not(record, failure) or services.locks.check(
-            group.group,
-            told.topic,
-            told.queue_id,
-            told.lock_token,
-            now_ms=services.clock.monotonic_ms(),
-        )
-        if error is not None:
+        if (error := why_not(record, failure)) is not None:
             raise error
         queue_id = services.random.randrange(max(1, group.retry_queues))
         return sent_back(record, failure, group, queue_id=queue_id)
@@ -177,6 +179,33 @@ class SendBackService:
             return decided.record
         services.group_topics.retry(group)
         return services.delayed(decided.record, decided.delay_level)
+
+    def _fenced(self, group: str, told: groups.FailedMessage) -> RefusedError | None:
+        """Return why the member may not act for the message's queue; None when it may."""
+        services = self._services
+        now_ms = services.clock.monotonic_ms()
+        return services.locks.check(
+            group, told.topic, told.queue_id, told.lock_token, now_ms=now_ms
+        )
+
+    async def _put_unfenced(
+        self,
+        group: str,
+        batch: _Batch,
+        told: Sequence[groups.FailedMessage],
+        outcomes: Sequence[common.Status],
+    ) -> None:
+        """Store what the member may still act for: while others' records were read, a lock may
+        have fallen."""
+        left = _Batch()
+        for record, (index, decided) in zip(batch.records, batch.messages, strict=True):
+            if (error := self._fenced(group, told[index])) is not None:
+                outcomes[index].CopyFrom(status_of(error))
+            else:
+                left.records.append(record)
+                left.messages.append((index, decided))
+        if left.records:
+            await self._put(group, left, outcomes)
 
     async def _put(self, group: str, batch: _Batch, outcomes: Sequence[common.Status]) -> None:
         """Store a batch and note the outcome of its messages."""

@@ -171,6 +171,9 @@ def test_a_stale_lock_sends_nothing_back() -> None:
             token = (await client.call(contracts.LOCK_QUEUES, request)).locked[0].token
             stale = failed(message, lock_token=token - 1), failed(message)
             assert await send_back(client, *stale) == [Code.NO_PERMISSION] * 2
+            gone = failed(message, lock_token=token - 1)
+            gone.physical_offset += 1  # else the member would send a copy of what it has in hand
+            assert await send_back(client, gone) == [Code.NO_PERMISSION]
             assert await send_back(client, failed(message, lock_token=token)) == [0]
 
     run_in_virtual_time(main())
