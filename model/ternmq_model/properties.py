@@ -88,13 +88,15 @@ TRANSIENT_PREFIX: Final = "__RMQ.TRANSIENT."
 """Begins names that a client keeps for itself: they are never stored."""
 
 
-def check_property(name: str, value: str) -> None:
+def check_property(name: object, value: object) -> None:
     """Refuse a pair that could not be read back as it was written.
 
     Raises:
-        IllegalMessage: Name or value is empty or holds 0x01 or 0x02, or the name begins as those do
-            that are never stored.
+        IllegalMessage: Name or value is no text, is empty or holds 0x01 or 0x02, or the name begins
+            as those do that are never stored.
     """
+    if not isinstance(name, str) or not isinstance(value, str):
+        raise IllegalMessage(f"property {name!r}={value!r}: both must be strings")
     if name.startswith(TRANSIENT_PREFIX):
         raise IllegalMessage(f"property {name!r}: names with that beginning are never stored")
     if not name or not value:

@@ -339,8 +339,11 @@ class Dispatch:
     ) -> MessageQueue:
         """Return the queue that the caller chose."""
         if selector is not None:
+            if queue is not None:
+                raise UsageError("a queue and a selector exclude each other")
             queue = selector(target.queues, message)
-        assert queue is not None, "given or selected"
+        if not isinstance(queue, MessageQueue):  # whoever does not check types learns it here
+            raise UsageError(f"{queue!r} was chosen for {message.topic!r}, which is no queue")
         if queue.topic != message.topic or not 0 <= queue.queue_id < 1 << 31:
             raise UsageError(f"a message for {message.topic!r} cannot go to {queue}")
         return queue

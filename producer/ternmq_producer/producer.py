@@ -146,7 +146,7 @@ class Producer(Lifecycle):
 
         Args:
             message: Not to be changed until it is answered.
-            queue: Where to; else by `selector`, by the sharding key, or in turn.
+            queue: Where to; else by `selector`, by the sharding key, or in turn. Not both.
             selector: Chooses among the queues of the topic, which come sorted.
             timeout_s: Instead of the configured one. Covers waiting for room and all attempts.
 
@@ -217,7 +217,7 @@ class Producer(Lifecycle):
 
         Args:
             message: Not to be changed hereafter.
-            queue: Where to; else by `selector`, by the sharding key, or in turn.
+            queue: Where to; else by `selector`, by the sharding key, or in turn. Not both.
             selector: Chooses among the queues of the topic, which come sorted.
 
         Raises:
@@ -348,7 +348,7 @@ class Producer(Lifecycle):
 
         Args:
             message: Not to be changed until it is answered.
-            queue: Where to; else by `selector`, by the sharding key, or in turn.
+            queue: Where to; else by `selector`, by the sharding key, or in turn. Not both.
             selector: Chooses among the queues of the topic, which come sorted.
             timeout_s: Instead of the configured one.
 

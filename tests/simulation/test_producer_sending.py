@@ -1,6 +1,7 @@
 """Producers over a network without faults: batches, queues, order, memory."""
 
 import asyncio
+from typing import cast
 
 import pytest
 
@@ -8,6 +9,7 @@ from ternmq_model.errors import ClosedError, IllegalMessage, TopicNotFound, Usag
 from ternmq_model.message import Message, SendResult, SendStatus
 from ternmq_model.queue import MessageQueue
 from ternmq_producer.config import ProducerConfig
+from ternmq_producer.selectors import QueueSelector
 from tests.support.send_cluster import TOPIC, Answer, send_cluster
 from tests.support.virtual_time import EPOCH_MS, run_in_virtual_time
 
@@ -150,6 +152,10 @@ def test_large_messages_travel_alone_and_no_batch_is_too_large() -> None:
     run_in_virtual_time(main())
 
 
+def _no_queue(*_: object) -> None:
+    """Forget to return anything."""
+
+
 def test_the_caller_or_a_selector_may_choose_the_queue() -> None:
     async def main() -> None:
         async with send_cluster() as cluster, cluster.producer() as producer:
@@ -159,6 +165,10 @@ def test_the_caller_or_a_selector_may_choose_the_queue() -> None:
             assert picked.queue.queue_id == 3
             with pytest.raises(UsageError, match="cannot go to"):
                 await producer.send(message(), queue=MessageQueue("other", "broker-0", 0))
+            with pytest.raises(UsageError, match="was chosen for 'flights'"):
+                await producer.send(message(), selector=cast("QueueSelector", _no_queue))
+            with pytest.raises(UsageError, match="exclude each other"):
+                await producer.send(message(), queue=queue, selector=lambda queues, _: queues[0])
             with pytest.raises(ZeroDivisionError):
                 await producer.send(message(), selector=lambda queues, _: queues[1 // 0])
             await producer.send(message())

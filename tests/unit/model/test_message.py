@@ -1,5 +1,7 @@
 """What an application may send."""
 
+from typing import Any
+
 import pytest
 
 from ternmq_model.errors import IllegalMessage, IllegalName, TernError
@@ -49,6 +51,22 @@ def test_messages_that_break_a_limit_name_the_culprit(
 ) -> None:
     with pytest.raises(error, match=culprit):
         message.encoded_properties()
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"properties": {"n": 5}},
+        {"properties": {5: "n"}},
+        {"keys": [42]},
+        {"tags": 7},
+        {"sharding_key": 42},
+        {"sharding_key": b"key"},
+    ],
+)
+def test_what_is_no_text_is_refused_in_words(fields: dict[str, Any]) -> None:
+    with pytest.raises(IllegalMessage, match="both must be strings"):
+        Message("T", b"", **fields).encoded_properties()
 
 
 @pytest.mark.parametrize(
