@@ -126,6 +126,11 @@ class OffsetStore:
         version = self._told_versions.pop(queue, 0)
         self._progress[queue] = _Progress(offset, committed, version)
 
+    def at(self, queue: MessageQueue) -> QueueOffset | None:
+        """Return where `queue` is, as far as is known here; None = it is not kept."""
+        progress = self._progress.get(queue)
+        return None if progress is None else progress.offset
+
     def update(self, queue: MessageQueue, offset: QueueOffset) -> None:
         """Note that everything below `offset` is finished. A lower one than before is passed over.
 

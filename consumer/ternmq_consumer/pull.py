@@ -390,6 +390,8 @@ class PullConsumer(SeekingPuller, ReplyingClient, Lifecycle):
     def _take_reset(self, queue: MessageQueue, offset: QueueOffset, version: int) -> None:
         if self._parts.offsets.reset(queue, offset, version):
             self._go_on(queue, offset)
+        else:
+            self._member.take_reset(queue, offset, version)
 
     def _go_on(self, queue: MessageQueue, offset: QueueOffset) -> None:
         """Go on where somebody else has set the group's offset."""

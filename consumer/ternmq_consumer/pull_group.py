@@ -67,6 +67,9 @@ class PullOwned:
         self._callbacks = callbacks
         self._commits_settled = commits_settled
         self._on_failure = on_failure
+        self._starting: frozenset[MessageQueue] = frozenset()
+        self._told_resets: list[tuple[MessageQueue, QueueOffset, int]] = []
+        """Of queues that start, and were not kept when a broker told of it."""
 
     @property
     def queues(self) -> list[MessageQueue]:
@@ -83,6 +86,7 @@ class PullOwned:
             Whether all could be started. The others are not owned; the reason is logged.
         """
         parts = self._parts
+        self._starting = frozenset(wanted)
         async with asyncio.TaskGroup() as questions:
             asked = {
                 queue: questions.create_task(self._find_start(queue), name=f"start {queue}")
@@ -91,8 +95,14 @@ class PullOwned:
         starts = {queue: start for queue, task in asked.items() if (start := task.result())}
         for queue, (offset, committed) in starts.items():
             parts.offsets.begin(queue, offset, committed)
+        for told in self._told_resets:
+            parts.offsets.reset(*told)
         await parts.offsets.commit(starts)
-        for queue, (offset, _) in starts.items():
+        self._starting = frozenset()
+        self._told_resets.clear()
+        for queue, (found, _) in starts.items():
+            # Somebody may have set it meanwhile.
+            offset = found if (now_at := parts.offsets.at(queue)) is None else now_at
             self._queues.add(queue, wanted[queue]).place(offset)
             logger.info("queue taken over queue=%s offset=%s", queue, offset)
         if starts:
@@ -102,6 +112,14 @@ class PullOwned:
             if fetched is not None and fetched.position is not None and not fetched.is_reading:
                 fetched.start(parts.links, fetched.position)
         return len(starts) == len(wanted)
+
+    def take_reset(self, queue: MessageQueue, offset: QueueOffset, version: int) -> None:
+        """Learn that somebody else has set the group's offset of a queue that is not kept yet.
+
+        Passed over unless it is about to be owned: its offset was asked for, maybe before that.
+        """
+        if queue in self._starting:
+            self._told_resets.append((queue, offset, version))
 
     async def drop(self, queues: Sequence[MessageQueue]) -> None:
         """Own these queues no more: stop reading, tell the application, commit, forget.

@@ -14,6 +14,7 @@ from ternmq_consumer.rebalance import RETRY_S, Rebalancer
 from ternmq_consumer.seeking import looks_for_resets
 from ternmq_consumer.subscriptions import subscription_message
 from ternmq_model.errors import UsageError
+from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_model.subscription import Subscription
 from ternmq_protos.v1 import groups_pb2 as groups
@@ -132,6 +133,11 @@ class PullMembership(Lifecycle):
         if self._owned is None:
             raise UsageError("the consumer is not subscribed to any topic")
         await self._first_share.wait()
+
+    def take_reset(self, queue: MessageQueue, offset: QueueOffset, version: int) -> None:
+        """Learn that somebody else has set the group's offset of a queue that is not kept yet."""
+        if self._owned is not None:
+            self._owned.take_reset(queue, offset, version)
 
     def lose(self, queue: MessageQueue) -> None:
         """Own `queue` no more, which is gone; look soon whether there is another one."""

@@ -252,6 +252,25 @@ def test_a_reset_moves_a_member_and_is_found_by_who_is_none() -> None:
     in_cluster(test)
 
 
+def test_whenever_it_is_reset_a_queue_that_is_being_taken_over_is_polled_from_there() -> None:
+    async def test(cluster: ToyCluster) -> None:
+        fill(cluster, 10)
+        broker, queue = cluster.brokers["broker-0"], cluster.queues[0]
+        for step in range(80):
+            for one in cluster.queues:  # nothing is left to be read, or committed
+                cluster.brokers[one.broker_name].offsets["g", one.queue_id] = 10
+            async with member(cluster, f"host-{step}") as consumer:
+                await consumer.subscribe(TOPIC)
+                await asyncio.sleep(step * 0.0003)
+                await broker.reset("g", 0, 4)
+                found = [m.queue_offset for m in await read(consumer, 6)]
+                assert found == [*range(4, 10)], f"reset after {step * 0.3:.1f} ms"
+                assert await consumer.commit()
+            assert cluster.committed("g", queue) == 10
+
+    in_cluster(test)
+
+
 def test_a_topic_that_is_deleted_and_made_again_is_shared_again() -> None:
     async def test(cluster: ToyCluster) -> None:
         fill(cluster, 10)
