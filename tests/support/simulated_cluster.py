@@ -284,21 +284,22 @@ class SimulatedCluster:
             broker = self._running[name].broker
             network = self.network.host("scanner")
             connection = await network.connect([replace(broker.address, host=name)])
-            found += await _records(Client(connection), topic, name)
+            found += await records_of(Client(connection), topic, name)
             await connection.close()
         return found
 
     async def scan(self, topic: str, *, groups: Sequence[str] = ()) -> None:
         """Note every record of a topic, and every dead letter of the groups."""
-        self.history.lying += [_lying(*each) for each in await self.records(topic)]
+        self.history.lying += [lying_of(*each) for each in await self.records(topic)]
         for group in groups:
             letters = await self.records(DEAD_LETTER_PREFIX + group)
-            self.history.dead[group] = [_lying(*each) for each in letters]
+            self.history.dead[group] = [lying_of(*each) for each in letters]
 
 
-async def _records(
+async def records_of(
     client: Client, topic: str, broker_name: str
 ) -> list[tuple[MessageQueue, StoredMessage]]:
+    """Return every record of a broker's topic; none when it does not exist."""
     found: list[tuple[MessageQueue, StoredMessage]] = []
     try:
         request = admin.DescribeTopicRequest(topic=topic)
@@ -319,7 +320,8 @@ async def _records(
     return found
 
 
-def _lying(queue: MessageQueue, message: StoredMessage) -> Lying:
+def lying_of(queue: MessageQueue, message: StoredMessage) -> Lying:
+    """Return a record as a history notes it."""
     body = message.body
     return Lying(id_of(body), body, queue, message.queue_offset, message.stored_at_ms)
 
