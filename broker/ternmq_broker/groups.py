@@ -25,6 +25,9 @@ _FROM_MIN: Final = "ternmq.consume.from.min"
 """Among a group's attributes, all of which RocketMQ keeps as text. Its own `consumeFromMinEnable`
 is true by default and does nothing."""
 
+GROUPS_MAX: Final = 65_536
+"""Of one broker: they come into being on first use, whoever names them."""
+
 RETRY_QUEUES_MAX: Final = 64
 RETRIES_MAX: Final = 65_536
 BROKER_ID_MAX: Final = 65_535
@@ -111,10 +114,13 @@ class GroupTable:
 
         Raises:
             IllegalName: The name is illegal; nothing changes.
+            RefusedError: It is new, and there are as many as may be.
         """
         known = self._groups.get(group)
         if known is None:
-            known = self._groups[group] = SubscriptionGroup(check_group(group))
+            known = SubscriptionGroup(check_group(group))
+            self._check_room(group)
+            self._groups[group] = known
             self._version = self._version.next(now_ms)
         return known
 
@@ -126,10 +132,17 @@ class GroupTable:
         """
         check_settings(settings)
         known = self._groups.get(settings.group)
+        if known is None:
+            self._check_room(settings.group)
         if known != settings:
             self._groups[settings.group] = settings
             self._version = self._version.next(now_ms)
         return known is None
+
+    def _check_room(self, group: str) -> None:
+        if len(self._groups) >= GROUPS_MAX:
+            remark = f"group {group!r} does not fit: a broker has at most {GROUPS_MAX} groups"
+            raise refusal(ResponseCode.SERVICE_NOT_AVAILABLE, remark)
 
     def remove(self, group: str, *, now_ms: int) -> bool:
         """Forget a group's settings; return whether there were any."""

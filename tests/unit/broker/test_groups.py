@@ -6,7 +6,7 @@ import pytest
 from ternmq_broker.groups import GroupTable, SubscriptionGroup
 from ternmq_broker.loose_json import parse_json, write_json
 from ternmq_model.data_version import DataVersion
-from ternmq_model.errors import IllegalName, InvalidParameter
+from ternmq_model.errors import IllegalName, InvalidParameter, RefusedError
 
 OF_ROCKETMQ = """{"dataVersion":{"counter":1,"stateVersion":0,"timestamp":17},"forbiddenTable":{},
 "subscriptionGroupTable":{"G":{"attributes":{},"brokerId":0,"consumeBroadcastEnable":false,
@@ -109,3 +109,19 @@ def test_settings_that_cannot_be_change_nothing(change: dict[str, Any]) -> None:
     with pytest.raises((InvalidParameter, IllegalName)):
         table.put(replace(SubscriptionGroup("G"), **change), now_ms=1)
     assert list(table) == []
+
+
+def test_a_broker_has_so_many_groups_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ternmq_broker.groups.GROUPS_MAX", 2)
+    table = GroupTable(DataVersion(0))
+    for name in ("A", "B"):
+        table.use(name, now_ms=1)
+    for add in (
+        lambda: table.use("C", now_ms=2),
+        lambda: table.put(SubscriptionGroup("C"), now_ms=2),
+    ):
+        with pytest.raises(RefusedError, match="at most 2 groups"):
+            add()
+    assert table.use("A", now_ms=3).group == "A"
+    table.remove("B", now_ms=4)
+    assert table.use("C", now_ms=5).group == "C"
