@@ -12,16 +12,12 @@ from ternmq_model.errors import (
     IllegalName,
     RequestTimedOut,
     TernError,
-    Unreachable,
     UsageError,
-    refusal,
 )
 from ternmq_model.message import Message
 from ternmq_model.message_id import UniqueKeys
 from ternmq_model.names import check_topic, is_send_forbidden
 from ternmq_model.queue import MessageQueue
-from ternmq_model.response_code import ResponseCode
-from ternmq_model.route import Permission, TopicRoute
 from ternmq_producer.avoidance import Avoidance
 from ternmq_producer.broker_link import BrokerLink
 from ternmq_producer.buffer import Buffer
@@ -32,7 +28,7 @@ from ternmq_producer.pending import Pending, Sink, renewed
 from ternmq_producer.selectors import QueueSelector, keeps_order
 from ternmq_producer.spread import spread
 from ternmq_producer.statistics import BrokerSends, SendStatistics
-from ternmq_producer.target import Target, check_fields
+from ternmq_producer.target import Target, check_fields, no_queues
 from ternmq_producer.whole import BatchSink, WholePending
 
 _PART_BYTES_MAX: Final = 4 << 20
@@ -133,7 +129,7 @@ class Dispatch:
         """
         resting: list[Pending] = []
         for one in pending:
-            target = self._targets.get(one.topic.decode())
+            target = self._known_target(one.topic.decode())
             if target is not None:
                 one.queue = target.queues[self._avoidance.next_but(target, avoid)]
             if one.queue.broker_name == avoid and delay_s:
@@ -453,7 +449,21 @@ class Dispatch:
             raise closed_error()
         queues = route.write_queues()
         if not queues:
-            raise _no_queues(route)
+            raise no_queues(route)
+        return self._make_target(topic, queues)
+
+    def _known_target(self, topic: str) -> Target | None:
+        """Return the queues of `topic` as they are known now, without asking anybody.
+
+        A route that has just changed is not looked at until the next send, which may never come.
+        """
+        target = self._targets.get(topic)
+        if target is None and (route := self.client.routes.cached(topic)) is not None:
+            queues = route.write_queues()
+            return self._make_target(topic, queues) if queues else None
+        return target
+
+    def _make_target(self, topic: str, queues: Sequence[MessageQueue]) -> Target:
         target = Target(topic, queues, self.client.env.random.getrandbits(31))
         target.links = [self.link(queue.broker_name) for queue in queues]
         self._targets[topic] = target
@@ -487,10 +497,3 @@ class Dispatch:
 def closed_error() -> ClosedError:
     """Return what a producer raises that is not open."""
     return ClosedError("the producer is not open: use it inside `async with`")
-
-
-def _no_queues(route: TopicRoute) -> TernError:
-    """Return why nothing can be sent to a topic that exists."""
-    if any(Permission.WRITE in data.permissions and data.write_queues for data in route.queues):
-        return Unreachable(f"topic {route.topic}: none of its brokers has a master at present")
-    return refusal(ResponseCode.NO_PERMISSION, f"topic {route.topic}: may not be written")

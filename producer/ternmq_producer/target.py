@@ -3,10 +3,12 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from ternmq_model.errors import IllegalMessage
+from ternmq_model.errors import IllegalMessage, TernError, Unreachable, refusal
 from ternmq_model.message import Message
 from ternmq_model.queue import MessageQueue
 from ternmq_model.record import BODY_BYTES_MAX
+from ternmq_model.response_code import ResponseCode
+from ternmq_model.route import Permission, TopicRoute
 from ternmq_producer.pending import RECORD_EXTRA_BYTES
 from ternmq_producer.queue_picker import QueuePicker
 
@@ -74,3 +76,10 @@ def check_fields(message: Message) -> None:
         raise IllegalMessage(f"message for {message.topic!r}: tags is one tag, as a string")
     if not -(1 << 31) <= message.flag < 1 << 31:
         raise IllegalMessage(f"message for {message.topic!r}: flag {message.flag} is not 32 bits")
+
+
+def no_queues(route: TopicRoute) -> TernError:
+    """Return why nothing can be sent to a topic that exists."""
+    if any(Permission.WRITE in data.permissions and data.write_queues for data in route.queues):
+        return Unreachable(f"topic {route.topic}: none of its brokers has a master at present")
+    return refusal(ResponseCode.NO_PERMISSION, f"topic {route.topic}: may not be written")
