@@ -202,6 +202,8 @@ class _Opened:
                 delay_s_max=config.session_retry_s * SESSION_DELAY_FACTOR_MAX,
             ),
         )
+        self._consumed_at: dict[str, list[str]] = {}
+        """The masters of each consumed topic, as its route last named them."""
         self.jobs = JobRunner(
             Job(name="routes", interval_s=self.routes.refresh_interval_s, step=self._refresh)
         )
@@ -238,14 +240,21 @@ class _Opened:
             logger.info("topic is waited for topic=%s error=%s", topic, error)
 
     def attend_consumed_topics(self) -> None:
-        """Have Sessions with the masters of every consumed topic."""
-        self.sessions.keep_to(
-            data.broker_name
-            for topic in self.sessions.consumer_topics
-            if (route := self.routes.cached(topic)) is not None
-            for data in route.brokers
-            if data.master is not None
-        )
+        """Have Sessions with the masters of every consumed topic.
+
+        Where a route is gone it stays with those that it named last: a NameServer that has just
+        started knows nothing yet, and who says goodbye loses its locks while it goes on consuming.
+        """
+        topics = self.sessions.consumer_topics
+        for topic in topics:
+            if (route := self.routes.cached(topic)) is not None:
+                self._consumed_at[topic] = [
+                    data.broker_name for data in route.brokers if data.master is not None
+                ]
+        self._consumed_at = {
+            topic: names for topic, names in self._consumed_at.items() if topic in topics
+        }
+        self.sessions.keep_to(name for names in self._consumed_at.values() for name in names)
 
     async def close_connections(self) -> None:
         await self.nameservers.close()

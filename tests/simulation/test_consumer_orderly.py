@@ -391,6 +391,33 @@ def test_a_queue_that_comes_back_waits_for_the_call_that_it_left_behind() -> Non
     in_cluster(test)
 
 
+def test_locks_are_kept_while_nameservers_that_have_just_started_know_no_topic() -> None:
+    async def test(cluster: ToyCluster) -> None:
+        broker = cluster.brokers["broker-0"]
+
+        def tokens() -> list[int]:
+            held = (broker.groups.locks.holding("g", TOPIC, n, now_ms=clock_ms()) for n in (0, 1))
+            return [0 if each is None else each.token for each in held]
+
+        async with (
+            member_of(cluster, "a", lambda _: None) as first,
+            member_of(cluster, "b", lambda _: None) as second,
+        ):
+            await until(lambda: len(first.assignment()) == len(second.assignment()) == 1)
+            before = tokens()
+            served = dict(cluster.brokers)
+            cluster.brokers.clear()
+            for _ in range(400):
+                await asyncio.sleep(0.1)
+                assert tokens() == before
+            cluster.brokers.update(served)
+            await asyncio.sleep(40)
+            assert tokens() == before
+            assert len(first.assignment()) == len(second.assignment()) == 1
+
+    in_cluster(test)
+
+
 def test_leaving_gives_the_locks_back_at_once() -> None:
     async def test(cluster: ToyCluster) -> None:
         async with member_of(cluster, "a", lambda _: None) as consumer:
