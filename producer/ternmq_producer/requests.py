@@ -66,7 +66,13 @@ class Requests:
             client_id=self._client.client_id,
             ttl_ms=max(1, round(timeout_s * 1000)),
         )
-        await self._be_known(message.topic, timeout_s)
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._be_known(message.topic, timeout_s)
+        except TimeoutError:
+            error = RequestTimedOut(f"request to {message.topic!r}: not sent in time")
+            error.may_have_happened = False
+            raise error from None
         future: asyncio.Future[StoredMessage] = asyncio.get_running_loop().create_future()
         self._waiting[correlation_id] = future
         try:

@@ -135,6 +135,19 @@ def test_closing_the_producer_ends_its_requests() -> None:
     run_in_virtual_time(main())
 
 
+def test_a_request_that_finds_no_broker_ends_in_time_and_was_not_sent() -> None:
+    async def main() -> None:
+        async with simulated_cluster(brokers=["a"]) as cluster, cluster.producer() as producer:
+            cluster.network.partition("producer", "ns")
+            began_s = asyncio.get_running_loop().time()
+            with pytest.raises(RequestTimedOut, match="not sent") as told:
+                await producer.request(Message(TOPIC, b"x"), timeout_s=0.5)
+            assert asyncio.get_running_loop().time() - began_s < 0.6
+            assert not told.value.may_have_happened
+
+    run_in_virtual_time(main())
+
+
 def test_what_is_no_request_cannot_be_answered() -> None:
     async def main() -> None:
         async with simulated_cluster(brokers=["a"]) as cluster:
