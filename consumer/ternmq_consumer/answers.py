@@ -52,6 +52,10 @@ class ReconsumeLater:
     settings say. Means nothing to a concurrent consumer."""
 
     def __post_init__(self) -> None:
+        for name in ("delay_level", "finished"):
+            number: object = getattr(self, name)
+            if not isinstance(number, int):  # else it would fail where no listener can be blamed
+                raise UsageError(f"{name} is {number!r}: must be a whole number")
         if not DEAD_LETTER <= self.delay_level <= DELAY_LEVEL_MAX:
             raise UsageError(f"delay_level is {self.delay_level}: must be -1 to {DELAY_LEVEL_MAX}")
         if self.finished < 0:

@@ -3,11 +3,15 @@
 import enum
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from ternmq_consumer.allocation.named import strategy_of
 from ternmq_consumer.allocation.strategy import AllocationStrategy
 from ternmq_consumer.answers import SUSPEND_S_MAX, SUSPEND_S_MIN
 from ternmq_model.errors import ConfigError
+
+RETRIES_MAX: Final = 65_536
+"""As brokers allow it in a group's settings."""
 
 
 class ConsumeFrom(enum.Enum):
@@ -144,11 +148,14 @@ class PushConsumerConfig:
             "pull_threshold_bytes",
             "span_max",
         ):
-            number: int = getattr(self, name)
-            if number < 1:
-                raise ConfigError(f"consumer.{name}", number, "must be 1 or more")
-        if self.retries_max < -1:
-            raise ConfigError("consumer.retries_max", self.retries_max, "must be -1 or more")
+            _check_count(name, getattr(self, name), 1)
+        _check_count("retries_max", self.retries_max, -1, RETRIES_MAX)
+        # A name, as other clients have it, would be taken for none of them.
+        _check_kind("message_model", self.message_model, MessageModel)
+        _check_kind("offsets_kept", self.offsets_kept, OffsetsKept)
+        folder: object = self.offsets_folder
+        if folder is not None and not isinstance(folder, Path):
+            raise ConfigError("consumer.offsets_folder", folder, "must be a pathlib.Path, or None")
         if not SUSPEND_S_MIN <= self.suspend_s <= SUSPEND_S_MAX:
             rule = f"must be {SUSPEND_S_MIN} to {SUSPEND_S_MAX}"
             raise ConfigError("consumer.suspend_s", self.suspend_s, rule)
@@ -206,9 +213,7 @@ class PullConsumerConfig:
         strategy_of(self.allocate)
         _check_start(self.consume_from, self.consume_at_ms)
         for name in ("pull_threshold_messages", "pull_threshold_bytes"):
-            number: int = getattr(self, name)
-            if number < 1:
-                raise ConfigError(f"consumer.{name}", number, "must be 1 or more")
+            _check_count(name, getattr(self, name), 1)
         for name in ("auto_commit_s", "rebalance_s"):
             seconds: float = getattr(self, name)
             if not seconds > 0:
@@ -220,13 +225,24 @@ class PullConsumerConfig:
 
 
 def _check_start(consume_from: object, consume_at_ms: int | None) -> None:
-    if not isinstance(consume_from, ConsumeFrom):
-        rule = f"must be one of {', '.join(map(str, ConsumeFrom))}"
-        raise ConfigError("consumer.consume_from", consume_from, rule)
+    _check_kind("consume_from", consume_from, ConsumeFrom)
     if consume_at_ms is None:
         return
     if consume_from is not ConsumeFrom.TIMESTAMP:
         rule = f"has a meaning with {ConsumeFrom.TIMESTAMP} alone"
         raise ConfigError("consumer.consume_at_ms", consume_at_ms, rule)
-    if consume_at_ms < 0:
-        raise ConfigError("consumer.consume_at_ms", consume_at_ms, "must be 0 or more")
+    _check_count("consume_at_ms", consume_at_ms, 0)
+
+
+def _check_kind(name: str, value: object, kind: type[enum.Enum]) -> None:
+    if not isinstance(value, kind):
+        rule = f"must be one of {', '.join(map(str, kind))}"
+        raise ConfigError(f"consumer.{name}", value, rule)
+
+
+def _check_count(name: str, value: object, least: int, most: int | None = None) -> None:
+    rule = f"must be {least} or more" if most is None else f"must be {least} to {most}"
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ConfigError(f"consumer.{name}", value, f"{rule}, a whole number")
+    if value < least or (most is not None and value > most):
+        raise ConfigError(f"consumer.{name}", value, rule)

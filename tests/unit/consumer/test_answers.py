@@ -31,6 +31,8 @@ def test_every_answer_has_one_meaning(answer: object, wish: ReconsumeLater | Non
         {"delay_level": -2},
         {"delay_level": 19},
         {"finished": -1},
+        {"delay_level": 1.5},
+        {"finished": 1.5},
         {"suspend_s": 0.001},
         {"suspend_s": 31.0},
     ],
