@@ -153,9 +153,7 @@ class PushConsumerConfig:
         # A name, as other clients have it, would be taken for none of them.
         _check_kind("message_model", self.message_model, MessageModel)
         _check_kind("offsets_kept", self.offsets_kept, OffsetsKept)
-        folder: object = self.offsets_folder
-        if folder is not None and not isinstance(folder, Path):
-            raise ConfigError("consumer.offsets_folder", folder, "must be a pathlib.Path, or None")
+        _check_folder(self.offsets_folder)
         if not SUSPEND_S_MIN <= self.suspend_s <= SUSPEND_S_MAX:
             rule = f"must be {SUSPEND_S_MIN} to {SUSPEND_S_MAX}"
             raise ConfigError("consumer.suspend_s", self.suspend_s, rule)
@@ -232,6 +230,11 @@ def _check_start(consume_from: object, consume_at_ms: int | None) -> None:
         rule = f"has a meaning with {ConsumeFrom.TIMESTAMP} alone"
         raise ConfigError("consumer.consume_at_ms", consume_at_ms, rule)
     _check_count("consume_at_ms", consume_at_ms, 0)
+
+
+def _check_folder(value: object) -> None:
+    if value is not None and not isinstance(value, Path):
+        raise ConfigError("consumer.offsets_folder", value, "must be a pathlib.Path, or None")
 
 
 def _check_kind(name: str, value: object, kind: type[enum.Enum]) -> None:
