@@ -2,8 +2,14 @@
 
 from ternmq_client.administration.calls import AdminCalls
 from ternmq_model.address import Address
-from ternmq_model.errors import RefusedError, TransportError, Unreachable, UsageError
-from ternmq_model.names import check_topic
+from ternmq_model.errors import (
+    IllegalName,
+    RefusedError,
+    TransportError,
+    Unreachable,
+    UsageError,
+)
+from ternmq_model.names import check_topic, is_system_topic
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import ORDER_NAMESPACE, check_broker_name, is_order_conf
 from ternmq_protos.v1 import nameserver_pb2 as nameserver
@@ -87,11 +93,13 @@ class NameServerAdmin(AdminCalls):
                 topic has no order any more.
 
         Raises:
-            IllegalName: No topic is called so; nothing was asked.
+            IllegalName: No topic is called so, or brokers alone write to it; nothing was asked.
             UsageError: The order has another form; nothing was asked.
             Unreachable: A NameServer gave no answer; names each such. The others were told.
         """
         check_topic(topic)
+        if is_system_topic(topic):
+            raise IllegalName("topic", topic, "is the brokers' own")
         if not order:
             forgotten = nameserver.DeleteKvRequest(namespace=ORDER_NAMESPACE, key=topic)
             await self._tell_each(DELETE_KV, forgotten)

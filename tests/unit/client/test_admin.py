@@ -120,6 +120,8 @@ def test_a_topics_order_is_kept_by_every_nameserver_and_reaches_its_route() -> N
                 await admin.set_topic_order("t", "a=4")
             with pytest.raises(IllegalName, match="no good"):
                 await admin.set_topic_order("no good", "a:4")
+            with pytest.raises(IllegalName, match="SCHEDULE_TOPIC_XXXX"):
+                await admin.set_topic_order("SCHEDULE_TOPIC_XXXX", "a:4")
 
     run_in_virtual_time(main())
 
