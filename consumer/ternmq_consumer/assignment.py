@@ -100,7 +100,7 @@ class Assignment:
         Returns:
             Whether all could be started. The others are not owned; the reason is logged.
         """
-        self._outlived = [each for each in self._outlived if each.is_busy()]
+        self._forget_ended_calls()
         outlived = {each.queue for each in self._outlived}
         leases = await self._lock([queue for queue in wanted if queue not in outlived])
         self._starting = dict.fromkeys(leases)
@@ -245,6 +245,7 @@ class Assignment:
 
     async def commit(self) -> None:
         """Tell the brokers how far every owned queue is."""
+        self._forget_ended_calls()
         for owned in self._all():
             self._offsets.update(owned.queue, owned.in_hand.commit_offset)
         await self._offsets.commit()
@@ -260,6 +261,10 @@ class Assignment:
         self._remember_calls([owned])
         if self._locks is not None:
             self._locks.forget(owned.queue)
+
+    def _forget_ended_calls(self) -> None:
+        """Let go of queues of before, and of the messages they still hold."""
+        self._outlived = [each for each in self._outlived if each.is_busy()]
 
     def _remember_calls(self, leaving: Iterable[AssignedQueue]) -> None:
         if self._in_order:
