@@ -128,6 +128,7 @@ class ConsumeInterceptor(Protocol):
     def after_consume(self, event: ConsumeEvent) -> None:
         """Learn how it ended, before anything is committed or sent back. Raising changes nothing.
 
+        A call that took too long is told of when it ends, long after its messages were sent back.
         Called once for each `before_consume`, unless the consumer was closed in between.
         """
         ...
