@@ -104,7 +104,7 @@ class KeySearch:
         lookup: IndexLookup,
         found: dict[PhysicalOffset, bytes],
     ) -> None:
-        count = 0
+        count = total = 0
         wanted = lookup.hashes[0]
         for offset in lookup.offsets(wanted):
             if offset in found or not floor <= offset < self.source.end:
@@ -116,8 +116,9 @@ class KeySearch:
                 continue
             found[offset] = read.record
             count += 1
-            if count >= self.query.maximum:
-                return
+            total += len(read.record)
+            if count >= self.query.maximum or total > _BYTES_MAX:
+                return  # no more of the topic can be told, and none is kept in memory
 
 
 class KeySearches:

@@ -12,6 +12,7 @@ from ternmq_model.record import decode_record
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting import contracts
+from ternmq_store.reading.cold_read import ColdRecord
 from tests.support.brokers import SMALL_STORE, Client, serving, world
 from tests.support.virtual_time import run_in_virtual_time
 
@@ -92,5 +93,27 @@ def test_a_queue_tells_where_it_stood() -> None:
             assert await ask(1 << 50, queue_id=3) == 0
             with pytest.raises(InvalidParameter, match="boundary 9"):
                 await ask(0, boundary=9)
+
+    run_in_virtual_time(main())
+
+
+def test_a_query_reads_no_more_messages_than_it_can_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[ColdRecord] = []
+    run = ColdRecord.run
+
+    def counted(read: ColdRecord) -> None:
+        reads.append(read)
+        run(read)
+
+    monkeypatch.setattr(ColdRecord, "run", counted)
+
+    async def main() -> None:
+        async with serving(topics={"A": 1}) as (_, client):
+            for number in range(12):
+                body = bytes([number]) * 1_000_000
+                await client.send("A", body, queue_id=0, properties={"KEYS": "k"})
+            found = await query(client, "A", "k")
+            assert [body[0] for body in found] == [8, 9, 10, 11]
+            assert len(reads) == 5
 
     run_in_virtual_time(main())
