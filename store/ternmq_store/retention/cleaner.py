@@ -56,6 +56,12 @@ from ternmq_store.retention.retention import (
 
 logger = logging.getLogger(__name__)
 
+_ROOM_BYTES: Final = 8 << 20
+"""Room for the longest record and some more: with less, the file that is written counts as full."""
+
+_ROOM_SHARE: Final = 8
+"""The same as a part of short files."""
+
 _QUEUES_A_STEP: Final = 50
 """Queues that are brought into agreement with the log before the loop serves others again."""
 
@@ -238,11 +244,21 @@ class Cleaner:
         self.is_requested = False
 
     def _is_held(self, file: MappedFile) -> bool:
-        """Tell whether somebody has to deliver what lies in a file, and there is room to wait."""
-        if self.level is DiskLevel.FULL or self.is_short:
+        """Tell whether somebody has to deliver what lies in a file, and there is room to wait.
+
+        While the present file of the log has room, what waits can be delivered, or laid there anew,
+        although no next file could be made.
+        """
+        if self.level is DiskLevel.FULL or (self.is_short and not self._has_room()):
             return False
         needed = [offset for holder in self.holders if (offset := holder()) is not None]
         return min(needed, default=file.end) < file.end
+
+    def _has_room(self) -> bool:
+        """Tell whether the file that is written has room for some more records."""
+        file = self._log.files.files[-1]
+        wanted = min(_ROOM_BYTES, (file.end - file.base) // _ROOM_SHARE)
+        return file.end - self._log.end >= wanted
 
     @property
     def is_short(self) -> bool:

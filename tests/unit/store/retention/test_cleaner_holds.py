@@ -1,5 +1,7 @@
 """Files that retention leaves to who has to deliver from them."""
 
+import errno
+
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_store.config import StoreConfig
 from ternmq_store.disk.layout import commit_log_folder
@@ -67,3 +69,26 @@ def test_only_a_full_disk_lets_go_of_what_is_not_delivered() -> None:
     assert kept.store.cleaner.held_end == files[1]
     kept.clean(0.95)
     assert len(kept.names()) < len(files)
+
+
+def test_a_log_without_a_next_file_lets_go_of_it_only_when_its_present_file_is_full() -> None:
+    kept = Kept()
+    append(kept.store, batch_of(record("A", 0, bytes(3000))))
+    files = kept.names()
+    kept.store.cleaner.holders.append(lambda: PhysicalOffset(0))
+
+    def fail_to_grow() -> None:
+        for _ in range(2):
+            task = kept.store.file_due()
+            assert task is not None
+            kept.store.file_ready(task, OSError(errno.ENOSPC, "87% full"))
+
+    fail_to_grow()
+    assert kept.store.cleaner.is_short
+    kept.clean()
+    assert kept.names() == files
+    assert kept.store.cleaner.held_end == files[1]
+    append(kept.store, batch_of(record("A", 0, bytes(4400))))
+    fail_to_grow()
+    kept.clean()
+    assert kept.names() == files[1:]
