@@ -74,12 +74,12 @@ def test_what_the_producer_sends_the_consumer_takes(dev: DevProcess, tmp_path: P
         cwd=tmp_path,
     ) as process:
         assert process.stdout is not None
-        watchdog = threading.Timer(30, process.kill)
+        watchdog = threading.Timer(60, process.kill)
         watchdog.start()
         try:
             lines = [process.stdout.readline() for _ in range(10)]
             process.send_signal(signal.SIGINT)
-            _, complaints = process.communicate(timeout=15)
+            _, complaints = process.communicate(timeout=40)
         finally:
             watchdog.cancel()
             process.kill()
