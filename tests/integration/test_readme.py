@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Generator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -72,14 +73,16 @@ def test_what_the_producer_sends_the_consumer_takes(dev: DevProcess, tmp_path: P
         stderr=subprocess.PIPE,
         text=True,
         cwd=tmp_path,
+        # A shell lets what it runs in the background ignore Ctrl-C, and that is inherited.
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     ) as process:
         assert process.stdout is not None
-        watchdog = threading.Timer(60, process.kill)
+        watchdog = threading.Timer(30, process.kill)
         watchdog.start()
         try:
             lines = [process.stdout.readline() for _ in range(10)]
             process.send_signal(signal.SIGINT)
-            _, complaints = process.communicate(timeout=40)
+            _, complaints = process.communicate(timeout=15)
         finally:
             watchdog.cancel()
             process.kill()
