@@ -66,20 +66,11 @@ def test_messages_are_on_time_when_nothing_breaks() -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_no_timed_message_is_lost_or_early_while_brokers_die(seed: int) -> None:
-    async def trouble(cluster: SimulatedCluster) -> None:
-        for _ in range(8):
-            await asyncio.sleep(cluster.random.random() * 12)
-            name = cluster.random.choice(cluster.running)
-            end: Any = cluster.random.choice([cluster.kill, cluster.lose_power, cluster.stop])
-            if (ending := end(name)) is not None:
-                await ending
-            await asyncio.sleep(cluster.random.random() * 3)
-            await cluster.start(name)
-
     async def main() -> None:
         async with simulated_cluster(seed) as cluster, cluster.producer() as producer:
             cluster.history.stored_twice_allowed = True
-            tasks: list[asyncio.Task[None]] = [cluster.tasks.spawn(trouble(cluster), "trouble")]
+            trouble = cluster.trouble(8, every_s=12)
+            tasks: list[asyncio.Task[None]] = [cluster.tasks.spawn(trouble, "trouble")]
             async with consumer(cluster):
                 for _ in range(200):
                     after_ms = cluster.random.choice([50, 500, 5_000, 30_000, 60_000])

@@ -151,6 +151,22 @@ class SimulatedCluster:
         """End a broker at once, with any of what it did not sync."""
         self._end(name, self.disks[name].lose_power(self.random))
 
+    async def trouble(self, times: int, *, every_s: float) -> None:
+        """End one broker after the other in one way or another, and start each again.
+
+        Args:
+            times: How many.
+            every_s: The longest pause before each.
+        """
+        for _ in range(times):
+            await asyncio.sleep(self.random.random() * every_s)
+            name = self.random.choice(self.running)
+            end: Any = self.random.choice([self.kill, self.lose_power, self.stop])
+            if (ending := end(name)) is not None:
+                await ending
+            await asyncio.sleep(self.random.random() * 3)
+            await self.start(name)
+
     def _end(self, name: str, left: PowerLossFileSystem) -> None:
         running = self._running.pop(name)
         running.is_dead = True
