@@ -4,12 +4,12 @@ Source: RocketMQ `SubscriptionGroupManager`, `SubscriptionGroupConfig`.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from ternmq_broker.loose_json import as_int, as_object, version_from_dict, version_to_dict
 from ternmq_model.data_version import DataVersion
 from ternmq_model.errors import IllegalName, refusal
+from ternmq_model.group_settings import GroupSettings
 from ternmq_model.names import check_group
 from ternmq_model.response_code import ResponseCode
 
@@ -33,33 +33,7 @@ RETRIES_MAX: Final = 65_536
 BROKER_ID_MAX: Final = 65_535
 
 
-@dataclass(frozen=True, slots=True)
-class SubscriptionGroup:
-    """What a consumer group may do here."""
-
-    group: str
-    consume_enabled: bool = True
-    broadcast_enabled: bool = True
-    consume_from_min_enabled: bool = False
-    """Where the group never consumed a queue it begins with the first message that is kept."""
-
-    retry_queues: int = 1
-    """Of its retry topic. 0 = messages that are sent back are dropped."""
-
-    retries_max: int = 16
-    """After so many a message that is sent back is a dead letter."""
-
-    broker_id: int = 0
-    """Which member of the broker name serves the group: 0 = the master."""
-
-    broker_id_when_slow: int = 1
-    """Which one when it is far behind."""
-
-    notify_members_changed: bool = True
-    """Members are told at once when others come and go."""
-
-
-def check_settings(settings: SubscriptionGroup) -> SubscriptionGroup:
+def check_settings(settings: GroupSettings) -> GroupSettings:
     """Return settings that a group can have.
 
     Raises:
@@ -82,16 +56,16 @@ def check_settings(settings: SubscriptionGroup) -> SubscriptionGroup:
 class GroupTable:
     """The settings of every group of one broker. Owned by the broker's loop.
 
-    What a file keeps beyond `SubscriptionGroup` is written back unchanged.
+    What a file keeps beyond `GroupSettings` is written back unchanged.
     """
 
     def __init__(self, version: DataVersion) -> None:
         self._version = version
-        self._groups: dict[str, SubscriptionGroup] = {}
+        self._groups: dict[str, GroupSettings] = {}
         self._extras: dict[str, dict[str, Any]] = {}
         self._table_extras: dict[str, Any] = {"forbiddenTable": {}}
 
-    def __iter__(self) -> Iterator[SubscriptionGroup]:
+    def __iter__(self) -> Iterator[GroupSettings]:
         """Yield every group, sorted by name."""
         return iter([self._groups[name] for name in sorted(self._groups)])
 
@@ -100,7 +74,7 @@ class GroupTable:
         """Raised with every change."""
         return self._version
 
-    def get(self, group: str) -> SubscriptionGroup | None:
+    def get(self, group: str) -> GroupSettings | None:
         """Return the group's settings, or None when nobody used it yet."""
         return self._groups.get(group)
 
@@ -109,7 +83,7 @@ class GroupTable:
         known = self._groups.get(group)
         return known is None or known.notify_members_changed
 
-    def use(self, group: str, *, now_ms: int) -> SubscriptionGroup:
+    def use(self, group: str, *, now_ms: int) -> GroupSettings:
         """Return the group's settings; they come into being here.
 
         Raises:
@@ -118,13 +92,13 @@ class GroupTable:
         """
         known = self._groups.get(group)
         if known is None:
-            known = SubscriptionGroup(check_group(group))
+            known = GroupSettings(check_group(group))
             self._check_room(group)
             self._groups[group] = known
             self._version = self._version.next(now_ms)
         return known
 
-    def put(self, settings: SubscriptionGroup, *, now_ms: int) -> bool:
+    def put(self, settings: GroupSettings, *, now_ms: int) -> bool:
         """Make a group, or change its settings; return whether it is new.
 
         Raises:
@@ -176,7 +150,7 @@ class GroupTable:
             "subscriptionGroupTable": table,
         }
 
-    def _attributes(self, settings: SubscriptionGroup) -> dict[str, Any]:
+    def _attributes(self, settings: GroupSettings) -> dict[str, Any]:
         """Return what RocketMQ keeps and does not look at, with our own among it."""
         attributes = dict(self._extras.get(settings.group, {}).get("attributes") or {})
         attributes.pop(_FROM_MIN, None)
@@ -207,7 +181,7 @@ class GroupTable:
         return table
 
 
-def _settings(name: str, fields: Mapping[str, Any]) -> SubscriptionGroup:
+def _settings(name: str, fields: Mapping[str, Any]) -> GroupSettings:
     """Return the settings that a file keeps of a group.
 
     Raises:
@@ -218,7 +192,7 @@ def _settings(name: str, fields: Mapping[str, Any]) -> SubscriptionGroup:
         return as_int(fields.get(field, default), f"{field} of {name}")
 
     attributes = as_object(fields.get("attributes") or {}, f"attributes of {name}")
-    return SubscriptionGroup(
+    return GroupSettings(
         name,
         bool(fields.get("consumeEnable", True)),
         bool(fields.get("consumeBroadcastEnable", True)),

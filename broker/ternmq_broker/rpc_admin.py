@@ -12,7 +12,7 @@ from typing import Final
 from ternmq_broker.clients import Session
 from ternmq_broker.config import BrokerConfig
 from ternmq_broker.consumer_offsets import OffsetTable
-from ternmq_broker.groups import GroupTable, SubscriptionGroup
+from ternmq_broker.groups import GroupTable
 from ternmq_broker.locks import LockTable
 from ternmq_broker.rpc_groups import NEVER_CONSUMED
 from ternmq_broker.sessions import Sessions
@@ -36,7 +36,11 @@ from ternmq_remoting.contracts import (
     LIST_GROUPS,
     PUT_TOPIC,
 )
-from ternmq_remoting.convert import topic_config_from_pb, topic_config_to_pb
+from ternmq_remoting.convert import (
+    group_settings_to_pb,
+    topic_config_from_pb,
+    topic_config_to_pb,
+)
 from ternmq_remoting.rpc import Call, Handler, Identity, unary
 from ternmq_store.message_store import MessageStore
 
@@ -194,7 +198,7 @@ class AdminService:
                 )
         settings = services.groups.get(group)
         if settings is not None:
-            reply.settings.CopyFrom(settings_to_pb(settings))
+            reply.settings.CopyFrom(group_settings_to_pb(settings))
         await services.lag.tell(reply.progress)
         return reply
 
@@ -259,21 +263,6 @@ def _checked(told: common.TopicConfig) -> TopicConfig:
         remark = f"topic {topic!r}: sys_flag {told.sys_flag}; must be 0 to 3"
         raise refusal(ResponseCode.INVALID_PARAMETER, remark)
     return topic_config_from_pb(told)
-
-
-def settings_to_pb(settings: SubscriptionGroup) -> admin.GroupSettings:
-    """Return a group's settings as the contract has them."""
-    return admin.GroupSettings(
-        group=settings.group,
-        consume_enabled=settings.consume_enabled,
-        broadcast_enabled=settings.broadcast_enabled,
-        consume_from_min_enabled=settings.consume_from_min_enabled,
-        retry_queues=settings.retry_queues,
-        retries_max=settings.retries_max,
-        broker_id=settings.broker_id,
-        broker_id_when_slow=settings.broker_id_when_slow,
-        notify_members_changed=settings.notify_members_changed,
-    )
 
 
 def _member(session: Session, group: str) -> admin.GroupMember:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
+from ternmq_model.group_settings import GroupSettings
 from ternmq_model.queue import MessageQueue
 from ternmq_model.route import TopicConfig
 
@@ -78,32 +79,6 @@ class Progress:
     def lag(self) -> int:
         """Messages that wait for the group."""
         return self.max_offset - max(self.committed_offset, self.min_offset)
-
-
-@dataclass(frozen=True, slots=True)
-class GroupSettings:
-    """What a consumer group may do on one broker."""
-
-    group: str
-    consume_enabled: bool = True
-    broadcast_enabled: bool = True
-    consume_from_min_enabled: bool = False
-    """Where the group never consumed a queue it begins with the first message that is kept."""
-
-    retry_queues: int = 1
-    """Of its retry topic; 0 = messages that fail are dropped."""
-
-    retries_max: int = 16
-    """After so many a message that fails again is a dead letter."""
-
-    broker_id: int = 0
-    """Which member of a broker name serves the group: 0 = the master."""
-
-    broker_id_when_slow: int = 1
-    """Which one when it is far behind."""
-
-    notify_members_changed: bool = True
-    """Members are told at once when others come and go."""
 
 
 @dataclass(frozen=True, slots=True)

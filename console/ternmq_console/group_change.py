@@ -7,10 +7,11 @@ from typing import Any, TypeVar
 import click
 
 from ternmq_client.admin import AdminClient
-from ternmq_client.descriptions import GroupSettings, OffsetChange
+from ternmq_client.descriptions import OffsetChange
 from ternmq_console.admin import ask
 from ternmq_console.options import INT32, INT64, nameserver_option, output_option, time_ms
 from ternmq_console.output import print_record, print_rows
+from ternmq_model.group_settings import GroupSettings
 from ternmq_model.queue import MessageQueue
 
 F = TypeVar("F", bound=Callable[..., Any])

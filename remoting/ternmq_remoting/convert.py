@@ -1,10 +1,12 @@
 """Contract messages from and to domain values. Pure; decides nothing."""
 
 from collections.abc import Iterable
+from dataclasses import asdict
 
 from ternmq_model.address import Address
 from ternmq_model.data_version import DataVersion
 from ternmq_model.errors import RefusedError, TernError, refusal
+from ternmq_model.group_settings import GroupSettings
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import (
     BrokerData,
@@ -14,6 +16,7 @@ from ternmq_model.route import (
     TopicConfig,
     TopicRoute,
 )
+from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import common_pb2 as common
 from ternmq_remoting.status import refusal_of
 
@@ -174,4 +177,24 @@ def route_from_pb(topic: str, route: common.TopicRoute) -> TopicRoute:
         queues=tuple(queues),
         brokers=tuple(brokers),
         order_topic_conf=route.order_topic_conf,
+    )
+
+
+def group_settings_to_pb(settings: GroupSettings) -> admin.GroupSettings:
+    """Return a group's settings as the contract has them."""
+    return admin.GroupSettings(**asdict(settings))
+
+
+def group_settings_from_pb(told: admin.GroupSettings) -> GroupSettings:
+    """Return a group's settings as they were told, possible or not."""
+    return GroupSettings(
+        told.group,
+        told.consume_enabled,
+        told.broadcast_enabled,
+        told.consume_from_min_enabled,
+        told.retry_queues,
+        told.retries_max,
+        told.broker_id,
+        told.broker_id_when_slow,
+        told.notify_members_changed,
     )

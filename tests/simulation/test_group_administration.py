@@ -6,8 +6,8 @@ import pytest
 
 from ternmq_client.admin import AdminClient
 from ternmq_client.config import ClientConfig
-from ternmq_client.descriptions import GroupSettings
 from ternmq_model.errors import GroupNotFound, TopicNotFound, UsageError
+from ternmq_model.group_settings import GroupSettings
 from ternmq_model.queue import MessageQueue
 from ternmq_model.route import TopicConfig
 from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster, simulated_cluster

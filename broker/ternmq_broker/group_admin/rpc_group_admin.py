@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ternmq_broker.consumer_filters import FilterTable
 from ternmq_broker.consumer_offsets import OffsetTable
 from ternmq_broker.group_admin.resets import Change, QueueState, is_cloned, reset
-from ternmq_broker.groups import GroupTable, SubscriptionGroup, check_settings
+from ternmq_broker.groups import GroupTable, check_settings
 from ternmq_broker.locks import LockTable
 from ternmq_broker.retry.group_topics import GroupTopics, dead_letter_topic, retry_topic
 from ternmq_broker.rpc_groups import NEVER_CONSUMED
@@ -25,6 +25,7 @@ from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_remoting.contracts import CLONE_OFFSETS, DELETE_GROUP, PUT_GROUP, RESET_OFFSETS
+from ternmq_remoting.convert import group_settings_from_pb
 from ternmq_remoting.environment import Blocking
 from ternmq_remoting.rpc import Call, Handler, unary
 from ternmq_store.message_store import MessageStore
@@ -75,18 +76,9 @@ class GroupAdminService:
 
     async def put_group(self, request: admin.PutGroupRequest, call: Call) -> admin.PutGroupReply:
         """Make a group or change its settings; when it answers, they are on disk."""
-        services, told = self._services, request.settings
-        settings = SubscriptionGroup(
-            _users_own(told.group),
-            told.consume_enabled,
-            told.broadcast_enabled,
-            told.consume_from_min_enabled,
-            told.retry_queues,
-            told.retries_max,
-            told.broker_id,
-            told.broker_id_when_slow,
-            told.notify_members_changed,
-        )
+        services = self._services
+        _users_own(request.settings.group)
+        settings = group_settings_from_pb(request.settings)
         check_settings(settings)
         if services.topics.get(retry_topic(settings.group)) is not None:
             services.group_topics.retry(settings)

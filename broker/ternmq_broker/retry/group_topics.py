@@ -4,10 +4,10 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ternmq_broker.groups import SubscriptionGroup
 from ternmq_broker.topics import TopicTable
 from ternmq_model.clock import Clock
 from ternmq_model.errors import refusal
+from ternmq_model.group_settings import GroupSettings
 from ternmq_model.names import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import Permission, TopicConfig
@@ -40,7 +40,7 @@ class GroupTopics:
     clock: Clock
     on_created: Callable[[TopicConfig], None]
 
-    def retry(self, group: SubscriptionGroup) -> TopicConfig:
+    def retry(self, group: GroupSettings) -> TopicConfig:
         """Return the group's retry topic, which has the queues that its settings want, or more.
 
         Raises:

@@ -6,13 +6,14 @@ Source: RocketMQ `SendMessageProcessor.handleRetryAndDLQ`.
 from dataclasses import dataclass, replace
 from typing import Final
 
-from ternmq_broker.groups import GroupTable, SubscriptionGroup
+from ternmq_broker.groups import GroupTable
 from ternmq_broker.inner.inner_record import InnerRecord
 from ternmq_broker.locks import LockTable
 from ternmq_broker.retry.group_topics import GroupTopics
 from ternmq_broker.retry.send_back import dead_letter
 from ternmq_model.clock import Clock
 from ternmq_model.errors import refusal
+from ternmq_model.group_settings import GroupSettings
 from ternmq_model.names import RETRY_PREFIX
 from ternmq_model.properties import MAX_RECONSUME_TIMES, RECONSUME_TIME, UNIQUE_KEY
 from ternmq_model.response_code import ResponseCode
@@ -20,7 +21,7 @@ from ternmq_model.response_code import ResponseCode
 TRIES_MAX: Final = 1 << 20
 
 
-def retried(record: InnerRecord, settings: SubscriptionGroup, *, is_orderly: bool) -> InnerRecord:
+def retried(record: InnerRecord, settings: GroupSettings, *, is_orderly: bool) -> InnerRecord:
     """Return what is to be stored for a record that a client sent to its group's retry topic.
 
     It says in its properties how often it was tried. Orderly consumers wait on the spot: what they

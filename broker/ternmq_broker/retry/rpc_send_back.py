@@ -7,7 +7,7 @@ from random import Random
 from typing import Final
 
 from ternmq_broker.clients import check_client_id
-from ternmq_broker.groups import GroupTable, SubscriptionGroup
+from ternmq_broker.groups import GroupTable
 from ternmq_broker.inner.inner_record import InnerRecord
 from ternmq_broker.inner.writer import InnerWriter
 from ternmq_broker.locks import LockTable
@@ -24,6 +24,7 @@ from ternmq_model.errors import (
     TernError,
     refusal,
 )
+from ternmq_model.group_settings import GroupSettings
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.record import Record, decode_record
 from ternmq_model.response_code import ResponseCode
@@ -119,7 +120,7 @@ class SendBackService:
             )
         return groups.SendBackReply(outcomes=outcomes)
 
-    async def _decide(self, group: SubscriptionGroup, told: groups.FailedMessage) -> SentBack:
+    async def _decide(self, group: GroupSettings, told: groups.FailedMessage) -> SentBack:
         """Return what becomes of one message.
 
         Raises:
@@ -167,7 +168,7 @@ class SendBackService:
             remark = f"no record begins at physical offset {offset}"
         raise refusal(ResponseCode.QUERY_NOT_FOUND, remark)
 
-    def _stored_form(self, group: SubscriptionGroup, decided: SentBack) -> InnerRecord:
+    def _stored_form(self, group: GroupSettings, decided: SentBack) -> InnerRecord:
         """Return what is stored now; its topic is there from then on.
 
         Raises:

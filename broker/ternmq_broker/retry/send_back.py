@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from ternmq_broker.groups import SubscriptionGroup
 from ternmq_broker.inner.inner_record import InnerRecord, inner_record_of
 from ternmq_broker.retry.group_topics import dead_letter_topic, retry_topic
 from ternmq_model.errors import RefusedError, refusal
+from ternmq_model.group_settings import GroupSettings
 from ternmq_model.message_id import offset_message_id
 from ternmq_model.names import HALF_TOPIC, OP_TOPIC, RETRY_PREFIX, SCHEDULE_TOPIC, WHEEL_TOPIC
 from ternmq_model.properties import (
@@ -127,9 +127,7 @@ def why_not(record: Record, failure: Failure) -> RefusedError | None:
     return None
 
 
-def sent_back(
-    record: Record, failure: Failure, group: SubscriptionGroup, *, queue_id: int
-) -> SentBack:
+def sent_back(record: Record, failure: Failure, group: GroupSettings, *, queue_id: int) -> SentBack:
     """Return what is to be stored for a message that `group` could not consume.
 
     Args:

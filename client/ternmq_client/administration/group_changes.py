@@ -1,11 +1,10 @@
 """Changing consumer groups, over a whole cluster."""
 
 from collections.abc import Collection, Iterable
-from dataclasses import asdict
 from typing import Final
 
 from ternmq_client.administration.calls import AdminCalls
-from ternmq_client.descriptions import GroupSettings, OffsetChange, ResetOutcome
+from ternmq_client.descriptions import OffsetChange, ResetOutcome
 from ternmq_model.errors import (
     GroupNotFound,
     MessageNotFound,
@@ -13,11 +12,13 @@ from ternmq_model.errors import (
     UsageError,
     refusal,
 )
+from ternmq_model.group_settings import GroupSettings
 from ternmq_model.names import check_group, check_topic
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_remoting.contracts import CLONE_OFFSETS, DELETE_GROUP, PUT_GROUP, RESET_OFFSETS
+from ternmq_remoting.convert import group_settings_to_pb
 from ternmq_remoting.rpc import Rep, Req, UnaryRpc
 
 _DELETION_TIMEOUT_S: Final = 60.0
@@ -43,7 +44,7 @@ class GroupChanges(AdminCalls):
         """
         check_group(settings.group)
         wanted = await self._wanted(cluster, brokers)
-        request = admin.PutGroupRequest(settings=_settings_to_pb(settings))
+        request = admin.PutGroupRequest(settings=group_settings_to_pb(settings))
         for data in wanted:
             async with self._master(data) as connection:
                 await connection.call(PUT_GROUP, request, timeout_s=self._timeout_s)
@@ -201,7 +202,3 @@ def _changes(told: Iterable[admin.OffsetChange], broker_name: str) -> list[Offse
         OffsetChange(MessageQueue(one.topic, broker_name, one.queue_id), one.before, one.after)
         for one in told
     ]
-
-
-def _settings_to_pb(settings: GroupSettings) -> admin.GroupSettings:
-    return admin.GroupSettings(**asdict(settings))

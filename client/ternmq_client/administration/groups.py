@@ -1,9 +1,10 @@
 """Administration of consumer groups, over a whole cluster."""
 
+from typing import TYPE_CHECKING
+
 from ternmq_client.administration.calls import AdminCalls
 from ternmq_client.descriptions import (
     GroupDescription,
-    GroupSettings,
     Member,
     ProducerMember,
     Progress,
@@ -20,6 +21,10 @@ from ternmq_remoting.contracts import (
     LIST_GROUPS,
     LIST_PRODUCERS,
 )
+from ternmq_remoting.convert import group_settings_from_pb
+
+if TYPE_CHECKING:
+    from ternmq_model.group_settings import GroupSettings
 
 
 class GroupAdmin(AdminCalls):
@@ -78,7 +83,7 @@ class GroupAdmin(AdminCalls):
                 for one in reply.progress
             ]
             if reply.HasField("settings"):
-                settings.append((data.broker_name, _settings_from_pb(reply.settings)))
+                settings.append((data.broker_name, group_settings_from_pb(reply.settings)))
         if not is_known:
             raise refusal(
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"group {group!r} is on no broker"
@@ -130,17 +135,3 @@ class GroupAdmin(AdminCalls):
                     ProducerMember(one.group, one.client_id, one.address, one.connected_at_ms),
                 )
         return [found[key] for key in sorted(found)]
-
-
-def _settings_from_pb(settings: admin.GroupSettings) -> GroupSettings:
-    return GroupSettings(
-        settings.group,
-        settings.consume_enabled,
-        settings.broadcast_enabled,
-        settings.consume_from_min_enabled,
-        settings.retry_queues,
-        settings.retries_max,
-        settings.broker_id,
-        settings.broker_id_when_slow,
-        settings.notify_members_changed,
-    )

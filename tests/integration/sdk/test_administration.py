@@ -24,7 +24,7 @@ from ternmq import (
     TopicConfig,
     TopicNotFound,
 )
-from ternmq_client.descriptions import GroupSettings
+from ternmq_model.group_settings import GroupSettings
 from tests.support.sdk_place import Place, eventually
 
 FIRST = PushConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET)

@@ -3,10 +3,11 @@ from typing import Any
 
 import pytest
 
-from ternmq_broker.groups import GroupTable, SubscriptionGroup
+from ternmq_broker.groups import GroupTable
 from ternmq_broker.loose_json import parse_json, write_json
 from ternmq_model.data_version import DataVersion
 from ternmq_model.errors import IllegalName, InvalidParameter, RefusedError
+from ternmq_model.group_settings import GroupSettings
 
 OF_ROCKETMQ = """{"dataVersion":{"counter":1,"stateVersion":0,"timestamp":17},"forbiddenTable":{},
 "subscriptionGroupTable":{"G":{"attributes":{},"brokerId":0,"consumeBroadcastEnable":false,
@@ -67,7 +68,7 @@ def test_what_a_later_rocketmq_keeps_beside_the_table_is_written_back() -> None:
 
 def test_settings_come_back_from_the_file_that_keeps_them() -> None:
     table = GroupTable(DataVersion(0))
-    settings = SubscriptionGroup("G", False, False, True, 0, 3, 1, 2, False)
+    settings = GroupSettings("G", False, False, True, 0, 3, 1, 2, False)
     assert table.put(settings, now_ms=1)
     assert not table.put(settings, now_ms=2)
     assert table.version == DataVersion(1, 1)
@@ -107,7 +108,7 @@ def test_a_forgotten_group_takes_what_a_file_kept_of_it_along() -> None:
 def test_settings_that_cannot_be_change_nothing(change: dict[str, Any]) -> None:
     table = GroupTable(DataVersion(0))
     with pytest.raises((InvalidParameter, IllegalName)):
-        table.put(replace(SubscriptionGroup("G"), **change), now_ms=1)
+        table.put(replace(GroupSettings("G"), **change), now_ms=1)
     assert list(table) == []
 
 
@@ -118,7 +119,7 @@ def test_a_broker_has_so_many_groups_and_no_more(monkeypatch: pytest.MonkeyPatch
         table.use(name, now_ms=1)
     for add in (
         lambda: table.use("C", now_ms=2),
-        lambda: table.put(SubscriptionGroup("C"), now_ms=2),
+        lambda: table.put(GroupSettings("C"), now_ms=2),
     ):
         with pytest.raises(RefusedError, match="at most 2 groups"):
             add()

@@ -1,8 +1,9 @@
 import pytest
 
-from ternmq_broker.groups import GroupTable, SubscriptionGroup
+from ternmq_broker.groups import GroupTable
 from ternmq_broker.pulls import MovedEvents, OffsetMoved, PullAnswers
 from ternmq_model.data_version import DataVersion
+from ternmq_model.group_settings import GroupSettings
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.response_code import ResponseCode as Code
 from ternmq_store.message_store import MessageStore
@@ -31,7 +32,7 @@ class Store(MessageStore):
 
 def answers(events: Events, *, is_slave: bool = False, is_enabled: bool = False) -> PullAnswers:
     groups = GroupTable(DataVersion(0))
-    groups.put(SubscriptionGroup("G", broker_id=2, broker_id_when_slow=3), now_ms=1)
+    groups.put(GroupSettings("G", broker_id=2, broker_id_when_slow=3), now_ms=1)
     return PullAnswers(
         Store(), groups, events, slave_read_enabled=lambda: is_enabled, is_slave=is_slave
     )

@@ -2,15 +2,15 @@ from dataclasses import replace
 
 import pytest
 
-from ternmq_broker.groups import SubscriptionGroup
 from ternmq_broker.retry.group_topics import GroupTopics
 from ternmq_broker.topics import TopicTable
 from ternmq_model.data_version import DataVersion
 from ternmq_model.errors import PermissionRefused
+from ternmq_model.group_settings import GroupSettings
 from ternmq_model.route import Permission, TopicConfig
 from tests.support.virtual_time import VirtualClock, run_in_virtual_time
 
-GROUP = SubscriptionGroup("G", retry_queues=2)
+GROUP = GroupSettings("G", retry_queues=2)
 
 
 def made() -> tuple[GroupTopics, TopicTable, list[str]]:

@@ -3,16 +3,16 @@ from dataclasses import replace
 
 import pytest
 
-from ternmq_broker.groups import SubscriptionGroup
 from ternmq_broker.inner.inner_record import InnerRecord
 from ternmq_broker.retry.retry_sends import retried
 from ternmq_model.errors import MessageRefused
+from ternmq_model.group_settings import GroupSettings
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_remoting import contracts
 from tests.support.brokers import serving, stored
 from tests.support.virtual_time import run_in_virtual_time
 
-GROUP = SubscriptionGroup("G")
+GROUP = GroupSettings("G")
 
 
 def sent(**properties: str) -> InnerRecord:

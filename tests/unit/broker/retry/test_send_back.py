@@ -3,16 +3,16 @@ from typing import Any
 
 import pytest
 
-from ternmq_broker.groups import SubscriptionGroup
 from ternmq_broker.retry.send_back import Failure, Fate, SentBack, clean, sent_back, why_not
 from ternmq_model.errors import PermissionRefused, RefusedError
+from ternmq_model.group_settings import GroupSettings
 from ternmq_model.message_id import offset_message_id
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.properties import encode_properties
 from ternmq_model.record import FLAG_COMMIT, FLAG_COMPRESSED, Record, decode_record, encode_record
 
 HOST = b"\x7f\0\0\1\0\0\x2a\x9f"
-GROUP = SubscriptionGroup("G")
+GROUP = GroupSettings("G")
 FAILURE = Failure("KEY", "T", 3, 17)
 
 
@@ -37,7 +37,7 @@ OFFSET_ID = offset_message_id(HOST, PhysicalOffset(400))
 
 
 def back(
-    told: Record, failure: Failure = FAILURE, group: SubscriptionGroup = GROUP, queue_id: int = 0
+    told: Record, failure: Failure = FAILURE, group: GroupSettings = GROUP, queue_id: int = 0
 ) -> SentBack:
     return sent_back(told, failure, group, queue_id=queue_id)
 
@@ -76,7 +76,7 @@ def test_tries_and_levels_decide_between_another_try_and_a_dead_letter(
     done = back(
         record(reconsume_times=tries),
         failure,
-        SubscriptionGroup("G", True, True, False, 1, retries_max),
+        GroupSettings("G", True, True, False, 1, retries_max),
     )
     assert (done.fate, done.delay_level) == (fate, waits)
 
