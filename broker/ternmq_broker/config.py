@@ -3,6 +3,7 @@
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +22,24 @@ from ternmq_model.route import MASTER_ID, QUEUES_MAX, check_broker_name, check_c
 from ternmq_store.config import FlushMode
 
 MIB: Final = 1 << 20
+FORMER_MASTER_ID: Final = 100
+"""Id under which a member whose own is 0 is registered while another is the master."""
+
+BROKER_ID_MAX: Final = 1_000_000
+REPLICAS_MAX: Final = 32
+
+
+class BrokerRole(StrEnum):
+    """What a member of a broker name does. Source: RocketMQ `BrokerRole`."""
+
+    ASYNC_MASTER = "async_master"
+    """Answers when the message is safe here; slaves follow."""
+
+    SYNC_MASTER = "sync_master"
+    """Answers when enough members have the message safe."""
+
+    SLAVE = "slave"
+    """Follows a master. Once promoted: as that master was."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,7 +57,28 @@ class BrokerConfig:
     """The broker's name: what queues belong to. A master and its slaves share one."""
 
     broker_id: int = MASTER_ID
-    """0 = the master. There are no slaves yet, so nothing else is accepted."""
+    """0 = starts as the master; any other, unlike those of the other members: as its slave. A
+    promotion outlives restarts."""
+
+    role: BrokerRole = BrokerRole.ASYNC_MASTER
+    """What it is when it is the master: `async_master` or `sync_master`. `slave` needs a
+    `broker_id` above 0, and stands for whatever its master was."""
+
+    in_sync_replicas: int = 0
+    """How many members, the master included, have a message safe before it is confirmed; 0 = two
+    for a `sync_master`, else one."""
+
+    refuse_without_replicas: bool = False
+    """A `sync_master` with too few slaves refuses messages before they are stored. Off: it stores
+    them, and answers SLAVE_NOT_AVAILABLE."""
+
+    slave_timeout_ms: int = 3_000
+    """How long a send waits for slaves, and how long a slave that is behind may acknowledge nothing
+    until it is no longer waited for."""
+
+    force_master: bool = False
+    """Start as master though nobody confirms that there is no newer one. For once, by hand: two
+    masters of one name lose what one of them stored."""
 
     data: Path = Path(".ternmq/broker")
     """Directory of messages, tables and offsets. One broker at a time may have it open."""
@@ -111,9 +151,10 @@ class BrokerConfig:
     short_polling_ms: int = 1_000
     """Short polling: how long a pull is held, and how often streams look for messages."""
 
-    slave_read_enabled: bool = False
-    """A group that is so far behind that its messages are no longer in memory is told to read from
-    the slave that its settings name (`broker_id_when_slow`). Off: everybody reads here."""
+    slave_read_enabled: bool = True
+    """Slaves may be read from: when their master is gone, and by a group that is so far behind that
+    its messages are no longer in the master's memory (`broker_id_when_slow` of its settings). Off:
+    everybody reads from the master."""
 
     property_filter_enabled: bool = True
     """Consumers may filter by conditions on properties (SQL92). RocketMQ's default is off; here a
@@ -180,12 +221,12 @@ class BrokerConfig:
                 check(name)
             except IllegalName as error:
                 raise ConfigError(setting, name, error.rule) from None
-        if self.broker_id != MASTER_ID:
-            raise ConfigError(
-                "broker.broker_id", self.broker_id, "must be 0: slaves are not served"
-            )
+        self._check_role()
         for setting, value, least, most in (
             ("port", self.port, 0, PORT_MAX),
+            ("broker_id", self.broker_id, MASTER_ID, BROKER_ID_MAX),
+            ("in_sync_replicas", self.in_sync_replicas, 0, REPLICAS_MAX),
+            ("slave_timeout_ms", self.slave_timeout_ms, 10, 600_000),
             ("default_topic_queues", self.default_topic_queues, 1, QUEUES_MAX),
             ("registration_interval_ms", self.registration_interval_ms, 10_000, 60_000),
             ("offsets_interval_ms", self.offsets_interval_ms, 100, 60_000),
@@ -221,6 +262,29 @@ class BrokerConfig:
             rule = "must be a host name or an IP address that others can dial"
             raise ConfigError("broker.hostname", self.hostname, rule)
         _ = self.listen_address, self.nameserver_addresses, self.advertised_addresses
+
+    def _check_role(self) -> None:
+        if self.role is BrokerRole.SLAVE and self.broker_id == MASTER_ID:
+            raise ConfigError("broker.role", self.role.value, "needs a broker_id above 0")
+        if self.broker_id == FORMER_MASTER_ID:
+            rule = "is kept for a master that another took the place of"
+            raise ConfigError("broker.broker_id", self.broker_id, rule)
+        if self.in_sync_replicas > 1 and self.role is BrokerRole.ASYNC_MASTER:
+            rule = "means something for a sync_master alone"
+            raise ConfigError("broker.in_sync_replicas", self.in_sync_replicas, rule)
+        if self.refuse_without_replicas and self.role is BrokerRole.ASYNC_MASTER:
+            rule = "means something for a sync_master alone"
+            raise ConfigError("broker.refuse_without_replicas", True, rule)
+
+    @property
+    def replicas_needed(self) -> int:
+        """How many members a message must be safe at when this one is the master.
+
+        For a `slave`, whose master told its own role, `replication.state` knows more.
+        """
+        if self.role is BrokerRole.ASYNC_MASTER:
+            return 1
+        return self.in_sync_replicas or 2
 
     def _check_store_host(self) -> None:
         try:

@@ -7,6 +7,7 @@ from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_protos.v1 import nameserver_pb2 as nameserver
+from ternmq_protos.v1 import replication_pb2 as replication
 from ternmq_protos.v1 import transactions_pb2 as transactions
 from ternmq_remoting.rpc import StreamRpc, UnaryRpc
 
@@ -38,6 +39,7 @@ ADD_WRITE_PERMISSION = UnaryRpc(
     nameserver.AddWritePermissionRequest,
     nameserver.AddWritePermissionReply,
 )
+GET_EPOCH = UnaryRpc(_NS, "GetEpoch", nameserver.GetEpochRequest, nameserver.GetEpochReply)
 
 _MESSAGES: Final = "Messages"
 SEND = UnaryRpc(
@@ -142,6 +144,16 @@ LIST_SETTINGS = UnaryRpc(_ADMIN, "ListSettings", admin.ListSettingsRequest, admi
 UPDATE_SETTINGS = UnaryRpc(
     _ADMIN, "UpdateSettings", admin.UpdateSettingsRequest, admin.UpdateSettingsReply
 )
+PROMOTE = UnaryRpc(_ADMIN, "Promote", admin.PromoteRequest, admin.PromoteReply)
+
+_REPLICATION: Final = "Replication"
+FOLLOW = StreamRpc(_REPLICATION, "Follow", replication.FollowRequest, replication.FollowReply)
+METADATA = StreamRpc(
+    _REPLICATION, "Metadata", replication.MetadataRequest, replication.MetadataReply
+)
+REPLICATION_STATUS = UnaryRpc(
+    _REPLICATION, "Status", replication.ReplicationStatusRequest, replication.ReplicationStatusReply
+)
 
 ALL: Final = (
     REGISTER_BROKER,
@@ -154,6 +166,7 @@ ALL: Final = (
     DELETE_KV,
     WIPE_WRITE_PERMISSION,
     ADD_WRITE_PERMISSION,
+    GET_EPOCH,
     SEND,
     SEND_STREAM,
     PULL,
@@ -187,5 +200,9 @@ ALL: Final = (
     DESCRIBE_STATISTICS,
     LIST_SETTINGS,
     UPDATE_SETTINGS,
+    PROMOTE,
+    FOLLOW,
+    METADATA,
+    REPLICATION_STATUS,
 )
 """Every RPC, in the order of the files."""

@@ -604,3 +604,35 @@ class UpdateSettingsReply(_message.Message):
     STATUS_FIELD_NUMBER: _ClassVar[int]
     status: _common_pb2.Status
     def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ...) -> None: ...
+
+class PromoteRequest(_message.Message):
+    __slots__ = ("is_forced",)
+    IS_FORCED_FIELD_NUMBER: _ClassVar[int]
+    is_forced: bool
+    def __init__(self, is_forced: bool = ...) -> None: ...
+
+class PromoteReply(_message.Message):
+    __slots__ = ("status", "epoch", "log_end", "clamped", "asked", "unreachable", "confirm_offset")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    LOG_END_FIELD_NUMBER: _ClassVar[int]
+    CLAMPED_FIELD_NUMBER: _ClassVar[int]
+    ASKED_FIELD_NUMBER: _ClassVar[int]
+    UNREACHABLE_FIELD_NUMBER: _ClassVar[int]
+    CONFIRM_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    status: _common_pb2.Status
+    epoch: int
+    log_end: int
+    clamped: _containers.RepeatedCompositeFieldContainer[GroupOffsetChange]
+    asked: _containers.RepeatedScalarFieldContainer[str]
+    unreachable: _containers.RepeatedScalarFieldContainer[str]
+    confirm_offset: int
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., epoch: _Optional[int] = ..., log_end: _Optional[int] = ..., clamped: _Optional[_Iterable[_Union[GroupOffsetChange, _Mapping]]] = ..., asked: _Optional[_Iterable[str]] = ..., unreachable: _Optional[_Iterable[str]] = ..., confirm_offset: _Optional[int] = ...) -> None: ...
+
+class GroupOffsetChange(_message.Message):
+    __slots__ = ("group", "change")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    CHANGE_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    change: OffsetChange
+    def __init__(self, group: _Optional[str] = ..., change: _Optional[_Union[OffsetChange, _Mapping]] = ...) -> None: ...

@@ -125,6 +125,11 @@ class AdminStub(object):
                 request_serializer=ternmq_dot_v1_dot_admin__pb2.UpdateSettingsRequest.SerializeToString,
                 response_deserializer=ternmq_dot_v1_dot_admin__pb2.UpdateSettingsReply.FromString,
                 _registered_method=True)
+        self.Promote = channel.unary_unary(
+                '/ternmq.v1.Admin/Promote',
+                request_serializer=ternmq_dot_v1_dot_admin__pb2.PromoteRequest.SerializeToString,
+                response_deserializer=ternmq_dot_v1_dot_admin__pb2.PromoteReply.FromString,
+                _registered_method=True)
 
 
 class AdminServicer(object):
@@ -257,6 +262,13 @@ class AdminServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Promote(self, request, context):
+        """Makes a slave the master of its broker name, by hand.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -349,6 +361,11 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.UpdateSettings,
                     request_deserializer=ternmq_dot_v1_dot_admin__pb2.UpdateSettingsRequest.FromString,
                     response_serializer=ternmq_dot_v1_dot_admin__pb2.UpdateSettingsReply.SerializeToString,
+            ),
+            'Promote': grpc.unary_unary_rpc_method_handler(
+                    servicer.Promote,
+                    request_deserializer=ternmq_dot_v1_dot_admin__pb2.PromoteRequest.FromString,
+                    response_serializer=ternmq_dot_v1_dot_admin__pb2.PromoteReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -838,6 +855,33 @@ class Admin(object):
             '/ternmq.v1.Admin/UpdateSettings',
             ternmq_dot_v1_dot_admin__pb2.UpdateSettingsRequest.SerializeToString,
             ternmq_dot_v1_dot_admin__pb2.UpdateSettingsReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Promote(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ternmq.v1.Admin/Promote',
+            ternmq_dot_v1_dot_admin__pb2.PromoteRequest.SerializeToString,
+            ternmq_dot_v1_dot_admin__pb2.PromoteReply.FromString,
             options,
             channel_credentials,
             insecure,

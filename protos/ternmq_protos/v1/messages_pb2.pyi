@@ -155,7 +155,7 @@ class Subscription(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., expression_type: _Optional[str] = ..., expression: _Optional[str] = ..., version_ms: _Optional[int] = ...) -> None: ...
 
 class PullRequest(_message.Message):
-    __slots__ = ("group", "topic", "queue_id", "offset", "messages_max", "bytes_max", "wait_ms", "subscription", "commit_offset", "commit_version", "subscription_version_ms")
+    __slots__ = ("group", "topic", "queue_id", "offset", "messages_max", "bytes_max", "wait_ms", "subscription", "commit_offset", "commit_version", "subscription_version_ms", "offset_epoch")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
@@ -167,6 +167,7 @@ class PullRequest(_message.Message):
     COMMIT_OFFSET_FIELD_NUMBER: _ClassVar[int]
     COMMIT_VERSION_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIPTION_VERSION_MS_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_EPOCH_FIELD_NUMBER: _ClassVar[int]
     group: str
     topic: str
     queue_id: int
@@ -178,7 +179,8 @@ class PullRequest(_message.Message):
     commit_offset: int
     commit_version: int
     subscription_version_ms: int
-    def __init__(self, group: _Optional[str] = ..., topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., offset: _Optional[int] = ..., messages_max: _Optional[int] = ..., bytes_max: _Optional[int] = ..., wait_ms: _Optional[int] = ..., subscription: _Optional[_Union[Subscription, _Mapping]] = ..., commit_offset: _Optional[int] = ..., commit_version: _Optional[int] = ..., subscription_version_ms: _Optional[int] = ...) -> None: ...
+    offset_epoch: int
+    def __init__(self, group: _Optional[str] = ..., topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., offset: _Optional[int] = ..., messages_max: _Optional[int] = ..., bytes_max: _Optional[int] = ..., wait_ms: _Optional[int] = ..., subscription: _Optional[_Union[Subscription, _Mapping]] = ..., commit_offset: _Optional[int] = ..., commit_version: _Optional[int] = ..., subscription_version_ms: _Optional[int] = ..., offset_epoch: _Optional[int] = ...) -> None: ...
 
 class PullReply(_message.Message):
     __slots__ = ("status", "next_offset", "min_offset", "max_offset", "records", "record_sizes", "suggested_broker_id")
@@ -219,7 +221,7 @@ class PullStreamOpen(_message.Message):
     def __init__(self, client_id: _Optional[str] = ..., group: _Optional[str] = ...) -> None: ...
 
 class PullSubscribe(_message.Message):
-    __slots__ = ("handle", "topic", "queue_id", "offset", "subscription", "credit_bytes", "credit_messages", "subscription_version_ms")
+    __slots__ = ("handle", "topic", "queue_id", "offset", "subscription", "credit_bytes", "credit_messages", "subscription_version_ms", "offset_epoch")
     HANDLE_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
@@ -228,6 +230,7 @@ class PullSubscribe(_message.Message):
     CREDIT_BYTES_FIELD_NUMBER: _ClassVar[int]
     CREDIT_MESSAGES_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIPTION_VERSION_MS_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_EPOCH_FIELD_NUMBER: _ClassVar[int]
     handle: int
     topic: str
     queue_id: int
@@ -236,7 +239,8 @@ class PullSubscribe(_message.Message):
     credit_bytes: int
     credit_messages: int
     subscription_version_ms: int
-    def __init__(self, handle: _Optional[int] = ..., topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., offset: _Optional[int] = ..., subscription: _Optional[_Union[Subscription, _Mapping]] = ..., credit_bytes: _Optional[int] = ..., credit_messages: _Optional[int] = ..., subscription_version_ms: _Optional[int] = ...) -> None: ...
+    offset_epoch: int
+    def __init__(self, handle: _Optional[int] = ..., topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., offset: _Optional[int] = ..., subscription: _Optional[_Union[Subscription, _Mapping]] = ..., credit_bytes: _Optional[int] = ..., credit_messages: _Optional[int] = ..., subscription_version_ms: _Optional[int] = ..., offset_epoch: _Optional[int] = ...) -> None: ...
 
 class PullCredit(_message.Message):
     __slots__ = ("handle", "bytes", "messages")

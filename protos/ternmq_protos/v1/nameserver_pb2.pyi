@@ -30,7 +30,7 @@ class RegisterBrokerRequest(_message.Message):
     def __init__(self, cluster: _Optional[str] = ..., broker_name: _Optional[str] = ..., broker_id: _Optional[int] = ..., endpoints: _Optional[_Iterable[_Union[_common_pb2.Endpoint, _Mapping]]] = ..., data_version: _Optional[_Union[_common_pb2.DataVersion, _Mapping]] = ..., topics: _Optional[_Iterable[_Union[_common_pb2.TopicConfig, _Mapping]]] = ..., epoch: _Optional[int] = ..., incarnation: _Optional[str] = ..., expiry_ms: _Optional[int] = ...) -> None: ...
 
 class RegisterBrokerReply(_message.Message):
-    __slots__ = ("status", "master_endpoints", "order_topic_config")
+    __slots__ = ("status", "master_endpoints", "order_topic_config", "highest_epoch", "members")
     class OrderTopicConfigEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -41,10 +41,14 @@ class RegisterBrokerReply(_message.Message):
     STATUS_FIELD_NUMBER: _ClassVar[int]
     MASTER_ENDPOINTS_FIELD_NUMBER: _ClassVar[int]
     ORDER_TOPIC_CONFIG_FIELD_NUMBER: _ClassVar[int]
+    HIGHEST_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
     status: _common_pb2.Status
     master_endpoints: _containers.RepeatedCompositeFieldContainer[_common_pb2.Endpoint]
     order_topic_config: _containers.ScalarMap[str, str]
-    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., master_endpoints: _Optional[_Iterable[_Union[_common_pb2.Endpoint, _Mapping]]] = ..., order_topic_config: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    highest_epoch: int
+    members: _containers.RepeatedCompositeFieldContainer[_common_pb2.BrokerMember]
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., master_endpoints: _Optional[_Iterable[_Union[_common_pb2.Endpoint, _Mapping]]] = ..., order_topic_config: _Optional[_Mapping[str, str]] = ..., highest_epoch: _Optional[int] = ..., members: _Optional[_Iterable[_Union[_common_pb2.BrokerMember, _Mapping]]] = ...) -> None: ...
 
 class UnregisterBrokerRequest(_message.Message):
     __slots__ = ("cluster", "broker_name", "broker_id", "incarnation")
@@ -186,3 +190,21 @@ class AddWritePermissionReply(_message.Message):
     status: _common_pb2.Status
     topics_changed: int
     def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., topics_changed: _Optional[int] = ...) -> None: ...
+
+class GetEpochRequest(_message.Message):
+    __slots__ = ("cluster", "broker_name")
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    BROKER_NAME_FIELD_NUMBER: _ClassVar[int]
+    cluster: str
+    broker_name: str
+    def __init__(self, cluster: _Optional[str] = ..., broker_name: _Optional[str] = ...) -> None: ...
+
+class GetEpochReply(_message.Message):
+    __slots__ = ("status", "is_known", "highest_epoch")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    IS_KNOWN_FIELD_NUMBER: _ClassVar[int]
+    HIGHEST_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    status: _common_pb2.Status
+    is_known: bool
+    highest_epoch: int
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., is_known: bool = ..., highest_epoch: _Optional[int] = ...) -> None: ...

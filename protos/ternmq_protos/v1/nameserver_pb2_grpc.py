@@ -85,6 +85,11 @@ class NameServerStub(object):
                 request_serializer=ternmq_dot_v1_dot_nameserver__pb2.AddWritePermissionRequest.SerializeToString,
                 response_deserializer=ternmq_dot_v1_dot_nameserver__pb2.AddWritePermissionReply.FromString,
                 _registered_method=True)
+        self.GetEpoch = channel.unary_unary(
+                '/ternmq.v1.NameServer/GetEpoch',
+                request_serializer=ternmq_dot_v1_dot_nameserver__pb2.GetEpochRequest.SerializeToString,
+                response_deserializer=ternmq_dot_v1_dot_nameserver__pb2.GetEpochReply.FromString,
+                _registered_method=True)
 
 
 class NameServerServicer(object):
@@ -161,6 +166,13 @@ class NameServerServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetEpoch(self, request, context):
+        """The highest epoch of a broker name that this NameServer has ever accepted; durable.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_NameServerServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -213,6 +225,11 @@ def add_NameServerServicer_to_server(servicer, server):
                     servicer.AddWritePermission,
                     request_deserializer=ternmq_dot_v1_dot_nameserver__pb2.AddWritePermissionRequest.FromString,
                     response_serializer=ternmq_dot_v1_dot_nameserver__pb2.AddWritePermissionReply.SerializeToString,
+            ),
+            'GetEpoch': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetEpoch,
+                    request_deserializer=ternmq_dot_v1_dot_nameserver__pb2.GetEpochRequest.FromString,
+                    response_serializer=ternmq_dot_v1_dot_nameserver__pb2.GetEpochReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -486,6 +503,33 @@ class NameServer(object):
             '/ternmq.v1.NameServer/AddWritePermission',
             ternmq_dot_v1_dot_nameserver__pb2.AddWritePermissionRequest.SerializeToString,
             ternmq_dot_v1_dot_nameserver__pb2.AddWritePermissionReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetEpoch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ternmq.v1.NameServer/GetEpoch',
+            ternmq_dot_v1_dot_nameserver__pb2.GetEpochRequest.SerializeToString,
+            ternmq_dot_v1_dot_nameserver__pb2.GetEpochReply.FromString,
             options,
             channel_credentials,
             insecure,

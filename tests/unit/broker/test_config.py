@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ternmq_broker.config import BrokerConfig
+from ternmq_broker.config import BrokerConfig, BrokerRole
 from ternmq_model.address import Address
 from ternmq_model.errors import ConfigError
 from ternmq_model.message_id import host_text
@@ -15,7 +15,13 @@ from ternmq_model.message_id import host_text
     [
         ("cluster", ""),
         ("name", "a b"),
-        ("broker_id", 1),
+        ("broker_id", -1),
+        ("broker_id", 100),
+        ("role", BrokerRole.SLAVE),
+        ("in_sync_replicas", 2),
+        ("in_sync_replicas", 33),
+        ("refuse_without_replicas", True),
+        ("slave_timeout_ms", 0),
         ("listen", "a:b:c]"),
         ("listen", "a b"),
         ("listen", "*"),
@@ -97,3 +103,19 @@ def test_endpoints_and_store_host_follow_from_where_it_listens(
     if endpoints is not None:
         assert list(config.endpoints(7)) == [Address(*each) for each in endpoints]
     assert host_text(config.store_host_bytes(7, own_host="10.5.5.5")) == store_host
+
+
+@pytest.mark.parametrize(
+    ("settings", "needed"),
+    [
+        ({}, 1),
+        ({"role": BrokerRole.SYNC_MASTER}, 2),
+        ({"role": BrokerRole.SYNC_MASTER, "in_sync_replicas": 3}, 3),
+        ({"role": BrokerRole.SYNC_MASTER, "in_sync_replicas": 1}, 1),
+        ({"role": BrokerRole.SLAVE, "broker_id": 1}, 2),
+    ],
+)
+def test_a_role_says_how_many_members_must_have_a_message(
+    settings: dict[str, Any], needed: int
+) -> None:
+    assert BrokerConfig(**settings).replicas_needed == needed

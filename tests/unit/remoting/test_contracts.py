@@ -6,6 +6,7 @@ from ternmq_protos.v1 import (
     groups_pb2,
     messages_pb2,
     nameserver_pb2,
+    replication_pb2,
     transactions_pb2,
 )
 from ternmq_remoting.contracts import ALL
@@ -19,6 +20,7 @@ FILES: tuple[FileDescriptor, ...] = tuple(
         groups_pb2,
         messages_pb2,
         nameserver_pb2,
+        replication_pb2,
         transactions_pb2,
     )
 )

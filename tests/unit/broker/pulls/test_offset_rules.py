@@ -142,7 +142,10 @@ def test_readers_are_sent_to_a_slave_when_their_messages_are_not_in_memory() -> 
             puller = await client.open_puller("G")
             await puller.subscribe(1, "A")
             assert (await puller.read_one()).suggested_broker_id == 1
-        async with serving(topics={"A": 1}, memory_bytes=1) as (_, client):
+        async with serving(topics={"A": 1}, memory_bytes=1, slave_read_enabled=False) as (
+            _,
+            client,
+        ):
             await fill(client, 3)
             assert (await client.pull("A", 0, group="G")).suggested_broker_id == 0
 
