@@ -1,31 +1,24 @@
-"""The broker's lifecycle: opens the store, serves, registers, and takes all down in order."""
+"""The broker: one life after the other, each in the role that its state says."""
 
+import asyncio
 import logging
-from collections.abc import Sequence
-from contextlib import AsyncExitStack
-from typing import Final
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
 
 from ternmq_broker.config import BrokerConfig
 from ternmq_broker.filters import with_room_for_bit_maps
-from ternmq_broker.hosts import own_host
-from ternmq_broker.parts import Parts
-from ternmq_broker.registration import Registrant, Registrar
-from ternmq_broker.tables import load_tables
+from ternmq_broker.life import Life, Outcome
 from ternmq_model.address import Address
 from ternmq_model.errors import ClosedError
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Identity
 from ternmq_runtime.clock import rest
 from ternmq_runtime.lifecycle import Lifecycle
-from ternmq_runtime.service import Job, JobRunner
+from ternmq_runtime.service import OwnedTasks
 from ternmq_store.config import StoreConfig
 from ternmq_store.disk.filesystem import FileSystem, RealFileSystem
-from ternmq_store.message_store import MessageStore
 
 logger = logging.getLogger(__name__)
-
-EPOCH: Final = 1
-"""Counts the lives of a master; one that never fails over has one."""
 
 
 class Broker(Lifecycle):
@@ -35,7 +28,8 @@ class Broker(Lifecycle):
     withdraws the registration, answers what was sent, stops, brings everything to the disk and lets
     go of the data directory. A job's failure cancels the block and comes out of it.
 
-    Owns all mutable state of the broker, on one event loop.
+    It lives one `Life` after the other: a life whose role or log must change ends, and the next
+    begins on the same port, within the time that a restart of the process would take.
 
     Args:
         config: How it serves.
@@ -63,9 +57,10 @@ class Broker(Lifecycle):
         self._store_config = with_room_for_bit_maps(config, store_config)
         self._env = env
         self._files: FileSystem = RealFileSystem(rest) if files is None else files
-        self._identity = Identity(config.cluster, config.name, config.broker_id, EPOCH)
-        self._address: Address | None = None
-        self._runners: dict[str, JobRunner] = {}
+        self._listen = config.listen_address
+        self._life: Life | None = None
+        self._is_open = False
+        self._is_leaving = False
 
     @property
     def name(self) -> str:
@@ -73,99 +68,94 @@ class Broker(Lifecycle):
         return self._config.name
 
     @property
+    def life(self) -> Life:
+        """The present life.
+
+        Raises:
+            ClosedError: There is none.
+        """
+        if self._life is None:
+            raise ClosedError(f"broker {self.name} does not serve")
+        return self._life
+
+    @property
     def identity(self) -> Identity:
-        """Who it says it is, with every reply."""
-        return self._identity
+        """Who it says it is, with every reply.
+
+        Raises:
+            ClosedError: It does not live.
+        """
+        return self.life.identity
 
     @property
     def address(self) -> Address:
-        """Where it listens, the port known.
+        """Where it listens, the port known; the same in all its lives.
 
         Raises:
             ClosedError: It does not serve.
         """
-        if self._address is None:
+        if not self._is_open:
             raise ClosedError(f"broker {self.name} does not serve")
-        return self._address
+        return self._listen
 
     async def _open(self, stack: AsyncExitStack) -> None:
-        """Build and begin everything. `stack` unwinds it backwards: the order of leaving."""
-        stack.callback(logger.info, "broker ended name=%s", self.name)
-        config, env, blocking = self._config, self._env, self._env.blocking
-        store = await blocking.run(
-            MessageStore.open,
-            config.data,
-            self._store_config,
-            config.flush_mode,
-            self._files,
-            env.clock,
-        )
-        stack.push_async_callback(blocking.run, store.close)
-        tables = await load_tables(
-            config,
-            self._files,
-            blocking,
-            end_of=store.next_offset,
-            now_ms=env.clock.wall_ms(),
-            wake=self._wake,
-        )
-        stack.push_async_callback(tables.save)
-        registrar = Registrar(
-            env,
-            tables.topics,
-            nameservers=config.nameserver_addresses,
-            interval_ms=config.registration_interval_ms,
-            wake=self._wake,
-        )
-        parts = Parts(
-            config,
-            store_config=self._store_config,
-            identity=self._identity,
-            env=env,
-            store=store,
-            tables=tables,
-            registrar=registrar,
-            wake=self._wake,
-        )
-        stack.push_async_callback(parts.settle)
-        await parts.begin()
-        stack.push_async_callback(parts.end)
-        await self._run(stack, parts.jobs())
-        server = await stack.enter_async_context(
-            env.network.serve(parts.handlers(), config.listen_address, identity=self._identity)
-        )
-        stack.push_async_callback(parts.drain)
-        port = server.address.port
-        found = config.store_host or await blocking.run(own_host, config.own_name)
-        parts.listening(config.store_host_bytes(port, own_host=found))
-        await self._run(stack, parts.writing_jobs())
-        registrant = Registrant(
-            self._identity, config.endpoints(port), f"{env.random.getrandbits(64):016x}"
-        )
-        await self._run(stack, registrar.jobs(registrant))
-        # Before the jobs are left: they may wait for a NameServer that does not answer.
-        stack.push_async_callback(registrar.leave)
-        await registrar.told()
-        self._address = server.address
-        stack.callback(self._forget)
-        logger.info(
-            "broker serves name=%s address=%s flush_mode=%s data=%s",
-            self.name,
-            self.address,
-            config.flush_mode.value,
-            config.data,
-        )
+        await stack.enter_async_context(self._alive())
 
-    def _forget(self) -> None:
-        self._address = None
+    @asynccontextmanager
+    async def _alive(self) -> AsyncGenerator[None]:
+        """Live while the block runs. Entering returns when the first life serves."""
+        self._is_leaving = False
+        serves = asyncio.Event()
+        lives: asyncio.Task[Exception | None] | None = None
+        try:
+            async with OwnedTasks() as tasks:
+                lives = tasks.spawn(self._supervise(serves), f"lives of {self.name}")
+                await serves.wait()
+                if not lives.done():
+                    self._is_open = True
+                    yield
+                    self._is_leaving = True
+                    if self._life is not None:
+                        self._life.end(Outcome.LEFT)
+                failure = await lives
+                if failure is not None:
+                    raise failure
+        except ExceptionGroup as failures:
+            # A life's jobs fail in a group of their own: one around it would tell nothing more.
+            has_failed = lives is not None and lives.done() and not lives.cancelled()
+            failed = lives.exception() if lives is not None and has_failed else None
+            if failed is not failures.exceptions[0] or not isinstance(failed, ExceptionGroup):
+                raise
+            raise failed from None
+        finally:
+            self._is_open = False
 
-    async def _run(self, stack: AsyncExitStack, jobs: Sequence[Job]) -> None:
-        runner = JobRunner(*jobs)
-        self._runners.update({job.name: runner for job in jobs})
-        await stack.enter_async_context(runner)
+    async def _supervise(self, serves: asyncio.Event) -> Exception | None:
+        """Live until the block is left; set `serves` when the first life does, or never will.
 
-    def _wake(self, job: str) -> None:
-        """Run a job now; one that has not begun yet will run when it does."""
-        runner = self._runners.get(job)
-        if runner is not None:
-            runner.wake(job)
+        Returns:
+            Why entering or leaving failed: for the block itself.
+
+        Raises:
+            Exception: A life failed while the block runs, which cancels it.
+        """
+        try:
+            await self._live(serves)
+        except Exception as error:
+            if self._is_open and not self._is_leaving:
+                raise
+            return error
+        finally:
+            self._life = None
+            serves.set()
+        return None
+
+    async def _live(self, serves: asyncio.Event) -> None:
+        while not self._is_leaving:
+            self._life = Life(
+                self._config, self._store_config, self._env, self._files, listen=self._listen
+            )
+            async with self._life as life:
+                self._listen = life.address
+                serves.set()
+                await life.over()

@@ -1,0 +1,159 @@
+import asyncio
+
+import pytest
+
+from ternmq_broker.life import Outcome
+from ternmq_broker.registration import Registrant, Registrar
+from ternmq_model.address import Address
+from ternmq_model.errors import CannotListen, ClosedError, TernError
+from ternmq_model.response_code import ResponseCode as Code
+from ternmq_runtime.service import Job, OwnedTasks
+from tests.support.brokers import bodies, offsets_of, world
+from tests.support.virtual_time import run_in_virtual_time
+
+
+def test_a_life_that_ends_is_followed_by_another_on_the_same_port() -> None:
+    async def main() -> None:
+        async with world() as around, around.broker() as broker:
+            client = await around.connect(broker)
+            await client.put_topic("A", 1)
+            await client.send("A", b"1")
+            address, first = broker.address, broker.life
+            first.end(Outcome.CUT)
+            await asyncio.sleep(0.5)
+            assert broker.life is not first
+            assert broker.address == address
+            assert bodies(await client.pull("A")) == [b"1"]
+            assert (await client.send("A", b"2")).queue_offset == 1
+            with pytest.raises(ClosedError):
+                _ = first.address
+
+    run_in_virtual_time(main())
+
+
+def test_a_batch_under_way_is_answered_before_a_life_ends() -> None:
+    async def main() -> None:
+        async with world() as around, OwnedTasks() as tasks, around.broker() as broker:
+            client = await around.connect(broker)
+            await client.put_topic("A", 1)
+            sender = await client.open_sender()
+            around.sync_s = 1.0
+            sending = tasks.spawn(sender.send(sender.record("A")), "send")
+            await asyncio.sleep(0.1)
+            broker.life.end(Outcome.FENCED)
+            reply = await sending
+            around.sync_s = 0.0
+            assert reply.status.code == Code.SUCCESS
+            assert offsets_of(reply.queue_offsets) == [0]
+
+    run_in_virtual_time(main())
+
+
+def test_the_first_reason_to_end_a_life_counts() -> None:
+    async def main() -> None:
+        async with world() as around, around.broker() as broker:
+            life = broker.life
+            life.end(Outcome.FENCED)
+            life.end(Outcome.PROMOTED)
+            assert await life.over() is Outcome.FENCED
+
+    run_in_virtual_time(main())
+
+
+def test_a_block_that_is_left_between_two_lives_ends_the_second_in_order() -> None:
+    async def main() -> None:
+        async with world() as around:
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                await client.put_topic("A", 1)
+                await client.send("A", b"1")
+                around.sync_s = 0.3
+                broker.life.end(Outcome.CUT)
+                await asyncio.sleep(1.0)
+                with pytest.raises(TernError):
+                    await client.send("A", b"2")
+            assert not around.files.locks
+            with pytest.raises(ClosedError):
+                _ = broker.address
+            around.sync_s = 0.0
+            async with around.broker() as broker:
+                assert bodies(await (await around.connect(broker)).pull("A")) == [b"1"]
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("lives", [1, 2])
+def test_a_failure_inside_a_life_cancels_the_block_and_comes_out_of_it(
+    lives: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        trouble = asyncio.Event()
+
+        async def fail() -> bool:
+            if trouble.is_set():
+                raise RuntimeError("a bug")
+            return False
+
+        async def stay() -> None:
+            async with around.broker() as broker:
+                for _ in range(lives - 1):
+                    broker.life.end(Outcome.CUT)
+                    await asyncio.sleep(0.5)
+                trouble.set()
+                await asyncio.sleep(3600)
+
+        def jobs(_self: Registrar, _registrant: Registrant) -> tuple[Job, ...]:
+            return (Job(name="fails", interval_s=1, step=fail),)
+
+        monkeypatch.setattr(Registrar, "jobs", jobs)
+        async with world() as around:
+            with pytest.raises(ExceptionGroup) as caught:
+                await stay()
+            assert [str(each) for each in caught.value.exceptions] == ["a bug"]
+            assert asyncio.get_running_loop().time() < 60
+            assert not around.files.locks
+
+    run_in_virtual_time(main())
+
+
+def test_a_life_that_cannot_begin_comes_out_of_the_block() -> None:
+    async def main() -> None:
+        async def stay() -> None:
+            async with around.broker(port=5000) as broker:
+                around.sync_s = 0.1
+                broker.life.end(Outcome.CUT)
+                async with OwnedTasks() as tasks:
+                    tasks.spawn(rival(), "rival")
+                    await asyncio.sleep(3600)
+
+        async def rival() -> None:
+            """Take the port as soon as it is free."""
+            while True:
+                try:
+                    async with around.network.serve([], broker_address):
+                        await asyncio.sleep(3600)
+                except CannotListen:
+                    await asyncio.sleep(0.001)
+
+        async with world() as around:
+            broker_address = Address("127.0.0.1", 5000)
+            with pytest.raises(ExceptionGroup) as caught:
+                await stay()
+            assert [type(each) for each in caught.value.exceptions] == [CannotListen]
+            assert not around.files.locks
+
+    run_in_virtual_time(main())
+
+
+def test_a_broker_can_be_entered_again() -> None:
+    async def main() -> None:
+        async with world() as around:
+            broker = around.broker()
+            for expected in ([], [b"1"]):
+                async with broker:
+                    client = await around.connect(broker)
+                    await client.put_topic("A", 1)
+                    assert bodies(await client.pull("A")) == expected
+                    await client.send("A", b"1")
+
+    run_in_virtual_time(main())
