@@ -1,0 +1,1 @@
+"""How the members of one broker name keep the same log and the same tables."""
