@@ -138,7 +138,7 @@ class LogPiece(_message.Message):
     def __init__(self, epoch: _Optional[int] = ..., start: _Optional[int] = ..., data: _Optional[bytes] = ..., is_checksummed: bool = ..., confirm_offset: _Optional[int] = ..., log_start: _Optional[int] = ..., log_end: _Optional[int] = ..., stored_at_ms: _Optional[int] = ...) -> None: ...
 
 class MetadataRequest(_message.Message):
-    __slots__ = ("revisions", "wait_ms")
+    __slots__ = ("revisions", "wait_ms", "tables")
     class RevisionsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -148,25 +148,29 @@ class MetadataRequest(_message.Message):
         def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     REVISIONS_FIELD_NUMBER: _ClassVar[int]
     WAIT_MS_FIELD_NUMBER: _ClassVar[int]
+    TABLES_FIELD_NUMBER: _ClassVar[int]
     revisions: _containers.ScalarMap[str, str]
     wait_ms: int
-    def __init__(self, revisions: _Optional[_Mapping[str, str]] = ..., wait_ms: _Optional[int] = ...) -> None: ...
+    tables: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, revisions: _Optional[_Mapping[str, str]] = ..., wait_ms: _Optional[int] = ..., tables: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class MetadataReply(_message.Message):
-    __slots__ = ("status", "table", "revision", "piece", "is_last_piece", "is_end")
+    __slots__ = ("status", "table", "revision", "piece", "is_last_piece", "is_end", "log_end")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     TABLE_FIELD_NUMBER: _ClassVar[int]
     REVISION_FIELD_NUMBER: _ClassVar[int]
     PIECE_FIELD_NUMBER: _ClassVar[int]
     IS_LAST_PIECE_FIELD_NUMBER: _ClassVar[int]
     IS_END_FIELD_NUMBER: _ClassVar[int]
+    LOG_END_FIELD_NUMBER: _ClassVar[int]
     status: _common_pb2.Status
     table: str
     revision: str
     piece: bytes
     is_last_piece: bool
     is_end: bool
-    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., table: _Optional[str] = ..., revision: _Optional[str] = ..., piece: _Optional[bytes] = ..., is_last_piece: bool = ..., is_end: bool = ...) -> None: ...
+    log_end: int
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., table: _Optional[str] = ..., revision: _Optional[str] = ..., piece: _Optional[bytes] = ..., is_last_piece: bool = ..., is_end: bool = ..., log_end: _Optional[int] = ...) -> None: ...
 
 class ReplicationStatusRequest(_message.Message):
     __slots__ = ()
