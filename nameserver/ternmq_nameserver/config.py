@@ -28,7 +28,8 @@ class NameServerConfig:
     """Port to listen on; 0 = any free one."""
 
     data: Path | None = None
-    """Directory of the key-value settings. Without one they are lost when the process ends."""
+    """Directory of the key-value settings and of the highest epoch of each broker name. Without one
+    they are lost when the process ends."""
 
     expiry_ms: int = EXPIRY_MS
     """Silence after which a broker is dropped when it does not tell its own; at least 2 minutes."""

@@ -5,7 +5,7 @@ Three rules keep an old broker from harming a new one:
 
 * A member that unregisters is taken out only when its incarnation is the one that is registered: a
   stale goodbye that comes after a restart says nothing about the new process.
-* A master with a lower epoch than any living member of its name knows is refused.
+* A master with a lower epoch than was ever accepted of its name is refused.
 * Silence is measured on the NameServer's own monotonic clock; no broker's clock counts.
 
 Source: RocketMQ `RouteInfoManager`.
@@ -95,6 +95,7 @@ class Registered:
     """
 
     master_endpoints: tuple[Address, ...]
+    members: tuple[BrokerMember, ...]
     changes: tuple[Change, ...]
 
 
@@ -137,7 +138,18 @@ class RouteTable:
         self._brokers: dict[str, _Broker] = {}
         self._topics: dict[str, set[str]] = {}  # topic → names of the brokers that have it
 
-    def register(self, registration: Registration, *, now_ms: int) -> Registered:
+    def check(self, registration: Registration, *, highest_epoch: int = 0) -> None:
+        """Refuse what `register` would refuse; nothing changes.
+
+        Raises:
+            As `register`.
+        """
+        check_registration(registration)
+        self._check_fence(registration, highest_epoch)
+
+    def register(
+        self, registration: Registration, *, now_ms: int, highest_epoch: int = 0
+    ) -> Registered:
         """Keep that the broker lives, and its topics when they are news.
 
         Topics are news when their data version, or the process that tells them, is another than
@@ -147,14 +159,15 @@ class RouteTable:
         Args:
             registration: Not yet checked.
             now_ms: Monotonic.
+            highest_epoch: Of the name, the highest that was ever accepted.
 
         Raises:
             IllegalName: A name cannot be; nothing changes.
             RefusedError: INVALID_PARAMETER for other values that cannot be, ILLEGAL_OPERATION for a
-                lower epoch or another cluster than the name's living members have; nothing changes.
+                lower epoch than the highest, or another cluster than the name's living members;
+                nothing changes.
         """
-        check_registration(registration)
-        self._check_fence(registration)
+        self.check(registration, highest_epoch=highest_epoch)
         changes = list(self._keep_member(registration, now_ms))
         broker = self._brokers[registration.broker_name]
         if self._is_news(broker, registration):
@@ -162,7 +175,8 @@ class RouteTable:
         master = broker.members.get(MASTER_ID)
         is_slave = registration.broker_id != MASTER_ID
         endpoints = master.data.endpoints if master and is_slave else ()
-        return Registered(endpoints, tuple(changes))
+        members = tuple(member.data for _, member in sorted(broker.members.items()))
+        return Registered(endpoints, members, tuple(changes))
 
     def unregister(
         self, *, cluster: str, broker_name: str, broker_id: int, incarnation: str
@@ -268,23 +282,21 @@ class RouteTable:
             raise refusal(ResponseCode.BROKER_NOT_EXIST, f"no broker {broker_name} is registered")
         return broker
 
-    def _check_fence(self, registration: Registration) -> None:
+    def _check_fence(self, registration: Registration, highest_epoch: int) -> None:
         name, broker_id = registration.broker_name, registration.broker_id
         broker = self._brokers.get(name)
-        if broker is None:
-            if len(self._brokers) >= BROKER_NAMES_MAX:
-                remark = f"{BROKER_NAMES_MAX} broker names are registered; no more fit"
-                raise refusal(ResponseCode.FLOW_CONTROL, remark)
-            return
-        if broker_id not in broker.members and len(broker.members) >= MEMBERS_MAX:
+        if broker is None and len(self._brokers) >= BROKER_NAMES_MAX:
+            remark = f"{BROKER_NAMES_MAX} broker names are registered; no more fit"
+            raise refusal(ResponseCode.FLOW_CONTROL, remark)
+        members = broker.members if broker else {}
+        if broker_id not in members and len(members) >= MEMBERS_MAX:
             raise refusal(ResponseCode.FLOW_CONTROL, f"broker {name} has {MEMBERS_MAX} members")
-        others = set(broker.members) - {broker_id}
-        if others and broker.cluster != registration.cluster:
+        if broker and members.keys() - {broker_id} and broker.cluster != registration.cluster:
             remark = (
                 f"broker {name} belongs to cluster {broker.cluster}, not {registration.cluster}"
             )
             raise refusal(ResponseCode.ILLEGAL_OPERATION, remark)
-        newest = max(member.data.epoch for member in broker.members.values())
+        newest = max([highest_epoch, *(member.data.epoch for member in members.values())])
         if broker_id == MASTER_ID and registration.epoch < newest:
             remark = f"broker {name}: epoch {registration.epoch} is over, {newest} has begun"
             raise refusal(ResponseCode.ILLEGAL_OPERATION, remark)

@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING
 from ternmq_model.address import Address
 from ternmq_model.errors import ClosedError
 from ternmq_nameserver.config import NameServerConfig
-from ternmq_nameserver.kv_store import FILE_NAME, KvStore
+from ternmq_nameserver.epoch_store import FILE_NAME as EPOCHS_FILE
+from ternmq_nameserver.epoch_store import EpochStore
+from ternmq_nameserver.kv_store import FILE_NAME as SETTINGS_FILE
+from ternmq_nameserver.kv_store import KvStore
 from ternmq_nameserver.route_table import RouteTable
 from ternmq_nameserver.service import NameServerService
 from ternmq_remoting.environment import Environment
@@ -31,7 +34,7 @@ class NameServer(Lifecycle):
     Raises:
         CannotListen: On entering: the address cannot be bound.
         StoreLocked: On entering: another NameServer holds the data directory.
-        StoreError: On entering: the file of settings cannot be read.
+        StoreError: On entering: the file of settings or epochs cannot be read.
     """
 
     def __init__(self, config: NameServerConfig, env: Environment) -> None:
@@ -52,14 +55,23 @@ class NameServer(Lifecycle):
 
     async def _open(self, stack: AsyncExitStack) -> None:
         config, env = self._config, self._env
-        path = config.data / FILE_NAME if config.data else None
-        settings = KvStore(path, env.blocking, wake=lambda: jobs.wake("settings"))
+        data, blocking = config.data, env.blocking
+        settings = KvStore(
+            data / SETTINGS_FILE if data else None, blocking, wake=lambda: jobs.wake("settings")
+        )
         stack.callback(settings.close)
-        await settings.load()
-        service = NameServerService(RouteTable(), settings, env.clock, expiry_ms=config.expiry_ms)
+        await settings.load()  # which holds the directory
+        epochs = EpochStore(
+            data / EPOCHS_FILE if data else None, blocking, wake=lambda: jobs.wake("epochs")
+        )
+        await epochs.load()
+        service = NameServerService(
+            RouteTable(), settings, epochs, env.clock, expiry_ms=config.expiry_ms
+        )
         jobs = JobRunner(
             Job(name="expiry", interval_s=config.scan_interval_s, step=service.expire),
             Job(name="settings", interval_s=math.inf, step=settings.step),
+            Job(name="epochs", interval_s=math.inf, step=epochs.step),
         )
         await stack.enter_async_context(jobs)
         self._server = await stack.enter_async_context(

@@ -5,10 +5,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from ternmq_model.clock import Clock
-from ternmq_model.errors import refusal
+from ternmq_model.errors import RefusedError, refusal
 from ternmq_model.names import check_topic
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import ORDER_NAMESPACE, check_broker_name, check_cluster
+from ternmq_nameserver.epoch_store import EpochStore
 from ternmq_nameserver.kv_store import KvStore
 from ternmq_nameserver.kv_table import (
     NAMESPACE_BYTES_MAX,
@@ -21,10 +22,12 @@ from ternmq_protos.v1 import nameserver_pb2 as pb
 from ternmq_remoting import contracts
 from ternmq_remoting.convert import (
     broker_data_to_pb,
+    broker_member_to_pb,
     data_version_from_pb,
     endpoint_to_pb,
     endpoints_from_pb,
     route_to_pb,
+    status_of,
     topic_config_from_pb,
 )
 from ternmq_remoting.rpc import Call, Handler, unary
@@ -38,15 +41,23 @@ class NameServerService:
     Args:
         routes: Who serves what.
         settings: Key-value settings.
+        epochs: The highest of each broker name.
         clock: For the silence of brokers.
         expiry_ms: Of a broker that does not tell its own.
     """
 
     def __init__(
-        self, routes: RouteTable, settings: KvStore, clock: Clock, *, expiry_ms: int
+        self,
+        routes: RouteTable,
+        settings: KvStore,
+        epochs: EpochStore,
+        clock: Clock,
+        *,
+        expiry_ms: int,
     ) -> None:
         self._routes = routes
         self._settings = settings
+        self._epochs = epochs
         self._clock = clock
         self._expiry_ms = expiry_ms
 
@@ -63,6 +74,7 @@ class NameServerService:
             unary(contracts.DELETE_KV, self.delete_kv),
             unary(contracts.WIPE_WRITE_PERMISSION, self.wipe_write_permission),
             unary(contracts.ADD_WRITE_PERMISSION, self.add_write_permission),
+            unary(contracts.GET_EPOCH, self.get_epoch),
         )
 
     async def expire(self) -> bool:
@@ -73,13 +85,29 @@ class NameServerService:
     async def register_broker(
         self, request: pb.RegisterBrokerRequest, _call: Call
     ) -> pb.RegisterBrokerReply:
-        """Keep a broker and its topics."""
+        """Keep a broker and its topics; answered when an epoch that began is on disk."""
         registration = self._registration_of(request)
-        registered = self._routes.register(registration, now_ms=self._clock.monotonic_ms())
+        name = (registration.cluster, registration.broker_name)
+        try:
+            self._routes.check(registration, highest_epoch=self._epochs.highest(*name))
+            await self._epochs.accept(*name, registration.epoch)
+            registered = self._routes.register(
+                registration,
+                now_ms=self._clock.monotonic_ms(),
+                highest_epoch=self._epochs.highest(*name),
+            )
+        except RefusedError as error:
+            if error.code != ResponseCode.ILLEGAL_OPERATION:
+                raise
+            return pb.RegisterBrokerReply(
+                status=status_of(error), highest_epoch=self._epochs.highest(*name)
+            )
         _log(registered.changes)
         return pb.RegisterBrokerReply(
             master_endpoints=map(endpoint_to_pb, registered.master_endpoints),
             order_topic_config=self._order_topic_config(),
+            highest_epoch=self._epochs.highest(*name),
+            members=map(broker_member_to_pb, registered.members),
         )
 
     async def unregister_broker(
@@ -153,6 +181,12 @@ class NameServerService:
         changed = self._routes.add_write_permission(name)
         logger.info("write permission given back broker=%s topics=%s", name, changed)
         return pb.AddWritePermissionReply(topics_changed=changed)
+
+    async def get_epoch(self, request: pb.GetEpochRequest, _call: Call) -> pb.GetEpochReply:
+        """Tell the highest epoch of a broker name."""
+        cluster, name = check_cluster(request.cluster), check_broker_name(request.broker_name)
+        highest = self._epochs.highest(cluster, name)
+        return pb.GetEpochReply(is_known=bool(highest), highest_epoch=highest)
 
     def _order_topic_config(self) -> dict[str, str]:
         # A broker that cannot register is worse than one that does not know the order of topics.

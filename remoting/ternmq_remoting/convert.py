@@ -126,19 +126,21 @@ def queue_data_from_pb(data: common.QueueData) -> QueueData:
     )
 
 
+def broker_member_to_pb(member: BrokerMember) -> common.BrokerMember:
+    """Return one member of a broker name as a contract tells it."""
+    return common.BrokerMember(
+        broker_id=member.broker_id,
+        endpoints=map(endpoint_to_pb, member.endpoints),
+        epoch=member.epoch,
+    )
+
+
 def broker_data_to_pb(data: BrokerData) -> common.BrokerData:
     """Return a broker name and its members as a contract tells them."""
     return common.BrokerData(
         cluster=data.cluster,
         broker_name=data.broker_name,
-        members=[
-            common.BrokerMember(
-                broker_id=member.broker_id,
-                endpoints=map(endpoint_to_pb, member.endpoints),
-                epoch=member.epoch,
-            )
-            for member in data.members
-        ],
+        members=map(broker_member_to_pb, data.members),
     )
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import dataclasses
 import io
 import json
 import logging
@@ -80,7 +81,7 @@ def json_log() -> Generator[io.StringIO]:
         root.setLevel(level)
 
 
-def registration(*topics: str, broker_id: int = 0) -> pb.RegisterBrokerRequest:
+def registration(*topics: str, broker_id: int = 0, epoch: int = 0) -> pb.RegisterBrokerRequest:
     return pb.RegisterBrokerRequest(
         cluster="c",
         broker_name="a",
@@ -92,7 +93,14 @@ def registration(*topics: str, broker_id: int = 0) -> pb.RegisterBrokerRequest:
             for topic in topics
         ],
         incarnation=f"life-{broker_id}",
+        epoch=epoch,
     )
+
+
+async def epoch_of(call: Caller, name: str = "a") -> tuple[bool, int]:
+    request = pb.GetEpochRequest(cluster="c", broker_name=name)
+    reply = await call(contracts.GET_EPOCH, request)
+    return reply.is_known, reply.highest_epoch
 
 
 def test_a_route_is_told_as_the_broker_registered_it() -> None:
@@ -306,3 +314,84 @@ def test_sixteen_brokers_that_come_and_go_at_once_are_all_in_the_log_by_name() -
         assert [line["broker"] for line in told] == names, event
     [first] = [line for line in lines if line["message"].startswith("broker registered")][:1]
     assert (first["cluster"], first["id"], first["endpoints"]) == ("c", 0, "broker-0:10911")
+
+
+@pytest.mark.parametrize("is_durable", [False, True])
+def test_a_lower_epoch_is_refused_also_when_nobody_of_the_name_lives(
+    is_durable: bool, tmp_path: Path
+) -> None:
+    data = tmp_path if is_durable else None
+
+    async def main() -> None:
+        async with nameserver(data) as call:
+            assert await epoch_of(call) == (False, 0)
+            reply = await call(contracts.REGISTER_BROKER, registration("t", epoch=1000))
+            assert reply.highest_epoch == 1000
+            assert await epoch_of(call) == (True, 1000)
+            goodbye = pb.UnregisterBrokerRequest(
+                cluster="c", broker_name="a", broker_id=0, incarnation="life-0"
+            )
+            await call(contracts.UNREGISTER_BROKER, goodbye)
+            await expect_refusal(call)
+        async with nameserver(data) as call:
+            assert await epoch_of(call) == ((True, 1000) if is_durable else (False, 0))
+            assert await epoch_of(call, "b") == (False, 0)
+            if is_durable:
+                await expect_refusal(call)
+            else:
+                await call(contracts.REGISTER_BROKER, registration("t", epoch=3))
+
+    async def expect_refusal(call: Caller) -> None:
+        with pytest.raises(RefusedError, match="epoch 3 is over, 1000 has begun"):
+            await call(contracts.REGISTER_BROKER, registration("t", epoch=3))
+        clusters = await call(contracts.GET_CLUSTER, pb.GetClusterRequest())
+        assert not clusters.brokers
+
+    run(main)
+
+
+def test_a_refusal_tells_the_highest_epoch() -> None:
+    async def main() -> None:
+        told = {0, int(ResponseCode.ILLEGAL_OPERATION)}
+        rpc = dataclasses.replace(contracts.REGISTER_BROKER, answers=frozenset(told))
+        async with nameserver() as call:
+            await call(contracts.REGISTER_BROKER, registration("t", epoch=7))
+            reply = await call(rpc, registration("t", epoch=6))
+            assert reply.status.code == ResponseCode.ILLEGAL_OPERATION
+            assert reply.highest_epoch == 7
+
+    run(main)
+
+
+def test_every_member_of_the_name_is_told_with_a_registration() -> None:
+    async def main() -> None:
+        async with nameserver() as call:
+            await call(contracts.REGISTER_BROKER, registration("t", epoch=2))
+            reply = await call(contracts.REGISTER_BROKER, registration("t", broker_id=1, epoch=1))
+            assert [(each.broker_id, each.epoch) for each in reply.members] == [(0, 2), (1, 1)]
+            assert reply.highest_epoch == 2
+            assert reply.master_endpoints[0].host == "a-0"
+            goodbye = pb.UnregisterBrokerRequest(
+                cluster="c", broker_name="a", broker_id=0, incarnation="life-0"
+            )
+            await call(contracts.UNREGISTER_BROKER, goodbye)
+            reply = await call(contracts.REGISTER_BROKER, registration("t", broker_id=1, epoch=1))
+            assert not reply.master_endpoints
+            route = await call(contracts.GET_TOPIC_ROUTE, pb.GetTopicRouteRequest(topic="t"))
+            assert [each.broker_id for each in route.route.brokers[0].members] == [1]
+
+    run(main)
+
+
+def test_what_cannot_be_registered_raises_no_epoch() -> None:
+    async def main() -> None:
+        async with nameserver() as call:
+            request = registration("t", epoch=5)
+            del request.endpoints[:]
+            with pytest.raises(InvalidParameter):
+                await call(contracts.REGISTER_BROKER, request)
+            assert await epoch_of(call) == (False, 0)
+            with pytest.raises(RefusedError):
+                await call(contracts.GET_EPOCH, pb.GetEpochRequest(cluster="c"))
+
+    run(main)

@@ -1,0 +1,102 @@
+"""The highest epochs with the file that makes them last."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from ternmq_model.errors import StoreFailed
+from ternmq_nameserver.epoch_table import EpochTable, epoch_table_from_json
+from ternmq_remoting.environment import Blocking
+from ternmq_runtime.durable_file import read_newest, replace_durably
+
+FILE_NAME: Final = "brokerEpochs.json"
+
+logger = logging.getLogger(__name__)
+
+
+class EpochStore:
+    """The epochs of one NameServer. Owned by its loop; `step` is the one writer of the file.
+
+    What is told is never lower than what was accepted: a raise counts from the moment it is asked
+    for, and is acknowledged when it is on disk. A raise that the disk refuses counts all the same,
+    until the process ends: its master has begun that epoch, whether this NameServer can keep it or
+    not.
+
+    Args:
+        path: The file; None keeps the epochs in memory alone. Whoever calls `load` holds its
+            directory, so that nobody else writes it.
+        blocking: Runs what waits for the disk.
+        wake: Makes the owner's job run `step` soon.
+    """
+
+    def __init__(self, path: Path | None, blocking: Blocking, wake: Callable[[], None]) -> None:
+        self._path = path
+        self._blocking = blocking
+        self._wake = wake
+        self._table = EpochTable()
+        self._saved = self._table
+        self._waiters: list[asyncio.Future[None]] = []
+
+    async def load(self) -> None:
+        """Take what the file holds; nothing when there is none.
+
+        Raises:
+            StoreError: The file is there and cannot be read, nor the generation before.
+        """
+        if self._path is not None:
+            self._table = self._saved = await self._blocking.run(_load, self._path)
+            logger.info("epochs loaded file=%s names=%s", self._path, len(self._table))
+
+    def highest(self, cluster: str, broker_name: str) -> int:
+        """Return the highest epoch of a broker name that was ever accepted; 0 for none."""
+        return self._table.get(cluster, broker_name)
+
+    async def accept(self, cluster: str, broker_name: str, epoch: int) -> None:
+        """Raise the epoch of a broker name. When this returns, that survives a loss of power.
+
+        A lower or equal epoch changes nothing. Cancelling leaves it open whether it is kept.
+
+        Raises:
+            RefusedError: No more names fit; nothing changes.
+            StoreFailed: The disk refused; asking again tries again.
+        """
+        self._table = self._table.raised(cluster, broker_name, epoch)
+        if epoch <= self._saved.get(cluster, broker_name):
+            return
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        self._wake()
+        await waiter
+
+    async def step(self) -> bool:
+        """Write what was raised and answer who waits for it; tell whether more came meanwhile."""
+        table, waiters = self._table, self._waiters
+        self._waiters = []
+        if not waiters:
+            return False
+        error: StoreFailed | None = None
+        try:
+            if self._path is not None and table is not self._saved:
+                await self._blocking.run(_save, self._path, table.to_json())
+            self._saved = table
+        except OSError as reason:
+            logger.error("epochs not written file=%s reason=%s", self._path, reason)
+            error = StoreFailed(f"the epoch is not kept: {reason}")
+        for waiter in waiters:
+            if waiter.done():
+                continue
+            if error is None:
+                waiter.set_result(None)
+            else:
+                waiter.set_exception(error)
+        return bool(self._waiters)
+
+
+def _load(path: Path) -> EpochTable:
+    return read_newest(path, epoch_table_from_json) or EpochTable()
+
+
+def _save(path: Path, data: bytes) -> None:
+    replace_durably(path, data)

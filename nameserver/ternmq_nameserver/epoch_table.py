@@ -1,0 +1,84 @@
+"""The highest epoch of each broker name, and the file that keeps it. Pure.
+
+docs/formats/broker-epochs.md.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Final, cast
+
+from ternmq_model.errors import refusal
+from ternmq_model.response_code import ResponseCode
+
+FORMAT_VERSION: Final = 1
+EPOCH_MAX: Final = (1 << 63) - 1
+NAMES_MAX: Final = 65_536
+"""Names are never forgotten: which of them will not come back, only an operator knows."""
+
+
+class EpochTable:
+    """By cluster and broker name, the highest epoch that a NameServer accepted.
+
+    Immutable from outside: a change gives the next table, so that it can be written to disk before
+    anybody is answered.
+    """
+
+    def __init__(self, epochs: Mapping[tuple[str, str], int] | None = None) -> None:
+        self._epochs = dict(epochs or {})
+
+    def __len__(self) -> int:
+        return len(self._epochs)
+
+    def __iter__(self) -> Iterator[tuple[tuple[str, str], int]]:
+        return iter(sorted(self._epochs.items()))
+
+    def get(self, cluster: str, broker_name: str) -> int:
+        """Return the highest epoch; 0 when none was accepted."""
+        return self._epochs.get((cluster, broker_name), 0)
+
+    def raised(self, cluster: str, broker_name: str, epoch: int) -> "EpochTable":
+        """Return the table with that epoch; the same one when it has as high a one already.
+
+        Raises:
+            RefusedError: FLOW_CONTROL: no more names fit.
+        """
+        key = (cluster, broker_name)
+        if epoch <= self._epochs.get(key, 0):
+            return self
+        if key not in self._epochs and len(self) >= NAMES_MAX:
+            remark = f"{NAMES_MAX} broker names have had an epoch; no more fit"
+            raise refusal(ResponseCode.FLOW_CONTROL, remark)
+        return EpochTable({**self._epochs, key: epoch})
+
+    def to_json(self) -> bytes:
+        """Return the content of `brokerEpochs.json`."""
+        clusters: dict[str, dict[str, int]] = {}
+        for (cluster, name), epoch in self:
+            clusters.setdefault(cluster, {})[name] = epoch
+        content = {"version": FORMAT_VERSION, "epochs": clusters}
+        return json.dumps(content, ensure_ascii=False, indent="\t").encode() + b"\n"
+
+
+def epoch_table_from_json(data: bytes) -> EpochTable:
+    """Return the table that a `brokerEpochs.json` holds.
+
+    Raises:
+        ValueError: It is no such file, or one of a later version.
+    """
+    content = _object("file", json.loads(data))
+    version = content.get("version")
+    if version != FORMAT_VERSION:
+        raise ValueError(f"version {version!r}: this program reads version {FORMAT_VERSION}")
+    epochs: dict[tuple[str, str], int] = {}
+    for cluster, names in _object("epochs", content.get("epochs")).items():
+        for name, epoch in _object(f"cluster {cluster!r}", names).items():
+            if type(epoch) is not int or not 0 < epoch <= EPOCH_MAX:
+                raise ValueError(f"epoch of {cluster!r}/{name!r} must be 1 to {EPOCH_MAX}")
+            epochs[cluster, name] = epoch
+    return EpochTable(epochs)
+
+
+def _object(what: str, value: object) -> dict[str, object]:
+    if not isinstance(value, dict):
+        raise ValueError(f"{what} must be an object")
+    return cast("dict[str, object]", value)

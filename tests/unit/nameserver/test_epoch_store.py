@@ -1,0 +1,143 @@
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ternmq_model.errors import StoreError, StoreFailed
+from ternmq_nameserver.epoch_store import FILE_NAME, EpochStore
+from ternmq_nameserver.epoch_table import EpochTable, epoch_table_from_json
+from ternmq_runtime.durable_file import read_newest
+from ternmq_runtime.service import Job, JobRunner
+from tests.support.virtual_time import InlineBlocking, run_in_virtual_time
+
+
+@contextlib.asynccontextmanager
+async def store_at(path: Path | None) -> AsyncGenerator[EpochStore]:
+    store = EpochStore(path, InlineBlocking(lambda: 1.0), wake=lambda: jobs.wake("epochs"))
+    jobs = JobRunner(Job(name="epochs", interval_s=3_600, step=store.step))
+    await store.load()
+    async with jobs:
+        yield store
+
+
+def test_an_epoch_that_was_accepted_is_there_after_a_restart(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with store_at(tmp_path / FILE_NAME) as store:
+            await store.accept("c", "a", 1000)
+            await asyncio.gather(*(store.accept("c", f"b{each}", each) for each in range(1, 9)))
+            await store.accept("c", "a", 5)
+        async with store_at(tmp_path / FILE_NAME) as store:
+            assert store.highest("c", "a") == 1000
+            assert [store.highest("c", f"b{each}") for each in range(1, 9)] == [*range(1, 9)]
+            assert store.highest("c", "other") == 0
+
+    run_in_virtual_time(main())
+
+
+def test_an_epoch_counts_from_the_moment_it_is_asked_for(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with store_at(tmp_path / FILE_NAME) as store:
+            raising = asyncio.ensure_future(store.accept("c", "a", 2))
+            await asyncio.sleep(0.5)
+            assert not raising.done()
+            assert store.highest("c", "a") == 2
+            await raising
+
+    run_in_virtual_time(main())
+
+
+def test_accepting_the_epoch_again_waits_until_it_is_on_disk(tmp_path: Path) -> None:
+    async def main() -> None:
+        path = tmp_path / FILE_NAME
+        async with store_at(path) as store:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(0.5):
+                    await store.accept("c", "a", 2)
+            await store.accept("c", "a", 2)
+            assert epoch_table_from_json(path.read_bytes()).get("c", "a") == 2
+            before_s = asyncio.get_running_loop().time()
+            await store.accept("c", "a", 2)
+            assert asyncio.get_running_loop().time() == before_s
+
+    run_in_virtual_time(main())
+
+
+def test_an_epoch_that_the_disk_refused_is_not_acknowledged_and_counts(tmp_path: Path) -> None:
+    async def main() -> None:
+        path = tmp_path / "gone" / FILE_NAME
+        async with store_at(path) as store:
+            with pytest.raises(StoreFailed, match="the epoch is not kept"):
+                await store.accept("c", "a", 2)
+            assert store.highest("c", "a") == 2
+            path.parent.mkdir()
+            await store.accept("c", "a", 2)
+            assert epoch_table_from_json(path.read_bytes()).get("c", "a") == 2
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("step", range(4))
+def test_a_crash_at_any_step_leaves_what_was_acknowledged_or_more(
+    step: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Crash(BaseException):
+        pass
+
+    left = step
+
+    def dying(function: Any) -> Any:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            nonlocal left
+            if left == 0:
+                raise Crash
+            left -= 1
+            return function(*args, **kwargs)
+
+        return call
+
+    async def main() -> None:
+        nonlocal left
+        path = tmp_path / FILE_NAME
+        async with store_at(path) as store:
+            await store.accept("c", "a", 1)
+        left = step
+        store = EpochStore(path, InlineBlocking(), wake=lambda: None)
+        await store.load()
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fsync", dying(os.fsync))
+            patch.setattr(Path, "replace", dying(Path.replace))
+            raising = asyncio.ensure_future(store.accept("c", "a", 2))
+            await asyncio.sleep(0)
+            with pytest.raises(Crash):
+                await store.step()
+            assert not raising.done()
+            raising.cancel()
+        found = read_newest(path, epoch_table_from_json) or EpochTable()
+        assert found.get("c", "a") in (1, 2)
+
+    run_in_virtual_time(main())
+
+
+def test_a_file_that_cannot_be_read_is_an_error_and_not_an_empty_table(tmp_path: Path) -> None:
+    path = tmp_path / FILE_NAME
+    path.write_bytes(b"{")
+
+    async def main() -> None:
+        with pytest.raises(StoreError, match="brokerEpochs"):
+            async with store_at(path):
+                pass
+
+    run_in_virtual_time(main())
+
+
+def test_without_a_file_epochs_are_kept_in_memory() -> None:
+    async def main() -> None:
+        async with store_at(None) as store:
+            await store.accept("c", "a", 2)
+            assert store.highest("c", "a") == 2
+
+    run_in_virtual_time(main())

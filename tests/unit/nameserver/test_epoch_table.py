@@ -1,0 +1,50 @@
+import pytest
+
+from ternmq_model.errors import RefusedError
+from ternmq_nameserver.epoch_table import NAMES_MAX, EpochTable, epoch_table_from_json
+
+
+def test_an_epoch_only_rises() -> None:
+    table = EpochTable().raised("c", "a", 3)
+    assert table.get("c", "a") == 3
+    assert table.raised("c", "a", 2) is table
+    assert table.raised("c", "a", 3) is table
+    assert table.raised("c", "a", 4).get("c", "a") == 4
+    assert table.get("other", "a") == table.get("c", "b") == 0
+
+
+def test_a_name_without_an_epoch_is_not_kept() -> None:
+    table = EpochTable()
+    assert table.raised("c", "a", 0) is table
+
+
+def test_what_is_written_is_read_again() -> None:
+    table = EpochTable().raised("c", "a", 1000).raised("c", "ü", 1).raised("d", "a", 2)
+    assert list(epoch_table_from_json(table.to_json())) == list(table)
+    assert table.to_json() == epoch_table_from_json(table.to_json()).to_json()
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"[]", "file must be an object"),
+        (b"{}", "version None"),
+        (b'{"version": 2, "epochs": {}}', "version 2: this program reads version 1"),
+        (b'{"version": 1}', "epochs must be an object"),
+        (b'{"version": 1, "epochs": {"c": 1}}', "cluster 'c' must be an object"),
+        (b'{"version": 1, "epochs": {"c": {"a": "1"}}}', "'c'/'a' must be 1 to"),
+        (b'{"version": 1, "epochs": {"c": {"a": true}}}', "'c'/'a' must be 1 to"),
+        (b'{"version": 1, "epochs": {"c": {"a": 0}}}', "'c'/'a' must be 1 to"),
+        (b"\0\0", "Expecting value"),
+    ],
+)
+def test_what_is_no_table_is_refused(data: bytes, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        epoch_table_from_json(data)
+
+
+def test_the_number_of_names_is_bounded() -> None:
+    table = EpochTable({("c", str(number)): 1 for number in range(NAMES_MAX)})
+    with pytest.raises(RefusedError, match="no more fit"):
+        table.raised("c", "one more", 1)
+    assert table.raised("c", "0", 2).get("c", "0") == 2
