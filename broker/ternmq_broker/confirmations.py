@@ -3,9 +3,18 @@
 import asyncio
 import heapq
 import itertools
+from typing import Final
 
-from ternmq_model.errors import StoreFailed, TernError
+from ternmq_model.errors import RefusedError, StoreFailed, TernError, refusal
 from ternmq_model.offsets import PhysicalOffset
+from ternmq_model.response_code import ResponseCode
+
+Confirmed = asyncio.Future[ResponseCode | None]
+"""Done when the log counts as stored up to some place. Its result is None, or SLAVE_NOT_AVAILABLE
+when too few slaves have it."""
+
+_NOWHERE: Final = PhysicalOffset(-1)
+_EVERYWHERE: Final = PhysicalOffset((1 << 63) - 1)
 
 
 class Confirmations:
@@ -16,41 +25,100 @@ class Confirmations:
 
     def __init__(self) -> None:
         self._confirmed = PhysicalOffset(0)
-        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._replicated = _EVERYWHERE
+        self._local = PhysicalOffset(0)
+        self._waiting: list[tuple[PhysicalOffset, int, Confirmed]] = []
         self._serial = itertools.count()
         self._failure: TernError | None = None
+        self._fence: str | None = None
+        self.are_replicas_enough = True
+        """Whether what is sent now will be on as many slaves as it should; whoever watches them
+        says so."""
 
     def reached(self, offset: PhysicalOffset) -> bool:
-        """Tell whether everything below `offset` is safe already."""
+        """Tell whether everything below `offset` counts as stored already."""
         return offset <= self._confirmed
 
-    def wait(self, offset: PhysicalOffset) -> asyncio.Future[None]:
-        """Return a future that is done when everything below `offset` is safe.
+    def is_safe(self, offset: PhysicalOffset) -> bool:
+        """Tell whether it does, and as many slaves have it as should."""
+        return offset <= self._confirmed and offset <= self._replicated
 
-        It raises StoreFailed when the disk fails before that. Cancelling it is safe.
+    def wait(self, offset: PhysicalOffset) -> Confirmed:
+        """Return a future that is done when everything below `offset` counts as stored.
+
+        It raises StoreFailed when the disk fails before that, and RefusedError when this broker
+        ceases to be the master. Cancelling it is safe.
         """
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        future: Confirmed = asyncio.get_running_loop().create_future()
         if offset <= self._confirmed:
-            future.set_result(None)
+            future.set_result(self._outcome(offset))
         elif self._failure is not None:
             future.set_exception(self._failure)
         else:
             heapq.heappush(self._waiting, (offset, next(self._serial), future))
         return future
 
+    def late(self, offset: PhysicalOffset) -> ResponseCode:
+        """Return what a send that ends at `offset` waits for: the disk, or the slaves."""
+        if self._confirmed < offset <= self._local:
+            return ResponseCode.FLUSH_SLAVE_TIMEOUT
+        return ResponseCode.FLUSH_DISK_TIMEOUT
+
+    def replicated(self, to: PhysicalOffset, *, local: PhysicalOffset) -> None:
+        """Take note of what slaves have; it counts for whoever is released from now on.
+
+        Args:
+            to: As many slaves as should have everything before it.
+            local: Everything before it is safe here.
+        """
+        self._replicated, self._local = to, local
+
     def advance(self, confirmed: PhysicalOffset) -> None:
         """Release whoever waits for `confirmed` or less."""
+        if self._fence is not None:
+            return
         self._confirmed = max(self._confirmed, confirmed)
         while self._waiting and self._waiting[0][0] <= self._confirmed:
-            _, _, future = heapq.heappop(self._waiting)
+            offset, _, future = heapq.heappop(self._waiting)
             if not future.done():
-                future.set_result(None)
+                future.set_result(self._outcome(offset))
 
     def fail(self, reason: str) -> None:
         """Fail whoever waits, now and from now on: the disk does not confirm any more."""
-        self._failure = StoreFailed(reason)
+        if self._fence is None:
+            self._fail(StoreFailed(reason))
+
+    def fence(self, reason: str) -> None:
+        """Acknowledge nothing any more, whatever is safe here: there is another master.
+
+        Whoever waits, now and from now on, hears that it may have happened. Safe to repeat.
+        """
+        if self._fence is None:
+            self._fence = reason
+            self._confirmed = _NOWHERE
+            code = ResponseCode.SERVICE_NOT_AVAILABLE
+            self._fail(refusal(code, reason, may_have_happened=True))
+
+    def refusal(self, *, needs_replicas: bool) -> RefusedError | None:
+        """Return why nothing may be stored now; None when it may be.
+
+        Args:
+            needs_replicas: Nothing is to be stored while too few slaves would get it.
+        """
+        if self._fence is not None:
+            return refusal(ResponseCode.SERVICE_NOT_AVAILABLE, self._fence)
+        if needs_replicas and not self.are_replicas_enough:
+            remark = "too few slaves follow: nothing is stored until they are back"
+            return refusal(ResponseCode.SERVICE_NOT_AVAILABLE, remark)
+        return None
+
+    def _outcome(self, offset: PhysicalOffset) -> ResponseCode | None:
+        return None if offset <= self._replicated else ResponseCode.SLAVE_NOT_AVAILABLE
+
+    def _fail(self, failure: TernError) -> None:
+        self._failure = failure
         waiting, self._waiting = self._waiting, []
         for _, _, future in waiting:
             if not future.done():
-                future.set_exception(self._failure)
+                future.set_exception(failure)
                 future.exception()  # a sender that gave up must not be reported as a bug

@@ -196,17 +196,15 @@ class Parts:
         return SendService(
             SendServices(
                 live=self._live,
-                sync_flush_timeout_ms=store_config.sync_flush_timeout_ms,
                 clock=self._env.clock,
                 random=self._env.random,
                 writer=writer,
-                confirmations=self._confirmations,
+                safety=self._safety,
                 intake=self._intake,
                 properties_suffix=lambda: properties_suffix(
                     self._live.broker, is_checksummed=store_config.record_checksum
                 ),
                 store_host=self.store_host,
-                topics_saved=self._tables.topics_file.saved,
                 room_made=self._store_loop.room_made,
                 is_closing=self.is_closing,
                 stored_before=self._stored_before(),

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ternmq_broker.hosts import born_host_bytes
-from ternmq_broker.send_services import SendServices, until_safe
+from ternmq_broker.send_services import SendServices
 from ternmq_broker.sending import Refusal, Sender
 from ternmq_broker.sending_stream import SendingStream, SendServerStream
 from ternmq_model import properties as names
@@ -108,7 +108,7 @@ class SendService:
             if stored.refused:
                 _, code, remark = stored.refused[0]
                 raise refusal(code, remark)
-            unsafe = await until_safe(*services.safe(stored.end))
+            unsafe = await services.until_safe(services.safety.begin(stored.end))
         finally:
             services.intake.answered(len(record))
         reply = messages.SendReply(

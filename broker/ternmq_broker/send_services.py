@@ -1,29 +1,23 @@
 """What Send and SendStream stand on: storing, and knowing when that is safe."""
 
-import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from random import Random
-from typing import Final
 
 import numpy as np
 
-from ternmq_broker.confirmations import Confirmations
 from ternmq_broker.duplicates.retried import join_places, queue_ids_of, rest_of
 from ternmq_broker.duplicates.stored_before import Lookup
-from ternmq_broker.inner.room import append_with_room
+from ternmq_broker.inner.room import REMARKS, Safety, Unsafe, append_with_room, in_doubt
 from ternmq_broker.intake import Intake
 from ternmq_broker.live_settings.settings import LiveSettings
 from ternmq_broker.replies.forwarding import Replies
 from ternmq_broker.sending import MessageWriter, Sender, Stored
 from ternmq_model.clock import Clock
-from ternmq_model.errors import (
-    StoreError,
-)
-from ternmq_model.offsets import PhysicalOffset
-from ternmq_model.response_code import ResponseCode
+from ternmq_model.errors import TernError
 from ternmq_protos.v1 import common_pb2 as common
+from ternmq_remoting.status import refusal_of
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,20 +25,18 @@ class SendServices:
     """What sending stands on. All owned by the broker's loop."""
 
     live: LiveSettings
-    sync_flush_timeout_ms: int
     clock: Clock
     random: Random
     writer: MessageWriter
-    confirmations: Confirmations
+    safety: Safety
+    """Tells when what was appended may be acknowledged."""
+
     intake: Intake
     properties_suffix: Callable[[], bytes]
     """What the broker adds to the properties of a message that is built now."""
 
     store_host: Callable[[], bytes]
     """Known when the broker listens."""
-
-    topics_saved: Callable[[], asyncio.Future[None] | None]
-    """What to wait for before sends to a topic just created are acknowledged; None = nothing."""
 
     room_made: Callable[[], Awaitable[bool]]
     """Waits for what an append that was refused as busy lacked, such as the log's next file; tells
@@ -66,25 +58,25 @@ class SendServices:
         Raises:
             TernError: Nothing was stored.
         """
+        self.safety.check(is_sender=True)
         append = partial(self.writer.store, records, record_sizes, sender, whole=whole)
         return await append_with_room(append, self.room_made)
 
-    def safe(self, end: PhysicalOffset) -> tuple[Sequence[asyncio.Future[None]], float]:
-        """Return what to wait for before records that end at `end` are acknowledged, and how long.
+    async def until_safe(self, unsafe: Unsafe | None) -> common.Status | None:
+        """Wait until what was appended is safe; return what to say when it does not become so.
 
-        Returns:
-            Futures that raise StoreError when the disk fails; none when all is safe already. The
-            loop's time at which the sender is told that it takes too long.
+        It lies in the log, so a plain refusal would be untrue, whatever happens.
         """
-        saved = self.topics_saved()
-        if saved is None and self.confirmations.reached(end):
-            return (), 0.0
-        confirmed = self.confirmations.wait(end)
-        timeout_s = self.sync_flush_timeout_ms / 1000
-        return (
-            (confirmed,) if saved is None else (confirmed, saved),
-            asyncio.get_running_loop().time() + timeout_s,
-        )
+        if unsafe is None:
+            return None
+        try:
+            code = await self.safety.outcome(unsafe)
+        except TernError as error:
+            failed = refusal_of(in_doubt(error))
+            if failed is None:
+                raise
+            return common.Status(code=failed.code, remark=failed.remark, may_have_happened=True)
+        return None if code is None else common.Status(code=code, remark=REMARKS[code])
 
     async def store_again(
         self, records: bytes, record_sizes: bytes, sender: Sender, *, whole: bool
@@ -107,31 +99,3 @@ class SendServices:
         if rest:
             stored = await self.store(rest, rest_sizes.tobytes(), sender, whole=whole)
         return join_places(len(sizes), queue_ids_of(records, sizes), found, rows, stored)
-
-
-_TIMED_OUT: Final = "stored, but it or its topic is not on disk in time; that goes on"
-
-
-async def until_safe(
-    safe: Sequence[asyncio.Future[None]], deadline_s: float
-) -> common.Status | None:
-    """Wait until what was appended is safe; return what to say when it does not become so.
-
-    It lies in the log, so a plain refusal would be untrue, whatever happens.
-    """
-    if not safe:
-        return None
-    try:
-        async with asyncio.timeout_at(deadline_s):
-            for future in safe:
-                await future
-    except TimeoutError:
-        return common.Status(code=ResponseCode.FLUSH_DISK_TIMEOUT, remark=_TIMED_OUT)
-    except StoreError as error:
-        # What lies in the log may or may not be on disk, and the broker will not find out.
-        return common.Status(
-            code=ResponseCode.SERVICE_NOT_AVAILABLE,
-            remark=f"appended, and whether it is stored is not known: {error}",
-            may_have_happened=True,
-        )
-    return None

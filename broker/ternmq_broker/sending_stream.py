@@ -2,11 +2,12 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from ternmq_broker.send_services import SendServices, until_safe
+from ternmq_broker.inner.room import Unsafe
+from ternmq_broker.send_services import SendServices
 from ternmq_broker.sending import Sender, Stored
 from ternmq_model.errors import (
     ClosedError,
@@ -33,11 +34,8 @@ class Pending:
 
     reply: messages.SendStreamReply
     request_bytes: int
-    safe: Sequence[asyncio.Future[None]] = ()
-    """All are done when the answer may leave; none = at once."""
-
-    deadline_s: float = 0.0
-    """Loop time at which the answer is FLUSH_DISK_TIMEOUT instead. Both as `safe` returns them."""
+    unsafe: Unsafe | None = None
+    """What the answer waits for; None = nothing, it may leave at once."""
 
 
 class SendingStream:
@@ -100,7 +98,7 @@ class SendingStream:
             finally:
                 self._is_taking = False
                 self._taken.set()
-            if not pending.safe and not self._pending:
+            if pending.unsafe is None and not self._pending:
                 await self._stream.write(pending.reply)
                 self._answered(pending)
             else:
@@ -142,7 +140,7 @@ class SendingStream:
                 raise
             return _refused(refused.code, refused.remark, len(records))
         pending = Pending(messages.SendStreamReply(stored=_reply(stored)), len(records))
-        pending.safe, pending.deadline_s = services.safe(stored.end)
+        pending.unsafe = services.safety.begin(stored.end)
         return pending
 
     async def _answer(self) -> None:
@@ -151,7 +149,7 @@ class SendingStream:
             while True:
                 while self._pending:
                     pending = self._pending[0]
-                    unsafe = await until_safe(pending.safe, pending.deadline_s)
+                    unsafe = await self._services.until_safe(pending.unsafe)
                     if unsafe is not None:
                         pending.reply.stored.status.CopyFrom(unsafe)
                     await self._stream.write(pending.reply)

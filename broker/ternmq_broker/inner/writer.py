@@ -68,7 +68,8 @@ class InnerWriter:
             IllegalMessage: One of them can be no record; nothing is stored.
             IllegalName: Likewise.
             BrokerBusy: No room at this moment; try again, or use `put`.
-            RefusedError: The broker does not listen yet, or a record is longer than a file.
+            RefusedError: The broker does not listen yet, or is no longer the master, or a record is
+                longer than a file.
             StoreError: The store takes nothing.
         """
         appended: list[Appended] = []
@@ -93,7 +94,8 @@ class InnerWriter:
                 is known.
 
         Raises:
-            RefusedError: As `append`; FLUSH_DISK_TIMEOUT `may_have_happened`: the log has it.
+            RefusedError: As `append`; FLUSH_DISK_TIMEOUT, FLUSH_SLAVE_TIMEOUT `may_have_happened`:
+                the log has it.
             StoreError: The store takes nothing; or with `may_have_happened`, it failed afterwards.
             UsageError: As `append`.
         """
@@ -115,6 +117,7 @@ class InnerWriter:
         return batches_of(records, store_host=host, is_checksummed=self._is_checksummed)
 
     def _append(self, batch: RecordBatch) -> Appended:
+        self._safety.check()
         done = self._log.append(batch, born_host=None, store_host=self._store_host())
         self._on_appended()
         return done

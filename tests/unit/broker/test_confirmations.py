@@ -3,8 +3,9 @@ import asyncio
 import pytest
 
 from ternmq_broker.confirmations import Confirmations
-from ternmq_model.errors import StoreFailed
+from ternmq_model.errors import RefusedError, StoreFailed
 from ternmq_model.offsets import PhysicalOffset
+from ternmq_model.response_code import ResponseCode as Code
 from tests.support.virtual_time import run_in_virtual_time
 
 
@@ -56,3 +57,69 @@ def test_a_sender_that_went_away_is_no_trouble() -> None:
         await asyncio.wait_for(other, 1)
 
     run_in_virtual_time(main())
+
+
+def test_who_is_released_hears_whether_enough_slaves_have_it() -> None:
+    async def main() -> None:
+        confirmations = Confirmations()
+        confirmations.replicated(PhysicalOffset(10), local=PhysicalOffset(30))
+        waiting = [confirmations.wait(PhysicalOffset(offset)) for offset in (10, 20, 30)]
+        confirmations.advance(PhysicalOffset(20))
+        assert [future.done() for future in waiting] == [True, True, False]
+        assert waiting[0].result() is None
+        assert waiting[1].result() is Code.SLAVE_NOT_AVAILABLE
+        assert confirmations.reached(PhysicalOffset(20))
+        assert not confirmations.is_safe(PhysicalOffset(20))
+        assert await confirmations.wait(PhysicalOffset(15)) is Code.SLAVE_NOT_AVAILABLE
+        confirmations.replicated(PhysicalOffset(30), local=PhysicalOffset(30))
+        assert confirmations.is_safe(PhysicalOffset(20))
+        confirmations.advance(PhysicalOffset(30))
+        assert waiting[2].result() is None
+
+    run_in_virtual_time(main())
+
+
+def test_what_is_late_is_late_for_the_disk_or_for_the_slaves() -> None:
+    confirmations = Confirmations()
+    confirmations.advance(PhysicalOffset(10))
+    assert confirmations.late(PhysicalOffset(20)) is Code.FLUSH_DISK_TIMEOUT
+    confirmations.replicated(PhysicalOffset(10), local=PhysicalOffset(20))
+    assert confirmations.late(PhysicalOffset(20)) is Code.FLUSH_SLAVE_TIMEOUT
+    assert confirmations.late(PhysicalOffset(21)) is Code.FLUSH_DISK_TIMEOUT
+    # Confirmed: what it still waits for is its topic's file.
+    assert confirmations.late(PhysicalOffset(10)) is Code.FLUSH_DISK_TIMEOUT
+
+
+def test_a_fence_lets_nothing_be_acknowledged_from_that_instant() -> None:
+    async def main() -> None:
+        confirmations = Confirmations()
+        confirmations.advance(PhysicalOffset(10))
+        waiting = confirmations.wait(PhysicalOffset(20))
+        assert confirmations.refusal(needs_replicas=True) is None
+        confirmations.fence("epoch 2000 is known")
+        confirmations.fence("another reason")
+        confirmations.advance(PhysicalOffset(30))
+        confirmations.fail("no disk")
+        assert not confirmations.is_safe(PhysicalOffset(5))
+        for future in (waiting, confirmations.wait(PhysicalOffset(5))):
+            with pytest.raises(RefusedError, match="epoch 2000 is known") as caught:
+                await future
+            assert caught.value.may_have_happened
+            assert caught.value.retryable
+        refused = confirmations.refusal(needs_replicas=False)
+        assert refused is not None
+        assert "epoch 2000" in refused.remark
+        assert not refused.may_have_happened
+
+    run_in_virtual_time(main())
+
+
+def test_too_few_slaves_refuse_only_what_asks_for_them() -> None:
+    confirmations = Confirmations()
+    confirmations.are_replicas_enough = False
+    assert confirmations.refusal(needs_replicas=False) is None
+    refused = confirmations.refusal(needs_replicas=True)
+    assert refused is not None
+    assert refused.code == Code.SERVICE_NOT_AVAILABLE
+    assert refused.retryable
+    assert not refused.may_have_happened

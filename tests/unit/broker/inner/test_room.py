@@ -1,0 +1,128 @@
+import asyncio
+
+import pytest
+
+from ternmq_broker.confirmations import Confirmations
+from ternmq_broker.inner.room import REMARKS, Safety, in_doubt
+from ternmq_model.errors import RefusedError, StoreFailed, refusal
+from ternmq_model.offsets import PhysicalOffset
+from ternmq_model.response_code import STORED_CODES
+from ternmq_model.response_code import ResponseCode as Code
+from tests.support.virtual_time import run_in_virtual_time
+
+END = PhysicalOffset(100)
+
+
+def safety_of(
+    confirmations: Confirmations, *, disk_ms: int = 5000, slaves_ms: int | None = None
+) -> Safety:
+    return Safety(
+        confirmations=confirmations,
+        topics_saved=lambda: None,
+        sync_flush_timeout_ms=disk_ms,
+        slave_timeout_ms=slaves_ms,
+    )
+
+
+async def outcome_of(safety: Safety) -> tuple[Code | None, float]:
+    began_s = asyncio.get_running_loop().time()
+    unsafe = safety.begin(END)
+    assert unsafe is not None
+    return await safety.outcome(unsafe), round(asyncio.get_running_loop().time() - began_s, 3)
+
+
+def test_every_outcome_but_success_has_its_remark() -> None:
+    assert set(REMARKS) == STORED_CODES - {Code.SUCCESS}
+
+
+def test_what_is_safe_with_enough_slaves_waits_for_nothing() -> None:
+    async def main() -> None:
+        confirmations = Confirmations()
+        confirmations.advance(END)
+        assert safety_of(confirmations).begin(END) is None
+
+    run_in_virtual_time(main())
+
+
+def test_what_is_safe_here_alone_is_told_at_once() -> None:
+    async def main() -> None:
+        confirmations = Confirmations()
+        confirmations.replicated(PhysicalOffset(0), local=END)
+        confirmations.advance(END)
+        assert await outcome_of(safety_of(confirmations)) == (Code.SLAVE_NOT_AVAILABLE, 0)
+        await safety_of(confirmations).wait(END)  # no error to who writes by itself
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize(
+    ("local", "disk_ms", "slaves_ms", "told", "after_s"),
+    [
+        (100, 5000, 3000, Code.FLUSH_SLAVE_TIMEOUT, 3),
+        (99, 5000, 3000, Code.FLUSH_DISK_TIMEOUT, 5),
+        (100, 2000, 3000, Code.FLUSH_SLAVE_TIMEOUT, 3),
+        (99, 2000, 3000, Code.FLUSH_DISK_TIMEOUT, 2),
+        (99, 5000, None, Code.FLUSH_DISK_TIMEOUT, 5),
+    ],
+)
+def test_who_waits_too_long_hears_what_for(
+    local: int, disk_ms: int, slaves_ms: int | None, told: Code, after_s: int
+) -> None:
+    async def main() -> None:
+        confirmations = Confirmations()
+        confirmations.replicated(PhysicalOffset(0), local=PhysicalOffset(local))
+        safety = safety_of(confirmations, disk_ms=disk_ms, slaves_ms=slaves_ms)
+        assert await outcome_of(safety) == (told, after_s)
+        with pytest.raises(RefusedError) as caught:
+            await safety.wait(END)
+        assert caught.value.code == told
+        assert caught.value.may_have_happened
+
+    run_in_virtual_time(main())
+
+
+def test_what_comes_between_the_two_time_limits_is_good() -> None:
+    async def main() -> None:
+        confirmations = Confirmations()
+        safety = safety_of(confirmations, slaves_ms=3000)
+        asyncio.get_running_loop().call_later(4, confirmations.advance, END)
+        assert await outcome_of(safety) == (None, 4)
+
+    run_in_virtual_time(main())
+
+
+def test_with_another_master_nothing_is_stored_and_what_waits_is_in_doubt() -> None:
+    async def main() -> None:
+        confirmations = Confirmations()
+        safety = safety_of(confirmations)
+        safety.check(is_sender=True)
+        asyncio.get_running_loop().call_later(1, confirmations.fence, "epoch 7 is known")
+        with pytest.raises(RefusedError, match="is not known: epoch 7 is known") as caught:
+            await safety.wait(END)
+        assert caught.value.may_have_happened
+        with pytest.raises(RefusedError, match="epoch 7") as caught:
+            safety.check()
+        assert caught.value.code == Code.SERVICE_NOT_AVAILABLE
+        assert not caught.value.may_have_happened
+
+    run_in_virtual_time(main())
+
+
+def test_too_few_slaves_refuse_senders_where_that_is_wanted() -> None:
+    confirmations = Confirmations()
+    confirmations.are_replicas_enough = False
+    safety = Safety(
+        confirmations=confirmations,
+        topics_saved=lambda: None,
+        sync_flush_timeout_ms=1,
+        refuses_without_replicas=True,
+    )
+    safety.check()
+    with pytest.raises(RefusedError, match="too few slaves"):
+        safety.check(is_sender=True)
+    safety_of(confirmations).check(is_sender=True)
+
+
+def test_doubt_is_told_whoever_brings_it() -> None:
+    assert in_doubt(StoreFailed("gone")).may_have_happened
+    assert in_doubt(refusal(Code.SERVICE_NOT_AVAILABLE, "other")).may_have_happened
