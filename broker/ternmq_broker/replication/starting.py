@@ -1,0 +1,166 @@
+"""What a member starts as, and which epoch it begins. Pure.
+
+A member that was the master may have been replaced while it was away. So it starts as the master
+only when somebody who would know says that nobody was, or when nobody can have taken its place.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import NamedTuple
+
+from ternmq_broker.replication.epochs import (
+    Epochs,
+    newest,
+    number_after_restart,
+    number_of_promotion,
+)
+from ternmq_model.offsets import PhysicalOffset
+
+
+class Start(Enum):
+    """What a member does when it starts."""
+
+    MASTER = auto()
+    SLAVE = auto()
+    WAIT = auto()
+    """It asks again: it serves nothing until then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """What a member knows of itself when it starts.
+
+    Attributes:
+        broker_id: As configured.
+        is_master: It was the master when it was last told, or is configured as one and was never
+            told.
+        is_replicated: A slave has ever followed it, it has ever been one, or it is a sync_master.
+        is_empty: Its log holds no byte.
+        was_clean: It stopped in order, or is new.
+        may_lack_confirmed: A power loss can have taken what members confirmed together: it is a
+            sync_master, flushes asynchronously, and did not stop in order.
+        epochs: Of its log.
+        log_end: Of its log.
+        highest: The highest epoch that it has heard of, from whomever.
+    """
+
+    broker_id: int
+    is_master: bool
+    is_replicated: bool
+    is_empty: bool
+    was_clean: bool
+    epochs: Epochs
+    log_end: PhysicalOffset
+    may_lack_confirmed: bool = False
+    highest: int = 0
+
+
+class NameServerAnswer(NamedTuple):
+    """What a NameServer says of the broker name."""
+
+    highest: int | None
+    """The highest epoch that it accepted; None when it knows none."""
+
+
+class MemberAnswer(NamedTuple):
+    """What another member of the name says."""
+
+    highest: int
+    """The highest epoch that it has heard of."""
+    newest: int
+    """The newest epoch of its own log."""
+    log_end: PhysicalOffset
+
+
+Answer = NameServerAnswer | MemberAnswer
+
+
+class Decision(NamedTuple):
+    """What a member starts as, and why."""
+
+    start: Start
+    reason: str
+    """For the log, without a full stop."""
+    begins: int | None = None
+    """The epoch that a master begins at its log's end; None = it goes on with its last."""
+
+
+def decide_start(own: Own, answers: Iterable[Answer], *, is_forced: bool = False) -> Decision:
+    """Return what a member starts as.
+
+    Args:
+        own: What it knows.
+        answers: Of those who were asked; who did not answer is left out.
+        is_forced: Somebody said by hand that it is to be the master. That stands for the answers
+            that are missing, and is stronger than what a NameServer remembers, but not than a
+            member of a higher epoch that answers.
+    """
+    told = list(answers)
+    if not own.is_master:
+        return Decision(Start.SLAVE, "it is a slave")
+    epoch = newest(own.epochs)
+    of_members = max((each.highest for each in told if isinstance(each, MemberAnswer)), default=0)
+    highest = max(own.highest, *(each.highest or 0 for each in told), 0)
+    if of_members > epoch:
+        return Decision(Start.SLAVE, f"a member knows of epoch {of_members}, it of {epoch}")
+    if is_forced:
+        begins = number_of_promotion(highest, own.broker_id) if highest > epoch else None
+        return Decision(Start.MASTER, "it is forced to", begins or _begins(own))
+    if highest > epoch:
+        return Decision(Start.SLAVE, f"epoch {highest} began elsewhere, its own is {epoch}")
+    ahead = [each for each in told if _is_ahead(own, each)]
+    if own.may_lack_confirmed and ahead:
+        return Decision(Start.WAIT, f"a member has more of epoch {epoch}: one is to be promoted")
+    if not own.is_replicated:
+        return Decision(Start.MASTER, "nobody ever followed it", _begins(own))
+    if any(_confirms(own, each) for each in told):
+        return Decision(Start.MASTER, f"no epoch above {epoch} is known", _begins(own))
+    return Decision(Start.WAIT, f"nobody confirms that no epoch above {epoch} began")
+
+
+def why_not_promote(own: Epochs, log_end: PhysicalOffset, others: Iterable[MemberAnswer]) -> str:
+    """Return why a slave had better not be promoted; "" when nothing speaks against it.
+
+    A message that was confirmed by enough members is at every slave that was waited for. Who has
+    the longest log of the newest epoch was, or holds as much.
+
+    Args:
+        own: Epochs of its log.
+        log_end: Of its log.
+        others: The members that answered.
+    """
+    if not own:
+        return "it never followed a master: its log holds nothing"
+    best = max(((each.newest, each.log_end) for each in others), default=(0, PhysicalOffset(0)))
+    if best > (newest(own), log_end):
+        return (
+            f"another member has the log up to {best[1]} in epoch {best[0]}, "
+            f"this one up to {log_end} in epoch {newest(own)}"
+        )
+    return ""
+
+
+def _begins(own: Own) -> int | None:
+    """Return what a master begins that nobody replaced."""
+    epoch = newest(own.epochs)
+    if epoch and own.was_clean:
+        return None
+    return number_after_restart(max(epoch, own.highest))
+
+
+def _confirms(own: Own, answer: Answer) -> bool:
+    """Tell whether an answer that names no higher epoch means that there is none."""
+    if isinstance(answer, MemberAnswer) or answer.highest is not None:
+        return True
+    # A NameServer that knows nothing may have lost its memory.
+    return own.is_empty and newest(own.epochs) <= 1
+
+
+def _is_ahead(own: Own, answer: Answer) -> bool:
+    """Tell whether a member has bytes of the newest epoch that were here and are lost."""
+    return (
+        isinstance(answer, MemberAnswer)
+        and answer.newest == newest(own.epochs)
+        and answer.log_end > own.log_end
+    )

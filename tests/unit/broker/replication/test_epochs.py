@@ -1,0 +1,266 @@
+import zlib
+from dataclasses import replace
+
+import pytest
+
+from ternmq_broker.replication.epochs import (
+    PROBE_BYTES,
+    CutTo,
+    Deposed,
+    Epoch,
+    Epochs,
+    Follow,
+    Log,
+    Refused,
+    StartOver,
+    adopt,
+    begin,
+    common_points,
+    cut_to,
+    may_follow,
+    newest,
+    number_after_restart,
+    number_of_promotion,
+    probe,
+    verdict,
+    why_not,
+)
+from ternmq_model.offsets import PhysicalOffset
+
+
+def epochs(*entries: tuple[int, int]) -> Epochs:
+    return tuple(Epoch(number, PhysicalOffset(start)) for number, start in entries)
+
+
+def log(end: int, *entries: tuple[int, int], start: int = 0, highest: int = 0) -> Log:
+    """A log of store "s"."""
+    return Log(epochs(*entries), PhysicalOffset(start), PhysicalOffset(end), "s", highest)
+
+
+NEW = Log((), PhysicalOffset(0), PhysicalOffset(0))
+"""Of a member that never followed."""
+
+
+@pytest.mark.parametrize(
+    ("master", "slave", "points"),
+    [
+        pytest.param(log(80, (1, 0)), log(80, (1, 0)), (80,), id="the same"),
+        pytest.param(log(80, (1, 0)), log(50, (1, 0)), (50,), id="the slave is behind"),
+        pytest.param(log(80, (1, 0)), log(90, (1, 0)), (80,), id="the slave is ahead"),
+        pytest.param(
+            log(90, (1, 0), (2, 60)), log(80, (1, 0)), (60,), id="the master restarted without it"
+        ),
+        pytest.param(
+            log(90, (1, 0), (2, 60)), log(80, (1, 0), (2, 60)), (80, 60), id="both know the restart"
+        ),
+        pytest.param(
+            log(90, (1, 0), (5, 60)), log(80, (1, 0), (4, 50)), (50,), id="two went on from one"
+        ),
+        pytest.param(
+            log(90, (1, 0), (4, 70)), log(80, (1, 0), (4, 60)), (60,), id="one number, two starts"
+        ),
+        pytest.param(
+            log(90, (1, 0), (2, 20), (3, 60)),
+            log(40, (1, 0), (2, 20), (3, 60)),
+            (40, 20),
+            id="the slave knows an epoch of which it has no bytes",
+        ),
+        pytest.param(
+            log(90, (1, 0), (3, 60)), log(60, (1, 0), (2, 60)), (60,), id="an epoch without bytes"
+        ),
+        pytest.param(log(90, (5, 0)), log(80, (4, 0)), (), id="nothing shared"),
+        pytest.param(log(90, (1, 0), start=50), log(40, (1, 0)), (), id="ends before the master's"),
+        pytest.param(log(90, (1, 0), start=50), log(50, (1, 0)), (), id="ends where it begins"),
+        pytest.param(log(90, (1, 0), start=50), log(51, (1, 0)), (51,), id="a byte more"),
+        pytest.param(
+            log(90, (1, 0), (5, 40), start=50),
+            log(80, (1, 0), (4, 40)),
+            (),
+            id="parted before the master's log begins",
+        ),
+        pytest.param(
+            log(40, (1, 0)), log(90, (1, 0), start=50), (), id="begins behind the master's end"
+        ),
+        pytest.param(
+            log(90, (1, 0), (2, 60)), log(80, (1, 0), start=70), (), id="begins where both differ"
+        ),
+        pytest.param(log(90, (1, 0)), NEW, (), id="empty"),
+    ],
+)
+def test_logs_may_agree_up_to_the_ends_and_beginnings_of_shared_epochs(
+    master: Log, slave: Log, points: tuple[int, ...]
+) -> None:
+    assert common_points(master, slave) == points
+
+
+@pytest.mark.parametrize(
+    ("point", "starts", "begins"),
+    [
+        (PROBE_BYTES * 3, (0, 0), PROBE_BYTES * 2),
+        (PROBE_BYTES, (0, 0), 0),
+        (100, (0, 0), 0),
+        (100, (40, 0), 40),
+        (100, (0, 70), 70),
+    ],
+)
+def test_a_probe_covers_what_both_have_before_the_point(
+    point: int, starts: tuple[int, int], begins: int
+) -> None:
+    master, slave = (log(10 * PROBE_BYTES, (1, 0), start=start) for start in starts)
+    assert probe(master, slave, PhysicalOffset(point)) == (begins, point)
+
+
+@pytest.mark.parametrize(
+    ("master", "slave", "common", "expected"),
+    [
+        pytest.param(log(80, (1, 0)), log(80, (1, 0)), 80, Follow(PhysicalOffset(80)), id="same"),
+        pytest.param(log(80, (1, 0)), log(50, (1, 0)), 50, Follow(PhysicalOffset(50)), id="behind"),
+        pytest.param(
+            log(90, (1, 0), (2, 60)), log(80, (1, 0)), 60, CutTo(PhysicalOffset(60)), id="diverged"
+        ),
+        pytest.param(
+            log(60, (1, 0), (2, 60)),
+            log(80, (1, 0)),
+            60,
+            CutTo(PhysicalOffset(60)),
+            id="the master restarted and has nothing of its own yet",
+        ),
+        pytest.param(
+            log(90, (1, 0), (2, 60)),
+            log(80, (1, 0)),
+            None,
+            StartOver(PhysicalOffset(0)),
+            id="alien",
+        ),
+        pytest.param(
+            log(90, (1, 0), start=50),
+            log(40, (1, 0)),
+            None,
+            StartOver(PhysicalOffset(50)),
+            id="the master no longer has what comes next",
+        ),
+        pytest.param(log(90, (1, 0)), NEW, None, Follow(PhysicalOffset(0)), id="new"),
+        pytest.param(
+            log(90, (1, 0), start=50), NEW, None, StartOver(PhysicalOffset(50)), id="new, later"
+        ),
+        pytest.param(
+            log(90, (1, 0), start=50),
+            log(50, (1, 0), start=50),
+            None,
+            Follow(PhysicalOffset(50)),
+            id="started over",
+        ),
+        pytest.param(
+            log(90, (1, 0)), log(70, (1, 0), highest=4), 70, Deposed(4), id="the slave heard of it"
+        ),
+        pytest.param(
+            log(90, (1, 0)), log(95, (1, 0), (4, 80)), 80, Deposed(4), id="the slave was one"
+        ),
+        pytest.param(
+            log(90, (1, 0), highest=7), log(70, (1, 0)), 70, Deposed(7), id="the master heard of it"
+        ),
+        pytest.param(
+            log(90, (1, 0)), replace(NEW, highest=4), None, Deposed(4), id="a new one too"
+        ),
+        pytest.param(
+            log(90, (1, 0)),
+            log(95, (1, 0), (2, 60)),
+            60,
+            Deposed(2),
+            id="a slave that has an epoch that the master does not know",
+        ),
+    ],
+)
+def test_a_slave_follows_cuts_or_begins_anew(
+    master: Log, slave: Log, common: int | None, expected: object
+) -> None:
+    at = None if common is None else PhysicalOffset(common)
+    assert verdict(master, slave, at) == expected
+
+
+def test_a_slave_of_another_store_is_refused_and_deposes_nobody() -> None:
+    master = log(90, (1, 0))
+    foreign = replace(log(80, (1, 0), (9, 10)), store_id="t")
+    assert isinstance(why_not(master, foreign), Refused)
+    empty = replace(NEW, store_id="t")
+    assert isinstance(why_not(master, replace(empty, highest=9)), Refused)
+    assert verdict(master, empty, None) == Follow(PhysicalOffset(0))
+    unknown = replace(log(80, (1, 0)), store_id="")
+    assert isinstance(why_not(master, unknown), Refused)
+
+
+@pytest.mark.parametrize("last", [(1, 0), (2, 60), (2, 80)])
+def test_a_master_that_lacks_bytes_of_its_own_reign_makes_nobody_cut(last: tuple[int, int]) -> None:
+    entries = [(1, 0), last] if last[0] > 1 else [last]
+    refused = verdict(log(80, *entries), log(90, *entries), PhysicalOffset(80))
+    assert isinstance(refused, Refused)
+    assert "the slave's log goes to 90 in epoch" in refused.reason
+    assert "its master's to 80 only: the master's disk was set back" in refused.reason
+
+
+def test_two_reigns_of_one_number_and_start_are_told_apart_by_their_bytes() -> None:
+    """The disk of the first was set back, or its member made a second one without knowing."""
+    shared = bytes(range(60))
+    logs = {"master": shared + b"x" * 30, "slave": shared + b"y" * 20}
+    master, slave = (log(len(logs[who]), (1, 0), (2, 60)) for who in ("master", "slave"))
+
+    def agree(point: PhysicalOffset) -> bool:
+        start, end = probe(master, slave, point)
+        return len({zlib.crc32(data[start:end]) for data in logs.values()}) == 1
+
+    common = next(filter(agree, common_points(master, slave)), None)
+    assert verdict(master, slave, common) == CutTo(PhysicalOffset(60))
+
+
+def test_epochs_begin_at_the_end_and_leave_out_those_without_bytes() -> None:
+    assert begin((), 1, PhysicalOffset(0)) == epochs((1, 0))
+    assert begin(epochs((1, 0)), 2, PhysicalOffset(50)) == epochs((1, 0), (2, 50))
+    assert begin(epochs((1, 0), (2, 50)), 3, PhysicalOffset(50)) == epochs((1, 0), (3, 50))
+    assert begin(epochs((1, 0), (2, 50)), 3, PhysicalOffset(40)) == epochs((1, 0), (3, 40))
+    with pytest.raises(AssertionError):
+        begin(epochs((2, 0)), 2, PhysicalOffset(50))
+
+
+def test_a_cut_leaves_the_epochs_that_have_bytes() -> None:
+    entries = epochs((1, 0), (2, 50), (3, 50), (4, 70))
+    assert cut_to(entries, PhysicalOffset(70)) == entries[:3]
+    assert cut_to(entries, PhysicalOffset(50)) == entries[:1]
+    assert cut_to(entries, PhysicalOffset(0)) == ()
+
+
+def test_a_slave_takes_over_its_masters_epochs_once_it_is_cut() -> None:
+    of_master = epochs((1, 0), (3, 60))
+    assert adopt(log(60, (1, 0), (2, 60)), of_master, PhysicalOffset(60)) == of_master
+    with pytest.raises(AssertionError):
+        adopt(log(70, (1, 0), (2, 60)), of_master, PhysicalOffset(60))
+
+
+def test_a_slave_takes_nothing_from_a_master_of_a_lower_epoch_than_it_knows() -> None:
+    assert may_follow(log(60, (1, 0), highest=3), epochs((1, 0), (3, 70)))
+    assert not may_follow(log(60, (1, 0), highest=3), epochs((1, 0), (2, 70)))
+    assert not may_follow(log(60, (1, 0), (3, 50)), epochs((1, 0), (2, 70)))
+
+
+def test_the_first_epoch_is_1_and_a_restart_takes_the_next() -> None:
+    assert newest(()) == 0
+    assert number_after_restart(0) == 1
+    assert number_after_restart(2_001_004) == 2_001_005
+
+
+def test_a_promotion_beats_every_restart_of_the_master_that_it_replaces() -> None:
+    restarts = 0
+    for _ in range(900):
+        restarts = number_after_restart(restarts)
+    promoted = number_of_promotion(1, 1)
+    assert promoted == 1_001_000 > restarts
+    assert number_of_promotion(number_after_restart(promoted), 0) == 2_000_000
+    assert number_of_promotion(2_000_000, 2) == 3_002_000
+
+
+def test_two_members_that_are_promoted_at_once_get_two_numbers_and_so_do_their_restarts() -> None:
+    reigns: list[int] = []
+    for broker_id in (0, 1, 2, 999):
+        reigns.append(number_of_promotion(5, broker_id))
+        for _ in range(900):
+            reigns.append(number_after_restart(reigns[-1]))
+    assert len(set(reigns)) == len(reigns)

@@ -1,0 +1,140 @@
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from ternmq_broker.replication.epochs import Epoch
+from ternmq_broker.replication.starting import (
+    Answer,
+    MemberAnswer,
+    NameServerAnswer,
+    Own,
+    Start,
+    decide_start,
+    why_not_promote,
+)
+from ternmq_model.offsets import PhysicalOffset
+
+EPOCHS = (Epoch(1, PhysicalOffset(0)), Epoch(4, PhysicalOffset(60)))
+LOG_END = PhysicalOffset(80)
+MASTER = Own(
+    broker_id=0,
+    is_master=True,
+    is_replicated=True,
+    is_empty=False,
+    was_clean=True,
+    epochs=EPOCHS,
+    log_end=LOG_END,
+)
+CRASHED = replace(MASTER, was_clean=False)
+ALONE = replace(MASTER, is_replicated=False)
+NEW = replace(MASTER, is_empty=True, epochs=(), log_end=PhysicalOffset(0))
+SLAVE = replace(MASTER, is_master=False, broker_id=1)
+LOSSY = replace(CRASHED, may_lack_confirmed=True)
+
+
+def nameserver(highest: int | None) -> Answer:
+    return NameServerAnswer(highest)
+
+
+def member(highest: int, newest: int | None = None, log_end: int = 80) -> MemberAnswer:
+    return MemberAnswer(highest, highest if newest is None else newest, PhysicalOffset(log_end))
+
+
+@pytest.mark.parametrize(
+    ("own", "answers", "start", "begins"),
+    [
+        pytest.param(SLAVE, [], Start.SLAVE, None, id="a slave needs nobody"),
+        pytest.param(SLAVE, [nameserver(4)], Start.SLAVE, None, id="a slave stays one"),
+        pytest.param(MASTER, [], Start.WAIT, None, id="nobody answers"),
+        pytest.param(MASTER, [nameserver(4)], Start.MASTER, None, id="clean: goes on"),
+        pytest.param(MASTER, [nameserver(3)], Start.MASTER, None, id="the NameServer is behind"),
+        pytest.param(CRASHED, [nameserver(4)], Start.MASTER, 5, id="crashed: the next"),
+        pytest.param(CRASHED, [member(4)], Start.MASTER, 5, id="a slave confirms"),
+        pytest.param(CRASHED, [member(1, 1)], Start.MASTER, 5, id="a slave from long ago"),
+        pytest.param(MASTER, [nameserver(None)], Start.WAIT, None, id="NameServer knows nothing"),
+        pytest.param(MASTER, [nameserver(None), member(4)], Start.MASTER, None, id="a member does"),
+        pytest.param(MASTER, [nameserver(5)], Start.SLAVE, None, id="replaced"),
+        pytest.param(MASTER, [nameserver(4), nameserver(5)], Start.SLAVE, None, id="one knows"),
+        pytest.param(MASTER, [nameserver(4), member(5)], Start.SLAVE, None, id="a member knows"),
+        pytest.param(MASTER, [member(5, 4)], Start.SLAVE, None, id="a member heard of it"),
+        pytest.param(
+            replace(MASTER, highest=5), [nameserver(4)], Start.SLAVE, None, id="it heard itself"
+        ),
+        pytest.param(ALONE, [], Start.MASTER, None, id="never replicated: needs nobody"),
+        pytest.param(replace(ALONE, was_clean=False), [], Start.MASTER, 5, id="alone and crashed"),
+        pytest.param(ALONE, [nameserver(None)], Start.MASTER, None, id="alone, NameServer new"),
+        pytest.param(ALONE, [nameserver(5)], Start.SLAVE, None, id="alone, and yet replaced"),
+        pytest.param(NEW, [nameserver(None)], Start.MASTER, 1, id="the first ever"),
+        pytest.param(NEW, [], Start.WAIT, None, id="new, nobody answers"),
+        pytest.param(replace(NEW, is_replicated=False), [], Start.MASTER, 1, id="new and alone"),
+        pytest.param(NEW, [nameserver(4)], Start.SLAVE, None, id="its disk was destroyed"),
+        pytest.param(
+            replace(NEW, is_replicated=False), [member(4)], Start.SLAVE, None, id="the same, alone"
+        ),
+        pytest.param(
+            replace(NEW, epochs=EPOCHS[:1], was_clean=False),
+            [nameserver(None)],
+            Start.MASTER,
+            2,
+            id="crashed before the first message",
+        ),
+        pytest.param(LOSSY, [nameserver(4)], Start.MASTER, 5, id="lossy, no member answers"),
+        pytest.param(LOSSY, [member(4)], Start.MASTER, 5, id="lossy, nothing is missing"),
+        pytest.param(
+            LOSSY, [nameserver(4), member(4, log_end=81)], Start.WAIT, None, id="lossy, and lost"
+        ),
+        pytest.param(
+            CRASHED, [member(4, log_end=81)], Start.MASTER, 5, id="more than was flushed here"
+        ),
+    ],
+)
+def test_a_member_starts_as_what_it_must_be(
+    own: Own, answers: Sequence[Answer], start: Start, begins: int | None
+) -> None:
+    decision = decide_start(own, answers)
+    assert (decision.start, decision.begins) == (start, begins)
+    assert decision.reason
+
+
+@pytest.mark.parametrize(
+    ("own", "answers", "start", "begins"),
+    [
+        pytest.param(MASTER, [], Start.MASTER, None, id="nobody answers"),
+        pytest.param(CRASHED, [], Start.MASTER, 5, id="nobody answers, crashed"),
+        pytest.param(LOSSY, [member(4, log_end=81)], Start.MASTER, 5, id="and does without it"),
+        pytest.param(
+            NEW, [nameserver(1_001_000)], Start.MASTER, 2_000_000, id="the NameServer is wrong"
+        ),
+        pytest.param(MASTER, [member(5)], Start.SLAVE, None, id="a member of a higher one answers"),
+        pytest.param(SLAVE, [], Start.SLAVE, None, id="slaves are promoted, not forced"),
+    ],
+)
+def test_force_stands_for_answers_that_are_missing(
+    own: Own, answers: Sequence[Answer], start: Start, begins: int | None
+) -> None:
+    decision = decide_start(own, answers, is_forced=True)
+    assert (decision.start, decision.begins) == (start, begins)
+
+
+@pytest.mark.parametrize(
+    ("others", "reason"),
+    [
+        ([], ""),
+        ([member(4)], ""),
+        ([member(9, 4, 70)], ""),
+        ([member(1, 1, 900)], ""),
+        ([member(4, 4, 81)], "another member has the log up to 81 in epoch 4, this one up to 80"),
+        ([member(1, 1, 9), member(5, 5, 70)], "another member has the log up to 70 in epoch 5"),
+    ],
+)
+def test_the_slave_with_the_longest_log_of_the_newest_epoch_is_promoted(
+    others: Sequence[MemberAnswer], reason: str
+) -> None:
+    found = why_not_promote(EPOCHS, LOG_END, others)
+    assert found.startswith(reason)
+    assert bool(found) == bool(reason)
+
+
+def test_a_slave_that_never_followed_is_not_promoted() -> None:
+    assert "never followed" in why_not_promote((), PhysicalOffset(0), [])
