@@ -7,24 +7,32 @@ ARG BASE=python:3.12-slim
 FROM ${BASE} AS build
 ARG WHEELS=first
 WORKDIR /src
+RUN python3 -m venv /opt/ternmq \
+    && if [ "$WHEELS" = only ]; then /opt/ternmq/bin/pip config --site set global.no-index true; fi
+ENV PATH=/opt/ternmq/bin:$PATH PIP_FIND_LINKS=/src/wheels \
+    PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
+# What we depend on is a layer of its own: a change of our code does not install it again.
+COPY pyproject.toml wheel[s] wheels/
+RUN python -c 'import tomllib; \
+print(*tomllib.load(open("wheels/pyproject.toml", "rb"))["project"]["dependencies"], sep="\n")' \
+    > needed && pip install --requirement needed
 COPY . .
-RUN mkdir -p wheels && python3 -m venv /opt/ternmq \
-    && if [ "$WHEELS" = only ]; then offline=--no-index; fi \
-    && /opt/ternmq/bin/pip install --no-cache-dir --disable-pip-version-check \
-       ${offline:-} --find-links wheels .
+RUN pip install --no-deps .
 
 FROM ${BASE}
-COPY --from=build /opt/ternmq /opt/ternmq
 RUN groupadd --system --gid 10001 ternmq \
     && useradd --system --uid 10001 --gid ternmq --home-dir /data --shell /usr/sbin/nologin ternmq \
     && install -d -o ternmq -g ternmq /data
+COPY --from=build /opt/ternmq /opt/ternmq
 ENV PATH=/opt/ternmq/bin:$PATH PYTHONUNBUFFERED=1
-USER ternmq
+# As a number, so that whoever demands a user that is not root can see that it is none.
+USER 10001:10001
 WORKDIR /data
 VOLUME /data
 STOPSIGNAL SIGTERM
 # Whoever runs another service than `dev`, or on another port, says so in TERNMQ_HEALTH.
 ENV TERNMQ_HEALTH=127.0.0.1:9876
-HEALTHCHECK --interval=10s --timeout=5s --start-period=20s CMD ternmq health "$TERNMQ_HEALTH"
+HEALTHCHECK --interval=5s --timeout=5s --start-period=30s --retries=3 \
+    CMD ternmq health "$TERNMQ_HEALTH"
 ENTRYPOINT ["ternmq"]
 CMD ["dev", "--listen", "0.0.0.0", "--data", "/data"]

@@ -3,6 +3,7 @@
 from ternmq_client.blocking import BlockingFace as BlockingFace
 from ternmq_client.blocking import LoopThread as LoopThread
 from ternmq_client.config import NAMESERVER_DEFAULT as NAMESERVER_DEFAULT
+from ternmq_client.config import NAMESERVER_VARIABLE as NAMESERVER_VARIABLE
 from ternmq_client.config import ClientConfig as ClientConfig
 from ternmq_client.config import nameserver_texts as nameserver_texts
 from ternmq_client.instance import ClientInstance as ClientInstance

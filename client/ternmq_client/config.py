@@ -3,7 +3,7 @@
 import os
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
@@ -12,14 +12,22 @@ from ternmq_model.errors import ConfigError, IllegalName
 from ternmq_model.names import TRACE_TOPIC, check_topic
 
 NAMESERVER_DEFAULT: Final = "127.0.0.1:9876"
+NAMESERVER_VARIABLE: Final = "TERNMQ_NAMESERVER"
+"""Names the NameServers where the program does not: one image runs in every place."""
+
+
+def default_nameservers() -> tuple[str, ...]:
+    """Return the NameServers of a program that names none: the variable's, or this machine's."""
+    return nameserver_texts(os.environ.get(NAMESERVER_VARIABLE) or NAMESERVER_DEFAULT)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClientConfig:
     """What producers and consumers have in common. Durations in seconds."""
 
-    nameservers: tuple[str, ...] = (NAMESERVER_DEFAULT,)
-    """`HOST:PORT` of each NameServer. One that answers is enough."""
+    nameservers: tuple[str, ...] = field(default_factory=default_nameservers)
+    """`HOST:PORT` of each NameServer. One that answers is enough. Not given = those of the
+    variable TERNMQ_NAMESERVER, or else 127.0.0.1:9876."""
 
     host_name: str = ""
     """First half of the client id. Empty = this machine's name."""

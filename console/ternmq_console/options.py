@@ -11,6 +11,8 @@ import click
 F = TypeVar("F", bound=Callable[..., Any])
 
 DEFAULT_NAMESERVER: Final = "127.0.0.1:9876"
+NAMESERVER_VARIABLE: Final = "TERNMQ_NAMESERVER"
+"""Of `ternmq_client.config`, which is not imported before it is needed."""
 
 INT32: Final = click.IntRange(-(1 << 31), (1 << 31) - 1)
 INT64: Final = click.IntRange(-(1 << 63), (1 << 63) - 1)
@@ -58,9 +60,10 @@ def nameserver_option(function: F) -> F:
     return click.option(
         "--nameserver",
         default=DEFAULT_NAMESERVER,
+        envvar=NAMESERVER_VARIABLE,
         show_default=True,
         metavar="HOST:PORT",
-        help="NameServer to ask; several separated by commas.",
+        help=f"NameServer to ask; several separated by commas. ${NAMESERVER_VARIABLE} too says it.",
     )(function)
 
 

@@ -16,6 +16,7 @@ import click
 from ternmq_broker.config import BrokerConfig
 from ternmq_broker.server import Broker
 from ternmq_console.exits import errors_as_exits, first_cause
+from ternmq_console.options import NAMESERVER_VARIABLE
 from ternmq_model.errors import CannotListen, SettingsError, TernError
 from ternmq_nameserver.config import NameServerConfig
 from ternmq_nameserver.server import NameServer
@@ -37,7 +38,7 @@ SECTIONS: Final = {
 }
 """Every setting of every service: one file or environment may serve all of them."""
 
-OTHER_VARIABLES: Final = ("TERNMQ_HEALTH",)
+OTHER_VARIABLES: Final = ("TERNMQ_HEALTH", NAMESERVER_VARIABLE)
 """Variables of the image that are no settings."""
 
 DEV_DATA: Final = Path(".ternmq")

@@ -5,7 +5,12 @@ from random import Random
 
 import pytest
 
-from ternmq_client.config import ClientConfig, nameserver_texts
+from ternmq_client.config import (
+    NAMESERVER_DEFAULT,
+    NAMESERVER_VARIABLE,
+    ClientConfig,
+    nameserver_texts,
+)
 from ternmq_model.address import Address
 from ternmq_model.errors import ConfigError
 from tools.project import ROOT
@@ -13,6 +18,16 @@ from tools.project import ROOT
 
 def test_the_default_is_a_nameserver_on_this_machine() -> None:
     assert ClientConfig().addresses() == (Address("127.0.0.1", 9876),)
+
+
+def test_the_environment_names_the_nameservers_of_who_names_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(NAMESERVER_VARIABLE, "a:1,b:2")
+    assert ClientConfig().addresses() == (Address("a", 1), Address("b", 2))
+    assert ClientConfig(nameservers=("c:3",)).addresses() == (Address("c", 3),)
+    monkeypatch.setenv(NAMESERVER_VARIABLE, "")
+    assert ClientConfig().nameservers == (NAMESERVER_DEFAULT,)
 
 
 def test_nameservers_are_read_in_every_usual_form() -> None:

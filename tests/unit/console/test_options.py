@@ -2,8 +2,9 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from ternmq_client import config
 from ternmq_console.main import ternmq
-from ternmq_console.options import duration_ms, duration_text
+from ternmq_console.options import duration_ms, duration_text, nameserver_option
 
 
 @pytest.mark.parametrize(
@@ -44,3 +45,21 @@ def test_a_number_that_no_request_holds_is_refused_in_words(line: str) -> None:
     refused = CliRunner().invoke(ternmq, [*line.split(), "--nameserver", "127.0.0.1:1"])
     assert refused.exit_code == 2
     assert "is not in the range" in refused.stderr
+
+
+def test_the_environment_names_the_nameserver_of_a_command(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+
+    @click.command()
+    @nameserver_option
+    def verb(nameserver: str) -> None:
+        asked.append(nameserver)
+
+    monkeypatch.setenv(config.NAMESERVER_VARIABLE, "ns-1:9876,ns-2:9876")
+    CliRunner().invoke(verb)
+    CliRunner().invoke(verb, ["--nameserver", "other:1"])
+    monkeypatch.delenv(config.NAMESERVER_VARIABLE)
+    CliRunner().invoke(verb)
+    assert asked == ["ns-1:9876,ns-2:9876", "other:1", config.NAMESERVER_DEFAULT]
