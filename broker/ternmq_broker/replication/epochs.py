@@ -11,8 +11,8 @@ up to where that reign ends in the shorter one. Disks that were set back or made
 rule, so the bytes before such a common point are compared too, and lower points are tried.
 
 What a slave has beyond the common point goes, whatever it is: the master of the highest epoch is
-right. So a message that was confirmed by enough members stays only if who is promoted was waited
-for by the master before; `tests/property/test_epoch_model.py` proves that this suffices.
+right. So a message that enough members had when it was confirmed stays only if the one of them that
+has the most is promoted. `tests/property/test_epoch_model.py` proves that this suffices.
 
 Source: the epoch file of RocketMQ's `AutoSwitchHAService`, Raft's log matching.
 """
@@ -108,6 +108,15 @@ Verdict = Follow | CutTo | StartOver | Deposed | Refused
 def newest(epochs: Epochs) -> int:
     """Return the highest number of a list; 0 for an empty one."""
     return epochs[-1].number if epochs else 0
+
+
+def newest_written(epochs: Epochs, end: PhysicalOffset) -> int:
+    """Return the highest number of which a log that ends at `end` has bytes; 0 for none.
+
+    Of two logs of one store, that of the higher (newest written, end) has all that was confirmed
+    in the other.
+    """
+    return newest(cut_to(epochs, end))
 
 
 def number_after_restart(highest: int) -> int:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from ternmq_broker.replication.epochs import (
     Epochs,
     newest,
+    newest_written,
     number_after_restart,
     number_of_promotion,
 )
@@ -69,7 +70,7 @@ class MemberAnswer(NamedTuple):
     highest: int
     """The highest epoch that it has heard of."""
     newest: int
-    """The newest epoch of its own log."""
+    """The newest epoch of which its log has bytes: `newest_written`."""
     log_end: PhysicalOffset
 
 
@@ -111,7 +112,7 @@ def decide_start(own: Own, answers: Iterable[Answer], *, is_forced: bool = False
         return Decision(Start.SLAVE, f"epoch {highest} began elsewhere, its own is {epoch}")
     ahead = [each for each in told if _is_ahead(own, each)]
     if own.may_lack_confirmed and ahead:
-        return Decision(Start.WAIT, f"a member has more of epoch {epoch}: one is to be promoted")
+        return Decision(Start.WAIT, "a member has more of the log: it is to be promoted")
     if not own.is_replicated:
         return Decision(Start.MASTER, "nobody ever followed it", _begins(own))
     if any(_confirms(own, each) for each in told):
@@ -122,8 +123,8 @@ def decide_start(own: Own, answers: Iterable[Answer], *, is_forced: bool = False
 def why_not_promote(own: Epochs, log_end: PhysicalOffset, others: Iterable[MemberAnswer]) -> str:
     """Return why a slave had better not be promoted; "" when nothing speaks against it.
 
-    A message that was confirmed by enough members is at every slave that was waited for. Who has
-    the longest log of the newest epoch was, or holds as much.
+    Of the slaves that a message needed, the one with the longest log of the newest epoch has it.
+    It is among those that answered when no more are missing than a message needed slaves, less one.
 
     Args:
         own: Epochs of its log.
@@ -132,11 +133,12 @@ def why_not_promote(own: Epochs, log_end: PhysicalOffset, others: Iterable[Membe
     """
     if not own:
         return "it never followed a master: its log holds nothing"
+    mine = newest_written(own, log_end)
     best = max(((each.newest, each.log_end) for each in others), default=(0, PhysicalOffset(0)))
-    if best > (newest(own), log_end):
+    if best > (mine, log_end):
         return (
             f"another member has the log up to {best[1]} in epoch {best[0]}, "
-            f"this one up to {log_end} in epoch {newest(own)}"
+            f"this one up to {log_end} in epoch {mine}"
         )
     return ""
 
@@ -158,9 +160,9 @@ def _confirms(own: Own, answer: Answer) -> bool:
 
 
 def _is_ahead(own: Own, answer: Answer) -> bool:
-    """Tell whether a member has bytes of the newest epoch that were here and are lost."""
-    return (
-        isinstance(answer, MemberAnswer)
-        and answer.newest == newest(own.epochs)
-        and answer.log_end > own.log_end
+    """Tell whether a member has bytes that were here and are lost."""
+    mine = newest_written(own.epochs, own.log_end)
+    return isinstance(answer, MemberAnswer) and (answer.newest, answer.log_end) > (
+        mine,
+        own.log_end,
     )

@@ -19,6 +19,7 @@ from ternmq_broker.replication.epochs import (
     cut_to,
     may_follow,
     newest,
+    newest_written,
     number_after_restart,
     number_of_promotion,
     probe,
@@ -226,6 +227,12 @@ def test_a_cut_leaves_the_epochs_that_have_bytes() -> None:
     assert cut_to(entries, PhysicalOffset(70)) == entries[:3]
     assert cut_to(entries, PhysicalOffset(50)) == entries[:1]
     assert cut_to(entries, PhysicalOffset(0)) == ()
+
+
+@pytest.mark.parametrize(("end", "newest"), [(0, 0), (1, 1), (50, 1), (51, 3), (70, 3), (71, 4)])
+def test_what_a_log_has_bytes_of_may_be_less_than_it_lists(end: int, newest: int) -> None:
+    entries = epochs((1, 0), (2, 50), (3, 50), (4, 70))
+    assert newest_written(entries, PhysicalOffset(end)) == newest
 
 
 def test_a_slave_takes_over_its_masters_epochs_once_it_is_cut() -> None:

@@ -85,6 +85,13 @@ def member(highest: int, newest: int | None = None, log_end: int = 80) -> Member
             LOSSY, [nameserver(4), member(4, log_end=81)], Start.WAIT, None, id="lossy, and lost"
         ),
         pytest.param(
+            replace(LOSSY, log_end=PhysicalOffset(50)),
+            [member(1, log_end=51)],
+            Start.WAIT,
+            None,
+            id="lossy, and lost more than its last reign",
+        ),
+        pytest.param(
             CRASHED, [member(4, log_end=81)], Start.MASTER, 5, id="more than was flushed here"
         ),
     ],
@@ -134,6 +141,11 @@ def test_the_slave_with_the_longest_log_of_the_newest_epoch_is_promoted(
     found = why_not_promote(EPOCHS, LOG_END, others)
     assert found.startswith(reason)
     assert bool(found) == bool(reason)
+
+
+def test_an_epoch_without_bytes_makes_no_slave_the_best() -> None:
+    assert not why_not_promote(EPOCHS[:1], PhysicalOffset(55), [member(4, 1, 50)])
+    assert why_not_promote(EPOCHS, PhysicalOffset(50), [member(1, 1, 55)])
 
 
 def test_a_slave_that_never_followed_is_not_promoted() -> None:
