@@ -115,7 +115,7 @@ def scan_records(
         records_max: How many records at most.
         verify: What to check.
     """
-    starts, end, is_stopped = _walk(view, position, limit, records_max)
+    starts, end, is_stopped = follow_lengths(view, position, limit, records_max)
     if starts:
         data = bytes(view[position:end])
         layout = _lay_out(data, np.array(starts, dtype=np.int64) - position, at)
@@ -139,10 +139,16 @@ def scan_records(
     return Scan(batch, end, is_stopped and error is None, error)
 
 
-def _walk(
+def follow_lengths(
     view: memoryview, position: int, limit: int, records_max: int
 ) -> tuple[list[int], int, bool]:
-    """Follow the lengths.
+    """Hop from record to record by their lengths; nothing else of them is looked at.
+
+    Args:
+        view: Where they lie.
+        position: Where the first one begins.
+        limit: A record that ends behind it is left.
+        records_max: How many at most; no more are looked for behind `SCAN_BYTES_MAX`.
 
     Returns:
         Where records seem to begin, where the last one ends, and whether no record can be there.

@@ -65,6 +65,11 @@ class Durability:
         return self._flushing is None and self._checkpointing is None
 
     @property
+    def is_checkpointing(self) -> bool:
+        """The notes may be being written."""
+        return self._checkpointing is not None
+
+    @property
     def checkpointed(self) -> PhysicalOffset:
         """Everything before it is on the disk, and so is what queues and index tell of it."""
         return PhysicalOffset(self._checkpoint.dispatched_offset)

@@ -11,26 +11,21 @@ Nothing above the confirm offset is dispatched, and nothing that is not dispatch
 Source: RocketMQ `DefaultMessageStore`.
 """
 
-import contextlib
 import logging
 from collections.abc import Generator, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import numpy as np
-
 from ternmq_model.clock import Clock
-from ternmq_model.errors import ClosedError, StoreError, StoreFailed
-from ternmq_model.index_keys import KeyRows, find_keys
+from ternmq_model.errors import ClosedError, StoreFailed
 from ternmq_model.names import check_topic
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
-from ternmq_model.record import FLAG_PREPARED
 from ternmq_model.record_batch import RecordBatch, conform_checksums
 from ternmq_model.record_heads import Ints
 from ternmq_store.config import FlushMode, StoreConfig
 from ternmq_store.disk.filesystem import FileSystem, Lock
-from ternmq_store.disk.layout import abort_path, deletions_path, lock_path
+from ternmq_store.disk.layout import abort_path, deletions_path
 from ternmq_store.disk.shortage import check_full, is_full, is_shortage
 from ternmq_store.dispatcher import Dispatched
 from ternmq_store.durability import Durability
@@ -39,14 +34,16 @@ from ternmq_store.hints import BitMaps, hint_of
 from ternmq_store.log.commits import Commits
 from ternmq_store.log.flush import CheckpointTask, FlushTask
 from ternmq_store.log.prepare import FileTask
-from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.reading.key_search import KeySearches
 from ternmq_store.reading.reader import ReadResult
 from ternmq_store.reading.reads import Reads
 from ternmq_store.recovery.deletions import save_deletions
-from ternmq_store.recovery.opening import OpenedFiles, count_files
+from ternmq_store.recovery.opening import OpenedFiles
 from ternmq_store.recovery.recovery import RecoveryReport
-from ternmq_store.recovery.whole_opening import open_whole
+from ternmq_store.recovery.whole_opening import hold_and_open
+from ternmq_store.replica.log_copy import LogCopy
+from ternmq_store.replica.log_feed import LogFeed
+from ternmq_store.reservations import Reservations
 from ternmq_store.retention.clean_tasks import CleanTask
 from ternmq_store.retention.cleaner import Cleaner
 from ternmq_store.statistics import StoreStatistics
@@ -95,14 +92,18 @@ class MessageStore:
         self._index = opened.index
         self._ahead = FilesAhead(opened.log, opened.index)
         self._dispatcher = opened.dispatcher
+        self._reservations = Reservations(opened.queues, opened.index)
         self._report = opened.report
         self._failure: OSError | None = None
+        self._confirm_limit: PhysicalOffset | None = None
         self._is_checkpoint_late = False
         self._is_checksummed = config.record_checksum
         self.statistics = StoreStatistics()
         """What is counted; whoever drives the store takes the samples."""
         self.reads = Reads(opened, self.statistics, config, files, root, clock)
         """What is read of the store: all of it but this object's own few short cuts."""
+        self.feed = LogFeed(files, opened.log, opened.session, self.reads)
+        """What gives out the log's bytes to replicas."""
         self.searches = KeySearches(opened, self.reads.source)
         newest = self.reads.newest_stored_at_ms()
         self.last_stored_at_ms = max(opened.dispatcher.stored_at_ms, newest)
@@ -112,6 +113,7 @@ class MessageStore:
         """What is appended and not yet in the log's files."""
         now_ms = clock.monotonic_ms()
         self._disk = Durability(files, root, config, flush_mode, opened, now_ms=now_ms)
+        self._copy = LogCopy(opened.log, opened.session, lambda: self._disk.is_checkpointing)
         self.cleaner = Cleaner(
             *(files, root, config, opened.log, opened.queues, opened.index),
             safe_end=lambda: self._disk.checkpointed,
@@ -137,24 +139,7 @@ class MessageStore:
                 open enough files; opening again starts anew.
         """
         config.check_flush_mode(flush_mode)
-        try:
-            files.make_folder(root)
-            with contextlib.suppress(PermissionError):
-                files.sync_folder(root.parent)
-            lock = files.lock(lock_path(root))
-            try:
-                opened = open_whole(files, root, config, clock)
-            except BaseException:
-                lock.release()
-                raise
-        except OSError as error:
-            what = f"data directory {root} cannot be used: {error}{_needs(files, root, error)}"
-            raise StoreError(what) from error
-        logger.info(
-            "store opened root=%s was_clean=%s log_files=%s scanned_from=%s end=%s cut_bytes=%s"
-            " cut_reason=%r records_scanned=%s queues=%s queues_rebuilt=%s findings=%s",
-            *(root, *astuple(opened.report)[:-1], len(opened.report.findings)),
-        )
+        lock, opened = hold_and_open(root, config, files, clock)
         return cls(root, config, flush_mode, files, clock, lock, opened)
 
     @property
@@ -183,9 +168,30 @@ class MessageStore:
         return self._disk.flushed
 
     @property
+    def log_file_bytes(self) -> int:
+        """How long a file of the log is."""
+        return self._log.files.file_bytes
+
+    @property
+    def safe_offset(self) -> PhysicalOffset:
+        """Everything before it is as safe as the flush mode asks for, in this store."""
+        return self._disk.flushed if self._flush_mode is FlushMode.SYNC else self._log.committed
+
+    @property
     def confirm_offset(self) -> PhysicalOffset:
         """Everything before it counts as stored: it may be dispatched and acknowledged."""
-        return self._disk.flushed if self._flush_mode is FlushMode.SYNC else self._log.committed
+        safe, limit = self.safe_offset, self._confirm_limit
+        return safe if limit is None or safe < limit else limit
+
+    @property
+    def confirm_limit(self) -> PhysicalOffset | None:
+        """The confirm offset is not beyond it: replicas must have what lies before. None = none."""
+        return self._confirm_limit
+
+    @confirm_limit.setter
+    def confirm_limit(self, limit: PhysicalOffset | None) -> None:
+        """What counts as stored may have been served: it goes on to count."""
+        self._confirm_limit = None if limit is None else max(limit, self.confirm_offset)
 
     @property
     def dispatched_offset(self) -> PhysicalOffset:
@@ -233,8 +239,8 @@ class MessageStore:
         batch = conform_checksums(batch, is_checksummed=self._is_checksummed)
         stored_at = max(self._clock.wall_ms(), self.last_stored_at_ms)
         try:
-            keys = self._reserve_keys(batch)
-            queue_offsets, rows_of = self._number(batch)
+            keys = self._reservations.keys(batch)
+            queue_offsets, rows_of = self._reservations.numbers(batch)
             placement = self._log.place(batch, whole=whole)
         except OSError as error:
             self._fail(error)
@@ -267,48 +273,34 @@ class MessageStore:
         self.statistics.put(batch, end=placement.end, begun_at_ms=begun_at)
         return Appended(placement.physical_offsets, queue_offsets, stored_at, placement.end)
 
-    def _reserve_keys(self, batch: RecordBatch) -> KeyRows | None:
-        """Return the batch's keys, with room for them in the index; None when there is none.
+    def append_replicated(
+        self, data: bytes, at: PhysicalOffset, *, is_checksummed: bool, damage: str = ""
+    ) -> None:
+        """Take over a piece of the master's log, byte for byte.
+
+        What `append` says of crashes holds, and the log's end moves behind it.
+
+        Args:
+            data: What a `LogSlice` of the master has.
+            at: Where it lies there: the end of the log here.
+            is_checksummed: Every record has its checksum.
+            damage: What is wrong with it, if it holds no records that are known to be whole.
 
         Raises:
-            StoreFull: The index has no space for more keys.
-            OSError: The disk failed.
+            CorruptRecord: It does not go on at the log's end, or has other than whole records that
+                say that they lie there; nothing is stored.
+            StoreFull: No space, or too many open files; nothing is stored.
+            BrokerBusy: The log's next file is still being made; nothing is stored, try again.
+            StoreFailed: An I/O error made the store read-only; nothing is stored.
         """
-        if self._index is None:
-            return None
-        keys = find_keys(batch)
+        self._check_usable()
+        self.cleaner.check_room()
         try:
-            self._index.reserve(len(keys.rows))
+            self._copy.take(data, at, is_checksummed=is_checksummed, damage=damage)
         except OSError as error:
-            check_full(error, "index")
-            raise
-        return keys
-
-    def _number(self, batch: RecordBatch) -> tuple[Ints, Sequence[tuple[ConsumeQueue, Ints]]]:
-        """Return every row's queue offset, and each queue with its rows; make room for their units.
-
-        Raises:
-            StoreFull: A queue has no space for more units.
-            OSError: The disk failed.
-        """
-        rows_of = [(self._queues.of(q.topic, q.queue_id), q.rows) for q in batch.queues]
-        offsets = np.zeros(len(batch), dtype=np.int64)
-        flags = batch.heads["sys_flag"] & FLAG_PREPARED
-        if flags.any():  # prepared and rolled back: neither is a message of its queue
-            rows_of = [(queue, rows[flags[rows] == 0]) for queue, rows in rows_of]
-        try:
-            for queue, rows in rows_of:
-                count = len(rows)
-                queue.reserve(QueueOffset(queue.next_offset + count))
-                numbers = np.arange(queue.next_offset, queue.next_offset + count, dtype=np.int64)
-                if count == len(offsets):
-                    offsets = numbers
-                else:
-                    offsets[rows] = numbers
-        except OSError as error:
-            check_full(error, "consume queues")
-            raise
-        return offsets, rows_of
+            self._fail(error)
+            raise StoreFailed(f"the store failed: {error}") from error
+        self.last_stored_at_ms = max(self.last_stored_at_ms, self._copy.stored_at_ms)
 
     def retune(self, config: StoreConfig) -> None:
         """Read, flush and clean as `config` says from now on; files stay as they are."""
@@ -489,12 +481,3 @@ class MessageStore:
         self._check_open()
         if self._failure is not None:
             raise StoreFailed(f"the store failed: {self._failure}") from self._failure
-
-
-def _needs(files: FileSystem, root: Path, error: OSError) -> str:
-    """Return how many files a store has to map when `error` is that it cannot map them all."""
-    if not is_shortage(error):
-        return ""
-    with contextlib.suppress(OSError):
-        return f"; it has {count_files(files, root)} files to map"
-    return ""

@@ -118,7 +118,7 @@ class FollowCut(_message.Message):
     def __init__(self, keep_to: _Optional[int] = ..., starts_over: bool = ...) -> None: ...
 
 class LogPiece(_message.Message):
-    __slots__ = ("epoch", "start", "data", "is_checksummed", "confirm_offset", "log_start", "log_end", "stored_at_ms")
+    __slots__ = ("epoch", "start", "data", "is_checksummed", "confirm_offset", "log_start", "log_end", "stored_at_ms", "damage")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
     DATA_FIELD_NUMBER: _ClassVar[int]
@@ -127,6 +127,7 @@ class LogPiece(_message.Message):
     LOG_START_FIELD_NUMBER: _ClassVar[int]
     LOG_END_FIELD_NUMBER: _ClassVar[int]
     STORED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    DAMAGE_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     start: int
     data: bytes
@@ -135,7 +136,8 @@ class LogPiece(_message.Message):
     log_start: int
     log_end: int
     stored_at_ms: int
-    def __init__(self, epoch: _Optional[int] = ..., start: _Optional[int] = ..., data: _Optional[bytes] = ..., is_checksummed: bool = ..., confirm_offset: _Optional[int] = ..., log_start: _Optional[int] = ..., log_end: _Optional[int] = ..., stored_at_ms: _Optional[int] = ...) -> None: ...
+    damage: str
+    def __init__(self, epoch: _Optional[int] = ..., start: _Optional[int] = ..., data: _Optional[bytes] = ..., is_checksummed: bool = ..., confirm_offset: _Optional[int] = ..., log_start: _Optional[int] = ..., log_end: _Optional[int] = ..., stored_at_ms: _Optional[int] = ..., damage: _Optional[str] = ...) -> None: ...
 
 class MetadataRequest(_message.Message):
     __slots__ = ("revisions", "wait_ms", "tables")

@@ -23,7 +23,7 @@ from ternmq_store.disk.layout import commit_log_folder, file_name, fits, next_fi
 from ternmq_store.disk.mapped_file import MappedFile
 from ternmq_store.disk.mapped_file_queue import MappedFileQueue
 from ternmq_store.disk.shortage import check_full
-from ternmq_store.log.prepare import FileTask, FillTask, PrepareTask, next_fill
+from ternmq_store.log.prepare import FileTask, FillTask, PrepareTask, next_fill, wipe
 from ternmq_store.log.transient_pool import TransientPool, Write
 
 logger = logging.getLogger(__name__)
@@ -89,6 +89,11 @@ class CommitLog:
     def start(self) -> PhysicalOffset:
         """Where the oldest record that is left begins."""
         return PhysicalOffset(self.files.files[0].base if self.files.files else 0)
+
+    @property
+    def file_end(self) -> PhysicalOffset:
+        """Where the file ends, or will end, that holds the next record."""
+        return PhysicalOffset(self.end - self.end % self.files.file_bytes + self.files.file_bytes)
 
     @property
     def committed(self) -> PhysicalOffset:
@@ -268,6 +273,39 @@ class CommitLog:
             target[position + 8 : position + end - begin] = done[begin + 8 : end]
             target[position : position + 8] = done[begin : begin + 8]
 
+    def make_room_for(self, length: int) -> None:
+        """Make sure that `extend` has room for so many bytes, within one file.
+
+        Raises:
+            StoreFull: The disk cannot hold another file.
+            BrokerBusy: The file is being prepared, or too much waits to be committed: try again.
+            OSError: The disk failed.
+        """
+        if self.pool is not None:
+            self.pool.check_room(length)
+        self._file_for(self.end, length)
+
+    def extend(self, data: bytes, *, stored_at_ms: int) -> None:
+        """Take over what another replica's log has behind this one's end; there is room for it.
+
+        It survives a crash of this process as a whole or not at all, as what `write` writes.
+
+        Args:
+            data: Checked records of one file, or what else lies there.
+            stored_at_ms: Store time of the newest of them.
+        """
+        file = self.files.at(self.end)
+        position, end = self.end - file.base, PhysicalOffset(self.end + len(data))
+        if self.pool is not None:
+            write = Write(file.file, position, [data])
+            self.pool.put([write], self.end, end, stored_at_ms=stored_at_ms)
+        else:
+            piece = np.frombuffer(data, dtype=np.uint8)
+            file.bytes[position + 8 : position + len(data)] = piece[8:]
+            head = piece[:8]
+            file.bytes[position : position + len(head)] = head
+        self.end = end
+
     def record_at(self, offset: PhysicalOffset, end: PhysicalOffset) -> Record | None:
         """Return the record that begins at `offset` and ends at `end` or before; None if none."""
         if offset >= end or not self.files.has(offset):
@@ -320,7 +358,7 @@ class CommitLog:
             self._hole = file.file.hole_after(end - file.base)
             position = end - file.base
             if not was_left_there or any(file.file.read(position, _PIECE_BYTES)):
-                wiped = _zero(file.file, position, file.file_bytes)
+                wiped = wipe(file.file, position, file.file_bytes)
                 # Zeros found may be those of an earlier attempt that never reached the disk.
                 file.file.sync()
         self._drop_behind(end)
@@ -452,15 +490,3 @@ def _check_only_full(error: OSError) -> None:
     with contextlib.suppress(StoreFull):
         check_full(error, "commit log")
         raise error
-
-
-def _zero(file: File, start: int, end: int) -> int:
-    """Zero what is not zero between `start` and `end`; return how many bytes were not."""
-    wiped = 0
-    for position in range(start, end, _PIECE_BYTES):
-        data = np.frombuffer(file.read(position, min(_PIECE_BYTES, end - position)), np.uint8)
-        count = int(np.count_nonzero(data))
-        if count:
-            file.write(position, bytes(len(data)))
-            wiped += count
-    return wiped

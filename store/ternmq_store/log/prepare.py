@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
+import numpy as np
+
 from ternmq_store.disk.filesystem import File, FileSystem
 
 USED_SHARE_MAX: Final = 0.85
@@ -116,3 +118,15 @@ def _write_zeros(files: FileSystem, file: File, start: int, end: int) -> None:
         file.write(position, zeros[: end - position])
         files.rest(_REST_S)
     file.sync()
+
+
+def wipe(file: File, start: int, end: int) -> int:
+    """Zero what is not zero between `start` and `end`; return how many bytes were not."""
+    wiped = 0
+    for position in range(start, end, _PIECE_BYTES):
+        data = np.frombuffer(file.read(position, min(_PIECE_BYTES, end - position)), np.uint8)
+        count = int(np.count_nonzero(data))
+        if count:
+            file.write(position, bytes(len(data)))
+            wiped += count
+    return wiped

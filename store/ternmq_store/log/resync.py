@@ -10,7 +10,16 @@ from typing import Final
 import numpy as np
 
 from ternmq_model.offsets import PhysicalOffset
-from ternmq_model.record import BLANK_BYTES, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, OVERHEAD_BYTES
+from ternmq_model.record import (
+    BLANK_BYTES,
+    BODY_AT,
+    MAGIC_BLANK,
+    MAGIC_V1,
+    MAGIC_V2,
+    OVERHEAD_BYTES,
+    RecordHeader,
+    header_struct,
+)
 
 _PIECE_BYTES: Final = 1 << 20
 _MAGIC_AT: Final = 4
@@ -20,6 +29,13 @@ _SIZE: Final = struct.Struct(">i")
 _MAGIC: Final = struct.Struct(">i")
 _MAGICS: Final = tuple(_MAGIC.pack(magic) for magic in (MAGIC_V1, MAGIC_V2, MAGIC_BLANK))
 _BLANK: Final = _MAGICS[2]
+_FLAGS_AT: Final = slice(36, 40)
+
+HEAD_BYTES: Final = _OFFSET_AT + _OFFSET.size
+"""What `claimed_offset` needs of a record."""
+
+WHOLE_HEAD_BYTES: Final = BODY_AT + 24
+"""No header is longer."""
 
 
 def next_record(view: memoryview, position: int, *, base: PhysicalOffset) -> int | None:
@@ -82,5 +98,11 @@ def claimed_offset(head: bytes) -> PhysicalOffset | None:
     return PhysicalOffset(_OFFSET.unpack_from(head, _OFFSET_AT)[0])
 
 
-HEAD_BYTES: Final = _OFFSET_AT + _OFFSET.size
-"""What `claimed_offset` needs of a record."""
+def stored_at_ms(head: bytes, at: PhysicalOffset) -> int | None:
+    """Return the store time that a record's head tells; None if it is no record's at `at`."""
+    layout = header_struct(int.from_bytes(head[_FLAGS_AT], "big"))
+    if len(head) < layout.size:
+        return None
+    header = RecordHeader(*layout.unpack_from(head))
+    is_record = header.magic in (MAGIC_V1, MAGIC_V2) and header.physical_offset == at
+    return header.stored_at_ms if is_record else None

@@ -149,6 +149,10 @@ class Reads:
         """Before it the log is taken to be in memory no longer."""
         return self._log.end - self.hot_bytes
 
+    def in_memory_to(self, offset: PhysicalOffset) -> int:
+        """Return up to where the log is in memory from `offset` on; `offset` if it is not."""
+        return self._memory.log.end_at(offset) if offset >= self._border else offset
+
     def limits(self) -> tuple[Limits, Limits]:
         """Return RocketMQ's limits of one read: from memory, and from the disk."""
         config = self.config
@@ -488,7 +492,7 @@ class Reads:
         """
         if not self._log.files.has(offset) or offset >= end:
             return None
-        if offset >= self._border and self._memory.log.end_at(offset) > offset:
+        if self.in_memory_to(offset) > offset:
             return self.record_at(offset, end)
         file = self._log.files.at(offset)
         file.hold()

@@ -106,20 +106,6 @@ def open_files(files: FileSystem, root: Path, config: StoreConfig, *, now_ms: in
     return _Opening(files, root, config, now_ms=now_ms).run()
 
 
-def count_files(files: FileSystem, root: Path) -> int:
-    """Return how many files of `root` an open store maps.
-
-    Raises:
-        OSError: A folder cannot be read.
-    """
-    count = len(files.files(commit_log_folder(root)))
-    for queues in (consume_queue_folder(root), consume_queue_ext_folder(root)):
-        for topic in files.folders(queues):
-            for queue_id in files.folders(queues / topic):
-                count += len(files.files(queues / topic / queue_id))
-    return count
-
-
 class _Opening:
     """One attempt to open a store. Its parts go to whoever asked for it."""
 

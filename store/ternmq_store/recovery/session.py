@@ -61,6 +61,7 @@ class Session:
         index_durable: Where the log ended when it was opened the last time, and with it the index.
         quarantine: Damaged stretches of the log.
         queues_wrong: A reader met a unit that does not tell of its message.
+        ranges: Where records must have their checksum.
     """
 
     def __init__(self, files: FileSystem, root: Path, tell: Callable[[str], None]) -> None:
@@ -82,6 +83,7 @@ class Session:
         self.index_durable = self.notes.flushed
         self.quarantine = Quarantine(self.notes.quarantined)
         self.queues_wrong = False
+        self.ranges: Ranges = self.notes.checksummed
         self._looked_at_ms = -_QUEUES_INTERVAL_MS
         self._seen: _Seen | None = None
 
@@ -99,8 +101,10 @@ class Session:
             self.checkpoint = replace(self.checkpoint, flushed_offset=0, dispatched_offset=0)
             if self._files.exists(checkpoint_path(self._root)):
                 self.save_checkpoint(self.checkpoint)
-            ranges = closed(self.notes.checksummed, self.notes.flushed)
-            notes = replace(self.notes, session=token, is_open=True, checksummed=ranges, index=())
+            self.ranges = closed(self.ranges, self.notes.flushed)
+            notes = replace(
+                self.notes, session=token, is_open=True, checksummed=self.ranges, index=()
+            )
             # Of a log that is new to this store there is nothing to note before it is settled: an
             # opening that is interrupted must not leave notes that know nothing.
             if self.has_notes:
@@ -112,11 +116,6 @@ class Session:
     def flushed(self) -> PhysicalOffset:
         """Up to where the log is known to have been on the disk."""
         return max(self.notes.flushed, PhysicalOffset(self.checkpoint.flushed_offset))
-
-    @property
-    def ranges(self) -> Ranges:
-        """Where records must have their checksum."""
-        return self.notes.checksummed
 
     def verify(self, offset: PhysicalOffset) -> Verify:
         """Return how much of the record at `offset` is to be checked."""
@@ -142,10 +141,11 @@ class Session:
                 dispatched_offset=min(self.checkpoint.dispatched_offset, end),
             )
         )
+        self.ranges = kept(self.ranges, PhysicalOffset(0), end)
         notes = replace(
             self.notes,
             flushed=min(self.notes.flushed, end),
-            checksummed=kept(self.notes.checksummed, PhysicalOffset(0), end),
+            checksummed=self.ranges,
             quarantined=self.quarantine.ranges,
         )
         # Both generations: the older one would vouch for what is cut.
@@ -159,7 +159,7 @@ class Session:
         end: PhysicalOffset,
         log_file_bytes: int,
         queues: Iterable[ConsumeQueue],
-        is_checksummed: bool,
+        is_checksummed: bool | None,
     ) -> None:
         """Note how the log is after opening.
 
@@ -168,27 +168,54 @@ class Session:
             end: Where it ends; all of it is on the disk.
             log_file_bytes: Length of its files.
             queues: All there are, on the disk or not.
-            is_checksummed: Whether records written from now on have their checksum.
+            is_checksummed: Whether records written from now on have their checksum; None = each
+                call of `go_on` tells.
 
         Raises:
             OSError: It is not noted.
         """
         self.quarantine.keep_between(start, end)
-        ranges = kept(self.notes.checksummed, start, end)
-        ranges = opened(ranges, end) if is_checksummed else closed(ranges, end)
+        self.ranges = kept(self.ranges, start, end)
+        if is_checksummed is not None:
+            change = opened if is_checksummed else closed
+            self.ranges = change(self.ranges, end)
         self._save(
             replace(
                 self.notes,
                 flushed=end,
                 log_start=start,
                 log_file_bytes=log_file_bytes,
-                checksummed=ranges,
+                checksummed=self.ranges,
                 quarantined=self.quarantine.ranges,
                 queues=_notes_of(queues),
                 queues_at=end,
                 queues_wrong=self.queues_wrong,
             )
         )
+
+    @property
+    def is_range_open(self) -> bool:
+        """What is written now must have its checksum."""
+        return bool(self.ranges) and self.ranges[-1].end is None
+
+    def go_on(self, end: PhysicalOffset, *, is_checksummed: bool) -> None:
+        """Take note, before it is written, of what another replica wrote behind the log's `end`.
+
+        A range begins here at once and in the notes soon; that it ends is noted before anything
+        lies there that has no checksum: it would be taken for damaged.
+
+        Args:
+            end: Where the log ends.
+            is_checksummed: Whether every record that follows has its checksum.
+
+        Raises:
+            OSError: It is not noted that the range ends.
+        """
+        if is_checksummed:
+            self.ranges = opened(self.ranges, end)
+        elif self.is_range_open:
+            self.ranges = closed(self.ranges, end)
+            self._save(replace(self.notes, checksummed=self.ranges))
 
     def look(
         self, queues: Iterable[ConsumeQueue], *, dispatched: PhysicalOffset, now_ms: int
@@ -214,7 +241,10 @@ class Session:
         The queues' files are synced before. `notes_done` must follow before the next.
         """
         notes = replace(
-            self.notes, quarantined=self.quarantine.ranges, queues_wrong=self.queues_wrong
+            self.notes,
+            checksummed=self.ranges,
+            quarantined=self.quarantine.ranges,
+            queues_wrong=self.queues_wrong,
         )
         if self._seen is not None and self._seen.dispatched <= flushed:
             notes = replace(notes, queues=self._seen.queues, queues_at=self._seen.dispatched)
@@ -248,7 +278,7 @@ class Session:
                 flushed=end,
                 log_start=start,
                 log_file_bytes=log_file_bytes,
-                checksummed=closed(kept(self.notes.checksummed, start, end), end),
+                checksummed=closed(kept(self.ranges, start, end), end),
                 quarantined=self.quarantine.ranges,
                 queues=_notes_of(queues),
                 queues_at=end,

@@ -1,16 +1,59 @@
 """Opening all of a store, on a full disk too."""
 
+import contextlib
+import logging
+from dataclasses import astuple
 from pathlib import Path
 
 from ternmq_model.clock import Clock
+from ternmq_model.errors import StoreError
 from ternmq_store.config import StoreConfig
-from ternmq_store.disk.filesystem import FileSystem
+from ternmq_store.disk.filesystem import FileSystem, Lock
+from ternmq_store.disk.layout import (
+    commit_log_folder,
+    consume_queue_ext_folder,
+    consume_queue_folder,
+    lock_path,
+)
 from ternmq_store.disk.reserve import keep_reserve
+from ternmq_store.disk.shortage import is_shortage
 from ternmq_store.recovery.index_opening import open_index
 from ternmq_store.recovery.opening import OpenedFiles, open_files
 
+logger = logging.getLogger(__name__)
 
-def open_whole(files: FileSystem, root: Path, config: StoreConfig, clock: Clock) -> OpenedFiles:
+
+def hold_and_open(
+    root: Path, config: StoreConfig, files: FileSystem, clock: Clock
+) -> tuple[Lock, OpenedFiles]:
+    """Hold a store's directory, which may be empty, and open what is in it.
+
+    Raises:
+        StoreLocked: Another process holds it.
+        StoreError: It cannot be opened; opening again starts anew.
+    """
+    try:
+        files.make_folder(root)
+        with contextlib.suppress(PermissionError):
+            files.sync_folder(root.parent)
+        lock = files.lock(lock_path(root))
+        try:
+            opened = _open_whole(files, root, config, clock)
+        except BaseException:
+            lock.release()
+            raise
+    except OSError as error:
+        what = f"data directory {root} cannot be used: {error}{_needs(files, root, error)}"
+        raise StoreError(what) from error
+    logger.info(
+        "store opened root=%s was_clean=%s log_files=%s scanned_from=%s end=%s cut_bytes=%s"
+        " cut_reason=%r records_scanned=%s queues=%s queues_rebuilt=%s findings=%s",
+        *(root, *astuple(opened.report)[:-1], len(opened.report.findings)),
+    )
+    return lock, opened
+
+
+def _open_whole(files: FileSystem, root: Path, config: StoreConfig, clock: Clock) -> OpenedFiles:
     """Load and recover log, queues and index, which lie in `root`; it may be empty.
 
     On a full disk `open_files` takes the space that was kept for it. It is kept again before the
@@ -25,3 +68,26 @@ def open_whole(files: FileSystem, root: Path, config: StoreConfig, clock: Clock)
     keep_reserve(files, root)
     opened.log.make_room()
     return opened
+
+
+def _count_files(files: FileSystem, root: Path) -> int:
+    """Return how many files of `root` an open store maps.
+
+    Raises:
+        OSError: A folder cannot be read.
+    """
+    count = len(files.files(commit_log_folder(root)))
+    for queues in (consume_queue_folder(root), consume_queue_ext_folder(root)):
+        for topic in files.folders(queues):
+            for queue_id in files.folders(queues / topic):
+                count += len(files.files(queues / topic / queue_id))
+    return count
+
+
+def _needs(files: FileSystem, root: Path, error: OSError) -> str:
+    """Return how many files a store has to map when `error` is that it cannot map them all."""
+    if not is_shortage(error):
+        return ""
+    with contextlib.suppress(OSError):
+        return f"; it has {_count_files(files, root)} files to map"
+    return ""

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
 from ternmq_model.offsets import PhysicalOffset
-from ternmq_model.record import BODY_AT, MAGIC_V1, MAGIC_V2, RecordHeader, header_struct
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.mapped_file import MappedFile
+from ternmq_store.log.resync import WHOLE_HEAD_BYTES, stored_at_ms
 
 logger = logging.getLogger(__name__)
 
@@ -21,9 +21,6 @@ _UNMAPPED_BYTES: Final = 64 << 20
 """How much of a map is given back at a time: the interpreter stands still meanwhile. For 1 GiB in
 memory that is 4.6 ms at once, 0.7 ms at most in pieces (measured); its blocks then take 35 ms to be
 freed, during which others run."""
-
-_HEAD_BYTES_MAX: Final = BODY_AT + 24
-_FLAGS_AT: Final = slice(36, 40)
 
 
 class CleanTask(Protocol):
@@ -88,22 +85,12 @@ class StoreTimes:
         except OSError:
             return None
         try:
-            head = file.read(place.position, _HEAD_BYTES_MAX)
+            head = file.read(place.position, WHOLE_HEAD_BYTES)
         except OSError:
             return None
         finally:
             file.close()
         return stored_at_ms(head, place.at)
-
-
-def stored_at_ms(head: bytes, at: PhysicalOffset) -> int | None:
-    """Return the store time that a record's head tells; None if it is no record's at `at`."""
-    layout = header_struct(int.from_bytes(head[_FLAGS_AT], "big"))
-    if len(head) < layout.size:
-        return None
-    header = RecordHeader(*layout.unpack_from(head))
-    is_record = header.magic in (MAGIC_V1, MAGIC_V2) and header.physical_offset == at
-    return header.stored_at_ms if is_record else None
 
 
 @dataclass(eq=False, slots=True)

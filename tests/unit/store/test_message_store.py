@@ -466,3 +466,21 @@ def test_a_hint_that_is_missing_changes_nothing(monkeypatch: pytest.MonkeyPatch)
     append(store, batch_of(record("A")))
     settle(store)
     assert len(drain(store, "A", 0)) == 2
+
+
+def test_nothing_beyond_the_confirm_limit_is_served_and_it_never_goes_back() -> None:
+    store = open_store(MemoryFileSystem())
+    ends = [append(store, batch_of(record())).end for _ in range(4)]
+    store.confirm_limit = ends[1]
+    settle(store)
+    assert store.safe_offset == ends[3]
+    assert store.confirm_offset == store.dispatched_offset == ends[1]
+    assert [offset for offset, _ in drain(store, "flights", 0)] == [0, 1]
+    store.confirm_limit = ends[0]
+    assert store.confirm_offset == ends[1]
+    store.confirm_limit = ends[2]
+    settle(store)
+    assert store.dispatched_offset == ends[2]
+    store.confirm_limit = None
+    settle(store)
+    assert store.dispatched_offset == ends[3]

@@ -1,0 +1,64 @@
+"""Going on with a log as another replica has it: what a slave does instead of appending records."""
+
+from collections.abc import Callable
+
+from ternmq_model.errors import BrokerBusy, CorruptRecord
+from ternmq_model.offsets import PhysicalOffset
+from ternmq_model.response_code import ResponseCode
+from ternmq_store.log.commit_log import CommitLog
+from ternmq_store.recovery.session import Session
+from ternmq_store.replica.pieces import check_piece
+
+
+class LogCopy:
+    """Takes over pieces of another replica's log. Owned by `MessageStore`, on the store's thread.
+
+    Args:
+        log: What grows.
+        session: What is noted of it.
+        is_noting: Tells whether the notes may be being written in another thread.
+
+    Attributes:
+        stored_at_ms: Store time of the newest record that was taken over; 0 before the first.
+    """
+
+    def __init__(self, log: CommitLog, session: Session, is_noting: Callable[[], bool]) -> None:
+        self._log = log
+        self._session = session
+        self._is_noting = is_noting
+        self.stored_at_ms = 0
+
+    def take(self, data: bytes, at: PhysicalOffset, *, is_checksummed: bool, damage: str) -> None:
+        """Append a piece, as `MessageStore.append_replicated` says.
+
+        Raises:
+            CorruptRecord: It is none, or it does not fit.
+            BrokerBusy: Its file, or the notes, are being written; try again.
+            StoreFull: There is no space.
+            OSError: The disk failed.
+        """
+        log, session = self._log, self._session
+        if at != log.end or at + len(data) > log.file_end or not data:
+            raise CorruptRecord(at, f"{len(data)} bytes do not go on at {log.end}, within one file")
+        stored_at_ms = 0 if damage else check_piece(data, at, file_end=log.file_end)
+        if not is_checksummed and session.is_range_open and self._is_noting():
+            raise BrokerBusy(ResponseCode.SYSTEM_BUSY, "the store's notes are being written")
+        log.make_room_for(len(data))
+        session.go_on(at, is_checksummed=is_checksummed)
+        self.stored_at_ms = max(self.stored_at_ms, stored_at_ms)
+        log.extend(data, stored_at_ms=self.stored_at_ms)
+        if damage:
+            session.quarantine.add(at, log.end, damage)
+
+    def pass_over(self, error: CorruptRecord) -> PhysicalOffset:
+        """Give up a record whose bytes came damaged; return where the next one begins.
+
+        The other replica's log has the same bytes. That its size is right was seen before it was
+        taken over.
+        """
+        file = self._log.files.at(error.offset)
+        position = error.offset - file.base
+        size = int.from_bytes(file.view[position : position + 4], "big")
+        end = PhysicalOffset(min(error.offset + size, self._log.end))
+        self._session.quarantine.add(error.offset, end, error.reason)
+        return end

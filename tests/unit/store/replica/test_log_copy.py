@@ -1,0 +1,89 @@
+from dataclasses import replace
+
+import pytest
+
+from ternmq_model.errors import CorruptRecord, StoreFull
+from ternmq_model.offsets import PhysicalOffset
+from ternmq_store.log.log_notes import load_notes
+from ternmq_store.replica.pieces import LogSlice
+from ternmq_store.retention.retention import DiskLevel
+from tests.support.damage import CONFIG, readable
+from tests.support.files import MemoryFileSystem
+from tests.support.records import batch_of, record
+from tests.support.replicas import follow, log_of, next_slice, take
+from tests.support.stores import ROOT, SMALL, append, checkpoint, open_store, queue_files, settle
+
+
+def test_a_log_is_copied_byte_for_byte_with_its_blank_ends() -> None:
+    files, copy = MemoryFileSystem(), MemoryFileSystem()
+    master, slave = open_store(files), open_store(copy)
+    for number in range(40):
+        append(master, batch_of(record("A", number % 3, bytes(100 + 60 * number))))
+    assert follow(master, slave) > 10
+    assert master.max_physical > 5 * SMALL.commit_log_file_bytes
+    assert log_of(copy, slave.max_physical) == log_of(files, master.max_physical)
+    settle(master)
+    settle(slave)
+    assert queue_files(copy) == queue_files(files)
+    assert readable(slave) == readable(master)
+    assert slave.last_stored_at_ms == master.last_stored_at_ms
+
+
+def test_a_piece_that_does_not_go_on_at_the_end_changes_nothing() -> None:
+    files, copy = MemoryFileSystem(), MemoryFileSystem()
+    master, slave = open_store(files), open_store(copy)
+    append(master, batch_of(record(), record(), record()))
+    piece = next_slice(master, 0)
+    assert piece is not None
+    size = len(piece.data) // 3
+    first = replace(piece, data=piece.data[:size])
+    take(slave, first)
+    before = log_of(copy, 1 << 20)
+    for bad in (
+        first,
+        replace(piece, start=PhysicalOffset(2 * size), data=piece.data[2 * size :]),
+        replace(piece, start=PhysicalOffset(size), data=piece.data[2 * size :]),
+        replace(piece, start=PhysicalOffset(size), data=piece.data[size:-1]),
+        replace(piece, start=PhysicalOffset(size), data=b""),
+    ):
+        with pytest.raises(CorruptRecord):
+            take(slave, bad)
+        assert slave.max_physical == size
+        assert log_of(copy, 1 << 20) == before
+    take(slave, replace(piece, start=PhysicalOffset(size), data=piece.data[size:]))
+    assert slave.max_physical == master.max_physical
+
+
+def test_a_full_disk_takes_no_piece() -> None:
+    master, slave = open_store(MemoryFileSystem()), open_store(MemoryFileSystem())
+    append(master, batch_of(record()))
+    slave.cleaner.level = DiskLevel.FULL
+    with pytest.raises(StoreFull):
+        follow(master, slave)
+    assert slave.max_physical == 0
+
+
+def test_ranges_of_checksums_are_those_of_the_other_log() -> None:
+    files, copy = MemoryFileSystem(), MemoryFileSystem()
+    plain = replace(CONFIG, record_checksum=False)
+    borders = [0]
+    for config in (CONFIG, plain, CONFIG, plain):
+        master = open_store(files, config=config)
+        append(master, batch_of(record(), record()))
+        settle(master)
+        borders.append(int(master.max_physical))
+        master.close()
+    master, slave = open_store(files, config=CONFIG), open_store(copy, config=plain)
+    slices = list[LogSlice]()
+    while (piece := next_slice(master, slave.max_physical)) is not None:
+        take(slave, piece)
+        slices.append(piece)
+    assert [one.start for one in slices] == borders[:-1]
+    assert [one.is_checksummed for one in slices] == [True, False, True, False]
+    settle(slave)
+    checkpoint(slave)
+    ranges = load_notes(copy, ROOT, pytest.fail).checksummed
+    assert [(r.start, r.end) for r in ranges] == [
+        (0, borders[1]),
+        (borders[2], borders[3]),
+    ]

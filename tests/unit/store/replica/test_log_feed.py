@@ -1,0 +1,115 @@
+import zlib
+from dataclasses import replace
+
+import pytest
+
+from ternmq_model.errors import InvalidParameter
+from ternmq_model.offsets import PhysicalOffset
+from ternmq_store.config import FlushMode
+from ternmq_store.message_store import MessageStore
+from ternmq_store.replica.log_feed import ColdSlice
+from tests.support.damage import CONFIG
+from tests.support.files import MemoryFileSystem
+from tests.support.records import batch_of, record
+from tests.support.replicas import follow, log_of, next_slice
+from tests.support.stores import SMALL, append, commit, open_store, settle
+
+
+def filled(files: MemoryFileSystem, count: int = 40) -> MessageStore:
+    """Return a store with a log of several files."""
+    store = open_store(files)
+    for number in range(count):
+        append(store, batch_of(record("A", 0, bytes((number,)) * 400)))
+    return store
+
+
+def test_what_is_appended_is_given_out_before_it_is_on_the_disk() -> None:
+    store = filled(MemoryFileSystem(), 3)
+    assert store.flushed_offset == 0
+    found = next_slice(store, 0, 1 << 20)
+    assert found is not None
+    assert found.end == store.max_physical
+    assert next_slice(store, found.end) is None
+
+
+def test_what_was_there_before_the_start_is_read_by_a_task() -> None:
+    files = MemoryFileSystem()
+    first = filled(files)
+    settle(first)
+    first.close()
+    store = open_store(files)
+    assert isinstance(store.feed.slice(PhysicalOffset(0), 1024), ColdSlice)
+    append(store, batch_of(record()))
+    at, data = 0, b""
+    while (found := next_slice(store, at, 1024)) is not None:
+        assert at == found.start
+        at, data = found.end, data + found.data
+    assert data == log_of(files, store.max_physical)
+
+
+def test_no_slice_crosses_a_files_end() -> None:
+    store = filled(MemoryFileSystem())
+    at, ends = 0, list[int]()
+    while (found := next_slice(store, at, 1 << 20)) is not None:
+        at = found.end
+        ends.append(at)
+    length = SMALL.commit_log_file_bytes
+    assert ends[:-1] == list(range(length, ends[-1], length))
+
+
+def test_an_offset_outside_the_log_is_refused() -> None:
+    store = filled(MemoryFileSystem(), 2)
+    for start in (-1, store.max_physical + 1):
+        with pytest.raises(InvalidParameter):
+            store.feed.slice(PhysicalOffset(start), 1024)
+    with pytest.raises(InvalidParameter):
+        store.feed.checksum(PhysicalOffset(5), PhysicalOffset(4))
+
+
+def test_a_file_that_is_deleted_meanwhile_gives_nothing() -> None:
+    files = MemoryFileSystem()
+    first = filled(files)
+    settle(first)
+    first.close()
+    store = open_store(files)
+    cold = store.feed.slice(PhysicalOffset(0), 1024)
+    assert isinstance(cold, ColdSlice)
+    files.remove(min(path for path in files.nodes if path.parent.name == "commitlog"))
+    cold.run()
+    assert store.feed.finish(cold) is None
+
+
+def test_what_waits_in_a_pool_is_given_out_once_it_is_in_the_files() -> None:
+    config = replace(SMALL, transient_pool_enabled=True)
+    store = open_store(MemoryFileSystem(), config=config, flush_mode=FlushMode.ASYNC)
+    append(store, batch_of(record()))
+    assert next_slice(store, 0) is None
+    commit(store)
+    assert next_slice(store, 0) is not None
+
+
+def test_damaged_bytes_are_passed_on_as_they_are_and_as_damaged() -> None:
+    files, copy = MemoryFileSystem(), MemoryFileSystem()
+    first = open_store(files, config=CONFIG)
+    ends = [int(append(first, batch_of(record(body=bytes(90)))).end) for _ in range(9)]
+    settle(first)
+    first.close()
+    path = min(path for path in files.nodes if path.parent.name == "commitlog")
+    files.nodes[path].data[ends[2] : ends[3]] = 7
+    master, slave = open_store(files, config=CONFIG), open_store(copy, config=CONFIG)
+    follow(master, slave, bytes_max=200)
+    assert log_of(copy, slave.max_physical) == log_of(files, master.max_physical)
+    stretches = [(one.start, one.end) for one in slave.reads.quarantine.ranges]
+    assert stretches == [(ends[2], ends[3])]
+    assert stretches == [(one.start, one.end) for one in master.reads.quarantine.ranges]
+    settle(slave)
+    assert slave.failure is None
+    assert slave.dispatched_offset == master.max_physical
+
+
+def test_a_checksum_is_that_of_the_bytes_over_all_files() -> None:
+    files = MemoryFileSystem()
+    store = filled(files)
+    end = store.max_physical
+    task = store.feed.checksum(PhysicalOffset(100), PhysicalOffset(end - 7))
+    assert task.run() == zlib.crc32(log_of(files, end)[100:-7])
