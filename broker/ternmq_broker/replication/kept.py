@@ -1,0 +1,157 @@
+"""What a member keeps of its part in the broker name, and the text of its file. Pure.
+
+docs/formats/replication-state.md.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from ternmq_broker.loose_json import as_int, as_object
+from ternmq_broker.replication.epochs import Epoch, Epochs, newest
+from ternmq_model.address import Address
+from ternmq_model.offsets import PhysicalOffset
+from ternmq_model.route import BrokerMember
+
+FORMAT_VERSION: Final = 1
+
+_NOWHERE: Final = PhysicalOffset(0)
+
+
+class LogCut(NamedTuple):
+    """What must be done to the log while it is closed, before it can follow."""
+
+    keep_to: int
+    """What lies before it is kept, a physical offset."""
+
+    starts_over: bool
+    """Nothing is kept: an empty log begins at `keep_to`."""
+
+    file_bytes: int
+    """Length of the log's files from then on; that of the master's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """A member's memory of its part. What a new member keeps is all defaults.
+
+    Attributes:
+        store_id: Whose bytes its log holds; empty until it has begun one or follows one.
+        epochs: Of its log.
+        highest_epoch: The highest it has heard of, from whomever.
+        is_master: What it was told to be; None = as it is configured.
+        is_replicated: A slave has ever followed it, or it has ever been one.
+        confirmed: As a slave: how far its master's log was confirmed, as last told.
+        master_role: As a slave: what its master was, `async_master` or `sync_master`.
+        in_sync_replicas: As a slave: how many members its master wanted in sync; 0 = not told.
+        cut: Decided and not yet done.
+        members: Every member of the name, as last known.
+    """
+
+    store_id: str = ""
+    epochs: Epochs = ()
+    highest_epoch: int = 0
+    is_master: bool | None = None
+    is_replicated: bool = False
+    confirmed: PhysicalOffset = _NOWHERE
+    master_role: str = ""
+    in_sync_replicas: int = 0
+    cut: LogCut | None = None
+    members: tuple[BrokerMember, ...] = ()
+
+    @property
+    def highest_known(self) -> int:
+        """The highest epoch that its log has or that it has heard of."""
+        return max(self.highest_epoch, newest(self.epochs))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the content of `replication.json`."""
+        return {
+            "version": FORMAT_VERSION,
+            "storeId": self.store_id,
+            "epochs": [[epoch.number, epoch.start] for epoch in self.epochs],
+            "highestEpoch": self.highest_epoch,
+            "isMaster": self.is_master,
+            "isReplicated": self.is_replicated,
+            "confirmed": self.confirmed,
+            "masterRole": self.master_role,
+            "inSyncReplicas": self.in_sync_replicas,
+            "cut": None if self.cut is None else self.cut._asdict(),
+            "members": [
+                {
+                    "brokerId": member.broker_id,
+                    "epoch": member.epoch,
+                    "endpoints": [[each.host, each.port] for each in member.endpoints],
+                }
+                for member in self.members
+            ],
+        }
+
+
+def kept_from_dict(content: Mapping[str, Any]) -> Kept:
+    """Return what a `replication.json` keeps.
+
+    Raises:
+        ValueError: It is no such file, or one of another version.
+        LookupError: Likewise.
+        TypeError: Likewise.
+    """
+    version = content.get("version")
+    if version != FORMAT_VERSION:
+        raise ValueError(f"version {version!r}: this program reads version {FORMAT_VERSION}")
+    is_master, cut = content["isMaster"], content["cut"]
+    if not (is_master is None or isinstance(is_master, bool)):
+        raise ValueError(f"isMaster is {is_master!r}, not true, false or null")
+    return Kept(
+        store_id=_text(content, "storeId"),
+        epochs=_epochs(content["epochs"]),
+        highest_epoch=_number(content, "highestEpoch"),
+        is_master=is_master,
+        is_replicated=_flag(content, "isReplicated"),
+        confirmed=PhysicalOffset(_number(content, "confirmed")),
+        master_role=_text(content, "masterRole"),
+        in_sync_replicas=_number(content, "inSyncReplicas"),
+        cut=None if cut is None else _cut(as_object(cut, "cut")),
+        members=tuple(_member(as_object(each, "member")) for each in content["members"]),
+    )
+
+
+def _epochs(told: Any) -> Epochs:
+    epochs = tuple(
+        Epoch(as_int(number, "epoch"), PhysicalOffset(as_int(start, "start of an epoch")))
+        for number, start in told
+    )
+    for before, after in zip((Epoch(0, _NOWHERE), *epochs), epochs, strict=False):
+        if after.number <= before.number or after.start < before.start:
+            raise ValueError(f"epochs do not ascend: {tuple(after)} follows {tuple(before)}")
+    return epochs
+
+
+def _cut(told: Mapping[str, Any]) -> LogCut:
+    return LogCut(_number(told, "keep_to"), _flag(told, "starts_over"), _number(told, "file_bytes"))
+
+
+def _member(told: Mapping[str, Any]) -> BrokerMember:
+    endpoints = tuple(Address(str(host), as_int(port, "port")) for host, port in told["endpoints"])
+    return BrokerMember(_number(told, "brokerId"), endpoints, _number(told, "epoch"))
+
+
+def _number(content: Mapping[str, Any], name: str) -> int:
+    value = as_int(content[name], name)
+    if value < 0:
+        raise ValueError(f"{name} is {value}, below 0")
+    return value
+
+
+def _text(content: Mapping[str, Any], name: str) -> str:
+    value = content[name]
+    if not isinstance(value, str):
+        raise ValueError(f"{name} is {value!r}, not a text")
+    return value
+
+
+def _flag(content: Mapping[str, Any], name: str) -> bool:
+    value = content[name]
+    if not isinstance(value, bool):
+        raise ValueError(f"{name} is {value!r}, not true or false")
+    return value

@@ -1,0 +1,275 @@
+"""What a member keeps of its part in the broker name, with the file that makes it last."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from ternmq_broker.loose_json import write_json
+from ternmq_broker.replication.epochs import Epochs, begin, cut_to
+from ternmq_broker.replication.kept import Kept, LogCut, kept_from_dict
+from ternmq_broker.state_files import read_table
+from ternmq_model.errors import StoreError
+from ternmq_model.offsets import PhysicalOffset
+from ternmq_model.route import BrokerMember
+from ternmq_remoting.environment import Blocking
+from ternmq_runtime.service import Job
+from ternmq_runtime.whole_calls import run_whole
+from ternmq_store.disk.filesystem import FileSystem
+from ternmq_store.disk.state_file import replace_file
+
+FILE_NAME: Final = "replication.json"
+SAVE_JOB: Final = "save-replication"
+
+logger = logging.getLogger(__name__)
+
+_Change = Callable[[Kept], Kept]
+
+
+class ReplicationState:
+    """A member's memory of its part. Owned by the broker's loop, for one life.
+
+    A change counts when it is on disk, and only then is it seen here; but for what is heard of
+    others (the highest epoch, who the members are), which counts at once and is kept soon.
+
+    Args:
+        folder: Where the file lies; made with the first change.
+        files: Used in the blocking pool only.
+        blocking: That pool.
+        kept: What the file holds.
+    """
+
+    def __init__(self, folder: Path, files: FileSystem, blocking: Blocking, kept: Kept) -> None:
+        self._path = folder / FILE_NAME
+        self._files = files
+        self._blocking = blocking
+        self._kept: Kept = kept
+        self._saved: Kept = kept
+        self._writing = asyncio.Lock()
+        self._is_failing = False
+
+    @classmethod
+    async def load(cls, folder: Path, files: FileSystem, blocking: Blocking) -> "ReplicationState":
+        """Return what lies in `folder`; that of a new member where there is nothing.
+
+        Raises:
+            StoreError: There is a file, and neither it nor the generation before can be read: what
+                was promised to other members is unknown.
+        """
+        kept = await blocking.run(read_table, files, folder / FILE_NAME, kept_from_dict)
+        return cls(folder, files, blocking, kept or Kept())
+
+    @property
+    def kept(self) -> Kept:
+        """All of it."""
+        return self._kept
+
+    @property
+    def store_id(self) -> str:
+        """Whose bytes the log holds; empty until it has begun one or follows one."""
+        return self._kept.store_id
+
+    @property
+    def epochs(self) -> Epochs:
+        """Of the log."""
+        return self._kept.epochs
+
+    @property
+    def highest_epoch(self) -> int:
+        """The highest that the log has or that was heard of."""
+        return self._kept.highest_known
+
+    @property
+    def members(self) -> Sequence[BrokerMember]:
+        """Every member of the name, as last known."""
+        return self._kept.members
+
+    def heard_of(self, epoch: int) -> None:
+        """Take note that an epoch has begun somewhere; kept soon."""
+        if epoch > self._kept.highest_known:
+            self._kept = replace(self._kept, highest_epoch=epoch)
+
+    def remember(self, members: Sequence[BrokerMember]) -> None:
+        """Take note of who the members are; kept soon."""
+        self._kept = replace(self._kept, members=tuple(members))
+
+    async def begin_reign(self, number: int, start: PhysicalOffset, *, store_id: str) -> None:
+        """Begin an epoch at the log's end: this member is the master. Durable when it returns.
+
+        Args:
+            number: Above every other.
+            start: The log's end; or its start when it has no epoch yet, so that all it holds is of
+                one.
+            store_id: For a log that has none yet.
+
+        Raises:
+            StoreError: The disk refused; it has not begun.
+        """
+
+        def change(kept: Kept) -> Kept:
+            return replace(
+                kept,
+                epochs=begin(kept.epochs, number, start),
+                highest_epoch=max(kept.highest_epoch, number),
+                store_id=kept.store_id or store_id,
+                is_master=True if kept.is_master is not None else None,
+                cut=None,
+            )
+
+        await self._change(change)
+        logger.info("epoch begins number=%s start=%s", number, start)
+
+    async def promote(self, number: int, start: PhysicalOffset, *, store_id: str) -> None:
+        """As `begin_reign`, of a member that was told to be the master from now on."""
+
+        def change(kept: Kept) -> Kept:
+            return replace(
+                kept,
+                epochs=begin(kept.epochs, number, start),
+                highest_epoch=max(kept.highest_epoch, number),
+                store_id=kept.store_id or store_id,
+                is_master=True,
+                is_replicated=True,
+                cut=None,
+            )
+
+        await self._change(change)
+        logger.info("promoted epoch=%s start=%s", number, start)
+
+    async def become_slave(self, highest_epoch: int) -> None:
+        """Be a slave from the next life on. Durable when it returns.
+
+        Raises:
+            StoreError: The disk refused.
+        """
+
+        def change(kept: Kept) -> Kept:
+            return replace(
+                kept,
+                is_master=False,
+                is_replicated=True,
+                highest_epoch=max(kept.highest_epoch, highest_epoch),
+            )
+
+        await self._change(change)
+
+    async def note_replicated(self) -> None:
+        """Take note that others may have this log: it asks before it is the master again.
+
+        Durable when it returns; nothing when that is noted.
+
+        Raises:
+            StoreError: The disk refused.
+        """
+        if not self._saved.is_replicated:
+            await self._change(lambda kept: replace(kept, is_replicated=True))
+
+    async def adopt(
+        self,
+        *,
+        store_id: str,
+        epochs: Epochs,
+        highest_epoch: int,
+        master_role: str,
+        in_sync_replicas: int,
+    ) -> None:
+        """Take over what a master told of itself and of the log. Durable when it returns.
+
+        Raises:
+            StoreError: The disk refused; what was kept before counts.
+        """
+
+        def change(kept: Kept) -> Kept:
+            return replace(
+                kept,
+                store_id=store_id,
+                epochs=epochs,
+                highest_epoch=max(kept.highest_epoch, highest_epoch),
+                master_role=master_role,
+                in_sync_replicas=in_sync_replicas,
+                is_replicated=True,
+            )
+
+        await self._change(change)
+
+    async def keep_confirmed(self, offset: PhysicalOffset) -> None:
+        """Keep how far the master's log is confirmed. Durable when it returns.
+
+        Raises:
+            StoreError: The disk refused; what was kept before counts.
+        """
+        await self._change(lambda kept: replace(kept, confirmed=offset))
+
+    async def decide_cut(self, cut: LogCut) -> None:
+        """Have the log cut before it is opened again. Durable when it returns.
+
+        Raises:
+            StoreError: The disk refused; nothing is decided.
+        """
+        await self._change(lambda kept: replace(kept, cut=cut))
+
+    async def cut_done(self, end: PhysicalOffset) -> None:
+        """Take note that the log was cut, and ends at `end`. Durable when it returns.
+
+        Raises:
+            StoreError: The disk refused; it is cut again, which changes nothing.
+        """
+
+        def change(kept: Kept) -> Kept:
+            is_empty = kept.cut is not None and kept.cut.starts_over
+            return replace(
+                kept,
+                cut=None,
+                epochs=() if is_empty else cut_to(kept.epochs, end),
+                highest_epoch=kept.highest_known,
+                store_id="" if is_empty else kept.store_id,
+                confirmed=min(kept.confirmed, end),
+            )
+
+        await self._change(change)
+
+    def jobs(self) -> Sequence[Job]:
+        """Return the job that keeps what was heard."""
+        return (Job(name=SAVE_JOB, interval_s=1.0, step=self.save),)
+
+    async def save(self) -> bool:
+        """Keep what was heard: a step of a job, and the last act of a life."""
+        if self._kept is self._saved:
+            return False
+        try:
+            await self._change(lambda kept: kept)
+        except StoreError as error:
+            if not self._is_failing:
+                logger.error("replication state not kept error=%s", error)
+            self._is_failing = True
+            return False
+        self._is_failing = False
+        return False
+
+    async def _change(self, change: _Change) -> None:
+        async with self._writing:
+            wanted = change(self._kept)
+            if wanted == self._saved:
+                self._kept = self._saved = wanted
+                return
+            data = write_json(wanted.to_dict()).encode()
+            outcome: list[OSError | None] = []
+            await run_whole(self._blocking.run, partial(self._write, data), outcome.append)
+            if outcome[0] is not None:
+                raise StoreError(f"{self._path} not saved: {outcome[0]}") from outcome[0]
+            heard = self._kept  # while the disk was at work
+            self._saved = wanted
+            self._kept = replace(
+                wanted,
+                highest_epoch=max(wanted.highest_epoch, heard.highest_epoch),
+                members=heard.members,
+            )
+            if self._kept == wanted:
+                self._kept = wanted
+
+    def _write(self, data: bytes) -> None:
+        self._files.make_folder(self._path.parent)
+        replace_file(self._files, self._path, data)

@@ -1,0 +1,186 @@
+import asyncio
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from ternmq_broker.replication.epochs import Epoch
+from ternmq_broker.replication.kept import Kept, LogCut
+from ternmq_broker.replication.state import FILE_NAME, ReplicationState
+from ternmq_model.address import Address
+from ternmq_model.errors import StoreError
+from ternmq_model.offsets import PhysicalOffset
+from ternmq_model.route import BrokerMember
+from tests.support.failpoints import FailingDisk
+from tests.support.files import MemoryFileSystem, PowerLossFileSystem, PowerLost
+from tests.support.virtual_time import InlineBlocking, run_in_virtual_time
+
+FOLDER = Path("/broker/config")
+MEMBERS = (BrokerMember(1, (Address("a", 1),), 2),)
+
+
+async def load(files: MemoryFileSystem) -> ReplicationState:
+    return await ReplicationState.load(FOLDER, files, InlineBlocking(lambda: 1.0))
+
+
+def test_a_new_member_keeps_nothing() -> None:
+    async def main() -> None:
+        files = MemoryFileSystem()
+        state = await load(files)
+        assert state.kept == Kept()
+        assert not await state.save()
+        assert files.syncs == 0
+
+    run_in_virtual_time(main())
+
+
+def test_a_reign_that_has_begun_survives_a_loss_of_power() -> None:
+    async def main() -> None:
+        files = PowerLossFileSystem()
+        files.make_folder(FOLDER)
+        state = await load(files)
+        await state.begin_reign(1, PhysicalOffset(0), store_id="5f")
+        await state.begin_reign(2, PhysicalOffset(700), store_id="other")
+        for seed in range(8):
+            left = files.lose_power(Random(seed))
+            found = (await load(left)).kept
+            assert found.epochs == (Epoch(1, PhysicalOffset(0)), Epoch(2, PhysicalOffset(700)))
+            assert (found.store_id, found.highest_known, found.is_master) == ("5f", 2, None)
+
+    run_in_virtual_time(main())
+
+
+def test_a_crash_at_any_step_leaves_the_state_before_or_after() -> None:
+    async def main(dies_after: int) -> bool:
+        disk = FailingDisk()
+        disk.make_folder(FOLDER)
+        state = await load(disk)
+        await state.begin_reign(1, PhysicalOffset(0), store_id="5f")
+        disk.dies_at = len(disk.steps) + dies_after
+        try:
+            await state.promote(1000, PhysicalOffset(700), store_id="")
+        except PowerLost:
+            is_over = False
+        else:
+            is_over = True
+        for seed in range(4):
+            left = disk.lose_power(Random(seed))
+            found = (await load(left)).kept
+            expected = [(1, None), (1000, True)] if not is_over else [(1000, True)]
+            assert (found.highest_known, found.is_master) in expected
+        return is_over
+
+    steps = 0
+    while not run_in_virtual_time(main(steps)):
+        steps += 1
+    assert steps > 3
+
+
+def test_a_change_that_the_disk_refuses_is_not_seen() -> None:
+    async def main() -> None:
+        files = MemoryFileSystem()
+        state = await load(files)
+        await state.begin_reign(1, PhysicalOffset(0), store_id="5f")
+        files.sync_error = OSError("broken disk")
+        with pytest.raises(StoreError, match=r"replication\.json not saved: broken disk"):
+            await state.promote(1000, PhysicalOffset(9), store_id="")
+        assert (state.highest_epoch, state.kept.is_master) == (1, None)
+        files.sync_error = None
+        await state.promote(1000, PhysicalOffset(9), store_id="")
+        assert (await load(files)).kept.is_master is True
+
+    run_in_virtual_time(main())
+
+
+def test_what_is_heard_counts_at_once_and_is_kept_soon() -> None:
+    async def main() -> None:
+        files = MemoryFileSystem()
+        state = await load(files)
+        keeping = asyncio.ensure_future(state.note_replicated())
+        await asyncio.sleep(0.5)
+        state.heard_of(5)
+        state.heard_of(3)
+        state.remember(MEMBERS)
+        await keeping
+        assert (state.highest_epoch, state.members) == (5, MEMBERS)
+        assert (await load(files)).highest_epoch == 0
+        await state.save()
+        found = await load(files)
+        assert (found.highest_epoch, found.members) == (5, MEMBERS)
+        assert found.kept.is_replicated
+        syncs = files.syncs
+        await state.save()
+        assert files.syncs == syncs
+
+    run_in_virtual_time(main())
+
+
+def test_changes_at_the_same_time_are_all_kept() -> None:
+    async def main() -> None:
+        files = MemoryFileSystem()
+        state = await load(files)
+        await asyncio.gather(
+            state.begin_reign(1, PhysicalOffset(0), store_id="5f"),
+            state.note_replicated(),
+            state.keep_confirmed(PhysicalOffset(9)),
+            state.become_slave(7),
+        )
+        found = (await load(files)).kept
+        assert found == state.kept
+        assert (found.is_replicated, found.confirmed, found.is_master) == (True, 9, False)
+        assert found.highest_known == 7
+
+    run_in_virtual_time(main())
+
+
+def test_a_cut_is_remembered_until_it_is_done() -> None:
+    async def main() -> None:
+        files = MemoryFileSystem()
+        state = await load(files)
+        epochs = (Epoch(1, PhysicalOffset(0)), Epoch(2, PhysicalOffset(700)))
+        await state.adopt(
+            store_id="5f",
+            epochs=epochs,
+            highest_epoch=2,
+            master_role="sync_master",
+            in_sync_replicas=2,
+        )
+        await state.keep_confirmed(PhysicalOffset(750))
+        await state.decide_cut(LogCut(700, False, 4096))
+        state = await load(files)
+        assert state.kept.cut == LogCut(700, False, 4096)
+        await state.cut_done(PhysicalOffset(700))
+        found = (await load(files)).kept
+        assert (found.cut, found.epochs, found.confirmed) == (None, epochs[:1], 700)
+        assert (found.highest_known, found.store_id) == (2, "5f")
+        await state.decide_cut(LogCut(900, True, 4096))
+        await state.cut_done(PhysicalOffset(900))
+        found = (await load(files)).kept
+        assert (found.cut, found.epochs, found.store_id) == (None, (), "")
+        assert found.highest_known == 2
+
+    run_in_virtual_time(main())
+
+
+def test_a_slave_that_is_made_the_master_by_force_stays_it() -> None:
+    async def main() -> None:
+        state = await load(MemoryFileSystem())
+        await state.become_slave(5)
+        assert state.kept.is_master is False
+        await state.begin_reign(6, PhysicalOffset(0), store_id="5f")
+        assert state.kept.is_master is True
+
+    run_in_virtual_time(main())
+
+
+def test_a_state_that_cannot_be_read_is_an_error_and_not_that_of_a_new_member() -> None:
+    async def main() -> None:
+        files = MemoryFileSystem()
+        files.make_folder(FOLDER)
+        file = files.open(FOLDER / FILE_NAME, create=True)
+        file.resize(1)
+        file.write(0, b"{")
+        with pytest.raises(StoreError, match=r"replication\.json"):
+            await load(files)
+
+    run_in_virtual_time(main())
