@@ -145,6 +145,25 @@ class FilterTable:
         """Forget every filter of `group`: it is deleted."""
         self._forget([one for one in self if one.group == group])
 
+    def take_over(self, told: Self, *, now_ms: int) -> None:
+        """Take over the conditions that another table keeps, where they differ from those here.
+
+        One that is new here is born now: nothing was asked about it when earlier messages became
+        readable here.
+
+        Args:
+            told: That of the master.
+            now_ms: As for `register`.
+        """
+        for one in told:
+            known = self._filters.get((one.topic, one.group))
+            if known is not None and known.client_version > one.client_version:
+                continue
+            if known is not None and _is_same(known, one):
+                self.put(replace(known, client_version=one.client_version))
+                continue
+            self.put(replace(one, born_at_ms=max(one.born_at_ms, now_ms)))
+
     def all_dead(self, *, now_ms: int) -> None:
         """Take it that nobody uses any: the broker has just started. Who does will say so."""
         for one in self:
@@ -197,6 +216,13 @@ class FilterTable:
         table._table_extras = {name: value[name] for name in value if name != "filterDataByTopic"}
         table._alive = None
         return table
+
+
+def _is_same(known: ConsumerFilter, told: ConsumerFilter) -> bool:
+    """Tell whether two filters want the same, and are both used or both dead."""
+    return replace(known, client_version=0, born_at_ms=0, dead_at_ms=bool(known.dead_at_ms)) == (
+        replace(told, client_version=0, born_at_ms=0, dead_at_ms=bool(told.dead_at_ms))
+    )
 
 
 def _is_of(known: ConsumerFilter, wanted: Subscription) -> bool:

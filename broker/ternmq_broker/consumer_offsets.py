@@ -4,11 +4,12 @@ Source: RocketMQ `ConsumerOffsetManager`.
 """
 
 import logging
-from collections.abc import Callable, Mapping
-from typing import Any, Final, Self
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, Self
 
 from ternmq_broker.loose_json import as_int, as_object, version_from_dict, version_to_dict
 from ternmq_broker.offset_versions import OffsetVersions
+from ternmq_broker.recent_changes import RecentChanges
 from ternmq_model.data_version import DataVersion
 from ternmq_model.offsets import QueueOffset
 
@@ -18,6 +19,18 @@ _SEPARATOR: Final = "@"
 _COMMITS_PER_VERSION: Final = 500
 _TOPICS_BY_GROUP: Final = "groupTopicMap"
 """RocketMQ 5.3 writes it. It follows from the offsets."""
+
+
+class KeptOffset(NamedTuple):
+    """One offset with its version."""
+
+    group: str
+    topic: str
+    queue_id: int
+    offset: QueueOffset | None
+    """None = there is none any more."""
+
+    version: int
 
 
 class OffsetTable:
@@ -37,6 +50,7 @@ class OffsetTable:
         self._offsets: dict[str, dict[int, QueueOffset]] = {}
         self._extras: dict[str, Any] = {}
         self._refused: set[tuple[str, int]] = set()
+        self._recent = RecentChanges[tuple[str, int]]()
         self._commits = 0
         self._changes = 0
 
@@ -95,10 +109,79 @@ class OffsetTable:
         if offset != kept:
             queues[queue_id] = offset
             self._changes += 1
+        if offset != kept or version != version_kept or force:
+            self._recent.note((key, queue_id))
         self._commits += 1
         if self._commits % _COMMITS_PER_VERSION == 0:
             self._version = self._version.next(now_ms)
         return True
+
+    def merge(self, told: KeptOffset) -> bool:
+        """Take over what another member of the broker's name keeps, if it is newer.
+
+        Of two offsets that of the higher version is newer, of one version the higher one. An offset
+        that is gone elsewhere goes here too, with its version.
+
+        Returns:
+            Whether anything changed.
+        """
+        group, topic, queue_id, offset, version = told
+        key = topic + _SEPARATOR + group
+        queues = self._offsets.get(key, {})
+        kept, version_kept = queues.get(queue_id), self.versions.get(group, topic, queue_id)
+        if offset is None:
+            if kept is None:
+                return False
+            del queues[queue_id]
+            self.versions.remove_queue(group, topic, queue_id)
+        else:
+            newest = (version_kept, -1 if kept is None else kept)
+            if (version, offset) <= newest:
+                return False
+            self._offsets.setdefault(key, {})[queue_id] = offset
+            if version != version_kept:
+                self.versions.put(group, topic, queue_id, version)
+        self._changes += 1
+        self._recent.note((key, queue_id), removed=offset is None)
+        return True
+
+    def clamp(self, group: str, topic: str, queue_id: int, end: QueueOffset) -> bool:
+        """Set an offset beyond the end of its queue to that end; return whether it was beyond.
+
+        Its version rises: what will be stored in between is new, so neither a commit of before nor
+        what another member keeps may have the group pass it over.
+        """
+        key = topic + _SEPARATOR + group
+        kept = self._offsets.get(key, {}).get(queue_id)
+        if kept is None or kept <= end:
+            return False
+        self._offsets[key][queue_id] = end
+        self.versions.put(group, topic, queue_id, self.version(group, topic, queue_id) + 1)
+        self._changes += 1
+        self._recent.note((key, queue_id))
+        return True
+
+    def changed_since(
+        self, number: int, *, most: int
+    ) -> tuple[Sequence[tuple[KeptOffset, bool]], int, bool]:
+        """Return which offsets changed since an earlier call, oldest change first.
+
+        Args:
+            number: What that call told; 0 = since ever.
+            most: How many to tell.
+
+        Returns:
+            The offsets, each with whether it was removed in between and perhaps made anew; what to
+            ask with the next time; whether there are more.
+        """
+        since = self._recent.since(number, most=most)
+        found: list[tuple[KeptOffset, bool]] = []
+        for (key, queue_id), was_removed in since.keys:
+            topic, _, group = key.partition(_SEPARATOR)
+            offset = self._offsets.get(key, {}).get(queue_id)
+            version = self.versions.get(group, topic, queue_id)
+            found.append((KeptOffset(group, topic, queue_id, offset, version), was_removed))
+        return found, since.number, since.more
 
     def version(self, group: str, topic: str, queue_id: int) -> int:
         """Return how often the offset was set from outside or sought."""
@@ -133,7 +216,8 @@ class OffsetTable:
 
     def _remove(self, is_doomed: Callable[[str], bool]) -> None:
         for key in [key for key in self._offsets if is_doomed(key)]:
-            del self._offsets[key]
+            for queue_id in self._offsets.pop(key):
+                self._recent.note((key, queue_id), removed=True)
             self._changes += 1
         self._refused = {entry for entry in self._refused if entry[0] in self._offsets}
 
@@ -150,6 +234,7 @@ class OffsetTable:
                 if end is None or offset > end:
                     del queues[queue_id]
                     self._changes += 1
+                    self._recent.note((key, queue_id), removed=True)
                     logger.warning(
                         "offset of what is gone left out group=%s topic=%s queue=%s offset=%s "
                         "end=%s",
@@ -189,6 +274,7 @@ class OffsetTable:
                     raise ValueError(f"offsets of {key!r}: queue id {queue_id} is negative")
                 if number >= 0:  # RocketMQ writes -1 for what it does not know
                     kept[int(queue_id)] = QueueOffset(number)
+                    table._recent.note((key, int(queue_id)))
             table._offsets[key] = kept
         known = ("dataVersion", "offsetTable")
         table._extras = {name: value[name] for name in value if name not in known}

@@ -49,6 +49,16 @@ class DelayOffsets:
         if self._changes % _UPDATES_PER_VERSION == 0:
             self._version = self._version.next(now_ms)
 
+    def take_over(self, told: Self) -> None:
+        """Become another table, version and all.
+
+        Args:
+            told: That of the master; not to be used any more.
+        """
+        if (self._version, self._offsets) != (told._version, told._offsets):
+            self._changes += 1
+        self._version, self._offsets, self._extras = told._version, told._offsets, told._extras
+
     def to_dict(self) -> dict[str, Any]:
         """Return the table as `delayOffset.json` keeps it."""
         table = {str(level): offset for level, offset in sorted(self._offsets.items())}

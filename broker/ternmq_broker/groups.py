@@ -3,7 +3,7 @@
 Source: RocketMQ `SubscriptionGroupManager`, `SubscriptionGroupConfig`.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Self
 
 from ternmq_broker.loose_json import as_int, as_object, version_from_dict, version_to_dict
@@ -64,6 +64,8 @@ class GroupTable:
         self._groups: dict[str, GroupSettings] = {}
         self._extras: dict[str, dict[str, Any]] = {}
         self._table_extras: dict[str, Any] = {"forbiddenTable": {}}
+        self._told: frozenset[str] = frozenset()
+        """Groups as loaded, or as the master last told them: others came into being here."""
 
     def __iter__(self) -> Iterator[GroupSettings]:
         """Yield every group, sorted by name."""
@@ -126,6 +128,22 @@ class GroupTable:
         self._version = self._version.next(now_ms)
         return True
 
+    def take_over(self, told: Self) -> Sequence[str]:
+        """Become another table; return the groups that are no longer there.
+
+        Groups that came into being here, which the other does not know yet, stay.
+
+        Args:
+            told: That of the master; not to be used any more.
+        """
+        gone = [each for each in self._groups if each in self._told and each not in told._groups]
+        own = {each: self._groups[each] for each in self._groups if each not in self._told}
+        self._told = frozenset(told._groups)
+        self._groups = own | told._groups
+        self._version, self._extras = told._version, told._extras
+        self._table_extras = told._table_extras
+        return gone
+
     def to_dict(self) -> dict[str, Any]:
         """Return the table as `subscriptionGroup.json` keeps it."""
         table = {
@@ -178,6 +196,7 @@ class GroupTable:
                 raise ValueError(str(error)) from None
             table._groups[name] = _settings(name, fields)
             table._extras[name] = dict(fields)
+        table._told = frozenset(table._groups)
         return table
 
 

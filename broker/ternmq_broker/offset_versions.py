@@ -45,6 +45,11 @@ class OffsetVersions:
         self._versions.setdefault((topic, group), {})[queue_id] = version
         self._changes += 1
 
+    def remove_queue(self, group: str, topic: str, queue_id: int) -> None:
+        """Forget one version."""
+        if self._versions.get((topic, group), {}).pop(queue_id, None) is not None:
+            self._changes += 1
+
     def remove_topic(self, topic: str) -> None:
         """Forget the versions of every group in `topic`."""
         self._remove(lambda key: key[0] == topic)
@@ -76,6 +81,12 @@ class OffsetVersions:
         """Note that tokens up to `through` are given; more are reserved well before they are."""
         if through + _RESERVE // 2 > self.tokens_end:
             self.tokens_end = through + _RESERVE
+            self._changes += 1
+
+    def raise_tokens(self, end: int) -> None:
+        """Note that another member may have given tokens up to `end`."""
+        if end > self.tokens_end:
+            self.tokens_end = end
             self._changes += 1
 
     def to_dict(self) -> dict[str, Any]:

@@ -76,7 +76,7 @@ class Tables:
         self.filters = filters
         self.scan_offset = scan_offset
         self.timer = TimerCheckpoint()
-        """How far timed messages were delivered when the tables were loaded."""
+        """How far timed messages are delivered, as last kept."""
         self._timer_path = folder / TIMER_FILE
         self._disk = (files, blocking)
         self._offsets_interval_s = config.offsets_interval_ms / 1000
@@ -159,6 +159,7 @@ class Tables:
         await run_whole(blocking.run, write, outcome.append)
         if outcome[0] is not None:
             raise StoreError(f"{self._timer_path} not saved: {outcome[0]}") from outcome[0]
+        self.timer = checkpoint
 
     async def save(self) -> None:
         """Save what changed since the jobs ended.

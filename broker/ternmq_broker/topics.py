@@ -3,7 +3,7 @@
 Source: RocketMQ `TopicConfigManager`.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Self
 
@@ -133,6 +133,18 @@ class TopicTable:
             config = TopicConfig(topic, count, count, permissions)
         self.put(config, now_ms=now_ms)
         return config
+
+    def take_over(self, told: Self) -> Sequence[str]:
+        """Become another table, version and all; return the topics that are no longer there.
+
+        Args:
+            told: That of the master; not to be used any more.
+        """
+        gone = [name for name in self._topics if name not in told._topics]
+        self._version, self._registered_bytes = told._version, told._registered_bytes
+        self._topics, self._extras = told._topics, told._extras
+        self._table_extras = told._table_extras
+        return gone
 
     def set_template(self, *, queues: int, is_allowed: bool, now_ms: int) -> None:
         """Make TBW102 as the settings want it: a template, or no longer one.

@@ -100,3 +100,24 @@ def test_topics_and_groups_that_are_deleted_are_forgotten() -> None:
     assert [one.group for one in table.alive("T")] == ["H"]
     table.remove_topic("T")
     assert list(table) == []
+
+
+def test_a_condition_that_a_master_tells_is_born_when_it_is_told() -> None:
+    mine, told = FilterTable(), FilterTable.from_dict(parse_json(ROCKETMQ))
+    mine.take_over(told, now_ms=100)
+    (one,) = mine
+    assert (one.expression, one.born_at_ms) == ("a>1", 100)
+    mine.take_over(FilterTable.from_dict(parse_json(ROCKETMQ)), now_ms=200)
+    assert [each.born_at_ms for each in mine] == [100], "it is the same one"
+    (theirs,) = told
+    told.put(replace(theirs, expression="a>2"))
+    mine.take_over(told, now_ms=300)
+    assert [(each.expression, each.born_at_ms) for each in mine] == [("a>2", 300)]
+
+
+def test_a_condition_that_was_told_here_later_stays() -> None:
+    mine, told = FilterTable(), FilterTable.from_dict(parse_json(ROCKETMQ))
+    (theirs,) = told
+    mine.put(replace(theirs, expression="newer", client_version=10))
+    mine.take_over(told, now_ms=100)
+    assert [each.expression for each in mine] == ["newer"]

@@ -1,8 +1,9 @@
+import itertools
 import logging
 
 import pytest
 
-from ternmq_broker.consumer_offsets import OffsetTable
+from ternmq_broker.consumer_offsets import KeptOffset, OffsetTable
 from ternmq_broker.loose_json import parse_json, write_json
 from ternmq_model.data_version import DataVersion
 from ternmq_model.offsets import QueueOffset
@@ -145,3 +146,85 @@ def test_what_a_later_rocketmq_keeps_beside_the_table_is_written_back() -> None:
     assert written == parse_json(
         '{"offsetTable":{"T@G":{"0":5}},"groupTopicMap":{"G":["T"]},"later":[1]}'
     )
+
+
+def kept(offset: int | None, version: int = 0) -> KeptOffset:
+    return KeptOffset("G", "T", 0, None if offset is None else QueueOffset(offset), version)
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "newer"),
+    [
+        ((5, 0), (6, 0), True),
+        ((5, 0), (5, 0), False),
+        ((5, 0), (4, 0), False),
+        ((5, 0), (2, 1), True),
+        ((5, 2), (9, 1), False),
+        ((5, 2), (9, 2), True),
+    ],
+)
+def test_of_two_members_the_higher_version_and_then_the_higher_offset_counts(
+    here: tuple[int, int], there: tuple[int, int], *, newer: bool
+) -> None:
+    offsets = table()
+    offsets.merge(kept(*here))
+    before = offsets.changes
+    assert offsets.merge(kept(*there)) is newer
+    assert (offsets.query("G", "T", 0), offsets.version("G", "T", 0)) == (there if newer else here)
+    assert (offsets.changes > before) is newer
+
+
+def test_merging_is_the_same_in_any_order() -> None:
+    told = [kept(5), kept(7), kept(1, 1), kept(3, 1), kept(2, 1)]
+    results: set[tuple[object, int]] = set()
+    for order in itertools.permutations(told):
+        offsets = table()
+        for one in order:
+            offsets.merge(one)
+        results.add((offsets.query("G", "T", 0), offsets.version("G", "T", 0)))
+    assert results == {(3, 1)}
+
+
+def test_an_offset_that_is_gone_elsewhere_goes_with_its_version() -> None:
+    offsets = table()
+    offsets.merge(kept(5, 3))
+    assert offsets.merge(kept(None))
+    assert (offsets.query("G", "T", 0), offsets.version("G", "T", 0)) == (None, 0)
+    assert not offsets.merge(kept(None))
+    assert offsets.merge(kept(1, 0))
+
+
+def test_changes_are_told_with_what_was_removed_and_made_anew() -> None:
+    offsets = table()
+    commit(offsets, 5)
+    commit(offsets, 6, queue_id=1)
+    rows, number, more = offsets.changed_since(0, most=10)
+    assert [(row.queue_id, row.offset) for row, _ in rows] == [(0, 5), (1, 6)]
+    assert not more
+    commit(offsets, 5)  # nothing new
+    assert offsets.changed_since(number, most=10)[0] == []
+    offsets.remove_group("G")
+    commit(offsets, 2)
+    rows, _, _ = offsets.changed_since(number, most=10)
+    assert [(row.queue_id, row.offset, removed) for row, removed in rows] == [
+        (1, None, True),
+        (0, 2, True),
+    ]
+
+
+def test_offsets_that_were_loaded_are_told_too() -> None:
+    offsets = table()
+    commit(offsets, 5, 2)
+    again = OffsetTable.from_dict(offsets.to_dict(), now_ms=0)
+    again.versions = offsets.versions
+    assert again.changed_since(0, most=10)[0] == [(kept(5, 2), False)]
+
+
+def test_an_offset_beyond_its_queues_end_is_set_to_it_under_a_new_version() -> None:
+    offsets = table()
+    commit(offsets, 10, 4)
+    assert not offsets.clamp("G", "T", 0, QueueOffset(10))
+    assert offsets.clamp("G", "T", 0, QueueOffset(7))
+    assert (offsets.query("G", "T", 0), offsets.version("G", "T", 0)) == (7, 5)
+    assert not offsets.merge(kept(10, 4))
+    assert not offsets.clamp("H", "T", 0, QueueOffset(0))

@@ -32,3 +32,16 @@ def test_an_offset_that_moves_is_a_change_and_200_are_a_version() -> None:
 def test_a_senseless_offset_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r".*"):
         DelayOffsets.from_dict(parse_json('{"offsetTable":' + text + "}"), now_ms=1)
+
+
+def test_a_slaves_table_becomes_that_of_its_master() -> None:
+    mine, told = (
+        DelayOffsets(DataVersion(1)),
+        DelayOffsets.from_dict(parse_json(ROCKETMQ), now_ms=1),
+    )
+    mine.put(2, QueueOffset(9), now_ms=1)
+    expected, before = told.to_dict(), mine.changes
+    mine.take_over(told)
+    assert (mine.to_dict(), mine.changes) == (expected, before + 1)
+    mine.take_over(DelayOffsets.from_dict(parse_json(ROCKETMQ), now_ms=1))
+    assert mine.changes == before + 1

@@ -126,3 +126,21 @@ def test_a_broker_has_so_many_groups_and_no_more(monkeypatch: pytest.MonkeyPatch
     assert table.use("A", now_ms=3).group == "A"
     table.remove("B", now_ms=4)
     assert table.use("C", now_ms=5).group == "C"
+
+
+def test_a_slaves_groups_become_those_of_its_master_but_for_what_began_here() -> None:
+    table = GroupTable.from_dict(parse_json(OF_ROCKETMQ), now_ms=1)
+    table.use("HERE", now_ms=1)
+
+    def told(*names: str) -> GroupTable:
+        other = GroupTable(DataVersion(9))
+        for name in names:
+            other.use(name, now_ms=9)
+        return other
+
+    assert table.take_over(told("M")) == ["G"]
+    assert [each.group for each in table] == ["HERE", "M"]
+    assert table.version == DataVersion(9, 1)
+    assert table.take_over(told("HERE", "N")) == ["M"]
+    assert table.take_over(told("N")) == ["HERE"]
+    assert [each.group for each in table] == ["N"]

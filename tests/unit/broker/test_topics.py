@@ -189,3 +189,14 @@ def test_what_a_later_rocketmq_keeps_beside_the_table_is_written_back() -> None:
     written = table.to_dict()
     del written["dataVersion"]
     assert written == parse_json('{"topicConfigTable":{},"later":[1]}')
+
+
+def test_a_slaves_table_becomes_that_of_its_master_version_and_all() -> None:
+    mine, told = table_with_template(), TopicTable.from_dict(parse_json(OF_ROCKETMQ), now_ms=1)
+    mine.put(TopicConfig("OLD", 1, 1), now_ms=1)
+    expected = told.to_dict()
+    assert sorted(mine.take_over(told)) == ["OLD", "TBW102"]
+    assert mine.to_dict() == expected
+    assert [config.topic for config in mine] == ["T"]
+    mine.put(TopicConfig("NEW", 1, 1), now_ms=2)
+    assert mine.version.counter == 3

@@ -1,0 +1,150 @@
+"""Who the members of this broker's name are, and which of them is the master.
+
+Brokers find each other as clients find them: by what NameServers tell, its endpoints tried side by
+side, and nobody believed who does not say that he is the one expected.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from ternmq_model.address import Address, resolve_addresses
+from ternmq_model.errors import TernError, Unreachable
+from ternmq_model.route import MASTER_ID, BrokerMember
+from ternmq_protos.v1 import common_pb2 as common
+from ternmq_protos.v1 import nameserver_pb2 as nameserver
+from ternmq_remoting.contracts import GET_CLUSTER
+from ternmq_remoting.convert import broker_data_from_pb
+from ternmq_remoting.environment import Environment
+from ternmq_remoting.rpc import Connection, Identity
+
+logger = logging.getLogger(__name__)
+
+_ASK_TIMEOUT_S: Final = 1.0
+"""To connect to a NameServer, and again for its answer: all are asked side by side."""
+
+_CONNECT_TIMEOUT_S: Final = 1.0
+_MEMBERS_MAX: Final = 64
+
+
+class Finder:
+    """Finds the members of one broker name. Keeps nothing but what `remember` is told.
+
+    Args:
+        env: Network and clock.
+        cluster: That the broker belongs to.
+        name: That its members share.
+        nameservers: Every one of them; their hosts stand for "*".
+        remembered: Returns the members as they were last known.
+        remember: Told of the members whenever they changed.
+    """
+
+    def __init__(
+        self,
+        env: Environment,
+        *,
+        cluster: str,
+        name: str,
+        nameservers: Sequence[Address],
+        remembered: Callable[[], Sequence[BrokerMember]],
+        remember: Callable[[Sequence[BrokerMember]], None],
+    ) -> None:
+        self._env = env
+        self._cluster = cluster
+        self._name = name
+        self._nameservers = tuple(nameservers)
+        self._remembered = remembered
+        self._remember = remember
+
+    async def members(self) -> Sequence[BrokerMember]:
+        """Return every member that a NameServer tells or that is remembered, by id.
+
+        Takes two seconds at most. What no NameServer knows any more stays remembered: it may be
+        that they have been started anew.
+        """
+        answers = await asyncio.gather(*(self._ask(each) for each in self._nameservers))
+        told = merged(member for answer in answers for member in answer)
+        known = {each.broker_id: each for each in self._remembered()}
+        members = sorted((known | told).values(), key=lambda each: each.broker_id)[:_MEMBERS_MAX]
+        if told and members != sorted(known.values(), key=lambda each: each.broker_id):
+            self._remember(members)
+        return members
+
+    async def master(self, *, epoch_min: int) -> Connection:
+        """Return a connection to the master of the name.
+
+        It may be found at an address under which another member was known: a slave that was
+        promoted is.
+
+        Args:
+            epoch_min: One of a lower epoch is not taken.
+
+        Raises:
+            Unreachable: There is none that answers.
+        """
+        members = await self.members()
+        candidates = dict.fromkeys(each for member in members for each in member.endpoints)
+        highest = max([epoch_min, *(member.epoch for member in members)])
+        if not candidates:
+            raise Unreachable(f"no NameServer tells a member of broker {self._name}")
+        expect = Identity(self._cluster, self._name, MASTER_ID, highest)
+        return await self._env.network.connect(
+            tuple(candidates), expect=expect, timeout_s=_CONNECT_TIMEOUT_S
+        )
+
+    async def _ask(self, address: Address) -> Sequence[BrokerMember]:
+        """Return the members as one NameServer tells them; none if it does not answer."""
+        try:
+            connection = await self._env.network.connect([address], timeout_s=_ASK_TIMEOUT_S)
+            try:
+                request = nameserver.GetClusterRequest(broker_name=self._name)
+                reply = await connection.call(GET_CLUSTER, request, timeout_s=_ASK_TIMEOUT_S)
+            finally:
+                await connection.close()
+        except TernError as error:
+            logger.debug("nameserver tells no members nameserver=%s error=%s", address, error)
+            return ()
+        hosts = [address.host, *(each.host for each in self._nameservers)]
+        return members_of(reply.brokers, cluster=self._cluster, name=self._name, hosts=hosts)
+
+
+def members_of(
+    brokers: Iterable[common.BrokerData], *, cluster: str, name: str, hosts: Iterable[str]
+) -> Sequence[BrokerMember]:
+    """Return the members of a broker name, ready to be dialled.
+
+    Args:
+        brokers: As a NameServer tells them.
+        cluster: Of another one nothing is taken.
+        name: Likewise.
+        hosts: Those of NameServers, each of which "*" may stand for; the likeliest first.
+    """
+    found: list[BrokerMember] = []
+    for data in brokers:
+        if (data.cluster, data.broker_name) != (cluster, name):
+            continue
+        for member in broker_data_from_pb(data).members:
+            legal = [each for each in member.endpoints if each.is_legal_endpoint]
+            endpoints = dict.fromkeys(
+                each
+                for host in dict.fromkeys(hosts)
+                for each in resolve_addresses(legal, nameserver_host=host)
+            )
+            found.append(replace(member, endpoints=tuple(endpoints)))
+    return found
+
+
+def merged(members: Iterable[BrokerMember]) -> dict[int, BrokerMember]:
+    """Return what several tell of each member as one: the endpoints of all, the highest epoch."""
+    found: dict[int, BrokerMember] = {}
+    for member in members:
+        known = found.get(member.broker_id)
+        if known is None:
+            found[member.broker_id] = member
+            continue
+        newest, other = (member, known) if member.epoch > known.epoch else (known, member)
+        endpoints = tuple(dict.fromkeys((*newest.endpoints, *other.endpoints)))
+        found[member.broker_id] = replace(newest, endpoints=endpoints)
+    return found

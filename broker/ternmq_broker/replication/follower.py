@@ -1,0 +1,472 @@
+"""Following a master: its log's bytes are appended here as they come, and acknowledged when safe.
+
+One job follows: it finds the master, agrees with it on where the logs meet, and takes its bytes for
+as long as the stream lasts. Another one acknowledges: it is woken whenever more is safe, and else
+every second, so that both sides know that the other one lives.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from ternmq_broker.replication.epochs import Epochs
+from ternmq_broker.replication.finding import Finder
+from ternmq_broker.replication.following_rules import (
+    HEARTBEAT_MS,
+    SILENCE_MAX_MS,
+    LogChange,
+    ProtocolBroken,
+    SlaveLog,
+    change_wanted,
+    check_master,
+    check_piece,
+    check_probe,
+    epochs_below,
+    epochs_from_pb,
+    epochs_to_pb,
+)
+from ternmq_model.errors import BrokerBusy, StoreFull, TernError
+from ternmq_model.offsets import PhysicalOffset
+from ternmq_protos.v1 import replication_pb2 as replication
+from ternmq_remoting.contracts import FOLLOW
+from ternmq_remoting.convert import error_of
+from ternmq_remoting.environment import Environment
+from ternmq_remoting.rpc import ClientStream, Connection
+from ternmq_runtime.service import Job, OwnedTasks
+from ternmq_store.config import FlushMode
+from ternmq_store.message_store import MessageStore
+
+logger = logging.getLogger(__name__)
+
+FOLLOW_JOB: Final = "follow"
+ACKNOWLEDGE_JOB: Final = "follow-acknowledge"
+CONFIRMED_JOB: Final = "follow-confirmed"
+
+_RETRY_PAUSE_S: Final = 0.5
+_ROOM_PAUSE_S: Final = 1.0
+_SECOND_MS: Final = 1000
+
+FollowStream = ClientStream[replication.FollowReply, replication.FollowRequest]
+
+
+class FollowerState(Protocol):
+    """What a slave keeps of its masters; `ReplicationState` is it."""
+
+    @property
+    def store_id(self) -> str:
+        """Whose bytes the log holds."""
+        ...
+
+    @property
+    def epochs(self) -> Epochs:
+        """Of the log, ascending."""
+        ...
+
+    @property
+    def highest_epoch(self) -> int:
+        """The highest ever heard of, from whomever."""
+        ...
+
+    async def adopt(
+        self,
+        *,
+        store_id: str,
+        epochs: Epochs,
+        highest_epoch: int,
+        master_role: str,
+        in_sync_replicas: int,
+    ) -> None:
+        """Take over what a master told of itself and of the log; durable when it returns.
+
+        Raises:
+            StoreError: The disk refused; what was kept before counts.
+        """
+        ...
+
+    async def keep_confirmed(self, offset: PhysicalOffset) -> None:
+        """Keep how far the master's log is confirmed.
+
+        Raises:
+            StoreError: The disk refused; what was kept before counts.
+        """
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FollowerServices:
+    """What following stands on."""
+
+    cluster: str
+    broker_name: str
+    broker_id: int
+    """As the slave registers."""
+
+    incarnation: str
+    flush_mode: FlushMode
+    env: Environment
+    store: MessageStore
+    finder: Finder
+    state: FollowerState
+    appended: Callable[[], None]
+    """Told of every append and of every move of what may be served."""
+
+    room_made: Callable[[], Awaitable[bool]]
+    """Waits for what an append lacked that was refused as busy."""
+
+    on_change: Callable[[LogChange], None]
+    """Told when the closed log must be changed before it can follow: the life is to end."""
+
+    wake: Callable[[str], None]
+
+
+class Follower:
+    """Follows one master after the other. Owned by the broker's loop.
+
+    Bytes of an epoch are stored only after the epoch is kept on the disk, and acknowledged only
+    when this slave's own flush mode has made them safe.
+
+    Attributes:
+        connection: To the master, while it is followed.
+        metadata_age_ms: Tells how long ago the tables were last those of the master; -1 = never.
+    """
+
+    def __init__(self, services: FollowerServices) -> None:
+        self._services = services
+        self._task: asyncio.Task[None] | None = None
+        self._is_leaving = False
+        self.connection: Connection | None = None
+        self.metadata_age_ms: Callable[[], int] = lambda: -1
+        self._stream: FollowStream | None = None
+        """Once the master has accepted."""
+        self._epoch = 0
+        self._master_epochs: Epochs = ()
+        self._kept_epochs: Epochs = ()
+        self._role = ("", 0)
+        self._master = ""
+        self._master_start: PhysicalOffset | None = None
+        self._master_end = 0
+        self._heard_at_ms = 0
+        self._behind_since_ms: int | None = None
+        self._waits_for_room = False
+        self._acknowledged = PhysicalOffset(-1)
+        self._acknowledged_at_ms = 0
+        self._confirmed_kept = PhysicalOffset(-1)
+        self._problem = "its master was not found yet"
+        services.store.cleaner.holders.append(lambda: self._master_start)
+
+    def jobs(self) -> Sequence[Job]:
+        """Return the jobs; `leave` before they are left."""
+        return (
+            Job(name=FOLLOW_JOB, interval_s=_RETRY_PAUSE_S, step=self.step),
+            Job(name=ACKNOWLEDGE_JOB, interval_s=HEARTBEAT_MS / _SECOND_MS, step=self.acknowledge),
+            Job(name=CONFIRMED_JOB, interval_s=1.0, step=self.keep_confirmed),
+        )
+
+    async def leave(self) -> None:
+        """Let go of the master: the steps under way end, and no other begins."""
+        self._is_leaving = True
+        if self._task is not None:
+            self._task.cancel()
+        if self._stream is not None:
+            self._stream.cancel()
+
+    async def step(self) -> bool:
+        """Follow a master for as long as it can be followed: a step of a job, ended by `leave`.
+
+        Returns:
+            Whether it was followed, so that it is worth another attempt at once.
+        """
+        if self._is_leaving:
+            return False
+        async with OwnedTasks() as tasks:
+            self._task = tasks.spawn(self._follow_one(), "follow-one")
+            try:
+                await asyncio.wait({self._task})
+                has_followed = not self._task.cancelled() and self._task.result()
+            finally:
+                self._task = None
+        return has_followed and not self._is_leaving
+
+    async def _follow_one(self) -> bool:
+        services = self._services
+        begun_ms: int | None = None
+        try:
+            highest = services.state.highest_epoch
+            connection = await services.finder.master(epoch_min=highest)
+            self._master = str(connection.address)
+            try:
+                stream: FollowStream = connection.open(FOLLOW)
+                try:
+                    if await self._agree(stream):
+                        begun_ms = services.env.clock.monotonic_ms()
+                        self._begin(stream, connection)
+                        await self._take_pieces(stream)
+                finally:
+                    self._stream = self.connection = None
+                    stream.cancel()
+            finally:
+                await connection.close()
+        except TernError as error:
+            self._note(str(error))
+        if begun_ms is None:
+            return False
+        return services.env.clock.monotonic_ms() - begun_ms > _SECOND_MS
+
+    def _note(self, problem: str) -> None:
+        """Take note of why there is no following; it is logged when it is another reason."""
+        if problem != self._problem and not self._is_leaving:
+            logger.warning(
+                "master not followed broker=%s id=%s master=%s reason=%s",
+                self._services.broker_name,
+                self._services.broker_id,
+                self._master or "unknown",
+                problem,
+            )
+        self._problem = problem
+
+    def _log(self) -> SlaveLog:
+        """Return the log as it is told to a master: of an empty one only where it begins."""
+        store, state = self._services.store, self._services.state
+        start, end = store.min_physical, store.max_physical
+        if start == end:
+            return SlaveLog("", (), start, end, store.log_file_bytes)
+        epochs = epochs_below(state.epochs, end)
+        return SlaveLog(state.store_id, epochs, start, end, store.log_file_bytes)
+
+    async def _agree(self, stream: FollowStream) -> bool:
+        """Say hello and answer probes, until the master accepts; return whether it can be followed.
+
+        Raises:
+            RefusedError: The master does not want this slave.
+            ProtocolBroken: It says what makes no sense.
+            TransportError: It is gone.
+            StoreError: The disk refused to keep what it told.
+        """
+        services, log = self._services, self._log()
+        hello = replication.FollowHello(
+            cluster=services.cluster,
+            broker_name=services.broker_name,
+            broker_id=services.broker_id,
+            incarnation=services.incarnation,
+            store_id=log.store_id,
+            epochs=epochs_to_pb(log.epochs),
+            log_start=log.start,
+            log_end=log.end,
+            log_file_bytes=0 if log.is_empty else log.file_bytes,
+            highest_epoch=services.state.highest_epoch,
+            flush_mode=services.flush_mode.value,
+        )
+        await stream.write(replication.FollowRequest(hello=hello))
+        while True:
+            reply = await self._read(stream)
+            if reply.HasField("accepted"):
+                return await self._accept(reply.accepted, log)
+            if not reply.HasField("probe"):
+                raise ProtocolBroken("bytes came before the master had accepted")
+            probe = reply.probe
+            check_probe(probe, log)
+            task = services.store.feed.checksum(
+                PhysicalOffset(probe.start), PhysicalOffset(probe.end)
+            )
+            try:
+                crc = await services.env.blocking.run(task.run)
+            except OSError as error:
+                raise ProtocolBroken(f"bytes it asks about cannot be read: {error}") from error
+            probed = replication.FollowProbed(end=probe.end, crc=crc)
+            await stream.write(replication.FollowRequest(probed=probed))
+
+    async def _read(self, stream: FollowStream) -> replication.FollowReply:
+        """Return what the master says next, within the longest silence there may be."""
+        try:
+            async with asyncio.timeout(SILENCE_MAX_MS / _SECOND_MS):
+                reply = await stream.read()
+        except TimeoutError:
+            raise ProtocolBroken("it did not answer") from None
+        if reply is None:
+            raise ProtocolBroken("it ended the stream")
+        return reply
+
+    async def _accept(self, accepted: replication.FollowAccepted, log: SlaveLog) -> bool:
+        services, state = self._services, self._services.state
+        if accepted.status.code:
+            raise error_of(accepted.status, self._master)
+        self._master_epochs = epochs_from_pb(accepted.epochs)
+        self._epoch = check_master(self._master_epochs, highest_epoch=state.highest_epoch)
+        change = change_wanted(accepted, log)
+        if not accepted.store_id:
+            raise ProtocolBroken("it does not tell whose bytes its log holds")
+        if change is not None:
+            self._note(f"its log must be changed first: {change}")
+            self._is_leaving = True
+            services.on_change(change)
+            return False
+        self._role = (accepted.master_role, accepted.in_sync_replicas)
+        await self._adopt(accepted.store_id, epochs_below(self._master_epochs, log.end))
+        return True
+
+    async def _adopt(self, store_id: str, epochs: Epochs) -> None:
+        """Keep, durably, which epochs the log has bytes of."""
+        await self._services.state.adopt(
+            store_id=store_id,
+            epochs=epochs,
+            highest_epoch=max(self._epoch, self._services.state.highest_epoch),
+            master_role=self._role[0],
+            in_sync_replicas=self._role[1],
+        )
+        self._kept_epochs = epochs
+
+    def _begin(self, stream: FollowStream, connection: Connection) -> None:
+        self._stream, self.connection = stream, connection
+        self._heard_at_ms = self._services.env.clock.monotonic_ms()
+        self._acknowledged = PhysicalOffset(-1)
+        self._problem = ""
+        logger.info(
+            "master followed broker=%s id=%s master=%s epoch=%s from=%s",
+            self._services.broker_name,
+            self._services.broker_id,
+            self._master,
+            self._epoch,
+            self._services.store.max_physical,
+        )
+        self._services.wake(ACKNOWLEDGE_JOB)
+
+    async def _take_pieces(self, stream: FollowStream) -> None:
+        """Append what comes for as long as it comes.
+
+        Raises:
+            TernError: It ended, one way or the other.
+        """
+        services = self._services
+        clock, store, state = services.env.clock, services.store, services.state
+        while (reply := await stream.read()) is not None:
+            self._heard_at_ms = clock.monotonic_ms()
+            piece = reply.piece
+            check_piece(
+                piece,
+                epoch=self._epoch,
+                highest_epoch=state.highest_epoch,
+                log_end=store.max_physical,
+            )
+            if piece.data:
+                await self._append(piece)
+            store.confirm_limit = PhysicalOffset(piece.confirm_offset)
+            self._note_master(piece)
+            services.appended()
+        raise ProtocolBroken("it ended the stream")
+
+    async def _append(self, piece: replication.LogPiece) -> None:
+        """Store a piece, once its epoch is kept; wait for room as long as it takes.
+
+        Raises:
+            StoreError: The bytes are not what a log goes on with, or the disk failed.
+        """
+        services, end = self._services, piece.start + len(piece.data)
+        if len(self._kept_epochs) < len(self._master_epochs):
+            epochs = epochs_below(self._master_epochs, end)
+            if epochs != self._kept_epochs:
+                await self._adopt(services.state.store_id, epochs)
+        is_told = False
+        while True:
+            try:
+                services.store.append_replicated(
+                    piece.data,
+                    PhysicalOffset(piece.start),
+                    is_checksummed=piece.is_checksummed,
+                    damage=piece.damage,
+                )
+            except (BrokerBusy, StoreFull) as error:
+                is_told = is_told or self._tell_room(error)
+            else:
+                self._waits_for_room = False
+                if is_told:
+                    logger.info("there is room again broker=%s", services.broker_name)
+                    self._problem = ""
+                return
+            self._waits_for_room = True
+            try:
+                if not await services.room_made():
+                    await asyncio.sleep(_ROOM_PAUSE_S)
+            finally:
+                self._heard_at_ms = services.env.clock.monotonic_ms()
+
+    def _tell_room(self, error: TernError) -> bool:
+        if not isinstance(error, StoreFull):
+            return False
+        logger.error("no room to follow broker=%s error=%s", self._services.broker_name, error)
+        self._problem = str(error)
+        return True
+
+    def _note_master(self, piece: replication.LogPiece) -> None:
+        self._master_start = PhysicalOffset(piece.log_start)
+        self._master_end = piece.log_end
+        if self._services.store.max_physical >= piece.log_end:
+            self._behind_since_ms = None
+        elif self._behind_since_ms is None:
+            self._behind_since_ms = self._heard_at_ms
+
+    async def acknowledge(self) -> bool:
+        """Tell the master what is safe here, when that moved or a second has passed.
+
+        A step of a job. Lets go of a master that was silent for too long, or whose reign is over.
+        """
+        services, stream = self._services, self._stream
+        if stream is None or self._is_leaving:
+            return False
+        store, now_ms = services.store, services.env.clock.monotonic_ms()
+        is_silent = now_ms - self._heard_at_ms > SILENCE_MAX_MS and not self._waits_for_room
+        if is_silent or services.state.highest_epoch > self._epoch:
+            logger.warning("master let go master=%s silent=%s", self._master, is_silent)
+            stream.cancel()
+            return False
+        safe = store.safe_offset
+        if safe == self._acknowledged and now_ms - self._acknowledged_at_ms < HEARTBEAT_MS:
+            return False
+        self._acknowledged, self._acknowledged_at_ms = safe, now_ms
+        ack = replication.FollowAck(
+            epoch=self._epoch,
+            safe_offset=safe,
+            appended_offset=store.max_physical,
+            dispatched_offset=store.dispatched_offset,
+        )
+        try:
+            async with asyncio.timeout(SILENCE_MAX_MS / _SECOND_MS):
+                await stream.write(replication.FollowRequest(ack=ack))
+        except (TernError, TimeoutError):
+            stream.cancel()  # who reads it says why
+            return False
+        return store.safe_offset != safe
+
+    def safe_moved(self) -> None:
+        """Take note that more is safe: it is acknowledged at once."""
+        if self._stream is not None:
+            self._services.wake(ACKNOWLEDGE_JOB)
+
+    async def keep_confirmed(self) -> bool:
+        """Keep how far the log may be served: a step of a job, and the last act of a life."""
+        confirmed = self._services.store.confirm_offset
+        if confirmed > self._confirmed_kept:
+            try:
+                await self._services.state.keep_confirmed(confirmed)
+            except TernError as error:
+                logger.error("confirmed offset not kept error=%s", error)
+                return False
+            self._confirmed_kept = confirmed
+        return False
+
+    def status(self) -> replication.FollowingStatus:
+        """Return how following goes."""
+        behind_ms = 0
+        if self._behind_since_ms is not None:
+            behind_ms = self._services.env.clock.monotonic_ms() - self._behind_since_ms
+        return replication.FollowingStatus(
+            is_connected=self._stream is not None,
+            master=self._master,
+            epoch=self._epoch,
+            master_end=self._master_end,
+            lag_bytes=max(0, self._master_end - self._services.store.max_physical),
+            lag_ms=behind_ms,
+            problem=self._problem,
+            metadata_age_ms=self.metadata_age_ms(),
+        )

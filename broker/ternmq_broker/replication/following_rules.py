@@ -1,0 +1,161 @@
+"""What a slave takes of what its master says, and what it does not. Pure.
+
+Nothing that comes from the wire is believed because it comes from a master: a piece that does not
+continue the log, or comes from another reign than the one that was agreed on, ends the stream.
+"""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from ternmq_broker.replication.epochs import Epoch, Epochs
+from ternmq_model.errors import ConnectionLost
+from ternmq_model.offsets import PhysicalOffset
+from ternmq_protos.v1 import replication_pb2 as replication
+
+PROBE_BYTES_MAX: Final = 64 << 10
+SILENCE_MAX_MS: Final = 15_000
+"""A side that hears nothing for so long lets go of the stream."""
+
+HEARTBEAT_MS: Final = 1_000
+
+
+class ProtocolBroken(ConnectionLost):
+    """A master said what no master may say: the stream is given up, and tried anew."""
+
+
+class LogChange(NamedTuple):
+    """What must be done to the closed log before the slave can follow."""
+
+    keep_to: int
+    """What lies before it is kept, a physical offset."""
+
+    starts_over: bool
+    """Nothing is kept: an empty log begins at `keep_to`."""
+
+    file_bytes: int
+    """Length of the log's files from then on; that of the master's."""
+
+    epoch: int
+    """The master's, which is to be kept as heard of before anything is cut."""
+
+
+class SlaveLog(NamedTuple):
+    """A slave's log, as it tells it."""
+
+    store_id: str
+    epochs: Epochs
+    start: PhysicalOffset
+    end: PhysicalOffset
+    file_bytes: int
+
+    @property
+    def is_empty(self) -> bool:
+        """It holds no byte."""
+        return self.start == self.end
+
+
+def epochs_to_pb(epochs: Epochs) -> Sequence[replication.Epoch]:
+    """Return epochs as the contract tells them."""
+    return [replication.Epoch(number=each.number, start=each.start) for each in epochs]
+
+
+def epochs_from_pb(told: Sequence[replication.Epoch]) -> Epochs:
+    """Return the epochs that a peer tells.
+
+    Raises:
+        ProtocolBroken: They do not ascend, or begin before the first byte there can be.
+    """
+    epochs = tuple(Epoch(each.number, PhysicalOffset(each.start)) for each in told)
+    before = Epoch(0, PhysicalOffset(0))
+    for after in epochs:
+        if after.number <= before.number or after.start < before.start:
+            raise ProtocolBroken(f"its epochs do not ascend: {after} follows {before}")
+        before = after
+    return epochs
+
+
+def check_probe(probe: replication.FollowProbe, log: SlaveLog) -> None:
+    """Check that the bytes a master asks about are in the log, and not too many.
+
+    Raises:
+        ProtocolBroken: They are not.
+    """
+    if not (log.start <= probe.start < probe.end <= log.end):
+        raise ProtocolBroken(
+            f"it asks about bytes {probe.start} to {probe.end}, which are not here"
+        )
+    if probe.end - probe.start > PROBE_BYTES_MAX:
+        raise ProtocolBroken(f"it asks about {probe.end - probe.start} bytes at once")
+
+
+def change_wanted(
+    accepted: replication.FollowAccepted, log: SlaveLog, epoch: int
+) -> LogChange | None:
+    """Return what must become of the slave's log before it can follow; None = nothing.
+
+    Args:
+        accepted: What the master says.
+        log: The slave's.
+        epoch: The master's.
+
+    Raises:
+        ProtocolBroken: What the master wants makes no sense.
+    """
+    if accepted.log_file_bytes <= 0:
+        raise ProtocolBroken("it does not tell how long its log's files are")
+    if accepted.HasField("cut"):
+        cut = accepted.cut
+        if not cut.starts_over and not log.start <= cut.keep_to < log.end:
+            raise ProtocolBroken(f"it wants the log cut at {cut.keep_to}")
+        if cut.keep_to < 0:
+            raise ProtocolBroken(f"its log begins at {cut.keep_to}")
+        return LogChange(cut.keep_to, cut.starts_over, accepted.log_file_bytes, epoch)
+    if accepted.log_file_bytes != log.file_bytes:
+        if not log.is_empty:
+            raise ProtocolBroken(
+                f"its log has files of {accepted.log_file_bytes} bytes, the one here of"
+                f" {log.file_bytes}: begin with an empty data directory"
+            )
+        return LogChange(log.end, True, accepted.log_file_bytes, epoch)
+    if accepted.start != log.end:
+        raise ProtocolBroken(f"its bytes begin at {accepted.start}, the log here ends at {log.end}")
+    return None
+
+
+def check_master(epochs: Epochs, *, highest_epoch: int) -> int:
+    """Return the master's epoch.
+
+    Args:
+        epochs: Its own.
+        highest_epoch: The highest that was ever heard of, from whomever.
+
+    Raises:
+        ProtocolBroken: There is none, or a newer master than this one is known.
+    """
+    if not epochs:
+        raise ProtocolBroken("it tells no epoch")
+    if epochs[-1].number < highest_epoch:
+        raise ProtocolBroken(f"its epoch {epochs[-1].number} is over: {highest_epoch} has begun")
+    return epochs[-1].number
+
+
+def check_piece(
+    piece: replication.LogPiece, *, epoch: int, highest_epoch: int, log_end: int
+) -> None:
+    """Check that a piece continues the log, and comes from the master that was agreed on.
+
+    Args:
+        piece: With bytes or without.
+        epoch: Of the master.
+        highest_epoch: The highest that was ever heard of.
+        log_end: Where the slave's log ends.
+
+    Raises:
+        ProtocolBroken: It does not.
+    """
+    if piece.epoch != epoch:
+        raise ProtocolBroken(f"a piece of epoch {piece.epoch} came from the master of {epoch}")
+    if epoch < highest_epoch:
+        raise ProtocolBroken(f"its epoch {epoch} is over: {highest_epoch} has begun")
+    if piece.data and piece.start != log_end:
+        raise ProtocolBroken(f"bytes of {piece.start} came, the log here ends at {log_end}")

@@ -1,0 +1,158 @@
+from collections.abc import Sequence
+from random import Random
+
+import pytest
+
+from ternmq_broker.replication.finding import Finder, members_of, merged
+from ternmq_model.address import Address
+from ternmq_model.errors import Unreachable
+from ternmq_model.route import BrokerMember
+from ternmq_protos.v1 import common_pb2 as common
+from ternmq_protos.v1 import nameserver_pb2 as nameserver
+from ternmq_remoting.contracts import GET_CLUSTER
+from ternmq_remoting.convert import endpoint_to_pb
+from ternmq_remoting.environment import Environment
+from ternmq_remoting.rpc import Call, Identity, unary
+from tests.support.memory_network import MemoryNetwork
+from tests.support.virtual_time import InlineBlocking, VirtualClock, run_in_virtual_time
+
+NS = (Address("ns1", 9876), Address("ns2", 9876))
+A, B = Address("a", 10911), Address("b", 10911)
+
+
+def member(broker_id: int, *endpoints: Address, epoch: int = 1) -> BrokerMember:
+    return BrokerMember(broker_id, endpoints, epoch)
+
+
+def data(*members: BrokerMember, cluster: str = "C", name: str = "n") -> common.BrokerData:
+    return common.BrokerData(
+        cluster=cluster,
+        broker_name=name,
+        members=[
+            common.BrokerMember(
+                broker_id=each.broker_id,
+                endpoints=map(endpoint_to_pb, each.endpoints),
+                epoch=each.epoch,
+            )
+            for each in members
+        ],
+    )
+
+
+class Told:
+    """A NameServer that knows what a test says."""
+
+    def __init__(self, *brokers: common.BrokerData) -> None:
+        self.brokers = brokers
+
+    async def get_cluster(
+        self, request: nameserver.GetClusterRequest, call: Call
+    ) -> nameserver.GetClusterReply:
+        assert request.broker_name == "n"
+        return nameserver.GetClusterReply(brokers=self.brokers)
+
+
+class Memory:
+    """What a slave remembers."""
+
+    def __init__(self, *members: BrokerMember) -> None:
+        self.members: Sequence[BrokerMember] = members
+        self.times = 0
+
+    def remember(self, members: Sequence[BrokerMember]) -> None:
+        self.members = members
+        self.times += 1
+
+
+def finder(network: MemoryNetwork, memory: Memory) -> Finder:
+    env = Environment(
+        clock=VirtualClock(), network=network.host("s"), random=Random(1), blocking=InlineBlocking()
+    )
+    return Finder(
+        env,
+        cluster="C",
+        name="n",
+        nameservers=NS,
+        remembered=lambda: memory.members,
+        remember=memory.remember,
+    )
+
+
+def identity(broker_id: int, epoch: int = 1) -> Identity:
+    return Identity("C", "n", broker_id, epoch)
+
+
+def test_a_star_stands_for_the_host_of_every_nameserver() -> None:
+    told = data(member(0, Address("*", 1), Address("a", 2)), member(1, Address("no host", 3)))
+    found = members_of([told, data(name="m")], cluster="C", name="n", hosts=["h", "i", "h"])
+    assert found == [
+        member(0, Address("h", 1), Address("a", 2), Address("i", 1)),
+        member(1),
+    ]
+    assert members_of([told], cluster="D", name="n", hosts=["h"]) == []
+
+
+def test_what_several_tell_of_a_member_is_taken_together_the_newest_first() -> None:
+    assert merged([member(0, A), member(0, B, A, epoch=4), member(1, B)]) == {
+        0: member(0, B, A, epoch=4),
+        1: member(1, B),
+    }
+
+
+def test_members_are_what_any_nameserver_tells_and_are_remembered_when_none_does() -> None:
+    async def main() -> None:
+        async with MemoryNetwork(Random(1)) as network:
+            memory = Memory()
+            found = finder(network, memory)
+            assert await found.members() == []
+            handlers = [unary(GET_CLUSTER, Told(data(member(0, A), member(1, B))).get_cluster)]
+            async with network.host("ns2").serve(handlers, NS[1]):
+                assert await found.members() == [member(0, A), member(1, B)]
+                assert await found.members() == memory.members
+                assert memory.times == 1
+            assert await found.members() == [member(0, A), member(1, B)]
+
+    run_in_virtual_time(main())
+
+
+def test_the_master_is_found_under_an_address_that_was_another_members() -> None:
+    async def main() -> None:
+        async with MemoryNetwork(Random(1)) as network:
+            found = finder(network, Memory(member(0, A), member(1, B)))
+            with pytest.raises(Unreachable):
+                await found.master(epoch_min=1)
+            async with (
+                network.host("a").serve([], A, identity=identity(100, 1)),
+                network.host("b").serve([], B, identity=identity(0, 7)),
+            ):
+                connection = await found.master(epoch_min=1)
+                assert connection.address == B
+                await connection.close()
+
+    run_in_virtual_time(main())
+
+
+def test_a_master_of_a_lower_epoch_than_one_that_is_known_is_none() -> None:
+    async def main() -> None:
+        async with MemoryNetwork(Random(1)) as network:
+            handlers = [unary(GET_CLUSTER, Told(data(member(0, A, epoch=5))).get_cluster)]
+            async with (
+                network.host("ns1").serve(handlers, NS[0]),
+                network.host("a").serve([], A, identity=identity(0, 4)),
+            ):
+                with pytest.raises(Unreachable):
+                    await finder(network, Memory()).master(epoch_min=1)
+            async with network.host("a").serve([], A, identity=identity(0, 4)):
+                with pytest.raises(Unreachable):
+                    await finder(network, Memory(member(0, A))).master(epoch_min=5)
+
+    run_in_virtual_time(main())
+
+
+def test_without_any_member_nobody_is_dialled() -> None:
+    async def main() -> None:
+        async with MemoryNetwork(Random(1)) as network:
+            with pytest.raises(Unreachable, match="no NameServer tells a member of broker n"):
+                await finder(network, Memory()).master(epoch_min=1)
+
+    run_in_virtual_time(main())

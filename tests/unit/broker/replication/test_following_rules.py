@@ -1,0 +1,120 @@
+import pytest
+
+from ternmq_broker.replication.epochs import Epoch, Epochs
+from ternmq_broker.replication.following_rules import (
+    LogChange,
+    ProtocolBroken,
+    SlaveLog,
+    change_wanted,
+    check_master,
+    check_piece,
+    check_probe,
+    epochs_from_pb,
+    epochs_to_pb,
+)
+from ternmq_model.offsets import PhysicalOffset
+from ternmq_protos.v1 import replication_pb2 as replication
+
+
+def epochs(*pairs: tuple[int, int]) -> Epochs:
+    return tuple(Epoch(number, PhysicalOffset(start)) for number, start in pairs)
+
+
+def log(start: int = 100, end: int = 900, file_bytes: int = 100) -> SlaveLog:
+    whose = epochs((1, 0))
+    return SlaveLog("s", whose, PhysicalOffset(start), PhysicalOffset(end), file_bytes)
+
+
+def accepted(**fields: object) -> replication.FollowAccepted:
+    return replication.FollowAccepted(**{"start": 900, "log_file_bytes": 100, **fields})
+
+
+def test_epochs_go_over_the_wire_and_back() -> None:
+    told = epochs((1, 0), (2, 0), (1000, 70))
+    assert epochs_from_pb(epochs_to_pb(told)) == told
+
+
+@pytest.mark.parametrize("told", [[(0, 0)], [(1, -1)], [(2, 0), (2, 5)], [(1, 5), (2, 4)]])
+def test_epochs_that_do_not_ascend_are_refused(told: list[tuple[int, int]]) -> None:
+    with pytest.raises(ProtocolBroken, match="ascend"):
+        epochs_from_pb(epochs_to_pb(epochs(*told)))
+
+
+@pytest.mark.parametrize(
+    ("start", "end"), [(99, 200), (200, 200), (300, 200), (800, 901), (-5, 200)]
+)
+def test_only_bytes_of_the_log_are_told_about(start: int, end: int) -> None:
+    check_probe(replication.FollowProbe(start=100, end=900), log())
+    with pytest.raises(ProtocolBroken):
+        check_probe(replication.FollowProbe(start=start, end=end), log())
+
+
+def test_no_master_has_the_whole_log_checked() -> None:
+    with pytest.raises(ProtocolBroken, match="65537 bytes at once"):
+        check_probe(replication.FollowProbe(start=0, end=65_537), log(0, 1 << 20))
+
+
+def test_a_log_that_fits_is_left_as_it_is() -> None:
+    assert change_wanted(accepted(), log(), 3) is None
+
+
+def test_a_log_is_cut_within_itself_only() -> None:
+    cut = replication.FollowCut(keep_to=500)
+    assert change_wanted(accepted(cut=cut), log(), 3) == LogChange(500, False, 100, 3)
+    for keep_to in (99, 900, 5000, -1):
+        with pytest.raises(ProtocolBroken, match="cut at"):
+            change_wanted(accepted(cut=replication.FollowCut(keep_to=keep_to)), log(), 3)
+
+
+def test_a_log_that_starts_over_does_so_where_the_masters_begins() -> None:
+    cut = replication.FollowCut(keep_to=4000, starts_over=True)
+    wanted = change_wanted(accepted(cut=cut, log_file_bytes=200), log(), 3)
+    assert wanted == LogChange(4000, True, 200, 3)
+    with pytest.raises(ProtocolBroken):
+        change_wanted(accepted(cut=replication.FollowCut(keep_to=-1, starts_over=True)), log(), 3)
+
+
+def test_files_of_another_length_are_taken_over_by_an_empty_log_only() -> None:
+    empty = log(900, 900)
+    assert change_wanted(accepted(log_file_bytes=50), empty, 3) == LogChange(900, True, 50, 3)
+    with pytest.raises(ProtocolBroken, match="files of 50 bytes, the one here of 100"):
+        change_wanted(accepted(log_file_bytes=50), log(), 3)
+    with pytest.raises(ProtocolBroken, match="how long"):
+        change_wanted(accepted(log_file_bytes=0), empty, 3)
+
+
+def test_bytes_that_begin_elsewhere_are_not_waited_for() -> None:
+    with pytest.raises(ProtocolBroken, match="begin at 800"):
+        change_wanted(accepted(start=800), log(), 3)
+
+
+def test_a_master_whose_reign_is_over_is_not_followed() -> None:
+    assert check_master(epochs((1, 0), (5, 3)), highest_epoch=5) == 5
+    with pytest.raises(ProtocolBroken, match="epoch 5 is over: 6 has begun"):
+        check_master(epochs((1, 0), (5, 3)), highest_epoch=6)
+    with pytest.raises(ProtocolBroken, match="no epoch"):
+        check_master((), highest_epoch=0)
+
+
+@pytest.mark.parametrize(
+    ("piece", "why"),
+    [
+        (replication.LogPiece(epoch=4, start=900, data=b"x"), "of epoch 4"),
+        (replication.LogPiece(epoch=6), "of epoch 6"),
+        (replication.LogPiece(epoch=5, start=901, data=b"x"), "ends at 900"),
+        (replication.LogPiece(epoch=5, start=0, data=b"x"), "ends at 900"),
+    ],
+)
+def test_what_does_not_continue_the_log_ends_the_stream(
+    piece: replication.LogPiece, why: str
+) -> None:
+    with pytest.raises(ProtocolBroken, match=why):
+        check_piece(piece, epoch=5, highest_epoch=5, log_end=900)
+
+
+def test_nothing_is_taken_once_a_higher_epoch_was_heard_of() -> None:
+    piece = replication.LogPiece(epoch=5, start=900, data=b"x")
+    check_piece(piece, epoch=5, highest_epoch=5, log_end=900)
+    check_piece(replication.LogPiece(epoch=5), epoch=5, highest_epoch=5, log_end=900)
+    with pytest.raises(ProtocolBroken, match="is over"):
+        check_piece(piece, epoch=5, highest_epoch=6, log_end=900)
