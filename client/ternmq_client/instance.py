@@ -3,7 +3,8 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
+from typing import Final
 
 from ternmq_client.config import ClientConfig
 from ternmq_client.nameservers import NameServers
@@ -11,9 +12,10 @@ from ternmq_client.retry import RetryPolicy
 from ternmq_client.route_cache import RouteCache
 from ternmq_client.session import Sessions
 from ternmq_client.single_flight import SingleFlight
+from ternmq_client.stand_ins import StandIns
 from ternmq_model.address import resolve_addresses
-from ternmq_model.errors import ClosedError, TopicNotFound, Unreachable
-from ternmq_model.route import MASTER_ID
+from ternmq_model.errors import ClosedError, TernError, TopicNotFound, Unreachable
+from ternmq_model.route import MASTER_ID, TopicRoute
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Connection, Identity
@@ -22,6 +24,9 @@ from ternmq_runtime.lifecycle import Lifecycle
 from ternmq_runtime.service import Job, JobRunner, OwnedTasks
 
 logger = logging.getLogger(__name__)
+
+MASTER_RETRY_S: Final = 1.0
+"""How often a master is tried for which a slave stands in."""
 
 SESSION_DELAY_FACTOR_MAX = 8
 """Ceiling of the wait between two attempts to open a Session, in terms of the first one."""
@@ -108,10 +113,51 @@ class ClientInstance(Lifecycle):
         kept = opened.connections.get(key)
         return kept or await opened.dialling.run(key, lambda: opened.dial(broker_name, broker_id))
 
-    def has_member(self, broker_name: str, broker_id: int) -> bool:
-        """Tell whether a route has named that member of a broker name. Asks nobody."""
+    async def reader(self, broker_name: str) -> Connection:
+        """Return the connection to whom consumers of a broker name talk to now.
+
+        That is its master; a slave stands in while no master can be reached, from the first
+        attempt that fails until an attempt succeeds, which is made each second.
+
+        Raises:
+            Unreachable: No route names it, or no member of it answers.
+        """
+        first = self.member_to_ask(broker_name)
+        try:
+            return await self.broker(broker_name, first)
+        except Unreachable:
+            second = self.member_to_ask(broker_name)
+            if second == first:
+                raise
+            return await self.broker(broker_name, second)
+
+    def member_to_ask(self, broker_name: str) -> int:
+        """Return the id of the member that `reader` would try first. Asks nobody."""
+        return self._parts.member_to_ask(broker_name)
+
+    def on_reader_moved(self, listener: Callable[[str, int], None]) -> None:
+        """Have `listener` called with a broker name, and the member that `reader` tries from now.
+
+        It must not block. What one member was told the other may not know.
+        """
+        self._parts.moved_listeners.append(listener)
+
+    def epoch(self, broker_name: str) -> int:
+        """Return the newest epoch that any member of a broker name told; 0 = none did."""
+        return self._parts.stand_ins.epoch(broker_name)
+
+    def members_to_list(self, route: TopicRoute) -> list[tuple[str, int]]:
+        """Return whom to ask for the members of a group: broker names and ids, best first.
+
+        Who has just started does not know all members yet. Of the others, and then of those, the
+        order is the route's for every client, so that all see the same list if they can.
+        """
+        return self._parts.members_to_list(route)
+
+    def members(self, broker_name: str) -> list[int]:
+        """Return the ids of the members that a route has named, sorted. Asks nobody."""
         known = self._parts.routes.find_broker(broker_name)
-        return known is not None and known.data.member(broker_id) is not None
+        return [] if known is None else [member.broker_id for member in known.data.members]
 
     def forget(self, broker_name: str, connection: Connection, broker_id: int = MASTER_ID) -> None:
         """Dial `broker_name` anew next time, since `connection` has failed.
@@ -119,11 +165,7 @@ class ClientInstance(Lifecycle):
         The connection is closed: what else runs over it ends, as it was about to. Safe to repeat,
         and with a connection that was replaced already.
         """
-        opened = self._parts
-        key = (broker_name, broker_id)
-        if opened.connections.get(key) is connection:
-            del opened.connections[key]
-            opened.tasks.spawn(connection.close(), f"close {connection.address}")
+        self._parts.forget((broker_name, broker_id), connection)
 
     def ask_route_again(self, topic: str) -> None:
         """Ask for the route of `topic` now, in the background: a broker's answer did not fit it."""
@@ -134,7 +176,7 @@ class ClientInstance(Lifecycle):
     async def join_group(
         self, group: groups.ConsumerGroup, on_members_changed: Callable[[], None]
     ) -> None:
-        """Become a member of `group` at the master of every broker that serves its topics.
+        """Become a member of `group` at every broker that serves its topics, masters and slaves.
 
         Returns when each has been greeted or could not be; from then on Sessions follow the
         routes by themselves. A topic that does not exist yet is waited for in the background.
@@ -181,6 +223,8 @@ class _Opened:
         self.client_id = config.client_id(now_ms=env.clock.wall_ms(), random=env.random)
         self._connect_timeout_s = config.connect_timeout_s
         self.connections: dict[tuple[str, int], Connection] = {}
+        self.stand_ins = StandIns()
+        self.moved_listeners: list[Callable[[str, int], None]] = []
         self.dialling = SingleFlight[tuple[str, int], Connection](tasks)
         self.nameservers = NameServers(
             env,
@@ -202,17 +246,18 @@ class _Opened:
                 delay_s_max=config.session_retry_s * SESSION_DELAY_FACTOR_MAX,
             ),
         )
-        self._consumed_at: dict[str, list[str]] = {}
-        """The masters of each consumed topic, as its route last named them."""
+        self._consumed_at: dict[str, list[tuple[str, int]]] = {}
+        """The members that serve each consumed topic, as its route last named them."""
         self.jobs = JobRunner(
-            Job(name="routes", interval_s=self.routes.refresh_interval_s, step=self._refresh)
+            Job(name="routes", interval_s=self.routes.refresh_interval_s, step=self._refresh),
+            Job(name="masters", interval_s=MASTER_RETRY_S, step=self._look_for_masters),
         )
 
     async def dial(self, broker_name: str, broker_id: int) -> Connection:
         known = self.routes.find_broker(broker_name)
         member = None if known is None else known.data.member(broker_id)
         if known is None or member is None:
-            self.expire(broker_name)
+            self._missed(broker_name, broker_id)
             raise Unreachable(f"broker {broker_name}: no route tells where member {broker_id} is")
         expect = Identity(known.data.cluster, broker_name, broker_id, member.epoch)
         addresses = resolve_addresses(member.endpoints, nameserver_host=known.nameserver_host)
@@ -221,16 +266,56 @@ class _Opened:
                 addresses, expect=expect, timeout_s=self._connect_timeout_s
             )
         except Unreachable as error:
-            self.expire(broker_name)
+            self._missed(broker_name, broker_id)
             raise Unreachable(f"broker {broker_name}: {error}") from error
         self.connections[broker_name, broker_id] = connection
-        logger.info("broker connected broker=%s address=%s", broker_name, connection.address)
+        epoch = 0 if connection.identity is None else connection.identity.epoch
+        self.stand_ins.reached(broker_name, broker_id, epoch)
+        self.routes.trust(broker_name, broker_id)
+        logger.info(
+            "broker connected broker=%s id=%s epoch=%s address=%s",
+            *(broker_name, broker_id, epoch, connection.address),
+        )
+        self._choose_again(broker_name)
         return connection
 
-    def expire(self, broker_name: str) -> None:
-        """Ask now where `broker_name` is: it is not where it was."""
-        self.routes.expire_broker(broker_name)
-        self.jobs.wake("routes")
+    def member_to_ask(self, broker_name: str) -> int:
+        known = self.routes.find_broker(broker_name)
+        members = [] if known is None else [member.broker_id for member in known.data.members]
+        # One that no NameServer tells of any more, or not yet again, may be there all the same.
+        members += [broker_id for name, broker_id in self.connections if name == broker_name]
+        before = self.stand_ins.asked(broker_name)
+        chosen = self.stand_ins.choose(broker_name, members)
+        if before not in (None, chosen):
+            logger.warning(
+                "consumers turn to another member broker=%s id=%s before=%s",
+                *(broker_name, chosen, before),
+            )
+            for listener in tuple(self.moved_listeners):
+                listener(broker_name, chosen)
+        return chosen
+
+    def members_to_list(self, route: TopicRoute) -> list[tuple[str, int]]:
+        now_ms = self.env.clock.monotonic_ms()
+        members = [
+            (data.broker_name, member.broker_id)
+            for data in route.brokers
+            for member in data.members
+        ]
+        return sorted(members, key=lambda key: not self.sessions.is_settled(*key, now_ms=now_ms))
+
+    def _choose_again(self, broker_name: str) -> None:
+        """Let consumers turn to another member, if there are any and it is time for that."""
+        if self.stand_ins.asked(broker_name) is not None:
+            self.member_to_ask(broker_name)
+
+    def _missed(self, broker_name: str, broker_id: int) -> None:
+        """Note that a member is not where it was, and ask now where it is."""
+        is_news = self.stand_ins.missed(broker_name, broker_id)
+        self.routes.doubt(broker_name, broker_id)
+        if is_news or self.stand_ins.asked(broker_name) is None:
+            self.jobs.wake("routes")
+        self._choose_again(broker_name)
 
     async def find_route(self, topic: str) -> None:
         """Have the route of `topic` in the cache, if there is one."""
@@ -240,7 +325,7 @@ class _Opened:
             logger.info("topic is waited for topic=%s error=%s", topic, error)
 
     def attend_consumed_topics(self) -> None:
-        """Have Sessions with the masters of every consumed topic.
+        """Have Sessions with every member that serves a consumed topic.
 
         Where a route is gone it stays with those that it named last: a NameServer that has just
         started knows nothing yet, and who says goodbye loses its locks while it goes on consuming.
@@ -249,12 +334,14 @@ class _Opened:
         for topic in topics:
             if (route := self.routes.cached(topic)) is not None:
                 self._consumed_at[topic] = [
-                    data.broker_name for data in route.brokers if data.master is not None
+                    (data.broker_name, member.broker_id)
+                    for data in route.brokers
+                    for member in data.members
                 ]
         self._consumed_at = {
-            topic: names for topic, names in self._consumed_at.items() if topic in topics
+            topic: members for topic, members in self._consumed_at.items() if topic in topics
         }
-        self.sessions.keep_to(name for names in self._consumed_at.values() for name in names)
+        self.sessions.keep_to(key for members in self._consumed_at.values() for key in members)
 
     async def close_connections(self) -> None:
         await self.nameservers.close()
@@ -264,8 +351,51 @@ class _Opened:
 
     async def _refresh(self) -> bool:
         await self.routes.refresh()
+        self._leave_replaced()
         self.attend_consumed_topics()
         return False
+
+    def _leave_replaced(self) -> None:
+        """Hang up on members whose place another process has taken, under a newer epoch.
+
+        They may not know it yet, and a stream to them would go on.
+        """
+        for key, connection in list(self.connections.items()):
+            broker_name, broker_id = key
+            known = self.routes.find_broker(broker_name)
+            member = None if known is None else known.data.member(broker_id)
+            if known is None or member is None or connection.identity is None:
+                continue
+            if member.epoch <= connection.identity.epoch:
+                continue
+            places = resolve_addresses(member.endpoints, nameserver_host=known.nameserver_host)
+            if connection.address not in places:
+                logger.warning(
+                    "member was replaced broker=%s id=%s address=%s epoch=%s",
+                    *(broker_name, broker_id, connection.address, member.epoch),
+                )
+                self.forget(key, connection)
+
+    def forget(self, key: tuple[str, int], connection: Connection) -> None:
+        """Close a connection, and dial anew next time."""
+        if self.connections.get(key) is connection:
+            del self.connections[key]
+            self.tasks.spawn(connection.close(), f"close {connection.address}")
+
+    async def _look_for_masters(self) -> bool:
+        """Try to reach the masters for which slaves stand in."""
+        away = self.stand_ins.masters_away
+        for broker_name in away:
+            self.routes.expire_broker(broker_name)
+        await asyncio.gather(*(self._look_for_master(broker_name) for broker_name in away))
+        return False
+
+    async def _look_for_master(self, broker_name: str) -> None:
+        key = (broker_name, MASTER_ID)
+        known = self.routes.find_broker(broker_name)
+        if known is not None and known.data.master is not None:
+            with suppress(TernError):
+                await self.dialling.run(key, lambda: self.dial(*key))
 
 
 class _SessionMember:
@@ -286,5 +416,5 @@ class _SessionMember:
     async def broker(self, broker_name: str, broker_id: int = MASTER_ID) -> Connection:
         return await self._client.broker(broker_name, broker_id)
 
-    def forget(self, broker_name: str, connection: Connection) -> None:
-        self._client.forget(broker_name, connection)
+    def forget(self, broker_name: str, connection: Connection, broker_id: int = MASTER_ID) -> None:
+        self._client.forget(broker_name, connection, broker_id)

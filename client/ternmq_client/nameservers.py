@@ -1,5 +1,6 @@
 """Asking NameServers: one that answers is enough."""
 
+import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from google.protobuf.message import Message as ProtoMessage
 
 from ternmq_client.single_flight import SingleFlight
 from ternmq_model.address import Address
-from ternmq_model.errors import RefusedError, TopicNotFound, TransportError, Unreachable
+from ternmq_model.errors import RefusedError, TernError, TopicNotFound, TransportError, Unreachable
 from ternmq_model.route import TopicRoute
 from ternmq_protos.v1 import nameserver_pb2 as nameserver
 from ternmq_remoting.contracts import GET_TOPIC_ROUTE
@@ -31,6 +32,9 @@ class FoundRoute:
     route: TopicRoute
     nameserver_host: str
     """The host through which the NameServer that told the route was reached."""
+
+    address: Address
+    """Of that NameServer."""
 
 
 class NameServers:
@@ -114,9 +118,27 @@ class NameServers:
             elif isinstance(answer, RefusedError):
                 raise answer
             else:
-                return FoundRoute(route_from_pb(topic, answer.route), address.host)
+                return FoundRoute(route_from_pb(topic, answer.route), address.host, address)
         assert unknown is not None, "there is at least one NameServer"
         raise unknown
+
+    async def other_routes(self, topic: str, but: FoundRoute) -> list[TopicRoute]:
+        """Return the routes of `topic` as the other NameServers tell them, if they do.
+
+        Who was asked first may have started just now, or not be reached by every broker.
+        """
+        others = [address for address in self._addresses if address != but.address]
+        request = nameserver.GetTopicRouteRequest(topic=topic)
+        asked = (self._ask_any(GET_TOPIC_ROUTE, request, (address,)) for address in others)
+        found: list[TopicRoute] = []
+        for answer in await asyncio.gather(*asked, return_exceptions=True):
+            if isinstance(answer, tuple):
+                if not isinstance(answer[0], RefusedError):
+                    found.append(route_from_pb(topic, answer[0].route))
+            elif not isinstance(answer, TernError):
+                raise answer
+        self._current = but.address
+        return found
 
     async def close(self) -> None:
         """End every connection. Safe to repeat."""

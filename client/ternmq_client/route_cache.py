@@ -5,7 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from ternmq_client.nameservers import NameServers
+from ternmq_client.nameservers import FoundRoute, NameServers
+from ternmq_client.partial_routes import completed
 from ternmq_client.single_flight import SingleFlight
 from ternmq_model.clock import Clock
 from ternmq_model.errors import TernError, TopicNotFound
@@ -25,6 +26,11 @@ UNCERTAIN_REFRESH_MS: Final = 2_000
 found to be wrong: the true one may come any moment."""
 
 
+LOSS_GRACE_MS: Final = 5_000
+"""How long a route is kept that no NameServer tells in full any more, and that served until now: by
+then brokers have registered again with NameServers that have just started."""
+
+
 @dataclass(frozen=True, slots=True)
 class KnownBroker:
     """A broker name as the newest route tells it."""
@@ -41,6 +47,11 @@ class _Known:
     route: TopicRoute | None
     is_guessed: bool
     due_at_ms: int
+    incomplete_since_ms: int | None = None
+    """Since when no NameServer tells all of it."""
+
+    is_doubted: bool = False
+    """A broker's answer did not fit it."""
 
 
 class RouteCache:
@@ -64,6 +75,8 @@ class RouteCache:
         self._asking = SingleFlight[str, TopicRoute](tasks)
         self._known: dict[str, _Known] = {}
         self._brokers: dict[str, KnownBroker] = {}
+        self._doubted: set[tuple[str, int]] = set()
+        """Members that could not be reached since a route last told of them."""
         self._watched: set[str] = set()
         self._listeners: list[Callable[[str], None]] = []
         self._is_answered = True
@@ -139,12 +152,26 @@ class RouteCache:
         """Ask for `topic` at the next refresh: a broker's answer did not fit its route."""
         if (known := self._known.get(topic)) is not None:
             known.due_at_ms = self._clock.monotonic_ms()
+            known.is_doubted = True
 
     def expire_broker(self, broker_name: str) -> None:
-        """Ask at the next refresh for the routes that name `broker_name`: it is not there."""
-        for topic, known in self._known.items():
+        """Ask at the next refresh for the routes that name `broker_name`."""
+        now_ms = self._clock.monotonic_ms()
+        for known in self._known.values():
             if known.route is not None and known.route.broker(broker_name) is not None:
-                self.expire(topic)
+                known.due_at_ms = now_ms
+
+    def doubt(self, broker_name: str, broker_id: int) -> None:
+        """Ask for the routes of a broker whose member could not be reached.
+
+        When no NameServer tells of it any more, it is gone.
+        """
+        self._doubted.add((broker_name, broker_id))
+        self.expire_broker(broker_name)
+
+    def trust(self, broker_name: str, broker_id: int) -> None:
+        """Take back `doubt`: the member was reached."""
+        self._doubted.discard((broker_name, broker_id))
 
     def add_listener(self, on_change: Callable[[str], None]) -> None:
         """Call `on_change` with the topic whenever a route has become another one."""
@@ -179,23 +206,60 @@ class RouteCache:
 
     async def _fetch(self, topic: str) -> TopicRoute:
         known = self._known.get(topic)
+        before = None if known is None or known.is_guessed else known.route
         try:
             found = await self._nameservers.topic_route(topic)
         except TopicNotFound:
-            self._put_unknown(topic, known)
-            raise
-        for data in found.route.brokers:
-            self._brokers[data.broker_name] = KnownBroker(data, found.nameserver_host)
+            kept = None if before is None else self._kept(topic, before, None)
+            if kept is None:
+                self._put_unknown(topic, known)
+                raise
+            return kept
+        route = found.route
+        if before is not None and self._completed(route, before) is not route:
+            for other in await self._nameservers.other_routes(topic, found):
+                route = self._completed(route, other) or route
+        kept = None if before is None else self._kept(topic, before, route)
+        self._note_brokers(found, route if kept is None else kept)
+        if kept is not None:
+            return kept
         due_at_ms = self._clock.monotonic_ms() + self._refresh_ms
-        self._known[topic] = _Known(found.route, is_guessed=False, due_at_ms=due_at_ms)
-        if known is None or known.route != found.route:
-            logger.info(
-                "route topic=%s brokers=%s",
-                topic,
-                [data.broker_name for data in found.route.queues],
-            )
-            self._tell(topic)
-        return found.route
+        self._known[topic] = _Known(route, is_guessed=False, due_at_ms=due_at_ms)
+        if before != route:
+            self._log_and_tell(topic, route)
+        return route
+
+    def _completed(self, found: TopicRoute | None, before: TopicRoute) -> TopicRoute | None:
+        return completed(found, before, lambda name, number: (name, number) in self._doubted)
+
+    def _kept(self, topic: str, before: TopicRoute, found: TopicRoute | None) -> TopicRoute | None:
+        """Return the route to keep for now, since what is told lacks something; None = go by that.
+
+        NameServers that have just started learn of every broker within about a second.
+        """
+        known = self._known.get(topic)
+        if known is None or known.is_doubted:
+            return None
+        route = self._completed(found, before)
+        if route is None or route is found:
+            return None
+        now_ms = self._clock.monotonic_ms()
+        if known.incomplete_since_ms is None:
+            known.incomplete_since_ms = now_ms
+            logger.warning("route is kept that no nameserver tells in full topic=%s", topic)
+        if now_ms - known.incomplete_since_ms >= LOSS_GRACE_MS:
+            return None
+        known.route, known.due_at_ms = route, now_ms + UNCERTAIN_REFRESH_MS
+        if route != before:
+            self._log_and_tell(topic, route)
+        return route
+
+    def _note_brokers(self, found: FoundRoute, route: TopicRoute) -> None:
+        """Keep where brokers are; of those that were not told just now what is known already."""
+        for data in route.brokers:
+            is_told = found.route.broker(data.broker_name) is not None
+            if is_told or data.broker_name not in self._brokers:
+                self._brokers[data.broker_name] = KnownBroker(data, found.nameserver_host)
 
     def _put_unknown(self, topic: str, known: _Known | None) -> None:
         """Remember that nobody knows `topic`: a guess stays, a route that was told is gone."""
@@ -210,6 +274,10 @@ class RouteCache:
         if known is not None and known.route is not None:
             logger.info("route gone topic=%s", topic)
             self._tell(topic)
+
+    def _log_and_tell(self, topic: str, route: TopicRoute) -> None:
+        logger.info("route topic=%s brokers=%s", topic, [data.broker_name for data in route.queues])
+        self._tell(topic)
 
     def _tell(self, topic: str) -> None:
         for listener in tuple(self._listeners):

@@ -21,6 +21,7 @@ from ternmq_model.errors import (
     TransportError,
     refusal,
 )
+from ternmq_model.route import MASTER_ID
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_remoting.contracts import SESSION
 from ternmq_remoting.environment import Environment
@@ -34,6 +35,9 @@ GOODBYE_TIMEOUT_S: Final = 1.0
 
 SAYINGS_MAX: Final = 256
 """Answers that may wait for one broker to be told; the oldest gives way."""
+
+SETTLED_MS: Final = 10_000
+"""Who was greeted so long ago knows the other members too: they try each broker more often."""
 
 OnCommand = Callable[[groups.SessionReply, str], None]
 """Takes a broker's command and the broker's name. Must not block."""
@@ -58,7 +62,7 @@ class Member(Protocol):
         """Return the connection to a broker, dialling it at need."""
         ...
 
-    def forget(self, broker_name: str, connection: Connection) -> None:
+    def forget(self, broker_name: str, connection: Connection, broker_id: int = 0) -> None:
         """Dial the broker anew next time, since `connection` has failed."""
         ...
 
@@ -94,6 +98,7 @@ class Session:
     def __init__(
         self,
         broker_name: str,
+        broker_id: int,
         member: Member,
         picture: Picture,
         *,
@@ -105,6 +110,7 @@ class Session:
         on_command: OnCommand,
     ) -> None:
         self._broker_name = broker_name
+        self._broker_id = broker_id
         self._member = member
         self._picture = picture
         self._incarnation = incarnation
@@ -127,6 +133,9 @@ class Session:
         self.error: TernError | None = None
         """Why the broker does not know this client at present; None while it does."""
 
+        self.open_since_ms: int | None = None
+        """Since when it does; monotonic. None while it does not."""
+
     async def run(self) -> None:
         """Keep the Session open until `close`. Cancelling ends the stream without a goodbye."""
         while True:
@@ -137,10 +146,13 @@ class Session:
                 error = failure
             if self._is_closing:
                 return
-            self._stream = None
+            self._stream = self.open_since_ms = None
             self._failures += 1
             if self.error is None:
-                logger.warning("session lost broker=%s error=%s", self._broker_name, error)
+                logger.warning(
+                    "session lost broker=%s id=%s error=%s",
+                    *(self._broker_name, self._broker_id, error),
+                )
             self.error = error
             self.attempted.set()
             await asyncio.sleep(self._retry.delay_s(self._failures, self._member.env.random))
@@ -166,7 +178,7 @@ class Session:
                 await stream.finish()
 
     async def _talk(self) -> None:
-        connection = await self._member.broker(self._broker_name)
+        connection = await self._member.broker(self._broker_name, self._broker_id)
         stream: SessionStream = connection.open(SESSION)
         try:
             await self._greet(stream)
@@ -178,7 +190,7 @@ class Session:
                     else:
                         self._on_command(reply, self._broker_name)
         except TransportError:
-            self._member.forget(self._broker_name, connection)
+            self._member.forget(self._broker_name, connection, self._broker_id)
             raise
         finally:
             self._stream = None
@@ -201,8 +213,9 @@ class Session:
         self._stream = stream
         self._failures = 0
         self.error = None
+        self.open_since_ms = self._member.env.clock.monotonic_ms()
         self.attempted.set()
-        logger.info("session open broker=%s", self._broker_name)
+        logger.info("session open broker=%s id=%s", self._broker_name, self._broker_id)
         # Members may have come and gone while nobody listened.
         for group in tuple(self._picture.consumers):
             self._on_members_changed(group)
@@ -227,7 +240,10 @@ class Session:
 
 
 class Sessions:
-    """The Sessions of one client, one for each broker it should be known to.
+    """The Sessions of one client, one for each member of a broker name it should be known to.
+
+    Consumers are known to slaves too: when their master is away, a slave knows the members of each
+    group already, and sharing queues goes on undisturbed. Producers are known to masters alone.
 
     Owned by one `ClientInstance` and touched only from its event loop.
     """
@@ -251,7 +267,7 @@ class Sessions:
         self._members_changed: dict[str, Callable[[], None]] = {}
         self._commands: dict[str, list[OnCommand]] = {}
         self._attended: set[str] = set()
-        self._open: dict[str, tuple[Session, asyncio.Task[None]]] = {}
+        self._open: dict[tuple[str, int], tuple[Session, asyncio.Task[None]]] = {}
         self._is_closing = False
 
     def put_producer(self, group: str) -> None:
@@ -311,27 +327,44 @@ class Sessions:
         return lambda: handlers.remove(handler)
 
     def say(self, broker_name: str, request: groups.SessionRequest) -> bool:
-        """Answer a broker on its Session; tell False when there is none with it."""
-        opened = self._open.get(broker_name)
-        if opened is not None:
-            opened[0].say(request)
-        return opened is not None
+        """Answer a broker on its Sessions; tell False when there is none with it.
+
+        Every member of the name hears it; those that did not ask pass it over.
+        """
+        sessions = [session for key, (session, _) in self._open.items() if key[0] == broker_name]
+        for session in sessions:
+            session.say(request)
+        return bool(sessions)
 
     def attend(self, broker_name: str) -> None:
-        """Keep a Session with `broker_name` although no consumed topic demands it."""
+        """Keep a Session with the master of `broker_name` although no consumed topic demands it."""
         if broker_name not in self._attended:
             self._attended.add(broker_name)
-            self._begin(broker_name)
+            self._begin((broker_name, MASTER_ID))
 
-    def keep_to(self, broker_names: Iterable[str]) -> None:
-        """Have Sessions with these brokers and the attended ones, and with no others."""
-        wanted = self._attended.union(broker_names)
-        for broker_name in sorted(wanted):
-            self._begin(broker_name)
-        for broker_name in self._open.keys() - wanted:
-            session, task = self._open.pop(broker_name)
-            logger.info("session closed broker=%s", broker_name)
-            self._tasks.spawn(_end(session, task), f"end session {broker_name}")
+    def keep_to(self, members: Iterable[tuple[str, int]]) -> None:
+        """Have Sessions with these members, by broker name and id, and with the attended masters.
+
+        Others end, except those that are open with a member of one of these names: a NameServer
+        that does not tell of it may have just started.
+        """
+        wanted = {(name, MASTER_ID) for name in self._attended}.union(members)
+        names = {name for name, _ in wanted}
+        for key in sorted(wanted):
+            self._begin(key)
+        for key in self._open.keys() - wanted:
+            session, task = self._open[key]
+            if key[0] in names and session.open_since_ms is not None:
+                continue
+            del self._open[key]
+            logger.info("session closed broker=%s id=%s", *key)
+            self._tasks.spawn(_end(session, task), f"end session {key[0]} {key[1]}")
+
+    def is_settled(self, broker_name: str, broker_id: int, *, now_ms: int) -> bool:
+        """Tell whether a member has known this client for so long that it knows others as well."""
+        opened = self._open.get((broker_name, broker_id))
+        since_ms = None if opened is None else opened[0].open_since_ms
+        return since_ms is not None and now_ms - since_ms >= SETTLED_MS
 
     async def attempted(self, *, timeout_s: float) -> None:
         """Wait until every broker has been greeted, or could not be.
@@ -352,18 +385,18 @@ class Sessions:
         """Say goodbye to every broker, waiting up to a second for each, side by side."""
         self._is_closing = True
         ending = [
-            self._tasks.spawn(_end(session, task), f"end session {broker_name}")
-            for broker_name, (session, task) in self._open.items()
+            self._tasks.spawn(_end(session, task), f"end session {broker_name} {broker_id}")
+            for (broker_name, broker_id), (session, task) in self._open.items()
         ]
         self._open.clear()
         if ending:
             await asyncio.wait(ending)
 
-    def _begin(self, broker_name: str) -> None:
-        if broker_name in self._open or self._is_closing:
+    def _begin(self, key: tuple[str, int]) -> None:
+        if key in self._open or self._is_closing:
             return
         session = Session(
-            broker_name,
+            *key,
             self._member,
             self._picture,
             incarnation=self._incarnation,
@@ -373,8 +406,8 @@ class Sessions:
             on_members_changed=self._dispatch_members_changed,
             on_command=self._dispatch_command,
         )
-        task = self._tasks.spawn(session.run(), f"session {broker_name}")
-        self._open[broker_name] = (session, task)
+        task = self._tasks.spawn(session.run(), f"session {key[0]} {key[1]}")
+        self._open[key] = (session, task)
 
     def _tell(self) -> None:
         for session, _ in self._open.values():

@@ -5,6 +5,18 @@ from typing import Protocol
 from ternmq_remoting.rpc import Connection
 
 
+class Readers(Protocol):
+    """Connections for reading: a `ClientInstance`, or a test's own."""
+
+    async def reader(self, broker_name: str) -> Connection:
+        """Return the connection to a broker's master, or to a slave that stands in for it.
+
+        Raises:
+            Unreachable: No member of it answers.
+        """
+        ...
+
+
 class Brokers(Protocol):
     """Connections by broker name: a `ClientInstance`, or a test's own."""
 

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from ternmq_consumer.brokers import Brokers
+from ternmq_consumer.brokers import Readers
 from ternmq_model.errors import TernError
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
@@ -74,7 +74,7 @@ class OffsetStore:
 
     def __init__(
         self,
-        brokers: Brokers,
+        brokers: Readers,
         *,
         group: str,
         client_id: str,
@@ -105,7 +105,7 @@ class OffsetStore:
         """
         if not self._group:
             return None
-        connection = await self._brokers.broker(queue.broker_name)
+        connection = await self._brokers.reader(queue.broker_name)
         request = groups.QueryOffsetRequest(
             group=self._group, topic=queue.topic, queue_id=queue.queue_id
         )
@@ -195,6 +195,15 @@ class OffsetStore:
                 if offset is not None and self.reset(queue, offset, version):
                     self._on_reset(queue, offset)
 
+    def tell_again(self, broker_name: str) -> None:
+        """Have the next commit tell everything: another member takes the place of who had it.
+
+        It may not know yet what its predecessor was told last.
+        """
+        for queue, progress in self._progress.items():
+            if queue.broker_name == broker_name:
+                progress.committed = None
+
     def forget(self, queues: Iterable[MessageQueue]) -> None:
         """Keep these no more, committed or not."""
         for queue in queues:
@@ -266,7 +275,7 @@ class OffsetStore:
             force=is_forced,
         )
         try:
-            connection = await self._brokers.broker(broker_name)
+            connection = await self._brokers.reader(broker_name)
             reply = await connection.call(COMMIT_OFFSETS, request, timeout_s=self._timeout_s)
         except TernError as error:
             logger.warning(

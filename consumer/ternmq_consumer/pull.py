@@ -121,6 +121,7 @@ class PullConsumer(SeekingPuller, ReplyingClient, Lifecycle):
             timeout_s=timeout_s,
             on_reset=self._go_on,
         )
+        client.on_reader_moved(lambda broker_name, _: offsets.tell_again(broker_name))
         first = first_start(config.consume_from, config.consume_at_ms, client.env.clock)
         starting_points = StartingPoints(client, offsets, first, timeout_s=timeout_s)
         self._opened = PullParts(links, offsets, starting_points)

@@ -96,6 +96,8 @@ class PulledQueue:
     Attributes:
         queue: What is read.
         next_offset: Where the next reply begins.
+        epoch: Of the broker's log, when it told of that offset; 0 = not known. In a later epoch the
+            log may have ended earlier, and other messages may have taken the offsets up to it.
     """
 
     def __init__(
@@ -106,9 +108,11 @@ class PulledQueue:
         start: QueueOffset,
         window: Window,
         receiver: PullReceiver,
+        epoch: int = 0,
     ) -> None:
         self.queue = queue
         self.next_offset = start
+        self.epoch = epoch
         self.subscription = subscription
         self.receiver = receiver
         self.ledger = CreditLedger(window)
@@ -142,12 +146,18 @@ class PulledQueue:
         """Stop reading. No reply reaches the receiver any more. Safe to repeat."""
         self._link.unsubscribe(self)
 
-    def go_to(self, link: "PullLink") -> None:
-        """Read on over another link, from `next_offset` on. What is under way is dropped."""
-        if self.is_open and link is not self._link:
-            self._link.give_up(self)
-            self._link = link
-            link.take_over(self)
+    def go_to(self, link: "PullLink") -> bool:
+        """Read on over another link, from `next_offset` on. What is under way is dropped.
+
+        Returns:
+            Whether it was read over another one until now.
+        """
+        if not self.is_open or link is self._link:
+            return False
+        self._link.give_up(self)
+        self._link = link
+        link.take_over(self)
+        return True
 
 
 class Elsewhere(Protocol):
@@ -157,8 +167,12 @@ class Elsewhere(Protocol):
         """Learn whom the present member names as the one to ask."""
         ...
 
-    def failed(self, pulled_queues: Sequence[PulledQueue], broker_id: int, reason: str) -> None:
-        """Learn that a member that is no master serves these queues no more."""
+    def failed(self, pulled_queues: Sequence[PulledQueue], broker_id: int, reason: str) -> bool:
+        """Learn that a member does not serve these queues, or no more.
+
+        Returns:
+            Whether they are read from another one now.
+        """
         ...
 
 
@@ -168,8 +182,9 @@ class Stay:
     def suggested(self, pulled_queue: PulledQueue, broker_id: int) -> None:
         """Do nothing."""
 
-    def failed(self, pulled_queues: Sequence[PulledQueue], broker_id: int, reason: str) -> None:
+    def failed(self, pulled_queues: Sequence[PulledQueue], broker_id: int, reason: str) -> bool:
         """Do nothing."""
+        return False
 
 
 class PullLink:
@@ -211,6 +226,12 @@ class PullLink:
         self._changed = asyncio.Event()
         self._is_streaming = False
         self._failures = 0
+        self._epoch = 0
+
+    @property
+    def queues(self) -> list[PulledQueue]:
+        """What is read over this link."""
+        return list(self._queues)
 
     def subscribe(
         self,
@@ -219,9 +240,14 @@ class PullLink:
         start: QueueOffset,
         window: Window,
         receiver: PullReceiver,
+        *,
+        epoch: int = 0,
     ) -> PulledQueue:
-        """Begin to read `queue` at `start`; `receiver` gets what is read."""
-        pulled_queue = PulledQueue(self, queue, subscription, start, window, receiver)
+        """Begin to read `queue` at `start`; `receiver` gets what is read.
+
+        `epoch` is the broker's when it told of `start`, 0 where that is not known.
+        """
+        pulled_queue = PulledQueue(self, queue, subscription, start, window, receiver, epoch)
         self.take_over(pulled_queue)
         return pulled_queue
 
@@ -277,14 +303,14 @@ class PullLink:
             if task is not None and task.cancelling():
                 # A stream that breaks in the instant of cancelling hides the cancellation.
                 raise asyncio.CancelledError
-            if self._broker_id != MASTER_ID:
-                self._elsewhere.failed(list(self._queues), self._broker_id, reason)
+            if not self._queues or self._elsewhere.failed(self.queues, self._broker_id, reason):
                 continue
             self._failures += 1
             delay_s = _REOPEN.delay_s(self._failures, self._env.random)
             logger.warning(
-                "pull stream broke broker=%s queues=%s retry_s=%.1f reason=%s",
+                "pull stream broke broker=%s id=%s queues=%s retry_s=%.1f reason=%s",
                 self._broker_name,
+                self._broker_id,
                 len(self._queues),
                 delay_s,
                 reason,
@@ -297,6 +323,7 @@ class PullLink:
             connection = await self._brokers.broker(self._broker_name, self._broker_id)
         except (TransportError, RefusedError) as error:
             return str(error)
+        self._epoch = 0 if connection.identity is None else connection.identity.epoch
         try:
             await self._stream(connection.open(PULL_STREAM))
         except TransportError as error:
@@ -365,10 +392,10 @@ class PullLink:
                 self._take_records(pulled_queue, pulled)
                 if pulled.suggested_broker_id != self._broker_id and pulled_queue.is_open:
                     self._elsewhere.suggested(pulled_queue, pulled.suggested_broker_id)
-            elif self._broker_id != MASTER_ID:
-                # What a slave does not have, or not yet, its master knows.
-                reason = f"{pulled.status.remark} [{code}]"
-                self._elsewhere.failed([pulled_queue], self._broker_id, reason)
+            elif self._broker_id != MASTER_ID and self._elsewhere.failed(
+                [pulled_queue], self._broker_id, f"{pulled.status.remark} [{code}]"
+            ):
+                return  # what a slave does not have, or not yet, its master knows
             elif code == ResponseCode.PULL_OFFSET_MOVED:
                 logger.warning(
                     "offset corrected queue=%s from=%s to=%s min=%s max=%s",
@@ -379,8 +406,9 @@ class PullLink:
                     pulled.max_offset,
                 )
                 pulled_queue.next_offset = QueueOffset(pulled.next_offset)
+                pulled_queue.epoch = self._epoch
                 pulled_queue.receiver.on_moved(pulled_queue.next_offset)
-            elif code in _GONE:
+            elif code in _GONE and self._broker_id == MASTER_ID:
                 self._end(pulled_queue, refusal(code, pulled.status.remark, self._broker_name))
             else:
                 if code in _NO_CONDITION and pulled_queue.subscription.condition is not None:
@@ -414,6 +442,7 @@ class PullLink:
         # Only now: what could not be taken is asked for again, and takes no credit.
         pulled_queue.ledger.receive(count, record_bytes)
         pulled_queue.next_offset = QueueOffset(pulled.next_offset)
+        pulled_queue.epoch = self._epoch
         pulled_queue.failures = 0
 
     def _try_again(self, pulled_queue: PulledQueue, reason: str, *, tell_broker: bool) -> None:
@@ -449,6 +478,7 @@ class PullLink:
                     subscription=subscription_message(pulled_queue.subscription),
                     credit_bytes=credit.record_bytes,
                     credit_messages=credit.messages,
+                    offset_epoch=pulled_queue.epoch,
                 )
             )
         )

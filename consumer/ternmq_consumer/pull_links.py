@@ -4,11 +4,14 @@ Everything is read from masters until one says that a slave is to be asked, sinc
 wants is no longer in its memory. A slave that fails, or does not have a queue, gives it back to its
 master, and is left alone for a while.
 
+While a master is away everything is read from a slave that stands in for it. What such a slave does
+not have, or not yet, is waited for where reading stands: only a master says where a queue goes on.
+
 Source: RocketMQ `PullAPIWrapper.recalculatePullFromWhichNode`.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 
 from ternmq_consumer.brokers import Brokers
@@ -30,8 +33,20 @@ AVOID_S: Final = 30.0
 class Members(Brokers, Protocol):
     """Connections by broker name and id, and which members there are: a `ClientInstance`."""
 
-    def has_member(self, broker_name: str, broker_id: int) -> bool:
-        """Tell whether a route has named that member of a broker name."""
+    def members(self, broker_name: str) -> Sequence[int]:
+        """Return the ids of the members of a broker name, as a route has named them."""
+        ...
+
+    def member_to_ask(self, broker_name: str) -> int:
+        """Return the id of the member that serves readers now: the master, unless it is away."""
+        ...
+
+    def epoch(self, broker_name: str) -> int:
+        """Return the newest epoch of a broker name that is known; 0 = none is."""
+        ...
+
+    def on_reader_moved(self, listener: Callable[[str, int], None]) -> None:
+        """Have `listener` called when another member serves readers of a broker name from now."""
         ...
 
 
@@ -62,6 +77,7 @@ class PullLinks:
         self._group = group
         self._links: dict[tuple[str, int], PullLink] = {}
         self._avoided_until_ms: dict[tuple[str, int], int] = {}
+        brokers.on_reader_moved(self.moved)
 
     def subscribe(
         self,
@@ -72,8 +88,10 @@ class PullLinks:
         receiver: PullReceiver,
     ) -> PulledQueue:
         """Begin to read `queue` at `start`; `receiver` gets what is read."""
-        link = self._link(queue.broker_name, MASTER_ID)
-        return link.subscribe(queue, subscription, start, window, receiver)
+        name = queue.broker_name
+        link = self._link(name, self._brokers.member_to_ask(name))
+        epoch = self._brokers.epoch(name)
+        return link.subscribe(queue, subscription, start, window, receiver, epoch=epoch)
 
     def renew_stale(self) -> None:
         """See `PullLink.renew_stale`."""
@@ -81,28 +99,48 @@ class PullLinks:
             link.renew_stale()
 
     def suggested(self, pulled_queue: PulledQueue, broker_id: int) -> None:
-        """Read a queue from the member that is named. See `Elsewhere`."""
-        name = pulled_queue.queue.broker_name
-        if broker_id != MASTER_ID:
-            now_ms = self._env.clock.monotonic_ms()
-            if now_ms < self._avoided_until_ms.get((name, broker_id), now_ms):
-                return
-            if not self._brokers.has_member(name, broker_id):
-                return
-        logger.info("queue is read elsewhere queue=%s broker_id=%s", pulled_queue.queue, broker_id)
-        pulled_queue.go_to(self._link(name, broker_id))
+        """Read a queue from the member that is named, or from another slave. See `Elsewhere`.
 
-    def failed(self, pulled_queues: Sequence[PulledQueue], broker_id: int, reason: str) -> None:
-        """Read queues from their masters again. See `Elsewhere`."""
-        until_ms = self._env.clock.monotonic_ms() + int(AVOID_S * 1000)
-        for pulled_queue in pulled_queues:
-            name = pulled_queue.queue.broker_name
+        A master that is away is not asked, whoever names it.
+        """
+        name = pulled_queue.queue.broker_name
+        present = self._brokers.member_to_ask(name)
+        if broker_id == MASTER_ID:
+            chosen = None if present != MASTER_ID else MASTER_ID
+        else:
+            chosen = slave_to_read(broker_id, self._brokers.members(name))
+            if chosen is not None and self._is_avoided(name, chosen):
+                return
+        if chosen is not None and pulled_queue.go_to(self._link(name, chosen)):
+            logger.info("queue is read elsewhere queue=%s broker_id=%s", pulled_queue.queue, chosen)
+
+    def failed(self, pulled_queues: Sequence[PulledQueue], broker_id: int, reason: str) -> bool:
+        """Read queues from the member that serves readers now. See `Elsewhere`."""
+        name = pulled_queues[0].queue.broker_name
+        if broker_id != MASTER_ID:
+            until_ms = self._env.clock.monotonic_ms() + int(AVOID_S * 1000)
             self._avoided_until_ms[name, broker_id] = until_ms
+        present = self._brokers.member_to_ask(name)
+        if present == broker_id:
+            return False
+        for pulled_queue in pulled_queues:
             logger.warning(
-                "queue is read from its master again queue=%s broker_id=%s reason=%s",
-                *(pulled_queue.queue, broker_id, reason),
+                "queue is read elsewhere again queue=%s broker_id=%s before=%s reason=%s",
+                *(pulled_queue.queue, present, broker_id, reason),
             )
-            pulled_queue.go_to(self._link(name, MASTER_ID))
+            pulled_queue.go_to(self._link(name, present))
+        return True
+
+    def moved(self, broker_name: str, broker_id: int) -> None:
+        """Read every queue of a broker name from this member from now on."""
+        for (name, _), link in list(self._links.items()):
+            if name == broker_name:
+                for pulled_queue in link.queues:
+                    pulled_queue.go_to(self._link(name, broker_id))
+
+    def _is_avoided(self, broker_name: str, broker_id: int) -> bool:
+        now_ms = self._env.clock.monotonic_ms()
+        return now_ms < self._avoided_until_ms.get((broker_name, broker_id), now_ms)
 
     def _link(self, broker_name: str, broker_id: int) -> PullLink:
         link = self._links.get((broker_name, broker_id))
@@ -119,3 +157,12 @@ class PullLinks:
             suffix = "" if broker_id == MASTER_ID else f"-{broker_id}"
             self._tasks.spawn(link.run(), f"pull-{broker_name}{suffix}")
         return link
+
+
+def slave_to_read(wanted: int, members: Iterable[int]) -> int | None:
+    """Return the slave that is wanted, or the first there is in its place; None = there is none.
+
+    Source: RocketMQ `MQClientInstance.findBrokerAddressInSubscribe`. Pure.
+    """
+    slaves = set(members) - {MASTER_ID}
+    return wanted if wanted in slaves else min(slaves, default=None)

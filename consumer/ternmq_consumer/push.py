@@ -254,6 +254,7 @@ class PushConsumer(SeekingConsumer, ReplyingClient, Lifecycle):
         config, client = self._config, self._client
         timeout_s = client.config.request_timeout_s
         if isinstance(offsets, OffsetStore):
+            client.on_reader_moved(lambda broker_name, _: offsets.tell_again(broker_name))
             client.sessions.on_command("welcome", looks_for_resets(client.tasks, offsets))
         first = first_start(config.consume_from, config.consume_at_ms, client.env.clock)
         return Assignment(

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from ternmq_consumer.brokers import Brokers
+from ternmq_consumer.brokers import Readers
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_protos.v1 import admin_pb2 as admin
@@ -29,7 +29,7 @@ class QueueEnds:
         timeout_s: For each request.
     """
 
-    def __init__(self, brokers: Brokers, *, timeout_s: float) -> None:
+    def __init__(self, brokers: Readers, *, timeout_s: float) -> None:
         self._brokers = brokers
         self._timeout_s = timeout_s
 
@@ -53,7 +53,7 @@ class QueueEnds:
         places = dict.fromkeys((queue.topic, queue.broker_name) for queue in wanted)
         found: dict[MessageQueue, QueueRange] = {}
         for topic, broker_name in places:
-            connection = await self._brokers.broker(broker_name)
+            connection = await self._brokers.reader(broker_name)
             request = admin.DescribeTopicRequest(topic=topic)
             reply = await connection.call(DESCRIBE_TOPIC, request, timeout_s=self._timeout_s)
             for status in reply.queues:
@@ -80,7 +80,7 @@ class QueueEnds:
         Source:
             RocketMQ `MQAdminImpl.searchOffset`.
         """
-        connection = await self._brokers.broker(queue.broker_name)
+        connection = await self._brokers.reader(queue.broker_name)
         request = admin.QueryOffsetByTimeRequest(
             topic=queue.topic, queue_id=queue.queue_id, at_ms=at_ms, boundary=admin.LOWER
         )

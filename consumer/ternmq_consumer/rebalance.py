@@ -32,6 +32,14 @@ MISSES_MAX: Final = 3
 away. One that has just restarted hears from its clients one after the other."""
 
 
+class Listing(Brokers, Protocol):
+    """Connections to those who know a group's members: a `ClientInstance`."""
+
+    def members_to_list(self, route: TopicRoute) -> Sequence[tuple[str, int]]:
+        """Return whom to ask for the members of a group: broker names and ids, best first."""
+        ...
+
+
 class Routes(Protocol):
     """Routes by topic: the client's cache."""
 
@@ -92,7 +100,7 @@ class Rebalancer:
 
     def __init__(
         self,
-        brokers: Brokers,
+        brokers: Listing,
         routes: Routes,
         owned: Owned,
         *,
@@ -187,17 +195,17 @@ class Rebalancer:
     async def _members(self, route: TopicRoute) -> list[str] | None:
         """Return the group's members as the first broker that answers lists them, sorted.
 
-        All members ask in the same order, so that they see the same list if they can.
+        Slaves list them like masters: what is owned stays where it is when a master goes.
         """
         request = groups.ListMembersRequest(group=self._group)
-        for data in route.brokers:
-            if data.master is None:
-                continue
+        for broker_name, broker_id in self._brokers.members_to_list(route):
             try:
-                connection = await self._brokers.broker(data.broker_name)
+                connection = await self._brokers.broker(broker_name, broker_id)
                 reply = await connection.call(LIST_MEMBERS, request, timeout_s=self._timeout_s)
             except TernError as error:
-                logger.info("members not listed broker=%s error=%s", data.broker_name, error)
+                logger.info(
+                    "members not listed broker=%s id=%s error=%s", broker_name, broker_id, error
+                )
                 continue
             return sorted(set(reply.client_ids))
         return None

@@ -14,7 +14,7 @@ from ternmq_model.version import __version__
 from ternmq_remoting.convert import error_of
 from ternmq_remoting.options import CLIENT_OPTIONS
 from ternmq_remoting.peer import target_of, texts_of
-from ternmq_remoting.rpc import Address, ClientStream, Rep, Req, StreamRpc, UnaryRpc
+from ternmq_remoting.rpc import Address, ClientStream, Identity, Rep, Req, StreamRpc, UnaryRpc
 from ternmq_remoting.status import GrpcStatus, error_of_status
 
 ReadT = TypeVar("ReadT", bound=ProtoMessage)
@@ -129,6 +129,8 @@ class GrpcConnection:
         self._unary: dict[UnaryRpc[Any, Any], Callable[..., Any]] = {}
         self._stream: dict[StreamRpc[Any, Any], Callable[..., Any]] = {}
         self._is_closed = False
+        self.identity: Identity | None = None
+        """Who the peer said it was; set by who made the connection."""
 
     @property
     def address(self) -> Address:

@@ -88,4 +88,5 @@ async def _probe(
     found = identity_of(texts_of(metadata))
     if not is_expected(found, expect):
         return Unreachable(f"{connection.address}: is {found}, expected is {expect}")
+    connection.identity = found
     return None

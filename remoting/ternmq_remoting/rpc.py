@@ -173,6 +173,11 @@ class Connection(Protocol):
         """The peer's address, "*" resolved."""
         ...
 
+    @property
+    def identity(self) -> Identity | None:
+        """Who the peer said it was when it was connected to; None = it did not say."""
+        ...
+
     async def call(self, rpc: UnaryRpc[Req, Rep], request: Req, *, timeout_s: float) -> Rep:
         """Send `request` and return the reply.
 

@@ -376,6 +376,7 @@ def test_connect_takes_the_first_address_that_is_who_is_expected(make_network: M
                     [nobody, other.address, server.address], expect=expect, timeout_s=5
                 )
                 assert connection.address == server.address
+                assert connection.identity == BROKER
                 await connection.close()
             with pytest.raises(Unreachable) as caught:
                 await network.connect(

@@ -17,7 +17,16 @@ from ternmq_model.errors import (
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.version import __version__
 from ternmq_remoting.convert import error_of, status_of
-from ternmq_remoting.rpc import Call, ClientStream, Handler, Rep, Req, StreamRpc, UnaryRpc
+from ternmq_remoting.rpc import (
+    Call,
+    ClientStream,
+    Handler,
+    Identity,
+    Rep,
+    Req,
+    StreamRpc,
+    UnaryRpc,
+)
 from ternmq_remoting.status import refusal_of
 from tests.support.memory_exchange import (
     Exchange,
@@ -37,8 +46,11 @@ WriteT = TypeVar("WriteT", bound=ProtoMessage)
 class MemoryConnection:
     """A caller's way to one address. Owns its calls and streams until `close`."""
 
-    def __init__(self, network: Wire, host: str, address: Address) -> None:
+    def __init__(
+        self, network: Wire, host: str, address: Address, identity: Identity | None = None
+    ) -> None:
         self.host = host
+        self.identity = identity
         self.exchanges: dict[Exchange, None] = {}
         self._network = network
         self._address = address

@@ -238,6 +238,7 @@ class MemoryHost:
             raise Unreachable(f"host {self.name} is dead")
         refused: list[str] = []
         answers: list[tuple[float, int]] = []
+        identities: dict[int, Identity | None] = {}
         unanswered = False
         for index, address in enumerate(addresses):
             round_trip_s = self._network.draw_latency_s() + self._network.draw_latency_s()
@@ -254,12 +255,13 @@ class MemoryHost:
                 refused.append(f"{address}: is {found}, not {expect}")
             else:
                 answers.append((round_trip_s, index))
+                identities[index] = found
         if not answers:
             await asyncio.sleep(timeout_s if unanswered else 0)
             raise Unreachable("; ".join(refused) or "no address to connect to")
         round_trip_s, index = min(answers)
         await asyncio.sleep(round_trip_s)
-        connection = MemoryConnection(self._network, self.name, addresses[index])
+        connection = MemoryConnection(self._network, self.name, addresses[index], identities[index])
         if self.is_dead():
             connection.shut()
         self._connections = [*filter(MemoryConnection.is_open, self._connections), connection]

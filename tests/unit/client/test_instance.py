@@ -137,7 +137,7 @@ def test_routes_are_refreshed_and_listeners_hear_of_changes_only() -> None:
             assert heard == [TOPIC, TOPIC]
             assert len((await client.routes.route(TOPIC)).write_queues()) == 9
             del cluster.routes[TOPIC]
-            await asyncio.sleep(31)
+            await asyncio.sleep(39)
             assert client.routes.cached(TOPIC) is None
 
     run_in_virtual_time(main())
@@ -258,7 +258,7 @@ def test_sessions_end_where_no_topic_is_served_any_more() -> None:
         async with send_cluster(brokers=2) as cluster, client_of(cluster) as client:
             await client.join_group(readers(TOPIC), lambda: None)
             cluster.put_route(TOPIC, 4, ["broker-1"])
-            await asyncio.sleep(35)
+            await asyncio.sleep(40)
             assert [broker.goodbyes for broker in cluster.brokers] == [1, 0]
 
     run_in_virtual_time(main())
@@ -294,5 +294,66 @@ def test_two_clients_of_one_process_have_two_names() -> None:
                 ClientInstance(ClientConfig(), env=env) as other,
             ):
                 assert one.client_id != other.client_id
+
+    run_in_virtual_time(main())
+
+
+def test_a_route_is_kept_while_nameservers_that_have_just_started_learn_of_brokers() -> None:
+    async def main() -> None:
+        async with send_cluster(brokers=2) as cluster, client_of(cluster) as client:
+            heard: list[str] = []
+            await client.join_group(readers(TOPIC), lambda: None)
+            client.routes.add_listener(heard.append)
+            whole = client.routes.cached(TOPIC)
+            for names, pause_s in ((["broker-1"], 31), ([], 2), (["broker-0"], 2)):
+                cluster.put_route(TOPIC, 4, names)
+                if not names:
+                    del cluster.routes[TOPIC]
+                await asyncio.sleep(pause_s)
+            cluster.put_route(TOPIC, 4)
+            await asyncio.sleep(60)
+            assert client.routes.cached(TOPIC) == whole
+            assert not heard
+            assert [broker.goodbyes for broker in cluster.brokers] == [0, 0]
+
+    run_in_virtual_time(main())
+
+
+def test_a_broker_that_was_found_to_be_away_is_gone_when_no_nameserver_tells_of_it() -> None:
+    async def main() -> None:
+        async with send_cluster(brokers=2) as cluster, client_of(cluster) as client:
+            await client.routes.route(TOPIC)
+            await cluster.stop(cluster.brokers[0])
+            with pytest.raises(Unreachable):
+                await client.broker("broker-0")
+            cluster.put_route(TOPIC, 4, ["broker-1"])
+            await asyncio.sleep(2)
+            route = client.routes.cached(TOPIC)
+            assert route is not None
+            assert [data.broker_name for data in route.brokers] == ["broker-1"]
+
+    run_in_virtual_time(main())
+
+
+def test_what_one_nameserver_lacks_is_asked_of_the_others() -> None:
+    async def main() -> None:
+        async with send_cluster(brokers=2) as cluster, send_cluster(seed=2) as other:
+            other.routes[TOPIC] = cluster.routes[TOPIC]
+            async with (
+                cluster.network.host("other").serve(
+                    [unary(contracts.GET_TOPIC_ROUTE, other.get_topic_route)], Address("other", 0)
+                ) as second,
+                client_of(cluster, str(second.address)) as client,
+            ):
+                await client.routes.route(TOPIC)
+                first = client.nameservers.current_host
+                partial, full = (cluster, other) if first == "nameserver" else (other, cluster)
+                whole = full.routes[TOPIC]
+                partial.routes[TOPIC] = replace(
+                    whole, queues=whole.queues[:1], brokers=whole.brokers[:1]
+                )
+                await asyncio.sleep(100)
+                assert client.routes.cached(TOPIC) == whole
+                assert client.nameservers.current_host == first
 
     run_in_virtual_time(main())

@@ -58,7 +58,7 @@ class Alone:
     async def broker(self, broker_name: str, broker_id: int = 0) -> Connection:
         return cast("Connection", self)
 
-    def forget(self, broker_name: str, connection: Connection) -> None:
+    def forget(self, broker_name: str, connection: Connection, broker_id: int = 0) -> None:
         raise AssertionError("is not called")
 
     def open(self, rpc: object) -> SlowStream:
@@ -70,6 +70,7 @@ def test_a_goodbye_waits_for_the_heartbeat_that_is_being_written_and_is_the_last
         member = Alone()
         session = Session(
             "b",
+            0,
             member,
             Picture(),
             incarnation="1",
@@ -104,6 +105,7 @@ def test_commands_reach_their_handlers_and_answers_are_written_before_the_next_h
 
         session = Session(
             "b",
+            0,
             member,
             Picture(),
             incarnation="1",

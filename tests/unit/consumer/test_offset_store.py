@@ -33,13 +33,10 @@ class World:
         """Called once each, when a commit was taken and not yet answered."""
         self.refusal: common.Status | None = None
 
-    async def broker(self, broker_name: str, broker_id: int = 0) -> Connection:
+    async def reader(self, broker_name: str) -> Connection:
         if broker_name in self.away:
             raise Unreachable(broker_name)
         return cast("Connection", _Keeps(self, broker_name))
-
-    def forget(self, broker_name: str, connection: Connection, broker_id: int = 0) -> None:
-        raise AssertionError("is not called")
 
 
 class _Keeps:

@@ -17,7 +17,7 @@ from ternmq_model.subscription import SQL92, parse_subscription
 from ternmq_protos.v1 import common_pb2 as common
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting.environment import Environment
-from ternmq_remoting.rpc import Connection
+from ternmq_remoting.rpc import Connection, Identity
 from ternmq_runtime.service import OwnedTasks
 from tests.support.virtual_time import InlineBlocking, VirtualClock, run_in_virtual_time
 
@@ -84,6 +84,7 @@ class World:
         self.gone: list[int] = []
         self.forgotten = 0
         self.is_corrupt = False
+        self.identity = Identity("c", "b", 0, 7)
         env = Environment(
             clock=VirtualClock(),
             network=cast("Any", None),

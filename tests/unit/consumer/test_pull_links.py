@@ -16,7 +16,7 @@ from ternmq_model.subscription import parse_subscription
 from ternmq_protos.v1 import common_pb2 as common
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting.environment import Environment
-from ternmq_remoting.rpc import Connection
+from ternmq_remoting.rpc import Connection, Identity
 from ternmq_runtime.service import OwnedTasks
 from tests.support.virtual_time import InlineBlocking, VirtualClock, run_in_virtual_time
 
@@ -74,6 +74,7 @@ class Member:
     def __init__(self) -> None:
         self.streams: list[Stream] = []
         self.is_up = True
+        self.identity = Identity("c", "b", 0, 7)
 
     def open(self, rpc: object) -> Stream:
         self.streams.append(Stream())
@@ -84,7 +85,8 @@ class World:
     """A master, a slave with id 1, and one consumer's links. Is the brokers and the receiver."""
 
     def __init__(self, tasks: OwnedTasks) -> None:
-        self.members = {0: Member(), 1: Member()}
+        self.processes = {0: Member(), 1: Member()}
+        self.present = 0
         self.offsets: list[int] = []
         self.refusals: list[int] = []
         self.gone = 0
@@ -97,7 +99,7 @@ class World:
         self.links = PullLinks(env, self, tasks, client_id="c", group="g")
 
     async def broker(self, broker_name: str, broker_id: int = 0) -> Connection:
-        member = self.members[broker_id]
+        member = self.processes[broker_id]
         if not member.is_up:
             raise Unreachable(f"{broker_name} {broker_id} is down")
         return cast("Connection", member)
@@ -105,8 +107,22 @@ class World:
     def forget(self, broker_name: str, connection: Connection, broker_id: int = 0) -> None:
         pass
 
-    def has_member(self, broker_name: str, broker_id: int) -> bool:
-        return broker_id in self.members
+    def members(self, broker_name: str) -> list[int]:
+        return sorted(self.processes)
+
+    def member_to_ask(self, broker_name: str) -> int:
+        return self.present
+
+    def epoch(self, broker_name: str) -> int:
+        return 3
+
+    def on_reader_moved(self, listener: Callable[[str, int], None]) -> None:
+        self.listener = listener
+
+    def move(self, broker_id: int) -> None:
+        """Let another member serve readers."""
+        self.present = broker_id
+        self.listener("b", broker_id)
 
     def on_records(self, pulled: messages.PulledRecords) -> None:
         self.offsets.append(pulled.next_offset)
@@ -126,7 +142,7 @@ class World:
         return self.links.subscribe(queue, subscription, QueueOffset(0), Window(100, 10_000), self)
 
     def stream(self, broker_id: int) -> Stream:
-        return self.members[broker_id].streams[-1]
+        return self.processes[broker_id].streams[-1]
 
     async def at_slave(self) -> None:
         """Have the master send the reader to its slave."""
@@ -167,7 +183,7 @@ def test_a_queue_is_read_from_the_slave_that_its_master_names_and_back_again() -
 
 def test_a_slave_that_no_route_names_is_not_asked() -> None:
     async def test(world: World) -> None:
-        del world.members[1]
+        del world.processes[1]
         await world.at_slave()
         world.stream(0).answer(9, suggested=1)
         await settle()
@@ -182,7 +198,7 @@ def test_a_slave_that_is_gone_gives_its_queues_back_and_is_left_alone_for_a_whil
         await world.at_slave()
         world.stream(1).answer(9, suggested=1)
         await settle()
-        world.members[1].is_up = False
+        world.processes[1].is_up = False
         world.stream(1).replies.put_nowait(ConnectionLost("cut"))
         await settle()
         assert [offset for _, offset in world.stream(0).subscribes] == [0, 9]
@@ -190,7 +206,7 @@ def test_a_slave_that_is_gone_gives_its_queues_back_and_is_left_alone_for_a_whil
         await settle()
         assert len(world.stream(0).subscribes) == 2
         await settle(AVOID_S)
-        world.members[1].is_up = True
+        world.processes[1].is_up = True
         world.stream(0).answer(11, suggested=1)
         await settle()
         assert [offset for _, offset in world.stream(1).subscribes] == [11]
@@ -201,10 +217,10 @@ def test_a_slave_that_is_gone_gives_its_queues_back_and_is_left_alone_for_a_whil
 
 def test_a_slave_that_cannot_be_reached_changes_nothing() -> None:
     async def test(world: World) -> None:
-        world.members[1].is_up = False
+        world.processes[1].is_up = False
         await world.at_slave()
         assert [offset for _, offset in world.stream(0).subscribes] == [0, 5]
-        assert not world.members[1].streams
+        assert not world.processes[1].streams
 
     with_links(test)
 
@@ -238,5 +254,101 @@ def test_a_queue_that_is_closed_at_a_slave_is_read_nowhere() -> None:
         world.stream(1).replies.put_nowait(ConnectionLost("cut"))
         await settle(1)
         assert len(world.stream(0).subscribes) == 1
+
+    with_links(test)
+
+
+def test_readers_turn_to_a_slave_and_back_when_they_are_told_to_with_all_their_queues() -> None:
+    async def test(world: World) -> None:
+        world.subscribe()
+        await settle()
+        world.stream(0).answer(5)
+        await settle()
+        world.move(1)
+        await settle()
+        assert world.stream(0).unsubscribed == 1
+        assert [offset for _, offset in world.stream(1).subscribes] == [5]
+        world.subscribe()
+        await settle()
+        assert [offset for _, offset in world.stream(1).subscribes] == [5, 0]
+        world.move(0)
+        await settle()
+        assert world.stream(1).unsubscribed == 2
+        assert [offset for _, offset in world.stream(0).subscribes] == [0, 5, 0]
+
+    with_links(test)
+
+
+def test_a_slave_that_stands_in_cannot_send_readers_to_the_master_that_is_away() -> None:
+    async def test(world: World) -> None:
+        world.subscribe()
+        world.move(1)
+        await settle()
+        world.stream(1).answer(5, suggested=0)
+        await settle()
+        assert world.stream(1).unsubscribed == 0
+        assert world.offsets == [5]
+
+    with_links(test)
+
+
+def test_what_a_slave_that_stands_in_does_not_have_is_waited_for_where_reading_stands() -> None:
+    async def test(world: World) -> None:
+        world.subscribe()
+        world.move(1)
+        await settle()
+        world.stream(1).answer(5)
+        await settle()
+        for code in (
+            ResponseCode.PULL_RETRY_IMMEDIATELY,
+            ResponseCode.TOPIC_NOT_EXIST,
+            ResponseCode.SERVICE_NOT_AVAILABLE,
+        ):
+            world.stream(1).answer(0, code=code)
+            await settle(11)
+        assert [offset for _, offset in world.stream(1).subscribes] == [0, 5, 5, 5]
+        assert not world.gone
+        world.stream(1).answer(9)
+        await settle()
+        assert world.offsets == [5, 9]
+
+    with_links(test)
+
+
+def test_a_queue_is_read_from_another_slave_when_the_named_one_is_not_there() -> None:
+    async def test(world: World) -> None:
+        world.processes[3] = world.processes.pop(1)
+        world.subscribe()
+        await settle()
+        world.stream(0).answer(5, suggested=1)
+        await settle()
+        assert [offset for _, offset in world.stream(3).subscribes] == [5]
+        world.stream(3).answer(9, suggested=1)
+        await settle()
+        assert len(world.stream(3).subscribes) == 1
+
+    with_links(test)
+
+
+def test_readers_tell_the_epoch_under_which_they_learnt_where_they_are() -> None:
+    async def test(world: World) -> None:
+        world.subscribe()
+        await settle()
+        world.stream(0).answer(5)
+        await settle()
+        world.processes[1].identity = Identity("c", "b", 1, 8)
+        world.move(1)
+        await settle()
+        world.stream(1).answer(6)
+        await settle()
+        world.move(0)
+        await settle()
+        epochs = [
+            one.subscribe.offset_epoch
+            for broker_id in (0, 1)
+            for one in world.stream(broker_id).written
+            if one.HasField("subscribe")
+        ]
+        assert epochs == [3, 8, 7]
 
     with_links(test)

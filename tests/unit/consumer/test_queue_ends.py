@@ -19,14 +19,11 @@ class World:
     def __init__(self) -> None:
         self.questions: list[str] = []
 
-    async def broker(self, broker_name: str, broker_id: int = 0) -> Connection:
+    async def reader(self, broker_name: str) -> Connection:
         if broker_name == "away":
             raise Unreachable(broker_name)
         self.questions.append(broker_name)
         return cast("Connection", self)
-
-    def forget(self, broker_name: str, connection: Connection, broker_id: int = 0) -> None:
-        raise AssertionError("is not called")
 
     async def call(self, rpc: object, request: Any, *, timeout_s: float) -> Any:
         if rpc is QUERY_OFFSET_BY_TIME:

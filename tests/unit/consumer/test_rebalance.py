@@ -53,6 +53,9 @@ class World:
     def forget(self, broker_name: str, connection: Connection, broker_id: int = 0) -> None:
         raise AssertionError("nothing failed")
 
+    def members_to_list(self, route: TopicRoute) -> list[tuple[str, int]]:
+        return [(data.broker_name, 0) for data in route.brokers]
+
     async def start(self, wanted: Mapping[MessageQueue, Subscription]) -> bool:
         if self.can_start:
             self.queues = sorted([*self.queues, *wanted])

@@ -65,11 +65,8 @@ class Broker:
     def __init__(self, kept: int) -> None:
         self.kept = kept
 
-    async def broker(self, broker_name: str, broker_id: int = 0) -> Connection:
+    async def reader(self, broker_name: str) -> Connection:
         return cast("Connection", self)
-
-    def forget(self, broker_name: str, connection: Connection, broker_id: int = 0) -> None:
-        raise AssertionError("is not called")
 
     async def call(self, rpc: object, request: Any, *, timeout_s: float) -> Any:
         if rpc is QUERY_OFFSET:

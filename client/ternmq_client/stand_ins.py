@@ -1,0 +1,68 @@
+"""Which member of a broker name consumers talk to: its master, or a slave while that is away. Pure.
+
+A member counts as away from the first attempt to reach it that fails. A master does until it is
+reached again; slaves are tried anew whenever all of them are away.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from ternmq_model.route import MASTER_ID
+
+NO_EPOCH: Final = 0
+"""Of a broker that was never reached, or tells none."""
+
+
+def member_to_ask(members: Iterable[int], away: Iterable[int]) -> int:
+    """Return the id of the member to talk to.
+
+    Args:
+        members: Ids of those that the route names.
+        away: Ids of those that could not be reached.
+    """
+    reachable = set(members) - set(away)
+    return min(reachable, default=MASTER_ID)
+
+
+class StandIns:
+    """What one client knows of members that are away. Owned by its `ClientInstance`."""
+
+    def __init__(self) -> None:
+        self._away: dict[str, set[int]] = {}
+        self._asked: dict[str, int] = {}
+        self._epochs: dict[str, int] = {}
+
+    @property
+    def masters_away(self) -> list[str]:
+        """Broker names in use for which a slave stands in, sorted."""
+        return sorted(name for name, member in self._asked.items() if member != MASTER_ID)
+
+    def asked(self, broker_name: str) -> int | None:
+        """Return the member that was chosen last; None = nobody ever asked."""
+        return self._asked.get(broker_name)
+
+    def choose(self, broker_name: str, members: Iterable[int]) -> int:
+        """Return the member to talk to, of those that the route names; it is remembered."""
+        ids = set(members)
+        away = self._away.get(broker_name, set())
+        if ids and ids <= away:
+            # Nobody is left: whoever answers first will do, beginning with the master.
+            away.clear()
+        chosen = self._asked[broker_name] = member_to_ask(ids, away)
+        return chosen
+
+    def missed(self, broker_name: str, broker_id: int) -> bool:
+        """Note that a member could not be reached; return whether it could before."""
+        away = self._away.setdefault(broker_name, set())
+        is_news = broker_id not in away
+        away.add(broker_id)
+        return is_news
+
+    def reached(self, broker_name: str, broker_id: int, epoch: int) -> None:
+        """Note that a member was reached, and the epoch that it told."""
+        self._away.get(broker_name, set()).discard(broker_id)
+        self._epochs[broker_name] = max(epoch, self._epochs.get(broker_name, NO_EPOCH))
+
+    def epoch(self, broker_name: str) -> int:
+        """Return the newest epoch that any member told; 0 = none did."""
+        return self._epochs.get(broker_name, NO_EPOCH)

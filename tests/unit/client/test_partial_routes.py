@@ -1,0 +1,58 @@
+"""Routes from NameServers that do not know everything yet."""
+
+from ternmq_client.partial_routes import completed
+from ternmq_model.address import Address
+from ternmq_model.route import READ_WRITE, BrokerData, BrokerMember, QueueData, TopicRoute
+
+A, A1, B = Address("a", 1), Address("a1", 1), Address("b", 1)
+
+
+def route(**brokers: dict[int, Address]) -> TopicRoute:
+    return TopicRoute(
+        "t",
+        tuple(QueueData(name, 4, 4, READ_WRITE) for name in sorted(brokers)),
+        tuple(
+            BrokerData("c", name, tuple(BrokerMember(n, (at,)) for n, at in sorted(ids.items())))
+            for name, ids in sorted(brokers.items())
+        ),
+    )
+
+
+def nobody(_name: str, _id: int) -> bool:
+    return False
+
+
+def is_a0(name: str, broker_id: int) -> bool:
+    return (name, broker_id) == ("a", 0)
+
+
+WHOLE = route(a={0: A, 1: A1}, b={0: B})
+
+
+def test_a_route_that_lacks_nothing_is_taken_as_it_is() -> None:
+    more = route(a={0: A, 1: A1}, b={0: B}, c={0: Address("c", 1)})
+    assert completed(more, WHOLE, nobody) is more
+    assert completed(WHOLE, WHOLE, nobody) is WHOLE
+
+
+def test_brokers_and_members_that_are_missing_are_kept() -> None:
+    assert completed(route(b={0: B}), WHOLE, nobody) == WHOLE
+    assert completed(route(a={1: A1}, b={0: B}), WHOLE, nobody) == WHOLE
+    assert completed(None, WHOLE, nobody) == WHOLE
+
+
+def test_what_is_told_of_the_others_is_taken() -> None:
+    moved = route(b={0: Address("elsewhere", 1)})
+    assert completed(moved, WHOLE, nobody) == route(a={0: A, 1: A1}, b={0: Address("elsewhere", 1)})
+
+
+def test_members_that_could_not_be_reached_are_gone() -> None:
+    found = route(a={1: A1}, b={0: B})
+    assert completed(found, WHOLE, is_a0) is found
+    assert completed(route(b={0: B}), WHOLE, is_a0) == found
+    assert completed(None, WHOLE, lambda _name, _id: True) is None
+
+
+def test_a_process_that_has_another_id_now_is_not_kept_under_the_old_one() -> None:
+    promoted = route(a={0: A1}, b={0: B})
+    assert completed(promoted, WHOLE, nobody) is promoted

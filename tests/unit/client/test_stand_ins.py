@@ -1,0 +1,55 @@
+"""Which member of a broker name consumers talk to."""
+
+import pytest
+
+from ternmq_client.stand_ins import StandIns, member_to_ask
+
+
+@pytest.mark.parametrize(
+    ("members", "away", "asked"),
+    [
+        ([0, 1, 2], [], 0),
+        ([0, 1, 2], [0], 1),
+        ([0, 1, 2], [0, 1], 2),
+        ([1, 2], [], 1),
+        ([2, 1], [1], 2),
+        ([0], [0], 0),
+        ([1], [1], 0),
+        ([], [], 0),
+    ],
+)
+def test_the_master_is_asked_and_else_the_first_slave_that_is_not_away(
+    members: list[int], away: list[int], asked: int
+) -> None:
+    assert member_to_ask(members, away) == asked
+
+
+def test_a_slave_stands_in_until_the_master_is_reached_again() -> None:
+    known = StandIns()
+    assert known.asked("b") is None
+    assert known.choose("b", [0, 1]) == 0
+    assert known.missed("b", 0)
+    assert not known.missed("b", 0)
+    assert known.choose("b", [0, 1]) == 1
+    assert known.masters_away == ["b"]
+    known.reached("b", 0, 3)
+    assert known.choose("b", [0, 1]) == 0
+    assert known.masters_away == []
+    assert known.choose("other", [0, 1]) == 0
+
+
+def test_when_all_are_away_all_are_tried_anew() -> None:
+    known = StandIns()
+    known.missed("b", 0)
+    known.missed("b", 1)
+    assert known.choose("b", [0, 1]) == 0
+    known.missed("b", 0)
+    assert known.choose("b", [0, 1]) == 1
+
+
+def test_the_newest_epoch_counts() -> None:
+    known = StandIns()
+    assert known.epoch("b") == 0
+    known.reached("b", 0, 1000)
+    known.reached("b", 1, 2)
+    assert known.epoch("b") == 1000
