@@ -54,6 +54,9 @@ class StoreLoop:
         blocking: Where tasks run.
         wake: Runs the job of that name now.
         on_arrivals: Told of the queues that have new messages.
+
+    Attributes:
+        on_safe: Told whenever more of the log is safe here, confirmed or not.
     """
 
     def __init__(
@@ -72,6 +75,8 @@ class StoreLoop:
         self._blocking = blocking
         self._wake = wake
         self._on_arrivals = on_arrivals
+        self.on_safe: Callable[[], None] = lambda: None
+        self._safe = PhysicalOffset(-1)
         self._confirmed = PhysicalOffset(-1)
         self._file_made = asyncio.Event()
         self._committed = asyncio.Event()
@@ -93,14 +98,18 @@ class StoreLoop:
         """Take note of an append: what is safe at once is confirmed, what is not is made so."""
         store = self._store
         self._note_confirmed()
-        if store.confirm_offset < store.max_physical:
+        if store.safe_offset < store.max_physical:
             self._wake(COMMIT_JOB if store.commits.offset < store.max_physical else FLUSH_JOB)
 
     def _note_confirmed(self) -> None:
+        safe = self._store.safe_offset
+        if safe != self._safe:
+            if safe >> _FILES_EVERY_SHIFT != self._safe >> _FILES_EVERY_SHIFT:
+                self._wake(FILES_JOB)
+            self._safe = safe
+            self.on_safe()
         confirmed = self._store.confirm_offset
         if confirmed != self._confirmed:
-            if confirmed >> _FILES_EVERY_SHIFT != self._confirmed >> _FILES_EVERY_SHIFT:
-                self._wake(FILES_JOB)
             self._confirmed = confirmed
             self._confirmations.advance(confirmed)
             self._wake(DISPATCH_JOB)

@@ -126,6 +126,10 @@ class Dispatcher:
     def _forget_hint(self) -> None:
         self._hinted -= self._hints.popleft().records + _HINT_RECORDS
 
+    def go_back(self, offset: PhysicalOffset) -> None:
+        """Dispatch anew what lies behind `offset`: whoever has a record already passes it over."""
+        self.offset = max(min(self.offset, offset), self.log.start)
+
     def waiting(self, end: PhysicalOffset) -> Sequence[Waiting]:
         """Return what of the log up to `end` is not dispatched, with the keys that hints tell."""
         found: list[Waiting] = []

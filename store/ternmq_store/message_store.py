@@ -12,7 +12,7 @@ Source: RocketMQ `DefaultMessageStore`.
 """
 
 import logging
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -407,8 +407,18 @@ class MessageStore:
             now_ms, monotonic_ms = self._clock.wall_ms(), self._clock.monotonic_ms()
             yield from self.cleaner.clean(now_ms=now_ms, monotonic_ms=monotonic_ms, hour=hour)
 
-    def delete_topic(self, topic: str) -> None:
+    @property
+    def deletions(self) -> Mapping[str, PhysicalOffset]:
+        """Of each deleted topic, the offset before which its records count no more."""
+        return self._dispatcher.dropped
+
+    def delete_topic(self, topic: str, *, at: PhysicalOffset | None = None) -> None:
         """Forget all messages of `topic`: its queues begin anew at 0.
+
+        Args:
+            topic: Its name.
+            at: Where the log of another replica ended when the topic was deleted there: records
+                from there on are of a topic made anew. None = this log's end.
 
         Raises:
             IllegalName: It is no topic's name.
@@ -420,7 +430,8 @@ class MessageStore:
         check_topic(topic)
         try:
             self.cleaner.forget(topic)
-            dropped = self._dispatcher.dropped | {topic: self._log.end}
+            at = self._log.end if at is None else at
+            dropped = self._dispatcher.dropped | {topic: at}
             try:
                 save_deletions(self._files, deletions_path(self._root), dropped)
             except OSError as error:
@@ -428,6 +439,7 @@ class MessageStore:
                 raise
             self._dispatcher.dropped = dropped
             self._queues.delete(topic)
+            self._dispatcher.go_back(at)
             self.statistics.forget_topic(topic)
         except OSError as error:
             self._fail(error)

@@ -5,13 +5,24 @@ import pytest
 from ternmq_model.errors import CorruptRecord, StoreFull
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_store.log.log_notes import load_notes
+from ternmq_store.message_store import MessageStore
 from ternmq_store.replica.pieces import LogSlice
 from ternmq_store.retention.retention import DiskLevel
 from tests.support.damage import CONFIG, readable
 from tests.support.files import MemoryFileSystem
 from tests.support.records import batch_of, record
 from tests.support.replicas import follow, log_of, next_slice, take
-from tests.support.stores import ROOT, SMALL, append, checkpoint, open_store, queue_files, settle
+from tests.support.stores import (
+    ROOT,
+    SMALL,
+    append,
+    checkpoint,
+    drain,
+    open_store,
+    queue_files,
+    settle,
+    whole,
+)
 
 
 def test_a_log_is_copied_byte_for_byte_with_its_blank_ends() -> None:
@@ -87,3 +98,34 @@ def test_ranges_of_checksums_are_those_of_the_other_log() -> None:
         (0, borders[1]),
         (borders[2], borders[3]),
     ]
+
+
+def bodies(store: MessageStore, topic: str) -> list[bytes]:
+    return [whole(data).body for _, data in drain(store, topic, 0)]
+
+
+@pytest.mark.parametrize("is_ahead", [True, False])
+def test_a_topic_is_deleted_where_the_other_log_had_it_deleted(*, is_ahead: bool) -> None:
+    files, copy = MemoryFileSystem(), MemoryFileSystem()
+    master, slave = open_store(files), open_store(copy)
+    append(master, batch_of(record("A", 0, b"old"), record("B", 0, b"b1"), record("A", 0, b"old")))
+    if not is_ahead:
+        follow(master, slave)
+        settle(slave)
+    settle(master)
+    at = master.max_physical
+    master.delete_topic("A")
+    append(
+        master, batch_of(record("A", 0, b"new"), record("B", 0, b"b2"), record("A", 0, b"newer"))
+    )
+    if is_ahead:  # all of it is dispatched when the slave hears that the topic was deleted
+        follow(master, slave)
+        settle(slave)
+    slave.delete_topic("A", at=at)
+    if not is_ahead:
+        follow(master, slave)
+    settle(master)
+    settle(slave)
+    assert bodies(slave, "A") == bodies(master, "A") == [b"new", b"newer"]
+    assert bodies(slave, "B") == bodies(master, "B") == [b"b1", b"b2"]
+    assert slave.deletions == master.deletions == {"A": at}
