@@ -23,7 +23,6 @@ from ternmq_broker.replication.following_rules import (
     check_master,
     check_piece,
     check_probe,
-    epochs_below,
     epochs_from_pb,
     epochs_to_pb,
 )
@@ -61,7 +60,7 @@ class FollowerState(Protocol):
 
     @property
     def epochs(self) -> Epochs:
-        """Of the log, ascending."""
+        """Whose bytes the log holds when; ascending."""
         ...
 
     @property
@@ -124,8 +123,8 @@ class FollowerServices:
 class Follower:
     """Follows one master after the other. Owned by the broker's loop.
 
-    Bytes of an epoch are stored only after the epoch is kept on the disk, and acknowledged only
-    when this slave's own flush mode has made them safe.
+    A master's epochs are kept on the disk before its first byte is stored, and a byte is
+    acknowledged when this slave's own flush mode has made it safe.
 
     Attributes:
         connection: To the master, while it is followed.
@@ -136,14 +135,12 @@ class Follower:
         self._services = services
         self._task: asyncio.Task[None] | None = None
         self._is_leaving = False
+        self._lasted = False
         self.connection: Connection | None = None
         self.metadata_age_ms: Callable[[], int] = lambda: -1
         self._stream: FollowStream | None = None
         """Once the master has accepted."""
         self._epoch = 0
-        self._master_epochs: Epochs = ()
-        self._kept_epochs: Epochs = ()
-        self._role = ("", 0)
         self._master = ""
         self._master_start: PhysicalOffset | None = None
         self._master_end = 0
@@ -184,13 +181,16 @@ class Follower:
             self._task = tasks.spawn(self._follow_one(), "follow-one")
             try:
                 await asyncio.wait({self._task})
-                has_followed = not self._task.cancelled() and self._task.result()
             finally:
                 self._task = None
-        return has_followed and not self._is_leaving
+        lasted, self._lasted = self._lasted, False
+        return lasted and not self._is_leaving
 
-    async def _follow_one(self) -> bool:
+    async def _follow_one(self) -> None:
         services = self._services
+        if services.store.failure is not None:
+            self._note(f"the store failed: {services.store.failure}")
+            return
         begun_ms: int | None = None
         try:
             highest = services.state.highest_epoch
@@ -210,9 +210,8 @@ class Follower:
                 await connection.close()
         except TernError as error:
             self._note(str(error))
-        if begun_ms is None:
-            return False
-        return services.env.clock.monotonic_ms() - begun_ms > _SECOND_MS
+        if begun_ms is not None:
+            self._lasted = services.env.clock.monotonic_ms() - begun_ms > _SECOND_MS
 
     def _note(self, problem: str) -> None:
         """Take note of why there is no following; it is logged when it is another reason."""
@@ -232,8 +231,7 @@ class Follower:
         start, end = store.min_physical, store.max_physical
         if start == end:
             return SlaveLog("", (), start, end, store.log_file_bytes)
-        epochs = epochs_below(state.epochs, end)
-        return SlaveLog(state.store_id, epochs, start, end, store.log_file_bytes)
+        return SlaveLog(state.store_id, state.epochs, start, end, store.log_file_bytes)
 
     async def _agree(self, stream: FollowStream) -> bool:
         """Say hello and answer probes, until the master accepts; return whether it can be followed.
@@ -292,9 +290,9 @@ class Follower:
         services, state = self._services, self._services.state
         if accepted.status.code:
             raise error_of(accepted.status, self._master)
-        self._master_epochs = epochs_from_pb(accepted.epochs)
-        self._epoch = check_master(self._master_epochs, highest_epoch=state.highest_epoch)
-        change = change_wanted(accepted, log)
+        epochs = epochs_from_pb(accepted.epochs)
+        self._epoch = check_master(epochs, highest_epoch=state.highest_epoch)
+        change = change_wanted(accepted, log, self._epoch)
         if not accepted.store_id:
             raise ProtocolBroken("it does not tell whose bytes its log holds")
         if change is not None:
@@ -302,20 +300,14 @@ class Follower:
             self._is_leaving = True
             services.on_change(change)
             return False
-        self._role = (accepted.master_role, accepted.in_sync_replicas)
-        await self._adopt(accepted.store_id, epochs_below(self._master_epochs, log.end))
-        return True
-
-    async def _adopt(self, store_id: str, epochs: Epochs) -> None:
-        """Keep, durably, which epochs the log has bytes of."""
-        await self._services.state.adopt(
-            store_id=store_id,
+        await state.adopt(
+            store_id=accepted.store_id,
             epochs=epochs,
-            highest_epoch=max(self._epoch, self._services.state.highest_epoch),
-            master_role=self._role[0],
-            in_sync_replicas=self._role[1],
+            highest_epoch=self._epoch,
+            master_role=accepted.master_role,
+            in_sync_replicas=accepted.in_sync_replicas,
         )
-        self._kept_epochs = epochs
+        return True
 
     def _begin(self, stream: FollowStream, connection: Connection) -> None:
         self._stream, self.connection = stream, connection
@@ -357,17 +349,12 @@ class Follower:
         raise ProtocolBroken("it ended the stream")
 
     async def _append(self, piece: replication.LogPiece) -> None:
-        """Store a piece, once its epoch is kept; wait for room as long as it takes.
+        """Store a piece; wait for room as long as it takes.
 
         Raises:
             StoreError: The bytes are not what a log goes on with, or the disk failed.
         """
-        services, end = self._services, piece.start + len(piece.data)
-        if len(self._kept_epochs) < len(self._master_epochs):
-            epochs = epochs_below(self._master_epochs, end)
-            if epochs != self._kept_epochs:
-                await self._adopt(services.state.store_id, epochs)
-        is_told = False
+        services, is_told = self._services, False
         while True:
             try:
                 services.store.append_replicated(
@@ -454,6 +441,10 @@ class Follower:
                 return False
             self._confirmed_kept = confirmed
         return False
+
+    async def describe(self, reply: replication.ReplicationStatusReply) -> None:
+        """Tell how following goes: a slave's part of Status."""
+        reply.following.CopyFrom(self.status())
 
     def status(self) -> replication.FollowingStatus:
         """Return how following goes."""

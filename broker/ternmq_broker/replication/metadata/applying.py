@@ -1,0 +1,184 @@
+"""Puts the tables of the master in the place of those that are here."""
+
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Any, cast
+
+from ternmq_broker.consumer_filters import FilterTable
+from ternmq_broker.delay_offsets import DelayOffsets
+from ternmq_broker.groups import GroupTable
+from ternmq_broker.loose_json import as_int, as_object
+from ternmq_broker.replication.following_rules import ProtocolBroken
+from ternmq_broker.replication.metadata.names import (
+    AFTER_THE_LOG,
+    DELAY_OFFSETS,
+    DELETIONS,
+    FILTERS,
+    GROUPS,
+    OFFSETS,
+    TIMER,
+    TOPICS,
+    TRANSACTIONS,
+)
+from ternmq_broker.replication.metadata.offset_rows import parse_rows
+from ternmq_broker.replication.metadata.reading import ToldTable
+from ternmq_broker.tables import Tables
+from ternmq_broker.timer.checkpoint import TimerCheckpoint
+from ternmq_broker.topics import TopicTable
+from ternmq_broker.transactions.progress import ScanOffset
+from ternmq_model.clock import Clock
+from ternmq_model.errors import IllegalName
+from ternmq_model.names import check_group, check_topic
+from ternmq_model.offsets import PhysicalOffset
+from ternmq_store.message_store import MessageStore
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TableServices:
+    """What a slave's tables stand on. All owned by the broker's loop."""
+
+    tables: Tables
+    store: MessageStore
+    clock: Clock
+    no_cleaning: AbstractAsyncContextManager[object]
+    """Held while a topic is deleted: retention takes no files then."""
+
+    topics_changed: Callable[[], None]
+    """Called after topics changed."""
+
+    topic_gone: Callable[[str], None]
+    """Called for each topic that was deleted: whoever reads it is to be told."""
+
+
+class TableTaker:
+    """Applies what a master tells. Owned by `MetadataFollower`.
+
+    What comes from the wire is checked as what comes from a file is: names, shapes, ranges.
+    """
+
+    def __init__(self, services: TableServices) -> None:
+        self._services = services
+        self._waiting: deque[ToldTable] = deque()
+        self._takes: Mapping[str, Callable[[Mapping[str, Any]], Awaitable[None]]] = {
+            DELETIONS: self._deletions,
+            TOPICS: self._topics,
+            GROUPS: self._groups,
+            FILTERS: self._filters,
+            DELAY_OFFSETS: self._delays,
+            TRANSACTIONS: self._transactions,
+            TIMER: self._timer,
+            OFFSETS: self._offsets,
+        }
+
+    async def take(self, told: ToldTable) -> None:
+        """Apply one table, or keep it until the log has what it speaks of.
+
+        Raises:
+            ProtocolBroken: It cannot be such a table; those that came before are applied.
+            TernError: The disk refused, or the store is busy; telling it again is safe.
+        """
+        if told.table in AFTER_THE_LOG and self._services.store.safe_offset < told.log_end:
+            # The first one waits for its end of the log, and the newest one comes after it: if the
+            # newest took the place of the first each time, none would ever be reached.
+            later = [each for each in self._waiting if each.table == told.table][1:]
+            for each in later:
+                self._waiting.remove(each)
+            self._waiting.append(told)
+            return
+        await self._apply(told)
+
+    async def take_waiting(self) -> None:
+        """Apply what waits for the log and need not any more."""
+        safe = self._services.store.safe_offset
+        for told in [each for each in self._waiting if each.log_end <= safe]:
+            self._waiting.remove(told)
+            await self._apply(told)
+
+    def forget_waiting(self) -> None:
+        """Forget what waits: another master tells from now on."""
+        self._waiting.clear()
+
+    async def _apply(self, told: ToldTable) -> None:
+        take = self._takes.get(told.table)
+        if take is None:
+            return  # of a newer version of this program
+        try:
+            await take(told.content)
+        except (ValueError, LookupError, TypeError, IllegalName) as error:
+            raise ProtocolBroken(f"its table {told.table!r} cannot be: {error}") from error
+
+    async def _deletions(self, content: Mapping[str, Any]) -> None:
+        """Delete from the queues what the master deleted: what comes later in the log stays."""
+        services = self._services
+        for topic, told in as_object(content.get("deletions", {}), "deletions").items():
+            at = PhysicalOffset(as_int(told, f"deletion of {topic}"))
+            check_topic(topic)
+            if services.store.deletions.get(topic) == at or at <= services.store.min_physical:
+                continue
+            async with services.no_cleaning:
+                services.store.delete_topic(topic, at=at)
+            services.topic_gone(topic)
+            logger.info("topic deleted as at the master topic=%s before=%s", topic, at)
+
+    async def _topics(self, content: Mapping[str, Any]) -> None:
+        services, tables = self._services, self._services.tables
+        told = TopicTable.from_dict(content, now_ms=services.clock.wall_ms())
+        before = tables.topics.version
+        for topic in tables.topics.take_over(told):
+            tables.offsets.remove_topic(topic)
+            tables.filters.remove_topic(topic)
+            services.topic_gone(topic)
+            logger.info("topic gone as at the master topic=%s", topic)
+        if tables.topics.version != before:
+            services.topics_changed()
+
+    async def _groups(self, content: Mapping[str, Any]) -> None:
+        tables = self._services.tables
+        told = GroupTable.from_dict(content, now_ms=self._services.clock.wall_ms())
+        for group in tables.groups.take_over(told):
+            tables.offsets.remove_group(group)
+            tables.filters.remove_group(group)
+            logger.info("group gone as at the master group=%s", group)
+
+    async def _filters(self, content: Mapping[str, Any]) -> None:
+        services = self._services
+        told = FilterTable.from_dict(content)
+        for one in told:
+            check_topic(one.topic)
+            check_group(one.group)
+        now_ms = max(services.clock.wall_ms(), services.store.last_stored_at_ms)
+        services.tables.filters.take_over(told, now_ms=now_ms)
+
+    async def _delays(self, content: Mapping[str, Any]) -> None:
+        now_ms = self._services.clock.wall_ms()
+        self._services.tables.delays.take_over(DelayOffsets.from_dict(content, now_ms=now_ms))
+
+    async def _transactions(self, content: Mapping[str, Any]) -> None:
+        self._services.tables.scan_offset.put(ScanOffset.from_dict(content).offset)
+
+    async def _timer(self, content: Mapping[str, Any]) -> None:
+        found: object = content.get("checkpoint")
+        if not isinstance(found, list):
+            raise ValueError("there is no checkpoint")
+        numbers = [as_int(each, "checkpoint") for each in cast("list[object]", found)]
+        told = TimerCheckpoint._make(numbers)
+        if min(told) < 0:
+            raise ValueError(f"negative number in {told}")
+        if told != self._services.tables.timer:
+            await self._services.tables.save_timer(told)
+
+    async def _offsets(self, content: Mapping[str, Any]) -> None:
+        """Merge what the master keeps with what was committed here."""
+        offsets = self._services.tables.offsets
+        for kept, was_removed in list(parse_rows(content)):
+            if was_removed:
+                offsets.merge(kept._replace(offset=None))
+            if kept.offset is not None:
+                offsets.merge(kept)
+        tokens_end = as_int(content.get("lockTokensEnd", 0), "lockTokensEnd")
+        offsets.versions.raise_tokens(tokens_end)

@@ -1,0 +1,102 @@
+"""Keeps a slave's tables as those of its master: a job that asks what changed, again and again."""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ternmq_broker.replication.metadata.applying import TableServices, TableTaker
+from ternmq_broker.replication.metadata.reading import TableReader, ToldTable
+from ternmq_model.errors import TernError
+from ternmq_remoting.environment import Environment
+from ternmq_remoting.rpc import Connection
+from ternmq_runtime.service import Job
+
+logger = logging.getLogger(__name__)
+
+METADATA_JOB: Final = "follow-metadata"
+
+_PAUSE_S: Final = 0.2
+"""Between two rounds; one that finds no change lasts half a second itself."""
+
+_WAIT_MS: Final = 500
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MetadataServices:
+    """What following stands on."""
+
+    env: Environment
+    connection: Callable[[], Connection | None]
+    """Returns the way to the master while it is followed, and what is told on it is to be taken."""
+
+    tables: TableServices
+
+
+class MetadataFollower:
+    """Follows the tables of whoever is the master. Owned by the broker's loop."""
+
+    def __init__(self, services: MetadataServices) -> None:
+        self._services = services
+        self._taker = TableTaker(services.tables)
+        self._connection: Connection | None = None
+        self._reader: TableReader | None = None
+        self._revisions: dict[str, str] = {}
+        self._is_leaving = False
+        self._problem = ""
+        self._followed_at_ms: int | None = None
+
+    def jobs(self) -> Sequence[Job]:
+        """Return the job; `leave` before it is left."""
+        return (Job(name=METADATA_JOB, interval_s=_PAUSE_S, step=self.step),)
+
+    def age_ms(self) -> int:
+        """Return how long ago the tables were last those of the master; -1 = never."""
+        if self._followed_at_ms is None:
+            return -1
+        return self._services.env.clock.monotonic_ms() - self._followed_at_ms
+
+    async def leave(self) -> None:
+        """End the step that is under way, and begin no other."""
+        self._is_leaving = True
+        self._let_go()
+
+    async def step(self) -> bool:
+        """Take what changed at the master: one round."""
+        connection = self._services.connection()
+        if connection is None or self._is_leaving:
+            self._let_go()
+            return False
+        if connection is not self._connection or self._reader is None:
+            if connection is not self._connection:
+                self._taker.forget_waiting()
+            self._let_go()
+            self._connection = connection
+            self._reader = TableReader(connection, self._services.env.blocking)
+        try:
+            await self._reader.read_changed(self._revisions, self._take, wait_ms=_WAIT_MS)
+            await self._taker.take_waiting()
+        except TernError as error:
+            self._note(str(error))
+            self._let_go()
+            return False
+        self._followed_at_ms = self._services.env.clock.monotonic_ms()
+        self._note("")
+        return False
+
+    async def _take(self, told: ToldTable) -> None:
+        await self._taker.take(told)
+        self._revisions[told.table] = told.revision
+
+    def _let_go(self) -> None:
+        if self._reader is not None:
+            self._reader.cancel()
+            self._reader = None
+        self._connection = None
+
+    def _note(self, problem: str) -> None:
+        if problem == self._problem:
+            return
+        self._problem = problem
+        if problem and self._services.connection() is not None and not self._is_leaving:
+            logger.warning("tables not those of the master reason=%s", problem)

@@ -1,0 +1,43 @@
+"""Offsets as members tell them to each other. Pure."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+from ternmq_broker.consumer_offsets import KeptOffset
+from ternmq_broker.loose_json import as_int
+from ternmq_broker.offset_versions import VERSION_MAX
+from ternmq_model.errors import IllegalName
+from ternmq_model.names import check_group, check_topic
+from ternmq_model.offsets import QueueOffset
+from ternmq_model.route import QUEUES_MAX
+
+
+def parse_rows(content: Mapping[str, Any]) -> Iterator[tuple[KeptOffset, bool]]:
+    """Yield the offsets that a member told, each with whether it was removed in between.
+
+    Raises:
+        ValueError: One of them cannot be.
+    """
+    rows: object = content.get("offsets", [])
+    if not isinstance(rows, list):
+        raise ValueError("offsets are no list")
+    for row in cast("list[object]", rows):
+        if not isinstance(row, list) or len(cast("list[object]", row)) != 6:
+            raise ValueError(f"offset {row!r} has another shape")
+        topic, group, queue_id, offset, version, was_removed = cast("list[object]", row)
+        if not isinstance(topic, str) or not isinstance(group, str):
+            raise ValueError(f"offset {row!r} has another shape")
+        try:
+            check_topic(topic)
+            check_group(group)
+        except IllegalName as error:
+            raise ValueError(str(error)) from None
+        numbers = as_int(queue_id, "queue"), as_int(offset, "offset"), as_int(version, "version")
+        if not (
+            0 <= numbers[0] < QUEUES_MAX
+            and -1 <= numbers[1] < 1 << 62
+            and 0 <= numbers[2] <= VERSION_MAX
+        ):
+            raise ValueError(f"offset {row!r} cannot be")
+        told = None if numbers[1] < 0 else QueueOffset(numbers[1])
+        yield KeptOffset(group, topic, numbers[0], told, numbers[2]), was_removed == 1

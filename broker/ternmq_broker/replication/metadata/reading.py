@@ -1,0 +1,102 @@
+"""Reads the tables that another member tells, on one stream."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from ternmq_broker.loose_json import as_object
+from ternmq_broker.replication.following_rules import ProtocolBroken
+from ternmq_protos.v1 import replication_pb2 as replication
+from ternmq_remoting.contracts import METADATA
+from ternmq_remoting.convert import error_of
+from ternmq_remoting.environment import Blocking
+from ternmq_remoting.rpc import ClientStream, Connection
+
+TABLE_BYTES_MAX: Final = 256 << 20
+_SILENCE_MAX_S: Final = 15.0
+
+Stream = ClientStream[replication.MetadataReply, replication.MetadataRequest]
+
+
+class ToldTable(NamedTuple):
+    """One table, or what of it changed."""
+
+    table: str
+    revision: str
+    log_end: int
+    content: Mapping[str, Any]
+
+
+class TableReader:
+    """Asks one member for its tables. One round at a time.
+
+    Args:
+        connection: To the member.
+        blocking: Where text becomes tables.
+    """
+
+    def __init__(self, connection: Connection, blocking: Blocking) -> None:
+        self._stream: Stream = connection.open(METADATA)
+        self._blocking = blocking
+        self._peer = str(connection.address)
+
+    def cancel(self) -> None:
+        """Give up; who reads gets an error. Safe to repeat."""
+        self._stream.cancel()
+
+    async def read_changed(
+        self,
+        revisions: Mapping[str, str],
+        take: Callable[[ToldTable], Awaitable[None]],
+        *,
+        wait_ms: int = 0,
+        tables: Sequence[str] = (),
+    ) -> None:
+        """Have `take` take each table that changed since `revisions`, in the order to apply them.
+
+        Args:
+            revisions: Those of the tables that are here.
+            take: What it raises comes out.
+            wait_ms: How long to wait for a change.
+            tables: Only these; none = every one.
+
+        Raises:
+            TransportError: The member is gone, or says what makes no sense.
+            RefusedError: It does not tell.
+        """
+        request = replication.MetadataRequest(revisions=revisions, wait_ms=wait_ms, tables=tables)
+        await self._stream.write(request)
+        pieces: list[bytes] = []
+        size = 0
+        while not (reply := await self._read()).is_end:
+            pieces.append(reply.piece)
+            size += len(reply.piece)
+            if size > TABLE_BYTES_MAX:
+                raise ProtocolBroken(f"its table {reply.table!r} is over {TABLE_BYTES_MAX} bytes")
+            if reply.is_last_piece:
+                content = await self._parse(reply.table, pieces)
+                await take(ToldTable(reply.table, reply.revision, reply.log_end, content))
+                pieces, size = [], 0
+
+    async def _read(self) -> replication.MetadataReply:
+        try:
+            async with asyncio.timeout(_SILENCE_MAX_S):
+                reply = await self._stream.read()
+        except TimeoutError:
+            raise ProtocolBroken("it does not tell its tables") from None
+        if reply is None:
+            raise ProtocolBroken("it ended the stream of its tables")
+        if reply.status.code:
+            raise error_of(reply.status, self._peer)
+        return reply
+
+    async def _parse(self, table: str, pieces: Sequence[bytes]) -> Mapping[str, Any]:
+        try:
+            return as_object(await self._blocking.run(_from_text, pieces), table)
+        except (ValueError, RecursionError) as error:
+            raise ProtocolBroken(f"its table {table!r} is no JSON: {error}") from error
+
+
+def _from_text(pieces: Sequence[bytes]) -> object:
+    return json.loads(b"".join(pieces))

@@ -1,0 +1,99 @@
+"""Metadata: the tables of this broker, as they change, for the other members of its name."""
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from ternmq_broker.replication.metadata.snapshots import Snapshot, Snapshots
+from ternmq_broker.tables import Tables
+from ternmq_model.clock import Clock
+from ternmq_protos.v1 import replication_pb2 as replication
+from ternmq_remoting.contracts import METADATA
+from ternmq_remoting.environment import Blocking
+from ternmq_remoting.rpc import Call, Handler, ServerStream, stream
+from ternmq_store.message_store import MessageStore
+
+PIECE_BYTES_MAX: Final = 256 << 10
+WAIT_MAX_MS: Final = 30_000
+_LOOK_PAUSE_S: Final = 0.1
+
+MetadataStream = ServerStream[replication.MetadataRequest, replication.MetadataReply]
+
+
+class MetadataService:
+    """Serves Metadata, at masters and at slaves. Owns nothing.
+
+    Args:
+        tables: Of this broker.
+        store: Its store.
+        incarnation: Of this life: random.
+        clock: For how long readers wait.
+        blocking: Where tables become text.
+        is_closing: Nobody waits any more.
+    """
+
+    def __init__(
+        self,
+        tables: Tables,
+        store: MessageStore,
+        *,
+        incarnation: str,
+        clock: Clock,
+        blocking: Blocking,
+        is_closing: Callable[[], bool],
+    ) -> None:
+        self._snapshots = Snapshots(tables, lambda: store.deletions, incarnation)
+        self._store = store
+        self._clock = clock
+        self._blocking = blocking
+        self._is_closing = is_closing
+
+    def handlers(self) -> Sequence[Handler]:
+        """Return what to serve."""
+        return (stream(METADATA, self.metadata),)
+
+    async def metadata(self, stream: MetadataStream, call: Call) -> None:
+        """Tell which tables changed, request by request."""
+        while (request := await stream.read()) is not None:
+            wait_ms = min(max(0, request.wait_ms), WAIT_MAX_MS)
+            until_ms = self._clock.monotonic_ms() + wait_ms
+            revisions, wanted = dict(request.revisions), frozenset(request.tables)
+            while not await self._tell(stream, revisions, wanted):
+                if self._clock.monotonic_ms() >= until_ms or self._is_closing():
+                    break
+                await asyncio.sleep(_LOOK_PAUSE_S)
+            await stream.write(replication.MetadataReply(is_end=True))
+
+    async def _tell(
+        self, stream: MetadataStream, revisions: Mapping[str, str], wanted: frozenset[str]
+    ) -> bool:
+        """Tell every table that changed; return whether one did."""
+        log_end = self._store.max_physical
+        snapshots = self._snapshots.changed(revisions, wanted)
+        for snapshot in snapshots:
+            await self._send(stream, snapshot, log_end)
+        last = snapshots[-1:]
+        while last and last[0].more:  # of the offsets, which come last
+            last = self._snapshots.offsets(last[0].revision)
+            for snapshot in last:
+                await self._send(stream, snapshot, log_end)
+        return bool(snapshots)
+
+    async def _send(self, stream: MetadataStream, snapshot: Snapshot, log_end: int) -> None:
+        data = await self._blocking.run(_to_text, snapshot.content)
+        for start in range(0, len(data), PIECE_BYTES_MAX):
+            piece = data[start : start + PIECE_BYTES_MAX]
+            await stream.write(
+                replication.MetadataReply(
+                    table=snapshot.table,
+                    revision=snapshot.revision,
+                    piece=piece,
+                    is_last_piece=start + len(piece) == len(data),
+                    log_end=log_end,
+                )
+            )
+
+
+def _to_text(content: Mapping[str, Any]) -> bytes:
+    return json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode()

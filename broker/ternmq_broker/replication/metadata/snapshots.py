@@ -1,0 +1,120 @@
+"""What a broker tells of its tables, and by which revision it tells that they changed.
+
+A revision names the life of the broker that told it, so that nobody takes another life's for it.
+"""
+
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from ternmq_broker.consumer_offsets import KeptOffset
+from ternmq_broker.replication.metadata.names import (
+    DELAY_OFFSETS,
+    DELETIONS,
+    FILTERS,
+    GROUPS,
+    OFFSETS,
+    TIMER,
+    TOPICS,
+    TRANSACTIONS,
+)
+from ternmq_broker.tables import Tables
+from ternmq_model.data_version import DataVersion
+from ternmq_model.offsets import PhysicalOffset
+
+OFFSETS_MAX: Final = 4096
+"""Offsets that are told at once: a few milliseconds of the loop."""
+
+
+class Snapshot(NamedTuple):
+    """One table as it was at one moment."""
+
+    table: str
+    revision: str
+    content: Mapping[str, Any]
+    more: bool = False
+    """There is more of it, which a next snapshot tells."""
+
+
+class Snapshots:
+    """Takes snapshots of tables. Owns nothing.
+
+    Args:
+        tables: Of this broker.
+        deletions: Returns up to which offset records of deleted topics count no more.
+        incarnation: Of this life: random.
+    """
+
+    def __init__(
+        self,
+        tables: Tables,
+        deletions: Callable[[], Mapping[str, PhysicalOffset]],
+        incarnation: str,
+    ) -> None:
+        self._tables = tables
+        self._deletions = deletions
+        self._incarnation = incarnation
+        self._whole: Mapping[str, tuple[Callable[[], str], Callable[[], Mapping[str, Any]]]] = {
+            DELETIONS: (self._deletions_token, lambda: {"deletions": dict(deletions())}),
+            TOPICS: (lambda: _token(tables.topics.version), tables.topics.to_dict),
+            GROUPS: (lambda: _token(tables.groups.version), tables.groups.to_dict),
+            FILTERS: (lambda: str(tables.filters.changes), tables.filters.to_dict),
+            DELAY_OFFSETS: (lambda: str(tables.delays.changes), tables.delays.to_dict),
+            TRANSACTIONS: (lambda: str(tables.scan_offset.offset), tables.scan_offset.to_dict),
+            TIMER: (
+                lambda: str(zlib.crc32(tables.timer.encode())),
+                lambda: {"checkpoint": list(tables.timer)},
+            ),
+        }
+
+    def changed(self, revisions: Mapping[str, str], wanted: frozenset[str]) -> Sequence[Snapshot]:
+        """Return all tables that changed, as they are at this moment, in the order to apply them.
+
+        Args:
+            revisions: Those that the reader has.
+            wanted: The tables that it asks for; empty = every one.
+        """
+        found: list[Snapshot] = []
+        for table, (token, content) in self._whole.items():
+            if wanted and table not in wanted:
+                continue
+            revision = f"{self._incarnation}:{token()}"
+            if revisions.get(table) != revision:
+                found.append(Snapshot(table, revision, content()))
+        if not wanted or OFFSETS in wanted:
+            found += self.offsets(revisions.get(OFFSETS, ""))
+        return found
+
+    def offsets(self, revision: str) -> Sequence[Snapshot]:
+        """Return the offsets that changed since `revision`, or some of them; nothing if none did.
+
+        Unlike the other tables this one is told by its changes alone: it is the one that is large
+        and changes every second.
+        """
+        incarnation, _, token = revision.partition(":")
+        number = token.partition(".")[0]
+        is_ours = incarnation == self._incarnation and number.isascii() and number.isdigit()
+        offsets = self._tables.offsets
+        rows, told, more = offsets.changed_since(int(number) if is_ours else 0, most=OFFSETS_MAX)
+        now = f"{self._incarnation}:{told}.{offsets.versions.tokens_end}"
+        if now == revision:
+            return ()
+        content = {
+            "lockTokensEnd": offsets.versions.tokens_end,
+            "offsets": [_row(kept, was_removed=was_removed) for kept, was_removed in rows],
+        }
+        return (Snapshot(OFFSETS, now, content, more),)
+
+    def _deletions_token(self) -> str:
+        told = "".join(f"{at} {topic}\n" for topic, at in sorted(self._deletions().items()))
+        return str(zlib.crc32(told.encode()))
+
+
+def _token(version: DataVersion) -> str:
+    return f"{version.state_version}.{version.counter}.{version.timestamp_ms}"
+
+
+def _row(kept: KeptOffset, *, was_removed: bool) -> list[str | int]:
+    """Return one offset as the wire has it; one that is gone has the offset -1."""
+    offset = -1 if kept.offset is None else kept.offset
+    return [kept.topic, kept.group, kept.queue_id, offset, kept.version, int(was_removed)]

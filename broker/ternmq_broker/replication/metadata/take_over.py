@@ -1,0 +1,106 @@
+"""A master that returns takes what was committed at its slaves while it was away."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from ternmq_broker.consumer_offsets import KeptOffset
+from ternmq_broker.replication.finding import Finder
+from ternmq_broker.replication.metadata.names import OFFSETS
+from ternmq_broker.replication.metadata.offset_rows import parse_rows
+from ternmq_broker.replication.metadata.reading import TableReader, ToldTable
+from ternmq_broker.tables import Tables
+from ternmq_model.errors import RefusedError, TernError
+from ternmq_model.offsets import QueueOffset
+from ternmq_model.route import MASTER_ID, BrokerMember
+from ternmq_remoting.environment import Environment
+from ternmq_remoting.rpc import Identity
+
+logger = logging.getLogger(__name__)
+
+TAKE_OVER_TIMEOUT_S: Final = 2.0
+
+
+async def take_over_offsets(
+    env: Environment,
+    finder: Finder,
+    tables: Tables,
+    *,
+    cluster: str,
+    name: str,
+    end_of: Callable[[str, int], QueueOffset],
+    timeout_s: float = TAKE_OVER_TIMEOUT_S,
+) -> int:
+    """Merge the offsets of every slave that answers into those here, before anybody is served.
+
+    What lies beyond the end of its queue here is set to that end, under a version of its own:
+    what will be stored there is another message than the slave's group has seen.
+
+    Args:
+        env: Network and blocking calls.
+        finder: Finds the slaves.
+        tables: Of this broker.
+        cluster: That the broker belongs to.
+        name: Its name.
+        end_of: Returns the end of a topic's queue here.
+        timeout_s: For all of it: who has not answered then is left out.
+
+    Returns:
+        How many offsets were newer there.
+    """
+    taken = 0
+
+    def take(told: KeptOffset) -> None:
+        nonlocal taken
+        taken += _merge(tables, told, end_of, now_ms=env.clock.wall_ms())
+
+    async def ask(member: BrokerMember) -> None:
+        try:
+            await _ask(env, member, Identity(cluster, name, member.broker_id, 0), take)
+        except (TernError, ValueError) as error:
+            logger.info("offsets not taken from=%s reason=%s", member.broker_id, error)
+
+    try:
+        async with asyncio.timeout(timeout_s):
+            members = [each for each in await finder.members() if each.broker_id != MASTER_ID]
+            await asyncio.gather(*(ask(member) for member in members))
+    except TimeoutError:
+        logger.warning("offsets not taken from every slave within %s s", timeout_s)
+    if taken:
+        logger.info("offsets taken from slaves count=%s", taken)
+    return taken
+
+
+async def _ask(
+    env: Environment,
+    member: BrokerMember,
+    expect: Identity,
+    take: Callable[[KeptOffset], None],
+) -> None:
+    async def take_table(told: ToldTable) -> None:
+        for kept, _ in list(parse_rows(told.content)):
+            take(kept)
+
+    connection = await env.network.connect(member.endpoints, expect=expect)
+    try:
+        await TableReader(connection, env.blocking).read_changed({}, take_table, tables=[OFFSETS])
+    finally:
+        await connection.close()
+
+
+def _merge(
+    tables: Tables, told: KeptOffset, end_of: Callable[[str, int], QueueOffset], *, now_ms: int
+) -> bool:
+    """Take one offset if it is newer than what is here, and its topic is known."""
+    if told.offset is None or tables.topics.get(told.topic) is None:
+        return False
+    end = end_of(told.topic, told.queue_id)
+    try:
+        tables.groups.use(told.group, now_ms=now_ms)
+    except RefusedError:
+        return False  # there are as many groups as may be
+    is_newer = tables.offsets.merge(told)
+    if is_newer and told.offset > end:
+        tables.offsets.clamp(told.group, told.topic, told.queue_id, end)
+    return is_newer
