@@ -22,6 +22,9 @@ from ternmq_broker.pull_waker import PullWaker
 from ternmq_broker.pulls import MovedEvents, PullAnswers
 from ternmq_broker.reading import StoreReader
 from ternmq_broker.registration import Registrar
+from ternmq_broker.replication.reign import Reign
+from ternmq_broker.replication.replicas import Replicas
+from ternmq_broker.replication.rpc_replication import FollowService
 from ternmq_broker.replies.forwarding import Replies
 from ternmq_broker.rpc_admin import AdminService, AdminServices
 from ternmq_broker.rpc_pull import PullService, PullServices
@@ -68,6 +71,7 @@ class Parts:
         tables: Loaded.
         registrar: Told of changed topics.
         wake: Runs the job of that name now.
+        reign: What a master knows of its epoch; None = nobody can follow.
     """
 
     def __init__(
@@ -81,6 +85,7 @@ class Parts:
         tables: Tables,
         registrar: Registrar,
         wake: Callable[[str], None],
+        reign: Reign | None = None,
     ) -> None:
         self._config = config
         self._live = LiveSettings(config, store_config)
@@ -108,11 +113,21 @@ class Parts:
             statistics=self._statistics,
         )
         self._confirmations = Confirmations()
+        self.replicas: Replicas | None = None
+        """Who follows this master; None when nobody can."""
+        if reign is not None:
+            self.replicas = Replicas(
+                *(store, self._confirmations, env.clock, reign),
+                slave_timeout_ms=config.slave_timeout_ms,
+            )
         self._store_loop = StoreLoop(
             *(store, self._confirmations, env.clock, env.blocking),
             wake=wake,
             on_arrivals=self._arrived,
+            on_moved=None if self.replicas is None else self.replicas.appended,
         )
+        if self.replicas is not None:
+            self.replicas.tell(self._store_loop.confirmed)
         self._retention = StoreRetention(
             *(store, env.clock, env.blocking, tables.topics),
             interval_s=store_config.clean_interval_ms / 1000,
@@ -135,13 +150,28 @@ class Parts:
             self._transactions.service,
             self._counted,
             SettingsService(self._live),
+            *self._replication(identity),
+        )
+
+    def _replication(self, identity: Identity) -> Sequence[Service]:
+        if self.replicas is None:
+            return ()
+        env = self._env
+        return (
+            FollowService(
+                *(self.replicas, identity, self._store, env.clock, env.blocking),
+                is_closing=self.is_closing,
+            ),
         )
 
     def _build_safety(self, store_config: StoreConfig) -> Safety:
+        needs_slaves = self.replicas is not None and self.replicas.in_sync.needed > 0
         return Safety(
             confirmations=self._confirmations,
             topics_saved=self._tables.topics_file.saved,
             sync_flush_timeout_ms=store_config.sync_flush_timeout_ms,
+            slave_timeout_ms=self._config.slave_timeout_ms if needs_slaves else None,
+            refuses_without_replicas=needs_slaves and self._config.refuse_without_replicas,
         )
 
     def _build_transactions(self, store_config: StoreConfig) -> Transactions:

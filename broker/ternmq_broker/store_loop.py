@@ -54,6 +54,8 @@ class StoreLoop:
         blocking: Where tasks run.
         wake: Runs the job of that name now.
         on_arrivals: Told of the queues that have new messages.
+        on_moved: Called when there may be more log, or more of it safe, and before the confirm
+            offset is looked at; None = nobody cares.
 
     Attributes:
         on_safe: Told whenever more of the log is safe here, confirmed or not.
@@ -68,6 +70,7 @@ class StoreLoop:
         *,
         wake: Callable[[str], None],
         on_arrivals: Callable[[Sequence[Arrival]], None],
+        on_moved: Callable[[], None] | None = None,
     ) -> None:
         self._store = store
         self._confirmations = confirmations
@@ -77,6 +80,7 @@ class StoreLoop:
         self._on_arrivals = on_arrivals
         self.on_safe: Callable[[], None] = lambda: None
         self._safe = PhysicalOffset(-1)
+        self._on_moved = on_moved
         self._confirmed = PhysicalOffset(-1)
         self._file_made = asyncio.Event()
         self._committed = asyncio.Event()
@@ -102,12 +106,18 @@ class StoreLoop:
             self._wake(COMMIT_JOB if store.commits.offset < store.max_physical else FLUSH_JOB)
 
     def _note_confirmed(self) -> None:
+        if self._on_moved is not None:
+            self._on_moved()
         safe = self._store.safe_offset
         if safe != self._safe:
             if safe >> _FILES_EVERY_SHIFT != self._safe >> _FILES_EVERY_SHIFT:
                 self._wake(FILES_JOB)
             self._safe = safe
             self.on_safe()
+        self.confirmed()
+
+    def confirmed(self) -> None:
+        """Let go on what waits for the confirm offset, if that has moved."""
         confirmed = self._store.confirm_offset
         if confirmed != self._confirmed:
             self._confirmed = confirmed

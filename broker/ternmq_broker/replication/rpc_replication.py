@@ -1,0 +1,245 @@
+"""Follow at the master, and Status at every member."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from ternmq_broker.replication.epochs import Deposed, Epochs, Follow
+from ternmq_broker.replication.feeding import Feeding
+from ternmq_broker.replication.handshake import (
+    ANSWER_TIMEOUT_S,
+    FollowServerStream,
+    Handshake,
+    check_hello,
+    epochs_to_proto,
+    log_of,
+)
+from ternmq_broker.replication.replicas import Replicas
+from ternmq_model.clock import Clock
+from ternmq_model.errors import ConnectionLost, InvalidParameter, TernError, refusal
+from ternmq_model.response_code import ResponseCode
+from ternmq_protos.v1 import replication_pb2 as replication
+from ternmq_remoting.contracts import FOLLOW, REPLICATION_STATUS
+from ternmq_remoting.convert import status_of
+from ternmq_remoting.environment import Blocking
+from ternmq_remoting.rpc import Call, Handler, Identity, stream, unary
+from ternmq_store.config import FlushMode
+from ternmq_store.message_store import MessageStore
+
+logger = logging.getLogger(__name__)
+
+
+class FollowService:
+    """Serves slaves their master's log.
+
+    Args:
+        replicas: Who follows.
+        identity: The master's.
+        store: Its log.
+        clock: For silence.
+        blocking: Where what is not in memory is read.
+        is_closing: Tells whether nobody new is served any more.
+    """
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        identity: Identity,
+        store: MessageStore,
+        clock: Clock,
+        blocking: Blocking,
+        *,
+        is_closing: Callable[[], bool],
+    ) -> None:
+        self._replicas = replicas
+        self._identity = identity
+        self._store = store
+        self._clock = clock
+        self._blocking = blocking
+        self._is_closing = is_closing
+
+    def handlers(self) -> Sequence[Handler]:
+        """Return what to serve."""
+        return (stream(FOLLOW, self.follow),)
+
+    async def follow(self, stream: FollowServerStream, call: Call) -> None:
+        """Let a slave follow, for as long as its stream lives."""
+        hello = await _hello_of(stream)
+        peer = str(call.peer)
+        try:
+            feeding = await self._admit(hello, peer, stream)
+        except TernError as error:
+            logger.warning(
+                "slave refused broker_id=%s peer=%s reason=%s", hello.broker_id, peer, error
+            )
+            refused = replication.FollowAccepted(status=status_of(error))
+            await stream.write(replication.FollowReply(accepted=refused))
+            return
+        if feeding is not None:
+            await self._feed(feeding)
+
+    async def _admit(
+        self, hello: replication.FollowHello, peer: str, stream: FollowServerStream
+    ) -> Feeding | None:
+        """Shake hands; return how the slave is fed, or None when it has to cut its log first.
+
+        Raises:
+            TernError: It may not follow.
+        """
+        replicas, store = self._replicas, self._store
+        reign = replicas.reign
+        self._check_open()
+        check_hello(hello, self._identity, reign, file_bytes=store.log_file_bytes)
+        slave = log_of(hello)
+        await replicas.admit(hello.broker_id, hello.incarnation)
+        handshake = Handshake(reign, store, self._blocking, stream)
+        decided = await handshake.decide(slave)
+        if isinstance(decided, Deposed):
+            replicas.fence(decided.highest, f"slave {hello.broker_id} at {peer}")
+            remark = f"epoch {decided.highest} has begun: this is no master any more"
+            raise refusal(ResponseCode.SERVICE_NOT_AVAILABLE, remark)
+        await reign.on_followed()
+        self._check_open()
+        accepted = replication.FollowReply(accepted=handshake.accepted(decided))
+        if not isinstance(decided, Follow):
+            logger.warning(
+                "slave has to cut its log broker_id=%s peer=%s end=%s epochs=%s decided=%s",
+                *(hello.broker_id, peer, slave.end, slave.epochs[-3:], decided),
+            )
+            await stream.write(accepted)
+            return None
+        follower = replicas.join(hello.broker_id, decided.start)
+        feeding = Feeding(
+            *(replicas, follower, hello, peer, stream),
+            store=store,
+            clock=self._clock,
+            blocking=self._blocking,
+        )
+        replicas.opened(feeding)
+        try:
+            await stream.write(accepted)
+        except BaseException:
+            replicas.left(feeding)
+            raise
+        return feeding
+
+    async def _feed(self, feeding: Feeding) -> None:
+        follower = feeding.follower
+        logger.info(
+            "slave follows broker_id=%s peer=%s from=%s end=%s",
+            *(follower.broker_id, feeding.peer, follower.sent, self._store.max_physical),
+        )
+        reason = "it left"
+        try:
+            await feeding.run()
+        except ConnectionLost as error:
+            reason = str(error)
+        except TernError as error:
+            reason = str(error)
+            raise
+        finally:
+            self._replicas.left(feeding)
+            logger.warning(
+                "slave gone broker_id=%s peer=%s acknowledged=%s reason=%s",
+                *(follower.broker_id, feeding.peer, follower.acknowledged, reason),
+            )
+
+    def _check_open(self) -> None:
+        if self._is_closing():
+            raise refusal(ResponseCode.SERVICE_NOT_AVAILABLE, "the broker is closing")
+        if self._replicas.is_fenced:
+            raise refusal(ResponseCode.SERVICE_NOT_AVAILABLE, "this is no master any more")
+
+
+async def _hello_of(stream: FollowServerStream) -> replication.FollowHello:
+    """Return what a slave says first.
+
+    Raises:
+        InvalidParameter: It says something else, or nothing.
+    """
+    try:
+        async with asyncio.timeout(ANSWER_TIMEOUT_S):
+            first = await stream.read()
+    except TimeoutError:
+        first = None
+    if first is None or first.WhichOneof("request") != "hello":
+        raise InvalidParameter(ResponseCode.INVALID_PARAMETER, "a Follow begins with `hello`")
+    return first.hello
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MemberState:
+    """What a member is, whatever its role."""
+
+    role: str
+    """async_master, sync_master or slave."""
+
+    store_id: str
+    epochs: Epochs
+    highest_epoch: int
+    in_sync_replicas: int
+
+
+class Standing(Protocol):
+    """What one role alone knows of how its member stands."""
+
+    async def describe(self, reply: replication.ReplicationStatusReply) -> None:
+        """Fill that in."""
+        ...
+
+
+class StatusService:
+    """Serves Status.
+
+    Args:
+        store: The member's.
+        identity: As it registers.
+        member: Its state, asked for with every request.
+        flush_mode: Of its store.
+        standing: What its role adds.
+    """
+
+    def __init__(
+        self,
+        store: MessageStore,
+        identity: Identity,
+        member: Callable[[], MemberState],
+        flush_mode: FlushMode,
+        standing: Standing | None,
+    ) -> None:
+        self._store = store
+        self._identity = identity
+        self._member = member
+        self._flush_mode: Final = flush_mode
+        self._standing = standing
+
+    def handlers(self) -> Sequence[Handler]:
+        """Return what to serve."""
+        return (unary(REPLICATION_STATUS, self.status),)
+
+    async def status(
+        self, request: replication.ReplicationStatusRequest, call: Call
+    ) -> replication.ReplicationStatusReply:
+        """Tell how this member stands."""
+        store, identity, member = self._store, self._identity, self._member()
+        reply = replication.ReplicationStatusReply(
+            cluster=identity.cluster,
+            broker_name=identity.name,
+            broker_id=identity.broker_id,
+            role=member.role,
+            store_id=member.store_id,
+            epochs=epochs_to_proto(member.epochs),
+            highest_epoch=member.highest_epoch,
+            log_start=store.min_physical,
+            log_end=store.max_physical,
+            safe_offset=store.safe_offset,
+            confirm_offset=store.confirm_offset,
+            dispatched_offset=store.dispatched_offset,
+            flush_mode=self._flush_mode.value,
+            in_sync_replicas=member.in_sync_replicas,
+        )
+        if self._standing is not None:
+            await self._standing.describe(reply)
+        return reply
