@@ -24,7 +24,13 @@ from ternmq_broker.reading import StoreReader
 from ternmq_broker.registration import Registrar
 from ternmq_broker.replication.reign import Reign
 from ternmq_broker.replication.replicas import Replicas
-from ternmq_broker.replication.rpc_replication import FollowService
+from ternmq_broker.replication.rpc_replication import (
+    FollowService,
+    MemberState,
+    Standing,
+    StatusService,
+)
+from ternmq_broker.replication.standing import MasterStanding
 from ternmq_broker.replies.forwarding import Replies
 from ternmq_broker.rpc_admin import AdminService, AdminServices
 from ternmq_broker.rpc_pull import PullService, PullServices
@@ -72,6 +78,8 @@ class Parts:
         registrar: Told of changed topics.
         wake: Runs the job of that name now.
         reign: What a master knows of its epoch; None = nobody can follow.
+        member: What this member of its broker name is, whatever its role; None = nobody may ask.
+        standing: What a slave knows of how it stands.
     """
 
     def __init__(
@@ -86,6 +94,8 @@ class Parts:
         registrar: Registrar,
         wake: Callable[[str], None],
         reign: Reign | None = None,
+        member: Callable[[], MemberState] | None = None,
+        standing: Standing | None = None,
     ) -> None:
         self._config = config
         self._live = LiveSettings(config, store_config)
@@ -113,21 +123,9 @@ class Parts:
             statistics=self._statistics,
         )
         self._confirmations = Confirmations()
-        self.replicas: Replicas | None = None
+        self.replicas: Final = self._replicas_of(reign)
         """Who follows this master; None when nobody can."""
-        if reign is not None:
-            self.replicas = Replicas(
-                *(store, self._confirmations, env.clock, reign),
-                slave_timeout_ms=config.slave_timeout_ms,
-            )
-        self._store_loop = StoreLoop(
-            *(store, self._confirmations, env.clock, env.blocking),
-            wake=wake,
-            on_arrivals=self._arrived,
-            on_moved=None if self.replicas is None else self.replicas.appended,
-        )
-        if self.replicas is not None:
-            self.replicas.tell(self._store_loop.confirmed)
+        self._store_loop = self._build_store_loop(wake)
         self._retention = StoreRetention(
             *(store, env.clock, env.blocking, tables.topics),
             interval_s=store_config.clean_interval_ms / 1000,
@@ -150,19 +148,47 @@ class Parts:
             self._transactions.service,
             self._counted,
             SettingsService(self._live),
-            *self._replication(identity),
+            *self._replication(identity, member, standing),
         )
 
-    def _replication(self, identity: Identity) -> Sequence[Service]:
-        if self.replicas is None:
-            return ()
-        env = self._env
-        return (
-            FollowService(
-                *(self.replicas, identity, self._store, env.clock, env.blocking),
-                is_closing=self.is_closing,
-            ),
+    def _replicas_of(self, reign: Reign | None) -> Replicas | None:
+        if reign is None:
+            return None
+        return Replicas(
+            *(self._store, self._confirmations, self._env.clock, reign),
+            slave_timeout_ms=self._config.slave_timeout_ms,
         )
+
+    def _build_store_loop(self, wake: Callable[[str], None]) -> StoreLoop:
+        store_loop = StoreLoop(
+            *(self._store, self._confirmations, self._env.clock, self._env.blocking),
+            wake=wake,
+            on_arrivals=self._arrived,
+            on_moved=None if self.replicas is None else self.replicas.appended,
+        )
+        if self.replicas is not None:
+            self.replicas.tell(store_loop.confirmed)
+        return store_loop
+
+    def _replication(
+        self,
+        identity: Identity,
+        member: Callable[[], MemberState] | None,
+        standing: Standing | None,
+    ) -> Sequence[Service]:
+        env, store, flush_mode = self._env, self._store, self._config.flush_mode
+        services: list[Service] = []
+        if self.replicas is not None:
+            standing = MasterStanding(self.replicas, store, env.clock, env.blocking)
+            services.append(
+                FollowService(
+                    *(self.replicas, identity, store, env.clock, env.blocking),
+                    is_closing=self.is_closing,
+                )
+            )
+        if member is not None:
+            services.append(StatusService(store, identity, member, flush_mode, standing))
+        return services
 
     def _build_safety(self, store_config: StoreConfig) -> Safety:
         needs_slaves = self.replicas is not None and self.replicas.in_sync.needed > 0
