@@ -1,0 +1,216 @@
+"""A master's half of replication on its own, and raw streams that play its slaves."""
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from ternmq_broker.config import BrokerRole
+from ternmq_broker.confirmations import Confirmations
+from ternmq_broker.replication.epochs import Epoch, Epochs
+from ternmq_broker.replication.reign import Reign
+from ternmq_broker.replication.replicas import Replicas
+from ternmq_broker.replication.rpc_replication import FollowService, MemberState, StatusService
+from ternmq_broker.replication.standing import MasterStanding
+from ternmq_broker.store_loop import StoreLoop
+from ternmq_model.address import Address
+from ternmq_model.offsets import PhysicalOffset
+from ternmq_protos.v1 import replication_pb2 as replication
+from ternmq_remoting.contracts import FOLLOW, REPLICATION_STATUS
+from ternmq_remoting.rpc import ClientStream, Connection, Identity
+from ternmq_runtime.service import JobRunner
+from ternmq_store.config import FlushMode, StoreConfig
+from ternmq_store.message_store import MessageStore
+from tests.support.files import MemoryFileSystem
+from tests.support.memory_network import MemoryNetwork
+from tests.support.records import batch_of, record
+from tests.support.stores import ROOT, SMALL, append
+from tests.support.virtual_time import InlineBlocking, VirtualClock
+
+IDENTITY = Identity("DefaultCluster", "a", 0, 2)
+ADDRESS = Address("m", 10_911)
+EPOCHS: Epochs = (Epoch(1, PhysicalOffset(0)), Epoch(2, PhysicalOffset(0)))
+OWN_ID = 7
+TIMEOUT_MS = 3000
+
+FollowStream = ClientStream[replication.FollowReply, replication.FollowRequest]
+
+
+@dataclass
+class Master:
+    """A store that can be followed, and what it told others."""
+
+    network: MemoryNetwork
+    store: MessageStore
+    files: MemoryFileSystem
+    clock: VirtualClock
+    confirmations: Confirmations
+    store_loop: StoreLoop
+    replicas: Replicas
+    is_closing: bool = False
+    deposed: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
+    followed: int = 0
+    sync_s: float = 0.0
+
+    def append(self, *bodies: bytes) -> PhysicalOffset:
+        """Store messages as senders do; return where the log ends."""
+        end = append(self.store, batch_of(*(record("A", 0, body) for body in bodies))).end
+        self.store_loop.appended()
+        return end
+
+    async def connect(self, host: str = "s") -> Connection:
+        """Return a connection from a slave's host."""
+        return await self.network.host(host).connect([ADDRESS])
+
+    async def slave(self, broker_id: int = 1, **fields: Any) -> "Slave":
+        """Open a stream and say hello; `fields` are the hello's, other than those of a new one."""
+        connection = await self.connect(fields.pop("host", f"s{broker_id}"))
+        slave = Slave(connection, connection.open(FOLLOW), self.replicas.reign.number)
+        hello = hello_of(broker_id, **fields)
+        await slave.stream.write(replication.FollowRequest(hello=hello))
+        return slave
+
+    async def status(self) -> replication.ReplicationStatusReply:
+        """Ask how it stands."""
+        connection = await self.connect()
+        request = replication.ReplicationStatusRequest()
+        reply = await connection.call(REPLICATION_STATUS, request, timeout_s=5)
+        await connection.close()
+        return reply
+
+
+def member_of(reign: Reign) -> MemberState:
+    """Return what a master in that reign says of itself."""
+    return MemberState(
+        role=reign.role.value,
+        store_id=reign.store_id,
+        epochs=reign.epochs,
+        highest_epoch=reign.number,
+        in_sync_replicas=reign.in_sync_replicas,
+    )
+
+
+def hello_of(broker_id: int = 1, **fields: Any) -> replication.FollowHello:
+    """Return what a slave with an empty log says."""
+    fields.setdefault("cluster", IDENTITY.cluster)
+    fields.setdefault("broker_name", IDENTITY.name)
+    fields.setdefault("incarnation", f"process-{broker_id}")
+    fields.setdefault("flush_mode", "sync")
+    fields.setdefault("store_id", "store" if "log_end" in fields else "")
+    epochs: Sequence[Epoch] = fields.pop("epochs", ())
+    told = [replication.Epoch(number=number, start=start) for number, start in epochs]
+    return replication.FollowHello(broker_id=broker_id, epochs=told, **fields)
+
+
+class Slave:
+    """One stream, and what it has been given."""
+
+    def __init__(self, connection: Connection, stream: FollowStream, epoch: int) -> None:
+        self.connection = connection
+        self.stream = stream
+        self.epoch = epoch
+        self.log = bytearray()
+        self.confirmed = -1
+
+    async def accepted(self) -> replication.FollowAccepted:
+        """Return the next reply, which tells how it may follow."""
+        reply = await self.stream.read()
+        assert reply is not None
+        assert reply.WhichOneof("reply") == "accepted", reply
+        return reply.accepted
+
+    async def piece(self) -> replication.LogPiece:
+        """Return the next piece, which goes on where the log ends."""
+        reply = await self.stream.read()
+        assert reply is not None
+        piece = reply.piece
+        assert piece.start == len(self.log)
+        assert piece.epoch == self.epoch
+        assert piece.confirm_offset >= self.confirmed
+        self.confirmed = piece.confirm_offset
+        self.log += piece.data
+        return piece
+
+    async def take(self, end: int) -> None:
+        """Read pieces until the log ends at `end`."""
+        while len(self.log) < end:
+            await self.piece()
+
+    async def acknowledge(self, safe: int, **fields: Any) -> None:
+        """Say that the log is safe up to there."""
+        fields.setdefault("epoch", self.epoch)
+        fields.setdefault("appended_offset", max(safe, len(self.log)))
+        ack = replication.FollowAck(safe_offset=safe, **fields)
+        await self.stream.write(replication.FollowRequest(ack=ack))
+
+    async def keep_up(self) -> None:
+        """Take and acknowledge whatever comes, until the stream ends."""
+        await self.acknowledge(len(self.log))
+        while True:
+            await self.piece()
+            await self.acknowledge(len(self.log))
+
+    async def leave(self) -> None:
+        """Go away."""
+        self.stream.cancel()
+        await self.connection.close()
+
+
+@asynccontextmanager
+async def reigning(
+    *,
+    role: BrokerRole = BrokerRole.SYNC_MASTER,
+    in_sync_replicas: int = 2,
+    flush_mode: FlushMode = FlushMode.SYNC,
+    epochs: Epochs = EPOCHS,
+    store_config: StoreConfig = SMALL,
+    files: MemoryFileSystem | None = None,
+) -> AsyncGenerator[Master]:
+    """Give a master that can be followed, with a store of small files."""
+    clock, files = VirtualClock(), files or MemoryFileSystem()
+    async with MemoryNetwork(Random(1)) as network:
+        store = MessageStore.open(ROOT, store_config, flush_mode, files, clock)
+        confirmations = Confirmations()
+
+        async def followed() -> None:
+            master.followed += 1
+
+        reign = Reign(
+            store_id="store",
+            epochs=epochs,
+            role=role,
+            in_sync_replicas=in_sync_replicas,
+            own_id=OWN_ID,
+            on_deposed=lambda epoch, whence: master.deposed.append((epoch, whence)),
+            on_followed=followed,
+        )
+        replicas = Replicas(store, confirmations, clock, reign, slave_timeout_ms=TIMEOUT_MS)
+        blocking = InlineBlocking(lambda: master.sync_s)
+        runners: list[JobRunner] = []
+
+        def wake(job: str) -> None:
+            for runner in runners:
+                runner.wake(job)
+
+        store_loop = StoreLoop(
+            *(store, confirmations, clock, blocking),
+            wake=wake,
+            on_arrivals=lambda _arrivals: None,
+            on_moved=replicas.appended,
+        )
+        replicas.tell(store_loop.confirmed)
+        master = Master(network, store, files, clock, confirmations, store_loop, replicas)
+        follow = FollowService(
+            *(replicas, IDENTITY, store, clock, blocking), is_closing=lambda: master.is_closing
+        )
+        status = StatusService(
+            *(store, IDENTITY, lambda: member_of(reign), flush_mode),
+            MasterStanding(replicas, store, clock, blocking),
+        )
+        handlers = [*follow.handlers(), *status.handlers()]
+        async with JobRunner(*store_loop.jobs()) as runner:
+            runners.append(runner)
+            async with network.host("m").serve(handlers, ADDRESS, identity=IDENTITY):
+                yield master
+        store.close()
