@@ -110,13 +110,14 @@ def newest(epochs: Epochs) -> int:
     return epochs[-1].number if epochs else 0
 
 
-def newest_written(epochs: Epochs, end: PhysicalOffset) -> int:
-    """Return the highest number of which a log that ends at `end` has bytes; 0 for none.
+def newest_reached(epochs: Epochs, end: PhysicalOffset) -> int:
+    """Return the highest epoch of which a log that ends at `end` has all that came before; or 0.
 
-    Of two logs of one store, that of the higher (newest written, end) has all that was confirmed
-    in the other.
+    Of two logs of one store, that of the higher (newest reached, end) has all that was acknowledged
+    with enough copies in the other. Bytes alone do not tell: a reign may have confirmed what it
+    found, and a master that was deposed may have a few bytes of a restart.
     """
-    return newest(cut_to(epochs, end))
+    return max((epoch.number for epoch in epochs if epoch.start <= end), default=0)
 
 
 def number_after_restart(highest: int) -> int:

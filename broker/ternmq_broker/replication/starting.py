@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 from ternmq_broker.replication.epochs import (
     Epochs,
+    Log,
     newest,
-    newest_written,
+    newest_reached,
     number_after_restart,
     number_of_promotion,
 )
@@ -70,7 +71,7 @@ class MemberAnswer(NamedTuple):
     highest: int
     """The highest epoch that it has heard of."""
     newest: int
-    """The newest epoch of which its log has bytes: `newest_written`."""
+    """The newest epoch that its log has reached: `newest_reached`."""
     log_end: PhysicalOffset
 
 
@@ -120,25 +121,24 @@ def decide_start(own: Own, answers: Iterable[Answer], *, is_forced: bool = False
     return Decision(Start.WAIT, f"nobody confirms that no epoch above {epoch} began")
 
 
-def why_not_promote(own: Epochs, log_end: PhysicalOffset, others: Iterable[MemberAnswer]) -> str:
+def why_not_promote(own: Log, others: Iterable[MemberAnswer]) -> str:
     """Return why a slave had better not be promoted; "" when nothing speaks against it.
 
     Of the slaves that a message needed, the one with the longest log of the newest epoch has it.
     It is among those that answered when no more are missing than a message needed slaves, less one.
 
     Args:
-        own: Epochs of its log.
-        log_end: Of its log.
+        own: Its log.
         others: The members that answered.
     """
-    if not own:
-        return "it never followed a master: its log holds nothing"
-    mine = newest_written(own, log_end)
+    if own.is_empty:
+        return "its log holds nothing"
+    mine = newest_reached(own.epochs, own.end)
     best = max(((each.newest, each.log_end) for each in others), default=(0, PhysicalOffset(0)))
-    if best > (mine, log_end):
+    if best > (mine, own.end):
         return (
             f"another member has the log up to {best[1]} in epoch {best[0]}, "
-            f"this one up to {log_end} in epoch {mine}"
+            f"this one up to {own.end} in epoch {mine}"
         )
     return ""
 
@@ -160,9 +160,12 @@ def _confirms(own: Own, answer: Answer) -> bool:
 
 
 def _is_ahead(own: Own, answer: Answer) -> bool:
-    """Tell whether a member has bytes that were here and are lost."""
-    mine = newest_written(own.epochs, own.log_end)
-    return isinstance(answer, MemberAnswer) and (answer.newest, answer.log_end) > (
-        mine,
-        own.log_end,
-    )
+    """Tell whether a member has bytes of an epoch of this log that were here and are lost."""
+    if not isinstance(answer, MemberAnswer):
+        return False
+    for index, epoch in enumerate(own.epochs):
+        if epoch.number == answer.newest:
+            later = own.epochs[index + 1 : index + 2]
+            had_to = min([answer.log_end, *(each.start for each in later)])
+            return had_to > own.log_end
+    return False

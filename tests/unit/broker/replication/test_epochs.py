@@ -19,7 +19,7 @@ from ternmq_broker.replication.epochs import (
     cut_to,
     may_follow,
     newest,
-    newest_written,
+    newest_reached,
     number_after_restart,
     number_of_promotion,
     probe,
@@ -229,10 +229,11 @@ def test_a_cut_leaves_the_epochs_that_have_bytes() -> None:
     assert cut_to(entries, PhysicalOffset(0)) == ()
 
 
-@pytest.mark.parametrize(("end", "newest"), [(0, 0), (1, 1), (50, 1), (51, 3), (70, 3), (71, 4)])
-def test_what_a_log_has_bytes_of_may_be_less_than_it_lists(end: int, newest: int) -> None:
+@pytest.mark.parametrize(("end", "reached"), [(0, 1), (49, 1), (50, 3), (69, 3), (70, 4), (90, 4)])
+def test_a_log_may_list_epochs_that_it_has_not_reached(end: int, reached: int) -> None:
     entries = epochs((1, 0), (2, 50), (3, 50), (4, 70))
-    assert newest_written(entries, PhysicalOffset(end)) == newest
+    assert newest_reached(entries, PhysicalOffset(end)) == reached
+    assert newest_reached((), PhysicalOffset(end)) == 0
 
 
 def test_a_slave_takes_over_its_masters_epochs_once_it_is_cut() -> None:

@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from ternmq_broker.replication.epochs import Epoch
+from ternmq_broker.replication.epochs import Epoch, Epochs, Log
 from ternmq_broker.replication.starting import (
     Answer,
     MemberAnswer,
@@ -35,6 +35,10 @@ LOSSY = replace(CRASHED, may_lack_confirmed=True)
 
 def nameserver(highest: int | None) -> Answer:
     return NameServerAnswer(highest)
+
+
+def log(epochs: Epochs, end: int) -> Log:
+    return Log(epochs, PhysicalOffset(0), PhysicalOffset(end))
 
 
 def member(highest: int, newest: int | None = None, log_end: int = 80) -> MemberAnswer:
@@ -92,6 +96,9 @@ def member(highest: int, newest: int | None = None, log_end: int = 80) -> Member
             id="lossy, and lost more than its last reign",
         ),
         pytest.param(
+            LOSSY, [member(1, log_end=90)], Start.MASTER, 5, id="lossy, others went another way"
+        ),
+        pytest.param(
             CRASHED, [member(4, log_end=81)], Start.MASTER, 5, id="more than was flushed here"
         ),
     ],
@@ -138,15 +145,18 @@ def test_force_stands_for_answers_that_are_missing(
 def test_the_slave_with_the_longest_log_of_the_newest_epoch_is_promoted(
     others: Sequence[MemberAnswer], reason: str
 ) -> None:
-    found = why_not_promote(EPOCHS, LOG_END, others)
+    found = why_not_promote(log(EPOCHS, LOG_END), others)
     assert found.startswith(reason)
     assert bool(found) == bool(reason)
 
 
-def test_an_epoch_without_bytes_makes_no_slave_the_best() -> None:
-    assert not why_not_promote(EPOCHS[:1], PhysicalOffset(55), [member(4, 1, 50)])
-    assert why_not_promote(EPOCHS, PhysicalOffset(50), [member(1, 1, 55)])
+def test_a_reign_counts_for_who_has_all_that_came_before_it() -> None:
+    behind, there = log(EPOCHS, 59), log(EPOCHS, 60)
+    restarted = member(3, 3, 70)
+    assert why_not_promote(behind, [restarted])
+    assert not why_not_promote(there, [restarted])
 
 
-def test_a_slave_that_never_followed_is_not_promoted() -> None:
-    assert "never followed" in why_not_promote((), PhysicalOffset(0), [])
+def test_a_slave_that_has_nothing_is_not_promoted() -> None:
+    for entries in ((), EPOCHS[:1]):
+        assert "holds nothing" in why_not_promote(log(entries, 0), [])
