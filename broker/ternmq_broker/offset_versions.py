@@ -47,8 +47,11 @@ class OffsetVersions:
 
     def remove_queue(self, group: str, topic: str, queue_id: int) -> None:
         """Forget one version."""
-        if self._versions.get((topic, group), {}).pop(queue_id, None) is not None:
+        queues = self._versions.get((topic, group), {})
+        if queues.pop(queue_id, None) is not None:
             self._changes += 1
+        if not queues:
+            self._versions.pop((topic, group), None)
 
     def remove_topic(self, topic: str) -> None:
         """Forget the versions of every group in `topic`."""

@@ -37,6 +37,11 @@ class RecentChanges(Generic[K]):
         self._newest: dict[K, int] = {}
         self._removed: dict[K, int] = {}
 
+    @property
+    def places(self) -> int:
+        """How many places changes take."""
+        return len(self._log)
+
     def note(self, key: K, *, removed: bool = False) -> None:
         """Take note that an entry changed, or is gone."""
         self._number += 1

@@ -6,6 +6,7 @@ every second, so that both sides know that the other one lives.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -45,6 +46,7 @@ CONFIRMED_JOB: Final = "follow-confirmed"
 
 _RETRY_PAUSE_S: Final = 0.5
 _ROOM_PAUSE_S: Final = 1.0
+_BUSY_PAUSE_S: Final = 0.01
 _SECOND_MS: Final = 1000
 
 FollowStream = ClientStream[replication.FollowReply, replication.FollowRequest]
@@ -341,10 +343,11 @@ class Follower:
                 highest_epoch=state.highest_epoch,
                 log_end=store.max_physical,
             )
+            self._note_master(piece)
             if piece.data:
                 await self._append(piece)
+                self._note_behind()
             store.confirm_limit = PhysicalOffset(piece.confirm_offset)
-            self._note_master(piece)
             services.appended()
         raise ProtocolBroken("it ended the stream")
 
@@ -363,24 +366,31 @@ class Follower:
                     is_checksummed=piece.is_checksummed,
                     damage=piece.damage,
                 )
-            except (BrokerBusy, StoreFull) as error:
+            except BrokerBusy:
+                pause = self._busy_pause()
+            except StoreFull as error:
                 is_told = is_told or self._tell_room(error)
+                pause = asyncio.sleep(_ROOM_PAUSE_S)
             else:
-                self._waits_for_room = False
-                if is_told:
-                    logger.info("there is room again broker=%s", services.broker_name)
-                    self._problem = ""
-                return
+                break
             self._waits_for_room = True
             try:
-                if not await services.room_made():
-                    await asyncio.sleep(_ROOM_PAUSE_S)
+                await pause
             finally:
+                self._waits_for_room = False
                 self._heard_at_ms = services.env.clock.monotonic_ms()
+        if is_told:
+            logger.info("there is room again broker=%s", services.broker_name)
+            self._problem = ""
 
-    def _tell_room(self, error: TernError) -> bool:
-        if not isinstance(error, StoreFull):
-            return False
+    async def _busy_pause(self) -> None:
+        """Wait for the file that is being made, or for notes that are being written."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_ROOM_PAUSE_S):
+                if not await self._services.room_made():
+                    await asyncio.sleep(_BUSY_PAUSE_S)
+
+    def _tell_room(self, error: StoreFull) -> bool:
         logger.error("no room to follow broker=%s error=%s", self._services.broker_name, error)
         self._problem = str(error)
         return True
@@ -388,7 +398,10 @@ class Follower:
     def _note_master(self, piece: replication.LogPiece) -> None:
         self._master_start = PhysicalOffset(piece.log_start)
         self._master_end = piece.log_end
-        if self._services.store.max_physical >= piece.log_end:
+        self._note_behind()
+
+    def _note_behind(self) -> None:
+        if self._services.store.max_physical >= self._master_end:
             self._behind_since_ms = None
         elif self._behind_since_ms is None:
             self._behind_since_ms = self._heard_at_ms

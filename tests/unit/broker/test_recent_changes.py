@@ -45,7 +45,7 @@ def test_old_places_are_swept_out() -> None:
     recent = RecentChanges[int]()
     for turn in range(20_000):
         recent.note(turn % 7)
-    assert len(recent._log) < 2_000
+    assert recent.places < 2_000
     assert [key for key, _ in recent.since(0, most=100).keys] == [
         (20_000 + n) % 7 for n in range(7)
     ]

@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 
 from ternmq_broker.replication.epochs import Epoch, Epochs
@@ -25,8 +27,9 @@ def log(start: int = 100, end: int = 900, file_bytes: int = 100) -> SlaveLog:
     return SlaveLog("s", whose, PhysicalOffset(start), PhysicalOffset(end), file_bytes)
 
 
-def accepted(**fields: object) -> replication.FollowAccepted:
-    return replication.FollowAccepted(**{"start": 900, "log_file_bytes": 100, **fields})
+def accepted(**fields: Any) -> replication.FollowAccepted:
+    whole: dict[str, Any] = {"start": 900, "log_file_bytes": 100, **fields}
+    return replication.FollowAccepted(**whole)
 
 
 def test_epochs_go_over_the_wire_and_back() -> None:

@@ -1,0 +1,279 @@
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from ternmq_broker.timer.checkpoint import TimerCheckpoint
+from ternmq_model.address import Address
+from ternmq_model.group_settings import GroupSettings
+from ternmq_model.offsets import PhysicalOffset, QueueOffset
+from ternmq_model.route import TopicConfig
+from ternmq_model.subscription import SQL92, parse_subscription
+from ternmq_protos.v1 import replication_pb2 as replication
+from ternmq_remoting.contracts import METADATA
+from ternmq_remoting.rpc import Call, ServerStream, stream
+from tests.support.metadata import Pair, member, pair, same
+from tests.support.records import batch_of, record
+from tests.support.replicas import follow
+from tests.support.stores import append, settle
+from tests.support.toy_master import until
+from tests.support.virtual_time import run_in_virtual_time
+
+SECOND_S = 1.0
+
+
+def run(scenario: Callable[[Pair], Awaitable[None]]) -> None:
+    async def main() -> None:
+        async with pair() as both:
+            await scenario(both)
+
+    run_in_virtual_time(main())
+
+
+def test_every_table_of_the_master_is_the_slaves_within_a_second_of_each_change() -> None:
+    async def scenario(both: Pair) -> None:
+        tables = both.master.tables
+
+        def delete() -> None:
+            tables.topics.remove("T", now_ms=5)
+            tables.offsets.remove_topic("T")
+            tables.filters.remove_topic("T")
+
+        condition = parse_subscription("T", "a > 1", SQL92, version_ms=1)
+        changes: list[Callable[[], object]] = [
+            lambda: tables.topics.put(TopicConfig("T", 4, 4), now_ms=1),
+            lambda: tables.groups.use("G", now_ms=1),
+            lambda: tables.groups.put(GroupSettings("G", consume_enabled=False), now_ms=2),
+            lambda: both.master.commit(5),
+            lambda: both.master.commit(3, 1),
+            lambda: tables.delays.put(3, QueueOffset(8), now_ms=1),
+            lambda: tables.filters.register("G", [condition], now_ms=1),
+            lambda: tables.offsets.versions.reserve_tokens(1 << 40),
+            delete,
+        ]
+        for number, change in enumerate(changes):
+            change()
+            await until(lambda: same(both), within_s=SECOND_S)
+            await asyncio.sleep(0.1 * number)
+        assert both.follower.age_ms() < 1000
+        assert both.slave.told >= 2
+        assert both.slave.gone == ["T"]
+
+    run(scenario)
+
+
+def test_the_slaves_files_have_what_its_next_life_needs() -> None:
+    async def scenario(both: Pair) -> None:
+        both.master.tables.topics.put(TopicConfig("T", 4, 4), now_ms=1)
+        both.master.commit(3, 7)
+        await until(lambda: same(both))
+        await both.slave.tables.save()
+        both.slave.store.close()
+        again = await member(both.network, "other", both.slave.files)
+        assert again.offset() == (3, 7)
+        assert again.tables.topics.get("T") == TopicConfig("T", 4, 4)
+        assert again.tables.groups.get("G") is not None
+
+    run(scenario)
+
+
+def test_what_was_committed_at_the_slave_stays_until_the_master_has_more() -> None:
+    async def scenario(both: Pair) -> None:
+        both.master.tables.topics.put(TopicConfig("T", 4, 4), now_ms=1)
+        both.master.commit(5)
+        await until(lambda: same(both))
+        both.connection = None
+        both.slave.commit(9)
+        both.slave.commit(2, group="HERE")
+        both.master.commit(6)
+        await both.connect()
+        await asyncio.sleep(2)
+        assert both.slave.offset() == (9, 0)
+        assert both.slave.offset("HERE") == (2, 0)
+        assert both.slave.tables.groups.get("HERE") is not None
+        both.master.commit(10)
+        await until(lambda: both.slave.offset() == (10, 0), within_s=SECOND_S)
+        both.master.commit(1, 1)
+        await until(lambda: both.slave.offset() == (1, 1), within_s=SECOND_S)
+
+    run(scenario)
+
+
+def test_a_group_that_is_deleted_goes_also_when_it_is_made_anew_at_once() -> None:
+    async def scenario(both: Pair) -> None:
+        tables = both.master.tables
+        tables.topics.put(TopicConfig("T", 4, 4), now_ms=1)
+        both.master.commit(5, 3)
+        both.master.commit(5, 3, group="OTHER")
+        await until(lambda: same(both))
+        for group in ("G", "OTHER"):
+            tables.groups.remove(group, now_ms=2)
+            tables.offsets.remove_group(group)
+        both.master.commit(1)
+        await until(lambda: same(both), within_s=SECOND_S)
+        assert both.slave.offset() == (1, 0)
+        assert both.slave.offset("OTHER") == (None, 0)
+        assert both.slave.tables.groups.get("OTHER") is None
+
+    run(scenario)
+
+
+def test_a_topic_that_is_deleted_and_made_anew_begins_anew_at_the_slave() -> None:
+    async def scenario(both: Pair) -> None:
+        master, slave = both.master, both.slave
+        master.tables.topics.put(TopicConfig("T", 1, 1), now_ms=1)
+        append(master.store, batch_of(record("T", 0, b"old"), record("T", 0, b"old")))
+        settle(master.store)
+        master.commit(2)
+        follow(master.store, slave.store)
+        settle(slave.store)
+        await until(lambda: same(both))
+        master.store.delete_topic("T")
+        master.tables.topics.remove("T", now_ms=2)
+        master.tables.offsets.remove_topic("T")
+        master.tables.topics.put(TopicConfig("T", 1, 1), now_ms=3)
+        append(master.store, batch_of(record("T", 0, b"new")))
+        settle(master.store)
+        master.commit(0)
+        follow(master.store, slave.store)
+        await until(
+            lambda: same(both) and slave.store.deletions == master.store.deletions,
+            within_s=SECOND_S,
+        )
+        settle(slave.store)
+        assert slave.offset() == (0, 0)
+        assert slave.gone == ["T"], "who reads it is told"
+        assert slave.store.queue_range("T", 0) == (0, 1)
+
+    run(scenario)
+
+
+def test_what_was_done_counts_once_the_log_has_it() -> None:
+    async def scenario(both: Pair) -> None:
+        master, slave = both.master, both.slave
+        append(master.store, batch_of(record("T", 0, b"delivered")))
+        settle(master.store)
+        master.tables.delays.put(3, QueueOffset(8), now_ms=1)
+        master.tables.scan_offset.put(PhysicalOffset(50))
+        await master.tables.save_timer(TimerCheckpoint(read_ms=5, next_offset=3))
+        await asyncio.sleep(2)
+        assert (slave.tables.delays.get(3), slave.tables.scan_offset.offset) == (0, 0)
+        for offset in range(9, 20):  # it goes on all the time
+            master.tables.delays.put(3, QueueOffset(offset), now_ms=1)
+            append(master.store, batch_of(record("T", 0, b"delivered")))
+            settle(master.store)
+            await asyncio.sleep(0.3)
+            if offset == 9:
+                follow(master.store, slave.store)
+                settle(slave.store)
+        assert slave.tables.delays.get(3) in (8, 9)
+        assert slave.tables.scan_offset.offset == 50
+        assert slave.tables.timer == TimerCheckpoint(read_ms=5, next_offset=3)
+        follow(master.store, slave.store)
+        settle(slave.store)
+        await until(lambda: same(both), within_s=SECOND_S)
+
+    run(scenario)
+
+
+def test_tables_of_any_size_are_told_in_pieces() -> None:
+    async def scenario(both: Pair) -> None:
+        for number in range(3000):
+            both.master.tables.topics.put(TopicConfig(f"topic-{number:060}", 4, 4), now_ms=1)
+        for number in range(10_000):
+            both.master.commit(number, topic=f"topic-{number // 4:060}", queue_id=number % 4)
+        await until(lambda: same(both), within_s=2)
+        both.master.commit(10_001, topic=f"topic-{0:060}")
+        await until(lambda: same(both), within_s=SECOND_S)
+
+    run(scenario)
+
+
+class Scripted:
+    """A master that tells what a test says."""
+
+    def __init__(self, table: str, text: str) -> None:
+        self._reply = (table, text)
+
+    async def metadata(
+        self,
+        stream: ServerStream[replication.MetadataRequest, replication.MetadataReply],
+        call: Call,
+    ) -> None:
+        table, text = self._reply
+        while await stream.read() is not None:
+            told = replication.MetadataReply(
+                table=table, revision="r", piece=text.encode(), is_last_piece=True
+            )
+            await stream.write(told)
+            await stream.write(replication.MetadataReply(is_end=True))
+
+
+@pytest.mark.parametrize(
+    ("table", "text"),
+    [
+        ("topics", "no json"),
+        ("topics", "[]"),
+        ("topics", '{"topicConfigTable":{"../T":{"readQueueNums":1,"writeQueueNums":1,"perm":6}}}'),
+        ("topics", '{"topicConfigTable":{"T":{"readQueueNums":-1,"writeQueueNums":1,"perm":6}}}'),
+        ("groups", '{"subscriptionGroupTable":{"no good":{}}}'),
+        ("offsets", '{"offsets":[["../T","G",0,1,0,0]]}'),
+        ("deletions", '{"deletions":{"../T":5}}'),
+        ("deletions", '{"deletions":{"T":"5"}}'),
+        ("filters", '{"filterDataByTopic":{"../T":{"groupFilterData":{"G":{}}}}}'),
+        ("delay_offsets", '{"offsetTable":{"1":-1}}'),
+        ("transactions", '{"scanFrom":-1}'),
+        ("timer", '{"checkpoint":[1,2]}'),
+        ("timer", '{"checkpoint":[1,2,"x",4,5,6,7]}'),
+        ("timer", '{"checkpoint":[1,2,3,4,-5,6,7]}'),
+        ("timer", "{}"),
+    ],
+)
+def test_what_cannot_be_a_table_changes_nothing_and_is_told_once(
+    table: str, text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(both: Pair) -> None:
+        await until(lambda: both.follower.age_ms() >= 0)
+        both.connection = None
+        await asyncio.sleep(1)
+        tables = both.slave.tables
+        before = [each.to_dict() for each in (tables.topics, tables.groups, tables.offsets)]
+        scripted = Scripted(table, text)
+        host = both.network.host("x")
+        async with host.serve([stream(METADATA, scripted.metadata)], Address("x", 1)):
+            both.connection = await both.slave.env.network.connect([Address("x", 1)])
+            await asyncio.sleep(5)
+            both.connection = None
+            await asyncio.sleep(1)
+        after = [each.to_dict() for each in (tables.topics, tables.groups, tables.offsets)]
+        assert after == before
+        assert both.slave.store.deletions == {}
+        assert both.slave.tables.timer == TimerCheckpoint()
+        assert both.follower.age_ms() > 5000
+
+    with caplog.at_level(logging.WARNING):
+        run(scenario)
+    told = [each.message for each in caplog.records if "not those of the master" in each.message]
+    assert len(told) == 1
+    assert table in told[0]
+
+
+def test_another_life_of_the_master_tells_everything_again() -> None:
+    async def scenario(both: Pair) -> None:
+        both.master.tables.topics.put(TopicConfig("T", 4, 4), now_ms=1)
+        both.master.commit(5)
+        await until(lambda: same(both))
+        both.connection = None
+        await asyncio.sleep(1)
+        other = await member(both.network, "other")
+        other.tables.topics.put(TopicConfig("U", 4, 4), now_ms=1)
+        other.commit(7, topic="U")
+        address = Address("other", 1)
+        async with both.network.host("other").serve(other.service("j").handlers(), address):
+            both.connection = await both.slave.env.network.connect([address])
+            await until(lambda: both.slave.offset(topic="U") == (7, 0), within_s=SECOND_S)
+            assert both.slave.offset() == (None, 0), "its topic is gone"
+            both.connection = None
+
+    run(scenario)

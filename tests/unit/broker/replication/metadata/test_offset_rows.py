@@ -1,0 +1,44 @@
+import pytest
+
+from ternmq_broker.consumer_offsets import KeptOffset
+from ternmq_broker.replication.metadata.offset_rows import parse_rows
+from ternmq_model.offsets import QueueOffset
+
+
+def test_offsets_are_read_with_what_was_removed() -> None:
+    rows = [["T", "G", 1, 5, 2, 0], ["T", "G", 0, -1, 0, 1]]
+    assert list(parse_rows({"offsets": rows})) == [
+        (KeptOffset("G", "T", 1, QueueOffset(5), 2), False),
+        (KeptOffset("G", "T", 0, None, 0), True),
+    ]
+    assert list(parse_rows({})) == []
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        [],
+        "T",
+        ["T", "G", 1, 5, 2],
+        ["../T", "G", 1, 5, 2, 0],
+        ["T", "no good", 1, 5, 2, 0],
+        ["T", "", 1, 5, 2, 0],
+        [3, "G", 1, 5, 2, 0],
+        ["T", "G", -1, 5, 2, 0],
+        ["T", "G", 1 << 40, 5, 2, 0],
+        ["T", "G", 1, -2, 2, 0],
+        ["T", "G", 1, 1 << 62, 2, 0],
+        ["T", "G", 1, 5, -1, 0],
+        ["T", "G", 1, 5, 1 << 62, 0],
+        ["T", "G", 1, 5.0, 0, 0],
+        ["T", "G", True, 5, 0, 0],
+    ],
+)
+def test_what_cannot_be_an_offset_is_refused(row: object) -> None:
+    with pytest.raises(ValueError, match=r"offset|queue|version|topic|group"):
+        list(parse_rows({"offsets": [row]}))
+
+
+def test_offsets_that_are_no_list_are_refused() -> None:
+    with pytest.raises(ValueError, match="no list"):
+        list(parse_rows({"offsets": 3}))

@@ -1,0 +1,101 @@
+import asyncio
+
+import pytest
+
+from ternmq_broker.replication.finding import Finder
+from ternmq_broker.replication.metadata import take_over_offsets
+from ternmq_model.address import Address
+from ternmq_model.offsets import QueueOffset
+from ternmq_model.route import BrokerMember, TopicConfig
+from ternmq_protos.v1 import replication_pb2 as replication
+from ternmq_remoting.contracts import METADATA
+from ternmq_remoting.rpc import Call, Identity, ServerStream, stream
+from tests.support.metadata import MASTER, Member, Pair, pair
+from tests.support.toy_master import until
+from tests.support.virtual_time import run_in_virtual_time
+
+SLAVE = Address("s", 10911)
+IDENTITY = Identity("C", "n", 1, 1)
+
+
+async def take_over(master: Member, *members: BrokerMember) -> int:
+    finder = Finder(
+        master.env,
+        cluster="C",
+        name="n",
+        nameservers=(),
+        remembered=lambda: members,
+        remember=lambda _: None,
+    )
+    return await take_over_offsets(
+        master.env,
+        finder,
+        master.tables,
+        cluster="C",
+        name="n",
+        end_of=lambda _topic, _queue: QueueOffset(20),
+    )
+
+
+def test_a_master_that_returns_takes_what_its_slaves_have_newer() -> None:
+    async def scenario(both: Pair) -> None:
+        both.connection = None
+        master, slave = both.master, both.slave
+        for each in (master, slave):
+            each.tables.topics.put(TopicConfig("T", 4, 4), now_ms=1)
+        master.commit(5)
+        master.commit(9, group="NEWER")
+        master.commit(3, group="DELETED-THERE")
+        slave.commit(8)
+        slave.commit(4, group="NEWER")
+        slave.commit(2, 1, group="RESET")
+        slave.commit(50, group="BEYOND")
+        slave.commit(1, topic="GONE")
+        slave.commit(1, group="DELETED-THERE")
+        slave.tables.offsets.remove_group("DELETED-THERE")
+        nowhere = BrokerMember(2, (Address("nowhere", 1),))
+        members = [BrokerMember(0, (MASTER,)), BrokerMember(1, (SLAVE,)), nowhere]
+        handlers = slave.service().handlers()
+        async with both.network.host("s").serve(handlers, SLAVE, identity=IDENTITY):
+            assert await take_over(master, *members) == 3
+            assert await take_over(master, *members) == 0
+        assert master.offset() == (8, 0)
+        assert master.offset("NEWER") == (9, 0)
+        assert master.offset("RESET") == (2, 1)
+        assert master.offset("BEYOND") == (20, 1), "what comes there is new to the group"
+        assert master.offset("DELETED-THERE") == (3, 0)
+        assert master.offset(topic="GONE") == (None, 0)
+        assert master.tables.groups.get("RESET") is not None
+        await both.connect()
+        await until(lambda: slave.offset("BEYOND") == (20, 1), within_s=1)
+
+    async def main() -> None:
+        async with pair() as both:
+            await scenario(both)
+
+    run_in_virtual_time(main())
+
+
+class Mute:
+    """Takes every question and answers none."""
+
+    async def metadata(
+        self,
+        stream: ServerStream[replication.MetadataRequest, replication.MetadataReply],
+        call: Call,
+    ) -> None:
+        await asyncio.sleep(100)
+
+
+def test_a_slave_that_does_not_answer_holds_nobody_up_for_more_than_two_seconds() -> None:
+    async def main() -> None:
+        async with pair() as both:
+            both.connection = None
+            loop = asyncio.get_running_loop()
+            handlers = [stream(METADATA, Mute().metadata)]
+            async with both.network.host("s").serve(handlers, SLAVE, identity=IDENTITY):
+                before = loop.time()
+                assert await take_over(both.master, BrokerMember(1, (SLAVE,))) == 0
+                assert loop.time() - before == pytest.approx(2.0)
+
+    run_in_virtual_time(main())
