@@ -1,6 +1,8 @@
 """A master's half of replication on its own, and raw streams that play its slaves."""
 
-from collections.abc import AsyncGenerator, Sequence
+import asyncio
+import zlib
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from random import Random
@@ -214,3 +216,33 @@ async def reigning(
             async with network.host("m").serve(handlers, ADDRESS, identity=IDENTITY):
                 yield master
         store.close()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for what comes without being told."""
+    while not condition():  # noqa: ASYNC110 -- the master tells nobody
+        await asyncio.sleep(0.001)
+
+
+async def ended(slave: Slave) -> None:
+    """Read whatever comes until the stream is over."""
+    while await slave.stream.read() is not None:
+        pass
+
+
+async def soon(awaited: Awaitable[Any]) -> Any:
+    """Return what comes without a second's wait."""
+    return await asyncio.wait_for(awaited, 0.5)
+
+
+async def probed(slave: Slave, log: bytes) -> replication.FollowAccepted:
+    """Answer probes as one with that log, until the master has decided."""
+    while True:
+        reply = await slave.stream.read()
+        assert reply is not None
+        if reply.WhichOneof("reply") == "accepted":
+            return reply.accepted
+        probe = reply.probe
+        crc = zlib.crc32(log[probe.start : probe.end])
+        answer = replication.FollowProbed(end=probe.end, crc=crc)
+        await slave.stream.write(replication.FollowRequest(probed=answer))
