@@ -112,7 +112,7 @@ class Slave:
         self.connection = connection
         self.stream = stream
         self.epoch = epoch
-        self.log = bytearray()
+        self.log: bytearray = bytearray()
         self.confirmed = -1
 
     async def accepted(self) -> replication.FollowAccepted:
