@@ -156,6 +156,10 @@ class BrokerConfig:
     its messages are no longer in the master's memory (`broker_id_when_slow` of its settings). Off:
     everybody reads from the master."""
 
+    slave_offset_check_enabled: bool = False
+    """A slave corrects an offset that lies outside a queue by what it has itself, as a master does.
+    Off: such a reader waits until its master answers, since a slave may not have everything yet."""
+
     property_filter_enabled: bool = True
     """Consumers may filter by conditions on properties (SQL92). RocketMQ's default is off; here a
     condition is bounded in what it costs, and other readers and senders get their turns."""

@@ -47,6 +47,7 @@ class GroupParts:
         tables: Loaded.
         registrar: Told of changed topics.
         statistics: Counts what is sent back.
+        is_slave: The broker follows a master: it gives no locks, and makes no topics.
 
     Attributes:
         sessions: Who is there.
@@ -65,6 +66,7 @@ class GroupParts:
         tables: Tables,
         registrar: Registrar,
         statistics: BrokerStatistics,
+        is_slave: bool = False,
     ) -> None:
         self._env = env
         self._store = store
@@ -77,7 +79,10 @@ class GroupParts:
         clients = ClientTable(
             broken_ms=config.broken_session_ms, silent_ms=config.silent_session_ms
         )
-        self.offset_rules = OffsetRules(store, tables.topics, tables.offsets, self.locks, env.clock)
+        self.offset_rules = OffsetRules(
+            *(store, tables.topics, tables.offsets),
+            *(None if is_slave else self.locks, env.clock),
+        )
         self.filters = FilterParts(config, store, tables.filters, clients, env.clock)
         self.sessions = Sessions(
             *(env.clock, clients),
@@ -87,7 +92,9 @@ class GroupParts:
         )
         self._questions = Questions(self.sessions)
         self.topics = GroupTopics(
-            tables.topics, env.clock, on_created=lambda _topic: registrar.changed()
+            *(tables.topics, env.clock),
+            on_created=lambda _topic: registrar.changed(),
+            is_slave=is_slave,
         )
         self._lock_service = LockService(
             LockServices(

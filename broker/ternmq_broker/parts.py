@@ -22,6 +22,7 @@ from ternmq_broker.pull_waker import PullWaker
 from ternmq_broker.pulls import MovedEvents, PullAnswers
 from ternmq_broker.reading import StoreReader
 from ternmq_broker.registration import Registrar
+from ternmq_broker.replication.place import place_of
 from ternmq_broker.replication.reign import Reign
 from ternmq_broker.replication.replicas import Replicas
 from ternmq_broker.replication.rpc_replication import (
@@ -30,6 +31,7 @@ from ternmq_broker.replication.rpc_replication import (
     Standing,
     StatusService,
 )
+from ternmq_broker.replication.slave_rules import slave_handlers
 from ternmq_broker.replication.standing import MasterStanding
 from ternmq_broker.replies.forwarding import Replies
 from ternmq_broker.rpc_admin import AdminService, AdminServices
@@ -121,10 +123,12 @@ class Parts:
             tables=tables,
             registrar=registrar,
             statistics=self._statistics,
+            is_slave=identity.broker_id != MASTER_ID,
         )
         self._confirmations = Confirmations()
         self.replicas: Final = self._replicas_of(reign)
         """Who follows this master; None when nobody can."""
+        self._place = place_of(identity, reign, self.replicas)
         self._store_loop = self._build_store_loop(wake)
         self._retention = StoreRetention(
             *(store, env.clock, env.blocking, tables.topics),
@@ -310,9 +314,9 @@ class Parts:
                     self._groups.filters.rules,
                 ),
                 answers=PullAnswers(
-                    *(self._store, tables.groups, self._moved),
+                    *(self._store, tables.groups, self._moved, self._place),
                     slave_read_enabled=lambda: self._live.broker.slave_read_enabled,
-                    is_slave=self._config.broker_id != MASTER_ID,
+                    slave_offset_check_enabled=lambda: self._live.broker.slave_offset_check_enabled,
                 ),
                 offset_rules=self._groups.offset_rules,
                 holds=self._holds,
@@ -349,7 +353,13 @@ class Parts:
 
     def handlers(self) -> Sequence[Handler]:
         """Return what to serve."""
-        return [handler for service in self._services for handler in service.handlers()]
+        handlers = [handler for service in self._services for handler in service.handlers()]
+        if not self._place.is_slave:
+            return handlers
+        return slave_handlers(
+            *(handlers, self._config.name, self._place.broker_id),
+            may_be_read=lambda: self._live.broker.slave_read_enabled,
+        )
 
     def jobs(self) -> Sequence[Job]:
         """Return what runs beside the handlers."""

@@ -114,7 +114,8 @@ class PullingStream:
         self._stream = stream
         self._handles: dict[int, _Handle] = {}
         self._row: deque[_Handle] = deque()
-        self._ended: list[messages.PulledRecords] = []
+        self._first_told: list[messages.PulledRecords] = []
+        """What the next reply begins with."""
         self._changed = asyncio.Event()
         self._has_asked = False
         """The read that ended the last reply asked a condition about each message."""
@@ -136,7 +137,7 @@ class PullingStream:
     def _end_topic(self, topic: str) -> None:
         """End the handles of a topic that is deleted, whether they have credit or not."""
         for handle in [each for each in self._handles.values() if each.topic == topic]:
-            self._ended.append(_end(handle.number, no_topic(topic)))
+            self._first_told.append(_end(handle.number, no_topic(topic)))
             self._drop(handle)
             self._changed.set()
 
@@ -176,11 +177,32 @@ class PullingStream:
                 version_ms=request.subscription_version_ms,
             )
         except TernError as error:
-            self._ended.append(_end(request.handle, error))
+            self._first_told.append(_end(request.handle, error))
             self._changed.set()
             return
         handle = self._handles[request.handle] = _Handle(request, subscription)
+        self._leave_the_past(handle, request.offset_epoch)
         self._enter_row(handle)
+
+    def _leave_the_past(self, handle: _Handle, epoch: int) -> None:
+        """Go on with what came later, when the reader learnt its offset in a reign that is over."""
+        topic, queue_id, offset = handle.topic, handle.queue_id, handle.next_offset
+        goes_on_at = self._answers.goes_on_at(self._group, topic, queue_id, offset, epoch)
+        if goes_on_at is None:
+            return
+        handle.next_offset = handle.told_offset = goes_on_at
+        first, end = self._store.queue_range(topic, queue_id)
+        remark = f"offset {offset} of epoch {epoch} moved to {goes_on_at}"
+        self._first_told.append(
+            messages.PulledRecords(
+                handle=handle.number,
+                next_offset=goes_on_at,
+                min_offset=first,
+                max_offset=end,
+                status={"code": ResponseCode.PULL_OFFSET_MOVED, "remark": remark},
+            )
+        )
+        self._changed.set()
 
     def _add_credit(self, credit: messages.PullCredit) -> None:
         handle = self._handles.get(credit.handle)
@@ -223,8 +245,8 @@ class PullingStream:
         try:
             while True:
                 reply = messages.PullStreamReply()
-                reply.pulled.extend(self._ended)
-                self._ended.clear()
+                reply.pulled.extend(self._first_told)
+                self._first_told.clear()
                 has_scanned, cold = self._fill(reply)
                 if cold is not None:
                     await self._read_cold(*cold, reply)

@@ -109,6 +109,15 @@ class PullService:
                     request.commit_version,
                 ),
             )
+        place = (request.topic, request.queue_id)
+        goes_on_at = services.answers.goes_on_at(
+            request.group, *place, wanted.offset, request.offset_epoch
+        )
+        if goes_on_at is not None:
+            first, end = services.store.queue_range(*place)
+            moved = messages.PullReply(next_offset=goes_on_at, min_offset=first, max_offset=end)
+            moved.status.code = ResponseCode.PULL_OFFSET_MOVED
+            return moved
         pulling = _Pulling(services, wanted)
         result, outcome = await pulling.run(wait_ms)
         reply = messages.PullReply(

@@ -233,7 +233,7 @@ class RouteCache:
         return completed(found, before, lambda name, number: (name, number) in self._doubted)
 
     def _kept(self, topic: str, before: TopicRoute, found: TopicRoute | None) -> TopicRoute | None:
-        """Return the route to keep for now, since what is told lacks something; None = go by that.
+        """Return the route to go on with where what is told lacks something; None = go by that.
 
         NameServers that have just started learn of every broker within about a second.
         """

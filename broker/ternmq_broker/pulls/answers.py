@@ -8,6 +8,8 @@ from collections.abc import Callable
 from ternmq_broker.groups import GroupTable
 from ternmq_broker.pull_rules import Outcome, outcome_of
 from ternmq_broker.pulls.moved_events import MovedEvents, OffsetMoved
+from ternmq_broker.replication.place import Place, ended_at
+from ternmq_model.offsets import QueueOffset
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import MASTER_ID
 from ternmq_store.message_store import MessageStore
@@ -21,8 +23,9 @@ class PullAnswers:
         store: What was read.
         groups: Tell who serves a group that is slow.
         events: Told when an offset is corrected.
+        place: What this broker is among the members of its name.
         slave_read_enabled: Tells whether readers may be sent to slaves.
-        is_slave: This broker follows a master.
+        slave_offset_check_enabled: Tells whether a slave corrects offsets like a master.
     """
 
     def __init__(
@@ -30,15 +33,46 @@ class PullAnswers:
         store: MessageStore,
         groups: GroupTable,
         events: MovedEvents,
+        place: Place,
         *,
         slave_read_enabled: Callable[[], bool],
-        is_slave: bool,
+        slave_offset_check_enabled: Callable[[], bool] = lambda: False,
     ) -> None:
         self._store = store
         self._groups = groups
         self._events = events
+        self._place = place
         self._slave_read_enabled = slave_read_enabled
-        self._is_slave = is_slave
+        self._slave_offset_check_enabled = slave_offset_check_enabled
+
+    def goes_on_at(
+        self, group: str, topic: str, queue_id: int, offset: QueueOffset, epoch: int
+    ) -> QueueOffset | None:
+        """Return where a reader goes on that learnt its offset in a reign which is over.
+
+        The log may have lost messages since, and others may have their offsets by now.
+
+        Args:
+            group: Who reads; may be empty.
+            topic: What.
+            queue_id: What.
+            offset: Where it would read.
+            epoch: Under which it learnt that; 0 = not known.
+
+        Returns:
+            The first message that came later, when `offset` lies behind that; None = `offset` is
+            good.
+        """
+        if not epoch or self._place.is_slave:
+            return None
+        place = ended_at(self._place.epochs, epoch)
+        if place is None:
+            return None
+        first = self._store.searches.first_from(topic, queue_id, place)
+        if offset <= first:
+            return None
+        self._note(group, topic, queue_id, offset, first)
+        return first
 
     def outcome(self, request: ReadRequest, result: ReadResult) -> Outcome:
         """Return what a read came to; a correction of the group's offset is kept as an event."""
@@ -49,24 +83,27 @@ class PullAnswers:
             min_offset=result.min_offset,
             max_offset=result.max_offset,
             end_offset=self._store.next_offset(request.topic, request.queue_id),
-            is_slave=self._is_slave,
+            is_slave=self._place.is_slave and not self._slave_offset_check_enabled(),
         )
-        if outcome.code is ResponseCode.PULL_OFFSET_MOVED and request.group:
-            self._events.add(
-                OffsetMoved(
-                    request.group,
-                    request.topic,
-                    request.queue_id,
-                    request.offset,
-                    outcome.next_offset,
-                )
+        if outcome.code is ResponseCode.PULL_OFFSET_MOVED:
+            self._note(
+                *(request.group, request.topic, request.queue_id),
+                *(request.offset, outcome.next_offset),
             )
         return outcome
+
+    def _note(
+        self, group: str, topic: str, queue_id: int, offset: QueueOffset, moved_to: QueueOffset
+    ) -> None:
+        # A slave stores nothing by itself.
+        if group and not self._place.is_slave:
+            self._events.add(OffsetMoved(group, topic, queue_id, offset, moved_to))
 
     def is_masters(self, request: ReadRequest, outcome: Outcome) -> bool:
         """Tell whether only the master can answer: this is a slave, and the offset is none here."""
         is_stuck = outcome.next_offset == request.offset
-        return self._is_slave and is_stuck and outcome.code is ResponseCode.PULL_RETRY_IMMEDIATELY
+        is_refused = outcome.code is ResponseCode.PULL_RETRY_IMMEDIATELY
+        return self._place.is_slave and is_stuck and is_refused
 
     def suggested_broker_id(self, group: str, *, is_far_behind: bool) -> int:
         """Return which member of the broker name is to be asked next.
@@ -79,5 +116,16 @@ class PullAnswers:
             return MASTER_ID
         settings = self._groups.get(group)
         if is_far_behind:
-            return 1 if settings is None else settings.broker_id_when_slow
-        return MASTER_ID if settings is None else settings.broker_id
+            wanted = 1 if settings is None else settings.broker_id_when_slow
+            if self._place.is_slave:
+                return self._place.broker_id
+        else:
+            wanted = MASTER_ID if settings is None else settings.broker_id
+        return wanted if self._place.is_slave else self._there(wanted)
+
+    def _there(self, wanted: int) -> int:
+        """Return the member that is wanted, else any slave; the master where none follows it."""
+        slaves = self._place.slaves()
+        if wanted == MASTER_ID or wanted in slaves:
+            return wanted
+        return min(slaves, default=MASTER_ID)

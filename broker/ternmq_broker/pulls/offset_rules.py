@@ -34,7 +34,8 @@ class OffsetRules:
         store: Has the queues.
         topics: Say which there are.
         offsets: What is kept.
-        locks: Whose the queues are.
+        locks: Whose the queues are; None at a slave, which knows of no locks: who read while it had
+            one may commit what it finished.
         clock: For the locks' leases, and for what changes.
     """
 
@@ -43,7 +44,7 @@ class OffsetRules:
         store: MessageStore,
         topics: TopicTable,
         offsets: OffsetTable,
-        locks: LockTable,
+        locks: LockTable | None,
         clock: Clock,
     ) -> None:
         self._store = store
@@ -71,6 +72,8 @@ class OffsetRules:
         if not 0 <= told.version <= VERSION_MAX:
             remark = f"{told.topic} queue {told.queue_id}: no version is {told.version}"
             return refusal(ResponseCode.INVALID_PARAMETER, remark)
+        if self._locks is None:
+            return None
         now_ms = self._clock.monotonic_ms()
         return self._locks.check(group, told.topic, told.queue_id, told.lock_token, now_ms=now_ms)
 

@@ -69,7 +69,7 @@ RULES: Final[Mapping[Rpc, OnSlave]] = {
 
 
 def slave_handlers(
-    handlers: Sequence[Handler], *, name: str, broker_id: int, may_be_read: Callable[[], bool]
+    handlers: Sequence[Handler], name: str, broker_id: int, *, may_be_read: Callable[[], bool]
 ) -> list[Handler]:
     """Return a broker's handlers as a slave has them.
 

@@ -34,11 +34,13 @@ class GroupTopics:
         clock: For when they changed.
         on_created: Called with each new one; what is stored in it may be acknowledged only when the
             table is saved.
+        is_slave: None are made here: they come from the master.
     """
 
     topics: TopicTable
     clock: Clock
     on_created: Callable[[TopicConfig], None]
+    is_slave: bool = False
 
     def retry(self, group: GroupSettings) -> TopicConfig:
         """Return the group's retry topic, which has the queues that its settings want, or more.
@@ -63,6 +65,9 @@ class GroupTopics:
             raise refusal(ResponseCode.NO_PERMISSION, remark)
         if known is not None and min(known.read_queues, known.write_queues) >= queues:
             return known
+        if self.is_slave:
+            remark = f"topic {topic!r} is made by the master, not by its slaves"
+            raise refusal(ResponseCode.SERVICE_NOT_AVAILABLE, remark)
         config = TopicConfig(topic, queues, queues)
         if known is not None:
             config = TopicConfig(

@@ -18,6 +18,7 @@ from ternmq_model.properties import KEY_SEPARATOR, KEYS, UNIQUE_KEY, decode_prop
 from ternmq_model.record import Record, decode_record
 from ternmq_model.record_heads import Ints
 from ternmq_store.index.index_lookup import IndexLookup
+from ternmq_store.queues.log_places import first_from
 from ternmq_store.queues.units import PADDING_SIZE
 from ternmq_store.reading.cold_read import ColdRecord, Source
 from ternmq_store.reading.many_records import ManyRecords, RecordPlace
@@ -222,6 +223,15 @@ class KeySearches:
                 is_message = unit.size != PADDING_SIZE
                 places.append(RecordPlace(unit.offset, unit.size) if is_message else None)
         return ManyRecords(self._source(), places, bytes_max=bytes_max)
+
+    def first_from(self, topic: str, queue_id: int, place: PhysicalOffset) -> QueueOffset:
+        """Return the first message of a queue that lies at `place` of the log, or behind it.
+
+        Returns:
+            The queue's end where there is none; 0 when there is no such queue.
+        """
+        queue = self._queues.find(topic, queue_id)
+        return QueueOffset(0) if queue is None else first_from(queue, place)
 
     def by_time(
         self, topic: str, queue_id: int, at_ms: int, boundary: Boundary

@@ -1,10 +1,16 @@
+from collections.abc import Collection
+from types import SimpleNamespace
+from typing import Any, cast
+
 import pytest
 
 from ternmq_broker.groups import GroupTable
 from ternmq_broker.pulls import MovedEvents, OffsetMoved, PullAnswers
+from ternmq_broker.replication.epochs import Epoch
+from ternmq_broker.replication.place import Place
 from ternmq_model.data_version import DataVersion
 from ternmq_model.group_settings import GroupSettings
-from ternmq_model.offsets import QueueOffset
+from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.response_code import ResponseCode as Code
 from ternmq_store.message_store import MessageStore
 from ternmq_store.reading.reader import Limits, ReadRequest, ReadResult, ReadStatus
@@ -20,6 +26,11 @@ class Events(MovedEvents):
         self.told.append(event)
 
 
+def first_from(_topic: str, _queue_id: int, place: PhysicalOffset) -> QueueOffset:
+    """Have every message take 100 bytes of the log."""
+    return QueueOffset(place // 100)
+
+
 class Store(MessageStore):
     """A store whose queues end at 10."""
 
@@ -29,12 +40,27 @@ class Store(MessageStore):
     def next_offset(self, topic: str, queue_id: int) -> QueueOffset:
         return QueueOffset(10)
 
+    searches = cast("Any", SimpleNamespace(first_from=first_from))
 
-def answers(events: Events, *, is_slave: bool = False, is_enabled: bool = False) -> PullAnswers:
+
+EPOCHS = (Epoch(1, PhysicalOffset(0)), Epoch(3, PhysicalOffset(700)))
+
+
+def answers(
+    events: Events,
+    *,
+    is_slave: bool = False,
+    is_enabled: bool = False,
+    slaves: Collection[int] = (1, 2, 3),
+    checks: bool = False,
+) -> PullAnswers:
     groups = GroupTable(DataVersion(0))
     groups.put(GroupSettings("G", broker_id=2, broker_id_when_slow=3), now_ms=1)
+    place = Place(1 if is_slave else 0, epochs=EPOCHS, slaves=lambda: slaves)
     return PullAnswers(
-        Store(), groups, events, slave_read_enabled=lambda: is_enabled, is_slave=is_slave
+        *(Store(), groups, events, place),
+        slave_read_enabled=lambda: is_enabled,
+        slave_offset_check_enabled=lambda: checks,
     )
 
 
@@ -92,3 +118,54 @@ def test_what_a_slave_cannot_correct_is_its_masters() -> None:
     )
     assert not slave.is_masters(request(4), slave.outcome(request(4), passed))
     assert not master.is_masters(request(99), master.outcome(request(99), BEYOND))
+
+
+@pytest.mark.parametrize(
+    ("slaves", "is_far_behind", "suggested"),
+    [((), True, 0), ((), False, 0), ((5, 4), True, 4), ((5, 4), False, 4), ((3,), True, 3)],
+)
+def test_readers_are_sent_to_slaves_alone_that_follow_now(
+    slaves: Collection[int], is_far_behind: bool, suggested: int
+) -> None:
+    some = answers(Events(), is_enabled=True, slaves=slaves)
+    assert some.suggested_broker_id("G", is_far_behind=is_far_behind) == suggested
+
+
+def test_a_slave_keeps_who_is_far_behind_and_sends_others_where_their_group_belongs() -> None:
+    slave = answers(Events(), is_slave=True, is_enabled=True, slaves=())
+    assert slave.suggested_broker_id("G", is_far_behind=True) == 1
+    assert slave.suggested_broker_id("G", is_far_behind=False) == 2
+    assert slave.suggested_broker_id("unknown", is_far_behind=False) == 0
+    disabled = answers(Events(), is_slave=True)
+    assert disabled.suggested_broker_id("G", is_far_behind=True) == 0
+
+
+def test_a_slave_that_checks_offsets_corrects_them_and_stores_no_event() -> None:
+    events = Events()
+    slave = answers(events, is_slave=True, checks=True)
+    outcome = slave.outcome(request(99), BEYOND)
+    assert outcome == (Code.PULL_OFFSET_MOVED, 10)
+    assert not slave.is_masters(request(99), outcome)
+    assert events.told == []
+
+
+@pytest.mark.parametrize(
+    ("offset", "epoch", "goes_on_at"),
+    [
+        (99, 0, None),
+        (99, 3, None),
+        (99, 4, None),
+        (7, 1, None),
+        (8, 1, 7),
+        (99, 2, 7),
+    ],
+)
+def test_what_was_learnt_in_a_reign_that_is_over_ends_where_the_next_began(
+    offset: int, epoch: int, goes_on_at: int | None
+) -> None:
+    events = Events()
+    found = answers(events).goes_on_at("G", "T", 1, QueueOffset(offset), epoch)
+    assert found == goes_on_at
+    assert len(events.told) == (goes_on_at is not None)
+    slave = answers(events, is_slave=True)
+    assert slave.goes_on_at("G", "T", 1, QueueOffset(offset), epoch) is None

@@ -130,23 +130,13 @@ def test_a_corrected_offset_is_kept_as_an_event_that_can_be_read() -> None:
     run_in_virtual_time(main())
 
 
-def test_readers_are_sent_to_a_slave_when_their_messages_are_not_in_memory() -> None:
+def test_readers_whose_messages_are_not_in_memory_stay_where_no_slave_follows() -> None:
     async def main() -> None:
-        async with serving(topics={"A": 1}, memory_bytes=1, slave_read_enabled=True) as (
-            _,
-            client,
-        ):
-            await fill(client, 3)
-            reply = await client.pull("A", 0, group="G")
-            assert reply.suggested_broker_id == 1
-            puller = await client.open_puller("G")
-            await puller.subscribe(1, "A")
-            assert (await puller.read_one()).suggested_broker_id == 1
-        async with serving(topics={"A": 1}, memory_bytes=1, slave_read_enabled=False) as (
-            _,
-            client,
-        ):
+        async with serving(topics={"A": 1}, memory_bytes=1) as (_, client):
             await fill(client, 3)
             assert (await client.pull("A", 0, group="G")).suggested_broker_id == 0
+            puller = await client.open_puller("G")
+            await puller.subscribe(1, "A")
+            assert (await puller.read_one()).suggested_broker_id == 0
 
     run_in_virtual_time(main())

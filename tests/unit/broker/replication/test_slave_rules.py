@@ -34,7 +34,7 @@ async def send_stream(asked: Any, call: Call) -> None:
 
 
 def ruled(*handlers: Handler, may_be_read: bool = True) -> list[Handler]:
-    return slave_handlers(handlers, name="a", broker_id=1, may_be_read=lambda: may_be_read)
+    return slave_handlers(handlers, "a", 1, may_be_read=lambda: may_be_read)
 
 
 def test_every_rpc_of_a_broker_has_a_rule() -> None:

@@ -5,7 +5,7 @@ import pytest
 from ternmq_broker.retry.group_topics import GroupTopics
 from ternmq_broker.topics import TopicTable
 from ternmq_model.data_version import DataVersion
-from ternmq_model.errors import PermissionRefused
+from ternmq_model.errors import PermissionRefused, RefusedError
 from ternmq_model.group_settings import GroupSettings
 from ternmq_model.route import Permission, TopicConfig
 from tests.support.virtual_time import VirtualClock, run_in_virtual_time
@@ -46,5 +46,18 @@ def test_what_an_operator_closed_to_writing_stays_so() -> None:
         table.put(TopicConfig("%DLQ%G", 1, 1, Permission.READ), now_ms=1)
         with pytest.raises(PermissionRefused, match="%DLQ%G"):
             topics.dead_letters("G")
+
+    run_in_virtual_time(main())
+
+
+def test_a_slave_has_the_topics_that_its_master_made_and_makes_none() -> None:
+    async def main() -> None:
+        table = TopicTable(DataVersion(0))
+        topics = GroupTopics(table, VirtualClock(), lambda _: None, is_slave=True)
+        with pytest.raises(RefusedError, match="made by the master"):
+            topics.retry(GROUP)
+        assert not list(table)
+        table.put(TopicConfig("%RETRY%G", 2, 2), now_ms=1)
+        assert topics.retry(GROUP) == TopicConfig("%RETRY%G", 2, 2)
 
     run_in_virtual_time(main())

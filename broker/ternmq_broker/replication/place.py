@@ -1,0 +1,62 @@
+"""What a member of a broker name is in its present life, for its parts that serve readers."""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from ternmq_broker.replication.epochs import Epochs
+from ternmq_broker.replication.reign import Reign
+from ternmq_broker.replication.replicas import Replicas
+from ternmq_model.offsets import PhysicalOffset
+from ternmq_model.route import MASTER_ID
+from ternmq_remoting.rpc import Identity
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A member's place. A value; what it refers to has other owners.
+
+    Attributes:
+        broker_id: Under which it is known; 0 = it is the master.
+        epochs: Of the log, at a master.
+        slaves: Tells the ids of the slaves that follow it now.
+    """
+
+    broker_id: int
+    epochs: Epochs = ()
+    slaves: Callable[[], Collection[int]] = tuple
+
+    @property
+    def is_slave(self) -> bool:
+        """It follows a master."""
+        return self.broker_id != MASTER_ID
+
+
+def place_of(identity: Identity, reign: Reign | None, replicas: Replicas | None) -> Place:
+    """Return the place of a member.
+
+    Args:
+        identity: Who it is.
+        reign: Of a master.
+        replicas: Who follows it.
+    """
+    epochs = () if reign is None else reign.epochs
+    if replicas is None:
+        return Place(identity.broker_id, epochs)
+    following = replicas
+    return Place(
+        *(identity.broker_id, epochs),
+        slaves=lambda: [stream.follower.broker_id for stream in following.streams()],
+    )
+
+
+def ended_at(epochs: Epochs, number: int) -> PhysicalOffset | None:
+    """Return where the log's bytes of an epoch end because a later one begins there. Pure.
+
+    Args:
+        epochs: Of the log.
+        number: The epoch; the log need not have any bytes of it.
+
+    Returns:
+        None when no later one has begun.
+    """
+    return next((epoch.start for epoch in epochs if epoch.number > number), None)

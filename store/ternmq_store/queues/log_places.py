@@ -1,0 +1,40 @@
+"""Where a queue stands when the log ends at some place."""
+
+import numpy as np
+
+from ternmq_model.offsets import PhysicalOffset, QueueOffset
+from ternmq_store.queues.consume_queue import ConsumeQueue
+from ternmq_store.queues.units import PADDING_SIZE
+
+_PIECE_UNITS = 4096
+
+
+def first_from(queue: ConsumeQueue, place: PhysicalOffset) -> QueueOffset:
+    """Return the queue's first message whose record lies at `place` or behind it.
+
+    Offsets of records rise along a queue, so it is found by halving: some twenty units are read.
+
+    Returns:
+        The end of the queue where there is none.
+    """
+    low, high = queue.min_offset, queue.end
+    while low < high:
+        middle = QueueOffset((low + high) // 2)
+        message = _first_message(queue, middle, high)
+        if message == high or queue.unit(message).offset >= place:
+            high = middle
+        else:
+            low = QueueOffset(message + 1)
+    return _first_message(queue, low, queue.end)
+
+
+def _first_message(queue: ConsumeQueue, begin: QueueOffset, end: QueueOffset) -> QueueOffset:
+    """Return the first unit from `begin` on that stands for a message; `end` if none does."""
+    count = 1
+    while begin < end:
+        units = queue.units(begin, min(count, end - begin))
+        found = np.flatnonzero(units["size"] != PADDING_SIZE)
+        if len(found):
+            return QueueOffset(begin + int(found[0]))
+        begin, count = QueueOffset(begin + len(units)), _PIECE_UNITS
+    return end

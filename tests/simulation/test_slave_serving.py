@@ -1,0 +1,116 @@
+"""What a broker serves and refuses that follows a master, over its contracts."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from ternmq_model.errors import RefusedError
+from ternmq_model.response_code import ResponseCode
+from ternmq_protos.v1 import groups_pb2 as groups
+from ternmq_protos.v1 import messages_pb2 as messages
+from ternmq_remoting import contracts
+from ternmq_store.config import FlushMode
+from tests.support.brokers import Client, World, bodies, membership, world
+from tests.support.virtual_time import run_in_virtual_time
+
+
+@asynccontextmanager
+async def slave_with(count: int) -> AsyncGenerator[tuple[World, Client]]:
+    """Give a slave whose log has `count` messages in one queue of topic A, and a client of it."""
+    async with world(flush_mode=FlushMode.ASYNC) as around:
+        async with around.broker() as broker:
+            client = await around.connect(broker)
+            await client.put_topic("A", 1)
+            for number in range(count):
+                await client.send("A", b"%d" % number)
+            await client.connection.close()
+        async with around.broker(broker_id=1) as broker:
+            client = await around.connect(broker)
+            yield around, client
+            await client.connection.close()
+
+
+def commit(offset: int, token: int = 0) -> groups.CommitOffsetsRequest:
+    told = groups.QueueOffset(topic="A", queue_id=0, offset=offset, lock_token=token)
+    return groups.CommitOffsetsRequest(group="G", client_id="c", offsets=[told])
+
+
+def test_a_slave_serves_readers_their_offsets_and_their_sessions() -> None:
+    async def main() -> None:
+        async with slave_with(3) as (_, client):
+            assert bodies(await client.pull("A", 0, group="G")) == [b"0", b"1", b"2"]
+            stream, welcome = await client.open_session("c@1", membership("G", "A"))
+            assert welcome.status.code == 0
+            listed = await client.call(contracts.LIST_MEMBERS, groups.ListMembersRequest(group="G"))
+            assert listed.client_ids == ["c@1"]
+            for token in (0, 7):
+                reply = await client.call(contracts.COMMIT_OFFSETS, commit(2, token))
+                assert not reply.refused
+            request = groups.QueryOffsetRequest(group="G", topic="A", queue_id=0)
+            assert (await client.call(contracts.QUERY_OFFSET, request)).offset == 2
+            stream.cancel()
+
+    run_in_virtual_time(main())
+
+
+def test_a_slave_stores_nothing_gives_no_locks_and_makes_no_topics() -> None:
+    async def main() -> None:
+        async with slave_with(0) as (_, client):
+            for refused in (
+                client.send("A"),
+                client.put_topic("B"),
+                client.call(
+                    contracts.LOCK_QUEUES, groups.LockQueuesRequest(group="G", client_id="c")
+                ),
+                client.call(contracts.SEND_BACK, groups.SendBackRequest(group="G")),
+            ):
+                with pytest.raises(RefusedError, match=r"\(id 1\) is a slave") as why:
+                    await refused
+                assert why.value.code == ResponseCode.SERVICE_NOT_AVAILABLE
+                assert why.value.retryable
+                assert not why.value.may_have_happened
+            stream, _ = await client.open_session("c@1", membership("G", "A"))
+            with pytest.raises(RefusedError, match="does not exist"):
+                await client.pull("%RETRY%G", 0)
+            stream.cancel()
+            sender = client.connection.open(contracts.SEND_STREAM)
+            await sender.write(messages.SendStreamRequest(open=messages.SendStreamOpen()))
+            with pytest.raises(RefusedError, match="is a slave"):
+                await sender.read()
+
+    run_in_virtual_time(main())
+
+
+def test_a_slave_moves_nobody_who_is_further_than_it() -> None:
+    async def main() -> None:
+        async with slave_with(3) as (_, client):
+            pulled = await client.pull("A", 9, group="G")
+            assert pulled.status.code == ResponseCode.PULL_RETRY_IMMEDIATELY
+            assert (pulled.next_offset, pulled.suggested_broker_id) == (9, 0)
+            puller = await client.open_puller("G")
+            await puller.subscribe(1, "A", offset=9)
+            ended = await puller.read_one()
+            assert ended.status.code == ResponseCode.PULL_RETRY_IMMEDIATELY
+            waiting = await client.pull("A", 3, group="G")
+            assert waiting.status.code == ResponseCode.PULL_NOT_FOUND
+
+    run_in_virtual_time(main())
+
+
+def test_a_slave_that_may_not_be_read_refuses_pulls_alone() -> None:
+    async def main() -> None:
+        async with (
+            world(flush_mode=FlushMode.ASYNC, slave_read_enabled=False) as around,
+            around.broker(broker_id=1) as broker,
+        ):
+            client = await around.connect(broker)
+            with pytest.raises(RefusedError, match="slave_read_enabled"):
+                await client.pull("A", 0, group="G")
+            puller = await client.open_puller("G")
+            with pytest.raises(RefusedError, match="slave_read_enabled"):
+                await puller.read()
+            await client.call(contracts.LIST_MEMBERS, groups.ListMembersRequest(group="G"))
+            await client.connection.close()
+
+    run_in_virtual_time(main())
