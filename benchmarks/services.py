@@ -92,6 +92,38 @@ def cluster(
         yield nameserver
 
 
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A running broker process."""
+
+    address: str
+    process_id: int
+
+
+@contextlib.contextmanager
+def nameserver() -> Generator[str]:
+    """Run a NameServer on a free port and yield its address."""
+    with _service([TERNMQ, "nameserver", "--port-nameserver", "0"]) as address:
+        yield address
+
+
+@contextlib.contextmanager
+def member(nameserver: str, data: Path, settings: Sequence[str]) -> Generator[Member]:
+    """Run a master or a slave of the broker name `broker` on a free port, and end it in order.
+
+    Args:
+        nameserver: Its address.
+        data: The directory of this member alone.
+        settings: As `--set` takes them.
+    """
+    told = [word for setting in settings for word in ("--set", setting)]
+    names = ("--name", "broker", "--port-broker", "0", "--nameserver", nameserver)
+    with _running([TERNMQ, "broker", "--data", str(data), *names, *told]) as (process, output):
+        yield Member(Lines(output).next(READY_WITHIN_S).split()[-1], process.pid)
+        process.send_signal(signal.SIGINT)
+        process.wait(ENDS_WITHIN_S)
+
+
 @contextlib.contextmanager
 def _service(command: Sequence[str]) -> Generator[str]:
     """Run a service, yield its address, and end it in order."""

@@ -1,0 +1,206 @@
+"""Measure what a slave costs its master, and how fast one catches up, and print a table.
+
+    python benchmarks/replication.py                          # everything, medians of three rounds
+    python benchmarks/replication.py --only cost --rounds 1
+    python benchmarks/replication.py --only catch-up --mode async --backlog-mib 256
+
+NameServer, master, slave and clients are processes of their own, all on this machine. Master and
+slave have the same flush mode. Each round has new brokers for each mode.
+"""
+
+import argparse
+import asyncio
+import statistics
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final
+
+from benchmarks import machine
+from benchmarks.figures import MODES, Figure, either, markdown, number
+from benchmarks.patterns import told
+from benchmarks.services import ENDS_WITHIN_S, Member, client, load, member, nameserver
+from ternmq import AdminClient, ClientConfig
+from ternmq_protos.v1 import replication_pb2 as replication
+
+SENDING: Final = "load_producer.py"
+PACING: Final = "load_replication.py"
+PACE_PER_S: Final = 10_000
+BACKLOG_MIB: Final = 1024
+LOOK_S: Final = 0.05
+NEAR_BYTES: Final = 16 << 20
+"""A slave that lacks no more than this has caught up: the master goes on meanwhile."""
+
+GIVE_UP_AFTER_S: Final = 300.0
+
+FIGURES: Final = (
+    Figure("alone.rate", "no slave: pipelined", "msg/s", {}),
+    Figure("pair.rate", "one slave: pipelined", "msg/s", {}),
+    Figure("pair.share", "one slave: share of the rate without", "%", either(40)),
+    Figure("alone.p50", "no slave: one after the other, p50", "ms", {}),
+    Figure("pair.p50", "one slave: one after the other, p50", "ms", {}),
+    Figure("pair.added", "one slave: p50 added", "ms", either(3), at_most=True),
+    Figure("catch-up.bytes", "catching up: durable bytes of the log", "MB/s", either(200)),
+    Figure("catch-up.dispatch", "catching up: dispatched", "msg/s", either(100_000)),
+    Figure("paced.rate", "the master meanwhile, 10,000 msg/s asked for", "msg/s", either(9_900)),
+    Figure("paced.p99", "the master meanwhile, p99 of 100 messages", "ms", {}),
+)
+
+
+def measure_cost(parent: Path, mode: str, _: argparse.Namespace) -> Mapping[str, float]:
+    """Measure sends without a slave, then those of a synchronous master with one."""
+    found: dict[str, float] = {}
+    for name, role, slaves in (("alone", "async_master", 0), ("pair", "sync_master", 1)):
+        with ExitStack() as stack:
+            names = stack.enter_context(nameserver())
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=parent)))
+            master = start(stack, names, folder, mode, f"broker.role={role}")
+            for number_ in range(1, slaves + 1):
+                start(stack, names, folder, mode, f"broker.broker_id={number_}")
+            asyncio.run(until_in_sync(names, slaves))
+            told_ = load(SENDING, "--nameserver", names, "--only=alone", "--only=pipelined")
+            found[f"{name}.rate"] = told_["pipelined"]
+            found[f"{name}.p50"] = told_["alone.p50"] / 1e3
+            print(f"{name}: master had {machine.resident_mib(master.process_id):.0f} MiB")
+    found["pair.share"] = found["pair.rate"] / found["alone.rate"] * 100
+    found["pair.added"] = found["pair.p50"] - found["alone.p50"]
+    return found
+
+
+def measure_catch_up(parent: Path, mode: str, options: argparse.Namespace) -> Mapping[str, float]:
+    """Measure a slave that starts with nothing while the master is sent to."""
+    with ExitStack() as stack:
+        names = stack.enter_context(nameserver())
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=parent)))
+        start(stack, names, folder, mode)
+        scale = options.backlog_mib / BACKLOG_MIB * 2
+        load(SENDING, "--nameserver", names, "--only=fill", f"--scale={scale}")
+        arguments = ("--nameserver", names, "--per-s", str(PACE_PER_S))
+        pacing = stack.enter_context(client(PACING, *arguments))
+        start(stack, names, folder, mode, "broker.broker_id=1")
+        found = asyncio.run(watch(names))
+        output, _ = pacing.communicate(timeout=ENDS_WITHIN_S)
+        return {**found, **told(output.splitlines())}
+
+
+def start(stack: ExitStack, names: str, folder: Path, mode: str, *settings: str) -> Member:
+    """Start a member of the one broker name; it ends with the stack."""
+    wanted = [f"broker.flush_mode={mode}", "logging.level=warning", *settings]
+    data = Path(tempfile.mkdtemp(dir=folder))
+    return stack.enter_context(member(names, data, wanted))
+
+
+async def statuses(admin: AdminClient) -> list[replication.ReplicationStatusReply]:
+    """Return what master and slaves say, the master first."""
+    views = await admin.member_views()
+    return [view.status for view in views if view.status is not None]
+
+
+async def until_in_sync(names: str, slaves: int) -> None:
+    """Wait until the master waits for so many slaves."""
+    async with (
+        AdminClient(ClientConfig(nameservers=(names,))) as admin,
+        asyncio.timeout(GIVE_UP_AFTER_S),
+    ):
+        count = -1
+        while count < slaves:
+            found = await statuses(admin)
+            count = sum(each.is_in_sync for each in found[0].followers) if found else -1
+            await asyncio.sleep(LOOK_S)
+
+
+async def watch(names: str) -> dict[str, float]:
+    """Watch the slave until it has what the master has, and its queues too."""
+    taken: list[tuple[float, int]] = []
+    dispatched: list[tuple[float, int]] = []
+    record_bytes = 0.0
+    async with (
+        AdminClient(ClientConfig(nameservers=(names,))) as admin,
+        asyncio.timeout(GIVE_UP_AFTER_S),
+    ):
+        (data,) = await admin.brokers()
+        store = await admin.describe_store(data)
+        record_bytes = store.put_bytes / store.put_messages
+        while True:
+            found = await statuses(admin)
+            if len(found) == 2:
+                master, slave = found
+                now_s = time.perf_counter()
+                if not taken or taken[-1][1] < master.log_end - NEAR_BYTES:
+                    taken.append((now_s, slave.safe_offset))
+                dispatched.append((now_s, slave.dispatched_offset))
+                if slave.dispatched_offset >= master.log_end - NEAR_BYTES:
+                    break
+            await asyncio.sleep(LOOK_S)
+    return {
+        "catch-up.bytes": slope(taken) / 1e6,
+        "catch-up.dispatch": slope(dispatched) / record_bytes,
+    }
+
+
+def slope(points: list[tuple[float, int]]) -> float:
+    """Return the growth a second, from the last look before anything grew to the last one."""
+    first = max(0, next(place for place, (_, value) in enumerate(points) if value) - 1)
+    (begun_s, least), (ended_s, most) = points[first], points[-1]
+    return (most - least) / (ended_s - begun_s)
+
+
+MEASUREMENTS: Final = {"cost": measure_cost, "catch-up": measure_catch_up}
+
+
+def table(columns: Mapping[str, Mapping[str, float]]) -> str:
+    """Return medians by mode and figure as a table; what missed its target is marked."""
+    rows = [["1 KiB messages, master and slave on one machine"]]
+    for mode in columns:
+        rows[0] += [f"{mode} flush", "target"]
+    for figure in FIGURES:
+        row = [f"{figure.text}, {figure.unit}"]
+        for mode, values in columns.items():
+            value, target = values.get(figure.name), figure.targets.get(mode)
+            if value is None:
+                row += ["", ""]
+                continue
+            is_good = target is None or (value <= target if figure.at_most else value >= target)
+            shown = f"{value:,.2f}" if figure.unit == "ms" else number(value)
+            sign = "≤" if figure.at_most else "≥"
+            row += [
+                f"{shown}{'' if is_good else ' ✗'}",
+                "" if target is None else f"{sign} {target:,.0f}",
+            ]
+        if any(row[1:]):
+            rows.append(row)
+    return markdown(rows)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description="Measure a master and its slave.")
+    parser.add_argument("--rounds", type=int, default=3, help="print medians of so many")
+    parser.add_argument("--only", action="append", choices=MEASUREMENTS, metavar="NAME")
+    parser.add_argument("--mode", action="append", choices=MODES, help="flush; default: both")
+    parser.add_argument("--data", type=Path, default=Path(), help="a folder on the disk to use")
+    parser.add_argument("--backlog-mib", type=int, default=BACKLOG_MIB, help="to catch up with")
+    chosen = parser.parse_args()
+    modes = chosen.mode or MODES
+    found: dict[str, dict[str, list[float]]] = {mode: defaultdict(list) for mode in modes}
+    with tempfile.TemporaryDirectory(prefix=".bench-", dir=chosen.data) as folder:
+        print(*machine.describe(Path(folder)), sep="\n", flush=True)
+        for round_number in range(chosen.rounds):
+            for mode in modes:
+                for name in chosen.only or MEASUREMENTS:
+                    print(f"round {round_number + 1}, {mode}, {name} …", file=sys.stderr)
+                    for figure, value in MEASUREMENTS[name](Path(folder), mode, chosen).items():
+                        found[mode][figure].append(value)
+    medians = {
+        mode: {name: statistics.median(values) for name, values in figures.items()}
+        for mode, figures in found.items()
+    }
+    print(f"rounds   {chosen.rounds}, medians\n\n{table(medians)}")
+
+
+if __name__ == "__main__":
+    main()
