@@ -6,6 +6,7 @@ from ternmq_client.administration.group_changes import GroupChanges
 from ternmq_client.administration.groups import GroupAdmin
 from ternmq_client.administration.messages import MessageAdmin
 from ternmq_client.administration.nameservers import NameServerAdmin
+from ternmq_client.administration.replication import ReplicationAdmin
 from ternmq_client.administration.topics import TopicAdmin
 
 
@@ -17,11 +18,12 @@ class AdminClient(
     MessageAdmin,
     BrokerAdmin,
     NameServerAdmin,
+    ReplicationAdmin,
 ):
     """Asks and tells every broker of a cluster, between `async with` and its end.
 
     Every method asks the NameServer who is there, dials whom it needs and hangs up again, so that
-    nothing here is ever out of date. Masters alone are asked.
+    nothing here is ever out of date. Masters are asked, unless a method says otherwise.
 
     Args:
         config: Where the NameServers are, and the client's patience.

@@ -158,6 +158,16 @@ ALIASES: Final[Mapping[str, Alias]] = {
     "topicList": Alias(("topic", "list"), flags={"-c": ()}, after=("--all",)),
     "clusterList": Alias(("cluster", "list"), (), {"-i": _ignored}, {"-m": ()}),
     "brokerStatus": Alias(("broker", "status"), ("-b",), {"-c": _ignored}),
+    "haStatus": Alias(("broker", "ha"), ("-b",), {"-c": _ignored, "-i": _ignored}, needed=("-b",)),
+    "getSyncStateSet": Alias(
+        ("broker", "ha"),
+        ("-b",),
+        {"-a": _ignored, "-c": _ignored, "-i": _ignored},
+        needed=("-b",),
+    ),
+    "getBrokerEpoch": Alias(
+        ("broker", "ha"), ("-b",), {"-c": _ignored, "-i": _ignored}, needed=("-b",)
+    ),
     "updateSubGroup": Alias(("group", "create"), ("-g",), _SUB_GROUP, needed=("-g",)),
     "deleteSubGroup": Alias(
         ("group", "delete"),

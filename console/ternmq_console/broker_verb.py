@@ -20,6 +20,8 @@ broker = LazyGroup(
     help=f"{service.help} With a verb: look at brokers that run, and change their settings.",
     lazy={
         "status": (f"{_HERE}.status:status", "Show what the brokers' stores have counted."),
+        "ha": (f"{_HERE}.replicas:ha", "Show how the slaves of a broker follow."),
+        "promote": (f"{_HERE}.replicas:promote", "Make a slave the master."),
         "settings": (f"{_HERE}.broker:settings", "Show or change settings at run time."),
         "set-permission": (
             f"{_HERE}.broker:set_permission",

@@ -3,27 +3,30 @@
 import click
 
 from ternmq_client.admin import AdminClient
+from ternmq_client.administration.replication import MemberView
 from ternmq_console.admin import ask, time_text
 from ternmq_console.options import nameserver_option, output_option
 from ternmq_console.output import print_record, print_rows
-from ternmq_model.errors import TransportError
+from ternmq_console.replicas import last_epoch
+from ternmq_console.status import RATE_SPAN_S
 from ternmq_protos.v1 import admin_pb2 as admin_messages
 
-_COLUMNS = (
-    *("cluster", "broker", "id", "addresses", "status", "version", "flush", "log_bytes"),
-    "disk",
-)
+_TOLD = (*("role", "epoch", "version", "in_per_s", "out_per_s", "flush", "log_bytes", "disk"),)
+"""What a member tells itself."""
+
+_COLUMNS = ("cluster", "broker", "id", "addresses", "status", *_TOLD)
 
 
 @click.command(name="list")
 @nameserver_option
 @output_option
 def list_(nameserver: str, output: str) -> None:
-    """List the brokers of every cluster, and how their stores stand.
+    """List the members of every broker name, masters and slaves, and how their stores stand.
 
-    A broker that is registered and does not answer is listed as unreachable.
+    Rates are messages a second over the last minute. A member that is registered and does not
+    answer is listed as unreachable.
     """
-    print_rows(ask(nameserver, _brokers), _COLUMNS, output)
+    print_rows(ask(nameserver, _members), _COLUMNS, output)
 
 
 @click.command()
@@ -61,47 +64,48 @@ def clean(broker: str, nameserver: str, output: str) -> None:
     )
 
 
-async def _brokers(admin: AdminClient) -> list[dict[str, object]]:
-    rows: list[dict[str, object]] = []
-    for data in await admin.brokers():
-        for member in data.members:
-            row: dict[str, object] = {
-                "cluster": data.cluster,
-                "broker": data.broker_name,
-                "id": member.broker_id,
-                "addresses": [str(address) for address in member.endpoints],
-                "status": "registered",
-                "version": None,
-                "flush": None,
-                "log_bytes": None,
-                "disk": None,
-            }
-            if member is data.master:
-                try:
-                    status = await admin.broker_status(data)
-                except TransportError:
-                    row["status"] = "unreachable"
-                else:
-                    row |= {
-                        "status": "serving",
-                        "version": status.version,
-                        "flush": status.flush_mode,
-                        "log_bytes": status.log_max_offset - status.log_min_offset,
-                        "disk": f"{status.disk_used_percent:.1f} % {status.disk_level}",
-                        "disk_used_percent": round(status.disk_used_percent, 1),
-                        "disk_level": status.disk_level,
-                        "epoch": status.epoch,
-                        "started": time_text(status.started_at_ms),
-                        "log_min_offset": status.log_min_offset,
-                        "log_max_offset": status.log_max_offset,
-                        "log_flushed_offset": status.log_flushed_offset,
-                        "log_confirm_offset": status.log_confirm_offset,
-                        "dispatched_offset": status.dispatched_offset,
-                        **_waiting(status.waiting),
-                        **_transactions(status.transactions),
-                    }
-            rows.append(row)
-    return rows
+async def _members(admin: AdminClient) -> list[dict[str, object]]:
+    return [_row(view) for view in await admin.member_views(with_stores=True)]
+
+
+def _row(view: MemberView) -> dict[str, object]:
+    row: dict[str, object] = {
+        "cluster": view.data.cluster,
+        "broker": view.data.broker_name,
+        "id": view.member.broker_id,
+        "addresses": [str(address) for address in view.member.endpoints],
+        "status": "unreachable" if view.problem else "serving",
+        "problem": view.problem or None,
+        **dict.fromkeys(_TOLD),
+    }
+    if view.status is not None:
+        row |= {"role": view.status.role, "epoch": last_epoch(view.status)}
+    if view.store is not None:
+        minute = next(rate for rate in view.store.rates if rate.span_s == RATE_SPAN_S)
+        row |= {"in_per_s": round(minute.put_messages), "out_per_s": round(minute.got_messages)}
+    if view.broker is not None:
+        row |= _broker(view.broker)
+    return row
+
+
+def _broker(status: admin_messages.DescribeBrokerReply) -> dict[str, object]:
+    """Return what a broker tells of itself."""
+    return {
+        "version": status.version,
+        "flush": status.flush_mode,
+        "log_bytes": status.log_max_offset - status.log_min_offset,
+        "disk": f"{status.disk_used_percent:.1f} % {status.disk_level}",
+        "disk_used_percent": round(status.disk_used_percent, 1),
+        "disk_level": status.disk_level,
+        "started": time_text(status.started_at_ms),
+        "log_min_offset": status.log_min_offset,
+        "log_max_offset": status.log_max_offset,
+        "log_flushed_offset": status.log_flushed_offset,
+        "log_confirm_offset": status.log_confirm_offset,
+        "dispatched_offset": status.dispatched_offset,
+        **_waiting(status.waiting),
+        **_transactions(status.transactions),
+    }
 
 
 def _transactions(told: admin_messages.OpenTransactions) -> dict[str, object]:

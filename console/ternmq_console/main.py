@@ -58,9 +58,9 @@ cluster = LazyGroup(
     name="cluster",
     help="Look at clusters, and take brokers out of use.",
     lazy={
-        "list": (f"{_HERE}.cluster:list_", "List brokers and how their stores stand."),
+        "list": (f"{_HERE}.cluster:list_", "List masters and slaves and how their stores stand."),
         "clean": (f"{_HERE}.cluster:clean", "Let a broker delete what has expired now."),
-        "status": (f"{_HERE}.status:status", "Show what the brokers' stores have counted."),
+        "status": (f"{_HERE}.cluster_health:status", "Tell whether the cluster is healthy."),
         "wipe-write-permission": (
             f"{_HERE}.cluster:wipe_write_permission",
             "Let nobody send to a broker any more.",

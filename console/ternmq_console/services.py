@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from ternmq_broker.config import BrokerConfig
+from ternmq_broker.config import BrokerConfig, BrokerRole
 from ternmq_broker.server import Broker
 from ternmq_console.exits import errors_as_exits, first_cause
 from ternmq_console.options import NAMESERVER_VARIABLE
@@ -207,6 +207,22 @@ def nameserver(
     metavar="HOST:PORT",
     help="Every NameServer, separated by commas.  [default: 127.0.0.1:9876]",
 )
+@click.option(
+    "--broker-id",
+    type=int,
+    metavar="N",
+    help="0 starts as the master, any other as a slave of the same --name.  [default: 0]",
+)
+@click.option(
+    "--role",
+    type=click.Choice([role.value for role in BrokerRole]),
+    help="What it is as the master.  [default: async_master]",
+)
+@click.option(
+    "--force-master",
+    is_flag=True,
+    help="Start as master though nobody confirms that there is no newer one.",
+)
 def broker(
     data: Path | None,
     listen: str | None,
@@ -215,6 +231,9 @@ def broker(
     port_broker: int | None,
     name: str | None,
     nameservers: str | None,
+    broker_id: int | None,
+    role: str | None,
+    force_master: bool,
 ) -> None:
     """Run a broker, until Ctrl-C."""
     flags = [
@@ -223,6 +242,9 @@ def broker(
         *_flag("broker.port", port_broker),
         *_flag("broker.name", name),
         *_flag("broker.nameservers", nameservers),
+        *_flag("broker.broker_id", broker_id),
+        *_flag("broker.role", role),
+        *_flag("broker.force_master", "true" if force_master else None),
     ]
     with errors_as_exits():
         settings = _settings(config, [*flags, *given])

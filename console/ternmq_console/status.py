@@ -1,4 +1,6 @@
-"""`ternmq cluster status`."""
+"""`ternmq broker status`."""
+
+from typing import Final
 
 import click
 
@@ -15,7 +17,8 @@ _COLUMNS = (
     *("broker", "put_messages", "put_per_s", "put_longest_ms", "got_messages", "got_per_s"),
     *("gets_from_disk", "dispatch_behind_bytes", "damaged_records"),
 )
-_SPAN_S = 60
+RATE_SPAN_S: Final = 60
+"""Rates that are shown are of so long."""
 
 
 @click.command()
@@ -48,7 +51,7 @@ async def _one(admin: AdminClient, broker: str) -> dict[str, object]:
 
 async def _status(admin: AdminClient, data: BrokerData) -> dict[str, object]:
     reply = await admin.describe_store(data)
-    minute = next(rate for rate in reply.rates if rate.span_s == _SPAN_S)
+    minute = next(rate for rate in reply.rates if rate.span_s == RATE_SPAN_S)
     row: dict[str, object] = {
         "broker": data.broker_name,
         "opened": time_text(reply.opened_at_ms),

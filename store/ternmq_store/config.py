@@ -143,7 +143,7 @@ class StoreConfig:
     """The disk is told what a reader far behind will want next."""
 
     disk_fall_recorded: bool = True
-    """How far each group is behind is noted with every read; `ternmq cluster status` shows it."""
+    """How far each group is behind is noted with every read; `ternmq broker status` shows it."""
 
     def __post_init__(self) -> None:
         size = self.commit_log_file_bytes

@@ -210,13 +210,21 @@ def test_the_cluster_is_listed(console: Console, dev: DevProcess) -> None:
 
 def test_what_a_store_has_counted_is_shown(console: Console) -> None:
     console.text("produce", "counting", stdin=b"one\ntwo\n")
-    told = console.json("cluster", "status", "broker-a")
+    told = console.json("broker", "status", "broker-a")
     assert told["topics"]["counting"]["messages"] == 2
-    [row] = console.json("cluster", "status")
+    [row] = console.json("broker", "status")
     assert row["broker"] == "broker-a"
     assert row["put_messages"] >= 2
-    assert "broker-a" in console.text("cluster", "status")
-    assert "counting" in console.text("cluster", "status", "broker-a")
+    assert "broker-a" in console.text("broker", "status")
+    assert "counting" in console.text("broker", "status", "broker-a")
+
+
+def test_a_cluster_of_one_broker_is_healthy(console: Console) -> None:
+    told = console.json("cluster", "status")
+    assert (told["healthy"], told["problems"]) == (True, [])
+    assert [one["answers"] for one in told["nameservers"]] == [True]
+    assert [(one["broker"], one["id"]) for one in told["members"]] == [("broker-a", 0)]
+    assert console.text("cluster", "status", "broker-a").splitlines()[-1] == "healthy"
 
 
 def test_a_broker_is_emptied_when_nobody_may_send_to_it(tmp_path: Path) -> None:
@@ -265,6 +273,10 @@ LONG = b"x" * ((4 << 20) + 1)
         (3, ("group", "describe", "never"), b"", "'never'"),
         (3, ("cluster", "wipe-write-permission", "nobody"), b"", "nobody"),
         (3, ("cluster", "status", "nobody"), b"", "nobody"),
+        (3, ("broker", "status", "nobody"), b"", "nobody"),
+        (3, ("broker", "ha", "nobody"), b"", "nobody"),
+        (2, ("broker", "promote", "broker-a", "--broker-id", "0", "--yes"), b"", "the master"),
+        (3, ("broker", "promote", "broker-a", "--broker-id", "1", "--yes"), b"", "no member 1"),
         (2, ("cluster", "wipe-write-permission", "a b"), b"", "'a b'"),
     ],
 )

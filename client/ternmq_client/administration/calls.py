@@ -7,7 +7,7 @@ from ternmq_client.config import ClientConfig
 from ternmq_client.nameservers import NameServers
 from ternmq_model.address import resolve_addresses
 from ternmq_model.errors import UsageError
-from ternmq_model.route import BrokerData
+from ternmq_model.route import BrokerData, BrokerMember
 from ternmq_protos.v1 import nameserver_pb2 as nameserver
 from ternmq_remoting.contracts import GET_CLUSTER
 from ternmq_remoting.convert import broker_data_from_pb
@@ -19,10 +19,10 @@ from ternmq_runtime.service import OwnedTasks
 
 
 class AdminCalls(Lifecycle):
-    """Reaches NameServers and the masters of brokers, between `async with` and its end.
+    """Reaches NameServers and brokers, between `async with` and its end.
 
     Every method asks the NameServer who is there, dials whom it needs and hangs up again, so that
-    nothing here is ever out of date. Masters alone are asked.
+    nothing here is ever out of date. Masters are asked, unless a method says otherwise.
 
     Args:
         config: Where the NameServers are, and the client's patience.
@@ -89,13 +89,17 @@ class AdminCalls(Lifecycle):
 
     @asynccontextmanager
     async def _master(self, data: BrokerData) -> AsyncGenerator[Connection]:
-        master = data.master
+        assert data.master is not None, "asked of brokers with a master"
+        async with self._member(data, data.master) as connection:
+            yield connection
+
+    @asynccontextmanager
+    async def _member(self, data: BrokerData, member: BrokerMember) -> AsyncGenerator[Connection]:
         assert self._env is not None, "is open"
-        assert master is not None, "asked of brokers with a master"
         host = self._names.current_host
         connection = await self._env.network.connect(
-            resolve_addresses(master.endpoints, nameserver_host=host),
-            expect=Identity(data.cluster, data.broker_name, master.broker_id, master.epoch),
+            resolve_addresses(member.endpoints, nameserver_host=host),
+            expect=Identity(data.cluster, data.broker_name, member.broker_id, member.epoch),
             timeout_s=self._config.connect_timeout_s,
         )
         try:

@@ -16,6 +16,7 @@ NAMES = (
     *("queryMsgById", "queryMsgByKey", "queryMsgByUniqueKey", "queryMsgByOffset"),
     *("queryMsgTraceById", "printMsg", "sendMessage", "consumeMessage"),
     *("wipeWritePerm", "addWritePerm", "statsAll", "updateBrokerConfig"),
+    *("haStatus", "getSyncStateSet", "getBrokerEpoch"),
 )
 
 
@@ -93,6 +94,9 @@ def test_every_option_of_ours_that_it_gives_is_one_of_the_verb(name: str) -> Non
         ),
         ("updateBrokerConfig -b b -k storePath -v /x", "broker settings --set storePath=/x -- b"),
         ("statsAll -a -t T", "stats all --active -- T"),
+        ("haStatus -b b -c C", "broker ha -- b"),
+        ("getSyncStateSet -a c:1 --brokerName=b", "broker ha -- b"),
+        ("getBrokerEpoch -n ns:1 -b b", "broker ha --nameserver ns:1 -- b"),
     ],
 )
 def test_its_options_become_ours(line: str, ours: str) -> None:

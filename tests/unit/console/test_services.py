@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from ternmq_console.main import ternmq
 from ternmq_console.services import SECTIONS, dev_sections
 from ternmq_model.errors import SettingsError
 from ternmq_runtime.settings import Settings, load_settings
@@ -47,3 +49,21 @@ def test_dev_refuses_nameservers_that_it_would_not_use() -> None:
     [problem] = refused.value.problems
     assert problem.startswith("broker.nameservers='10.0.0.1:9876': `dev` registers with its own")
     assert problem.endswith("(environment TERNMQ_BROKER__NAMESERVERS)")
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("--role slave", "broker.role='slave': needs a broker_id above 0"),
+        ("--broker-id 100", "broker.broker_id=100: is kept for a master"),
+        ("--broker-id -1", "broker.broker_id=-1"),
+        ("--role sync --broker-id 1", "'sync' is not one of"),
+    ],
+)
+def test_a_broker_is_told_its_part_and_refuses_one_that_makes_no_sense(
+    words: str, says: str, tmp_path: Path
+) -> None:
+    told = ["broker", "--data", str(tmp_path), "--force-master", *words.split()]
+    done = CliRunner().invoke(ternmq, told)
+    assert done.exit_code == 2
+    assert says in done.output

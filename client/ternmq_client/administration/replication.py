@@ -1,0 +1,233 @@
+"""Administration of the members of a broker name: who follows whom, how far, and who is master."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from ternmq_client.administration.calls import AdminCalls
+from ternmq_model.address import Address
+from ternmq_model.errors import (
+    RefusedError,
+    TernError,
+    TransportError,
+    Unreachable,
+    UsageError,
+    refusal,
+)
+from ternmq_model.response_code import ResponseCode
+from ternmq_model.route import MASTER_ID, BrokerData, BrokerMember, check_broker_name
+from ternmq_protos.v1 import admin_pb2 as admin
+from ternmq_protos.v1 import nameserver_pb2 as nameserver
+from ternmq_protos.v1 import replication_pb2 as replication
+from ternmq_remoting.contracts import (
+    DESCRIBE_BROKER,
+    DESCRIBE_STORE,
+    GET_CLUSTER,
+    PROMOTE,
+    REPLICATION_STATUS,
+)
+from ternmq_remoting.convert import broker_data_from_pb
+from ternmq_remoting.rpc import Connection, Rep, Req, UnaryRpc
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+_PROMOTE_TIMEOUT_S: Final = 30.0
+"""It asks every NameServer and member for the highest epoch, and ends a life of the broker."""
+
+_LOOK_S: Final = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class MemberView:
+    """One registered member of a broker name, and what it says of itself."""
+
+    data: BrokerData
+    """The broker name."""
+
+    member: BrokerMember
+    """As it is registered."""
+
+    status: replication.ReplicationStatusReply | None = None
+    """None = it did not tell."""
+
+    broker: admin.DescribeBrokerReply | None = None
+    """None = it did not tell, or was not asked."""
+
+    store: admin.DescribeStoreReply | None = None
+    """None = it did not tell, or was not asked."""
+
+    problem: str = ""
+    """Why it did not tell; empty when it did."""
+
+    @property
+    def is_master(self) -> bool:
+        """Whether it is registered as the master."""
+        return self.member.broker_id == MASTER_ID
+
+
+@dataclass(frozen=True, slots=True)
+class NameServerView:
+    """What one NameServer knows."""
+
+    address: Address
+    brokers: tuple[BrokerData, ...] = ()
+    """Sorted by cluster and name."""
+
+    problem: str = ""
+    """Why it told nothing; empty when it did."""
+
+
+class ReplicationAdmin(AdminCalls):
+    """Members of broker names. Slaves are asked too, each by itself."""
+
+    async def member_views(
+        self, cluster: str = "", broker: str = "", *, with_stores: bool = False
+    ) -> list[MemberView]:
+        """Return every registered member with what it says of itself, sorted by name and id.
+
+        All are asked side by side. One that does not answer is in the list, with its problem.
+
+        Args:
+            cluster: Of this cluster alone.
+            broker: Of this broker name alone; an address of one of its members will do.
+            with_stores: Ask also how brokers and stores stand, not for replication alone.
+
+        Raises:
+            RefusedError: BROKER_NOT_EXIST: no member of that name is registered.
+            TransportError: No NameServer answers.
+        """
+        brokers = await self.brokers(cluster)
+        if broker:
+            brokers = [_named(brokers, broker)]
+        members = [(data, member) for data in brokers for member in data.members]
+        return await _side_by_side(
+            members, lambda one: self._member_view(*one, with_stores=with_stores)
+        )
+
+    async def nameserver_views(self) -> list[NameServerView]:
+        """Return what each configured NameServer knows, side by side, in their order."""
+        return await _side_by_side(self._names.addresses, self._nameserver_view)
+
+    async def promote(
+        self, broker_name: str, broker_id: int, *, is_forced: bool = False
+    ) -> admin.PromoteReply:
+        """Make a slave the master of its broker name.
+
+        Its log is the name's from then on: what the old master has beyond it is lost, and the old
+        master follows once it is back. The answer is durable; the new master serves a moment later.
+
+        Args:
+            broker_name: The name.
+            broker_id: Of the slave, as it is registered.
+            is_forced: Also while the master is alive, or nobody can be asked for the highest epoch.
+
+        Returns:
+            The epoch that begins, where, and the offsets of groups that lay beyond the log's end.
+
+        Raises:
+            RefusedError: BROKER_NOT_EXIST: there is no such member; otherwise the slave's reason.
+            UsageError: That member is the master.
+        """
+        data = _named(await self.brokers(), broker_name)
+        member = data.member(broker_id)
+        if member is None:
+            there = ", ".join(str(each.broker_id) for each in data.members)
+            text = f"broker {data.broker_name!r} has no member {broker_id}, only {there}"
+            raise refusal(ResponseCode.BROKER_NOT_EXIST, text)
+        if broker_id == MASTER_ID:
+            raise UsageError(f"member 0 of broker {data.broker_name!r} is the master")
+        async with self._member(data, member) as connection:
+            request = admin.PromoteRequest(is_forced=is_forced)
+            return await connection.call(PROMOTE, request, timeout_s=_PROMOTE_TIMEOUT_S)
+
+    async def until_master(self, broker_name: str, epoch: int, timeout_s: float = 30.0) -> None:
+        """Wait until a master of that epoch, or a later one, is registered and answers.
+
+        Raises:
+            Unreachable: None is and does in time.
+        """
+        try:
+            async with asyncio.timeout(timeout_s):
+                is_there = await self._has_master(broker_name, epoch)
+                while not is_there:
+                    await asyncio.sleep(_LOOK_S)
+                    is_there = await self._has_master(broker_name, epoch)
+        except TimeoutError:
+            text = f"no master of epoch {epoch} serves {broker_name!r} after {timeout_s:.0f} s"
+            raise Unreachable(text) from None
+
+    async def _has_master(self, broker_name: str, epoch: int) -> bool:
+        for data in await self.brokers():
+            master = data.master
+            if data.broker_name == broker_name and master and master.epoch >= epoch:
+                view = await self._member_view(data, master, with_stores=False)
+                return view.status is not None and not view.status.is_fenced
+        return False
+
+    async def _member_view(
+        self, data: BrokerData, member: BrokerMember, *, with_stores: bool
+    ) -> MemberView:
+        try:
+            async with self._member(data, member) as connection:
+                status = await self._status(connection)
+                if not with_stores:
+                    problem = "" if status else "its version knows nothing of replication"
+                    return MemberView(data, member, status, problem=problem)
+                broker = await self._asked(
+                    connection, DESCRIBE_BROKER, admin.DescribeBrokerRequest()
+                )
+                store = await self._asked(connection, DESCRIBE_STORE, admin.DescribeStoreRequest())
+                return MemberView(data, member, status, broker, store)
+        except TernError as error:
+            return MemberView(data, member, problem=str(error) or type(error).__name__)
+
+    async def _status(self, connection: Connection) -> replication.ReplicationStatusReply | None:
+        """Return how a member stands; None when its version is too old to tell."""
+        try:
+            return await self._asked(
+                connection, REPLICATION_STATUS, replication.ReplicationStatusRequest()
+            )
+        except RefusedError as error:
+            if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                raise
+            return None
+
+    async def _nameserver_view(self, address: Address) -> NameServerView:
+        assert self._env is not None, "is open"
+        try:
+            connection = await self._env.network.connect(
+                [address], timeout_s=self._config.connect_timeout_s
+            )
+            try:
+                reply = await self._asked(connection, GET_CLUSTER, nameserver.GetClusterRequest())
+            finally:
+                await connection.close()
+        except TransportError as error:
+            return NameServerView(address, problem=str(error) or type(error).__name__)
+        return NameServerView(address, tuple(map(broker_data_from_pb, reply.brokers)))
+
+    async def _asked(self, connection: Connection, rpc: UnaryRpc[Req, Rep], request: Req) -> Rep:
+        return await connection.call(rpc, request, timeout_s=self._timeout_s)
+
+
+def _named(brokers: Iterable[BrokerData], broker: str) -> BrokerData:
+    """Return the broker of a name, or of an address that one of its members is registered with."""
+    for data in brokers:
+        addresses = {str(address) for member in data.members for address in member.endpoints}
+        if broker == data.broker_name or broker in addresses:
+            return data
+    check_broker_name(broker)
+    raise refusal(ResponseCode.BROKER_NOT_EXIST, f"no broker is called {broker!r}")
+
+
+async def _side_by_side(things: Sequence[T], question: Callable[[T], Awaitable[U]]) -> list[U]:
+    """Return the answers to a question about each thing, in their order."""
+
+    async def ask(thing: T) -> U:
+        return await question(thing)
+
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(ask(thing)) for thing in things]
+    return [task.result() for task in tasks]

@@ -1,0 +1,191 @@
+"""`ternmq broker ha` and `ternmq broker promote`."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import click
+
+from ternmq_client.admin import AdminClient
+from ternmq_client.administration.replication import MemberView
+from ternmq_console.admin import ask, time_text
+from ternmq_console.options import INT64, nameserver_option, output_option
+from ternmq_console.output import print_record, print_rows
+from ternmq_protos.v1 import admin_pb2 as admin_messages
+from ternmq_protos.v1 import replication_pb2 as replication
+
+_MEMBER_COLUMNS: Final = (
+    *("id", "role", "epoch", "connected", "in_sync", "safe_offset", "lag_bytes", "lag_s"),
+    *("log_end", "confirm_offset", "flush", "problem"),
+)
+_CHANGE_COLUMNS: Final = ("group", "topic", "queue", "before", "after")
+
+
+@click.command()
+@click.argument("broker")
+@nameserver_option
+@output_option
+def ha(broker: str, nameserver: str, output: str) -> None:
+    """Show how the slaves of BROKER follow: who is in sync, how far behind, and the epochs.
+
+    A slave is in sync when the master waits for it. `safe offset` is what it has acknowledged;
+    the lag is what the master has beyond it, and for how long it has lacked something.
+    """
+    views = ask(nameserver, lambda admin: admin.member_views(broker=broker))
+    rows = member_rows(views)
+    if output == "json":
+        print_record(_record(views, rows), output)
+        return
+    print_rows(rows, _MEMBER_COLUMNS, output)
+    for view in views:
+        if view.status is not None:
+            epochs = ", ".join(f"{each.number} from {each.start}" for each in view.status.epochs)
+            click.echo(f"epochs of id {view.member.broker_id}: {epochs or 'none'}")
+
+
+@click.command()
+@click.argument("broker")
+@click.option(
+    "--broker-id",
+    type=INT64,
+    required=True,
+    help="Of the slave, as `ternmq cluster list` shows it.",
+)
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Also while the master is alive, or nobody can be asked for the highest epoch.",
+)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@nameserver_option
+@output_option
+def promote(
+    broker: str, broker_id: int, force: bool, yes: bool, nameserver: str, output: str
+) -> None:
+    """Make a slave of BROKER its master, in a new epoch that begins at the slave's log's end.
+
+    What the old master has beyond that is lost: nothing that was acknowledged when the master was
+    a sync_master and the slave in sync. The old master follows once it is back. Offsets of groups
+    beyond the log's end are set to the end of their queue, and shown.
+
+    Returns when the new master serves and is registered.
+    """
+    if not yes:
+        text = f"Make slave {broker_id} the master of {broker}?"
+        click.confirm(f"{text} What its log lacks will be lost.", abort=True, err=True)
+
+    async def question(admin: AdminClient) -> admin_messages.PromoteReply:
+        (view, *_) = await admin.member_views(broker=broker)
+        name = view.data.broker_name
+        reply = await admin.promote(name, broker_id, is_forced=force)
+        await admin.until_master(name, reply.epoch)
+        return reply
+
+    _print_promotion(broker, broker_id, ask(nameserver, question), output)
+
+
+def member_rows(views: Sequence[MemberView]) -> list[dict[str, object]]:
+    """Return a row for each member of one broker name, what master and slave say joined."""
+    master = next((view.status for view in views if view.is_master and view.status), None)
+    followers = {} if master is None else {each.broker_id: each for each in master.followers}
+    return [_row(view, followers) for view in views]
+
+
+def last_epoch(status: replication.ReplicationStatusReply) -> int:
+    """Return the epoch that a member is in; 0 when its log has none."""
+    return status.epochs[-1].number if status.epochs else 0
+
+
+def _row(
+    view: MemberView, followers: Mapping[int, replication.FollowerStatus]
+) -> dict[str, object]:
+    status = view.status
+    row: dict[str, object] = {**dict.fromkeys(_MEMBER_COLUMNS)}
+    row |= {"id": view.member.broker_id, "problem": view.problem or None}
+    if status is None:
+        return row
+    row |= {
+        "role": status.role,
+        "epoch": last_epoch(status),
+        "safe_offset": status.safe_offset,
+        "log_end": status.log_end,
+        "log_start": status.log_start,
+        "confirm_offset": status.confirm_offset,
+        "dispatched_offset": status.dispatched_offset,
+        "flush": status.flush_mode,
+        "highest_epoch": status.highest_epoch,
+        "store_id": status.store_id,
+    }
+    if status.is_fenced:
+        row["problem"] = f"fenced by epoch {status.highest_epoch}"
+    if view.is_master:
+        return row | {
+            "in_sync": f"{status.in_sync_now} of {status.in_sync_replicas} needed",
+            "in_sync_now": status.in_sync_now,
+            "in_sync_replicas": status.in_sync_replicas,
+        }
+    has_tables = status.following.metadata_age_ms >= 0
+    following, seen = status.following, followers.get(view.member.broker_id)
+    row |= {
+        "connected": following.is_connected,
+        "master": following.master,
+        "lag_bytes": following.lag_bytes,
+        "lag_s": following.lag_ms / 1000,
+        "metadata_age_s": following.metadata_age_ms / 1000 if has_tables else None,
+        "problem": following.problem or None,
+        "in_sync": False,
+    }
+    if seen is not None:
+        row |= {
+            "in_sync": seen.is_in_sync,
+            "safe_offset": seen.safe_offset,
+            "sent_offset": seen.sent_offset,
+            "lag_bytes": seen.lag_bytes,
+            "lag_s": seen.lag_ms / 1000,
+            "counts_from": seen.counts_from,
+            "connected_since": time_text(seen.connected_at_ms),
+            "peer": seen.peer,
+        }
+    return row
+
+
+def _record(views: Sequence[MemberView], rows: Sequence[Mapping[str, object]]) -> dict[str, object]:
+    return {
+        "cluster": views[0].data.cluster,
+        "broker": views[0].data.broker_name,
+        "members": list(rows),
+        "epochs": {
+            str(view.member.broker_id): [
+                {"epoch": each.number, "start": each.start} for each in view.status.epochs
+            ]
+            for view in views
+            if view.status is not None
+        },
+    }
+
+
+def _print_promotion(
+    broker: str, broker_id: int, reply: admin_messages.PromoteReply, output: str
+) -> None:
+    changes = [
+        {
+            "group": each.group,
+            "topic": each.change.topic,
+            "queue": each.change.queue_id,
+            "before": each.change.before,
+            "after": each.change.after,
+        }
+        for each in reply.clamped
+    ]
+    record: dict[str, object] = {
+        "broker": broker,
+        "promoted_id": broker_id,
+        "epoch": reply.epoch,
+        "log_end": reply.log_end,
+        "confirm_offset": reply.confirm_offset,
+        "asked": list(reply.asked),
+        "unreachable": list(reply.unreachable),
+        "clamped": changes if output == "json" else len(changes),
+    }
+    print_record(record, output)
+    if output != "json" and changes:
+        print_rows(changes, _CHANGE_COLUMNS, output)

@@ -1,0 +1,63 @@
+"""What the console shows of the members of a broker name."""
+
+from ternmq_client.administration.replication import MemberView
+from ternmq_console.replicas import last_epoch, member_rows
+from ternmq_model.address import Address
+from ternmq_model.route import BrokerData, BrokerMember
+from ternmq_protos.v1 import replication_pb2 as pb
+
+MASTER = BrokerMember(0, (Address("a-0", 1),), 5)
+SLAVES = [BrokerMember(number, (Address(f"a-{number}", 1),), 5) for number in (1, 2)]
+DATA = BrokerData("c", "a", (MASTER, *SLAVES))
+
+
+def test_what_master_and_slave_say_of_a_slave_is_one_row() -> None:
+    master = pb.ReplicationStatusReply(
+        role="sync_master",
+        epochs=[pb.Epoch(number=1, start=0), pb.Epoch(number=5, start=100)],
+        in_sync_now=2,
+        in_sync_replicas=2,
+        followers=[
+            pb.FollowerStatus(
+                broker_id=1, is_in_sync=True, safe_offset=90, lag_bytes=10, lag_ms=1500
+            )
+        ],
+    )
+    slave = pb.ReplicationStatusReply(
+        role="slave",
+        safe_offset=95,
+        following=pb.FollowingStatus(is_connected=True, metadata_age_ms=700),
+    )
+    views = [
+        MemberView(DATA, MASTER, master),
+        MemberView(DATA, SLAVES[0], slave),
+        MemberView(DATA, SLAVES[1], problem="nobody listens"),
+    ]
+    first, second, third = member_rows(views)
+    assert (first["role"], first["epoch"]) == ("sync_master", 5)
+    assert first["in_sync"] == "2 of 2 needed"
+    assert (second["connected"], second["in_sync"]) == (True, True)
+    assert (second["safe_offset"], second["lag_bytes"], second["lag_s"]) == (90, 10, 1.5)
+    assert second["metadata_age_s"] == 0.7
+    assert (third["id"], third["problem"], third["role"]) == (2, "nobody listens", None)
+
+
+def test_without_its_master_a_slave_tells_of_itself() -> None:
+    slave = pb.ReplicationStatusReply(
+        role="slave",
+        safe_offset=95,
+        following=pb.FollowingStatus(
+            problem="no master", lag_bytes=7, lag_ms=2000, metadata_age_ms=-1
+        ),
+    )
+    [row] = member_rows([MemberView(DATA, SLAVES[0], slave)])
+    assert (row["connected"], row["in_sync"], row["problem"]) == (False, False, "no master")
+    assert (row["safe_offset"], row["lag_bytes"], row["lag_s"]) == (95, 7, 2.0)
+    assert row["metadata_age_s"] is None
+
+
+def test_a_fenced_member_says_so_and_a_log_without_epochs_is_in_none() -> None:
+    fenced = pb.ReplicationStatusReply(role="async_master", is_fenced=True, highest_epoch=1000)
+    [row] = member_rows([MemberView(DATA, MASTER, fenced)])
+    assert row["problem"] == "fenced by epoch 1000"
+    assert last_epoch(fenced) == 0
