@@ -97,6 +97,9 @@ class Dispatcher:
         check_at: How the log is to be checked that is not known to be whole.
         quarantine: What of the log is damaged: a scan goes on behind it.
         bit_maps: Tells who may want a message; None when nothing is kept beside the units.
+        tells: Whether queues and index are told of what a scan finds.
+        doubts: Records that a scan finds are checked although they are said to be whole: another
+            store wrote them.
     """
 
     def __init__(
@@ -116,6 +119,8 @@ class Dispatcher:
         self.check_at: Callable[[PhysicalOffset], Check] = check_bodies
         self.quarantine = Quarantine()
         self.bit_maps: BitMaps | None = None
+        self.tells = True
+        self.doubts = False
 
     def hint(self, hint: Hint) -> None:
         """Take a hint of the records just appended; it may be thrown away."""
@@ -244,7 +249,8 @@ class Dispatcher:
         if found.batch is not None:
             count = len(found.batch)
             stored_at_ms = int(found.batch.heads["stored_at_ms"][-1])
-            self._dispatch(found.batch, end, moved)
+            if self.tells:
+                self._dispatch(found.batch, end, moved)
         if found.is_blank and not is_trusted and not self.log.files.has(file.end):
             self.stopped_by = CorruptRecord(end, "no file follows the blank record")
         elif found.is_blank:
@@ -258,7 +264,8 @@ class Dispatcher:
     def _read(self, limit: PhysicalOffset, records_max: int, *, is_trusted: bool) -> Scan:
         offset, damage = self.offset, self.quarantine.ranges
         file = self.log.files.at(offset)
-        verify, until = Check(Verify.NOTHING, None) if is_trusted else self.check_at(offset)
+        is_known = is_trusted and not self.doubts
+        verify, until = Check(Verify.NOTHING, None) if is_known else self.check_at(offset)
         last = min(limit, file.end)
         stops = [stretch.start for stretch in damage if offset < stretch.start < last][:1]
         if until is not None and until < last:

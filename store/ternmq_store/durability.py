@@ -47,9 +47,9 @@ class Durability:
         self._queues = opened.queues
         self._dispatcher = opened.dispatcher
         self._index = opened.index
-        # Opening left everything on the disk and dispatched.
+        # Opening left everything on the disk.
         self.flushed = opened.log.end
-        self._log_stored_at_ms = opened.dispatcher.stored_at_ms
+        self._log_stored_at_ms = max(opened.stored_at_ms, opened.dispatcher.stored_at_ms)
         self._session = opened.session
         self._checkpoint = opened.session.checkpoint
         self._flushing: FlushTask | None = None
@@ -181,6 +181,7 @@ class Durability:
         self._session.end(
             start=self._log.start,
             end=self._log.end,
+            dispatched=self._dispatcher.offset,
             log_file_bytes=self._log.files.file_bytes if self._log.files.files else 0,
             queues=self._queues,
             index=self._index.notes() if self._index is not None else (),

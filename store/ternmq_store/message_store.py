@@ -93,9 +93,13 @@ class MessageStore:
         self._ahead = FilesAhead(opened.log, opened.index)
         self._dispatcher = opened.dispatcher
         self._reservations = Reservations(opened.queues, opened.index)
-        self._report = opened.report
+        self.report: RecoveryReport = opened.report
+        """What opening found and did."""
         self._failure: OSError | None = None
         self._confirm_limit: PhysicalOffset | None = None
+        if opened.serve_to is not None:
+            self._confirm_limit = max(opened.serve_to, opened.dispatcher.offset)
+            opened.dispatcher.doubts = True
         self._is_checkpoint_late = False
         self._is_checksummed = config.record_checksum
         self.statistics = StoreStatistics()
@@ -106,9 +110,9 @@ class MessageStore:
         """What gives out the log's bytes to replicas."""
         self.searches = KeySearches(opened, self.reads.source)
         newest = self.reads.newest_stored_at_ms()
-        self.last_stored_at_ms = max(opened.dispatcher.stored_at_ms, newest)
+        self._dispatcher.stored_at_ms = max(opened.dispatcher.stored_at_ms, newest)
+        self.last_stored_at_ms = max(opened.stored_at_ms, self._dispatcher.stored_at_ms)
         """Store time of the newest record; no later one has an earlier time."""
-        self._dispatcher.stored_at_ms = self.last_stored_at_ms
         self.commits = Commits(opened.log, config, self._fail, lambda: self._failure is not None)
         """What is appended and not yet in the log's files."""
         now_ms = clock.monotonic_ms()
@@ -129,8 +133,19 @@ class MessageStore:
         flush_mode: FlushMode,
         files: FileSystem,
         clock: Clock,
+        *,
+        serve_to: PhysicalOffset | None = None,
     ) -> "MessageStore":
         """Hold the directory, load what is in it, and recover from whatever ended the last use.
+
+        Args:
+            root: The directory.
+            config: The settings.
+            flush_mode: When a message counts as stored.
+            files: The disk.
+            clock: For store times and for what is due.
+            serve_to: This is a replica that goes on with `append_replicated`: the `confirm_limit`
+                begins here. None = it appends, and everything that is there is served.
 
         Raises:
             ConfigError: The settings do not go with the flush mode.
@@ -139,13 +154,8 @@ class MessageStore:
                 open enough files; opening again starts anew.
         """
         config.check_flush_mode(flush_mode)
-        lock, opened = hold_and_open(root, config, files, clock)
+        lock, opened = hold_and_open(root, config, files, clock, serve_to=serve_to)
         return cls(root, config, flush_mode, files, clock, lock, opened)
-
-    @property
-    def report(self) -> RecoveryReport:
-        """What opening found and did."""
-        return self._report
 
     @property
     def failure(self) -> OSError | None:
@@ -342,6 +352,9 @@ class MessageStore:
         done = self._dispatcher.step(self.confirm_offset, messages_max=messages_max)
         self.reads.dispatched(done.arrivals)
         if self._dispatcher.stopped_by is not None and self._failure is None:
+            if self._dispatcher.doubts:
+                self._copy.pass_over(self._dispatcher)
+                return done._replace(more=True)
             self._fail(OSError(str(self._dispatcher.stopped_by)))
         return done
 
@@ -362,9 +375,7 @@ class MessageStore:
         self._disk.flush_done(task, is_good=self._failure is None)
 
     def checkpoint_due(self, now_ms: int) -> CheckpointTask | None:
-        """Return the task of bringing consume queues and checkpoint to the disk, when it is time.
-
-        `checkpoint_done` must follow before the next.
+        """Return the task of bringing queues and checkpoint to the disk; `checkpoint_done` follows.
 
         Args:
             now_ms: On the monotonic clock.
@@ -471,11 +482,14 @@ class MessageStore:
     def _finish(self) -> None:
         self.commits.now()
         self._disk.flush_now(stored_at_ms=self.last_stored_at_ms)
-        while self._dispatcher.offset < self._log.end and self._failure is None:
+        is_moving = True
+        while is_moving and self._failure is None:
             before = self._dispatcher.offset
-            self._dispatcher.step(self._log.end, messages_max=_DISPATCH_MAX)
-            if self._dispatcher.offset == before:
-                raise OSError(f"dispatch stopped: {self._dispatcher.stopped_by}")
+            is_moving = self.dispatch().more or self._dispatcher.offset != before
+        # The limit may lie within a record, which is left.
+        is_left = self._dispatcher.offset < self.confirm_offset and self._confirm_limit is None
+        if is_left or self._failure is not None:
+            raise OSError(f"dispatch stopped at {self._dispatcher.offset}")
         self._disk.checkpoint_now()
         self._files.remove(abort_path(self._root))
         self._files.sync_folder(self._root)

@@ -74,6 +74,9 @@ class LogNotes:
     queues_wrong: bool = False
     """A unit was met that does not tell of its message: the next opening builds all queues anew."""
 
+    cut_to: PhysicalOffset | None = None
+    """What the log has behind this is not to be in it: the next opening cuts it there."""
+
 
 class Abort(NamedTuple):
     """What the file `abort` says."""
@@ -132,6 +135,7 @@ def encode_notes(notes: LogNotes) -> bytes:
         f"queues {notes.queues_at}",
         *(f"queue {q.queue_id} {q.first} {q.end} {q.topic}" for q in notes.queues),
         *(["wrong queues"] if notes.queues_wrong else []),
+        *([] if notes.cut_to is None else [f"cut {notes.cut_to}"]),
         *(f"index {_one_line(line)}" for line in notes.index),
     ]
     text = "".join(f"{line}\n" for line in lines).encode()
@@ -171,6 +175,7 @@ def decode_notes(data: bytes) -> LogNotes:
         tuple(_queue(value) for value in facts.get("queue", ())),
         tuple(facts.get("index", ())),
         "queues" in facts.get("wrong", ()),
+        _offset(facts["cut"][0]) if "cut" in facts else None,
     )
 
 

@@ -52,6 +52,7 @@ def open_index(
             index,
             opened.log,
             session.quarantine,
+            opened.dispatcher.offset,
             durable=_durable(index, session),
             notes=session.index_notes,
         )
@@ -84,16 +85,18 @@ def settle_index(
     index: IndexFiles,
     log: CommitLog,
     quarantine: Quarantine,
+    end: PhysicalOffset,
     *,
     durable: PhysicalOffset | None,
     notes: Sequence[str] = (),
 ) -> int:
-    """Let the index tell of every record of the log, and of nothing else.
+    """Let the index tell of every record of the log up to `end`, and of nothing else.
 
     Args:
         index: Just opened.
         log: Settled: from its start to its end every record is good, or in `quarantine`.
         quarantine: What of the log is damaged.
+        end: Where the log ends, or what may be told of it.
         durable: After a crash: entries of records before it are on the disk. None after a clean
             stop.
         notes: What `IndexFiles.notes` said at the last clean stop, if it is known.
@@ -105,16 +108,16 @@ def settle_index(
         OSError: A file could not be read or written, or there was no space.
     """
     if durable is not None:
-        index.cut(min(durable, log.end))
-    elif any(one.end_offset >= log.end for one in index.summary()):
-        index.cut(log.end)
+        index.cut(min(durable, end))
+    elif any(one.end_offset >= end for one in index.summary()):
+        index.cut(end)
     if not _drop_behind_gap(index, log) and durable is None:
         index.trust_notes(notes)
     start = max(index.indexed_to, log.start)
-    count = _catch_up(index, log, quarantine, start)
-    if count > 1 and start < log.end:
-        logger.info("index caught up from=%d to=%d records=%d", start, log.end, count)
-    index.trust(log.end)
+    count = _catch_up(index, log, quarantine, start, end)
+    if count > 1 and start < end:
+        logger.info("index caught up from=%d to=%d records=%d", start, end, count)
+    index.trust(end)
     return count
 
 
@@ -155,17 +158,21 @@ def _has_key_between(log: CommitLog, before: PhysicalOffset, end: PhysicalOffset
 
 
 def _catch_up(
-    index: IndexFiles, log: CommitLog, quarantine: Quarantine, start: PhysicalOffset
+    index: IndexFiles,
+    log: CommitLog,
+    quarantine: Quarantine,
+    start: PhysicalOffset,
+    log_end: PhysicalOffset,
 ) -> int:
     at, count = PhysicalOffset(start), 0
-    while at < log.end:
+    while at < log_end:
         behind = quarantine.end_at(at)
         if behind is not None:
             at = behind
             continue
         file = log.files.at(at)
         bad = (stretch.start for stretch in quarantine.ranges if stretch.start > at)
-        limit = min(log.end, file.end, next(bad, log.end))
+        limit = min(log_end, file.end, next(bad, log_end))
         found = log.scan(at, limit, records_max=_RECORDS_MAX, verify=Verify.NOTHING)
         end = PhysicalOffset(file.base + found.end)
         if found.batch is not None:

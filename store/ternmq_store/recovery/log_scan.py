@@ -45,7 +45,8 @@ class LogScan:
     """One reading of the log from some record to its end.
 
     Used on the store's thread, while it opens. `dispatcher.offset` tells where the log ends when
-    `run` has returned, and `reason` what lies there.
+    `run` has returned, and `reason` what lies there; `dispatched` up to where it was dispatched,
+    and the store time of the newest record there.
     """
 
     def __init__(
@@ -67,9 +68,24 @@ class LogScan:
         self._tell = tell
         self.damaged = 0
         self.reason = ""
+        self.dispatched = (PhysicalOffset(0), 0)
+        self._cut_to = PhysicalOffset(0)
 
-    def run(self, start: PhysicalOffset, old_units: OldUnits = ()) -> None:
+    def run(
+        self,
+        start: PhysicalOffset,
+        old_units: OldUnits = (),
+        *,
+        serve_to: PhysicalOffset | None = None,
+        cut_to: PhysicalOffset | None = None,
+    ) -> None:
         """Dispatch every good record from `start` on, which is where one begins.
+
+        Args:
+            start: Where to begin.
+            old_units: What queues that are built anew told before.
+            serve_to: Records that end behind it are checked and not dispatched.
+            cut_to: The log goes on no further than that.
 
         Raises:
             OSError: There was no space for units, or the disk failed.
@@ -77,23 +93,41 @@ class LogScan:
         dispatcher = self._dispatcher
         dispatcher.offset = start
         limit = PhysicalOffset(self._log.files.last.end if self._log.files.files else 0)
+        if cut_to is not None:
+            self._cut_to = cut_to
+            self.reason = "it was to be cut here"
+            limit = min(limit, max(cut_to, start))
+        goes_on = self._read(limit if serve_to is None else min(limit, serve_to), old_units)
+        self.dispatched = (dispatcher.offset, dispatcher.stored_at_ms)
+        if goes_on:
+            dispatcher.tells = False
+            self._read(limit, ())
+            dispatcher.tells = True
+        dispatcher.stopped_by = None
+
+    def _read(self, limit: PhysicalOffset, old_units: OldUnits) -> bool:
+        """Go on to `limit`, or to the record that crosses it; tell whether the log goes so far."""
+        dispatcher = self._dispatcher
         while dispatcher.offset < limit:
             damaged_to = self._quarantine.end_at(dispatcher.offset)
             if damaged_to is not None:
                 self._pass_over(min(damaged_to, limit), old_units)
                 continue
+            before = dispatcher.offset
             error = self._step(limit)
             if error is None:
+                if dispatcher.offset == before:
+                    return True
                 continue
             if self._is_full(dispatcher.offset):
-                dispatcher.offset = limit
-                break
+                dispatcher.offset = PhysicalOffset(self._log.files.last.end)
+                return True
             end = self._end_of_damage(dispatcher.offset)
             if end is None:
                 self.reason = error.reason
-                break
+                return False
             self._add(end, error)
-        dispatcher.stopped_by = None
+        return True
 
     def _step(self, limit: PhysicalOffset) -> CorruptRecord | None:
         """Dispatch some records; return what is wrong with the next one, if something is."""
@@ -104,7 +138,8 @@ class LogScan:
     def _is_full(self, at: PhysicalOffset) -> bool:
         """Tell whether the last file is full, and so is the log, whose next file has gone."""
         file = self._log.files.at(at)
-        is_last = file is self._log.files.last and file.end <= self._rules.flushed
+        is_known = file.end <= max(self._rules.flushed, self._cut_to)
+        is_last = file is self._log.files.last and is_known
         return is_last and is_blank(file.view, at - file.base)
 
     def _end_of_damage(self, at: PhysicalOffset) -> PhysicalOffset | None:
@@ -128,7 +163,8 @@ class LogScan:
     def _pass_over(self, end: PhysicalOffset, old_units: OldUnits) -> None:
         """Go on behind a damaged stretch, of now or of before."""
         self.damaged += 1
-        self._keep_units(self._dispatcher.offset, end, old_units)
+        if self._dispatcher.tells:
+            self._keep_units(self._dispatcher.offset, end, old_units)
         self._dispatcher.offset = end
 
     def _keep_units(self, at: PhysicalOffset, end: PhysicalOffset, old_units: OldUnits) -> None:

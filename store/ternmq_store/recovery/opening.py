@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from ternmq_model.errors import CorruptRecord
 from ternmq_model.offsets import UNIT_BYTES, PhysicalOffset, QueueOffset
 from ternmq_store.config import StoreConfig
 from ternmq_store.disk.filesystem import FileSystem
@@ -36,7 +35,7 @@ from ternmq_store.log.commit_log import CommitLog
 from ternmq_store.log.log_notes import LastUse, QueueNote
 from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.consume_queues import ConsumeQueues
-from ternmq_store.queues.units import PADDING_SIZE, Units
+from ternmq_store.queues.units import Units
 from ternmq_store.recovery.deletions import load_deletions, settle_deletions
 from ternmq_store.recovery.log_files import LogPlan, carry_out, check_not_swapped, plan_log
 from ternmq_store.recovery.log_scan import (
@@ -45,11 +44,11 @@ from ternmq_store.recovery.log_scan import (
     count_before,
     first_records,
     pad_to,
-    read_record,
     record_lies_at,
     unit_before,
     units_from,
 )
+from ternmq_store.recovery.queue_agreement import QueueAgreement
 from ternmq_store.recovery.queue_evidence import (
     find_later_files,
     find_lost,
@@ -82,34 +81,58 @@ class OpenedFiles:
     dispatcher: Dispatcher
     session: Session
     report: RecoveryReport
+    stored_at_ms: int
+    """Store time of the newest record that was read, dispatched or not."""
+
+    serve_to: PhysicalOffset | None
+    """Behind it nothing is dispatched; None = everything is."""
+
     index: IndexFiles | None = None
     """What finds messages by key; None when the store goes without."""
 
 
-def open_files(files: FileSystem, root: Path, config: StoreConfig, *, now_ms: int) -> OpenedFiles:
+def open_files(
+    files: FileSystem,
+    root: Path,
+    config: StoreConfig,
+    *,
+    now_ms: int,
+    serve_to: PhysicalOffset | None = None,
+) -> OpenedFiles:
     """Load and recover what lies in `root`, which may be empty.
 
     Every record that was on disk before a crash is kept, but for damaged ones; what was not, up to
     the first bad one. When this returns the log ends there, on the disk too, and the consume
-    queues agree with it.
+    queues agree with it. If it was to be cut, it ends there instead.
 
     Args:
         files: The file system.
         root: The store's directory, held by the caller.
         config: Sizes for a store that is new, and whether its records have checksums.
         now_ms: The wall clock, which names the session.
+        serve_to: Queues tell of nothing behind it; the log is checked to its end all the same.
+            None = of everything.
 
     Raises:
         StoreError: The log's files are not those of one log; nothing was changed.
         OSError: A file could not be read or written; opening again starts anew.
     """
-    return _Opening(files, root, config, now_ms=now_ms).run()
+    return _Opening(files, root, config, now_ms=now_ms, serve_to=serve_to).run()
 
 
 class _Opening:
     """One attempt to open a store. Its parts go to whoever asked for it."""
 
-    def __init__(self, files: FileSystem, root: Path, config: StoreConfig, *, now_ms: int) -> None:
+    def __init__(
+        self,
+        files: FileSystem,
+        root: Path,
+        config: StoreConfig,
+        *,
+        now_ms: int,
+        serve_to: PhysicalOffset | None,
+    ) -> None:
+        self._serve_to = serve_to
         self._files = files
         self._root = root
         self._config = config
@@ -140,12 +163,15 @@ class _Opening:
         for finding in find_oddities(queues):
             self._tell(finding)
         self._keep_numbers()
+        newest_at_ms = self._dispatcher.stored_at_ms
+        self._dispatcher.offset, self._dispatcher.stored_at_ms = scan.dispatched
         session.settle(
             start=log.start,
             end=log.end,
+            dispatched=self._dispatcher.offset,
             log_file_bytes=log.files.file_bytes if log.files.files else 0,
             queues=queues,
-            is_checksummed=config.record_checksum,
+            is_checksummed=config.record_checksum if self._serve_to is None else None,
         )
         settle_deletions(self._files, self._root, log, self._dispatcher)
         for queue in queues:
@@ -162,7 +188,9 @@ class _Opening:
             queues_rebuilt=is_rebuilt and len(log.files.files) > 0,
             findings=tuple(self._findings),
         )
-        return OpenedFiles(log, queues, self._dispatcher, session, report)
+        return OpenedFiles(
+            log, queues, self._dispatcher, session, report, newest_at_ms, self._serve_to
+        )
 
     def _read_log(self) -> tuple[PhysicalOffset, LogScan, bool]:
         """Read what of the log is not known to be good and dispatched.
@@ -172,13 +200,16 @@ class _Opening:
         """
         log, session = self._log, self._session
         are_whole = self._load_queues()
+        self._limit = self._find_limit()
+        if self._limit is not None:
+            self._cut_queues(self._limit, keep=False)
         self._evidence = look_at_queues(log, self._queues)
         self._rules = self._scan_rules()
         start = self._start(are_whole)
         if start is not None:
             is_clean = session.last_use.is_clean
             old_units = () if is_clean else self._cut_queues(start, keep=True)
-            if is_clean or self._queues_agree():
+            if is_clean or self._agreement.holds(self._queues):
                 scan = self._scan(start, old_units)
                 if not (self._lacks_units(scan) if start > log.start else self._lacks_files()):
                     self._tell_repairs()
@@ -191,6 +222,11 @@ class _Opening:
             folder = consume_queue_folder(self._root)
             self._tell(Finding(What.REBUILT, folder, 0, 0, "queues were missing or wrong"))
         return log.start, scan, True
+
+    def _find_limit(self) -> PhysicalOffset | None:
+        """Return from where on no queue may tell of records; None = they tell of all."""
+        limits = [at for at in (self._serve_to, self._session.notes.cut_to) if at is not None]
+        return max(min(limits), self._log.start) if limits else None
 
     def _tell(self, finding: Finding) -> None:
         self._findings.append(finding)
@@ -226,6 +262,7 @@ class _Opening:
         self._dispatcher.quarantine = self._session.quarantine
         end = PhysicalOffset(log.files.last.end if log.files.files else 0)
         self._session.quarantine.keep_between(log.start, end)
+        self._agreement = QueueAgreement(log, self._session, self._tell)
 
     def _scan_rules(self) -> ScanRules:
         log, session = self._log, self._session
@@ -279,11 +316,13 @@ class _Opening:
         if self._session.last_use.is_clean:
             for queue in self._queues:
                 queue.find_written()
-            if not self._queues_agree() or any(queue.lacks_ext for queue in self._queues):
+            if not self._agreement.holds(self._queues) or any(
+                queue.lacks_ext for queue in self._queues
+            ):
                 return None
             if not self._session.has_notes:
                 return log.start if len(self._queues) else None
-            return min(self._last_dispatched(), self._noted(log.start))
+            return self._within_limit(min(self._last_dispatched(), self._noted(log.start)))
         if not len(self._queues):
             return None
         if not self._session.has_notes:
@@ -291,7 +330,19 @@ class _Opening:
         start = self._checkpointed() or scan_start(
             first_records(log), self._session.checkpoint.safe_at_ms
         )
-        return min(start, self._noted(log.start))
+        return self._within_limit(min(start, self._noted(log.start)))
+
+    def _within_limit(self, start: PhysicalOffset) -> PhysicalOffset:
+        """Return a place not behind the limit before which all is dispatched; no unit behind it."""
+        if self._limit is None or start <= self._limit:
+            return start
+        end = self._last_dispatched()
+        if end > self._limit:
+            # The record that crosses the limit is the newest that a queue tells of.
+            units = [unit for queue in self._queues if (unit := queue.last_unit()) is not None]
+            end = max(unit.offset for unit in units)
+            self._cut_queues(end, keep=False)
+        return end
 
     def _noted(self, default: PhysicalOffset) -> PhysicalOffset:
         """Return up to where the log was when it was noted how far the queues are."""
@@ -328,7 +379,7 @@ class _Opening:
 
     def _cut_queues(self, limit: PhysicalOffset, *, keep: bool) -> OldUnits:
         """Wipe the units of records at `limit` and behind; with `keep`, return them."""
-        old: list[tuple[ConsumeQueue, QueueOffset, Units]] = []
+        old = list[tuple[ConsumeQueue, QueueOffset, Units]]()
         for queue in self._queues:
             queue.repeated = queue.skipped = queue.fileless = 0
             if keep:
@@ -336,61 +387,6 @@ class _Opening:
                 old.append((queue, first, units_from(queue, first)))
             queue.cut_from(limit)
         return old
-
-    def _queues_agree(self) -> bool:
-        """Tell whether the first and the last unit of every file of a queue are of its messages.
-
-        Records found damaged thereby are quarantined.
-        """
-        for queue in self._queues:
-            for file in queue.files.files:
-                begin = QueueOffset(max(file.base // UNIT_BYTES, queue.min_offset))
-                end = QueueOffset(min(file.end // UNIT_BYTES, queue.end))
-                for offset in {begin, QueueOffset(end - 1)} if begin < end else ():
-                    if not self._agrees(queue, offset):
-                        self._tell(
-                            Finding(
-                                What.REPORTED,
-                                file.file.path,
-                                offset * UNIT_BYTES,
-                                UNIT_BYTES,
-                                "the unit is not of a message of this queue",
-                            )
-                        )
-                        return False
-        return True
-
-    def _agrees(self, queue: ConsumeQueue, offset: QueueOffset) -> bool:
-        log, unit = self._log, queue.unit(offset)
-        if unit.size == PADDING_SIZE or 0 <= unit.offset < log.start:
-            return unit.size > 0
-        if self._session.quarantine.end_at(unit.offset) is not None:
-            return True
-        if not record_lies_at(log, unit.offset):
-            return False
-        end = PhysicalOffset(unit.offset + unit.size)
-        try:
-            record = read_record(log, unit.offset, self._session.ranges)
-        except CorruptRecord as error:
-            if unit.size < 0 or end > log.files.last.end or not self._is_border(end):
-                return False
-            self._quarantine(unit.offset, end, error.reason)
-            return True
-        return (
-            record is not None
-            and record.header.total_bytes == unit.size
-            and record.header.queue_id == queue.queue_id
-            and record.header.queue_offset == offset
-            and record.topic == queue.topic.encode()
-        )
-
-    def _is_border(self, at: PhysicalOffset) -> bool:
-        return at == self._session.notes.flushed or record_lies_at(self._log, at)
-
-    def _quarantine(self, start: PhysicalOffset, end: PhysicalOffset, reason: str) -> None:
-        path = self._log.files.at(start).file.path
-        self._session.quarantine.add(start, end, reason)
-        self._tell(Finding(What.QUARANTINED, path, start, end - start, reason))
 
     def _last_dispatched(self) -> PhysicalOffset:
         """Return where the newest record with a unit ends, after a clean stop."""
@@ -411,7 +407,7 @@ class _Opening:
             self._session.ranges,
             self._tell,
         )
-        scan.run(start, old_units)
+        scan.run(start, old_units, serve_to=self._serve_to, cut_to=self._session.notes.cut_to)
         return scan
 
     def _lacks_files(self) -> bool:
@@ -443,6 +439,8 @@ class _Opening:
     def _short_queues(self) -> Sequence[QueueNote]:
         """Return the queues whose messages are fewer than was noted."""
         notes = self._session.notes
+        if self._limit is not None and notes.queues_at > self._limit:
+            return ()
         found = {(queue.topic, queue.queue_id): queue.end for queue in self._queues}
         return [
             note

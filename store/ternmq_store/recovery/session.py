@@ -58,7 +58,7 @@ class Session:
         notes: What the side file says.
         checkpoint: What the checkpoint says; offsets that do not count are 0.
         index_notes: What the index noted at the last clean stop; nothing after a crash.
-        index_durable: Where the log ended when it was opened the last time, and with it the index.
+        index_durable: Where the index ended when it was opened the last time.
         quarantine: Damaged stretches of the log.
         queues_wrong: A reader met a unit that does not tell of its message.
         ranges: Where records must have their checksum.
@@ -80,7 +80,7 @@ class Session:
         self.checkpoint = _load_checkpoint(files, root)
         is_clean = self.last_use is LastUse.CLEAN
         self.index_notes = self.notes.index if is_clean else ()
-        self.index_durable = self.notes.flushed
+        self.index_durable = min(self.notes.flushed, self.notes.queues_at)
         self.quarantine = Quarantine(self.notes.quarantined)
         self.queues_wrong = False
         self.ranges: Ranges = self.notes.checksummed
@@ -157,6 +157,7 @@ class Session:
         *,
         start: PhysicalOffset,
         end: PhysicalOffset,
+        dispatched: PhysicalOffset,
         log_file_bytes: int,
         queues: Iterable[ConsumeQueue],
         is_checksummed: bool | None,
@@ -166,6 +167,7 @@ class Session:
         Args:
             start: Where it begins.
             end: Where it ends; all of it is on the disk.
+            dispatched: Up to where `queues` tell of it.
             log_file_bytes: Length of its files.
             queues: All there are, on the disk or not.
             is_checksummed: Whether records written from now on have their checksum; None = each
@@ -188,8 +190,9 @@ class Session:
                 checksummed=self.ranges,
                 quarantined=self.quarantine.ranges,
                 queues=_notes_of(queues),
-                queues_at=end,
+                queues_at=dispatched,
                 queues_wrong=self.queues_wrong,
+                cut_to=None,
             )
         )
 
@@ -261,6 +264,7 @@ class Session:
         *,
         start: PhysicalOffset,
         end: PhysicalOffset,
+        dispatched: PhysicalOffset,
         log_file_bytes: int,
         queues: Iterable[ConsumeQueue],
         index: Sequence[str],
@@ -281,7 +285,7 @@ class Session:
                 checksummed=closed(kept(self.ranges, start, end), end),
                 quarantined=self.quarantine.ranges,
                 queues=_notes_of(queues),
-                queues_at=end,
+                queues_at=dispatched,
                 queues_wrong=self.queues_wrong,
                 index=tuple(index),
             )

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ternmq_model.clock import Clock
 from ternmq_model.errors import StoreError
+from ternmq_model.offsets import PhysicalOffset
 from ternmq_store.config import StoreConfig
 from ternmq_store.disk.filesystem import FileSystem, Lock
 from ternmq_store.disk.layout import (
@@ -24,9 +25,14 @@ logger = logging.getLogger(__name__)
 
 
 def hold_and_open(
-    root: Path, config: StoreConfig, files: FileSystem, clock: Clock
+    root: Path,
+    config: StoreConfig,
+    files: FileSystem,
+    clock: Clock,
+    *,
+    serve_to: PhysicalOffset | None,
 ) -> tuple[Lock, OpenedFiles]:
-    """Hold a store's directory, which may be empty, and open what is in it.
+    """Hold a store's directory, which may be empty, and open what is in it, as `open_files` does.
 
     Raises:
         StoreLocked: Another process holds it.
@@ -38,7 +44,7 @@ def hold_and_open(
             files.sync_folder(root.parent)
         lock = files.lock(lock_path(root))
         try:
-            opened = _open_whole(files, root, config, clock)
+            opened = _open_whole(files, root, config, clock, serve_to)
         except BaseException:
             lock.release()
             raise
@@ -53,7 +59,13 @@ def hold_and_open(
     return lock, opened
 
 
-def _open_whole(files: FileSystem, root: Path, config: StoreConfig, clock: Clock) -> OpenedFiles:
+def _open_whole(
+    files: FileSystem,
+    root: Path,
+    config: StoreConfig,
+    clock: Clock,
+    serve_to: PhysicalOffset | None,
+) -> OpenedFiles:
     """Load and recover log, queues and index, which lie in `root`; it may be empty.
 
     On a full disk `open_files` takes the space that was kept for it. It is kept again before the
@@ -63,7 +75,7 @@ def _open_whole(files: FileSystem, root: Path, config: StoreConfig, clock: Clock
         StoreError: The log's files are not those of one log; nothing was changed.
         OSError: A file could not be read or written; opening again starts anew.
     """
-    opened = open_files(files, root, config, now_ms=clock.wall_ms())
+    opened = open_files(files, root, config, now_ms=clock.wall_ms(), serve_to=serve_to)
     opened = open_index(files, root, config, clock, opened)
     keep_reserve(files, root)
     opened.log.make_room()

@@ -1,13 +1,17 @@
 """Going on with a log as another replica has it: what a slave does instead of appending records."""
 
+import logging
 from collections.abc import Callable
 
 from ternmq_model.errors import BrokerBusy, CorruptRecord
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.response_code import ResponseCode
+from ternmq_store.dispatcher import Dispatcher
 from ternmq_store.log.commit_log import CommitLog
 from ternmq_store.recovery.session import Session
 from ternmq_store.replica.pieces import check_piece
+
+logger = logging.getLogger(__name__)
 
 
 class LogCopy:
@@ -50,15 +54,20 @@ class LogCopy:
         if damage:
             session.quarantine.add(at, log.end, damage)
 
-    def pass_over(self, error: CorruptRecord) -> PhysicalOffset:
-        """Give up a record whose bytes came damaged; return where the next one begins.
+    def pass_over(self, dispatcher: Dispatcher) -> None:
+        """Give up the record that stopped `dispatcher`: its bytes came damaged.
 
-        The other replica's log has the same bytes. That its size is right was seen before it was
-        taken over.
+        The other replica's log has the same. That its size is right was seen when it was taken
+        over, so that the next one begins behind it.
         """
+        error, dispatcher.stopped_by = dispatcher.stopped_by, None
+        assert error is not None, "it is not stopped"
         file = self._log.files.at(error.offset)
         position = error.offset - file.base
         size = int.from_bytes(file.view[position : position + 4], "big")
         end = PhysicalOffset(min(error.offset + size, self._log.end))
         self._session.quarantine.add(error.offset, end, error.reason)
-        return end
+        logger.error(
+            "replicated record is damaged start=%d end=%d reason=%r",
+            *(error.offset, end, error.reason),
+        )

@@ -1,0 +1,153 @@
+from typing import NamedTuple
+
+import pytest
+
+from ternmq_model.offsets import PhysicalOffset
+from ternmq_store.config import FlushMode
+from ternmq_store.message_store import MessageStore
+from tests.support.damage import CONFIG, check_index, copied, readable
+from tests.support.files import MemoryFileSystem
+from tests.support.records import batch_of, record
+from tests.support.replicas import follow, log_of
+from tests.support.stores import ROOT, HandClock, append, checkpoint, flush, queue_files, settle
+
+CLEAN = pytest.mark.parametrize("is_clean", [True, False], ids=["clean", "killed"])
+
+
+class Used(NamedTuple):
+    """A store that was used."""
+
+    files: MemoryFileSystem
+    ends: list[int]
+    """Where its records end."""
+    served: dict[tuple[str, int, int], bytes]
+
+
+def opened(files: MemoryFileSystem, serve_to: int | None = None) -> MessageStore:
+    """Open a store, perhaps as a replica."""
+    return MessageStore.open(
+        ROOT,
+        CONFIG,
+        FlushMode.SYNC,
+        files,
+        HandClock(),
+        serve_to=None if serve_to is None else PhysicalOffset(serve_to),
+    )
+
+
+def used(*, is_clean: bool, count: int = 30) -> Used:
+    """Return a store of several files, all of it dispatched."""
+    files = MemoryFileSystem()
+    store, ends = opened(files), list[int]()
+    for number in range(count):
+        one = record("AB"[number % 2], 0, bytes((number,)) * 200, {"KEYS": f"k{number}"})
+        ends.append(int(append(store, batch_of(one)).end))
+        if number == count // 2:
+            settle(store)
+            assert checkpoint(store, 1 << 50)
+    settle(store)
+    assert checkpoint(store)
+    served = readable(store)
+    if is_clean:
+        store.close()
+    files.locks.clear()
+    return Used(files, ends, served)
+
+
+@CLEAN
+@pytest.mark.parametrize("row", [0, 7, 15, 29])
+@pytest.mark.parametrize("shift", [0, -3, 5])
+def test_a_replica_serves_nothing_beyond_what_its_master_confirmed(
+    is_clean: bool, row: int, shift: int
+) -> None:
+    before = used(is_clean=is_clean)
+    limit = before.ends[row] + shift
+    store = opened(before.files, limit)
+    assert store.max_physical == before.ends[-1], "the log is whole"
+    settle(store)
+    served = readable(store)
+    expected = sum(end <= limit for end in before.ends)
+    assert len(served) == expected
+    assert served.items() <= before.served.items()
+    check_index(store, served)
+    assert store.confirm_offset >= store.dispatched_offset
+    assert store.last_stored_at_ms == HandClock().now_ms
+
+
+@CLEAN
+@pytest.mark.parametrize("stops_cleanly", [True, False])
+@pytest.mark.parametrize("row", [0, 11, 29])
+def test_opened_as_a_master_it_serves_everything(
+    is_clean: bool, stops_cleanly: bool, row: int
+) -> None:
+    before = used(is_clean=is_clean)
+    store = opened(before.files, before.ends[row])
+    settle(store)
+    if stops_cleanly:
+        store.close()
+        assert store.failure is None
+    before.files.locks.clear()
+    again = opened(before.files)
+    assert again.report.was_clean is stops_cleanly
+    assert not again.report.queues_rebuilt
+    assert readable(again) == before.served
+    assert again.next_offset("A", 0) == 15
+    check_index(again, before.served)
+
+
+def test_a_replica_that_is_stopped_dispatches_no_more_than_its_limit() -> None:
+    master = opened(MemoryFileSystem())
+    ends = [int(append(master, batch_of(record(body=bytes(50)))).end) for _ in range(9)]
+    copy = MemoryFileSystem()
+    slave = opened(copy, 0)
+    follow(master, slave)
+    slave.confirm_limit = PhysicalOffset(ends[3] + 7)
+    slave.close()
+    assert slave.failure is None
+    again = opened(copy, ends[3])
+    assert again.report.was_clean
+    assert again.max_physical == ends[-1]
+    assert len(readable(again)) == 4
+    again.confirm_limit = PhysicalOffset(ends[-1])
+    settle(again)
+    assert len(readable(again)) == 9
+
+
+def test_a_replica_goes_on_where_it_was_killed() -> None:
+    files, copy = MemoryFileSystem(), MemoryFileSystem()
+    master = opened(files)
+    for number in range(30):
+        append(master, batch_of(record("A", number % 3, bytes(100 + number))))
+    slave = opened(copy, 0)
+    follow(master, slave)
+    flush(slave)
+    slave.confirm_limit = slave.max_physical
+    slave.dispatch(messages_max=7)
+    checkpoint(slave)
+    end = slave.max_physical
+    killed = copied(copy)
+    again = opened(killed, int(slave.dispatched_offset))
+    assert again.max_physical == end
+    append(master, batch_of(record("B", 0)))
+    settle(master)
+    follow(master, again)
+    again.confirm_limit = again.max_physical
+    settle(again)
+    assert log_of(killed, again.max_physical) == log_of(files, master.max_physical)
+    assert queue_files(killed) == queue_files(files)
+    assert readable(again) == readable(master)
+
+
+def test_a_replica_with_damage_beyond_its_limit_keeps_its_log() -> None:
+    before = used(is_clean=True)
+    damaged = before.ends[20]
+    base = damaged - damaged % CONFIG.commit_log_file_bytes
+    path = next(path for path in before.files.nodes if path.name == f"{base:020d}")
+    position = damaged - base
+    before.files.nodes[path].data[position + 100 : position + 120] = 1
+    store = opened(before.files, before.ends[5])
+    assert store.max_physical == before.ends[-1]
+    store.confirm_limit = store.max_physical
+    settle(store)
+    assert len(readable(store)) == 29
+    assert store.failure is None
