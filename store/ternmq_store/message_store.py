@@ -25,8 +25,8 @@ from ternmq_model.record_batch import RecordBatch, conform_checksums
 from ternmq_model.record_heads import Ints
 from ternmq_store.config import FlushMode, StoreConfig
 from ternmq_store.disk.filesystem import FileSystem, Lock
-from ternmq_store.disk.layout import abort_path, deletions_path
-from ternmq_store.disk.shortage import check_full, is_full, is_shortage
+from ternmq_store.disk.layout import abort_path
+from ternmq_store.disk.shortage import is_full, is_shortage
 from ternmq_store.dispatcher import Dispatched
 from ternmq_store.durability import Durability
 from ternmq_store.files_ahead import FilesAhead
@@ -37,9 +37,8 @@ from ternmq_store.log.prepare import FileTask
 from ternmq_store.reading.key_search import KeySearches
 from ternmq_store.reading.reader import ReadResult
 from ternmq_store.reading.reads import Reads
-from ternmq_store.recovery.deletions import save_deletions
+from ternmq_store.recovery.deletions import note_deletion
 from ternmq_store.recovery.opening import OpenedFiles
-from ternmq_store.recovery.recovery import RecoveryReport
 from ternmq_store.recovery.whole_opening import hold_and_open
 from ternmq_store.replica.log_copy import LogCopy
 from ternmq_store.replica.log_feed import LogFeed
@@ -93,7 +92,7 @@ class MessageStore:
         self._ahead = FilesAhead(opened.log, opened.index)
         self._dispatcher = opened.dispatcher
         self._reservations = Reservations(opened.queues, opened.index)
-        self.report: RecoveryReport = opened.report
+        self.report = opened.report
         """What opening found and did."""
         self._failure: OSError | None = None
         self._confirm_limit: PhysicalOffset | None = None
@@ -288,17 +287,14 @@ class MessageStore:
     ) -> None:
         """Take over a piece of the master's log, byte for byte.
 
-        What `append` says of crashes holds, and the log's end moves behind it.
-
         Args:
             data: What a `LogSlice` of the master has.
             at: Where it lies there: the end of the log here.
             is_checksummed: Every record has its checksum.
-            damage: What is wrong with it, if it holds no records that are known to be whole.
+            damage: What is wrong with it, if something is.
 
         Raises:
-            CorruptRecord: It does not go on at the log's end, or has other than whole records that
-                say that they lie there; nothing is stored.
+            CorruptRecord: It does not go on here with whole records; nothing is stored.
             StoreFull: No space, or too many open files; nothing is stored.
             BrokerBusy: The log's next file is still being made; nothing is stored, try again.
             StoreFailed: An I/O error made the store read-only; nothing is stored.
@@ -442,13 +438,7 @@ class MessageStore:
         try:
             self.cleaner.forget(topic)
             at = self._log.end if at is None else at
-            dropped = self._dispatcher.dropped | {topic: at}
-            try:
-                save_deletions(self._files, deletions_path(self._root), dropped)
-            except OSError as error:
-                check_full(error, "deleted topics")
-                raise
-            self._dispatcher.dropped = dropped
+            note_deletion(self._files, self._root, self._dispatcher, topic, at)
             self._queues.delete(topic)
             self._dispatcher.go_back(at)
             self.statistics.forget_topic(topic)

@@ -12,6 +12,7 @@ from ternmq_model.names import check_topic
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import deletions_path
+from ternmq_store.disk.shortage import check_full
 from ternmq_store.disk.state_file import read_whole, replace_file
 from ternmq_store.dispatcher import Dispatcher
 from ternmq_store.log.commit_log import CommitLog
@@ -47,6 +48,24 @@ def save_deletions(files: FileSystem, path: Path, deletions: Mapping[str, Physic
     """
     text = "".join(f"{at} {topic}\n" for topic, at in deletions.items())
     replace_file(files, path, text.encode(), keep_previous=False)
+
+
+def note_deletion(
+    files: FileSystem, root: Path, dispatcher: Dispatcher, topic: str, at: PhysicalOffset
+) -> None:
+    """Let the records of `topic` before `at` count no more, durably.
+
+    Raises:
+        StoreFull: There is no space; they count still.
+        OSError: The disk failed.
+    """
+    dropped = dispatcher.dropped | {topic: at}
+    try:
+        save_deletions(files, deletions_path(root), dropped)
+    except OSError as error:
+        check_full(error, "deleted topics")
+        raise
+    dispatcher.dropped = dropped
 
 
 def settle_deletions(files: FileSystem, root: Path, log: CommitLog, dispatcher: Dispatcher) -> None:
