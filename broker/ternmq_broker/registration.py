@@ -13,7 +13,7 @@ from typing import Final
 from ternmq_broker.topics import TopicTable
 from ternmq_model.address import Address
 from ternmq_model.data_version import DataVersion
-from ternmq_model.errors import ClosedError, TernError
+from ternmq_model.errors import ClosedError, TernError, TransportError
 from ternmq_protos.v1 import common_pb2 as common
 from ternmq_protos.v1 import nameserver_pb2 as nameserver
 from ternmq_remoting.contracts import GET_CLUSTER, REGISTER_BROKER, UNREGISTER_BROKER
@@ -31,8 +31,12 @@ logger = logging.getLogger(__name__)
 
 _CALL_TIMEOUT_S: Final = 6.0
 _NOTHING: Final = DataVersion(-1, -1)
-_PAUSE_S: Final = 1.0
-"""Between two attempts, or two looks whether the registration still holds."""
+_PAUSE_S: Final = 0.25
+"""Between two attempts: routes are to be there again within a second or so of a NameServer that
+returns."""
+
+_LOOK_MS: Final = 1_000
+"""How often to look whether a registration still holds."""
 
 _TOLD_WITHIN_S: Final = 3.0
 _LEAVE_TIMEOUT_S: Final = 1.0
@@ -76,6 +80,7 @@ class Registration:
         self._connection: Connection | None = None
         self._told = _NOTHING
         self._told_at_ms = 0
+        self._looked_at_ms = 0
         self._is_failing = False
         self._rival: tuple[Address, ...] = ()
         self._idle = asyncio.Event()
@@ -90,7 +95,7 @@ class Registration:
 
     async def step(self) -> bool:
         """Register if it is time, else ask whether it still holds; pause after a failure."""
-        if self._is_leaving:
+        if self._is_leaving or not self._is_due():
             return False
         self._idle.clear()
         try:
@@ -98,7 +103,13 @@ class Registration:
         finally:
             self._idle.set()
 
+    def _is_due(self) -> bool:
+        """Tell whether there is anything to say or to look for."""
+        due_ms = self._looked_at_ms + _LOOK_MS
+        return self.is_away or not self.is_current or self._env.clock.monotonic_ms() >= due_ms
+
     async def _keep_told(self) -> bool:
+        self._looked_at_ms = self._env.clock.monotonic_ms()
         try:
             due_ms = self._told_at_ms + self._interval_ms
             if self.is_current and self._env.clock.monotonic_ms() < due_ms:
@@ -109,6 +120,8 @@ class Registration:
         except TernError as error:
             self._told = _NOTHING
             self.is_away = True
+            if isinstance(error, TransportError):
+                await self._hang_up()
             self._is_settled()
             if not (self._is_failing or self._is_leaving):
                 self._is_failing = True
@@ -129,6 +142,12 @@ class Registration:
                 raise ClosedError(f"{self.address}: the broker leaves")
             self._connection = connection
         return self._connection
+
+    async def _hang_up(self) -> None:
+        """Dial anew next time: a connection that broke would first wait before it tries again."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
 
     async def _register(self) -> None:
         connection = await self._connected()

@@ -21,7 +21,7 @@ NEW_TOPIC_QUEUES: Final = 4
 Source: RocketMQ `defaultTopicQueueNums`.
 """
 
-UNCERTAIN_REFRESH_MS: Final = 2_000
+UNCERTAIN_REFRESH_MS: Final = 1_000
 """How often a route is asked again that is watched and unknown, guessed from the template, or was
 found to be wrong: the true one may come any moment."""
 
