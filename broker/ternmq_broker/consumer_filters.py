@@ -145,6 +145,13 @@ class FilterTable:
         """Forget every filter of `group`: it is deleted."""
         self._forget([one for one in self if one.group == group])
 
+    def copy(self) -> Self:
+        """Return the table as it is now, for another thread to read."""
+        copied = type(self)()
+        copied._filters, copied._extras = dict(self._filters), dict(self._extras)
+        copied._table_extras, copied._alive = self._table_extras, None
+        return copied
+
     def take_over(self, told: Self, *, now_ms: int) -> None:
         """Take over the conditions that another table keeps, where they differ from those here.
 

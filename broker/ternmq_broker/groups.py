@@ -128,6 +128,13 @@ class GroupTable:
         self._version = self._version.next(now_ms)
         return True
 
+    def copy(self) -> Self:
+        """Return the table as it is now, for another thread to read."""
+        copied = type(self)(self._version)
+        copied._groups, copied._extras = dict(self._groups), dict(self._extras)
+        copied._table_extras, copied._told = self._table_extras, self._told
+        return copied
+
     def take_over(self, told: Self) -> Sequence[str]:
         """Become another table; return the groups that are no longer there.
 

@@ -134,6 +134,14 @@ class TopicTable:
         self.put(config, now_ms=now_ms)
         return config
 
+    def copy(self) -> Self:
+        """Return the table as it is now, for another thread to read."""
+        copied = type(self)(self._version)
+        copied._topics, copied._extras = dict(self._topics), dict(self._extras)
+        copied._table_extras = self._table_extras
+        copied._registered_bytes = self._registered_bytes
+        return copied
+
     def take_over(self, told: Self) -> Sequence[str]:
         """Become another table, version and all; return the topics that are no longer there.
 

@@ -119,6 +119,7 @@ async def pair() -> AsyncGenerator[Pair]:
                     tables=slave.tables,
                     store=slave.store,
                     clock=slave.env.clock,
+                    blocking=slave.env.blocking,
                     no_cleaning=asyncio.Lock(),
                     topics_changed=slave.topics_changed,
                     topic_gone=slave.gone.append,

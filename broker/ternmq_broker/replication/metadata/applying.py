@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 from ternmq_broker.consumer_filters import FilterTable
@@ -33,6 +34,7 @@ from ternmq_model.clock import Clock
 from ternmq_model.errors import IllegalName
 from ternmq_model.names import check_group, check_topic
 from ternmq_model.offsets import PhysicalOffset
+from ternmq_remoting.environment import Blocking
 from ternmq_store.message_store import MessageStore
 
 logger = logging.getLogger(__name__)
@@ -40,11 +42,15 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TableServices:
-    """What a slave's tables stand on. All owned by the broker's loop."""
+    """What a slave's tables stand on. All owned by the broker's loop.
+
+    Tables are read in the blocking pool, where a large one holds nobody up.
+    """
 
     tables: Tables
     store: MessageStore
     clock: Clock
+    blocking: Blocking
     no_cleaning: AbstractAsyncContextManager[object]
     """Held while a topic is deleted: retention takes no files then."""
 
@@ -127,7 +133,8 @@ class TableTaker:
 
     async def _topics(self, content: Mapping[str, Any]) -> None:
         services, tables = self._services, self._services.tables
-        told = TopicTable.from_dict(content, now_ms=services.clock.wall_ms())
+        parse = partial(TopicTable.from_dict, content, now_ms=services.clock.wall_ms())
+        told = await services.blocking.run(parse)
         before = tables.topics.version
         for topic in tables.topics.take_over(told):
             tables.offsets.remove_topic(topic)
@@ -138,8 +145,9 @@ class TableTaker:
             services.topics_changed()
 
     async def _groups(self, content: Mapping[str, Any]) -> None:
-        tables = self._services.tables
-        told = GroupTable.from_dict(content, now_ms=self._services.clock.wall_ms())
+        services, tables = self._services, self._services.tables
+        parse = partial(GroupTable.from_dict, content, now_ms=services.clock.wall_ms())
+        told = await services.blocking.run(parse)
         for group in tables.groups.take_over(told):
             tables.offsets.remove_group(group)
             tables.filters.remove_group(group)
@@ -147,7 +155,7 @@ class TableTaker:
 
     async def _filters(self, content: Mapping[str, Any]) -> None:
         services = self._services
-        told = FilterTable.from_dict(content)
+        told = await services.blocking.run(FilterTable.from_dict, content)
         for one in told:
             check_topic(one.topic)
             check_group(one.group)
@@ -175,7 +183,7 @@ class TableTaker:
     async def _offsets(self, content: Mapping[str, Any]) -> None:
         """Merge what the master keeps with what was committed here."""
         offsets = self._services.tables.offsets
-        for kept, was_removed in list(parse_rows(content)):
+        for kept, was_removed in await self._services.blocking.run(parse_rows, content):
             if was_removed:
                 offsets.merge(kept._replace(offset=None))
             if kept.offset is not None:

@@ -1,6 +1,6 @@
 """Offsets as members tell them to each other. Pure."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from ternmq_broker.consumer_offsets import KeptOffset
@@ -12,8 +12,8 @@ from ternmq_model.offsets import QueueOffset
 from ternmq_model.route import QUEUES_MAX
 
 
-def parse_rows(content: Mapping[str, Any]) -> Iterator[tuple[KeptOffset, bool]]:
-    """Yield the offsets that a member told, each with whether it was removed in between.
+def parse_rows(content: Mapping[str, Any]) -> Sequence[tuple[KeptOffset, bool]]:
+    """Return the offsets that a member told, each with whether it was removed in between.
 
     Raises:
         ValueError: One of them cannot be.
@@ -21,6 +21,7 @@ def parse_rows(content: Mapping[str, Any]) -> Iterator[tuple[KeptOffset, bool]]:
     rows: object = content.get("offsets", [])
     if not isinstance(rows, list):
         raise ValueError("offsets are no list")
+    found: list[tuple[KeptOffset, bool]] = []
     for row in cast("list[object]", rows):
         if not isinstance(row, list) or len(cast("list[object]", row)) != 6:
             raise ValueError(f"offset {row!r} has another shape")
@@ -40,4 +41,5 @@ def parse_rows(content: Mapping[str, Any]) -> Iterator[tuple[KeptOffset, bool]]:
         ):
             raise ValueError(f"offset {row!r} cannot be")
         told = None if numbers[1] < 0 else QueueOffset(numbers[1])
-        yield KeptOffset(group, topic, numbers[0], told, numbers[2]), was_removed == 1
+        found.append((KeptOffset(group, topic, numbers[0], told, numbers[2]), was_removed == 1))
+    return found

@@ -95,5 +95,5 @@ class MetadataService:
             )
 
 
-def _to_text(content: Mapping[str, Any]) -> bytes:
-    return json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode()
+def _to_text(content: Callable[[], Mapping[str, Any]]) -> bytes:
+    return json.dumps(content(), separators=(",", ":"), ensure_ascii=False).encode()

@@ -26,12 +26,17 @@ OFFSETS_MAX: Final = 4096
 """Offsets that are told at once: a few milliseconds of the loop."""
 
 
+_Content = Callable[[], Mapping[str, Any]]
+
+
 class Snapshot(NamedTuple):
     """One table as it was at one moment."""
 
     table: str
     revision: str
-    content: Mapping[str, Any]
+    content: _Content
+    """Returns it; any thread may call that."""
+
     more: bool = False
     """There is more of it, which a next snapshot tells."""
 
@@ -54,16 +59,31 @@ class Snapshots:
         self._tables = tables
         self._deletions = deletions
         self._incarnation = incarnation
-        self._whole: Mapping[str, tuple[Callable[[], str], Callable[[], Mapping[str, Any]]]] = {
-            DELETIONS: (self._deletions_token, lambda: {"deletions": dict(deletions())}),
-            TOPICS: (lambda: _token(tables.topics.version), tables.topics.to_dict),
-            GROUPS: (lambda: _token(tables.groups.version), tables.groups.to_dict),
-            FILTERS: (lambda: str(tables.filters.changes), tables.filters.to_dict),
-            DELAY_OFFSETS: (lambda: str(tables.delays.changes), tables.delays.to_dict),
-            TRANSACTIONS: (lambda: str(tables.scan_offset.offset), tables.scan_offset.to_dict),
+        self._whole: Mapping[str, tuple[Callable[[], str], Callable[[], _Content]]] = {
+            DELETIONS: (self._deletions_token, lambda: _now({"deletions": dict(deletions())})),
+            TOPICS: (
+                lambda: _token(tables.topics.version),
+                lambda: tables.topics.copy().to_dict,
+            ),
+            GROUPS: (
+                lambda: _token(tables.groups.version),
+                lambda: tables.groups.copy().to_dict,
+            ),
+            FILTERS: (
+                lambda: str(tables.filters.changes),
+                lambda: tables.filters.copy().to_dict,
+            ),
+            DELAY_OFFSETS: (
+                lambda: str(tables.delays.changes),
+                lambda: _now(tables.delays.to_dict()),
+            ),
+            TRANSACTIONS: (
+                lambda: str(tables.scan_offset.offset),
+                lambda: _now(tables.scan_offset.to_dict()),
+            ),
             TIMER: (
                 lambda: str(zlib.crc32(tables.timer.encode())),
-                lambda: {"checkpoint": list(tables.timer)},
+                lambda: _now({"checkpoint": list(tables.timer)}),
             ),
         }
 
@@ -103,11 +123,16 @@ class Snapshots:
             "lockTokensEnd": offsets.versions.tokens_end,
             "offsets": [_row(kept, was_removed=was_removed) for kept, was_removed in rows],
         }
-        return (Snapshot(OFFSETS, now, content, more),)
+        return (Snapshot(OFFSETS, now, _now(content), more),)
 
     def _deletions_token(self) -> str:
         told = "".join(f"{at} {topic}\n" for topic, at in sorted(self._deletions().items()))
         return str(zlib.crc32(told.encode()))
+
+
+def _now(content: Mapping[str, Any]) -> _Content:
+    """Return what gives `content`, which is small enough to be made on the loop."""
+    return lambda: content
 
 
 def _token(version: DataVersion) -> str:

@@ -79,7 +79,7 @@ async def _ask(
     take: Callable[[KeptOffset], None],
 ) -> None:
     async def take_table(told: ToldTable) -> None:
-        for kept, _ in list(parse_rows(told.content)):
+        for kept, _ in parse_rows(told.content):
             take(kept)
 
     connection = await env.network.connect(member.endpoints, expect=expect)
