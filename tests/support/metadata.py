@@ -53,9 +53,10 @@ class Member:
 
     def commit(self, offset: int, version: int = 0, **fields: Any) -> None:
         """Commit an offset of group G in queue 0 of topic T, unless told otherwise."""
-        what = {"group": "G", "topic": "T", "queue_id": 0, **fields}
+        what: dict[str, Any] = {"group": "G", "topic": "T", "queue_id": 0, **fields}
         self.tables.groups.use(what["group"], now_ms=1)
-        self.tables.offsets.commit(**what, offset=QueueOffset(offset), version=version, now_ms=1)
+        what |= {"offset": QueueOffset(offset), "version": version, "now_ms": 1}
+        self.tables.offsets.commit(**what)
 
     def offset(self, group: str = "G", topic: str = "T") -> tuple[int | None, int]:
         """Return what is kept of queue 0, with its version."""
