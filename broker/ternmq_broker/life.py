@@ -1,7 +1,6 @@
 """One life of a broker: from opening its store to closing it, in one role."""
 
 import asyncio
-import enum
 import logging
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
@@ -11,37 +10,29 @@ from ternmq_broker.config import BrokerConfig
 from ternmq_broker.hosts import own_host
 from ternmq_broker.parts import Parts
 from ternmq_broker.registration import Registrant, Registrar
-from ternmq_broker.tables import load_tables
+from ternmq_broker.replication import roles
+from ternmq_broker.replication.asking import Asker
+from ternmq_broker.replication.epochs import newest
+from ternmq_broker.replication.finding import Finder
+from ternmq_broker.replication.kept import LogCut
+from ternmq_broker.replication.member import Member, Outcome
+from ternmq_broker.replication.metadata import take_over_offsets
+from ternmq_broker.replication.starting import Decision, Start
+from ternmq_broker.replication.state import ReplicationState
+from ternmq_broker.tables import Tables, config_folder, load_tables
 from ternmq_model.address import Address
 from ternmq_model.errors import ClosedError
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Identity
 from ternmq_runtime.lifecycle import Lifecycle
-from ternmq_runtime.service import Job, JobRunner
+from ternmq_runtime.service import Job, JobRunner, OwnedTasks
 from ternmq_store.config import StoreConfig
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.message_store import MessageStore
 
 logger = logging.getLogger(__name__)
 
-EPOCH: Final = 1
-"""Counts the lives of a master; one that never fails over has one."""
-
-
-class Outcome(enum.Enum):
-    """Why a life is over."""
-
-    LEFT = "the broker stops"
-    """There is no next one."""
-
-    PROMOTED = "it was promoted"
-    """The next one is a master's."""
-
-    FENCED = "a higher epoch has begun"
-    """The next one is a slave's."""
-
-    CUT = "its log is to be cut"
-    """The next one begins with that."""
+_RANDOM_BITS: Final = 64
 
 
 class Life(Lifecycle):
@@ -52,6 +43,9 @@ class Life(Lifecycle):
     what was sent, stops, brings everything to the disk and lets go of the data directory. A job's
     failure cancels the block and comes out of it.
 
+    Entering waits, if it has to, until it is known in which role it begins. It may end before it
+    serves: `is_serving` tells.
+
     Owns all mutable state of the broker, on one event loop.
 
     Args:
@@ -60,6 +54,7 @@ class Life(Lifecycle):
         env: Clock, network, randomness, blocking calls.
         files: Where the data directory is.
         listen: Where to listen.
+        is_forced: It is to be the master though nobody confirms that there is no newer one.
 
     Raises:
         As `Broker`.
@@ -73,17 +68,46 @@ class Life(Lifecycle):
         files: FileSystem,
         *,
         listen: Address,
+        is_forced: bool = False,
     ) -> None:
-        self.identity: Final = Identity(config.cluster, config.name, config.broker_id, EPOCH)
         self._config = config
         self._store_config = store_config
         self._env = env
         self._files = files
         self._listen = listen
+        self._is_forced = is_forced
+        self._member: Member | None = None
+        self._parts: Parts | None = None
         self._address: Address | None = None
         self._runners: dict[str, JobRunner] = {}
         self._outcome: Outcome | None = None
         self._is_over = asyncio.Event()
+        self._cut: LogCut | None = None
+
+    @property
+    def is_serving(self) -> bool:
+        """It listens."""
+        return self._address is not None
+
+    @property
+    def member(self) -> Member:
+        """Who it is among the members of its name.
+
+        Raises:
+            ClosedError: That is not known yet.
+        """
+        if self._member is None:
+            raise ClosedError(f"broker {self._config.name} has no role yet")
+        return self._member
+
+    @property
+    def identity(self) -> Identity:
+        """Who it says it is, with every reply.
+
+        Raises:
+            ClosedError: That is not known yet.
+        """
+        return self.member.identity
 
     @property
     def address(self) -> Address:
@@ -109,10 +133,25 @@ class Life(Lifecycle):
         assert self._outcome is not None
         return self._outcome
 
+    def heard_of(self, epoch: int, who: str) -> None:
+        """Take note that an epoch of the broker's name has begun.
+
+        A master of a lower one acknowledges nothing from then on, and its life is over.
+
+        Args:
+            epoch: Its number.
+            who: Who told it, for the log.
+        """
+        self.member.state.heard_of(epoch)
+        if self._parts is not None:
+            self._parts.fence(epoch, who)
+
     async def _open(self, stack: AsyncExitStack) -> None:
         """Build and begin everything. `stack` unwinds it backwards: the order of leaving."""
         stack.callback(logger.info, "broker ended name=%s", self._config.name)
         config, env, blocking = self._config, self._env, self._env.blocking
+        state = await ReplicationState.load(config_folder(config.data), self._files, blocking)
+        is_slave = not (self._is_forced or roles.is_master(config, state.kept))
         store = await blocking.run(
             MessageStore.open,
             config.data,
@@ -122,64 +161,172 @@ class Life(Lifecycle):
             env.clock,
         )
         stack.push_async_callback(blocking.run, store.close)
+        stack.push_async_callback(self._conclude, state)
+        member = await self._member_of(state, store, is_slave=is_slave)
+        if member is None:
+            return
+        self._member = member
         tables = await load_tables(
             config,
             self._files,
             blocking,
-            end_of=store.next_offset,
+            # A slave's tables are its master's, whose log goes on beyond its own.
+            end_of=None if is_slave else store.next_offset,
             now_ms=env.clock.wall_ms(),
             wake=self._wake,
         )
         stack.push_async_callback(tables.save)
+        await self._take_over(member, tables, store)
         registrar = Registrar(
             env,
             tables.topics,
             nameservers=config.nameserver_addresses,
             interval_ms=config.registration_interval_ms,
             wake=self._wake,
+            heard_of=self.heard_of,
         )
-        parts = Parts(
+        parts = self._parts = Parts(
             config,
             store_config=self._store_config,
-            identity=self.identity,
+            member=member,
             env=env,
             store=store,
             tables=tables,
             registrar=registrar,
             wake=self._wake,
         )
-        await self._serve(stack, parts, registrar)
+        await self._serve(stack, parts, registrar, member)
         logger.info(
-            "broker serves name=%s address=%s flush_mode=%s data=%s",
+            "broker serves name=%s id=%s epoch=%s address=%s flush_mode=%s data=%s",
             config.name,
+            member.identity.broker_id,
+            member.identity.epoch,
             self.address,
             config.flush_mode.value,
             config.data,
         )
 
-    async def _serve(self, stack: AsyncExitStack, parts: Parts, registrar: Registrar) -> None:
+    async def _member_of(
+        self, state: ReplicationState, store: MessageStore, *, is_slave: bool
+    ) -> Member | None:
+        """Return who this life is; None when it is over already."""
+        config, env = self._config, self._env
+        finder = Finder(
+            env,
+            cluster=config.cluster,
+            name=config.name,
+            nameservers=config.nameserver_addresses,
+            remembered=lambda: state.members,
+            remember=state.remember,
+        )
+        asker = Asker(
+            env,
+            cluster=config.cluster,
+            name=config.name,
+            nameservers=config.nameserver_addresses,
+            finder=finder,
+        )
+        if not is_slave:
+            if not store.report.was_clean:
+                await state.note_unclean()
+            decision = await self._decide(state, store, asker)
+            if decision is None:
+                return None
+            if decision.start is not Start.MASTER:
+                await state.become_slave(state.highest_epoch)
+                self.end(Outcome.FENCED)
+                return None
+            if decision.begins is not None:
+                # What a log without epochs holds is of the first one.
+                start = store.max_physical if state.epochs else store.min_physical
+                store_id = f"{env.random.getrandbits(_RANDOM_BITS):016x}"
+                await state.begin_reign(decision.begins, start, store_id=store_id)
+        kept, broker_id = state.kept, roles.registered_id(config, is_slave=is_slave)
+        return Member(
+            identity=Identity(config.cluster, config.name, broker_id, newest(kept.epochs)),
+            is_slave=is_slave,
+            role=roles.role_as_master(config, kept),
+            replicas_needed=roles.replicas_needed(config, kept),
+            incarnation=f"{env.random.getrandbits(_RANDOM_BITS):016x}",
+            state=state,
+            finder=finder,
+            asker=asker,
+            heard_of=self.heard_of,
+            end=self.end,
+            cut=self._end_with_cut,
+        )
+
+    async def _decide(
+        self, state: ReplicationState, store: MessageStore, asker: Asker
+    ) -> Decision | None:
+        """Return in which role to begin; None when the life ends before that is known."""
+        own = roles.own_of(self._config, state.kept, store)
+        deciding = roles.decide(own, asker.ask, name=self._config.name, is_forced=self._is_forced)
+        async with OwnedTasks() as tasks:
+            decision = tasks.spawn(deciding, "decide-role")
+            is_over = tasks.spawn(self.over(), "over")
+            await asyncio.wait((decision, is_over), return_when=asyncio.FIRST_COMPLETED)
+            if not decision.done():
+                return None
+            decided = decision.result()
+        logger.info(
+            "role decided name=%s role=%s reason=%r",
+            self._config.name,
+            decided.start.name.lower(),
+            decided.reason,
+        )
+        return decided
+
+    async def _take_over(self, member: Member, tables: Tables, store: MessageStore) -> None:
+        """Take what was committed at slaves while their master was away."""
+        if member.is_slave or not (member.state.kept.is_replicated and member.state.members):
+            return
+        await take_over_offsets(
+            self._env,
+            member.finder,
+            tables,
+            cluster=member.identity.cluster,
+            name=member.identity.name,
+            end_of=store.next_offset,
+        )
+
+    async def _serve(
+        self, stack: AsyncExitStack, parts: Parts, registrar: Registrar, member: Member
+    ) -> None:
         config, env = self._config, self._env
         stack.push_async_callback(parts.settle)
         await parts.begin()
         stack.push_async_callback(parts.end)
-        await self._run(stack, parts.jobs())
+        await self._run(stack, [*parts.jobs(), *member.state.jobs()])
         server = await stack.enter_async_context(
-            env.network.serve(parts.handlers(), self._listen, identity=self.identity)
+            env.network.serve(parts.handlers(), self._listen, identity=member.identity)
         )
         stack.push_async_callback(parts.drain)
         port = server.address.port
         found = config.store_host or await env.blocking.run(own_host, config.own_name)
         parts.listening(config.store_host_bytes(port, own_host=found))
         await self._run(stack, parts.writing_jobs())
-        registrant = Registrant(
-            self.identity, config.endpoints(port), f"{env.random.getrandbits(64):016x}"
-        )
+        stack.push_async_callback(parts.leave)
+        registrant = Registrant(member.identity, config.endpoints(port), member.incarnation)
         await self._run(stack, registrar.jobs(registrant))
         # Before the jobs are left: they may wait for a NameServer that does not answer.
         stack.push_async_callback(registrar.leave)
         await registrar.told()
         self._address = server.address
         stack.callback(self._forget)
+
+    async def _conclude(self, state: ReplicationState) -> None:
+        """Keep what the next life is to begin with. The store is open still: nobody else writes."""
+        if self._cut is not None:
+            await state.decide_cut(self._cut)
+        elif self._outcome is Outcome.FENCED:
+            await state.become_slave(state.highest_epoch)
+        else:
+            await state.save()
+
+    def _end_with_cut(self, cut: LogCut) -> None:
+        self._cut = cut
+        self.end(Outcome.CUT)
 
     def _forget(self) -> None:
         self._address = None

@@ -22,17 +22,11 @@ from ternmq_broker.pull_waker import PullWaker
 from ternmq_broker.pulls import MovedEvents, PullAnswers
 from ternmq_broker.reading import StoreReader
 from ternmq_broker.registration import Registrar
+from ternmq_broker.replication.member import Member
 from ternmq_broker.replication.place import place_of
-from ternmq_broker.replication.reign import Reign
-from ternmq_broker.replication.replicas import Replicas
-from ternmq_broker.replication.rpc_replication import (
-    FollowService,
-    MemberState,
-    Standing,
-    StatusService,
-)
+from ternmq_broker.replication.services import replicas_of, replication_services
 from ternmq_broker.replication.slave_rules import slave_handlers
-from ternmq_broker.replication.standing import MasterStanding
+from ternmq_broker.replication.slave_side import SlaveSide
 from ternmq_broker.replies.forwarding import Replies
 from ternmq_broker.rpc_admin import AdminService, AdminServices
 from ternmq_broker.rpc_pull import PullService, PullServices
@@ -53,7 +47,6 @@ from ternmq_model.errors import refusal
 from ternmq_model.properties import CLUSTER, REGION, TRACE_ON, encode_properties
 from ternmq_model.record_checksum import CHECKSUM_ROOM
 from ternmq_model.response_code import ResponseCode
-from ternmq_model.route import MASTER_ID
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Handler, Identity
 from ternmq_runtime.service import Job
@@ -73,15 +66,12 @@ class Parts:
     Args:
         config: The broker's settings.
         store_config: How messages are kept.
-        identity: Who the broker is.
+        member: Who the broker is among the members of its name.
         env: Clock, randomness, blocking calls.
         store: Open.
         tables: Loaded.
         registrar: Told of changed topics.
         wake: Runs the job of that name now.
-        reign: What a master knows of its epoch; None = nobody can follow.
-        member: What this member of its broker name is, whatever its role; None = nobody may ask.
-        standing: What a slave knows of how it stands.
     """
 
     def __init__(
@@ -89,19 +79,18 @@ class Parts:
         config: BrokerConfig,
         *,
         store_config: StoreConfig,
-        identity: Identity,
+        member: Member,
         env: Environment,
         store: MessageStore,
         tables: Tables,
         registrar: Registrar,
         wake: Callable[[str], None],
-        reign: Reign | None = None,
-        member: Callable[[], MemberState] | None = None,
-        standing: Standing | None = None,
     ) -> None:
         self._config = config
         self._live = LiveSettings(config, store_config)
         self._live.on_change(self._settings_changed)
+        self._member = member
+        identity = member.identity
         self._env = env
         self._store = store
         store.reads.memory_bytes = config.memory_bytes or memory_bytes()
@@ -116,19 +105,11 @@ class Parts:
         store.statistics.observer = self._statistics
         self._counted = StatisticsService(self._statistics, env.clock, identity.cluster)
         self._intake = intake_of(config)
-        self._groups = GroupParts(
-            config,
-            env=env,
-            store=store,
-            tables=tables,
-            registrar=registrar,
-            statistics=self._statistics,
-            is_slave=identity.broker_id != MASTER_ID,
-        )
+        self._groups = self._group_parts()
         self._confirmations = Confirmations()
-        self.replicas: Final = self._replicas_of(reign)
-        """Who follows this master; None when nobody can."""
-        self._place = place_of(identity, reign, self.replicas)
+        self.replicas: Final = replicas_of(config, member, store, self._confirmations, env)
+        """Who follows this master; None for a slave."""
+        self._place = place_of(identity, self.replicas)
         self._store_loop = self._build_store_loop(wake)
         self._retention = StoreRetention(
             *(store, env.clock, env.blocking, tables.topics),
@@ -141,6 +122,7 @@ class Parts:
         self._admin = self._admin_service(identity)
         self._waiting = WaitingParts(config, store, self._inner, tables, env, wake=wake)
         self._transactions = self._build_transactions(store_config)
+        self._following = self._slave_side(wake) if member.is_slave else None
         self._services: Sequence[Service] = (
             self._send_service(store_config),
             self._pull_service(),
@@ -152,15 +134,33 @@ class Parts:
             self._transactions.service,
             self._counted,
             SettingsService(self._live),
-            *self._replication(identity, member, standing),
+            *replication_services(
+                *(config, member, store, tables, env),
+                side=self.replicas or self._following,
+                is_closing=self.is_closing,
+            ),
         )
 
-    def _replicas_of(self, reign: Reign | None) -> Replicas | None:
-        if reign is None:
-            return None
-        return Replicas(
-            *(self._store, self._confirmations, self._env.clock, reign),
-            slave_timeout_ms=self._config.slave_timeout_ms,
+    def _group_parts(self) -> GroupParts:
+        return GroupParts(
+            self._config,
+            env=self._env,
+            store=self._store,
+            tables=self._tables,
+            registrar=self._registrar,
+            statistics=self._statistics,
+            is_slave=self._member.is_slave,
+        )
+
+    def _slave_side(self, wake: Callable[[str], None]) -> SlaveSide:
+        return SlaveSide(
+            *(self._member, self._env, self._store, self._tables),
+            flush_mode=self._config.flush_mode,
+            no_cleaning=self._retention.passes,
+            store_loop=self._store_loop,
+            topics_changed=self._registrar.changed,
+            topic_gone=self._readers.deleted,
+            wake=wake,
         )
 
     def _build_store_loop(self, wake: Callable[[str], None]) -> StoreLoop:
@@ -173,26 +173,6 @@ class Parts:
         if self.replicas is not None:
             self.replicas.tell(store_loop.confirmed)
         return store_loop
-
-    def _replication(
-        self,
-        identity: Identity,
-        member: Callable[[], MemberState] | None,
-        standing: Standing | None,
-    ) -> Sequence[Service]:
-        env, store, flush_mode = self._env, self._store, self._config.flush_mode
-        services: list[Service] = []
-        if self.replicas is not None:
-            standing = MasterStanding(self.replicas, store, env.clock, env.blocking)
-            services.append(
-                FollowService(
-                    *(self.replicas, identity, store, env.clock, env.blocking),
-                    is_closing=self.is_closing,
-                )
-            )
-        if member is not None:
-            services.append(StatusService(store, identity, member, flush_mode, standing))
-        return services
 
     def _build_safety(self, store_config: StoreConfig) -> Safety:
         needs_slaves = self.replicas is not None and self.replicas.in_sync.needed > 0
@@ -352,9 +332,9 @@ class Parts:
         )
 
     def handlers(self) -> Sequence[Handler]:
-        """Return what to serve."""
+        """Return what to serve in this role."""
         handlers = [handler for service in self._services for handler in service.handlers()]
-        if not self._place.is_slave:
+        if not self._member.is_slave:
             return handlers
         return slave_handlers(
             *(handlers, self._config.name, self._place.broker_id),
@@ -365,20 +345,40 @@ class Parts:
         """Return what runs beside the handlers."""
         store_jobs = (*self._store_loop.jobs(), *self._retention.jobs())
         others = (*self._groups.jobs(), self._waker.job(), self._counted.job())
-        others += tuple(self._transactions.jobs())
+        if not self._member.is_slave:
+            others += tuple(self._transactions.jobs())
         return (*store_jobs, *self._tables.jobs(), *others)
 
     def writing_jobs(self) -> Sequence[Job]:
-        """Return what stores by itself: begun when the broker listens, ended before `jobs`."""
+        """Return what stores by itself: begun when the broker listens, ended before `jobs`.
+
+        A slave stores what its master does, and nothing else.
+        """
+        if self._following is not None:
+            return self._following.jobs()
         return (*self._waiting.jobs(), self._moved.job())
+
+    async def leave(self) -> None:
+        """End what `writing_jobs` wait for: they are about to end."""
+        if self._following is not None:
+            await self._following.leave()
 
     async def settle(self) -> None:
         """Bring the progress of `writing_jobs`, which have ended, into the tables."""
-        await self._waiting.settle(self._store_loop.flush_to)
+        if self._following is not None:
+            await self._following.end()
+        else:
+            await self._waiting.settle(self._store_loop.flush_to)
+
+    def fence(self, epoch: int, who: str) -> None:
+        """Acknowledge nothing any more, if that epoch is above a master's own, and end the life."""
+        if self.replicas is not None:
+            self.replicas.fence(epoch, who)
 
     def _arrived(self, arrivals: Sequence[Arrival]) -> None:
         self._waker.arrived(arrivals)
-        self._waiting.arrived(arrivals)
+        if self._following is None:
+            self._waiting.arrived(arrivals)
 
     async def begin(self) -> None:
         """Do what comes before the jobs: topics begin where their retention says.
@@ -391,7 +391,8 @@ class Parts:
 
     async def end(self) -> None:
         """Do what comes after the jobs: leave nothing half done in the log."""
-        await self._transactions.close()
+        if self._following is None:
+            await self._transactions.close()
 
     def listening(self, store_host: bytes) -> None:
         """Take note of what messages are to carry as STOREHOST: sends are accepted from now on."""

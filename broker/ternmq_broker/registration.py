@@ -7,13 +7,14 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from ternmq_broker.topics import TopicTable
 from ternmq_model.address import Address
 from ternmq_model.data_version import DataVersion
 from ternmq_model.errors import ClosedError, TernError, TransportError
+from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import common_pb2 as common
 from ternmq_protos.v1 import nameserver_pb2 as nameserver
 from ternmq_remoting.contracts import GET_CLUSTER, REGISTER_BROKER, UNREGISTER_BROKER
@@ -21,6 +22,7 @@ from ternmq_remoting.convert import (
     data_version_to_pb,
     endpoint_to_pb,
     endpoints_from_pb,
+    error_of,
     topic_config_to_pb,
 )
 from ternmq_remoting.environment import Environment
@@ -39,6 +41,11 @@ _LOOK_MS: Final = 1_000
 """How often to look whether a registration still holds."""
 
 _TOLD_WITHIN_S: Final = 3.0
+_REGISTER: Final = replace(
+    REGISTER_BROKER, answers=frozenset({0, int(ResponseCode.ILLEGAL_OPERATION)})
+)
+"""A refusal tells the highest epoch, too."""
+
 _LEAVE_TIMEOUT_S: Final = 1.0
 """For what still runs when the broker leaves, and once more for the goodbye."""
 
@@ -70,6 +77,7 @@ class Registration:
         *,
         interval_ms: int,
         is_settled: Callable[[], None],
+        heard_of: Callable[[int, str], None],
     ) -> None:
         self.address = address
         self._env = env
@@ -77,6 +85,7 @@ class Registration:
         self._registrant = registrant
         self._interval_ms = interval_ms
         self._is_settled = is_settled
+        self._heard_of = heard_of
         self._connection: Connection | None = None
         self._told = _NOTHING
         self._told_at_ms = 0
@@ -153,7 +162,11 @@ class Registration:
         connection = await self._connected()
         version = self._topics.version
         request = register_request(self._registrant, self._topics)
-        await connection.call(REGISTER_BROKER, request, timeout_s=_CALL_TIMEOUT_S)
+        reply = await connection.call(_REGISTER, request, timeout_s=_CALL_TIMEOUT_S)
+        if reply.highest_epoch:
+            self._heard_of(reply.highest_epoch, f"NameServer {self.address}")
+        if reply.status.code:
+            raise error_of(reply.status, str(self.address))
         self._told = version
         self._told_at_ms = self._env.clock.monotonic_ms()
 
@@ -162,6 +175,7 @@ class Registration:
         identity = self._registrant.identity
         request = nameserver.GetClusterRequest(broker_name=identity.name)
         reply = await connection.call(GET_CLUSTER, request, timeout_s=_CALL_TIMEOUT_S)
+        self._heard_of(highest_epoch(reply.brokers, identity), f"NameServer {self.address}")
         endpoints = registered_endpoints(reply.brokers, identity)
         if endpoints is None:
             return False
@@ -217,7 +231,16 @@ class Registration:
 
 
 class Registrar:
-    """Keeps every NameServer told. Owned by the broker's loop."""
+    """Keeps every NameServer told. Owned by the broker's loop.
+
+    Args:
+        env: Network, clock.
+        topics: What to tell.
+        nameservers: Whom.
+        interval_ms: Pause between two registrations when nothing changes.
+        wake: Runs a job now.
+        heard_of: Told every epoch of the broker's name that a NameServer tells, and who told it.
+    """
 
     def __init__(
         self,
@@ -227,9 +250,11 @@ class Registrar:
         nameservers: Sequence[Address],
         interval_ms: int,
         wake: Callable[[str], None],
+        heard_of: Callable[[int, str], None] = lambda _epoch, _who: None,
     ) -> None:
         self._env = env
         self._topics = topics
+        self._heard_of = heard_of
         self._nameservers = nameservers
         self._interval_ms = interval_ms
         self._wake = wake
@@ -246,6 +271,7 @@ class Registrar:
                 registrant,
                 interval_ms=self._interval_ms,
                 is_settled=self._note_settled,
+                heard_of=self._heard_of,
             )
             for address in self._nameservers
         }
@@ -305,6 +331,19 @@ def registered_endpoints(
                 if member.broker_id == identity.broker_id:
                     return endpoints_from_pb(member.endpoints)
     return None
+
+
+def highest_epoch(brokers: Iterable[common.BrokerData], identity: Identity) -> int:
+    """Return the highest epoch that a member of our name has registered; 0 when there is none."""
+    return max(
+        (
+            member.epoch
+            for data in brokers
+            if (data.cluster, data.broker_name) == (identity.cluster, identity.name)
+            for member in data.members
+        ),
+        default=0,
+    )
 
 
 def register_request(

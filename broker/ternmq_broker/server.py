@@ -7,7 +7,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from ternmq_broker.config import BrokerConfig
 from ternmq_broker.filters import with_room_for_bit_maps
-from ternmq_broker.life import Life, Outcome
+from ternmq_broker.life import Life
+from ternmq_broker.replication.member import Outcome
 from ternmq_model.address import Address
 from ternmq_model.errors import ClosedError
 from ternmq_remoting.environment import Environment
@@ -151,11 +152,19 @@ class Broker(Lifecycle):
         return None
 
     async def _live(self, serves: asyncio.Event) -> None:
+        is_forced = self._config.force_master
         while not self._is_leaving:
             self._life = Life(
-                self._config, self._store_config, self._env, self._files, listen=self._listen
+                self._config,
+                self._store_config,
+                self._env,
+                self._files,
+                listen=self._listen,
+                is_forced=is_forced,
             )
+            is_forced = False  # it was said of what was known when the process began
             async with self._life as life:
-                self._listen = life.address
-                serves.set()
+                if life.is_serving:
+                    self._listen = life.address
+                    serves.set()
                 await life.over()

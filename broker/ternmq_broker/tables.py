@@ -182,14 +182,15 @@ async def load_tables(
     files: FileSystem,
     blocking: Blocking,
     *,
-    end_of: Callable[[str, int], QueueOffset],
+    end_of: Callable[[str, int], QueueOffset] | None,
     now_ms: int,
     wake: Callable[[str], None],
 ) -> Tables:
     """Return the tables that lie in the data directory; empty ones where there are none.
 
     A crash may have left offsets of a topic that was deleted: what points beyond its queue's end,
-    which `end_of` tells, or into a topic that does not exist, is left out.
+    which `end_of` tells, or into a topic that does not exist, is left out. Without `end_of` all
+    stay.
 
     Raises:
         StoreError: A file is there and cannot be read.
@@ -233,8 +234,11 @@ async def load_tables(
     )
     timer = await blocking.run(read_generations, files, folder / TIMER_FILE, TimerCheckpoint.decode)
     tables.timer = timer or tables.timer
+    if end_of is None:
+        return tables
+    ends = end_of
     offsets.versions.keep_topics(lambda topic: topics.get(topic) is not None)
     offsets.keep_up_to(
-        lambda topic, queue_id: None if topics.get(topic) is None else end_of(topic, queue_id)
+        lambda topic, queue_id: None if topics.get(topic) is None else ends(topic, queue_id)
     )
     return tables

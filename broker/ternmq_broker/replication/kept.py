@@ -40,6 +40,7 @@ class Kept:
         epochs: Of its log.
         highest_epoch: The highest it has heard of, from whomever.
         is_master: What it was told to be; None = as it is configured.
+        is_unclean: It stopped without order since its newest epoch began.
         is_replicated: A slave has ever followed it, or it has ever been one.
         confirmed: As a slave: how far its master's log was confirmed, as last told.
         master_role: As a slave: what its master was, `async_master` or `sync_master`.
@@ -52,6 +53,7 @@ class Kept:
     epochs: Epochs = ()
     highest_epoch: int = 0
     is_master: bool | None = None
+    is_unclean: bool = False
     is_replicated: bool = False
     confirmed: PhysicalOffset = _NOWHERE
     master_role: str = ""
@@ -72,6 +74,7 @@ class Kept:
             "epochs": [[epoch.number, epoch.start] for epoch in self.epochs],
             "highestEpoch": self.highest_epoch,
             "isMaster": self.is_master,
+            "isUnclean": self.is_unclean,
             "isReplicated": self.is_replicated,
             "confirmed": self.confirmed,
             "masterRole": self.master_role,
@@ -107,6 +110,7 @@ def kept_from_dict(content: Mapping[str, Any]) -> Kept:
         epochs=_epochs(content["epochs"]),
         highest_epoch=_number(content, "highestEpoch"),
         is_master=is_master,
+        is_unclean=_flag(content, "isUnclean"),
         is_replicated=_flag(content, "isReplicated"),
         confirmed=PhysicalOffset(_number(content, "confirmed")),
         master_role=_text(content, "masterRole"),

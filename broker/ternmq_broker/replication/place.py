@@ -4,7 +4,6 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from ternmq_broker.replication.epochs import Epochs
-from ternmq_broker.replication.reign import Reign
 from ternmq_broker.replication.replicas import Replicas
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.route import MASTER_ID
@@ -31,20 +30,18 @@ class Place:
         return self.broker_id != MASTER_ID
 
 
-def place_of(identity: Identity, reign: Reign | None, replicas: Replicas | None) -> Place:
+def place_of(identity: Identity, replicas: Replicas | None) -> Place:
     """Return the place of a member.
 
     Args:
         identity: Who it is.
-        reign: Of a master.
-        replicas: Who follows it.
+        replicas: Who follows a master; None for a slave.
     """
-    epochs = () if reign is None else reign.epochs
     if replicas is None:
-        return Place(identity.broker_id, epochs)
+        return Place(identity.broker_id)
     following = replicas
     return Place(
-        *(identity.broker_id, epochs),
+        *(identity.broker_id, replicas.reign.epochs),
         slaves=lambda: [stream.follower.broker_id for stream in following.streams()],
     )
 

@@ -116,6 +116,7 @@ class ReplicationState:
                 highest_epoch=max(kept.highest_epoch, number),
                 store_id=kept.store_id or store_id,
                 is_master=True if kept.is_master is not None else None,
+                is_unclean=False,
                 cut=None,
             )
 
@@ -132,6 +133,7 @@ class ReplicationState:
                 highest_epoch=max(kept.highest_epoch, number),
                 store_id=kept.store_id or store_id,
                 is_master=True,
+                is_unclean=False,
                 is_replicated=True,
                 cut=None,
             )
@@ -155,6 +157,16 @@ class ReplicationState:
             )
 
         await self._change(change)
+
+    async def note_unclean(self) -> None:
+        """Take note that a master did not stop in order: it is to begin an epoch, however often it
+        starts and stops until then. Durable when it returns; nothing when that is noted.
+
+        Raises:
+            StoreError: The disk refused.
+        """
+        if self._kept.epochs and not self._saved.is_unclean:
+            await self._change(lambda kept: replace(kept, is_unclean=True))
 
     async def note_replicated(self) -> None:
         """Take note that others may have this log: it asks before it is the master again.

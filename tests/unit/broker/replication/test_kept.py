@@ -14,6 +14,7 @@ FULL = Kept(
     epochs=(Epoch(1, PhysicalOffset(0)), Epoch(1000, PhysicalOffset(700))),
     highest_epoch=2000,
     is_master=False,
+    is_unclean=True,
     is_replicated=True,
     confirmed=PhysicalOffset(650),
     master_role="sync_master",

@@ -1,0 +1,162 @@
+"""Asking NameServers and members for the highest epoch of a broker name."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol, TypeVar
+
+from ternmq_broker.replication.starting import Answer, MemberAnswer, NameServerAnswer
+from ternmq_model.address import Address
+from ternmq_model.errors import TernError
+from ternmq_model.offsets import PhysicalOffset
+from ternmq_model.route import BrokerMember
+from ternmq_protos.v1 import nameserver_pb2 as nameserver
+from ternmq_protos.v1 import replication_pb2 as replication
+from ternmq_remoting.contracts import GET_EPOCH, REPLICATION_STATUS
+from ternmq_remoting.environment import Environment
+from ternmq_remoting.rpc import Connection
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+ASK_TIMEOUT_S: Final = 2.0
+"""For each who is asked; all are asked side by side."""
+
+_CONNECT_TIMEOUT_S: Final = 1.0
+
+
+class FindsMembers(Protocol):
+    """Knows the members of the broker name."""
+
+    async def members(self) -> Sequence[BrokerMember]:
+        """Return every member that a NameServer tells or that is remembered."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What came of asking."""
+
+    answers: tuple[Answer, ...]
+    answered: tuple[str, ...]
+    """Who answered, as HOST:PORT."""
+
+    unreachable: tuple[str, ...]
+    """Who did not."""
+
+    @property
+    def members(self) -> tuple[MemberAnswer, ...]:
+        """The answers of members alone."""
+        return tuple(each for each in self.answers if isinstance(each, MemberAnswer))
+
+    @property
+    def highest(self) -> int:
+        """The highest epoch that anybody told; 0 for none."""
+        return max((each.highest or 0 for each in self.answers), default=0)
+
+
+class Asker:
+    """Asks for one broker name. Keeps nothing.
+
+    Args:
+        env: Network.
+        cluster: That the broker belongs to.
+        name: That its members share.
+        nameservers: Every one of them.
+        finder: Knows the members.
+    """
+
+    def __init__(
+        self,
+        env: Environment,
+        *,
+        cluster: str,
+        name: str,
+        nameservers: Sequence[Address],
+        finder: FindsMembers,
+    ) -> None:
+        self._env = env
+        self._cluster = cluster
+        self._name = name
+        self._nameservers = nameservers
+        self._finder = finder
+
+    async def ask(self, *, own_id: int | None = None) -> Asked:
+        """Ask everybody, and return what came within seconds. Cancelling is safe.
+
+        Args:
+            own_id: Under which this member serves, so that its own answer is left out; None while
+                it does not.
+        """
+        from_nameservers, from_members = await asyncio.gather(
+            asyncio.gather(*(self._ask_nameserver(each) for each in self._nameservers)),
+            self._ask_members(own_id),
+        )
+        every = [*from_nameservers, *from_members]
+        return Asked(
+            tuple(answer for _, answer in every if answer is not None),
+            tuple(who for who, answer in every if answer is not None),
+            tuple(who for who, answer in every if answer is None),
+        )
+
+    async def _ask_nameserver(self, address: Address) -> tuple[str, Answer | None]:
+        async def ask(connection: Connection) -> Answer:
+            request = nameserver.GetEpochRequest(cluster=self._cluster, broker_name=self._name)
+            reply = await connection.call(GET_EPOCH, request, timeout_s=ASK_TIMEOUT_S)
+            return NameServerAnswer(reply.highest_epoch if reply.is_known else None)
+
+        return str(address), await self._asked((address,), ask)
+
+    async def _ask_members(self, own_id: int | None) -> Sequence[tuple[str, Answer | None]]:
+        members = [each for each in await self._finder.members() if each.endpoints]
+        replies = await asyncio.gather(*(self._ask_member(each) for each in members))
+        return [
+            (str(member.endpoints[0]), answer_of(reply))
+            for member, reply in zip(members, replies, strict=True)
+            if (member.broker_id if reply is None else reply.broker_id) != own_id
+        ]
+
+    async def _ask_member(self, member: BrokerMember) -> replication.ReplicationStatusReply | None:
+        async def ask(connection: Connection) -> replication.ReplicationStatusReply:
+            request = replication.ReplicationStatusRequest()
+            return await connection.call(REPLICATION_STATUS, request, timeout_s=ASK_TIMEOUT_S)
+
+        reply = await self._asked(member.endpoints, ask)
+        if reply is None or (reply.cluster, reply.broker_name) == (self._cluster, self._name):
+            return reply
+        logger.debug("another broker answers where a member was address=%s", member.endpoints[0])
+        return None
+
+    async def _asked(
+        self, addresses: Sequence[Address], ask: Callable[[Connection], Awaitable[T]]
+    ) -> T | None:
+        """Return what a peer answers; None if it does not, in time."""
+        try:
+            async with asyncio.timeout(ASK_TIMEOUT_S):
+                connection = await self._env.network.connect(
+                    addresses, timeout_s=_CONNECT_TIMEOUT_S
+                )
+                try:
+                    return await ask(connection)
+                finally:
+                    await connection.close()
+        except (TernError, TimeoutError) as error:
+            logger.debug("no answer address=%s error=%s", addresses[0], error)
+            return None
+
+
+def answer_of(reply: replication.ReplicationStatusReply | None) -> MemberAnswer | None:
+    """Return what a member's status says of epochs."""
+    if reply is None:
+        return None
+    newest = max((each.number for each in reply.epochs), default=0)
+    return MemberAnswer(
+        max(reply.highest_epoch, newest), newest, PhysicalOffset(max(0, reply.log_end))
+    )
+
+
+def named(who: Iterable[str]) -> str:
+    """Return a list of addresses for the log."""
+    return ",".join(who) or "nobody"

@@ -1,0 +1,117 @@
+"""In which role a life begins: the rules of `starting`, with what others answer."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Final
+
+from ternmq_broker.config import FORMER_MASTER_ID, BrokerConfig, BrokerRole
+from ternmq_broker.replication.asking import Asked, named
+from ternmq_broker.replication.epochs import newest, number_of_promotion
+from ternmq_broker.replication.kept import Kept
+from ternmq_broker.replication.starting import Decision, Own, Start, decide_start
+from ternmq_model.route import MASTER_ID
+from ternmq_store.config import FlushMode
+from ternmq_store.message_store import MessageStore
+
+logger = logging.getLogger(__name__)
+
+_PAUSE_S: Final = 1.0
+
+
+def is_master(config: BrokerConfig, kept: Kept) -> bool:
+    """Tell whether a member is the master, as far as it knows by itself."""
+    return config.broker_id == MASTER_ID if kept.is_master is None else kept.is_master
+
+
+def registered_id(config: BrokerConfig, *, is_slave: bool) -> int:
+    """Return the id under which a member is known in its role."""
+    if not is_slave:
+        return MASTER_ID
+    return FORMER_MASTER_ID if config.broker_id == MASTER_ID else config.broker_id
+
+
+def own_of(config: BrokerConfig, kept: Kept, store: MessageStore) -> Own:
+    """Return what a member knows of itself when its store is open."""
+    is_sync = role_as_master(config, kept) is BrokerRole.SYNC_MASTER
+    was_clean = store.report.was_clean and not kept.is_unclean
+    has_others = bool(config.nameservers or kept.members)
+    return Own(
+        broker_id=config.broker_id,
+        is_master=is_master(config, kept),
+        # With nobody to ask there is nobody who could have taken its place, either.
+        is_replicated=has_others and (kept.is_replicated or is_sync),
+        is_empty=store.min_physical == store.max_physical,
+        was_clean=was_clean,
+        may_lack_confirmed=is_sync and config.flush_mode is FlushMode.ASYNC and not was_clean,
+        epochs=kept.epochs,
+        log_end=store.max_physical,
+        highest=kept.highest_epoch,
+    )
+
+
+def role_as_master(config: BrokerConfig, kept: Kept) -> BrokerRole:
+    """Return what a member is when it is the master: a `slave` is what its master was."""
+    if config.role is not BrokerRole.SLAVE:
+        return config.role
+    is_sync = kept.master_role == BrokerRole.SYNC_MASTER.value
+    return BrokerRole.SYNC_MASTER if is_sync else BrokerRole.ASYNC_MASTER
+
+
+def replicas_needed(config: BrokerConfig, kept: Kept) -> int:
+    """Return how many members a message must be safe at when this one is the master."""
+    if config.role is not BrokerRole.SLAVE:
+        return config.replicas_needed
+    if role_as_master(config, kept) is BrokerRole.ASYNC_MASTER:
+        return 1
+    return kept.in_sync_replicas or 2
+
+
+async def decide(
+    own: Own, ask: Callable[[], Awaitable[Asked]], *, name: str, is_forced: bool
+) -> Decision:
+    """Return in which role a life begins, as soon as that is known; `start` is never WAIT.
+
+    Nobody is asked when that cannot matter. Else everybody is, again each second, until somebody
+    knows. Cancelling is safe.
+
+    Args:
+        own: What the member knows of itself.
+        ask: Asks everybody.
+        name: The broker's, for the log.
+        is_forced: Start as the master though nobody confirms it. It makes a slave the master too.
+    """
+    if not (own.is_master or is_forced):
+        return decide_start(own, ())
+    if not (own.is_replicated or is_forced):
+        return decide_start(own, ())
+    reason = ""
+    while True:
+        asked = await ask()
+        decision = _decided(own, asked, is_forced=is_forced)
+        if decision.start is not Start.WAIT:
+            return decision
+        if decision.reason != reason:
+            reason = decision.reason
+            logger.warning(
+                "master waits: nothing is served until a NameServer or another member confirms it;"
+                " if no newer master can exist, start it with --force-master"
+                " name=%s reason=%r asked=%s unreachable=%s",
+                name,
+                reason,
+                named(asked.answered),
+                named(asked.unreachable),
+            )
+        await asyncio.sleep(_PAUSE_S)
+
+
+def _decided(own: Own, asked: Asked, *, is_forced: bool) -> Decision:
+    decision = decide_start(
+        replace(own, is_master=True) if is_forced else own, asked.answers, is_forced=is_forced
+    )
+    if decision.start is not Start.MASTER or own.is_master:
+        return decision
+    # It was a slave: its epoch is another's.
+    highest = max(own.highest, newest(own.epochs), asked.highest)
+    return decision._replace(begins=number_of_promotion(highest, own.broker_id))

@@ -1,0 +1,120 @@
+"""What a member serves to the others of its name, and how a master takes part."""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from ternmq_broker.config import BrokerConfig, BrokerRole
+from ternmq_broker.confirmations import Confirmations
+from ternmq_broker.replication import roles
+from ternmq_broker.replication.member import Member, Outcome
+from ternmq_broker.replication.metadata import MetadataService
+from ternmq_broker.replication.reign import Reign
+from ternmq_broker.replication.replicas import Replicas
+from ternmq_broker.replication.rpc_replication import (
+    FollowService,
+    MemberState,
+    Standing,
+    StatusService,
+)
+from ternmq_broker.replication.standing import MasterStanding
+from ternmq_broker.tables import Tables
+from ternmq_remoting.environment import Environment
+from ternmq_remoting.rpc import Handler
+from ternmq_store.message_store import MessageStore
+
+
+class ServesRpcs(Protocol):
+    """A service."""
+
+    def handlers(self) -> Sequence[Handler]:
+        """Return what to serve."""
+        ...
+
+
+def replicas_of(
+    config: BrokerConfig,
+    member: Member,
+    store: MessageStore,
+    confirmations: Confirmations,
+    env: Environment,
+) -> Replicas | None:
+    """Return who may follow this master; None for a slave, whom nobody follows."""
+    if member.is_slave:
+        return None
+    state = member.state
+
+    def deposed(epoch: int, _who: str) -> None:
+        state.heard_of(epoch)
+        member.end(Outcome.FENCED)
+
+    reign = Reign(
+        store_id=state.store_id,
+        epochs=state.epochs,
+        role=member.role,
+        in_sync_replicas=member.replicas_needed,
+        own_id=roles.registered_id(config, is_slave=True),
+        on_deposed=deposed,
+        on_followed=state.note_replicated,
+    )
+    return Replicas(
+        *(store, confirmations, env.clock, reign), slave_timeout_ms=config.slave_timeout_ms
+    )
+
+
+def replication_services(
+    config: BrokerConfig,
+    member: Member,
+    store: MessageStore,
+    tables: Tables,
+    env: Environment,
+    *,
+    side: Replicas | Standing | None,
+    is_closing: Callable[[], bool],
+) -> Sequence[ServesRpcs]:
+    """Return what a member serves to the others.
+
+    Args:
+        config: The broker's settings.
+        member: Who it is.
+        store: Its log.
+        tables: Its tables.
+        env: Clock, blocking calls.
+        side: Of a master who follows it; of a slave how it follows.
+        is_closing: Tells whether nobody new is served any more.
+    """
+    services: list[ServesRpcs] = [
+        MetadataService(
+            *(tables, store),
+            incarnation=member.incarnation,
+            clock=env.clock,
+            blocking=env.blocking,
+            is_closing=is_closing,
+        )
+    ]
+    standing: Standing | None
+    if not isinstance(side, Replicas):
+        standing = side
+    else:
+        standing = MasterStanding(side, store, env.clock, env.blocking)
+        services.append(
+            FollowService(
+                *(side, member.identity, store, env.clock, env.blocking), is_closing=is_closing
+            )
+        )
+    services.append(
+        StatusService(
+            *(store, member.identity, lambda: _state_of(member), config.flush_mode, standing)
+        )
+    )
+    return services
+
+
+def _state_of(member: Member) -> MemberState:
+    role = BrokerRole.SLAVE if member.is_slave else member.role
+    return MemberState(
+        role=role.value,
+        store_id=member.state.store_id,
+        epochs=member.state.epochs,
+        highest_epoch=member.state.highest_epoch,
+        in_sync_replicas=member.replicas_needed,
+    )

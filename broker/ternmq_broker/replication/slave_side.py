@@ -1,0 +1,113 @@
+"""What a slave has and a master has not: it follows."""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+
+from ternmq_broker.replication.follower import Follower, FollowerServices
+from ternmq_broker.replication.following_rules import LogChange
+from ternmq_broker.replication.kept import LogCut
+from ternmq_broker.replication.member import Member
+from ternmq_broker.replication.metadata import MetadataFollower, MetadataServices
+from ternmq_broker.replication.metadata.applying import TableServices
+from ternmq_broker.store_loop import StoreLoop
+from ternmq_broker.tables import Tables
+from ternmq_protos.v1 import replication_pb2 as replication
+from ternmq_remoting.environment import Environment
+from ternmq_runtime.service import Job
+from ternmq_store.config import FlushMode
+from ternmq_store.message_store import MessageStore
+
+
+class SlaveSide:
+    """Follows the log and the tables of the master, and ends the life when the log must be cut.
+
+    Args:
+        member: Who follows.
+        env: Network, clock, blocking calls.
+        store: Its log.
+        tables: Its tables.
+        flush_mode: What its acknowledgements mean.
+        no_cleaning: Held while a topic is deleted.
+        store_loop: Brings the log to the disk and makes it readable.
+        topics_changed: Called after topics changed.
+        topic_gone: Called for each topic that was deleted.
+        wake: Runs a job now.
+    """
+
+    def __init__(
+        self,
+        member: Member,
+        env: Environment,
+        store: MessageStore,
+        tables: Tables,
+        *,
+        flush_mode: FlushMode,
+        no_cleaning: AbstractAsyncContextManager[object],
+        store_loop: StoreLoop,
+        topics_changed: Callable[[], None],
+        topic_gone: Callable[[str], None],
+        wake: Callable[[str], None],
+    ) -> None:
+        # What of its log is needed by what only masters do, its master says.
+        store.cleaner.holders.clear()
+        self._member = member
+        identity = member.identity
+        self.follower = Follower(
+            FollowerServices(
+                cluster=identity.cluster,
+                broker_name=identity.name,
+                broker_id=identity.broker_id,
+                incarnation=member.incarnation,
+                flush_mode=flush_mode,
+                env=env,
+                store=store,
+                finder=member.finder,
+                state=member.state,
+                appended=store_loop.appended,
+                room_made=store_loop.room_made,
+                on_change=self._log_changes,
+                wake=wake,
+            )
+        )
+        store_loop.on_safe = self.follower.safe_moved
+        self._metadata = MetadataFollower(
+            MetadataServices(
+                env=env,
+                connection=lambda: self.follower.connection,
+                tables=TableServices(
+                    tables=tables,
+                    store=store,
+                    clock=env.clock,
+                    no_cleaning=no_cleaning,
+                    topics_changed=topics_changed,
+                    topic_gone=topic_gone,
+                ),
+            )
+        )
+        self.follower.metadata_age_ms = self._metadata.age_ms
+
+    @property
+    def is_following(self) -> bool:
+        """The master's stream is open."""
+        return self.follower.connection is not None
+
+    def jobs(self) -> Sequence[Job]:
+        """Return what follows; `leave` before they are left."""
+        return (*self.follower.jobs(), *self._metadata.jobs())
+
+    async def leave(self) -> None:
+        """Let go of the master: the steps under way end, and no other begins."""
+        await self.follower.leave()
+        await self._metadata.leave()
+
+    async def end(self) -> None:
+        """Keep how far the log is confirmed: the jobs have ended."""
+        await self.follower.keep_confirmed()
+
+    async def describe(self, reply: replication.ReplicationStatusReply) -> None:
+        """Tell a slave's part of Status."""
+        await self.follower.describe(reply)
+
+    def _log_changes(self, change: LogChange) -> None:
+        self._member.heard_of(change.epoch, "its master")
+        self._member.cut(LogCut(change.keep_to, change.starts_over, change.file_bytes))
