@@ -159,6 +159,7 @@ class Life(Lifecycle):
             config.flush_mode,
             self._files,
             env.clock,
+            serve_to=state.kept.confirmed if is_slave else None,
         )
         stack.push_async_callback(blocking.run, store.close)
         stack.push_async_callback(self._conclude, state)
