@@ -37,9 +37,9 @@ from tests.support.replicas import next_slice
 from tests.support.stores import ROOT, SMALL, append, open_store, settle
 from tests.support.virtual_time import InlineBlocking, VirtualClock
 
-CLUSTER = "C"
-NAME = "n"
-MASTER = Address("m", 10911)
+CLUSTER: Final = "DefaultCluster"
+NAME: Final = "a"
+MASTER: Final = Address("m", 10_911)
 
 FollowServer = ServerStream[replication.FollowRequest, replication.FollowReply]
 
@@ -191,8 +191,8 @@ async def toy_slave(
     blocking = InlineBlocking(lambda: sync_s)
     env = Environment(clock=clock, network=network.host("s"), random=Random(1), blocking=blocking)
     state = await ReplicationState.load(Path("/config"), files, blocking)
-    store = MessageStore.open(ROOT, config, flush_mode, files, clock)
-    store.confirm_limit = state.kept.confirmed
+    serve_to = state.kept.confirmed
+    store = MessageStore.open(ROOT, config, flush_mode, files, clock, serve_to=serve_to)
     runners: dict[str, JobRunner] = {}
 
     def wake(job: str) -> None:

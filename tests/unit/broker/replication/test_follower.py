@@ -19,6 +19,8 @@ from tests.support.memory_network import MemoryNetwork
 from tests.support.replicas import log_of
 from tests.support.stores import SMALL, open_store
 from tests.support.toy_master import (
+    CLUSTER,
+    NAME,
     ToyMaster,
     ToySlave,
     epochs_of,
@@ -58,7 +60,7 @@ def test_a_slave_follows_from_nothing_and_goes_on_as_the_log_grows() -> None:
             master.write(200)
             await caught_up(slave, master)
             (hello,) = master.hellos
-            assert (hello.cluster, hello.broker_name, hello.broker_id) == ("C", "n", 1)
+            assert (hello.cluster, hello.broker_name, hello.broker_id) == (CLUSTER, NAME, 1)
             assert (hello.store_id, list(hello.epochs), hello.log_end) == ("", [], 0)
             assert (hello.log_file_bytes, hello.flush_mode) == (0, "sync")
             for _ in range(50):
@@ -193,7 +195,7 @@ def test_a_slave_that_is_refused_says_so_once_and_tries_again(
     with caplog.at_level(logging.WARNING):
         run(scenario)
     assert [record.message for record in caplog.records if "another store" in record.message] == [
-        "master not followed broker=n id=1 master=m:10911 reason=m:10911: another store: empty the"
+        "master not followed broker=a id=1 master=m:10911 reason=m:10911: another store: empty the"
         " slave [NO_PERMISSION 16]"
     ]
 
