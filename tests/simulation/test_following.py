@@ -61,21 +61,22 @@ def test_a_slave_is_far_behind_while_its_master_goes_on() -> None:
 def test_a_log_that_went_another_way_is_cut_where_it_parted() -> None:
     async def main() -> None:
         slave_files, new_files = MemoryFileSystem(), MemoryFileSystem()
-        async with reigning(epochs=epochs_of((1, 0))) as old:
-            async with toy_slave(old.network, slave_files) as slave:
-                for number in range(30):
-                    old.append(bytes(40 * number))
-                await caught_up(slave, old)
-                new = open_store(new_files)
-                while new.max_physical < 3 * SMALL.commit_log_file_bytes // 2:
-                    piece = next_slice(old.store, new.max_physical)
-                    assert piece is not None
-                    take(new, piece)
-                parted = PhysicalOffset(new.max_physical)
-                new.close()
-        async with reigning(
-            epochs=epochs_of((1, 0), (1_001_000, parted)), files=new_files
-        ) as master:
+        async with (
+            reigning(epochs=epochs_of((1, 0))) as old,
+            toy_slave(old.network, slave_files) as slave,
+        ):
+            for number in range(30):
+                old.append(bytes(40 * number))
+            await caught_up(slave, old)
+            new = open_store(new_files)
+            while new.max_physical < 3 * SMALL.commit_log_file_bytes // 2:
+                piece = next_slice(old.store, new.max_physical)
+                assert piece is not None
+                take(new, piece)
+            parted = PhysicalOffset(new.max_physical)
+            new.close()
+        epochs = epochs_of((1, 0), (1_001_000, parted))
+        async with reigning(epochs=epochs, files=new_files) as master:
             for number in range(40):
                 master.append(b"new" * number)
             async with toy_slave(master.network, slave_files) as slave:

@@ -78,6 +78,7 @@ class SlaveSide:
                     tables=tables,
                     store=store,
                     clock=env.clock,
+                    blocking=env.blocking,
                     no_cleaning=no_cleaning,
                     topics_changed=topics_changed,
                     topic_gone=topic_gone,

@@ -162,16 +162,21 @@ def test_what_was_acknowledged_survives_a_loss_of_power_of_the_slave() -> None:
 def test_what_is_not_confirmed_is_not_served_and_how_far_is_kept() -> None:
     async def scenario(network: MemoryNetwork) -> None:
         files = MemoryFileSystem()
-        async with toy_master(network) as master, toy_slave(network, files) as slave:
-            master.write(3)
-            third = master.store.max_physical
-            await caught_up(slave, master)
-            master.confirmed = third
-            master.write(3)
-            await caught_up(slave, master)
-            await asyncio.sleep(3)
-            assert slave.store.confirm_offset == slave.store.dispatched_offset == third
-            assert slave.state.kept.confirmed == third
+        async with toy_master(network) as master:
+            async with toy_slave(network, files) as slave:
+                master.write(3)
+                third = master.store.max_physical
+                await caught_up(slave, master)
+                master.confirmed = third
+                master.write(3)
+                await caught_up(slave, master)
+                await asyncio.sleep(3)
+                assert slave.store.confirm_offset == slave.store.dispatched_offset == third
+                assert slave.state.kept.confirmed == third
+            async with toy_slave(network, files) as slave:
+                assert slave.store.confirm_offset == slave.store.dispatched_offset == third
+                master.confirmed = None
+                await until(lambda: slave.store.dispatched_offset == master.store.max_physical)
 
     run(scenario)
 
