@@ -117,6 +117,22 @@ def reserve_path(root: Path) -> Path:
     return root / "ternmq.reserve"
 
 
+def cut_folder(root: Path) -> Path:
+    """Return the folder of what was cut off the log's end; RocketMQ does not know it."""
+    return root / "cut"
+
+
+def cut_name(start: int, end: int) -> str:
+    """Return the name of the copy of the log's bytes from `start` to `end`: 20 digits twice."""
+    return f"{start:020d}-{end:020d}"
+
+
+def cut_range(name: str) -> tuple[int, int] | None:
+    """Return of which bytes `name` is the copy; None if it is no such name."""
+    start, end = map(file_base, name.partition("-")[::2])
+    return None if start is None or end is None else (start, end)
+
+
 def abort_path(root: Path) -> Path:
     """Return the file that is there while the store is open, and after a crash."""
     return root / "abort"

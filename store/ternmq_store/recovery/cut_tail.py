@@ -1,0 +1,168 @@
+"""What lies at the end of a closed store's log and is to go: a look at it, and a copy."""
+
+import logging
+from collections.abc import Generator, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from ternmq_model.offsets import PhysicalOffset
+from ternmq_model.record_scan import Verify, scan_records
+from ternmq_store.disk.filesystem import FileSystem
+from ternmq_store.disk.layout import cut_folder, cut_name, cut_range
+from ternmq_store.disk.mapped_file_queue import FoundFile
+from ternmq_store.disk.shortage import is_full
+from ternmq_store.log.prepare import USED_SHARE_MAX
+from ternmq_store.log.resync import next_record
+
+logger = logging.getLogger(__name__)
+
+KEPT_BYTES_MAX: Final = 256 << 20
+"""So much of what one cut takes away is laid aside, from its beginning on."""
+
+KEPT_FILES_MAX: Final = 8
+"""So many cuts are remembered; then the oldest by its place in the log goes."""
+
+_PIECE_BYTES: Final = 1 << 20
+_RECORDS_MAX: Final = 4096
+
+
+class Tail(NamedTuple):
+    """The end of a log, from some place on."""
+
+    end: PhysicalOffset
+    """Behind the last record."""
+
+    records: int = 0
+    first: PhysicalOffset | None = None
+    """Where the first record begins; None when there is none."""
+
+    last: PhysicalOffset | None = None
+    """Where the last one begins."""
+
+
+def look_at_tail(
+    files: FileSystem,
+    found: Sequence[FoundFile],
+    start: PhysicalOffset,
+    *,
+    flushed: PhysicalOffset,
+) -> Tail:
+    """Return what a log has from `start` on. It may take seconds: all of it is read.
+
+    Args:
+        files: The file system.
+        found: The log's files, by base.
+        start: Where to begin.
+        flushed: Before it damaged bytes are passed over; behind it they are the log's end.
+    """
+    tail = Tail(start)
+    for one in found:
+        if one.base + one.file_bytes <= start or not one.file_bytes:
+            continue
+        if one.base > tail.end:
+            break
+        file = files.open(one.path, read_only=True)
+        try:
+            region = file.map()
+            try:
+                tail = _look_at_file(region.view, one.base, tail, flushed)
+            finally:
+                region.close()
+        finally:
+            file.close()
+    return tail
+
+
+def _look_at_file(view: memoryview, base: int, tail: Tail, flushed: PhysicalOffset) -> Tail:
+    position, records, first, last = max(tail.end - base, 0), tail.records, tail.first, tail.last
+    while position < len(view):
+        here = PhysicalOffset(base + position)
+        scan = scan_records(
+            view, position, len(view), at=here, records_max=_RECORDS_MAX, verify=Verify.NOTHING
+        )
+        if scan.batch is not None:
+            records += len(scan.batch)
+            first = here if first is None else first
+            last = PhysicalOffset(here + int(scan.batch.starts[-1]))
+        position = scan.end
+        if scan.is_blank:
+            position = len(view)
+        elif scan.error is not None:
+            following = next_record(view, position + 1, base=PhysicalOffset(base))
+            if following is None or base + position >= flushed:
+                break
+            position = following
+    return Tail(PhysicalOffset(base + position), records, first, last)
+
+
+def keep_copy(
+    files: FileSystem, root: Path, found: Sequence[FoundFile], start: int, end: int
+) -> Path | None:
+    """Lay aside the log's bytes from `start` to `end`, durably; the first of them if it is long.
+
+    Returns:
+        Where they lie; None when there are none, or the disk has no room for them.
+
+    Raises:
+        OSError: The disk failed.
+    """
+    end = min(end, start + KEPT_BYTES_MAX)
+    folder = cut_folder(root)
+    path = folder / cut_name(start, end)
+    if end <= start or files.exists(path):
+        return path if end > start else None
+    try:
+        if files.used_share(root) > USED_SHARE_MAX:
+            logger.warning("nothing kept of what is cut, the disk is too full root=%s", root)
+            return None
+        files.make_folder(folder)
+        _make_place(files, folder)
+        _write(files, path, _pieces(files, found, start, end))
+    except OSError as error:
+        if not is_full(error):
+            raise
+        logger.warning("nothing kept of what is cut root=%s error=%s", root, error)
+        return None
+    return path
+
+
+def _make_place(files: FileSystem, folder: Path) -> None:
+    """Forget the oldest cuts, and what an interrupted one has left."""
+    names = files.files(folder)
+    kept = sorted(name for name in names if cut_range(name) is not None)
+    stale = kept[: max(len(kept) - KEPT_FILES_MAX + 1, 0)]
+    for name in [*(name for name in names if name not in kept), *stale]:
+        files.remove(folder / name)
+
+
+def _write(files: FileSystem, path: Path, pieces: Generator[bytes]) -> None:
+    draft = path.with_suffix(".tmp")
+    file = files.open(draft, create=True)
+    try:
+        position = 0
+        for piece in pieces:
+            file.write(position, piece)
+            position += len(piece)
+        file.sync()
+    except OSError:
+        files.remove(draft)
+        raise
+    finally:
+        file.close()
+    files.rename(draft, path)
+    files.sync_folder(path.parent)
+
+
+def _pieces(
+    files: FileSystem, found: Sequence[FoundFile], start: int, end: int
+) -> Generator[bytes]:
+    for one in found:
+        stop = min(one.base + one.file_bytes, end)
+        if max(one.base, start) >= stop:
+            continue
+        file = files.open(one.path, read_only=True)
+        try:
+            for at in range(max(one.base, start), stop, _PIECE_BYTES):
+                yield file.read(at - one.base, min(_PIECE_BYTES, stop - at))
+        finally:
+            file.close()
