@@ -25,8 +25,9 @@ logger = logging.getLogger(__name__)
 class Broker(Lifecycle):
     """A broker that serves while its `async with` block runs.
 
-    Entering returns when it listens and every NameServer that can be reached knows it. Leaving
-    withdraws the registration, answers what was sent, stops, brings everything to the disk and lets
+    Entering returns when it listens and every NameServer that can be reached knows it; a master that
+    others follow waits there, for as long as it takes, until somebody confirms that no other has
+    taken its place, or until `stop_waiting`. Leaving withdraws the registration, answers what was sent, stops, brings everything to the disk and lets
     go of the data directory. A job's failure cancels the block and comes out of it.
 
     It lives one `Life` after the other: a life whose role or log must change ends, and the next
@@ -99,6 +100,15 @@ class Broker(Lifecycle):
             raise ClosedError(f"broker {self.name} does not serve")
         return self._listen
 
+    def stop_waiting(self) -> None:
+        """Serve no more, soon: entering returns, whether it serves or not, and leaving is quick.
+
+        What a first signal does to a master that waits until somebody confirms it. Safe to repeat.
+        """
+        self._is_leaving = True
+        if self._life is not None:
+            self._life.end(Outcome.LEFT)
+
     async def _open(self, stack: AsyncExitStack) -> None:
         await stack.enter_async_context(self._alive())
 
@@ -112,12 +122,10 @@ class Broker(Lifecycle):
             async with OwnedTasks() as tasks:
                 lives = tasks.spawn(self._supervise(serves), f"lives of {self.name}")
                 await serves.wait()
-                if not lives.done():
-                    self._is_open = True
+                if not lives.done() or lives.result() is None:
+                    self._is_open = not lives.done()
                     yield
-                    self._is_leaving = True
-                    if self._life is not None:
-                        self._life.end(Outcome.LEFT)
+                    self.stop_waiting()
                 failure = await lives
                 if failure is not None:
                     raise failure
