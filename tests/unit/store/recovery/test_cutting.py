@@ -11,7 +11,7 @@ from ternmq_store.message_store import MessageStore
 from ternmq_store.recovery import cut_tail
 from ternmq_store.recovery.cutting import Cut, cut_log, start_over
 from tests.support.damage import CONFIG, check_index, readable
-from tests.support.files import MemoryFileSystem
+from tests.support.files import MemoryFileSystem, PowerLost
 from tests.support.records import batch_of, record
 from tests.support.replicas import follow, log_of
 from tests.support.stores import ROOT, HandClock, append, checkpoint, open_store, settle
@@ -119,10 +119,13 @@ def test_what_is_left_is_served_no_further_than_told() -> None:
 def test_a_cut_that_was_only_noted_is_completed_by_the_next_opening(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    def killed(*_places: object, **_options: object) -> MessageStore:
+        raise PowerLost
+
     files, ends = used(is_clean=True)
     with monkeypatch.context() as patch:
-        patch.setattr(MessageStore, "open", lambda *_, **__: {}["gone"])
-        with pytest.raises(KeyError):
+        patch.setattr(MessageStore, "open", killed)
+        with pytest.raises(PowerLost):
             cut(files, ends[7])
     assert load_notes(files, ROOT, pytest.fail).cut_to == ends[7]
     store = open_store(files, config=CONFIG)
