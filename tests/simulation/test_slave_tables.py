@@ -1,0 +1,218 @@
+"""A master and its slave as whole brokers: what one is told, the other has within a second."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from random import Random
+from typing import Any, Final
+
+from ternmq_broker import Broker
+from ternmq_broker.config import BrokerRole
+from ternmq_model.address import Address
+from ternmq_model.errors import TernError
+from ternmq_nameserver.config import NameServerConfig
+from ternmq_nameserver.server import NameServer
+from ternmq_protos.v1 import admin_pb2 as admin
+from ternmq_protos.v1 import groups_pb2 as groups
+from ternmq_protos.v1 import messages_pb2 as messages
+from ternmq_protos.v1 import replication_pb2 as replication
+from ternmq_remoting import contracts
+from ternmq_remoting.environment import Environment
+from tests.support.brokers import CONFIG, SMALL_STORE, Client
+from tests.support.files import MemoryFileSystem
+from tests.support.memory_network import MemoryNetwork
+from tests.support.virtual_time import InlineBlocking, VirtualClock, run_in_virtual_time
+
+PORT: Final = 10_911
+SECOND_S: Final = 1.0
+
+
+class Duo:
+    """A NameServer, and members of one name on hosts `a0`, `a1`."""
+
+    def __init__(self, network: MemoryNetwork) -> None:
+        self.network = network
+        self.files = [MemoryFileSystem(), MemoryFileSystem()]
+
+    def environment(self, host: str) -> Environment:
+        """Return the seams of a host."""
+        return Environment(
+            clock=VirtualClock(),
+            network=self.network.host(host),
+            random=Random(host),
+            blocking=InlineBlocking(lambda: 0.001),
+        )
+
+    def member(self, number: int, **settings: Any) -> Broker:
+        """Return a broker, not entered."""
+        host = f"a{number}"
+        config = replace(
+            CONFIG,
+            name="a",
+            listen="0.0.0.0",
+            port=PORT,
+            hostname=host,
+            broker_id=number,
+            role=BrokerRole.SYNC_MASTER,
+            nameservers=("ns:9876",),
+            **settings,
+        )
+        return Broker(config, SMALL_STORE, self.environment(host), files=self.files[number])
+
+    async def client(self, number: int) -> Client:
+        """Return a client of a member."""
+        network = self.network.host("client")
+        return Client(await network.connect([Address(f"a{number}", PORT)]))
+
+    def nameserver(self) -> NameServer:
+        """Return the NameServer, not entered."""
+        config = NameServerConfig(listen="0.0.0.0", port=9876, data=None)
+        return NameServer(config, self.environment("ns"))
+
+
+@asynccontextmanager
+async def duo() -> AsyncGenerator[Duo]:
+    async with MemoryNetwork(Random(1)) as network:
+        both = Duo(network)
+        async with both.nameserver():
+            yield both
+
+
+def run(scenario: Callable[[Duo], Awaitable[None]]) -> None:
+    async def main() -> None:
+        async with duo() as both:
+            await scenario(both)
+
+    run_in_virtual_time(main())
+
+
+async def until(is_so: Callable[[], Awaitable[bool]], within_s: float = 10.0) -> None:
+    """Wait until a member says so."""
+    async with asyncio.timeout(within_s):
+        while True:
+            try:
+                if await is_so():
+                    return
+            except TernError:
+                pass
+            await asyncio.sleep(0.02)
+
+
+async def follows(slave: Client) -> bool:
+    request = replication.ReplicationStatusRequest()
+    reply = await slave.call(contracts.REPLICATION_STATUS, request)
+    following = reply.following
+    return following.is_connected and following.metadata_age_ms >= 0 and not following.lag_bytes
+
+
+async def commit(client: Client, offset: int, version: int = 0) -> groups.CommitOffsetsReply:
+    told = groups.QueueOffset(topic="T", queue_id=0, offset=offset, version=version)
+    request = groups.CommitOffsetsRequest(group="G", offsets=[told])
+    reply: groups.CommitOffsetsReply = await client.call(contracts.COMMIT_OFFSETS, request)
+    return reply
+
+
+async def offset_at(client: Client) -> int:
+    request = groups.QueryOffsetRequest(group="G", topic="T", queue_id=0)
+    reply = await client.call(contracts.QUERY_OFFSET, request)
+    return int(reply.offset)
+
+
+async def has_topic(client: Client, topic: str = "T") -> bool:
+    try:
+        await client.call(contracts.DESCRIBE_TOPIC, admin.DescribeTopicRequest(topic=topic))
+    except TernError:
+        return False
+    return True
+
+
+async def has_group(client: Client, group: str = "G") -> bool:
+    reply = await client.call(contracts.LIST_GROUPS, admin.ListGroupsRequest())
+    return group in reply.groups
+
+
+def test_topics_groups_and_offsets_of_the_master_are_at_the_slave_within_a_second() -> None:
+    async def scenario(both: Duo) -> None:
+        async with both.member(0), both.member(1):
+            master, slave = await both.client(0), await both.client(1)
+            await until(lambda: follows(slave))
+            await master.put_topic("T", 1)
+            await until(lambda: has_topic(slave), SECOND_S)
+            for number in range(8):
+                await master.send("T", b"%d" % number)
+            await commit(master, 3)
+            await until(lambda: has_group(slave), SECOND_S)
+            await until(lambda: is_at(slave, 3), SECOND_S)
+            request = admin.ResetOffsetsRequest(group="G", topic="T", offset=1)
+            await master.call(contracts.RESET_OFFSETS, request)
+            await until(lambda: is_at(slave, 1), SECOND_S)
+            reply = await slave.pull("T", 0, group="G")
+            assert len(reply.record_sizes) // 4 == 8
+            await master.call(contracts.DELETE_GROUP, admin.DeleteGroupRequest(group="G"))
+            await master.call(contracts.DELETE_TOPIC, admin.DeleteTopicRequest(topic="T"))
+            await until(lambda: is_not(has_topic(slave)), SECOND_S)
+            await until(lambda: is_not(has_group(slave)), SECOND_S)
+            await master.put_topic("T", 1)
+            await master.send("T", b"of the topic made anew")
+            await until(lambda: has_topic(slave), SECOND_S)
+            await until(lambda: reads(slave, 1), SECOND_S)
+
+    run(scenario)
+
+
+async def is_at(client: Client, offset: int) -> bool:
+    return await offset_at(client) == offset
+
+
+async def is_not(answer: Awaitable[bool]) -> bool:
+    return not await answer
+
+
+async def reads(client: Client, count: int) -> bool:
+    reply: messages.PullReply = await client.pull("T", 0, wait_ms=0)
+    return len(reply.record_sizes) // 4 == count
+
+
+def test_what_was_committed_at_the_slave_is_there_when_the_master_is_back() -> None:
+    async def scenario(both: Duo) -> None:
+        async with both.member(1) as _slave:
+            slave = await both.client(1)
+            async with both.member(0):
+                master = await both.client(0)
+                await until(lambda: follows(slave))
+                await master.put_topic("T", 1)
+                for number in range(8):
+                    await master.send("T", b"%d" % number)
+                await commit(master, 3)
+                await until(lambda: is_at(slave, 3), SECOND_S)
+            assert not (await commit(slave, 6)).refused
+            async with both.member(0):
+                master = await both.client(0)
+                assert await offset_at(master) == 6, "before anybody else is served"
+                await until(lambda: follows(slave))
+                await commit(master, 7)
+                await until(lambda: is_at(slave, 7), SECOND_S)
+
+    run(scenario)
+
+
+def test_without_any_nameserver_a_slave_finds_its_master_where_it_was() -> None:
+    async def main() -> None:
+        async with MemoryNetwork(Random(1)) as network:
+            both = Duo(network)
+            async with both.member(0):
+                async with both.nameserver(), both.member(1):
+                    await until_follows(both)
+                async with both.member(1):
+                    await until_follows(both)
+                    master, slave = await both.client(0), await both.client(1)
+                    await master.put_topic("T", 1)
+                    await until(lambda: has_topic(slave), SECOND_S)
+
+    run_in_virtual_time(main())
+
+
+async def until_follows(both: Duo) -> None:
+    slave = await both.client(1)
+    await until(lambda: follows(slave), 35)
