@@ -173,6 +173,7 @@ class Life(Lifecycle):
             blocking,
             # A slave's tables are its master's, whose log goes on beyond its own.
             end_of=None if is_slave else store.next_offset,
+            was_clean=store.report.was_clean,
             now_ms=env.clock.wall_ms(),
             wake=self._wake,
         )

@@ -183,6 +183,7 @@ async def load_tables(
     blocking: Blocking,
     *,
     end_of: Callable[[str, int], QueueOffset] | None,
+    was_clean: bool = True,
     now_ms: int,
     wake: Callable[[str], None],
 ) -> Tables:
@@ -190,7 +191,8 @@ async def load_tables(
 
     A crash may have left offsets of a topic that was deleted: what points beyond its queue's end,
     which `end_of` tells, or into a topic that does not exist, is left out. Without `end_of` all
-    stay.
+    stay. When the store was not closed in order (`was_clean`) its log may have lost its end, so
+    what points beyond a queue's end goes there.
 
     Raises:
         StoreError: A file is there and cannot be read.
@@ -239,6 +241,7 @@ async def load_tables(
     ends = end_of
     offsets.versions.keep_topics(lambda topic: topics.get(topic) is not None)
     offsets.keep_up_to(
-        lambda topic, queue_id: None if topics.get(topic) is None else ends(topic, queue_id)
+        lambda topic, queue_id: None if topics.get(topic) is None else ends(topic, queue_id),
+        was_clean=was_clean,
     )
     return tables

@@ -1,12 +1,8 @@
-"""A master, and a slave with what its disk had at some moment: for what clients make of the two.
-
-Nothing is replicated between them: what the slave has, a test decides.
-"""
+"""A master and a slave of its name, for what clients make of the two."""
 
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
-from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
@@ -14,9 +10,11 @@ from typing import Any
 
 from ternmq_broker import Broker, BrokerConfig
 from ternmq_model.address import Address
+from ternmq_model.errors import TopicNotFound
 from ternmq_model.stored_message import StoredMessage
 from ternmq_nameserver.config import NameServerConfig
 from ternmq_nameserver.server import NameServer
+from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_remoting import contracts
 from ternmq_remoting.environment import Environment
@@ -76,11 +74,29 @@ class Pair:
         stack = self.running[host] = AsyncExitStack()
         await stack.enter_async_context(broker)
 
-    async def copy(self, host: str = "slave", broker_id: int = 1) -> None:
-        """Start a slave with what the master's disk has now."""
-        self.disks[host] = deepcopy(self.disks["master"]).restart()
-        self.disks[host].locks.clear()
-        await self.start(host, broker_id)
+    async def start_slave(self) -> None:
+        """Let a slave serve, and return when it has everything that was sent."""
+        await self.start("slave", 1)
+        await self.synced()
+
+    async def synced(self) -> None:
+        """Wait until the slave has every message and table of its master."""
+        async with asyncio.timeout(60):
+            while sum(await self.ends("slave")) < len(self.sent):
+                await asyncio.sleep(0.1)
+        await asyncio.sleep(1.5)
+
+    async def ends(self, host: str) -> list[int]:
+        """Return where each queue ends at a member."""
+        client = await self.client(host)
+        try:
+            request = admin.DescribeTopicRequest(topic=TOPIC)
+            reply = await client.call(contracts.DESCRIBE_TOPIC, request)
+            return [status.max_offset for status in reply.queues]
+        except TopicNotFound:
+            return []
+        finally:
+            await client.connection.close()
 
     async def stop(self, host: str = "master") -> None:
         """Let a member leave in order."""

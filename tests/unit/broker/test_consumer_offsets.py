@@ -228,3 +228,20 @@ def test_an_offset_beyond_its_queues_end_is_set_to_it_under_a_new_version() -> N
     assert (offsets.query("G", "T", 0), offsets.version("G", "T", 0)) == (7, 5)
     assert not offsets.merge(kept(10, 4))
     assert not offsets.clamp("H", "T", 0, QueueOffset(0))
+
+
+@pytest.mark.parametrize("was_clean", [True, False])
+def test_offsets_that_outlived_their_messages_are_forgotten_and_after_a_crash_set_to_the_end(
+    was_clean: bool,
+) -> None:
+    ends = {"T": QueueOffset(7), "EMPTY": QueueOffset(0)}
+    offsets = table()
+    for topic in ("T", "EMPTY", "GONE"):
+        offsets.commit("G", topic, 0, QueueOffset(10), 4, now_ms=0)
+        offsets.commit("H", topic, 0, QueueOffset(0), now_ms=0)
+    offsets.keep_up_to(lambda topic, _: ends.get(topic), was_clean=was_clean)
+    kept = (offsets.query("G", "T", 0), offsets.version("G", "T", 0))
+    assert kept == (None, 4) if was_clean else (7, 5)
+    assert offsets.query("G", "EMPTY", 0) is None
+    assert offsets.query("H", "EMPTY", 0) == 0
+    assert offsets.query("H", "GONE", 0) is None
