@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from random import Random
 from typing import Any, Final
@@ -201,14 +201,17 @@ def test_without_any_nameserver_a_slave_finds_its_master_where_it_was() -> None:
     async def main() -> None:
         async with MemoryNetwork(Random(1)) as network:
             both = Duo(network)
-            async with both.member(0):
-                async with both.nameserver(), both.member(1):
-                    await until_follows(both)
-                async with both.member(1):
-                    await until_follows(both)
-                    master, slave = await both.client(0), await both.client(1)
-                    await master.put_topic("T", 1)
-                    await until(lambda: has_topic(slave), SECOND_S)
+            async with AsyncExitStack() as until_gone:
+                await until_gone.enter_async_context(both.nameserver())
+                async with both.member(0):
+                    async with both.member(1):
+                        await until_follows(both)
+                    await until_gone.aclose()
+                    async with both.member(1):
+                        await until_follows(both)
+                        master, slave = await both.client(0), await both.client(1)
+                        await master.put_topic("T", 1)
+                        await until(lambda: has_topic(slave), SECOND_S)
 
     run_in_virtual_time(main())
 
