@@ -72,7 +72,7 @@ class Finder:
             self._remember(members)
         return members
 
-    async def master(self, *, epoch_min: int) -> Connection:
+    async def master(self, *, epoch_min: int, own_id: int) -> Connection:
         """Return a connection to the master of the name.
 
         It may be found at an address under which another member was known: a slave that was
@@ -80,12 +80,17 @@ class Finder:
 
         Args:
             epoch_min: One of a lower epoch is not taken.
+            own_id: Where the member of this id is, nobody is looked for.
 
         Raises:
             Unreachable: There is none that answers.
         """
         members = await self.members()
-        candidates = dict.fromkeys(each for member in members for each in member.endpoints)
+        own = {
+            each for member in members if member.broker_id == own_id for each in member.endpoints
+        }
+        found = dict.fromkeys(each for member in members for each in member.endpoints)
+        candidates = [each for each in found if each not in own]
         highest = max([epoch_min, *(member.epoch for member in members)])
         if not candidates:
             raise Unreachable(f"no NameServer tells a member of broker {self._name}")

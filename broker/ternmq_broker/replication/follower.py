@@ -196,7 +196,7 @@ class Follower:
         begun_ms: int | None = None
         try:
             highest = services.state.highest_epoch
-            connection = await services.finder.master(epoch_min=highest)
+            connection = await services.finder.master(epoch_min=highest, own_id=services.broker_id)
             self._master = str(connection.address)
             try:
                 stream: FollowStream = connection.open(FOLLOW)

@@ -120,12 +120,12 @@ def test_the_master_is_found_under_an_address_that_was_another_members() -> None
         async with MemoryNetwork(Random(1)) as network:
             found = finder(network, Memory(member(0, A), member(1, B)))
             with pytest.raises(Unreachable):
-                await found.master(epoch_min=1)
+                await found.master(epoch_min=1, own_id=100)
             async with (
                 network.host("a").serve([], A, identity=identity(100, 1)),
                 network.host("b").serve([], B, identity=identity(0, 7)),
             ):
-                connection = await found.master(epoch_min=1)
+                connection = await found.master(epoch_min=1, own_id=100)
                 assert connection.address == B
                 await connection.close()
 
@@ -141,10 +141,10 @@ def test_a_master_of_a_lower_epoch_than_one_that_is_known_is_none() -> None:
                 network.host("a").serve([], A, identity=identity(0, 4)),
             ):
                 with pytest.raises(Unreachable):
-                    await finder(network, Memory()).master(epoch_min=1)
+                    await finder(network, Memory()).master(epoch_min=1, own_id=100)
             async with network.host("a").serve([], A, identity=identity(0, 4)):
                 with pytest.raises(Unreachable):
-                    await finder(network, Memory(member(0, A))).master(epoch_min=5)
+                    await finder(network, Memory(member(0, A))).master(epoch_min=5, own_id=100)
 
     run_in_virtual_time(main())
 
@@ -153,6 +153,19 @@ def test_without_any_member_nobody_is_dialled() -> None:
     async def main() -> None:
         async with MemoryNetwork(Random(1)) as network:
             with pytest.raises(Unreachable, match="no NameServer tells a member of broker n"):
-                await finder(network, Memory()).master(epoch_min=1)
+                await finder(network, Memory()).master(epoch_min=1, own_id=100)
+
+    run_in_virtual_time(main())
+
+
+def test_nobody_looks_for_the_master_where_he_is_himself() -> None:
+    async def main() -> None:
+        async with MemoryNetwork(Random(1)) as network:
+            found = finder(network, Memory(member(0, A, B), member(1, B)))
+            async with network.host("b").serve([], B, identity=identity(1)):
+                with pytest.raises(Unreachable) as raised:
+                    await found.master(epoch_min=1, own_id=1)
+                assert str(A) in str(raised.value)
+                assert str(B) not in str(raised.value)
 
     run_in_virtual_time(main())
