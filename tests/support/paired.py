@@ -36,6 +36,7 @@ class Pair:
     Attributes:
         sent: Bodies, as they were acknowledged.
         heard: Messages, as listeners got them.
+        sync_s: How long every blocking call takes, by host.
     """
 
     network: MemoryNetwork
@@ -44,6 +45,7 @@ class Pair:
     sent: list[bytes] = field(default_factory=list[bytes])
     heard: list[StoredMessage] = field(default_factory=list[StoredMessage])
     running: dict[str, AsyncExitStack] = field(default_factory=dict[str, AsyncExitStack])
+    sync_s: dict[str, float] = field(default_factory=dict[str, float])
 
     def environment(self, host: str) -> Environment:
         """Return the seams of `host`."""
@@ -51,7 +53,7 @@ class Pair:
             clock=VirtualClock(),
             network=self.network.host(host),
             random=Random(host),
-            blocking=InlineBlocking(),
+            blocking=InlineBlocking(lambda: self.sync_s.get(host, 0.0)),
         )
 
     async def start(self, host: str = "master", broker_id: int = 0) -> None:

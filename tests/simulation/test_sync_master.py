@@ -1,0 +1,252 @@
+"""What a send is answered when a master waits for its slave, or has none to wait for."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from ternmq_broker.config import BrokerRole
+from ternmq_model.errors import RefusedError
+from ternmq_model.response_code import ResponseCode as Code
+from ternmq_protos.v1 import groups_pb2 as groups
+from ternmq_protos.v1 import messages_pb2 as messages
+from ternmq_protos.v1 import replication_pb2 as replication
+from ternmq_remoting import contracts
+from tests.support.brokers import Client, Sender, bodies, membership, stored
+from tests.support.paired import TOPIC, Pair, paired
+from tests.support.virtual_time import run_in_virtual_time
+
+
+async def status_of(pair: Pair, host: str = "master") -> replication.ReplicationStatusReply:
+    client = await pair.client(host)
+    request = replication.ReplicationStatusRequest()
+    reply = await client.call(contracts.REPLICATION_STATUS, request)
+    await client.connection.close()
+    return reply
+
+
+async def in_sync(pair: Pair, members: int = 2) -> None:
+    """Wait until so many members count."""
+    async with asyncio.timeout(30):
+        while (await status_of(pair)).in_sync_now != members:
+            await asyncio.sleep(0.05)
+
+
+@asynccontextmanager
+async def synchronous(**settings: Any) -> AsyncGenerator[tuple[Pair, Client, Sender]]:
+    """Give a SYNC_MASTER with a slave that counts, a client of the master, and its stream."""
+    async with paired(role=BrokerRole.SYNC_MASTER, **settings) as pair:
+        await pair.start("slave", 1)
+        await in_sync(pair)
+        client = await pair.client()
+        yield pair, client, await client.open_sender()
+        pair.sync_s.clear()
+        await client.connection.close()
+
+
+def elapsed_s(since_s: float) -> float:
+    return asyncio.get_running_loop().time() - since_s
+
+
+def test_a_send_is_answered_when_the_slave_has_it_and_seen_then_too() -> None:
+    async def main() -> None:
+        async with synchronous() as (pair, client, sender):
+            pair.sync_s["slave"] = 0.5
+            began_s = asyncio.get_running_loop().time()
+            sending = asyncio.ensure_future(client.send(TOPIC, b"unary", queue_id=0))
+            await asyncio.sleep(0.1)
+            assert (await client.pull(TOPIC)).status.code == Code.PULL_NOT_FOUND
+            assert (await sending).status.code == Code.SUCCESS
+            assert elapsed_s(began_s) >= 0.4
+            assert bodies(await client.pull(TOPIC, wait_ms=500)) == [b"unary"]
+            pair.sync_s["slave"] = 0.0
+            assert (await sender.send(sender.record(TOPIC))).status.code == Code.SUCCESS
+
+    run_in_virtual_time(main())
+
+
+def test_a_slave_that_goes_costs_no_send_and_is_told() -> None:
+    async def main() -> None:
+        async with synchronous() as (pair, client, sender):
+            pair.network.partition("master", "slave")
+            for _ in range(3):
+                assert (await client.send(TOPIC)).status.code == Code.SLAVE_NOT_AVAILABLE
+                reply = await sender.send(sender.record(TOPIC))
+                assert reply.status.code == Code.SLAVE_NOT_AVAILABLE
+            status = await status_of(pair)
+            assert (status.in_sync_now, status.in_sync_replicas) == (1, 2)
+            assert status.confirm_offset == status.log_end
+            pair.network.heal()
+            await in_sync(pair)
+            assert (await client.send(TOPIC)).status.code == Code.SUCCESS
+
+    run_in_virtual_time(main())
+
+
+def test_a_slave_whose_disk_hangs_is_waited_for_three_seconds() -> None:
+    async def main() -> None:
+        async with synchronous() as (pair, client, sender):
+            pair.sync_s["slave"] = 20.0
+            began_s = asyncio.get_running_loop().time()
+            first = asyncio.ensure_future(client.send(TOPIC, b"first", queue_id=0))
+            await asyncio.sleep(1)
+            reply = await sender.send(sender.record(TOPIC))
+            # The slave ceases to count 3 s after it fell silent, not 3 s after each send.
+            assert reply.status.code == Code.SLAVE_NOT_AVAILABLE
+            assert 2.9 <= elapsed_s(began_s) < 3.6
+            answer = (await first).status.code
+            assert answer in {Code.FLUSH_SLAVE_TIMEOUT, Code.SLAVE_NOT_AVAILABLE}
+            began_s = asyncio.get_running_loop().time()
+            assert (await client.send(TOPIC)).status.code == Code.SLAVE_NOT_AVAILABLE
+            assert elapsed_s(began_s) < 0.1
+            pair.sync_s["slave"] = 0.0
+            await asyncio.sleep(20)
+            await in_sync(pair)
+            assert (await client.send(TOPIC)).status.code == Code.SUCCESS
+            assert bodies(await client.pull(TOPIC))[0] == b"first"
+
+    run_in_virtual_time(main())
+
+
+def test_a_slow_slave_that_goes_on_is_waited_for_and_the_sends_time_out() -> None:
+    async def main() -> None:
+        async with synchronous(slave_timeout_ms=1000) as (pair, client, sender):
+            pair.sync_s["slave"] = 0.7
+            # One after the other the slave makes them safe, each in time for it to count.
+            loads = [asyncio.ensure_future(client.send(TOPIC)) for _ in range(2)]
+            await asyncio.sleep(0.3)
+            loads.append(asyncio.ensure_future(client.send(TOPIC)))
+            await asyncio.sleep(0.1)
+            began_s = asyncio.get_running_loop().time()
+            reply = await sender.send(sender.record(TOPIC, b"late"))
+            assert reply.status.code in {Code.SUCCESS, Code.FLUSH_SLAVE_TIMEOUT}
+            assert elapsed_s(began_s) <= 1.01
+            await asyncio.gather(*loads)
+            assert (await status_of(pair)).in_sync_now == 2
+
+    run_in_virtual_time(main())
+
+
+def test_the_masters_own_disk_is_blamed_when_it_is_late() -> None:
+    async def main() -> None:
+        async with synchronous() as (pair, client, sender):
+            pair.sync_s["master"] = 8.0
+            began_s = asyncio.get_running_loop().time()
+            reply = await sender.send(sender.record(TOPIC))
+            assert reply.status.code == Code.FLUSH_DISK_TIMEOUT
+            assert 4.9 <= elapsed_s(began_s) < 5.2
+            answer = await client.send(TOPIC)
+            assert answer.status.code in {Code.FLUSH_DISK_TIMEOUT, Code.SUCCESS}
+
+    run_in_virtual_time(main())
+
+
+def test_sends_can_be_refused_rather_than_stored_at_the_master_alone() -> None:
+    async def main() -> None:
+        async with synchronous(refuse_without_replicas=True) as (pair, client, sender):
+            assert (await client.send(TOPIC, b"kept", queue_id=0)).status.code == Code.SUCCESS
+            await pair.stop("slave")
+            await in_sync(pair, 1)
+            before = (await status_of(pair)).log_end
+            with pytest.raises(RefusedError, match="too few slaves") as caught:
+                await client.send(TOPIC)
+            assert caught.value.code == Code.SERVICE_NOT_AVAILABLE
+            assert caught.value.retryable
+            assert not caught.value.may_have_happened
+            reply = await sender.send(sender.record(TOPIC))
+            assert reply.status.code == Code.SERVICE_NOT_AVAILABLE
+            assert not reply.status.may_have_happened
+            assert (await status_of(pair)).log_end == before
+            # What consumers send back goes on: the message is stored here alone already.
+            await send_back(client)
+            assert (await status_of(pair)).log_end > before
+            await pair.start("slave", 1)
+            await in_sync(pair)
+            assert (await client.send(TOPIC)).status.code == Code.SUCCESS
+
+    run_in_virtual_time(main())
+
+
+async def send_back(client: Client) -> None:
+    """Let a consumer give back the first message of queue 0."""
+    stream, welcome = await client.open_session("c@1", membership("G", TOPIC))
+    assert not welcome.status.code
+    (first,) = stored(await client.pull(TOPIC))
+    request = groups.SendBackRequest(group="G", client_id="c@1")
+    request.messages.add(topic=TOPIC, queue_id=0, queue_offset=0, message_id=first.message_id)
+    reply = await client.call(contracts.SEND_BACK, request)
+    assert [outcome.code for outcome in reply.outcomes] == [0], reply
+    stream.cancel()
+
+
+def test_what_the_broker_writes_by_itself_counts_without_a_slave() -> None:
+    async def main() -> None:
+        async with synchronous() as (pair, client, _):
+            await client.send(TOPIC, b"again", queue_id=0)
+            await pair.stop("slave")
+            await in_sync(pair, 1)
+            await send_back(client)
+            delayed = await client.send(TOPIC, b"later", queue_id=1, properties={"DELAY": "1"})
+            assert delayed.status.code == Code.SLAVE_NOT_AVAILABLE
+            assert bodies(await client.pull(TOPIC, queue_id=1, wait_ms=10_000)) == [b"later"]
+
+    run_in_virtual_time(main())
+
+
+def test_what_is_sent_again_is_found_and_told_with_its_true_status() -> None:
+    async def main() -> None:
+        async with synchronous() as (pair, _, sender):
+            record = sender.record(TOPIC, b"once")
+            pair.network.partition("master", "slave")
+            alone = await sender.send(record)
+            assert alone.status.code == Code.SLAVE_NOT_AVAILABLE
+            retry = messages.SendBatch(
+                records=record, record_sizes=len(record).to_bytes(4, "little"), is_retry=True
+            )
+            await sender.stream.write(messages.SendStreamRequest(batch=retry))
+            again = await sender.read()
+            assert again.physical_offsets == alone.physical_offsets
+            assert again.status.code == Code.SLAVE_NOT_AVAILABLE
+            pair.network.heal()
+            await in_sync(pair)
+            await sender.stream.write(messages.SendStreamRequest(batch=retry))
+            again = await sender.read()
+            assert again.physical_offsets == alone.physical_offsets
+            assert again.status.code == Code.SUCCESS
+
+    run_in_virtual_time(main())
+
+
+def test_a_master_that_is_deposed_answers_nothing_any_more() -> None:
+    async def main() -> None:
+        async with synchronous() as (pair, client, sender):
+            pair.sync_s["slave"] = 30.0
+            await sender.write(sender.record(TOPIC, b"in doubt"))
+            unary = asyncio.ensure_future(client.send(TOPIC))
+            await asyncio.sleep(0.5)
+            stranger = await pair.client()
+            stream = stranger.connection.open(contracts.FOLLOW)
+            hello = replication.FollowHello(
+                cluster="DefaultCluster",
+                broker_name="a",
+                broker_id=2,
+                incarnation="promoted elsewhere",
+                store_id=(await status_of(pair)).store_id,
+                highest_epoch=5_000_000,
+            )
+            await stream.write(replication.FollowRequest(hello=hello))
+            reply = await sender.read()
+            assert reply.status.code == Code.SERVICE_NOT_AVAILABLE
+            assert reply.status.may_have_happened
+            assert "epoch 5000000" in reply.status.remark
+            with pytest.raises(RefusedError, match="epoch 5000000") as caught:
+                await unary
+            assert caught.value.may_have_happened
+            await stranger.connection.close()
+            pair.sync_s.clear()
+            await asyncio.sleep(40)
+            assert (await status_of(pair)).role == "slave"
+
+    run_in_virtual_time(main())
