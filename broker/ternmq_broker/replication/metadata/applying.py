@@ -2,7 +2,7 @@
 
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import partial
@@ -105,9 +105,11 @@ class TableTaker:
             self._waiting.remove(told)
             await self._apply(told)
 
-    def forget_waiting(self) -> None:
-        """Forget what waits: another master tells from now on."""
+    def forget_waiting(self) -> Sequence[str]:
+        """Forget what waits, because another master may tell from now on; return those tables."""
+        tables = [each.table for each in self._waiting]
         self._waiting.clear()
+        return tables
 
     async def _apply(self, told: ToldTable) -> None:
         take = self._takes.get(told.table)

@@ -67,14 +67,15 @@ class MetadataFollower:
         if connection is None or self._is_leaving:
             self._let_go()
             return False
-        if connection is not self._connection or self._reader is None:
-            if connection is not self._connection:
-                self._taker.forget_waiting()
+        reader = self._reader
+        if reader is None or connection is not self._connection:
             self._let_go()
+            for table in self._taker.forget_waiting():
+                self._revisions.pop(table, None)
             self._connection = connection
-            self._reader = TableReader(connection, self._services.env.blocking)
+            reader = self._reader = TableReader(connection, self._services.env.blocking)
         try:
-            await self._reader.read_changed(self._revisions, self._take, wait_ms=_WAIT_MS)
+            await reader.read_changed(self._revisions, self._take, wait_ms=_WAIT_MS)
             await self._taker.take_waiting()
         except TernError as error:
             self._note(str(error))

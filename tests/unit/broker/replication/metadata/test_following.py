@@ -177,6 +177,24 @@ def test_what_was_done_counts_once_the_log_has_it() -> None:
     run(scenario)
 
 
+def test_what_waited_for_the_log_when_the_stream_broke_is_told_again() -> None:
+    async def scenario(both: Pair) -> None:
+        master, slave = both.master, both.slave
+        append(master.store, batch_of(record("T", 0, b"delivered")))
+        settle(master.store)
+        master.tables.delays.put(3, QueueOffset(8), now_ms=1)
+        await until(lambda: both.follower.age_ms() >= 0)
+        await asyncio.sleep(2)
+        both.network.cut("m")
+        await asyncio.sleep(1)
+        assert slave.tables.delays.get(3) == 0
+        follow(master.store, slave.store)
+        settle(slave.store)
+        await until(lambda: slave.tables.delays.get(3) == 8, within_s=SECOND_S)
+
+    run(scenario)
+
+
 def test_tables_of_any_size_are_told_in_pieces() -> None:
     async def scenario(both: Pair) -> None:
         for number in range(3000):
