@@ -56,7 +56,7 @@ class Pair:
             blocking=InlineBlocking(lambda: self.sync_s.get(host, 0.0)),
         )
 
-    async def start(self, host: str = "master", broker_id: int = 0) -> None:
+    async def start(self, host: str = "master", broker_id: int = 0, **settings: Any) -> None:
         """Let a member serve, with the disk that the host has."""
         config = BrokerConfig(
             data=Path("/broker"),
@@ -70,7 +70,7 @@ class Pair:
             flush_mode=FlushMode.SYNC,
             memory_bytes=1 << 30,
         )
-        config = replace(config, **self.settings)
+        config = replace(config, **self.settings, **settings)
         files = self.disks.setdefault(host, PowerLossFileSystem())
         broker = Broker(config, SMALL_STORE, self.environment(host), files=files)
         stack = self.running[host] = AsyncExitStack()
@@ -83,10 +83,20 @@ class Pair:
 
     async def synced(self) -> None:
         """Wait until the slave has every message and table of its master."""
-        async with asyncio.timeout(60):
-            while sum(await self.ends("slave")) < len(self.sent):
-                await asyncio.sleep(0.1)
+        for _ in range(600):
+            await asyncio.sleep(0.1)
+            if sum(await self.ends("slave")) == len(self.sent):
+                break
         await asyncio.sleep(1.5)
+
+    async def read_by(self, host: str, group: str = "g") -> int:
+        """Return how many messages a member has given to a group."""
+        client = await self.client(host)
+        key = f"{TOPIC}@{group}"
+        request = admin.DescribeStatisticsRequest(name="GROUP_GET_NUMS", key=key)
+        reply = await client.call(contracts.DESCRIBE_STATISTICS, request)
+        await client.connection.close()
+        return sum(item.total for item in reply.items)
 
     async def ends(self, host: str) -> list[int]:
         """Return where each queue ends at a member."""
