@@ -5,6 +5,8 @@ Source: RocketMQ `BrokerFastFailure`, by bytes instead of requests.
 
 from collections.abc import Callable
 
+from ternmq_broker.config import BrokerConfig
+
 
 class Intake:
     """Counts the received and unanswered bytes of all streams. Owned by the broker's loop."""
@@ -48,3 +50,11 @@ class Intake:
     def unwatch(self, key: object) -> None:
         """Undo `watch`."""
         self._on_room.pop(key, None)
+
+
+def intake_of(config: BrokerConfig) -> Intake:
+    """Return the count of unanswered bytes, with the limits of `config`."""
+    return Intake(
+        bytes_max=config.unanswered_max_bytes,
+        bytes_per_stream_max=config.stream_unanswered_max_bytes,
+    )

@@ -22,6 +22,7 @@ from ternmq_broker.replication.state import ReplicationState
 from ternmq_broker.tables import Tables, config_folder, load_tables
 from ternmq_model.address import Address
 from ternmq_model.errors import ClosedError
+from ternmq_model.offsets import PhysicalOffset
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Identity
 from ternmq_runtime.lifecycle import Lifecycle
@@ -29,6 +30,7 @@ from ternmq_runtime.service import Job, JobRunner, OwnedTasks
 from ternmq_store.config import StoreConfig
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.message_store import MessageStore
+from ternmq_store.recovery.cutting import cut_log, start_over
 
 logger = logging.getLogger(__name__)
 
@@ -55,6 +57,7 @@ class Life(Lifecycle):
         files: Where the data directory is.
         listen: Where to listen.
         is_forced: It is to be the master though nobody confirms that there is no newer one.
+        is_promoted: The life before ended with its promotion.
 
     Raises:
         As `Broker`.
@@ -69,6 +72,7 @@ class Life(Lifecycle):
         *,
         listen: Address,
         is_forced: bool = False,
+        is_promoted: bool = False,
     ) -> None:
         self._config = config
         self._store_config = store_config
@@ -76,6 +80,7 @@ class Life(Lifecycle):
         self._files = files
         self._listen = listen
         self._is_forced = is_forced
+        self._is_promoted = is_promoted
         self._member: Member | None = None
         self._parts: Parts | None = None
         self._address: Address | None = None
@@ -152,6 +157,9 @@ class Life(Lifecycle):
         config, env, blocking = self._config, self._env, self._env.blocking
         state = await ReplicationState.load(config_folder(config.data), self._files, blocking)
         is_slave = not (self._is_forced or roles.is_master(config, state.kept))
+        cut = state.kept.cut
+        if cut is not None:
+            await self._cut_log(cut, confirmed=state.kept.confirmed)
         store = await blocking.run(
             MessageStore.open,
             config.data,
@@ -162,7 +170,7 @@ class Life(Lifecycle):
             serve_to=state.kept.confirmed if is_slave else None,
         )
         stack.push_async_callback(blocking.run, store.close)
-        stack.push_async_callback(self._conclude, state)
+        stack.push_async_callback(self._conclude, state, store)
         member = await self._member_of(state, store, is_slave=is_slave)
         if member is None:
             return
@@ -171,13 +179,17 @@ class Life(Lifecycle):
             config,
             self._files,
             blocking,
-            # A slave's tables are its master's, whose log goes on beyond its own.
-            end_of=None if is_slave else store.next_offset,
-            was_clean=store.report.was_clean,
+            # A slave's tables are its master's, whose log goes on beyond its own; but what it knew
+            # of messages that are cut is worth nothing.
+            end_of=None if is_slave and cut is None else store.next_offset,
+            was_clean=cut is not None or (store.report.was_clean and not self._is_forced),
             now_ms=env.clock.wall_ms(),
             wake=self._wake,
         )
         stack.push_async_callback(tables.save)
+        if cut is not None:
+            await tables.save()
+            await state.cut_done(store.max_physical)
         await self._take_over(member, tables, store)
         registrar = Registrar(
             env,
@@ -235,7 +247,7 @@ class Life(Lifecycle):
             if decision is None:
                 return None
             if decision.start is not Start.MASTER:
-                await state.become_slave(state.highest_epoch)
+                await state.become_slave(state.highest_epoch, confirmed=store.confirm_offset)
                 self.end(Outcome.FENCED)
                 return None
             if decision.begins is not None:
@@ -263,7 +275,13 @@ class Life(Lifecycle):
     ) -> Decision | None:
         """Return in which role to begin; None when the life ends before that is known."""
         own = roles.own_of(self._config, state.kept, store)
-        deciding = roles.decide(own, asker.ask, name=self._config.name, is_forced=self._is_forced)
+        deciding = roles.decide(
+            own,
+            asker.ask,
+            name=self._config.name,
+            is_forced=self._is_forced,
+            is_promoted=self._is_promoted,
+        )
         async with OwnedTasks() as tasks:
             decision = tasks.spawn(deciding, "decide-role")
             is_over = tasks.spawn(self.over(), "over")
@@ -317,12 +335,31 @@ class Life(Lifecycle):
         self._address = server.address
         stack.callback(self._forget)
 
-    async def _conclude(self, state: ReplicationState) -> None:
+    async def _cut_log(self, cut: LogCut, *, confirmed: PhysicalOffset) -> None:
+        """Do to the closed log what was decided; doing it again changes nothing.
+
+        Raises:
+            StoreError: It cannot be done.
+        """
+        config, blocking, at = self._config, self._env.blocking, PhysicalOffset(cut.keep_to)
+        store = (config.data, self._store_config, config.flush_mode, self._files, self._env.clock)
+        if cut.starts_over:
+            done = await blocking.run(start_over, *store, at, cut.file_bytes)
+        else:
+            done = await blocking.run(cut_log, *store, at, serve_to=min(confirmed, at))
+        logger.warning(
+            "log was cut to follow name=%s keep_to=%s starts_over=%s cut_bytes=%s cut_records=%s"
+            " end=%s copy=%s",
+            *(config.name, cut.keep_to, cut.starts_over, done.bytes, done.records),
+            *(done.log_end, done.kept),
+        )
+
+    async def _conclude(self, state: ReplicationState, store: MessageStore) -> None:
         """Keep what the next life is to begin with. The store is open still: nobody else writes."""
         if self._cut is not None:
             await state.decide_cut(self._cut)
         elif self._outcome is Outcome.FENCED:
-            await state.become_slave(state.highest_epoch)
+            await state.become_slave(state.highest_epoch, confirmed=store.confirm_offset)
         else:
             await state.save()
 

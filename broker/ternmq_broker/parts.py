@@ -12,7 +12,7 @@ from ternmq_broker.duplicates.stored_before import StoredBefore
 from ternmq_broker.group_parts import GroupParts, Service
 from ternmq_broker.inner.room import Safety
 from ternmq_broker.inner.writer import InnerWriter
-from ternmq_broker.intake import Intake
+from ternmq_broker.intake import intake_of
 from ternmq_broker.live_settings.rpc import SettingsService
 from ternmq_broker.live_settings.settings import LiveSettings
 from ternmq_broker.memory import memory_bytes
@@ -24,6 +24,7 @@ from ternmq_broker.reading import StoreReader
 from ternmq_broker.registration import Registrar
 from ternmq_broker.replication.member import Member
 from ternmq_broker.replication.place import place_of
+from ternmq_broker.replication.promoting import PromotionService
 from ternmq_broker.replication.services import replicas_of, replication_services
 from ternmq_broker.replication.slave_rules import slave_handlers
 from ternmq_broker.replication.slave_side import SlaveSide
@@ -139,6 +140,7 @@ class Parts:
                 side=self.replicas or self._following,
                 is_closing=self.is_closing,
             ),
+            self._promotion_service(),
         )
 
     def _group_parts(self) -> GroupParts:
@@ -161,6 +163,14 @@ class Parts:
             topics_changed=self._registrar.changed,
             topic_gone=self._readers.deleted,
             wake=wake,
+        )
+
+    def _promotion_service(self) -> PromotionService:
+        return PromotionService(
+            *(self._member, self._env, self._store, self._tables),
+            own_id=self._config.broker_id,
+            following=self._following,
+            make_readable=self._store_loop.confirmed,
         )
 
     def _build_store_loop(self, wake: Callable[[str], None]) -> StoreLoop:
@@ -475,14 +485,6 @@ class Parts:
         await self._topic_changed(topic)
         for each in filter(None, saved):
             await each
-
-
-def intake_of(config: BrokerConfig) -> Intake:
-    """Return the count of unanswered bytes, with the limits of `config`."""
-    return Intake(
-        bytes_max=config.unanswered_max_bytes,
-        bytes_per_stream_max=config.stream_unanswered_max_bytes,
-    )
 
 
 def properties_suffix(config: BrokerConfig, *, is_checksummed: bool) -> bytes:

@@ -25,10 +25,12 @@ logger = logging.getLogger(__name__)
 class Broker(Lifecycle):
     """A broker that serves while its `async with` block runs.
 
-    Entering returns when it listens and every NameServer that can be reached knows it; a master that
-    others follow waits there, for as long as it takes, until somebody confirms that no other has
-    taken its place, or until `stop_waiting`. Leaving withdraws the registration, answers what was sent, stops, brings everything to the disk and lets
-    go of the data directory. A job's failure cancels the block and comes out of it.
+    Entering returns when it listens and every NameServer that can be reached knows it. A master
+    that others follow waits there, for as long as it takes, until somebody confirms that no other
+    has taken its place, or until `stop_waiting`.
+
+    Leaving withdraws the registration, answers what was sent, stops, brings everything to the disk
+    and lets go of the data directory. A job's failure cancels the block and comes out of it.
 
     It lives one `Life` after the other: a life whose role or log must change ends, and the next
     begins on the same port, within the time that a restart of the process would take.
@@ -160,7 +162,7 @@ class Broker(Lifecycle):
         return None
 
     async def _live(self, serves: asyncio.Event) -> None:
-        is_forced = self._config.force_master
+        is_forced, is_promoted = self._config.force_master, False
         while not self._is_leaving:
             self._life = Life(
                 self._config,
@@ -169,10 +171,11 @@ class Broker(Lifecycle):
                 self._files,
                 listen=self._listen,
                 is_forced=is_forced,
+                is_promoted=is_promoted,
             )
             is_forced = False  # it was said of what was known when the process began
             async with self._life as life:
                 if life.is_serving:
                     self._listen = life.address
                     serves.set()
-                await life.over()
+                is_promoted = await life.over() is Outcome.PROMOTED

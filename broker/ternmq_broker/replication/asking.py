@@ -6,11 +6,12 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
+from ternmq_broker.replication.epochs import Epoch, newest_reached
 from ternmq_broker.replication.starting import Answer, MemberAnswer, NameServerAnswer
 from ternmq_model.address import Address
 from ternmq_model.errors import TernError
 from ternmq_model.offsets import PhysicalOffset
-from ternmq_model.route import BrokerMember
+from ternmq_model.route import MASTER_ID, BrokerMember
 from ternmq_protos.v1 import nameserver_pb2 as nameserver
 from ternmq_protos.v1 import replication_pb2 as replication
 from ternmq_remoting.contracts import GET_EPOCH, REPLICATION_STATUS
@@ -18,6 +19,7 @@ from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Connection
 
 T = TypeVar("T")
+MemberReply = tuple[BrokerMember, replication.ReplicationStatusReply | None]
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +47,9 @@ class Asked:
 
     unreachable: tuple[str, ...]
     """Who did not."""
+
+    missing_slaves: tuple[int, ...] = ()
+    """Ids of slaves that did not, as far as they are not known as another member, too."""
 
     @property
     def members(self) -> tuple[MemberAnswer, ...]:
@@ -90,15 +95,21 @@ class Asker:
             own_id: Under which this member serves, so that its own answer is left out; None while
                 it does not.
         """
-        from_nameservers, from_members = await asyncio.gather(
+        from_nameservers, replies = await asyncio.gather(
             asyncio.gather(*(self._ask_nameserver(each) for each in self._nameservers)),
-            self._ask_members(own_id),
+            self._ask_members(),
         )
+        from_members = [
+            (str(member.endpoints[0]), answer_of(reply))
+            for member, reply in replies
+            if (member.broker_id if reply is None else reply.broker_id) != own_id
+        ]
         every = [*from_nameservers, *from_members]
         return Asked(
             tuple(answer for _, answer in every if answer is not None),
             tuple(who for who, answer in every if answer is not None),
             tuple(who for who, answer in every if answer is None),
+            missing_slaves(replies, own_id),
         )
 
     async def _ask_nameserver(self, address: Address) -> tuple[str, Answer | None]:
@@ -109,14 +120,10 @@ class Asker:
 
         return str(address), await self._asked((address,), ask)
 
-    async def _ask_members(self, own_id: int | None) -> Sequence[tuple[str, Answer | None]]:
+    async def _ask_members(self) -> Sequence[MemberReply]:
         members = [each for each in await self._finder.members() if each.endpoints]
         replies = await asyncio.gather(*(self._ask_member(each) for each in members))
-        return [
-            (str(member.endpoints[0]), answer_of(reply))
-            for member, reply in zip(members, replies, strict=True)
-            if (member.broker_id if reply is None else reply.broker_id) != own_id
-        ]
+        return list(zip(members, replies, strict=True))
 
     async def _ask_member(self, member: BrokerMember) -> replication.ReplicationStatusReply | None:
         async def ask(connection: Connection) -> replication.ReplicationStatusReply:
@@ -151,10 +158,30 @@ def answer_of(reply: replication.ReplicationStatusReply | None) -> MemberAnswer 
     """Return what a member's status says of epochs."""
     if reply is None:
         return None
-    newest = max((each.number for each in reply.epochs), default=0)
-    return MemberAnswer(
-        max(reply.highest_epoch, newest), newest, PhysicalOffset(max(0, reply.log_end))
-    )
+    end = PhysicalOffset(max(0, reply.log_end))
+    epochs = tuple(Epoch(each.number, PhysicalOffset(each.start)) for each in reply.epochs)
+    highest = max([reply.highest_epoch, *(each.number for each in epochs)])
+    return MemberAnswer(highest, newest_reached(epochs, end), end)
+
+
+def missing_slaves(replies: Iterable[MemberReply], own_id: int | None) -> tuple[int, ...]:
+    """Return the ids of the slaves that did not answer.
+
+    Members that were another one before are known under both ids, at one address: whoever is, was,
+    or is known as the master there is no slave that is missing.
+
+    Args:
+        replies: Of all members.
+        own_id: Of the member that asks.
+    """
+    others: set[Address] = set()
+    silent: list[BrokerMember] = []
+    for member, reply in replies:
+        if reply is None and member.broker_id not in (MASTER_ID, own_id):
+            silent.append(member)
+        else:
+            others.update(member.endpoints)
+    return tuple(each.broker_id for each in silent if others.isdisjoint(each.endpoints))
 
 
 def named(who: Iterable[str]) -> str:

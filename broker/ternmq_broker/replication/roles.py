@@ -69,7 +69,12 @@ def replicas_needed(config: BrokerConfig, kept: Kept) -> int:
 
 
 async def decide(
-    own: Own, ask: Callable[[], Awaitable[Asked]], *, name: str, is_forced: bool
+    own: Own,
+    ask: Callable[[], Awaitable[Asked]],
+    *,
+    name: str,
+    is_forced: bool = False,
+    is_promoted: bool = False,
 ) -> Decision:
     """Return in which role a life begins, as soon as that is known; `start` is never WAIT.
 
@@ -81,7 +86,10 @@ async def decide(
         ask: Asks everybody.
         name: The broker's, for the log.
         is_forced: Start as the master though nobody confirms it. It makes a slave the master too.
+        is_promoted: It has begun its epoch just now, when everybody was asked.
     """
+    if is_promoted and own.is_master and own.was_clean:
+        return Decision(Start.MASTER, "it was promoted")
     if not (own.is_master or is_forced):
         return decide_start(own, ())
     if not (own.is_replicated or is_forced):

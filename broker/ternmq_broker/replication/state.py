@@ -141,8 +141,12 @@ class ReplicationState:
         await self._change(change)
         logger.info("promoted epoch=%s start=%s", number, start)
 
-    async def become_slave(self, highest_epoch: int) -> None:
+    async def become_slave(self, highest_epoch: int, *, confirmed: PhysicalOffset) -> None:
         """Be a slave from the next life on. Durable when it returns.
+
+        Args:
+            highest_epoch: The highest that is known.
+            confirmed: What it served up to, and goes on to serve until it follows.
 
         Raises:
             StoreError: The disk refused.
@@ -154,6 +158,7 @@ class ReplicationState:
                 is_master=False,
                 is_replicated=True,
                 highest_epoch=max(kept.highest_epoch, highest_epoch),
+                confirmed=confirmed,
             )
 
         await self._change(change)

@@ -123,7 +123,7 @@ def test_changes_at_the_same_time_are_all_kept() -> None:
             state.begin_reign(1, PhysicalOffset(0), store_id="5f"),
             state.note_replicated(),
             state.keep_confirmed(PhysicalOffset(9)),
-            state.become_slave(7),
+            state.become_slave(7, confirmed=PhysicalOffset(9)),
         )
         found = (await load(files)).kept
         assert found == state.kept
@@ -165,7 +165,7 @@ def test_a_cut_is_remembered_until_it_is_done() -> None:
 def test_a_slave_that_is_made_the_master_by_force_stays_it() -> None:
     async def main() -> None:
         state = await load(MemoryFileSystem())
-        await state.become_slave(5)
+        await state.become_slave(5, confirmed=PhysicalOffset(0))
         assert state.kept.is_master is False
         await state.begin_reign(6, PhysicalOffset(0), store_id="5f")
         assert state.kept.is_master is True

@@ -1,0 +1,188 @@
+"""Promote: a slave becomes the master of its broker name, by hand."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from ternmq_broker.config import BrokerRole
+from ternmq_broker.replication.asking import Asked, named
+from ternmq_broker.replication.epochs import Log, number_of_promotion
+from ternmq_broker.replication.member import Member, Outcome
+from ternmq_broker.replication.slave_side import SlaveSide
+from ternmq_broker.replication.starting import why_not_promote
+from ternmq_broker.tables import Tables
+from ternmq_model.errors import RefusedError, StoreFailed, refusal
+from ternmq_model.response_code import ResponseCode
+from ternmq_protos.v1 import admin_pb2 as admin
+from ternmq_remoting.contracts import PROMOTE
+from ternmq_remoting.environment import Environment
+from ternmq_remoting.rpc import Call, Handler, unary
+from ternmq_store.message_store import MessageStore
+
+logger = logging.getLogger(__name__)
+
+_ALL: Final = 1 << 40
+_PAUSE_S: Final = 0.01
+_DISPATCH_TIMEOUT_S: Final = 60.0
+
+
+class PromotionService:
+    """Serves Promote, at every member. Owned by the broker's loop.
+
+    Args:
+        member: Who it is.
+        own_id: As configured.
+        env: Clock, randomness.
+        store: Its log.
+        tables: Its tables.
+        following: What a slave has; None for a master.
+        make_readable: Looks at once what of the log may be served.
+    """
+
+    def __init__(
+        self,
+        member: Member,
+        env: Environment,
+        store: MessageStore,
+        tables: Tables,
+        *,
+        own_id: int,
+        following: SlaveSide | None,
+        make_readable: Callable[[], None],
+    ) -> None:
+        self._member = member
+        self._own_id = own_id
+        self._env = env
+        self._store = store
+        self._tables = tables
+        self._following = following
+        self._make_readable = make_readable
+        self._is_promoting = False
+
+    def handlers(self) -> Sequence[Handler]:
+        """Return what to serve."""
+        return (unary(PROMOTE, self.promote),)
+
+    async def promote(self, request: admin.PromoteRequest, call: Call) -> admin.PromoteReply:
+        """Make this slave the master; when it answers, that is durable, and begins in a moment."""
+        name, following = self._member.identity.name, self._following
+        if following is None:
+            raise refusal(ResponseCode.ILLEGAL_OPERATION, f"broker {name} is the master already")
+        if self._is_promoting:
+            raise refusal(ResponseCode.ILLEGAL_OPERATION, "it is being promoted")
+        self._is_promoting = True
+        try:
+            asked = await self._check(following, is_forced=request.is_forced)
+            logger.warning(
+                "promotion begins broker=%s id=%s asked=%s unreachable=%s",
+                *(name, self._member.identity.broker_id),
+                *(named(asked.answered), named(asked.unreachable)),
+            )
+            return await self._promote(following, asked)
+        finally:
+            self._is_promoting = False
+
+    async def _check(self, following: SlaveSide, *, is_forced: bool) -> Asked:
+        """Return what others said, if nothing speaks against the promotion.
+
+        Raises:
+            RefusedError: Something does; nothing has been done.
+        """
+        if following.is_following and not is_forced:
+            raise _illegal("its master is alive: a promotion would make it a second one")
+        asked = await self._member.asker.ask(own_id=self._member.identity.broker_id)
+        if is_forced:
+            return asked
+        if not asked.answers:
+            who = named(asked.unreachable)
+            raise _illegal(f"nobody can be asked for the highest epoch: {who} did not answer")
+        kept, store = self._member.state.kept, self._store
+        log = Log(kept.epochs, store.min_physical, store.max_physical, kept.store_id)
+        reason = why_not_promote(log, asked.members)
+        missing = asked.missing_slaves
+        if self._member.role is BrokerRole.SYNC_MASTER:
+            # A message is at as many slaves as it needed: one of them must be among those asked.
+            may_miss = max(0, self._member.replicas_needed - 2)
+            if not reason and len(missing) > may_miss:
+                ids = ", ".join(map(str, missing))
+                reason = f"slaves that may have more do not answer (id {ids})"
+        if reason:
+            raise _illegal(reason)
+        return asked
+
+    async def _promote(self, following: SlaveSide, asked: Asked) -> admin.PromoteReply:
+        member, state, store = self._member, self._member.state, self._store
+        confirmed = store.confirm_offset
+        await following.leave()
+        await asyncio.sleep(0)  # what was under way has ended: nothing is appended any more
+        try:
+            await self._serve_all()
+            clamped = self._clamp_offsets()
+            for saved in (self._tables.offsets_file.saved(), self._tables.versions_file.saved()):
+                if saved is not None:
+                    await saved
+            number = number_of_promotion(max(asked.highest, state.highest_epoch), self._own_id)
+            store_id = f"{self._env.random.getrandbits(64):016x}"
+            await state.promote(number, store.max_physical, store_id=store_id)
+        except BaseException:
+            # It follows no more: another life of a slave does.
+            member.end(Outcome.FENCED)
+            raise
+        member.end(Outcome.PROMOTED)
+        return admin.PromoteReply(
+            epoch=number,
+            log_end=store.max_physical,
+            clamped=clamped,
+            asked=asked.answered,
+            unreachable=asked.unreachable,
+            confirm_offset=confirmed,
+        )
+
+    async def _serve_all(self) -> None:
+        """Confirm all of the log, and wait until its queues tell of it.
+
+        Raises:
+            StoreFailed: The disk failed.
+            RefusedError: It takes too long.
+        """
+        store, end = self._store, self._store.max_physical
+        store.confirm_limit = None
+        try:
+            async with asyncio.timeout(_DISPATCH_TIMEOUT_S):
+                while store.dispatched_offset < end:
+                    if store.failure is not None:
+                        raise StoreFailed(f"the store failed: {store.failure}")
+                    self._make_readable()
+                    await asyncio.sleep(_PAUSE_S)
+        except TimeoutError:
+            remark = f"its queues are at {store.dispatched_offset} of {end}: try again"
+            raise refusal(ResponseCode.SYSTEM_BUSY, remark) from None
+
+    def _clamp_offsets(self) -> list[admin.GroupOffsetChange]:
+        """Set every offset beyond its queue's end to that end, and return what was done."""
+        offsets, changes = self._tables.offsets, list[admin.GroupOffsetChange]()
+        kept, _, _ = offsets.changed_since(0, most=_ALL)
+        for each, _ in kept:
+            end = self._store.next_offset(each.topic, each.queue_id)
+            before = each.offset
+            if before is None or not offsets.clamp(each.group, each.topic, each.queue_id, end):
+                continue
+            logger.warning(
+                "offset clamped group=%s topic=%s queue=%s from=%s to=%s",
+                *(each.group, each.topic, each.queue_id, before, end),
+            )
+            changes.append(
+                admin.GroupOffsetChange(
+                    group=each.group,
+                    change=admin.OffsetChange(
+                        topic=each.topic, queue_id=each.queue_id, before=before, after=end
+                    ),
+                )
+            )
+        return changes
+
+
+def _illegal(reason: str) -> RefusedError:
+    how = "; --force promotes it all the same"
+    return refusal(ResponseCode.ILLEGAL_OPERATION, f"not promoted: {reason}{how}")
