@@ -14,8 +14,9 @@ from tools.project import ROOT
 def test_continuous_integration_runs_on_the_oldest_python(
     tmp_path: Path, status: int, python: str
 ) -> None:
-    for name, line in (("python3.11", f"exit {status}"), ("make", 'echo "$CI $@"')):
-        (tmp_path / name).write_text(f"#!/bin/sh\n{line}\n")
+    for name, found in (("python3.11", status), ("python3", 0)):
+        lines = ("#!/bin/sh", f'[ "$1" = -c ] && exit {found}', 'echo "$CI ${0##*/} $@"', "")
+        (tmp_path / name).write_text("\n".join(lines))
         (tmp_path / name).chmod(0o755)
     done = subprocess.run(
         [ROOT / ".ci" / "run"],
@@ -24,4 +25,4 @@ def test_continuous_integration_runs_on_the_oldest_python(
         text=True,
         check=True,
     )
-    assert done.stdout == f"true test PYTHON3={python}\n"
+    assert done.stdout == (f"true {python} tools/with_containers.py make test PYTHON3={python}\n")

@@ -1,0 +1,138 @@
+"""What the containers may do, and what the cluster does for whoever is beside or inside it."""
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.support.containers import (
+    COMPOSE,
+    NAMESERVERS,
+    PORTS,
+    container,
+    inspected,
+)
+from tools.project import ROOT
+
+README: Final = re.findall(
+    r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL
+)
+SUITE: Final = sorted((ROOT / "tests" / "integration" / "sdk").glob("test_*.py"))
+SOON_S: Final = 30.0
+SIDE_BY_SIDE: Final = 3
+"""The suite mostly waits. Every test of it has names of its own."""
+
+
+@pytest.mark.parametrize("service", PORTS)
+def test_a_container_may_write_nothing_but_its_data(service: str) -> None:
+    told = inspected(service)
+    assert told["State"]["Health"]["Status"] == "healthy"
+    assert told["Config"]["User"] == "10001:10001"
+    host = told["HostConfig"]
+    assert host["ReadonlyRootfs"]
+    assert host["CapDrop"] == ["ALL"]
+    assert host["SecurityOpt"] == ["no-new-privileges:true"]
+    assert not host["Privileged"]
+    assert host["RestartPolicy"]["Name"] == "unless-stopped"
+    assert [mount["Destination"] for mount in told["Mounts"] if mount["RW"]] == ["/data"]
+    assert {port["HostIp"] for [port] in host["PortBindings"].values()} == {"127.0.0.1"}
+
+
+@pytest.mark.parametrize("service", ["nameserver-1", "broker-a"])
+def test_nothing_but_data_and_tmp_can_be_written_from_within(service: str) -> None:
+    script = (
+        "for folder in / /etc /opt/ternmq /usr/local; do touch $folder/new && exit 1; done;"
+        "touch /tmp/new /data/new && rm /data/new &&"
+        "grep -q '^CapEff:\\s*0*$' /proc/self/status &&"
+        "grep -q '^NoNewPrivs:\\s*1' /proc/self/status"
+    )
+    done = in_container(service, "sh", "-c", script)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr.count("Read-only file system") == 4
+
+
+def test_a_container_ends_in_order_and_at_once() -> None:
+    for service in ("nameserver-2", "broker-b"):
+        subprocess.run(["docker", "stop", container(service)], check=True, capture_output=True)
+        state = inspected(service)["State"]
+        subprocess.run(["docker", "start", container(service)], check=True, capture_output=True)
+        assert (state["ExitCode"], state["OOMKilled"]) == (0, False)
+    log = subprocess.run(
+        ["docker", "logs", container("broker-b")], check=True, capture_output=True, text=True
+    )
+    assert "store closed root=/data clean=True" in log.stderr
+
+
+def test_what_applications_do_works_from_this_machine(tmp_path: Path) -> None:
+    def run(part: int) -> subprocess.CompletedProcess[str]:
+        cache = tmp_path / f"{part}"
+        return subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--basetemp={cache}"]
+            + [str(file) for file in SUITE[part::SIDE_BY_SIDE]],
+            cwd=ROOT,
+            env=os.environ | {"TERNMQ_TEST_CLUSTER": NAMESERVERS.partition(";")[0]},
+            capture_output=True,
+            text=True,
+        )
+
+    with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
+        for done in pool.map(run, range(SIDE_BY_SIDE)):
+            assert done.returncode == 0, done.stdout
+            assert "skipped" not in done.stdout
+
+
+def test_the_code_of_the_readme_works_in_another_container() -> None:
+    producer, consumer = README
+    with in_client("python", "-c", producer) as process:
+        sent, complaints = process.communicate(timeout=SOON_S)
+    assert [line.split()[0] for line in sent.splitlines()] == ["SEND_OK"] * 10, complaints
+    with in_client("python", "-u", "-c", consumer) as process:
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(10)]
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=SOON_S)
+    taken = [line.split(maxsplit=2)[2].strip() for line in lines]
+    assert sorted(taken) == [f"hello {number}" for number in range(10)]
+    with in_client("ternmq", "topic", "list") as process:
+        told, complaints = process.communicate(timeout=SOON_S)
+    assert "greetings" in told, complaints
+
+
+def in_container(service: str, *command: str) -> subprocess.CompletedProcess[str]:
+    """Run a command in the container of a service."""
+    return subprocess.run(
+        ["docker", "exec", container(service), *command], capture_output=True, text=True
+    )
+
+
+@contextlib.contextmanager
+def in_client(program: str, *arguments: str) -> Generator[subprocess.Popen[str]]:
+    """Run a program in a container of its own, beside those of the cluster, for a while."""
+    command = [*COMPOSE, "run", "--rm", "--no-TTY", "--entrypoint", program, "client", *arguments]
+    with subprocess.Popen(
+        command,
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # A shell lets what it runs in the background ignore Ctrl-C, and that is inherited.
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
+    ) as process:
+        watchdog = threading.Timer(SOON_S, process.kill)
+        watchdog.start()
+        try:
+            yield process
+        finally:
+            watchdog.cancel()
+            process.kill()

@@ -1,0 +1,88 @@
+"""Containers die, freeze and are cut off under load; the check of the history ends every scenario.
+
+What was acknowledged is there and was consumed by every group, whatever happened.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import pytest
+
+from tests.support.container_load import BROKERS, ContainerLoad, container_load
+from tests.support.containers import PORTS, container, cut_off, docker, join, until_served
+
+FROZEN_S: Final = 6.0
+"""Longer than a sender waits for an answer."""
+
+MEANWHILE: Final = 50
+"""Sends that are acknowledged while somebody is gone, and by every broker when it is back."""
+
+
+async def stop_and_start(load: ContainerLoad, service: str) -> None:
+    await docker("stop", container(service))
+    await load.until_acknowledged(MEANWHILE)
+    await docker("start", container(service))
+
+
+async def kill_and_start(load: ContainerLoad, service: str) -> None:
+    await docker("kill", "--signal", "KILL", container(service))
+    await load.until_acknowledged(MEANWHILE)
+    await docker("start", container(service))
+
+
+@pytest.mark.parametrize("fault", [stop_and_start, kill_and_start])
+def test_each_container_in_turn_ends_and_comes_back(
+    fault: Callable[[ContainerLoad, str], Awaitable[None]],
+) -> None:
+    async def main() -> None:
+        async with container_load() as load:
+            for service in PORTS:
+                await fault(load, service)
+                await is_whole_again(load, service)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("service", BROKERS)
+def test_a_container_that_was_frozen_goes_on(service: str) -> None:
+    async def main() -> None:
+        async with container_load() as load:
+            await docker("pause", container(service))
+            await load.go_on(FROZEN_S)
+            await docker("unpause", container(service))
+            await is_whole_again(load, service)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("service", BROKERS)
+def test_a_container_whose_network_was_cut_goes_on(service: str) -> None:
+    async def main() -> None:
+        async with container_load() as load:
+            await cut_off(service)
+            await load.go_on(FROZEN_S)
+            await join(service)
+            await is_whole_again(load, service)
+
+    asyncio.run(main())
+
+
+def test_all_containers_end_at_once_and_come_back() -> None:
+    async def main() -> None:
+        everyone = [container(service) for service in PORTS]
+        async with container_load() as load:
+            for end in (["stop"], ["kill", "--signal", "KILL"]):
+                await docker(*end, *everyone)
+                await docker("start", *everyone)
+                for service in PORTS:
+                    await is_whole_again(load, service)
+
+    asyncio.run(main())
+
+
+async def is_whole_again(load: ContainerLoad, service: str) -> None:
+    """Wait until a container serves and both brokers take messages."""
+    await until_served(load.env, service)
+    for name in BROKERS:
+        await load.until_acknowledged(MEANWHILE, name)

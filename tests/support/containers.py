@@ -1,0 +1,124 @@
+"""The cluster of compose.yaml in containers of its own, and what befalls containers.
+
+    with running_containers():
+        ...
+        await docker("kill", container("broker-a"))
+
+Its project is not that of a user's `docker compose up`, and nor are its volumes; its ports are.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import subprocess
+from asyncio.subprocess import PIPE, STDOUT
+from collections.abc import Generator
+from typing import Any, Final
+
+from testcontainers.compose import DockerCompose
+
+from ternmq_model.address import Address
+from ternmq_model.errors import TernError
+from ternmq_remoting.environment import Environment
+from tools.project import ROOT
+
+PROJECT: Final = "ternmq-tests"
+NETWORK: Final = f"{PROJECT}_default"
+FILES: Final = ("compose.yaml", "tests/cluster/compose.yaml")
+COMPOSE: Final = (
+    *("docker", "compose", "--project-name", PROJECT),
+    *(word for file in FILES for word in ("--file", file)),
+)
+NAMESERVER_PORTS: Final = {"nameserver-1": 9876, "nameserver-2": 9877}
+BROKER_PORTS: Final = {"broker-a": 10911, "broker-b": 10931}
+PORTS: Final = NAMESERVER_PORTS | BROKER_PORTS
+"""Where this machine reaches every service that must serve."""
+
+NAMESERVERS: Final = ";".join(f"127.0.0.1:{port}" for port in NAMESERVER_PORTS.values())
+SERVES_WITHIN_S: Final = 60.0
+
+
+def what_is_missing() -> str:
+    """Say why no containers can be run here; nothing where they can."""
+    for arguments, missing in (
+        (["docker", "version"], "no Docker engine answers"),
+        (["docker", "compose", "version"], "docker has no `compose`"),
+    ):
+        try:
+            subprocess.run(arguments, check=True, capture_output=True, timeout=20)
+        except (OSError, subprocess.SubprocessError):
+            return missing
+    return ""
+
+
+@contextlib.contextmanager
+def running_containers() -> Generator[DockerCompose]:
+    """Run the cluster until every container is healthy; remove it and its data at the end."""
+    os.environ["COMPOSE_PROJECT_NAME"] = PROJECT
+    compose = DockerCompose(ROOT, compose_file_name=list(FILES), build=True)
+    try:
+        remove_containers()  # of a run that was killed
+        try:
+            compose.start()
+        except subprocess.CalledProcessError as error:
+            told = [error.stdout.decode(), error.stderr.decode(), *compose.get_logs()]
+            raise AssertionError("\n".join(told)) from None
+        yield compose
+    finally:
+        remove_containers()
+        del os.environ["COMPOSE_PROJECT_NAME"]
+
+
+def remove_containers() -> None:
+    """Remove every container, volume and network of the project."""
+    down = ("--profile", "*", "down", "--volumes", "--remove-orphans", "--timeout", "1")
+    subprocess.run(
+        [*COMPOSE, *down],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+    )
+
+
+def container(service: str) -> str:
+    """Return the name of a service's container."""
+    return f"{PROJECT}-{service}-1"
+
+
+async def docker(*arguments: str) -> str:
+    """Run a command of docker and return what it says."""
+    process = await asyncio.create_subprocess_exec(
+        "docker", *arguments, stdin=asyncio.subprocess.DEVNULL, stdout=PIPE, stderr=STDOUT, cwd=ROOT
+    )
+    told, _ = await process.communicate()
+    assert process.returncode == 0, f"docker {' '.join(arguments)}: {told.decode()}"
+    return told.decode()
+
+
+def inspected(service: str) -> dict[str, Any]:
+    """Return what docker knows of a service's container."""
+    command = ["docker", "inspect", container(service)]
+    [told] = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+    return dict(told)
+
+
+async def cut_off(service: str) -> None:
+    """Take a container's network away; its connections hear nothing of it."""
+    await docker("network", "disconnect", NETWORK, container(service))
+
+
+async def join(service: str) -> None:
+    """Give a container its network back, and its name in there."""
+    await docker("network", "connect", "--alias", service, NETWORK, container(service))
+
+
+async def until_served(env: Environment, service: str) -> None:
+    """Wait until a service serves this machine."""
+    async with asyncio.timeout(SERVES_WITHIN_S):
+        while True:
+            with contextlib.suppress(TernError):
+                connection = await env.network.connect([Address("127.0.0.1", PORTS[service])])
+                await connection.close()
+                return
+            await asyncio.sleep(0.1)
