@@ -1,12 +1,13 @@
 """A store that follows another one, without anything in between."""
 
 from ternmq_model.offsets import PhysicalOffset
+from ternmq_store.config import FlushMode, StoreConfig
 from ternmq_store.disk.layout import commit_log_folder
 from ternmq_store.message_store import MessageStore
 from ternmq_store.replica.log_feed import ColdSlice
 from ternmq_store.replica.pieces import LogSlice
 from tests.support.files import MemoryFileSystem
-from tests.support.stores import ROOT
+from tests.support.stores import ROOT, SMALL, HandClock, flush, settle
 
 PIECE_BYTES = 1024
 
@@ -41,5 +42,24 @@ def log_of(files: MemoryFileSystem, end: int) -> bytes:
     """Return all bytes of the log that are before `end`, as programs see them."""
     folder = commit_log_folder(ROOT)
     paths = sorted(path for path in files.nodes if path.parent == folder)
-    start = int(paths[0].name)
+    start = int(paths[0].name) if paths else 0
     return b"".join(files.nodes[path].data.tobytes() for path in paths)[: end - start]
+
+
+def open_replica(
+    files: MemoryFileSystem,
+    serve_to: int = 0,
+    *,
+    config: StoreConfig = SMALL,
+    flush_mode: FlushMode = FlushMode.SYNC,
+) -> MessageStore:
+    """Open a store that follows another one."""
+    limit = PhysicalOffset(serve_to)
+    return MessageStore.open(ROOT, config, flush_mode, files, HandClock(), serve_to=limit)
+
+
+def confirm(slave: MessageStore) -> None:
+    """Let `slave` serve all that it has."""
+    flush(slave)
+    slave.confirm_limit = slave.max_physical
+    settle(slave)

@@ -70,6 +70,7 @@ class LogScan:
         self.reason = ""
         self.dispatched = (PhysicalOffset(0), 0)
         self._cut_to = PhysicalOffset(0)
+        self._is_replica = False
 
     def run(
         self,
@@ -93,6 +94,7 @@ class LogScan:
         dispatcher = self._dispatcher
         dispatcher.offset = start
         limit = PhysicalOffset(self._log.files.last.end if self._log.files.files else 0)
+        self._is_replica = serve_to is not None
         if cut_to is not None:
             self._cut_to = cut_to
             self.reason = "it was to be cut here"
@@ -138,7 +140,8 @@ class LogScan:
     def _is_full(self, at: PhysicalOffset) -> bool:
         """Tell whether the last file is full, and so is the log, whose next file has gone."""
         file = self._log.files.at(at)
-        is_known = file.end <= max(self._rules.flushed, self._cut_to)
+        # A replica's last piece may be a blank record, before the next file is made.
+        is_known = self._is_replica or file.end <= max(self._rules.flushed, self._cut_to)
         is_last = file is self._log.files.last and is_known
         return is_last and is_blank(file.view, at - file.base)
 

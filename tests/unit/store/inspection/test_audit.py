@@ -13,6 +13,7 @@ from ternmq_store.log.checksum_ranges import ChecksumRange
 from ternmq_store.log.log_notes import LogNotes, save_notes
 from tests.support.files import MemoryFile, MemoryFileSystem
 from tests.support.records import batch_of, record
+from tests.support.replicas import follow, open_replica
 from tests.support.stores import ROOT, SMALL, append, open_store, settle
 
 CONFIG = replace(SMALL, record_checksum=True)
@@ -166,3 +167,18 @@ def test_a_log_that_began_earlier_is_told_after_a_crash_too() -> None:
     told = [one for one in findings if "is not certain" in one.text]
     assert [(one.is_problem, one.offset) for one in told] == [(False, 0)]
     assert found.start > 0
+
+
+def test_a_replicas_store_is_sound_though_its_log_goes_on_behind_what_is_confirmed() -> None:
+    files, copy = MemoryFileSystem(), MemoryFileSystem()
+    master, slave = open_store(files, config=CONFIG), open_replica(copy, config=CONFIG)
+    for number in range(40):
+        append(master, batch_of(record("t", number % 2, b"x" * 500, {"KEYS": f"k{number}"})))
+    follow(master, slave)
+    slave.confirm_limit = PhysicalOffset(9_000)
+    slave.close()
+    findings, found = audit(ReadOnlyFileSystem(copy))
+    assert [one for one in findings if one.is_problem] == []
+    assert found.counts.records == 40
+    assert 0 < found.counts.units < 40
+    assert found.counts.checksummed == 40
