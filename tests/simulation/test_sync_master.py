@@ -22,6 +22,7 @@ from tests.support.virtual_time import run_in_virtual_time
 async def status_of(pair: Pair, host: str = "master") -> replication.ReplicationStatusReply:
     client = await pair.client(host)
     request = replication.ReplicationStatusRequest()
+    reply: replication.ReplicationStatusReply
     reply = await client.call(contracts.REPLICATION_STATUS, request)
     await client.connection.close()
     return reply
