@@ -34,7 +34,7 @@ from ternmq_broker.rpc_pull import PullService, PullServices
 from ternmq_broker.rpc_query import QueryService
 from ternmq_broker.rpc_send import SendService
 from ternmq_broker.rpc_store import StoreService
-from ternmq_broker.send_services import SendServices
+from ternmq_broker.send_services import SendServices, properties_suffix
 from ternmq_broker.sending import MessageWriter
 from ternmq_broker.statistics.broker_statistics import BrokerStatistics
 from ternmq_broker.statistics.lag import GroupLag
@@ -45,8 +45,6 @@ from ternmq_broker.tables import Tables
 from ternmq_broker.transactions.transactions import Transactions, TransactionServices
 from ternmq_broker.waiting_parts import WaitingParts
 from ternmq_model.errors import refusal
-from ternmq_model.properties import CLUSTER, REGION, TRACE_ON, encode_properties
-from ternmq_model.record_checksum import CHECKSUM_ROOM
 from ternmq_model.response_code import ResponseCode
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Handler, Identity
@@ -58,6 +56,7 @@ from ternmq_store.message_store import MessageStore
 logger = logging.getLogger(__name__)
 
 _DRAIN_TIMEOUT_S: Final = 5.0
+_SETTLE_TIMEOUT_S: Final = 2.0
 _SECOND_MS: Final = 1000
 
 
@@ -425,7 +424,8 @@ class Parts:
     async def drain(self) -> None:
         """Accept nothing new, let waiting pulls go, and wait until every send is answered.
 
-        Sends that wait longer than the drain does stay unanswered; they are in the log.
+        Slaves that keep up have all of it then, too. Sends that wait longer than the drain does
+        stay unanswered; they are in the log.
         """
         self._is_closing = True
         for pull in self._holds.take_all():
@@ -441,6 +441,8 @@ class Parts:
             logger.warning("sends left unanswered bytes=%s", self._intake.bytes)
         finally:
             self._intake.unwatch(self)
+        if self.replicas is not None:
+            await self.replicas.settle(_SETTLE_TIMEOUT_S)
 
     def _settings_changed(self) -> None:
         """Hand on what is not looked up with every use."""
@@ -485,16 +487,3 @@ class Parts:
         await self._topic_changed(topic)
         for each in filter(None, saved):
             await each
-
-
-def properties_suffix(config: BrokerConfig, *, is_checksummed: bool) -> bytes:
-    """Return the properties that end every record of this broker, room for a checksum last.
-
-    Source: RocketMQ `SendMessageProcessor`.
-    """
-    properties = {
-        REGION: config.region,
-        TRACE_ON: "true" if config.trace else "false",
-        CLUSTER: config.cluster,
-    }
-    return encode_properties(properties) + (CHECKSUM_ROOM if is_checksummed else b"")

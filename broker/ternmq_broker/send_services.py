@@ -7,6 +7,7 @@ from random import Random
 
 import numpy as np
 
+from ternmq_broker.config import BrokerConfig
 from ternmq_broker.duplicates.retried import join_places, queue_ids_of, rest_of
 from ternmq_broker.duplicates.stored_before import Lookup
 from ternmq_broker.inner.room import REMARKS, Safety, Unsafe, append_with_room, in_doubt
@@ -16,6 +17,8 @@ from ternmq_broker.replies.forwarding import Replies
 from ternmq_broker.sending import MessageWriter, Sender, Stored
 from ternmq_model.clock import Clock
 from ternmq_model.errors import TernError
+from ternmq_model.properties import CLUSTER, REGION, TRACE_ON, encode_properties
+from ternmq_model.record_checksum import CHECKSUM_ROOM
 from ternmq_protos.v1 import common_pb2 as common
 from ternmq_remoting.status import refusal_of
 
@@ -99,3 +102,16 @@ class SendServices:
         if rest:
             stored = await self.store(rest, rest_sizes.tobytes(), sender, whole=whole)
         return join_places(len(sizes), queue_ids_of(records, sizes), found, rows, stored)
+
+
+def properties_suffix(config: BrokerConfig, *, is_checksummed: bool) -> bytes:
+    """Return the properties that end every record of this broker, room for a checksum last.
+
+    Source: RocketMQ `SendMessageProcessor`.
+    """
+    properties = {
+        REGION: config.region,
+        TRACE_ON: "true" if config.trace else "false",
+        CLUSTER: config.cluster,
+    }
+    return encode_properties(properties) + (CHECKSUM_ROOM if is_checksummed else b"")

@@ -70,15 +70,16 @@ class Feeding:
         """Everything before it is in the slave's log, as it says."""
         self.dispatched = PhysicalOffset(0)
         """Everything before it can be read at the slave, as it says."""
+        self.told = PhysicalOffset(-1)
+        """What the slave was told last of the confirm offset."""
         self._replicas = replicas
         self._stream = stream
         self._store = store
         self._clock = clock
         self._blocking = blocking
-        self._start = follower.sent
-        self._told = PhysicalOffset(-1)
         self._written_at_ms = self.heard_at_ms
         self._changed = asyncio.Event()
+        self._heard = asyncio.Event()
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def run(self) -> None:
@@ -101,9 +102,16 @@ class Feeding:
         """End: the slave has another stream."""
         self._end(ConnectionLost("the slave has another stream"))
 
+    async def heard(self) -> bool:
+        """Wait for the slave's next word; return False when there will be none."""
+        if not self._over.done():
+            await self._heard.wait()
+        return not self._over.done()
+
     def _end(self, error: TernError | None = None) -> None:
         if self._over.done():
             return
+        self._heard.set()
         if error is None:
             self._over.set_result(None)
         else:
@@ -147,6 +155,8 @@ class Feeding:
         self.appended = PhysicalOffset(ack.appended_offset)
         self.dispatched = PhysicalOffset(ack.dispatched_offset)
         self._changed.set()
+        self._heard.set()
+        self._heard = asyncio.Event()
 
     async def _watch(self) -> None:
         while True:
@@ -162,7 +172,7 @@ class Feeding:
         yielded_ms = self._clock.monotonic_ms()
         while True:
             piece = await self._next_piece()
-            if piece is None and self._told == self._store.confirm_offset and not self._is_due():
+            if piece is None and self.told == self._store.confirm_offset and not self._is_due():
                 await self._changed.wait()
                 self._changed.clear()
                 yielded_ms = self._clock.monotonic_ms()
@@ -198,16 +208,16 @@ class Feeding:
 
     @property
     def _safe(self) -> PhysicalOffset:
-        return max(self.follower.acknowledged, self._start)
+        return max(self.follower.acknowledged, self.follower.start)
 
     async def _write(self, piece: LogSlice | None) -> None:
         """Send a piece, or none: how things stand."""
         store = self._store
-        self._told = store.confirm_offset
+        self.told = store.confirm_offset
         message = replication.LogPiece(
             epoch=self._replicas.reign.number,
             start=self.follower.sent,
-            confirm_offset=self._told,
+            confirm_offset=self.told,
             log_start=store.min_physical,
             log_end=store.max_physical,
             stored_at_ms=store.last_stored_at_ms,

@@ -34,6 +34,9 @@ class Follower:
     """What the master knows of one slave that follows it. Owned by `InSync`."""
 
     broker_id: int
+    start: PhysicalOffset
+    """Everything before it was in the slave's log when it joined."""
+
     sent: PhysicalOffset
     """Everything before it was given to the stream."""
 
@@ -110,7 +113,7 @@ class InSync:
         """
         if broker_id in self._followers:
             raise _invalid(f"a slave with id {broker_id} follows already")
-        follower = Follower(broker_id, start, now_ms, now_ms, PhysicalOffset(0))
+        follower = Follower(broker_id, start, start, now_ms, now_ms, PhysicalOffset(0))
         self._followers[broker_id] = follower
         return follower
 

@@ -1,6 +1,7 @@
 """The slaves of one master: who follows, and what that lets the master confirm."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 from typing import Final, Protocol
@@ -31,6 +32,7 @@ class Stream(Protocol):
     heard_at_ms: int
     appended: PhysicalOffset
     dispatched: PhysicalOffset
+    told: PhysicalOffset
 
     def wake(self) -> None:
         """Look whether there is something to send."""
@@ -38,6 +40,10 @@ class Stream(Protocol):
 
     def displace(self) -> None:
         """End: the slave has another stream."""
+        ...
+
+    async def heard(self) -> bool:
+        """Wait for the slave's next word; return False when there will be none."""
         ...
 
 
@@ -159,6 +165,27 @@ class Replicas:
             )
         self._moved()
 
+    async def settle(self, timeout_s: float) -> None:
+        """Wait until who counts has the whole log, and knows what of it is confirmed.
+
+        What is appended meanwhile counts too. Cancelling is safe.
+
+        Args:
+            timeout_s: After so long it is given up.
+        """
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                for stream in self.streams():
+                    await self._settled(stream)
+
+    async def _settled(self, stream: Stream) -> None:
+        while stream.follower.counts and not (
+            stream.follower.acknowledged == self._store.max_physical
+            and stream.told == self._store.confirm_offset
+        ):
+            if not await stream.heard():
+                return
+
     def look(self) -> None:
         """Wait no longer for slaves that fell silent or far behind."""
         end = self._store.max_physical
@@ -215,10 +242,8 @@ class Replicas:
 
     def _needed_from(self) -> PhysicalOffset | None:
         """Return from where on the log is kept for those who follow; None = as it likes."""
-        return min(
-            (each.acknowledged for each in self._in_sync.followers if each.acknowledged),
-            default=None,
-        )
+        followers = self._in_sync.followers
+        return min((max(each.acknowledged, each.start) for each in followers), default=None)
 
 
 def _nothing() -> None:

@@ -30,6 +30,8 @@ from ternmq_store.message_store import MessageStore
 
 logger = logging.getLogger(__name__)
 
+_REFUSED_MAX: Final = 1000
+
 
 class FollowService:
     """Serves slaves their master's log.
@@ -59,6 +61,8 @@ class FollowService:
         self._clock = clock
         self._blocking = blocking
         self._is_closing = is_closing
+        self._refused: dict[int, str] = {}
+        """Why a slave was refused last, by id."""
 
     def handlers(self) -> Sequence[Handler]:
         """Return what to serve."""
@@ -71,9 +75,7 @@ class FollowService:
         try:
             feeding = await self._admit(hello, peer, stream)
         except TernError as error:
-            logger.warning(
-                "slave refused broker_id=%s peer=%s reason=%s", hello.broker_id, peer, error
-            )
+            self._note_refused(hello.broker_id, peer, str(error))
             refused = replication.FollowAccepted(status=status_of(error))
             await stream.write(replication.FollowReply(accepted=refused))
             return
@@ -111,6 +113,7 @@ class FollowService:
             await stream.write(accepted)
             return None
         follower = replicas.join(hello.broker_id, decided.start)
+        self._refused.pop(hello.broker_id, None)
         feeding = Feeding(
             *(replicas, follower, hello, peer, stream),
             store=store,
@@ -145,6 +148,14 @@ class FollowService:
                 "slave gone broker_id=%s peer=%s acknowledged=%s reason=%s",
                 *(follower.broker_id, feeding.peer, follower.acknowledged, reason),
             )
+
+    def _note_refused(self, broker_id: int, peer: str, reason: str) -> None:
+        """Log a refusal, once for each reason: who is refused comes again and again."""
+        if self._refused.get(broker_id) != reason:
+            if len(self._refused) >= _REFUSED_MAX:
+                self._refused.clear()
+            self._refused[broker_id] = reason
+            logger.warning("slave refused broker_id=%s peer=%s reason=%s", broker_id, peer, reason)
 
     def _check_open(self) -> None:
         if self._is_closing():

@@ -272,7 +272,7 @@ def test_what_a_slave_lacks_is_not_deleted_under_it() -> None:
             slave = await master.slave()
             await slave.accepted()
             (held,) = master.store.cleaner.holders
-            assert held() is None
+            assert held() == 0
             end = master.append(bytes(500))
             await slave.take(end)
             await slave.acknowledge(end)
@@ -325,5 +325,30 @@ def test_an_asynchronous_master_waits_for_nobody_and_tells_what_is_confirmed() -
             await soon(slave.take(end))
             assert slave.confirmed == end
             await slave.leave()
+
+    run_in_virtual_time(main())
+
+
+def test_who_counts_gets_everything_before_its_master_leaves() -> None:
+    async def main() -> None:
+        async with reigning() as master:
+            slave, end = await waited_for(master)
+            lazy = await master.slave(2)
+            await lazy.accepted()
+            began_s = asyncio.get_running_loop().time()
+            settling = asyncio.ensure_future(master.replicas.settle(2.0))
+            await asyncio.sleep(0.5)
+            assert not settling.done()
+            await slave.acknowledge(end)
+            while slave.confirmed < end:
+                await slave.piece()
+            await slave.acknowledge(end)
+            await soon(settling)  # who does not count is not waited for
+            assert asyncio.get_running_loop().time() - began_s < 1
+            master.append(bytes(10))
+            await master.replicas.settle(2.0)  # it says nothing more
+            assert 2.4 < asyncio.get_running_loop().time() - began_s < 3
+            await slave.leave()
+            await lazy.leave()
 
     run_in_virtual_time(main())
