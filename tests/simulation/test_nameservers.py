@@ -1,0 +1,208 @@
+"""Several NameServers, some or all of which go, come back empty, or know only a part."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from ternmq_client.config import ClientConfig
+from ternmq_client.instance import ClientInstance
+from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
+from ternmq_consumer.push import PushConsumer
+from ternmq_model.errors import TernError
+from ternmq_model.message import SendResult
+from ternmq_model.queue import MessageQueue
+from ternmq_nameserver.config import NameServerConfig
+from ternmq_nameserver.server import NameServer
+from ternmq_producer.producer import Producer
+from tests.support.simulated_cluster import SimulatedCluster, simulated_cluster
+from tests.support.virtual_time import run_in_virtual_time
+
+NAMES = ("ns:9876", "ns2:9876")
+TOPIC = "orders"
+FIRST = PushConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET)
+
+
+@dataclass
+class Routed:
+    """A cluster of two brokers and two NameServers."""
+
+    cluster: SimulatedCluster
+    stack: AsyncExitStack
+    changes: list[list[MessageQueue]] = field(default_factory=list[list[MessageQueue]])
+
+    def kill(self, *hosts: str) -> None:
+        """End NameServers at once."""
+        for host in hosts:
+            self.cluster.network.kill(host)
+
+    async def start(self, *hosts: str) -> None:
+        """Start NameServers that know nothing."""
+        for host in hosts:
+            config = NameServerConfig(listen="0.0.0.0", port=9876)
+            server = NameServer(config, self.cluster.environment(host))
+            await self.stack.enter_async_context(server)
+
+    def consumer(self, host: str) -> PushConsumer:
+        """Return a consumer, not entered."""
+        return PushConsumer(
+            "readers",
+            TOPIC,
+            nameserver=NAMES,
+            env=self.cluster.environment(host),
+            config=FIRST,
+            listener=self.cluster.listener("readers"),
+        )
+
+    def producer(self, host: str = "producer") -> Producer:
+        """Return a producer, not entered."""
+        return Producer("senders", nameserver=NAMES, env=self.cluster.environment(host))
+
+    async def send(self, producer: Producer, for_s: float) -> None:
+        """Send all the time; nothing may fail, and nothing may have to be sent twice."""
+        loop = asyncio.get_running_loop()
+        end_s = loop.time() + for_s
+        while loop.time() < end_s:
+            result = await self.cluster.send(producer, TOPIC)
+            assert isinstance(result, SendResult), result
+            await asyncio.sleep(0.05)
+
+
+@asynccontextmanager
+async def routed(seed: int = 1) -> AsyncGenerator[Routed]:
+    """Give the cluster; its topic is known to both NameServers."""
+    async with AsyncExitStack() as stack, simulated_cluster(seed, nameservers=NAMES) as cluster:
+        around = Routed(cluster, stack)
+        await around.start("ns2")
+        await asyncio.sleep(1)
+        await cluster.put_topic(TOPIC, 2)
+        yield around
+        await stack.aclose()
+
+
+def test_clients_go_on_with_some_and_without_any_nameserver() -> None:
+    async def main() -> None:
+        async with routed() as around, around.producer() as producer:
+            async with around.consumer("c1") as one, around.consumer("c2") as two:
+                await one.assigned()
+                await two.assigned()
+                await asyncio.sleep(2)
+                owned = (one.assignment(), two.assignment())
+                await around.send(producer, 5)
+                around.kill("ns")
+                await around.send(producer, 40)
+                around.kill("ns2")
+                await around.send(producer, 200)
+                await around.cluster.consumed("readers", timeout_s=5)
+                assert (one.assignment(), two.assignment()) == owned
+            cluster = around.cluster
+            assert len(cluster.history.deliveries) == len(cluster.history.sent)
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("hosts", [("ns",), ("ns2",), ("ns", "ns2")])
+def test_nameservers_that_come_back_empty_take_nothing_from_clients(
+    hosts: tuple[str, ...],
+) -> None:
+    async def main() -> None:
+        async with routed() as around, around.producer() as producer:
+            async with around.consumer("c1") as one, around.consumer("c2") as two:
+                await one.assigned()
+                await two.assigned()
+                await asyncio.sleep(2)
+                owned = (one.assignment(), two.assignment())
+                await around.send(producer, 1)
+                for pause_s in (0.0, 3.0, 29.0, 45.0):
+                    around.kill(*hosts)
+                    await around.send(producer, pause_s)
+                    await around.start(*hosts)
+                    await around.send(producer, 10)
+                    assert (one.assignment(), two.assignment()) == owned
+                await around.cluster.consumed("readers", timeout_s=5)
+            cluster = around.cluster
+            assert len(cluster.history.deliveries) == len(cluster.history.sent)
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("host", ["a", "b"])
+def test_a_nameserver_that_a_broker_cannot_reach_takes_it_from_nobody(host: str) -> None:
+    async def main() -> None:
+        async with (
+            routed() as around,
+            around.producer() as producer,
+            around.consumer("c1") as consumer,
+        ):
+            await consumer.assigned()
+            around.cluster.network.partition(host, "ns")
+            for _ in range(8):
+                await around.send(producer, 25)
+            queues = [each for each in consumer.assignment() if each.topic == TOPIC]
+            assert len(queues) == 4
+
+    run_in_virtual_time(main())
+
+
+def test_clients_start_with_one_of_several_nameservers_dead() -> None:
+    async def main() -> None:
+        for dead in ("ns", "ns2"):
+            async with routed() as around:
+                around.kill(dead)
+                async with around.producer() as producer, around.consumer("c1") as consumer:
+                    await consumer.assigned()
+                    await around.send(producer, 3)
+                    await around.cluster.consumed("readers", timeout_s=5)
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("away_s", [0.0, 0.7, 60.0])
+def test_routes_are_back_within_two_seconds_of_the_nameservers_return(away_s: float) -> None:
+    async def main() -> None:
+        async with routed() as around:
+            await around.cluster.start("c", hostname="c")
+            around.kill("ns", "ns2")
+            await asyncio.sleep(away_s)
+            await around.start("ns", "ns2")
+            began_s = asyncio.get_running_loop().time()
+            config = ClientConfig(nameservers=NAMES)
+            async with ClientInstance(config, env=around.cluster.environment("new")) as client:
+                while True:
+                    try:
+                        route = await client.routes.route("TBW102")
+                    except TernError:
+                        route = None
+                    if route is not None and len(route.brokers) == 3:
+                        break
+                    client.routes.expire("TBW102")
+                    await client.routes.refresh()
+                    await asyncio.sleep(0.05)
+            took_s = asyncio.get_running_loop().time() - began_s
+            assert took_s < 2, f"took {took_s} s"
+
+    run_in_virtual_time(main())
+
+
+def test_a_consumer_that_waits_for_its_topic_has_it_within_two_seconds_of_the_return() -> None:
+    async def main() -> None:
+        async with routed() as around:
+            found: list[Any] = []
+            async with around.producer() as producer, around.consumer("c1") as consumer:
+                await consumer.assigned()
+                around.kill("ns", "ns2")
+                async with ClientInstance(
+                    ClientConfig(nameservers=NAMES), env=around.cluster.environment("late")
+                ) as client:
+                    client.routes.watch(TOPIC)
+                    client.routes.add_listener(found.append)
+                    await asyncio.sleep(30)
+                    await around.start("ns")
+                    await asyncio.sleep(2)
+                    assert TOPIC in found
+                await around.send(producer, 1)
+
+    run_in_virtual_time(main())
