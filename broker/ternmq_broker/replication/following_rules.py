@@ -13,6 +13,7 @@ from ternmq_model.offsets import PhysicalOffset
 from ternmq_protos.v1 import replication_pb2 as replication
 
 PROBE_BYTES_MAX: Final = 64 << 10
+_FILE_BYTES_MAX: Final = 1 << 40
 SILENCE_MAX_MS: Final = 15_000
 """A side that hears nothing for so long lets go of the stream."""
 
@@ -101,14 +102,14 @@ def change_wanted(
     Raises:
         ProtocolBroken: What the master wants makes no sense.
     """
-    if accepted.log_file_bytes <= 0:
-        raise ProtocolBroken("it does not tell how long its log's files are")
+    if not 0 < accepted.log_file_bytes <= _FILE_BYTES_MAX:
+        raise ProtocolBroken(f"its log has files of {accepted.log_file_bytes} bytes")
     if accepted.HasField("cut"):
         cut = accepted.cut
         if not cut.starts_over and not log.start <= cut.keep_to < log.end:
             raise ProtocolBroken(f"it wants the log cut at {cut.keep_to}")
-        if cut.keep_to < 0:
-            raise ProtocolBroken(f"its log begins at {cut.keep_to}")
+        if cut.starts_over:
+            _check_start(cut.keep_to, accepted.log_file_bytes)
         return LogChange(cut.keep_to, cut.starts_over, accepted.log_file_bytes, epoch)
     if accepted.log_file_bytes != log.file_bytes:
         if not log.is_empty:
@@ -116,10 +117,16 @@ def change_wanted(
                 f"its log has files of {accepted.log_file_bytes} bytes, the one here of"
                 f" {log.file_bytes}: begin with an empty data directory"
             )
+        _check_start(log.end, accepted.log_file_bytes)
         return LogChange(log.end, True, accepted.log_file_bytes, epoch)
     if accepted.start != log.end:
         raise ProtocolBroken(f"its bytes begin at {accepted.start}, the log here ends at {log.end}")
     return None
+
+
+def _check_start(at: int, file_bytes: int) -> None:
+    if at < 0 or at % file_bytes:
+        raise ProtocolBroken(f"no log with files of {file_bytes} bytes begins at {at}")
 
 
 def check_master(epochs: Epochs, *, highest_epoch: int) -> int:

@@ -73,8 +73,10 @@ def test_a_log_that_starts_over_does_so_where_the_masters_begins() -> None:
     cut = replication.FollowCut(keep_to=4000, starts_over=True)
     wanted = change_wanted(accepted(cut=cut, log_file_bytes=200), log(), 3)
     assert wanted == LogChange(4000, True, 200, 3)
-    with pytest.raises(ProtocolBroken):
-        change_wanted(accepted(cut=replication.FollowCut(keep_to=-1, starts_over=True)), log(), 3)
+    for keep_to in (-200, -1, 4100):
+        wild = replication.FollowCut(keep_to=keep_to, starts_over=True)
+        with pytest.raises(ProtocolBroken, match=f"begins at {keep_to}"):
+            change_wanted(accepted(cut=wild, log_file_bytes=200), log(), 3)
 
 
 def test_files_of_another_length_are_taken_over_by_an_empty_log_only() -> None:
@@ -82,8 +84,11 @@ def test_files_of_another_length_are_taken_over_by_an_empty_log_only() -> None:
     assert change_wanted(accepted(log_file_bytes=50), empty, 3) == LogChange(900, True, 50, 3)
     with pytest.raises(ProtocolBroken, match="files of 50 bytes, the one here of 100"):
         change_wanted(accepted(log_file_bytes=50), log(), 3)
-    with pytest.raises(ProtocolBroken, match="how long"):
-        change_wanted(accepted(log_file_bytes=0), empty, 3)
+    for wild in (0, -100, 1 << 41):
+        with pytest.raises(ProtocolBroken, match=f"files of {wild} bytes"):
+            change_wanted(accepted(log_file_bytes=wild), empty, 3)
+    with pytest.raises(ProtocolBroken, match="begins at 900"):
+        change_wanted(accepted(log_file_bytes=70), empty, 3)
 
 
 def test_bytes_that_begin_elsewhere_are_not_waited_for() -> None:
