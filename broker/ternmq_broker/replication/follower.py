@@ -298,7 +298,7 @@ class Follower:
         if not accepted.store_id:
             raise ProtocolBroken("it does not tell whose bytes its log holds")
         if change is not None:
-            self._note(f"its log must be changed first: {change}")
+            self._note(change.text)
             self._is_leaving = True
             services.on_change(change)
             return False

@@ -39,6 +39,13 @@ class LogChange(NamedTuple):
     epoch: int
     """The master's, which is to be kept as heard of before anything is cut."""
 
+    @property
+    def text(self) -> str:
+        """What is done, for the log."""
+        if self.starts_over:
+            return f"its log begins anew at {self.keep_to}, with files of {self.file_bytes} bytes"
+        return f"its log is to be cut at {self.keep_to} first"
+
 
 class SlaveLog(NamedTuple):
     """A slave's log, as it tells it."""
