@@ -89,6 +89,8 @@ class MemoryConnection:
         stream = MemoryClientStream[Rep, Req](self._network, down, up, rpc.reply, self._address)
         try:
             server = self._network.server_at(self.host, self._address)
+            if self._network.is_partitioned(self.host, server.host):
+                raise Unreachable(f"{self._address}: does not answer")
         except Unreachable as error:
             reason = str(error)
             for pipe in (up, down):
@@ -119,7 +121,7 @@ class MemoryConnection:
         except Unreachable:
             await asyncio.sleep(0)  # a caller that tries again must let others run
             raise
-        loss = self._network.loss(rpc.path)
+        loss = self._network.loss_of(rpc.path, self.host, server.host)
         exchange = UnaryExchange(self._network, self, server)
         try:
             await asyncio.sleep(self._network.draw_latency_s())

@@ -2,7 +2,7 @@
 
 import asyncio
 import enum
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any, Final, Protocol
 
 from ternmq_model.address import Address
@@ -29,12 +29,19 @@ class Loss(enum.Enum):
 class Wire(Protocol):
     """What calls, streams and servers need of the network they belong to."""
 
-    loss: Callable[[str], Loss]
     crashes: list[Exception]
     stream_messages_max: int
 
     def draw_latency_s(self) -> float:
         """Return how long the next message takes."""
+        ...
+
+    def is_partitioned(self, host: str, other: str) -> bool:
+        """Tell whether the two cannot connect."""
+        ...
+
+    def loss_of(self, path: str, caller: str, server: str) -> Loss:
+        """Return what becomes of a unary call."""
         ...
 
     def server_at(self, client_host: str, address: Address) -> "MemoryServer":
@@ -128,6 +135,7 @@ class Exchange:
     task: asyncio.Task[None] | None = None
 
     def __init__(self, network: Wire, connection: Caller, server: MemoryServer) -> None:
+        self.caller, self.server = connection.host, server.host
         self.hosts = frozenset({connection.host, server.host})
         self._network = network
         self._owners = (connection.exchanges, server.exchanges)
@@ -155,6 +163,9 @@ class Exchange:
         self._network.forget(self)
         for owner in self._owners:
             owner.pop(self, None)
+
+    def lose(self, sender: str, is_lost: bool) -> None:
+        """Let what `sender` says from now on not arrive, or arrive again."""
 
     def fail(self, error: ErrorMaker) -> None:
         """Tell the caller. Safe to repeat; the first error stays."""
@@ -192,6 +203,10 @@ class StreamExchange(Exchange):
     ) -> None:
         super().__init__(network, connection, server)
         self._pipes = pipes
+
+    def lose(self, sender: str, is_lost: bool) -> None:
+        up, down = self._pipes
+        (up if sender == self.caller else down).stall(is_lost)
 
     def fail(self, error: ErrorMaker) -> None:
         for pipe in self._pipes:

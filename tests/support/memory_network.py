@@ -28,6 +28,9 @@ from tests.support.memory_exchange import Loss as Loss
 _ANY: Final = frozenset({"0.0.0.0", "::"})
 _FIRST_FREE_PORT: Final = 50_000
 
+KEEPALIVE_S: Final = 15.0
+"""After so long a stream ends whose other side is not heard any more."""
+
 
 def no_loss(_path: str) -> Loss:
     """Lose nothing."""
@@ -81,6 +84,7 @@ class MemoryNetwork:
         self._servers: dict[tuple[str, int], MemoryServer] = {}
         self._exchanges: dict[Exchange, None] = {}  # a dict keeps order: runs must repeat
         self._partitions: set[frozenset[str]] = set()
+        self._unheard: dict[tuple[str, str], None] = {}
         self._next_port = _FIRST_FREE_PORT
 
     async def __aenter__(self) -> Self:
@@ -140,22 +144,52 @@ class MemoryNetwork:
             del self._servers[key]
         self.cut(host)
 
-    def partition(self, host: str, other: str) -> None:
-        """Cut `host` from `other` until `heal`: running calls and streams break, new ones fail."""
-        self._partitions.add(frozenset({host, other}))
-        self.cut(host, other)
+    def partition(self, host: str, other: str, *, one_way: bool = False) -> None:
+        """Cut `host` from `other` until `heal`.
+
+        Running calls and streams break, and new ones fail. When it is cut `one_way`, only what
+        `host` says to `other` is lost: nobody connects any more, calls over connections that are
+        there lose their request or their reply, and streams stand still until the network heals or
+        their keepalive ends them.
+        """
+        if not one_way:
+            self._partitions.add(frozenset({host, other}))
+            self.cut(host, other)
+            return
+        self._unheard[host, other] = None
+        loop = asyncio.get_running_loop()
+        for exchange in list(self._exchanges):
+            if exchange.hosts == frozenset({host, other}):
+                exchange.lose(host, is_lost=True)
+                loop.call_later(KEEPALIVE_S, self._give_up, exchange, host, other)
+
+    def _give_up(self, exchange: Exchange, host: str, other: str) -> None:
+        if exchange in self._exchanges and (host, other) in self._unheard:
+            exchange.break_off(lambda: ConnectionLost(f"{host} is not heard any more"))
 
     def heal(self) -> None:
         """End every partition."""
         self._partitions.clear()
+        unheard, self._unheard = self._unheard, {}
+        for exchange in list(self._exchanges):
+            for host, other in unheard:
+                if exchange.hosts == frozenset({host, other}):
+                    exchange.lose(host, is_lost=False)
+
+    def loss_of(self, path: str, caller: str, server: str) -> Loss:
+        """Return what becomes of a unary call."""
+        if (caller, server) in self._unheard:
+            return Loss.REQUEST
+        return Loss.REPLY if (server, caller) in self._unheard else self.loss(path)
 
     def draw_latency_s(self) -> float:
         """Return how long the next message takes."""
         return 0.0 if self._latency_s is None else self._latency_s(self._random)
 
     def is_partitioned(self, host: str, other: str) -> bool:
-        """Tell whether a partition parts the two."""
-        return frozenset({host, other}) in self._partitions
+        """Tell whether the two cannot connect."""
+        pairs = {(host, other), (other, host)}
+        return frozenset({host, other}) in self._partitions or not pairs.isdisjoint(self._unheard)
 
     def server_at(self, client_host: str, address: Address) -> MemoryServer:
         """Return who serves `address` as `client_host` sees it.
@@ -165,7 +199,7 @@ class MemoryNetwork:
         """
         host = client_host if address.host in LOOPBACK_HOSTS | _ANY else address.host
         server = self._servers.get((host, address.port))
-        if self.is_partitioned(client_host, host):
+        if frozenset({client_host, host}) in self._partitions:
             raise Unreachable(f"{address}: no route to host")
         if server is None or (server.is_loopback and host != client_host):
             raise Unreachable(f"{address}: connection refused")
@@ -242,13 +276,14 @@ class MemoryHost:
         unanswered = False
         for index, address in enumerate(addresses):
             round_trip_s = self._network.draw_latency_s() + self._network.draw_latency_s()
+            is_parted = self._network.is_partitioned(self.name, address.host)
             try:
                 found = self._network.server_at(self.name, address).identity
             except Unreachable as error:
-                unanswered = unanswered or self._network.is_partitioned(self.name, address.host)
+                unanswered = unanswered or is_parted
                 refused.append(str(error))
                 continue
-            if round_trip_s > timeout_s:
+            if is_parted or round_trip_s > timeout_s:
                 unanswered = True
                 refused.append(f"{address}: no answer within {timeout_s} s")
             elif not is_expected(found, expect):

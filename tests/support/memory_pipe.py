@@ -28,6 +28,7 @@ class Pipe:
         self._ended = False
         self._end_error: ErrorMaker | None = None
         self._broken: ErrorMaker | None = None
+        self._is_stalled = False
         self._changed = asyncio.Event()
 
     async def write(self, payload: bytes, *, delay_s: float) -> None:
@@ -63,6 +64,9 @@ class Pipe:
         while True:
             if self._broken is not None:
                 raise self._broken()
+            if self._is_stalled:
+                await self._changed.wait()
+                continue
             if not self._items:
                 if self._end_error is not None:
                     raise self._end_error()
@@ -83,6 +87,11 @@ class Pipe:
             self._ended = True
             self._end_error = error
             self._wake()
+
+    def stall(self, is_stalled: bool = True) -> None:
+        """Let nothing arrive, neither payloads nor the end, until it is let go."""
+        self._is_stalled = is_stalled
+        self._wake()
 
     def break_off(self, error: ErrorMaker) -> None:
         """Fail both ends with `error` at once. Safe to repeat; the first error stays."""

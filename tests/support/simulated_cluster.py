@@ -9,7 +9,8 @@
         await cluster.scan("orders")
         cluster.history.check([...], seed=7)
 
-Everything is the product's own code. Every client has a host of its own, named by the test.
+Everything is the product's own code. Every client has a host of its own, named by the test. So has
+every broker: "a" is the member 0 of the broker name "a", and "a-1" its member 1.
 """
 
 import asyncio
@@ -24,24 +25,28 @@ from typing import Any, Final
 import numpy as np
 
 from ternmq_broker import Broker, BrokerConfig
-from ternmq_model.errors import TernError
-from ternmq_model.message import Message, SendResult
+from ternmq_model.errors import ClosedError, TernError
+from ternmq_model.message import Message, SendResult, SendStatus
 from ternmq_model.names import DEAD_LETTER_PREFIX
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
+from ternmq_model.route import MASTER_ID
 from ternmq_model.stored_message import StoredMessage, decode_records
-from ternmq_nameserver.config import NameServerConfig
-from ternmq_nameserver.server import NameServer
 from ternmq_producer.producer import Producer
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_remoting import contracts
 from ternmq_remoting.environment import Environment
+from ternmq_remoting.rpc import Rep, Req, UnaryRpc
 from ternmq_runtime.service import OwnedTasks
 from ternmq_store.config import FlushMode, StoreConfig
 from tests.support.brokers import Client
 from tests.support.files import PowerLossFileSystem
 from tests.support.history import Decision, Delivery, History, Lying, Outcome, id_of, make_body
 from tests.support.memory_network import MemoryNetwork
+from tests.support.simulated_nameservers import (
+    SimulatedNameServers,
+    simulated_nameservers,
+)
 from tests.support.virtual_time import InlineBlocking, VirtualClock
 
 NAMESERVER: Final = "ns:9876"
@@ -83,6 +88,7 @@ class SimulatedCluster:
     mode: FlushMode
     store_config: StoreConfig
     broker_settings: dict[str, Any]
+    nameservers: SimulatedNameServers
     history: History = field(default_factory=History)
     disks: dict[str, PowerLossFileSystem] = field(default_factory=dict[str, PowerLossFileSystem])
     clock_offsets_ms: dict[str, int] = field(default_factory=dict[str, int])
@@ -110,17 +116,37 @@ class SimulatedCluster:
         """Names of the brokers that run, sorted."""
         return sorted(self._running)
 
+    def members(self, broker_name: str) -> list[str]:
+        """Return the members of a broker name that run, sorted."""
+        return [each for each in self.running if broker_name_of(each) == broker_name]
+
+    def masters(self) -> list[str]:
+        """Return the members that serve as masters, sorted."""
+        return [each for each in self.running if self.is_master(each)]
+
+    def is_master(self, name: str) -> bool:
+        """Tell whether a broker that runs is a master now."""
+        try:
+            return self.broker(name).identity.broker_id == MASTER_ID
+        except ClosedError:
+            return False  # between two lives, or before its first
+
     async def start(self, name: str, **settings: Any) -> None:
         """Start a broker, and return when it serves."""
+        await self.begin(name, **settings).wait()
+
+    def begin(self, name: str, **settings: Any) -> asyncio.Event:
+        """Start a broker, and return what is set when it serves: it may wait for others first."""
         assert name not in self._running, f"broker {name} runs"
         config = BrokerConfig(
             data=Path("/broker"),
-            name=name,
+            name=broker_name_of(name),
+            broker_id=int(name.partition("-")[2] or MASTER_ID),
             listen="0.0.0.0",
             port=PORT,
             hostname=name,
-            store_host=f"10.0.0.{ord(name[-1])}",
-            nameservers=(NAMESERVER,),
+            store_host=f"10.0.{name.partition('-')[2] or 0}.{ord(name[0])}",
+            nameservers=tuple(self.nameservers.addresses),
             flush_mode=self.mode,
             memory_bytes=1 << 30,
         )
@@ -132,9 +158,8 @@ class SimulatedCluster:
             broker, self.tasks.spawn(self._serve(name, broker, serves, leave), name), serves, leave
         )
         self._running[name] = running
-        waiting = self.tasks.spawn(serves.wait(), f"{name} serves")
-        await asyncio.wait([running.task, waiting], return_when=asyncio.FIRST_COMPLETED)
-        waiting.cancel()
+        running.task.add_done_callback(lambda _: serves.set())
+        return serves
 
     async def stop(self, name: str) -> None:
         """Let a broker leave in order."""
@@ -167,6 +192,10 @@ class SimulatedCluster:
             await asyncio.sleep(self.random.random() * 3)
             await self.start(name)
 
+    def destroy_disk(self, name: str) -> None:
+        """End a broker at once, with all that it had."""
+        self._end(name, PowerLossFileSystem())
+
     def _end(self, name: str, left: PowerLossFileSystem) -> None:
         running = self._running.pop(name)
         running.is_dead = True
@@ -188,16 +217,29 @@ class SimulatedCluster:
                 raise  # nobody killed it
 
     async def put_topic(self, topic: str, queues: int = 4) -> None:
-        """Give every running broker a topic: its queues stay while brokers come and go."""
-        for name in self.running:
-            address = replace(self._running[name].broker.address, host=name)
-            connection = await self.network.host("admin").connect([address])
-            await Client(connection).put_topic(topic, queues)
-            await connection.close()
+        """Give every master a topic: its queues stay while brokers come and go."""
+        for name in self.masters():
+            client = await self.connect(name)
+            await client.put_topic(topic, queues)
+            await client.connection.close()
+
+    async def connect(self, name: str, host: str = "admin") -> Client:
+        """Return a connection to a broker."""
+        address = replace(self._running[name].broker.address, host=name)
+        return Client(await self.network.host(host).connect([address]))
+
+    async def ask(self, name: str, rpc: UnaryRpc[Req, Rep], request: Req) -> Rep:
+        """Return what a broker answers to an operator's request."""
+        client = await self.connect(name)
+        try:
+            return await client.connection.call(rpc, request, timeout_s=30)
+        finally:
+            await client.connection.close()
 
     def producer(self, host: str = "producer", group: str = "senders", **options: Any) -> Producer:
         """Return a producer, not entered."""
-        return Producer(group, nameserver=NAMESERVER, env=self.environment(host), **options)
+        nameserver = self.nameservers.addresses
+        return Producer(group, nameserver=nameserver, env=self.environment(host), **options)
 
     def next_id(self) -> str:
         """Return an id that no message has yet."""
@@ -227,7 +269,9 @@ class SimulatedCluster:
         except TernError as error:
             sent.outcome = Outcome.UNKNOWN if error.may_have_happened else Outcome.REFUSED
             return error
-        sent.outcome = Outcome.STORED
+        # Any other status says that a failure may lose it.
+        is_safe = result.status is SendStatus.SEND_OK
+        sent.outcome = Outcome.STORED if is_safe else Outcome.UNKNOWN
         return result
 
     def decided(self, message_id: str, decision: Decision) -> None:
@@ -294,14 +338,12 @@ class SimulatedCluster:
         } - done
 
     async def records(self, topic: str) -> list[tuple[MessageQueue, StoredMessage]]:
-        """Return every record of a topic, of every broker that runs."""
+        """Return every record of a topic, of every master that runs."""
         found: list[tuple[MessageQueue, StoredMessage]] = []
-        for name in self.running:
-            broker = self._running[name].broker
-            network = self.network.host("scanner")
-            connection = await network.connect([replace(broker.address, host=name)])
-            found += await records_of(Client(connection), topic, name)
-            await connection.close()
+        for name in self.masters():
+            client = await self.connect(name, "scanner")
+            found += await records_of(client, topic, broker_name_of(name))
+            await client.connection.close()
         return found
 
     async def scan(self, topic: str, *, groups: Sequence[str] = ()) -> None:
@@ -310,6 +352,11 @@ class SimulatedCluster:
         for group in groups:
             letters = await self.records(DEAD_LETTER_PREFIX + group)
             self.history.dead[group] = [lying_of(*each) for each in letters]
+
+
+def broker_name_of(member: str) -> str:
+    """Return the broker name that a member shares."""
+    return member.partition("-")[0]
 
 
 async def records_of(
@@ -350,9 +397,10 @@ async def simulated_cluster(
     mode: FlushMode = FlushMode.SYNC,
     store: StoreConfig = SMALL_STORE,
     latency_s: float = 0.002,
+    nameservers: int = 1,
     **broker_settings: Any,
 ) -> AsyncGenerator[SimulatedCluster]:
-    """Give a cluster with a NameServer and these brokers, all of which serve.
+    """Give a cluster with NameServers and these brokers, all of which serve.
 
     Args:
         seed: Of everything that is drawn.
@@ -360,24 +408,20 @@ async def simulated_cluster(
         mode: How they flush.
         store: How they keep messages.
         latency_s: The longest way of a message through the network.
+        nameservers: How many.
         broker_settings: Other settings of every broker.
     """
     random = Random(seed)
     network = MemoryNetwork(random, latency_s=lambda chance: chance.random() * latency_s)
-    async with network:
-        environment = Environment(
-            clock=VirtualClock(),
-            network=network.host("ns"),
-            random=Random(f"{seed} ns"),
-            blocking=InlineBlocking(),
-        )
-        config = NameServerConfig(listen="0.0.0.0", port=9876)
-        async with NameServer(config, environment), OwnedTasks() as tasks:
-            cluster = SimulatedCluster(
-                seed, network, random, tasks, mode, store, dict(broker_settings)
-            )
-            for name in brokers:
-                await cluster.start(name)
-            yield cluster
-            for name in cluster.running:
-                await cluster.stop(name)
+    async with (
+        network,
+        simulated_nameservers(network, nameservers, seed=seed) as named,
+        OwnedTasks() as tasks,
+    ):
+        settings = dict(broker_settings)
+        cluster = SimulatedCluster(seed, network, random, tasks, mode, store, settings, named)
+        for name in brokers:
+            await cluster.start(name)
+        yield cluster
+        for name in cluster.running:
+            await cluster.stop(name)

@@ -267,3 +267,57 @@ def test_the_same_seed_gives_the_same_run() -> None:
 
     assert times(5) == times(5)
     assert times(5) != times(6)
+
+
+@pytest.mark.parametrize(("lost", "is_served"), [(("b", "a"), False), (("a", "b"), True)])
+def test_in_a_partition_of_one_direction_a_call_loses_its_request_or_its_reply(
+    lost: tuple[str, str], *, is_served: bool
+) -> None:
+    async def main() -> None:
+        topics = Topics()
+        async with (
+            MemoryNetwork(Random(1)) as network,
+            network.host("a").serve(topics.handlers(), ANY_PORT) as server,
+        ):
+            connection = await network.host("b").connect([server.address])
+            network.partition(*lost, one_way=True)
+            with pytest.raises(RequestTimedOut):
+                await connection.call(LIST_TOPICS, nameserver.ListTopicsRequest(), timeout_s=2)
+            assert bool(topics.served) == is_served
+            with pytest.raises(Unreachable):
+                await network.host("b").connect([server.address])
+            network.heal()
+            await connection.call(LIST_TOPICS, nameserver.ListTopicsRequest(), timeout_s=2)
+
+    run(main)
+
+
+@pytest.mark.parametrize("heals_after_s", [5, 20])
+def test_in_a_partition_of_one_direction_a_stream_stands_still_until_its_keepalive_ends_it(
+    heals_after_s: int,
+) -> None:
+    async def main() -> None:
+        async with (
+            MemoryNetwork(Random(1)) as network,
+            network.host("a").serve(Topics().handlers(), ANY_PORT) as server,
+        ):
+            connection = await network.host("b").connect([server.address])
+            session = connection.open(SESSION)
+            hello = groups.SessionRequest(hello=groups.Hello(client_id="one"))
+            await session.write(hello)
+            assert await session.read() is not None
+            network.partition("a", "b", one_way=True)
+            await session.write(hello)
+            waiting = asyncio.ensure_future(session.read())
+            done, _ = await asyncio.wait([waiting], timeout=heals_after_s)
+            network.heal()
+            if heals_after_s > 15:
+                assert done
+                with pytest.raises(ConnectionLost, match="a is not heard any more"):
+                    await waiting
+            else:
+                assert not done
+                assert await waiting is not None
+                session.cancel()
+
+    run(main)
