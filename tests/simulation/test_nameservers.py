@@ -23,6 +23,9 @@ from tests.support.virtual_time import run_in_virtual_time
 
 NAMES = ("ns:9876", "ns2:9876")
 TOPIC = "orders"
+ASKING = ClientConfig(nameservers=NAMES, route_refresh_s=0.4)
+"""Hears of everything that NameServers do not know yet."""
+
 FIRST = PushConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET)
 
 
@@ -51,7 +54,7 @@ class Routed:
         return PushConsumer(
             "readers",
             TOPIC,
-            nameserver=NAMES,
+            client_config=ASKING,
             env=self.cluster.environment(host),
             config=FIRST,
             listener=self.cluster.listener("readers"),
@@ -59,7 +62,7 @@ class Routed:
 
     def producer(self, host: str = "producer") -> Producer:
         """Return a producer, not entered."""
-        return Producer("senders", nameserver=NAMES, env=self.cluster.environment(host))
+        return Producer("senders", client=ASKING, env=self.cluster.environment(host))
 
     async def send(self, producer: Producer, for_s: float) -> None:
         """Send all the time; nothing may fail, and nothing may have to be sent twice."""

@@ -1,0 +1,119 @@
+"""Several NameServers over real gRPC: back-off of real channels, real ports."""
+
+import asyncio
+import socket
+import time
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+from ternmq_broker import Broker, BrokerConfig
+from ternmq_client.config import ClientConfig
+from ternmq_client.instance import ClientInstance
+from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
+from ternmq_consumer.push import PushConsumer
+from ternmq_model.errors import TernError
+from ternmq_model.message import Message
+from ternmq_model.stored_message import StoredMessage
+from ternmq_nameserver.config import NameServerConfig
+from ternmq_nameserver.server import NameServer
+from ternmq_producer.producer import Producer
+from ternmq_remoting.environment import Environment
+from ternmq_remoting.system import system_environment
+from ternmq_store.config import FlushMode, StoreConfig
+
+STORE = StoreConfig(
+    commit_log_file_bytes=1 << 20,
+    consume_queue_file_units=1000,
+    index_slots=1000,
+    index_entries=4000,
+)
+SOON_S = 50.0
+RETURN_S = 2.0
+"""Within which routes are back after a NameServer's return."""
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports that nobody listens on."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports: list[int] = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+@asynccontextmanager
+async def nameserver(env: Environment, port: int) -> AsyncGenerator[None]:
+    """Run a NameServer that knows nothing."""
+    async with NameServer(NameServerConfig(port=port), env):
+        yield
+
+
+def test_clients_outlive_their_nameservers_and_routes_are_back_within_two_seconds(
+    tmp_path: Path,
+) -> None:
+    async def main() -> None:
+        ports = free_ports(3)
+        names = [f"127.0.0.1:{port}" for port in ports]
+        async with asyncio.timeout(SOON_S), AsyncExitStack() as stack:
+            env = await stack.enter_async_context(system_environment())
+            serving = [AsyncExitStack(), AsyncExitStack()]
+            for each, port in zip(serving, ports[1:], strict=True):
+                await each.enter_async_context(nameserver(env, port))
+            config = BrokerConfig(
+                data=tmp_path, port=0, nameservers=tuple(names), flush_mode=FlushMode.ASYNC
+            )
+            await stack.enter_async_context(Broker(config, STORE, env))
+            heard: list[bytes] = []
+            all_heard = asyncio.Event()
+
+            async def listen(message: StoredMessage) -> None:
+                heard.append(message.body)
+                if len(set(heard)) == 12:
+                    all_heard.set()
+
+            # The first of three is dead from the beginning.
+            producer = await stack.enter_async_context(Producer("p", nameserver=names))
+            await producer.send(Message("orders", b"0"))
+            consumer = await stack.enter_async_context(
+                PushConsumer(
+                    "g",
+                    "orders",
+                    nameserver=names,
+                    listener=listen,
+                    config=PushConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET),
+                )
+            )
+            await consumer.assigned()
+            owned = consumer.assignment()
+            for number, each in enumerate(serving):
+                await each.aclose()
+                await producer.send(Message("orders", b"%d" % (1 + number)))
+            # Long enough for channels to back off as far as they do.
+            for number in range(3, 11):
+                await asyncio.sleep(0.5)
+                await producer.send(Message("orders", b"%d" % number))
+            for each, port in zip(serving, ports[1:], strict=True):
+                await each.enter_async_context(nameserver(env, port))
+                began_s = time.monotonic()
+                took_s = await _route_is_back(f"127.0.0.1:{port}") - began_s
+                assert took_s < RETURN_S, f"took {took_s} s"
+            await producer.send(Message("orders", b"11"))
+            await all_heard.wait()
+            assert len(heard) == 12
+            assert [each for each in consumer.assignment() if each in owned] == owned
+            for each in serving:
+                stack.push_async_callback(each.aclose)
+
+    asyncio.run(main())
+
+
+async def _route_is_back(name: str) -> float:
+    """Return when a new client has a route from a NameServer."""
+    while True:
+        try:
+            async with ClientInstance(ClientConfig(nameservers=(name,))) as client:
+                await client.routes.route("orders")
+                return time.monotonic()
+        except TernError:
+            await asyncio.sleep(0.02)
