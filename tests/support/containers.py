@@ -31,7 +31,12 @@ COMPOSE: Final = (
     *(word for file in FILES for word in ("--file", file)),
 )
 NAMESERVER_PORTS: Final = {"nameserver-1": 9876, "nameserver-2": 9877}
-BROKER_PORTS: Final = {"broker-a": 10911, "broker-b": 10931}
+BROKER_PORTS: Final = {
+    "broker-a": 10911,
+    "broker-a-slave": 10921,
+    "broker-b": 10931,
+    "broker-b-slave": 10941,
+}
 PORTS: Final = NAMESERVER_PORTS | BROKER_PORTS
 """Where this machine reaches every service that must serve."""
 
