@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
 from typing import Final
 
@@ -18,11 +18,12 @@ from ternmq_broker.replication.kept import LogCut
 from ternmq_broker.replication.member import Member, Outcome
 from ternmq_broker.replication.metadata import take_over_offsets
 from ternmq_broker.replication.starting import Decision, Start
-from ternmq_broker.replication.state import ReplicationState
+from ternmq_broker.replication.state import SAVE_JOB, ReplicationState
 from ternmq_broker.tables import Tables, config_folder, load_tables
 from ternmq_model.address import Address
 from ternmq_model.errors import ClosedError
 from ternmq_model.offsets import PhysicalOffset
+from ternmq_protos.v1 import common_pb2 as common
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Identity
 from ternmq_runtime.lifecycle import Lifecycle
@@ -148,6 +149,7 @@ class Life(Lifecycle):
             who: Who told it, for the log.
         """
         self.member.state.heard_of(epoch)
+        self._save_soon()
         if self._parts is not None:
             self._parts.fence(epoch, who)
 
@@ -198,6 +200,7 @@ class Life(Lifecycle):
             interval_ms=config.registration_interval_ms,
             wake=self._wake,
             heard_of=self.heard_of,
+            told_members=self._told_members,
         )
         parts = self._parts = Parts(
             config,
@@ -362,6 +365,14 @@ class Life(Lifecycle):
             await state.become_slave(state.highest_epoch, confirmed=store.confirm_offset)
         else:
             await state.save()
+
+    def _told_members(self, brokers: Iterable[common.BrokerData], nameserver: Address) -> None:
+        self.member.finder.note(brokers, nameserver, self.identity.broker_id)
+        self._save_soon()
+
+    def _save_soon(self) -> None:
+        if not self.member.state.is_saved:
+            self._wake(SAVE_JOB)
 
     def _end_with_cut(self, cut: LogCut) -> None:
         self._cut = cut

@@ -78,6 +78,7 @@ class Registration:
         interval_ms: int,
         is_settled: Callable[[], None],
         heard_of: Callable[[int, str], None],
+        told_members: Callable[[Iterable[common.BrokerData], Address], None],
     ) -> None:
         self.address = address
         self._env = env
@@ -86,6 +87,7 @@ class Registration:
         self._interval_ms = interval_ms
         self._is_settled = is_settled
         self._heard_of = heard_of
+        self._told_members = told_members
         self._connection: Connection | None = None
         self._told = _NOTHING
         self._told_at_ms = 0
@@ -176,6 +178,7 @@ class Registration:
         request = nameserver.GetClusterRequest(broker_name=identity.name)
         reply = await connection.call(GET_CLUSTER, request, timeout_s=_CALL_TIMEOUT_S)
         self._heard_of(highest_epoch(reply.brokers, identity), f"NameServer {self.address}")
+        self._told_members(reply.brokers, self.address)
         endpoints = registered_endpoints(reply.brokers, identity)
         if endpoints is None:
             return False
@@ -240,6 +243,8 @@ class Registrar:
         interval_ms: Pause between two registrations when nothing changes.
         wake: Runs a job now.
         heard_of: Told every epoch of the broker's name that a NameServer tells, and who told it.
+        told_members: Told the broker's name with its members as a NameServer tells them, and where
+            that is.
     """
 
     def __init__(
@@ -251,10 +256,14 @@ class Registrar:
         interval_ms: int,
         wake: Callable[[str], None],
         heard_of: Callable[[int, str], None] = lambda _epoch, _who: None,
+        told_members: Callable[[Iterable[common.BrokerData], Address], None] = lambda _data, _at: (
+            None
+        ),
     ) -> None:
         self._env = env
         self._topics = topics
         self._heard_of = heard_of
+        self._told_members = told_members
         self._nameservers = nameservers
         self._interval_ms = interval_ms
         self._wake = wake
@@ -272,6 +281,7 @@ class Registrar:
                 interval_ms=self._interval_ms,
                 is_settled=self._note_settled,
                 heard_of=self._heard_of,
+                told_members=self._told_members,
             )
             for address in self._nameservers
         }

@@ -57,6 +57,9 @@ class Members:
     settings: dict[str, Any]
     store_config: StoreConfig = SMALL_STORE
     disks: dict[str, PowerLossFileSystem] = field(default_factory=dict[str, PowerLossFileSystem])
+    disk_s: dict[str, float] = field(default_factory=dict[str, float])
+    """How long a call that blocks takes on a host, if not a millisecond."""
+
     running: dict[str, Running] = field(default_factory=dict[str, Running])
     nameserver_tasks: dict[str, Running] = field(default_factory=dict[str, Running])
 
@@ -66,7 +69,7 @@ class Members:
             clock=VirtualClock(),
             network=self.network.host(host),
             random=Random(host),
-            blocking=InlineBlocking(lambda: 0.001),
+            blocking=InlineBlocking(lambda: self.disk_s.get(host, 0.001)),
         )
 
     def broker(self, host: str) -> Broker:

@@ -167,21 +167,21 @@ def answer_of(reply: replication.ReplicationStatusReply | None) -> MemberAnswer 
 def missing_slaves(replies: Iterable[MemberReply], own_id: int | None) -> tuple[int, ...]:
     """Return the ids of the slaves that did not answer.
 
-    Members that were another one before are known under both ids, at one address: whoever is, was,
-    or is known as the master there is no slave that is missing.
+    A member that had another id before is known under both, with the same endpoints: one that
+    answers, or is the master, is no slave that is missing.
 
     Args:
         replies: Of all members.
         own_id: Of the member that asks.
     """
-    others: set[Address] = set()
+    others: set[frozenset[Address]] = set()
     silent: list[BrokerMember] = []
     for member, reply in replies:
         if reply is None and member.broker_id not in (MASTER_ID, own_id):
             silent.append(member)
         else:
-            others.update(member.endpoints)
-    return tuple(each.broker_id for each in silent if others.isdisjoint(each.endpoints))
+            others.add(frozenset(member.endpoints))
+    return tuple(each.broker_id for each in silent if frozenset(each.endpoints) not in others)
 
 
 def named(who: Iterable[str]) -> str:

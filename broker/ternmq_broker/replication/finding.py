@@ -72,6 +72,32 @@ class Finder:
             self._remember(members)
         return members
 
+    def note(self, brokers: Iterable[common.BrokerData], nameserver: Address, own_id: int) -> None:
+        """Remember the members that a NameServer tells, when they are news.
+
+        They are who a master asks when it starts again and no NameServer can be reached. One that
+        has no others remembers nobody.
+
+        Args:
+            brokers: As it tells them.
+            nameserver: Where it is.
+            own_id: Of the member that was told.
+        """
+        hosts = [nameserver.host, *(each.host for each in self._nameservers)]
+        told = {
+            each.broker_id: each
+            for each in members_of(brokers, cluster=self._cluster, name=self._name, hosts=hosts)
+        }
+        known = {each.broker_id: each for each in self._remembered()}
+        if not known and not told.keys() - {own_id}:
+            return
+        if any(
+            broker_id not in known or set(known[broker_id].endpoints) != set(member.endpoints)
+            for broker_id, member in told.items()
+        ):
+            members = sorted((known | told).values(), key=lambda each: each.broker_id)
+            self._remember(members[:_MEMBERS_MAX])
+
     async def master(self, *, epoch_min: int, own_id: int) -> Connection:
         """Return a connection to the master of the name.
 

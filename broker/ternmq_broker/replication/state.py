@@ -83,6 +83,11 @@ class ReplicationState:
         return self._kept.highest_known
 
     @property
+    def is_saved(self) -> bool:
+        """The file holds all of it."""
+        return self._kept is self._saved
+
+    @property
     def members(self) -> Sequence[BrokerMember]:
         """Every member of the name, as last known."""
         return self._kept.members
