@@ -1,5 +1,7 @@
 """A store that follows another one, without anything in between."""
 
+from pathlib import Path
+
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_store.config import FlushMode, StoreConfig
 from ternmq_store.disk.layout import commit_log_folder
@@ -38,9 +40,9 @@ def take(slave: MessageStore, piece: LogSlice) -> None:
     )
 
 
-def log_of(files: MemoryFileSystem, end: int) -> bytes:
+def log_of(files: MemoryFileSystem, end: int, root: Path = ROOT) -> bytes:
     """Return all bytes of the log that are before `end`, as programs see them."""
-    folder = commit_log_folder(ROOT)
+    folder = commit_log_folder(root)
     paths = sorted(path for path in files.nodes if path.parent == folder)
     start = int(paths[0].name) if paths else 0
     return b"".join(files.nodes[path].data.tobytes() for path in paths)[: end - start]
