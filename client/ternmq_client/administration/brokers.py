@@ -24,7 +24,7 @@ class BrokerAdmin(AdminCalls):
 
     async def broker_status(self, data: BrokerData) -> admin.DescribeBrokerReply:
         """Return what the master of `data` says of itself and its store."""
-        async with self._master(data) as connection:
+        async with self._reader(data) as connection:
             return await connection.call(
                 DESCRIBE_BROKER, admin.DescribeBrokerRequest(), timeout_s=self._timeout_s
             )
@@ -46,7 +46,7 @@ class BrokerAdmin(AdminCalls):
 
     async def describe_store(self, data: BrokerData) -> admin.DescribeStoreReply:
         """Return what the store of the master of `data` has counted since it was opened."""
-        async with self._master(data) as connection:
+        async with self._reader(data) as connection:
             return await connection.call(
                 DESCRIBE_STORE, admin.DescribeStoreRequest(), timeout_s=self._timeout_s
             )
@@ -67,8 +67,8 @@ class BrokerAdmin(AdminCalls):
         """
         request = admin.DescribeStatisticsRequest(name=name, key=key)
         found: list[tuple[str, admin.StatisticsItem]] = []
-        for data in await self._wanted(brokers=(broker_name,) if broker_name else ()):
-            async with self._master(data) as connection:
+        for data in await self._readable(brokers=(broker_name,) if broker_name else ()):
+            async with self._reader(data) as connection:
                 reply = await connection.call(
                     DESCRIBE_STATISTICS, request, timeout_s=self._timeout_s
                 )
@@ -81,8 +81,8 @@ class BrokerAdmin(AdminCalls):
         Raises:
             UsageError: There is no such broker.
         """
-        (data,) = await self._wanted(brokers=(broker_name,))
-        async with self._master(data) as connection:
+        (data,) = await self._readable(brokers=(broker_name,))
+        async with self._reader(data) as connection:
             reply = await connection.call(
                 LIST_SETTINGS, admin.ListSettingsRequest(), timeout_s=self._timeout_s
             )

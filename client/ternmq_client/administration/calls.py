@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from ternmq_client.config import ClientConfig
 from ternmq_client.nameservers import NameServers
 from ternmq_model.address import resolve_addresses
-from ternmq_model.errors import UsageError
+from ternmq_model.errors import Unreachable, UsageError
 from ternmq_model.route import BrokerData, BrokerMember
 from ternmq_protos.v1 import nameserver_pb2 as nameserver
 from ternmq_remoting.contracts import GET_CLUSTER
@@ -22,7 +22,8 @@ class AdminCalls(Lifecycle):
     """Reaches NameServers and brokers, between `async with` and its end.
 
     Every method asks the NameServer who is there, dials whom it needs and hangs up again, so that
-    nothing here is ever out of date. Masters are asked, unless a method says otherwise.
+    nothing here is ever out of date. Masters alone are told to change something; what is only read
+    a slave tells too, while its master is away.
 
     Args:
         config: Where the NameServers are, and the client's patience.
@@ -71,27 +72,70 @@ class AdminCalls(Lifecycle):
     async def _wanted(
         self, cluster: str = "", brokers: Collection[str] = ()
     ) -> Sequence[BrokerData]:
-        """Return the broker names with a master that were asked for.
+        """Return the broker names that were asked for, whose masters are to change something.
 
         Args:
             cluster: Of this cluster alone.
             brokers: These alone: names, or addresses that their masters are registered with.
+
+        Raises:
+            UsageError: There is no such broker, or none at all.
+            Unreachable: One has no master at present. Nothing is changed anywhere.
         """
-        there = [data for data in await self.brokers(cluster) if data.master is not None]
+        wanted = await self._readable(cluster, brokers)
+        for data in wanted:
+            if data.master is None:
+                raise Unreachable(without_master(data))
+        return wanted
+
+    async def _readable(
+        self, cluster: str = "", brokers: Collection[str] = ()
+    ) -> Sequence[BrokerData]:
+        """Return the broker names that were asked for, to read from: a slave will do.
+
+        Raises:
+            UsageError: There is no such broker, or none at all.
+        """
+        there = await self.brokers(cluster)
         if not there:
             where = f"cluster {cluster!r}" if cluster else "any cluster"
-            raise UsageError(f"no master is registered in {where}")
+            raise UsageError(f"no broker is registered in {where}")
         named = {alias: data for data in there for alias in _names_of(data)}
         if missing := sorted(set(brokers) - named.keys()):
-            raise UsageError(f"broker {', '.join(missing)}: no such master is registered")
+            raise UsageError(f"broker {', '.join(missing)}: no such broker is registered")
         wanted = {named[name].broker_name for name in brokers}
         return [data for data in there if not brokers or data.broker_name in wanted]
 
     @asynccontextmanager
     async def _master(self, data: BrokerData) -> AsyncGenerator[Connection]:
-        assert data.master is not None, "asked of brokers with a master"
+        """Give a connection to a master.
+
+        Raises:
+            Unreachable: There is none, or it does not answer.
+        """
+        if data.master is None:
+            raise Unreachable(without_master(data))
         async with self._member(data, data.master) as connection:
             yield connection
+
+    @asynccontextmanager
+    async def _reader(self, data: BrokerData) -> AsyncGenerator[Connection]:
+        """Give a connection to the first member that answers, the master before its slaves.
+
+        Raises:
+            Unreachable: None answers; names each.
+        """
+        failures: list[str] = []
+        async with AsyncExitStack() as stack:
+            for member in data.members:
+                try:
+                    connection = await stack.enter_async_context(self._member(data, member))
+                except Unreachable as error:
+                    failures.append(str(error))
+                    continue
+                yield connection
+                return
+        raise Unreachable(f"broker {data.broker_name}: no member answers: {'; '.join(failures)}")
 
     @asynccontextmanager
     async def _member(self, data: BrokerData, member: BrokerMember) -> AsyncGenerator[Connection]:
@@ -118,7 +162,18 @@ class AdminCalls(Lifecycle):
         return self._config.request_timeout_s
 
 
+def without_master(data: BrokerData) -> str:
+    """Return what to tell who needs the master of a broker name that has none. Pure."""
+    slaves = [
+        f"{member.broker_id} at {', '.join(map(str, member.endpoints))}" for member in data.members
+    ]
+    return (
+        f"broker {data.broker_name} has no master at present (slaves: {'; '.join(slaves)}): "
+        "nothing can be changed there until it returns or a slave is promoted"
+    )
+
+
 def _names_of(data: BrokerData) -> list[str]:
-    """Return what a broker with a master can be called by."""
+    """Return what a broker can be called by: its name, or an address of its master."""
     addresses = () if data.master is None else data.master.endpoints
     return [data.broker_name, *map(str, addresses)]

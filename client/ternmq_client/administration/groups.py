@@ -33,8 +33,8 @@ class GroupAdmin(AdminCalls):
     async def groups(self) -> list[str]:
         """Return the names of all groups with members or offsets, sorted."""
         names: set[str] = set()
-        for data in await self._wanted():
-            async with self._master(data) as connection:
+        for data in await self._readable():
+            async with self._reader(data) as connection:
                 reply = await connection.call(
                     LIST_GROUPS, admin.ListGroupsRequest(), timeout_s=self._timeout_s
                 )
@@ -52,8 +52,8 @@ class GroupAdmin(AdminCalls):
         progress: list[Progress] = []
         settings: list[tuple[str, GroupSettings]] = []
         is_known = False
-        for data in await self._wanted():
-            async with self._master(data) as connection:
+        for data in await self._readable():
+            async with self._reader(data) as connection:
                 try:
                     reply = await connection.call(
                         DESCRIBE_GROUP,
@@ -104,8 +104,8 @@ class GroupAdmin(AdminCalls):
         request = admin.DescribeConsumerRequest(group=check_group(group), client_id=client_id)
         remark = f"{client_id!r} is no live member of group {group!r}"
         missing = refusal(ResponseCode.CONSUMER_NOT_ONLINE, remark)
-        for data in await self._wanted():
-            async with self._master(data) as connection:
+        for data in await self._readable():
+            async with self._reader(data) as connection:
                 try:
                     reply = await connection.call(
                         DESCRIBE_CONSUMER, request, timeout_s=self._timeout_s
@@ -126,8 +126,8 @@ class GroupAdmin(AdminCalls):
         """
         request = admin.ListProducersRequest(group=check_group(group) if group else "")
         found: dict[tuple[str, str], ProducerMember] = {}
-        for data in await self._wanted():
-            async with self._master(data) as connection:
+        for data in await self._readable():
+            async with self._reader(data) as connection:
                 reply = await connection.call(LIST_PRODUCERS, request, timeout_s=self._timeout_s)
             for one in reply.producers:
                 found.setdefault(

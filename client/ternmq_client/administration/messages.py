@@ -33,8 +33,8 @@ class MessageAdmin(AdminCalls):
             MessageNotFound: No broker holds it.
         """
         parse_offset_message_id(offset_message_id)
-        for data in await self._wanted():
-            async with self._master(data) as connection:
+        for data in await self._readable():
+            async with self._reader(data) as connection:
                 try:
                     reply = await connection.call(
                         VIEW_MESSAGE,
@@ -80,8 +80,8 @@ class MessageAdmin(AdminCalls):
         )
         found: list[StoredMessage] = []
         reason: RefusedError | None = None
-        for data in await self._wanted():
-            async with self._master(data) as connection:
+        for data in await self._readable():
+            async with self._reader(data) as connection:
                 try:
                     reply = await connection.call(
                         QUERY_MESSAGES, request, timeout_s=self._timeout_s
@@ -110,8 +110,8 @@ class MessageAdmin(AdminCalls):
             TopicNotFound: It has no such topic.
             RefusedError: Nor such a queue.
         """
-        (data,) = await self._wanted(brokers=(queue.broker_name,))
-        async with self._master(data) as connection:
+        (data,) = await self._readable(brokers=(queue.broker_name,))
+        async with self._reader(data) as connection:
             for _ in range(_CORRECTIONS_MAX):
                 request = messages.PullRequest(
                     topic=queue.topic,

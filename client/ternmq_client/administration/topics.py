@@ -90,8 +90,8 @@ class TopicAdmin(AdminCalls):
         check_topic(topic)
         configs: list[tuple[str, TopicConfig]] = []
         queues: list[QueueStatus] = []
-        for data in await self._wanted():
-            async with self._master(data) as connection:
+        for data in await self._readable():
+            async with self._reader(data) as connection:
                 try:
                     reply = await connection.call(
                         DESCRIBE_TOPIC,
@@ -140,11 +140,11 @@ class TopicAdmin(AdminCalls):
         boundary = admin.UPPER if upper else admin.LOWER
         found: list[tuple[MessageQueue, int]] = []
         description = await self.describe_topic(topic)
-        for data in await self._wanted():
+        for data in await self._readable():
             mine = [
                 one.queue for one in description.queues if data.broker_name == one.queue.broker_name
             ]
-            async with self._master(data) as connection:
+            async with self._reader(data) as connection:
                 for queue in mine:
                     request = admin.QueryOffsetByTimeRequest(
                         topic=topic, queue_id=queue.queue_id, at_ms=at_ms, boundary=boundary

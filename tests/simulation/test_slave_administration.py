@@ -1,0 +1,66 @@
+"""What operators can see and change while the master of a broker name is away."""
+
+import pytest
+
+from ternmq_client.admin import AdminClient
+from ternmq_client.config import ClientConfig
+from ternmq_model.errors import Unreachable, UsageError
+from ternmq_model.queue import MessageQueue
+from ternmq_model.route import TopicConfig
+from tests.support.paired import NAMESERVER, TOPIC, Pair, paired
+from tests.support.virtual_time import run_in_virtual_time
+
+
+def admin_of(pair: Pair) -> AdminClient:
+    config = ClientConfig(nameservers=(NAMESERVER,))
+    return AdminClient(config, env=pair.environment("admin"))
+
+
+@pytest.mark.parametrize("is_known_to_be_away", [True, False])
+def test_what_is_only_read_a_slave_tells_while_its_master_is_away(
+    is_known_to_be_away: bool,
+) -> None:
+    async def main() -> None:
+        async with paired() as pair, admin_of(pair) as admin:
+            await pair.send(10)
+            await pair.start_slave()
+            if is_known_to_be_away:
+                await pair.stop()
+            else:
+                pair.network.partition("admin", "master")
+            described = await admin.describe_topic(TOPIC)
+            assert [each.max_offset for each in described.queues] == [5, 5]
+            assert [name for name, _ in await admin.offsets_at(TOPIC, 0)] == [
+                MessageQueue(TOPIC, "a", 0),
+                MessageQueue(TOPIC, "a", 1),
+            ]
+            found = await admin.messages_at(MessageQueue(TOPIC, "a", 0), 3)
+            assert found[0].body == b"6"
+            by_key = await admin.query_messages(TOPIC, found[0].message_id)
+            assert [each.body for each in by_key] == [b"6"]
+            assert await admin.groups() is not None
+            (data,) = await admin.brokers()
+            assert (await admin.broker_status(data)).broker_name == "a"
+            assert await admin.settings("a")
+
+    run_in_virtual_time(main())
+
+
+def test_changes_wait_for_a_master_and_say_why() -> None:
+    async def main() -> None:
+        async with paired() as pair, admin_of(pair) as admin:
+            await pair.start_slave()
+            await pair.stop()
+            why = r"broker a has no master at present \(slaves: 1 at slave:10911"
+            with pytest.raises(Unreachable, match=why):
+                await admin.create_topic(TopicConfig("B"))
+            with pytest.raises(Unreachable, match=why):
+                await admin.delete_topic(TOPIC)
+            with pytest.raises(Unreachable, match="until it returns or a slave is promoted"):
+                await admin.update_settings("a", {"broker.pull_wait_ms": "1000"})
+            with pytest.raises(UsageError, match="b: no such broker is registered"):
+                await admin.settings("b")
+            await pair.start()
+            await admin.create_topic(TopicConfig("B"))
+
+    run_in_virtual_time(main())
