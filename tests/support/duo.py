@@ -21,6 +21,7 @@ from ternmq_nameserver.server import NameServer
 from ternmq_protos.v1 import replication_pb2 as replication
 from ternmq_remoting import contracts
 from ternmq_remoting.environment import Environment
+from ternmq_store.config import StoreConfig
 from tests.support.brokers import CONFIG, SMALL_STORE, Client
 from tests.support.files import MemoryFileSystem
 from tests.support.memory_network import MemoryNetwork
@@ -45,7 +46,9 @@ class Duo:
             blocking=InlineBlocking(lambda: 0.001),
         )
 
-    def member(self, number: int, **settings: Any) -> Broker:
+    def member(
+        self, number: int, *, store_config: StoreConfig = SMALL_STORE, **settings: Any
+    ) -> Broker:
         """Return a broker, not entered."""
         host = f"a{number}"
         config = replace(
@@ -59,7 +62,7 @@ class Duo:
             nameservers=("ns:9876",),
             **settings,
         )
-        return Broker(config, SMALL_STORE, self.environment(host), files=self.files[number])
+        return Broker(config, store_config, self.environment(host), files=self.files[number])
 
     async def client(self, number: int) -> Client:
         """Return a client of a member."""
