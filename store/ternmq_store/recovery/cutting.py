@@ -31,7 +31,7 @@ from ternmq_store.disk.layout import (
 )
 from ternmq_store.disk.mapped_file_queue import find_files
 from ternmq_store.disk.state_file import previous_path
-from ternmq_store.log.log_notes import save_notes
+from ternmq_store.log.log_notes import LogNotes, save_notes
 from ternmq_store.log.prepare import PrepareTask
 from ternmq_store.message_store import MessageStore
 from ternmq_store.recovery.cut_tail import keep_copy, look_at_tail
@@ -41,6 +41,9 @@ logger = logging.getLogger(__name__)
 
 _FIRST_ZERO_BYTES: Final = 64 << 20
 """What is filled of a new log's first file; the rest is reserved."""
+
+_BEGUN: Final = "begun"
+"""Names a session that ended before anything was stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +181,7 @@ def start_over(
         path = commit_log_folder(root) / file_name(at)
         zero_bytes = min(_FIRST_ZERO_BYTES, file_bytes)
         PrepareTask(files, next_file_path(root), path, file_bytes, zero_bytes).run()
+        save_notes(files, root, LogNotes(_BEGUN, False, at, at, file_bytes, queues_at=at))
     except OSError as error:
         raise StoreError(f"no log can be begun at {at} in {root}: {error}") from error
     finally:

@@ -185,7 +185,7 @@ class _Opening:
             cut_reason=scan.reason if cut_bytes else "",
             records_scanned=self._dispatcher.scanned,
             queues=len(queues),
-            queues_rebuilt=is_rebuilt and len(log.files.files) > 0,
+            queues_rebuilt=is_rebuilt,
             findings=tuple(self._findings),
         )
         return OpenedFiles(
@@ -218,10 +218,11 @@ class _Opening:
         session.save_checkpoint(Checkpoint())
         self._cut_queues(log.start, keep=False)
         scan = self._scan(log.start, ())
-        if log.files.files:
+        is_rebuilt = scan.dispatched[0] > log.start
+        if is_rebuilt:
             folder = consume_queue_folder(self._root)
             self._tell(Finding(What.REBUILT, folder, 0, 0, "queues were missing or wrong"))
-        return log.start, scan, True
+        return log.start, scan, is_rebuilt
 
     def _find_limit(self) -> PhysicalOffset | None:
         """Return from where on no queue may tell of records; None = they tell of all."""

@@ -201,6 +201,7 @@ def test_a_log_starts_over_where_another_one_begins(is_clean: bool, at: int) -> 
     assert store.min_physical == store.max_physical == at
     assert store.log_file_bytes == 8192
     assert store.queues() == []
+    assert not store.report.findings
     store.close()
 
 
