@@ -102,8 +102,8 @@ class TableTaker:
         """Apply what waits for the log and need not any more."""
         safe = self._services.store.safe_offset
         for told in [each for each in self._waiting if each.log_end <= safe]:
-            self._waiting.remove(told)
             await self._apply(told)
+            self._waiting.remove(told)
 
     def forget_waiting(self) -> Sequence[str]:
         """Forget what waits, because another master may tell from now on; return those tables."""

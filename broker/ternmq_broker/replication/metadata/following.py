@@ -7,7 +7,7 @@ from typing import Final
 
 from ternmq_broker.replication.metadata.applying import TableServices, TableTaker
 from ternmq_broker.replication.metadata.reading import TableReader, ToldTable
-from ternmq_model.errors import TernError
+from ternmq_model.errors import BrokerBusy, StoreError, TernError
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Connection
 from ternmq_runtime.service import Job
@@ -44,6 +44,7 @@ class MetadataFollower:
         self._revisions: dict[str, str] = {}
         self._is_leaving = False
         self._problem = ""
+        self._not_taken = ""
         self._followed_at_ms: int | None = None
 
     def jobs(self) -> Sequence[Job]:
@@ -74,6 +75,7 @@ class MetadataFollower:
                 self._revisions.pop(table, None)
             self._connection = connection
             reader = self._reader = TableReader(connection, self._services.env.blocking)
+        self._not_taken = ""
         try:
             await reader.read_changed(self._revisions, self._take, wait_ms=_WAIT_MS)
             await self._taker.take_waiting()
@@ -81,12 +83,18 @@ class MetadataFollower:
             self._note(str(error))
             self._let_go()
             return False
-        self._followed_at_ms = self._services.env.clock.monotonic_ms()
-        self._note("")
+        if not self._not_taken:
+            self._followed_at_ms = self._services.env.clock.monotonic_ms()
+        self._note(self._not_taken)
         return False
 
     async def _take(self, told: ToldTable) -> None:
-        await self._taker.take(told)
+        try:
+            await self._taker.take(told)
+        except (StoreError, BrokerBusy) as error:
+            # The disk has no room, say: this table is told again, and the others are taken.
+            self._not_taken = f"its table {told.table!r} cannot be kept: {error}"
+            return
         self._revisions[told.table] = told.revision
 
     def _let_go(self) -> None:

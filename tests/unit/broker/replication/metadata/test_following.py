@@ -6,6 +6,7 @@ import pytest
 
 from ternmq_broker.timer.checkpoint import TimerCheckpoint
 from ternmq_model.address import Address
+from ternmq_model.errors import StoreFull
 from ternmq_model.group_settings import GroupSettings
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.route import TopicConfig
@@ -191,6 +192,28 @@ def test_what_waited_for_the_log_when_the_stream_broke_is_told_again() -> None:
         follow(master.store, slave.store)
         settle(slave.store)
         await until(lambda: slave.tables.delays.get(3) == 8, within_s=SECOND_S)
+
+    run(scenario)
+
+
+def test_a_table_for_which_there_is_no_room_holds_up_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def no_room(topic: str, *, at: PhysicalOffset) -> None:
+        raise StoreFull(f"no room to delete {topic} at {at}")
+
+    async def scenario(both: Pair) -> None:
+        master, slave = both.master, both.slave
+        append(master.store, batch_of(record("T", 0, b"old")))
+        settle(master.store)
+        with monkeypatch.context() as patch:
+            patch.setattr(slave.store, "delete_topic", no_room)
+            master.store.delete_topic("T")
+            master.tables.topics.put(TopicConfig("U", 1, 1), now_ms=1)
+            await until(lambda: slave.tables.topics.get("U") is not None, within_s=SECOND_S)
+            assert both.follower.age_ms() == -1
+        await until(lambda: slave.store.deletions == master.store.deletions, within_s=SECOND_S)
+        await until(lambda: both.follower.age_ms() >= 0, within_s=SECOND_S)
 
     run(scenario)
 
