@@ -44,6 +44,9 @@ FOLLOW_JOB: Final = "follow"
 ACKNOWLEDGE_JOB: Final = "follow-acknowledge"
 CONFIRMED_JOB: Final = "follow-confirmed"
 
+FAR_BYTES: Final = 16 << 20
+"""A slave that lacks more is catching up: bytes first, and readers may wait a little."""
+
 _RETRY_PAUSE_S: Final = 0.5
 _ROOM_PAUSE_S: Final = 1.0
 _BUSY_PAUSE_S: Final = 0.01
@@ -454,6 +457,12 @@ class Follower:
                 return False
             self._confirmed_kept = confirmed
         return False
+
+    def is_far_behind(self) -> bool:
+        """Tell whether bytes are on their way, and many more than usual."""
+        if self._stream is None or self._waits_for_room:
+            return False
+        return self._master_end - self._services.store.max_physical > FAR_BYTES
 
     async def describe(self, reply: replication.ReplicationStatusReply) -> None:
         """Tell how following goes: a slave's part of Status."""

@@ -70,6 +70,7 @@ class SlaveSide:
             )
         )
         store_loop.on_safe = self.follower.safe_moved
+        store_loop.is_copying = self.follower.is_far_behind
         self._metadata = MetadataFollower(
             MetadataServices(
                 env=env,

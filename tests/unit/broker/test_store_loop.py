@@ -1,0 +1,57 @@
+"""How the store's work is spread over a broker's loop."""
+
+import asyncio
+
+import pytest
+
+from ternmq_broker.confirmations import Confirmations
+from ternmq_broker.store_loop import StoreLoop
+from ternmq_store.config import FlushMode
+from ternmq_store.dispatcher import Dispatched
+from ternmq_store.message_store import MessageStore
+from tests.support.files import MemoryFileSystem
+from tests.support.stores import ROOT, SMALL
+from tests.support.virtual_time import InlineBlocking, VirtualClock, run_in_virtual_time
+
+
+class _WorkingClock(VirtualClock):
+    """Each look at it is 2 ms after the one before."""
+
+    looks = 0
+
+    def monotonic_ms(self) -> int:
+        self.looks += 1
+        return super().monotonic_ms() + 2 * self.looks
+
+
+@pytest.mark.parametrize(("is_copying", "rest_s"), [(None, 0.0), (False, 0.0), (True, 7 * 0.002)])
+def test_a_slaves_dispatch_gives_way_while_it_has_much_of_the_log_to_take(
+    monkeypatch: pytest.MonkeyPatch, is_copying: bool | None, rest_s: float
+) -> None:
+    counts: list[int] = []
+
+    def dispatch(_: MessageStore, *, messages_max: int = 0) -> Dispatched:
+        if messages_max:  # closing the store dispatches too
+            counts.append(messages_max)
+        return Dispatched((), more=messages_max > 0)
+
+    async def main() -> None:
+        clock = _WorkingClock()
+        store = MessageStore.open(ROOT, SMALL, FlushMode.SYNC, MemoryFileSystem(), clock)
+        loop = StoreLoop(
+            *(store, Confirmations(), clock, InlineBlocking()),
+            wake=lambda _: None,
+            on_arrivals=lambda _: None,
+        )
+        if is_copying is not None:
+            told: bool = is_copying
+            loop.is_copying = lambda: told
+        began_s = asyncio.get_running_loop().time()
+        assert await loop.dispatch()
+        taken_s = asyncio.get_running_loop().time() - began_s
+        assert taken_s == pytest.approx(rest_s, abs=0.001)
+        store.close()
+
+    monkeypatch.setattr(MessageStore, "dispatch", dispatch)
+    run_in_virtual_time(main())
+    assert counts == [8192 if is_copying is None else 1024]
