@@ -14,7 +14,7 @@ from tests.support.dev_process import next_line
 
 TERNMQ: Final = (sys.executable, "-m", "ternmq")
 _ADDRESS: Final = re.compile(r"(127\.0\.0\.1:\d+)$")
-_SMALL: Final = (
+SMALL: Final = (
     *("store.commit_log_file_bytes=16MiB", "store.index_slots=100000"),
     *("store.index_entries=400000", "broker.flush_mode=async"),
 )
@@ -67,7 +67,7 @@ def running_cluster(
         brokers: Their names.
         settings: Of every broker, `section.name=value`.
     """
-    told = [word for each in (*_SMALL, *settings) for word in ("--set", each)]
+    told = [word for each in (*SMALL, *settings) for word in ("--set", each)]
     with contextlib.ExitStack() as stack:
         nameserver = stack.enter_context(
             running_service(folder / "nameserver", "nameserver", "--port-nameserver", "0")

@@ -1,0 +1,262 @@
+"""What docs/operations.md tells an operator to do, done: the commands, on real processes."""
+
+import contextlib
+import json
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from click.testing import CliRunner, Result
+
+from ternmq_console.main import ternmq
+from tests.support.cluster_process import SMALL, TERNMQ, RunningService, running_service
+
+SOON_S: Final = 60
+
+
+def is_soon(is_so: Callable[[], bool]) -> bool:
+    """Wait until `is_so`; return whether it became so in time."""
+    until_s = time.monotonic() + SOON_S
+    while time.monotonic() < until_s:
+        if is_so():
+            return True
+        time.sleep(0.1)
+    return False
+
+
+@dataclass
+class Site:
+    """Machines, of which each is a folder, and what runs on them."""
+
+    folder: Path
+    running: dict[str, contextlib.ExitStack] = field(
+        default_factory=dict[str, contextlib.ExitStack]
+    )
+    services: dict[str, RunningService] = field(default_factory=dict[str, RunningService])
+
+    @property
+    def nameserver(self) -> str:
+        """Where the NameServer is."""
+        return self.services["names"].address
+
+    def data(self, machine: str) -> Path:
+        """Return the data directory of a machine."""
+        return self.folder / machine / "data"
+
+    def start_nameserver(self, port: str = "0") -> None:
+        """Start the NameServer."""
+        self._start("names", "nameserver", "--port-nameserver", port)
+
+    def start_broker(self, machine: str, *words: str) -> None:
+        """Start a member of the broker name `a`; return when it serves."""
+        told = [word for each in SMALL for word in ("--set", each)]
+        names = ("--name", "a", "--port-broker", "0", "--nameserver", self.nameserver)
+        self._start(machine, "broker", *names, "--role", "sync_master", *words, *told)
+
+    def _start(self, machine: str, *words: str) -> None:
+        stack = contextlib.ExitStack()
+        told = (*words, "--data", str(self.data(machine)))
+        self.services[machine] = stack.enter_context(running_service(self.folder / machine, *told))
+        self.running[machine] = stack
+
+    def stop(self, machine: str, *, kill: bool = False) -> None:
+        """End what runs on a machine, in order or not."""
+        if kill:
+            self.services[machine].process.kill()
+        self.running.pop(machine).close()
+
+    def close(self) -> None:
+        """End everything."""
+        for machine in list(self.running):
+            self.stop(machine)
+
+    def run(self, *words: str) -> Result:
+        """Run a verb."""
+        return CliRunner().invoke(ternmq, [*words, "--nameserver", self.nameserver])
+
+    def json(self, *words: str) -> Any:
+        """Return what a verb found."""
+        done = self.run(*words, "--json")
+        assert done.exit_code == 0, done.stderr
+        return json.loads(done.stdout)
+
+    def is_healthy(self) -> bool:
+        """Ask `ternmq cluster status`."""
+        return self.run("cluster", "status").exit_code == 0
+
+    def until_healthy(self, members: int) -> None:
+        """Wait until everything is as it should be, with so many members."""
+        assert is_soon(
+            lambda: len(self.json("cluster", "list")) == members and self.is_healthy()
+        ), self.run("cluster", "status").stdout
+
+    def produce(self, *bodies: str) -> None:
+        """Send messages of one key, so that they lie in one queue."""
+        text = "".join(f"{body}\n" for body in bodies)
+        command = (*TERNMQ, "produce", "orders", "--sharding-key", "k")
+        subprocess.run(
+            [*command, "--nameserver", self.nameserver],
+            input=text,
+            text=True,
+            check=True,
+            timeout=SOON_S,
+        )
+
+    def bodies(self) -> list[str]:
+        """Return what lies in the topic."""
+        return [each["body"] for each in self.json("message", "print", "orders")]
+
+    def ids(self) -> dict[int, str]:
+        """Return the members' roles by the ids under which they are registered."""
+        return {one["id"]: one["role"] for one in self.json("cluster", "list")}
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Generator[Site]:
+    """A NameServer, a master and its slave."""
+    site = Site(tmp_path)
+    try:
+        site.start_nameserver()
+        site.start_broker("host-1")
+        site.start_broker("host-2", "--broker-id", "1")
+        site.until_healthy(2)
+        yield site
+    finally:
+        site.close()
+
+
+def test_a_pair_is_looked_at(site: Site) -> None:
+    site.produce("one")
+    master, slave = site.json("cluster", "list")
+    assert (master["role"], slave["role"]) == ("sync_master", "slave")
+    assert (master["status"], slave["status"]) == ("serving", "serving")
+    assert master["version"] == slave["version"]
+    told = site.json("broker", "ha", "a")
+    assert told["epochs"] == site.json("haStatus", "-b", "a")["epochs"]
+    master, slave = told["members"]
+    assert master["in_sync"] == "2 of 2 needed"
+    assert (slave["connected"], slave["in_sync"], slave["lag_bytes"]) == (True, True, 0)
+    assert told["epochs"]["0"] == told["epochs"]["1"] == [{"epoch": 1, "start": 0}]
+    shown = site.run("broker", "ha", "a").stdout
+    assert "epochs of id 1: 1 from 0" in shown
+    assert site.run("cluster", "status").stdout.splitlines()[-1] == "healthy"
+    site.stop("host-2", kill=True)
+    assert is_soon(lambda: not site.is_healthy())
+    assert "a (id 0) has 1 members in sync and needs 2" in site.run("cluster", "status").stdout
+
+
+def test_a_promotion_asks_first_and_is_refused_while_the_master_is_alive(site: Site) -> None:
+    promote = ("broker", "promote", "a", "--broker-id", "1")
+    done = site.run(*promote)
+    assert (done.exit_code, "Make slave 1 the master of a?" in done.stderr) == (1, True)
+    done = site.run(*promote, "--yes")
+    assert done.exit_code == 1, done.stdout
+    assert site.ids() == {0: "sync_master", 1: "slave"}
+
+
+def test_a_planned_switch_over_and_back_loses_nothing(site: Site) -> None:
+    site.produce("one", "two")
+    assert site.json("broker", "set-permission", "a", "r")["topics_changed"] > 0
+    assert site.json("broker", "ha", "a")["members"][1]["lag_bytes"] == 0
+    site.stop("host-1")
+    assert "a has no master: nobody can send to it" in site.run("cluster", "status").stdout
+    told = site.json("broker", "promote", "a", "--broker-id", "1", "--yes")
+    assert told["epoch"] > 1
+    assert told["clamped"] == []
+    site.json("broker", "set-permission", "a", "rw")
+    site.start_broker("host-1")
+    site.until_healthy(2)
+    assert site.ids() == {0: "sync_master", 100: "slave"}
+    site.produce("three")
+    site.stop("host-2")
+    again = site.json("broker", "promote", "a", "--broker-id", "100", "--yes")
+    assert again["epoch"] > told["epoch"]
+    site.start_broker("host-2", "--broker-id", "1")
+    site.until_healthy(2)
+    assert site.ids() == {0: "sync_master", 1: "slave"}
+    site.produce("four")
+    assert site.bodies() == ["one", "two", "three", "four"]
+
+
+def test_a_masters_lost_disk_is_replaced_by_that_of_a_new_member(site: Site) -> None:
+    site.produce("one", "two")
+    site.stop("host-1", kill=True)
+    shutil.rmtree(site.data("host-1"))
+    site.json("broker", "promote", "a", "--broker-id", "1", "--force", "--yes")
+    site.start_broker("host-1", "--broker-id", "2")
+    site.until_healthy(2)
+    site.produce("three")
+    assert site.bodies() == ["one", "two", "three"]
+    assert site.ids() == {0: "sync_master", 2: "slave"}
+
+
+def test_a_slaves_lost_disk_is_filled_by_its_master(site: Site) -> None:
+    site.produce("one", "two")
+    site.stop("host-2", kill=True)
+    shutil.rmtree(site.data("host-2"))
+    site.start_broker("host-2", "--broker-id", "1")
+    site.until_healthy(2)
+    master, slave = site.json("broker", "ha", "a")["members"]
+    assert (slave["log_end"], slave["epoch"]) == (master["log_end"], master["epoch"])
+
+
+def test_a_slaves_backup_is_restored_as_a_member_and_as_the_whole_name(site: Site) -> None:
+    backup = site.folder / "backup"
+    site.produce("one")
+    site.stop("host-2")
+    shutil.copytree(site.data("host-2"), backup)
+    assert subprocess.run([*TERNMQ, "store", "check", backup]).returncode == 0
+    site.start_broker("host-2", "--broker-id", "1")
+    site.until_healthy(2)
+    site.produce("two")
+    site.stop("host-2", kill=True)
+    shutil.rmtree(site.data("host-2"))
+    shutil.copytree(backup, site.data("host-2"))
+    site.start_broker("host-2", "--broker-id", "1")
+    site.until_healthy(2)
+    assert site.bodies() == ["one", "two"]
+    for machine in ("host-1", "host-2"):
+        site.stop(machine, kill=True)
+        shutil.rmtree(site.data(machine))
+    shutil.copytree(backup, site.data("host-2"))
+    site.start_broker("host-2", "--broker-id", "1")
+    site.json("broker", "promote", "a", "--broker-id", "1", "--force", "--yes")
+    site.start_broker("host-1", "--broker-id", "2")
+    site.until_healthy(2)
+    site.produce("three")
+    assert site.bodies() == ["one", "three"]
+
+
+def test_a_masters_backup_begins_the_name_anew_when_it_is_forced_to(site: Site) -> None:
+    backup = site.folder / "backup"
+    site.produce("one")
+    site.stop("host-1")
+    shutil.copytree(site.data("host-1"), backup)
+    site.json("broker", "promote", "a", "--broker-id", "1", "--yes")
+    for machine in ("host-1", "host-2"):
+        if machine in site.running:
+            site.stop(machine, kill=True)
+        shutil.rmtree(site.data(machine))
+    shutil.copytree(backup, site.data("host-1"))
+    site.start_broker("host-1", "--force-master")
+    site.start_broker("host-2", "--broker-id", "1")
+    site.until_healthy(2)
+    site.produce("two")
+    assert site.bodies() == ["one", "two"]
+
+
+def test_a_nameserver_that_lost_its_directory_is_told_the_epochs_again(site: Site) -> None:
+    port = site.nameserver.rpartition(":")[2]
+    site.stop("names", kill=True)
+    shutil.rmtree(site.data("names"))
+    site.start_nameserver(port)
+    site.until_healthy(2)
+    site.stop("host-1")
+    site.start_broker("host-1")
+    site.until_healthy(2)
+    assert site.ids() == {0: "sync_master", 1: "slave"}
