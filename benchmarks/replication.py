@@ -65,7 +65,8 @@ def measure_cost(parent: Path, mode: str, _: argparse.Namespace) -> Mapping[str,
             told_ = load(SENDING, "--nameserver", names, "--only=alone", "--only=pipelined")
             found[f"{name}.rate"] = told_["pipelined"]
             found[f"{name}.p50"] = told_["alone.p50"] / 1e3
-            print(f"{name}: master had {machine.resident_mib(master.process_id):.0f} MiB")
+            resident = machine.resident_mib(master.process_id)
+            print(f"  {name}: the master has {resident:.0f} MiB", file=sys.stderr)
     found["pair.share"] = found["pair.rate"] / found["alone.rate"] * 100
     found["pair.added"] = found["pair.p50"] - found["alone.p50"]
     return found
@@ -193,7 +194,13 @@ def main() -> None:
             for mode in modes:
                 for name in chosen.only or MEASUREMENTS:
                     print(f"round {round_number + 1}, {mode}, {name} …", file=sys.stderr)
-                    for figure, value in MEASUREMENTS[name](Path(folder), mode, chosen).items():
+                    values = MEASUREMENTS[name](Path(folder), mode, chosen)
+                    print(
+                        *(f"  {key} {value:,.2f}" for key, value in values.items()),
+                        sep="\n",
+                        file=sys.stderr,
+                    )
+                    for figure, value in values.items():
                         found[mode][figure].append(value)
     medians = {
         mode: {name: statistics.median(values) for name, values in figures.items()}

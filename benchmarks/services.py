@@ -103,7 +103,8 @@ class Member:
 @contextlib.contextmanager
 def nameserver() -> Generator[str]:
     """Run a NameServer on a free port and yield its address."""
-    with _service([TERNMQ, "nameserver", "--port-nameserver", "0"]) as address:
+    quiet = ("--set", "logging.level=warning")
+    with _service([TERNMQ, "nameserver", "--port-nameserver", "0", *quiet]) as address:
         yield address
 
 

@@ -8,7 +8,9 @@ from ternmq_client.administration.replication import MemberView, NameServerView
 from ternmq_model.route import BrokerData
 
 BEHIND_MS_MAX: Final = 3_000
-"""A slave that lacks something for longer than this is behind; shorter is what load does."""
+BEHIND_BYTES_MAX: Final = 1 << 20
+"""A slave that has lacked something for longer, and lacks more, is behind. Under load there is
+always something under way."""
 
 
 def problems_of(members: Sequence[MemberView], nameservers: Sequence[NameServerView]) -> list[str]:
@@ -105,6 +107,6 @@ def _member_problems(view: MemberView) -> Iterable[str]:
     following = status.following
     if not following.is_connected:
         yield f"follows nobody: {following.problem or 'its master is not found'}"
-    elif following.lag_ms > BEHIND_MS_MAX:
+    elif following.lag_ms > BEHIND_MS_MAX and following.lag_bytes > BEHIND_BYTES_MAX:
         lag = f"{following.lag_bytes} bytes and {following.lag_ms / 1000:.1f} s"
         yield f"is {lag} behind its master"

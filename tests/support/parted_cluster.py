@@ -30,8 +30,11 @@ from ternmq_client.admin import AdminClient
 from ternmq_client.config import ClientConfig, nameserver_texts
 from ternmq_model.address import Address
 from ternmq_model.clock import Clock
+from ternmq_protos.v1 import replication_pb2 as replication
+from ternmq_remoting import contracts
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.system import system_environment
+from ternmq_store.disk.layout import commit_log_folder
 from tests.support.brokers import Client
 from tests.support.history import GroupRules, History
 from tests.support.killed_clients import read_notes
@@ -230,6 +233,27 @@ class PartedCluster:
         async with AdminClient(config, env=self.env) as admin:
             yield admin
 
+    async def until_same_logs(self, master: str, slave: str) -> None:
+        """Wait until a slave has all of its master's log, stop both, and compare every byte."""
+
+        async def is_whole() -> bool:
+            ends: list[int] = []
+            for machine in (master, slave):
+                client = await self.connect(machine)
+                try:
+                    reply = await client.call(
+                        contracts.REPLICATION_STATUS, replication.ReplicationStatusRequest()
+                    )
+                finally:
+                    await client.connection.close()
+                ends += (reply.log_end, reply.confirm_offset)
+            return len(set(ends)) == 1
+
+        await until(is_whole)
+        for machine in (slave, master):
+            await self.stop(machine)
+        same_logs(self.folder / master, self.folder / slave)
+
     def sockets(self, machine: str, other: str) -> set[Socket]:
         """Return the connections that a machine believes to have with another one."""
         at, far = self.network.machines[machine], self.network.machines[other]
@@ -278,6 +302,22 @@ class PartedCluster:
 
     def _machine(self, name: str) -> Machine:
         return self.network.machines.get(name) or self.network.add_machine(name)
+
+
+def same_logs(master: Path, slave: Path) -> None:
+    """Compare the logs of two data directories whose brokers have stopped.
+
+    Raises:
+        AssertionError: A file differs, or one has a file with bytes that the other one lacks.
+    """
+    logs = [
+        {path.name: path.read_bytes() for path in sorted(commit_log_folder(data).iterdir())}
+        for data in (master, slave)
+    ]
+    for name in sorted(set(logs[0]) | set(logs[1])):
+        # A file that was made ahead holds nothing yet.
+        one, other = (log.get(name, b"").rstrip(b"\0") for log in logs)
+        assert one == other, f"{name}: the logs of {master} and {slave} differ"
 
 
 async def until(is_so: Callable[[], Awaitable[bool]], timeout_s: float = SOON_S) -> None:

@@ -33,7 +33,9 @@ def slave(**told: Any) -> MemberView:
 
 
 def test_nothing_is_said_of_a_healthy_cluster() -> None:
-    assert problems_of([master(), slave(lag_bytes=10_000, lag_ms=2_000)], NAMES) == []
+    for lag_bytes, lag_ms in ((0, 0), (100 << 20, 2_000), (10_000, 60_000)):
+        whole = [master(), slave(lag_bytes=lag_bytes, lag_ms=lag_ms)]
+        assert problems_of(whole, NAMES) == []
 
 
 @pytest.mark.parametrize(
