@@ -27,7 +27,7 @@ from ternmq_broker.replication.following_rules import (
     epochs_from_pb,
     epochs_to_pb,
 )
-from ternmq_model.errors import BrokerBusy, StoreFull, TernError
+from ternmq_model.errors import BrokerBusy, RefusedError, StoreFull, TernError
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_protos.v1 import replication_pb2 as replication
 from ternmq_remoting.contracts import FOLLOW
@@ -48,6 +48,7 @@ FAR_BYTES: Final = 16 << 20
 """A slave that lacks more is catching up: bytes first, and readers may wait a little."""
 
 _RETRY_PAUSE_S: Final = 0.5
+_REFUSED_PAUSE_S: Final = 5.0
 _ROOM_PAUSE_S: Final = 1.0
 _BUSY_PAUSE_S: Final = 0.01
 _SECOND_MS: Final = 1000
@@ -213,6 +214,10 @@ class Follower:
                     stream.cancel()
             finally:
                 await connection.close()
+        except RefusedError as error:
+            self._note(str(error))
+            if begun_ms is None and not error.retryable:  # an operator has to change something
+                await asyncio.sleep(_REFUSED_PAUSE_S)
         except TernError as error:
             self._note(str(error))
         if begun_ms is not None:
