@@ -119,9 +119,9 @@ class Pair:
         network = self.environment("test").network
         return Client(await network.connect([Address(host, PORT)]))
 
-    async def send(self, count: int, queues: int = 2) -> None:
+    async def send(self, count: int, queues: int = 2, host: str = "master") -> None:
         """Send messages to the master."""
-        client = await self.client()
+        client = await self.client(host)
         for _ in range(count):
             body = b"%d" % len(self.sent)
             await client.send(TOPIC, body, queue_id=len(self.sent) % queues)
