@@ -31,12 +31,13 @@ async def status(client: Client) -> replication.ReplicationStatusReply:
     return reply
 
 
-async def have_the_same(both: Duo, start: int = 0) -> None:
-    master, slave = await status(await both.client(0)), await status(await both.client(1))
+async def have_the_same(both: Duo, start: int = 0, number: int = 1) -> None:
+    master, slave = await status(await both.client(0)), await status(await both.client(number))
     assert master.log_end == slave.log_end > master.log_start
     assert slave.log_start == start
     length = slave.log_end - start
-    ours, theirs = (log_of(files, 1 << 40, CONFIG.data) for files in both.files)
+    files = (both.files[0], both.files[number])
+    ours, theirs = (log_of(each, 1 << 40, CONFIG.data) for each in files)
     assert ours[start - master.log_start :][:length] == theirs[:length]
 
 
@@ -56,8 +57,36 @@ def test_an_empty_slave_takes_the_length_of_its_masters_files() -> None:
     run(scenario)
 
 
-async def follows_at(both: Duo) -> bool:
-    return await follows(await both.client(1))
+async def follows_at(both: Duo, number: int = 1) -> bool:
+    return await follows(await both.client(number))
+
+
+def test_several_slaves_have_one_log_and_come_and_go_as_they_like() -> None:
+    async def scenario(both: Duo) -> None:
+        async with both.member(0), both.member(1), both.member(2):
+            master = await both.client(0)
+            await until(lambda: follows_at(both))
+            await master.put_topic("T", 1)
+            await master.send("T", b"early")
+            async with both.member(3):
+                await until(lambda: follows_at(both, 3))
+                for number in range(100):
+                    reply = await master.send("T", bytes(20 * number))
+                    assert reply.status.code == 0
+            both.network.cut("a0", "a2")
+            await master.send("T", b"late")
+            await until(lambda: follows_at(both, 1))
+            await until(lambda: follows_at(both, 2))
+            await master.send("T", b"last")
+            await asyncio.sleep(1)
+            for number in (1, 2):
+                await have_the_same(both, number=number)
+            async with both.member(3):
+                await until(lambda: follows_at(both, 3))
+                await have_the_same(both, number=3)
+            assert len((await status(master)).followers) == 2
+
+    run(scenario)
 
 
 def test_a_slave_begins_where_the_masters_log_begins_by_now() -> None:

@@ -1,4 +1,4 @@
-"""A master and its slave as whole brokers, with a NameServer, on virtual time.
+"""A master and its slaves as whole brokers, with a NameServer, on virtual time.
 
 async with duo() as both, both.member(0), both.member(1):
     master, slave = await both.client(0), await both.client(1)
@@ -31,11 +31,11 @@ PORT: Final = 10_911
 
 
 class Duo:
-    """A NameServer, and members of one name on hosts `a0`, `a1`."""
+    """A NameServer, and members of one name on hosts `a0`, `a1` and so on."""
 
     def __init__(self, network: MemoryNetwork) -> None:
         self.network = network
-        self.files = [MemoryFileSystem(), MemoryFileSystem()]
+        self.files = [MemoryFileSystem() for _ in range(4)]
 
     def environment(self, host: str) -> Environment:
         """Return the seams of a host."""
