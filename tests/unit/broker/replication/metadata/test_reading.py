@@ -1,0 +1,113 @@
+import asyncio
+from collections.abc import Sequence
+from random import Random
+
+import pytest
+
+from ternmq_broker.replication.following_rules import ProtocolBroken
+from ternmq_broker.replication.metadata import reading
+from ternmq_broker.replication.metadata.reading import TableReader, ToldTable
+from ternmq_model.errors import RefusedError
+from ternmq_model.response_code import ResponseCode
+from ternmq_protos.v1 import common_pb2 as common
+from ternmq_protos.v1 import replication_pb2 as replication
+from ternmq_remoting.contracts import METADATA
+from ternmq_remoting.rpc import Call, ServerStream, stream
+from tests.support.memory_network import MemoryNetwork
+from tests.support.metadata import MASTER
+from tests.support.virtual_time import InlineBlocking, run_in_virtual_time
+
+Reply = replication.MetadataReply
+
+
+class Told:
+    """A member that tells what a test says, and then nothing more."""
+
+    def __init__(self, replies: Sequence[Reply], *, ends: bool) -> None:
+        self._replies = replies
+        self._ends = ends
+        self.asked: list[replication.MetadataRequest] = []
+
+    async def metadata(
+        self, stream: ServerStream[replication.MetadataRequest, Reply], call: Call
+    ) -> None:
+        request = await stream.read()
+        assert request is not None
+        self.asked.append(request)
+        for reply in self._replies:
+            await stream.write(reply)
+        if not self._ends:
+            await asyncio.sleep(100)
+
+
+def read(*replies: Reply, ends: bool = False) -> list[ToldTable]:
+    """Return what a reader takes of these replies."""
+    found: list[ToldTable] = []
+
+    async def take(told: ToldTable) -> None:
+        found.append(told)
+
+    async def main() -> None:
+        member = Told(replies, ends=ends)
+        async with (
+            MemoryNetwork(Random(1)) as network,
+            network.host("m").serve([stream(METADATA, member.metadata)], MASTER),
+        ):
+            connection = await network.host("s").connect([MASTER])
+            reader = TableReader(connection, InlineBlocking())
+            try:
+                await reader.read_changed({"a": "1"}, take, wait_ms=7, tables=["a", "b"])
+            finally:
+                reader.cancel()
+            (asked,) = member.asked
+            assert (dict(asked.revisions), asked.wait_ms) == ({"a": "1"}, 7)
+            assert list(asked.tables) == ["a", "b"]
+
+    run_in_virtual_time(main())
+    return found
+
+
+def piece(text: str, *, last: bool = False, table: str = "a") -> Reply:
+    return Reply(table=table, revision="2", piece=text.encode(), is_last_piece=last, log_end=9)
+
+
+def test_pieces_of_one_table_become_one() -> None:
+    told = read(
+        piece('{"x":'),
+        piece(" 1}", last=True),
+        piece("{}", last=True, table="b"),
+        Reply(is_end=True),
+    )
+    assert told == [ToldTable("a", "2", 9, {"x": 1}), ToldTable("b", "2", 9, {})]
+
+
+def test_an_answer_without_a_table_is_one() -> None:
+    assert read(Reply(is_end=True)) == []
+
+
+def test_a_member_that_falls_silent_is_given_up() -> None:
+    with pytest.raises(ProtocolBroken, match="does not tell"):
+        read(piece("{"))
+
+
+def test_a_stream_that_ends_too_early_is_an_error() -> None:
+    with pytest.raises(ProtocolBroken, match="ended"):
+        read(piece("{}", last=True), ends=True)
+
+
+def test_a_refusal_comes_out_as_one() -> None:
+    status = common.Status(code=ResponseCode.SERVICE_NOT_AVAILABLE, remark="not now")
+    with pytest.raises(RefusedError, match="not now"):
+        read(Reply(status=status))
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "3", '{"x": nothing}', "[" * 100_000])
+def test_what_is_no_table_is_refused(text: str) -> None:
+    with pytest.raises(ProtocolBroken, match="'a'"):
+        read(piece(text, last=True), Reply(is_end=True))
+
+
+def test_a_table_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "TABLE_BYTES_MAX", 1000)
+    with pytest.raises(ProtocolBroken, match="over 1000 bytes"):
+        read(*[piece("x" * 300) for _ in range(5)])
