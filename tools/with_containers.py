@@ -104,6 +104,7 @@ def running_engine() -> Generator[None]:
         ):
             try:
                 wait_for(engine)
+                do("docker", "image", "prune", "--force")  # what earlier runs built
                 yield
             finally:
                 end(engine)

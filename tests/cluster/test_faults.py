@@ -9,8 +9,20 @@ from typing import Final
 
 import pytest
 
+from ternmq_broker.config import FORMER_MASTER_ID
+from ternmq_model.message import SendStatus
 from tests.support.container_load import BROKERS, ContainerLoad, container_load
-from tests.support.containers import PORTS, container, cut_off, docker, join, until_served
+from tests.support.containers import (
+    PORTS,
+    container,
+    cut_off,
+    destroy_data,
+    docker,
+    join,
+    make_anew,
+    ternmq,
+    until_served,
+)
 
 FROZEN_S: Final = 6.0
 """Longer than a sender waits for an answer."""
@@ -44,7 +56,7 @@ def test_each_container_in_turn_ends_and_comes_back(
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("service", BROKERS)
+@pytest.mark.parametrize("service", ["broker-a", "broker-b-slave"])
 def test_a_container_that_was_frozen_goes_on(service: str) -> None:
     async def main() -> None:
         async with container_load() as load:
@@ -56,7 +68,7 @@ def test_a_container_that_was_frozen_goes_on(service: str) -> None:
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("service", BROKERS)
+@pytest.mark.parametrize("service", ["broker-b", "broker-a-slave"])
 def test_a_container_whose_network_was_cut_goes_on(service: str) -> None:
     async def main() -> None:
         async with container_load() as load:
@@ -77,6 +89,25 @@ def test_all_containers_end_at_once_and_come_back() -> None:
                 await docker("start", *everyone)
                 for service in PORTS:
                     await is_whole_again(load, service)
+
+    asyncio.run(main())
+
+
+def test_a_slave_takes_the_place_of_a_master_whose_disk_is_lost() -> None:
+    name, slave = "broker-a", "broker-a-slave"
+
+    async def main() -> None:
+        async with container_load() as load:
+            # There and back: who was the master and has lost all follows under another id.
+            for lost, slave_id in ((name, 1), (slave, FORMER_MASTER_ID)):
+                await load.until_followed(name)
+                await docker("kill", "--signal", "KILL", container(lost))
+                await destroy_data(lost)
+                await load.until_acknowledged(MEANWHILE)
+                await ternmq("broker", "promote", name, "--broker-id", f"{slave_id}", "--yes")
+                await load.until_acknowledged(MEANWHILE, name, SendStatus.SLAVE_NOT_AVAILABLE)
+                await make_anew(lost)
+                await is_whole_again(load, lost)
 
     asyncio.run(main())
 

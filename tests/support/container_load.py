@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import itertools
+import json
 import secrets
 from collections import Counter
 from collections.abc import AsyncGenerator, Coroutine
@@ -22,11 +23,14 @@ from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Identity
 from ternmq_remoting.system import system_environment
 from tests.support.brokers import Client
-from tests.support.containers import BROKER_PORTS, NAMESERVERS
+from tests.support.containers import BROKER_PORTS, NAMESERVERS, log_bytes, ternmq
 from tests.support.history import Delivery, GroupRules, History, Outcome, id_of, make_body
 from tests.support.simulated_cluster import lying_of, records_of
 
 BROKERS: Final = ("broker-a", "broker-b")
+MEMBERS: Final = 2
+"""Of each broker name: a master and a slave."""
+
 QUEUES: Final = 4
 SENDERS: Final = 8
 PAUSE_S: Final = 0.01
@@ -42,14 +46,17 @@ class ContainerLoad:
     """Goes on whatever happens. Made by `container_load`.
 
     Attributes:
-        acknowledged: Sends that ended with SEND_OK, by broker name.
+        answers: How many sends got which status, by broker name.
+        failures: Those that raised, by the class.
     """
 
     env: Environment
     topic: str
     history: History = field(default_factory=lambda: History(stored_twice_allowed=True))
-    acknowledged: Counter[str] = field(default_factory=Counter[str])
-    statuses: Counter[str] = field(default_factory=Counter[str])
+    answers: Counter[tuple[str, SendStatus]] = field(
+        default_factory=Counter[tuple[str, SendStatus]]
+    )
+    failures: Counter[str] = field(default_factory=Counter[str])
     _finished: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
 
     @property
@@ -57,21 +64,22 @@ class ContainerLoad:
         """One that is pushed to, and one that polls."""
         return (f"{self.topic}-pushed", f"{self.topic}-polling")
 
-    async def until_acknowledged(self, more: int, broker: str | None = None) -> float:
-        """Wait until so many more sends were acknowledged, by one broker name or by any.
-
-        Returns:
-            How many seconds that took.
-        """
+    async def until_acknowledged(
+        self, more: int, name: str | None = None, status: SendStatus = SendStatus.SEND_OK
+    ) -> None:
+        """Wait until so many more sends got this answer, of one broker name or of any."""
 
         def count() -> int:
-            return self.acknowledged[broker] if broker else self.acknowledged.total()
+            return sum(
+                number
+                for (broker, told), number in self.answers.items()
+                if told is status and name in (broker, None)
+            )
 
-        began_s, wanted = _now_s(), count() + more
+        limit_s, wanted = _now_s() + STALLED_S, count() + more
         while count() < wanted:
-            assert _now_s() < began_s + STALLED_S, f"{broker or 'nobody'} acknowledges nothing"
+            assert _now_s() < limit_s, f"{name or 'nobody'} answers no more with {status}"
             await asyncio.sleep(0.02)
-        return _now_s() - began_s
 
     async def go_on(self, duration_s: float) -> None:
         """Let a state of things last for longer than somebody's patience."""
@@ -87,12 +95,11 @@ class ContainerLoad:
             except TernError as error:
                 if not error.may_have_happened:
                     sent.outcome = Outcome.REFUSED
-                self.statuses[type(error).__name__] += 1
+                self.failures[type(error).__name__] += 1
             else:
-                self.statuses[result.status.name] += 1
+                self.answers[result.queue.broker_name, result.status] += 1
                 if result.status is SendStatus.SEND_OK:
                     sent.outcome = Outcome.STORED
-                    self.acknowledged[result.queue.broker_name] += 1
             await asyncio.sleep(PAUSE_S)
 
     async def poll(self, consumer: PullConsumer, group: str) -> None:
@@ -141,18 +148,49 @@ class ContainerLoad:
         master = Identity("DefaultCluster", name, 0, 0)
         return Client(await self.env.network.connect(addresses, expect=master))
 
+    async def until_followed(self, name: str) -> None:
+        """Wait until the master of a broker name waits for its slave before it says SEND_OK."""
+        async with asyncio.timeout(STALLED_S):
+            while True:
+                told = json.loads(await ternmq("broker", "ha", name, "--json"))["members"]
+                if any(each.get("in_sync_now") == MEMBERS for each in told):
+                    return
+                await asyncio.sleep(0.2)
+
+    async def until_in_sync(self, name: str) -> int:
+        """Wait until all members of a broker name have one log; return where it ends."""
+        members: list[dict[str, Any]] = []
+        limit_s = _now_s() + STALLED_S
+        while _now_s() < limit_s:
+            with contextlib.suppress(AssertionError):
+                members = json.loads(await ternmq("broker", "ha", name, "--json"))["members"]
+                [end, *others] = {each["log_end"] for each in members}
+                confirmed = {each["confirm_offset"] for each in members}
+                if len(members) == MEMBERS and not others and confirmed == {end}:
+                    return int(end)
+            await asyncio.sleep(0.2)
+        raise AssertionError(f"{name} is not in sync: {members}")
+
+    async def compare_logs(self) -> None:
+        """Assert that the members of each broker name have the same log, byte for byte."""
+        for name in BROKERS:
+            end = await self.until_in_sync(name)
+            logs = {each: await log_bytes(each, end) for each in (name, f"{name}-slave")}
+            assert len(set(logs.values())) == 1, f"up to {end}: {logs}"
+
     def check(self) -> None:
         """Assert that nothing acknowledged is lost, and nothing that lies there unconsumed."""
-        assert all(self.acknowledged[name] for name in BROKERS), self.acknowledged
+        told = {f"{name} {status.name}": count for (name, status), count in self.answers.items()}
         self.history.check(
             [GroupRules(group, frozenset({self.topic})) for group in self.groups],
-            seed=f"{dict(self.acknowledged)} {dict(self.statuses)}",
+            seed=f"{told} {dict(self.failures)}",
         )
 
 
 @contextlib.asynccontextmanager
 async def container_load() -> AsyncGenerator[ContainerLoad]:
-    """Give a load that has begun; leaving it ends the sends, waits for the readers, and checks."""
+    """Give a load that has begun; leaving it ends the sends, waits for the readers, and checks
+    what they had and what all members have."""
     async with contextlib.AsyncExitStack() as stack:
         env = await stack.enter_async_context(system_environment())
         load = ContainerLoad(env, f"load-{secrets.token_hex(4)}")
@@ -175,8 +213,9 @@ async def container_load() -> AsyncGenerator[ContainerLoad]:
                 await load.until_acknowledged(20, name)
             yield load
         await load.until_consumed()
-    await load.scan()
+        await load.scan()
     load.check()
+    await load.compare_logs()
 
 
 def _pushed(load: ContainerLoad, group: str) -> PushConsumer:

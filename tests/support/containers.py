@@ -12,6 +12,7 @@ import contextlib
 import json
 import os
 import subprocess
+import sys
 from asyncio.subprocess import PIPE, STDOUT
 from collections.abc import Generator
 from typing import Any, Final
@@ -106,6 +107,36 @@ def inspected(service: str) -> dict[str, Any]:
     command = ["docker", "inspect", container(service)]
     [told] = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
     return dict(told)
+
+
+async def log_bytes(service: str, end: int) -> str:
+    """Return a checksum of a broker's log from its first byte to `end`."""
+    script = f"cat /data/commitlog/* | head --bytes {end} | sha256sum"
+    return await docker("exec", container(service), "sh", "-c", script)
+
+
+async def destroy_data(service: str) -> None:
+    """Take a container away together with its volume; it must not run."""
+    await docker("rm", container(service))
+    await docker("volume", "rm", f"{PROJECT}_{service}")
+
+
+async def make_anew(service: str) -> None:
+    """Make and start a service's container, with a new volume if it has none."""
+    await docker(*COMPOSE[1:], "up", "--detach", "--no-deps", "--no-build", service)
+
+
+async def ternmq(*arguments: str) -> str:
+    """Run a command of the console on this machine and return what it says."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "ternmq", *arguments, "--nameserver", NAMESERVERS),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=PIPE,
+        stderr=PIPE,
+    )
+    told, complaints = await process.communicate()
+    assert process.returncode == 0, f"{arguments}: {told.decode()} {complaints.decode()}"
+    return told.decode()
 
 
 async def cut_off(service: str) -> None:

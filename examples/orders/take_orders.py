@@ -1,0 +1,26 @@
+"""Takes orders as a member of a group, until it is told to stop. Run as many as you like."""
+
+import asyncio
+import json
+import signal
+
+from ternmq import PushConsumer, StoredMessage
+
+
+async def prepare(message: StoredMessage) -> None:
+    """Do an order. When this raises, the order comes again later."""
+    order = json.loads(message.body)
+    place = f"{message.queue.broker_name}, queue {message.queue.queue_id}"
+    print(f"order {order['number']}: {order['cups']} x {order['item']}, from {place}")
+
+
+async def main() -> None:
+    """Consume until SIGTERM or Ctrl-C; what is in hand is finished first."""
+    stopped = asyncio.Event()
+    for each in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(each, stopped.set)
+    async with PushConsumer("kitchen", "orders", listener=prepare):
+        await stopped.wait()
+
+
+asyncio.run(main())

@@ -1,0 +1,28 @@
+"""The demo beside the cluster: who sends and who takes, as containers."""
+
+import subprocess
+from typing import Final
+
+from tests.support.containers import COMPOSE, container, inspected
+from tools.project import ROOT
+
+SERVICES: Final = ("send-orders", "take-orders")
+DEMO: Final = (*COMPOSE, "--file", "compose.demo.yaml")
+ORDERS: Final = 5
+SOON_S: Final = 60
+
+
+def run(*arguments: str) -> None:
+    subprocess.run([*DEMO, *arguments], cwd=ROOT, check=True, capture_output=True, timeout=SOON_S)
+
+
+def test_the_demo_takes_the_orders_that_it_sends_and_stops_in_order() -> None:
+    run("up", "--detach", "--no-recreate", *SERVICES)
+    follow = ["timeout", f"{SOON_S}", "docker", "logs", "--follow", container("take-orders")]
+    with subprocess.Popen(follow, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(ORDERS)]
+        process.terminate()
+    run("stop", *SERVICES)
+    assert all(" x " in line and "from broker-" in line for line in lines), lines
+    assert [inspected(service)["State"]["ExitCode"] for service in SERVICES] == [0, 0]
