@@ -158,7 +158,8 @@ class Life(Lifecycle):
         stack.callback(logger.info, "broker ended name=%s", self._config.name)
         config, env, blocking = self._config, self._env, self._env.blocking
         state = await ReplicationState.load(config_folder(config.data), self._files, blocking)
-        is_slave = not (self._is_forced or roles.is_master(config, state.kept))
+        was_slave = not roles.is_master(config, state.kept)
+        is_slave = was_slave and not self._is_forced
         cut = state.kept.cut
         if cut is not None:
             await self._cut_log(cut, confirmed=state.kept.confirmed)
@@ -184,7 +185,7 @@ class Life(Lifecycle):
             # A slave's tables are its master's, whose log goes on beyond its own; but what it knew
             # of messages that are cut is worth nothing.
             end_of=None if is_slave and cut is None else store.next_offset,
-            was_clean=cut is not None or (store.report.was_clean and not self._is_forced),
+            was_clean=cut is not None or (store.report.was_clean and not was_slave),
             now_ms=env.clock.wall_ms(),
             wake=self._wake,
         )

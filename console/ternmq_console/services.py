@@ -78,6 +78,9 @@ def dev_sections(settings: Settings) -> tuple[NameServerConfig, BrokerConfig, St
         nameserver = dataclasses.replace(nameserver, data=DEV_DATA / "nameserver")
     if "broker.data" not in origins:
         broker = dataclasses.replace(broker, data=DEV_DATA / "broker")
+    if "broker.force_master" not in origins:
+        # Whoever removes its data begins anew, whatever the NameServer beside it remembers.
+        broker = dataclasses.replace(broker, force_master=True)
     if "store.commit_log_file_bytes" not in origins:
         store = dataclasses.replace(store, commit_log_file_bytes=DEV_LOG_FILE_BYTES)
     if not {"store.index_slots", "store.index_entries"} & set(origins):

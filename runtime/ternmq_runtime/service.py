@@ -247,6 +247,15 @@ class CanFail(Protocol):
         ...
 
 
+@runtime_checkable
+class CanWait(Protocol):
+    """A service whose start may wait for others, for as long as it takes."""
+
+    def stop_waiting(self) -> None:
+        """Let entering return, soon, whether the service serves or not. Safe to repeat."""
+        ...
+
+
 async def run_until_signalled(
     service: AbstractAsyncContextManager[object],
     *,
@@ -255,8 +264,9 @@ async def run_until_signalled(
 ) -> int:
     """Enter `service`, wait for SIGINT or SIGTERM, leave it, and return the exit code.
 
-    A first signal leaves the block in order, also when it comes while the service still starts
-    (then right after the start). A second one cancels what goes on, without waiting for it.
+    A first signal leaves the block in order, also when it comes while the service still starts:
+    then right after the start, in which one that `CanWait` waits for nobody any more. A second
+    signal cancels what goes on, without waiting for it.
     Signals are heard only in the main thread; elsewhere `stopping` is the way to end it. The
     process may open as many files as the system lets it from then on, and its threads take turns
     more often.
@@ -280,7 +290,7 @@ async def run_until_signalled(
     has_started = False
     async with _signals_heard(stop) as hurry:
         try:
-            async with service:
+            async with _heeding(stop, service), service:
                 if on_ready is not None and not stop.is_set():
                     on_ready()
                 has_started = True
@@ -303,6 +313,20 @@ async def run_until_signalled(
             return 1
     logger.info("service stopped")
     return 0
+
+
+@asynccontextmanager
+async def _heeding(stop: asyncio.Event, service: object) -> AsyncGenerator[None, None]:
+    """Let `service` wait for nobody any more once `stop` is set, while the block runs."""
+
+    async def heed(waiting: CanWait) -> None:
+        await stop.wait()
+        waiting.stop_waiting()
+
+    async with OwnedTasks() as tasks:
+        if isinstance(service, CanWait):
+            tasks.spawn(heed(service), "heed-stop")
+        yield
 
 
 class _Hurry:

@@ -83,6 +83,28 @@ def test_a_signal_during_the_start_stops_the_service_right_after_it() -> None:
     assert not ready
 
 
+def test_a_signal_ends_a_start_that_waits_for_others() -> None:
+    class Waiting(Service):
+        def __init__(self) -> None:
+            super().__init__()
+            self._given_up = asyncio.Event()
+
+        async def __aenter__(self) -> Self:
+            await self._given_up.wait()
+            return await super().__aenter__()
+
+        def stop_waiting(self) -> None:
+            self._given_up.set()
+
+    async def main() -> tuple[int, Service]:
+        service = Waiting()
+        send_signals(signal.SIGTERM)()
+        return await run_until_signalled(service, on_ready=pytest.fail), service
+
+    code, service = asyncio.run(main())
+    assert (code, service.events) == (0, ["started", "stopped"])
+
+
 def test_outside_the_main_thread_an_event_ends_a_service() -> None:
     codes: list[int] = []
 
