@@ -42,6 +42,11 @@ def test_dev_makes_small_files_of_the_log_unless_told_otherwise() -> None:
     assert dev_sections(told)[2].commit_log_file_bytes == 1 << 30
 
 
+def test_dev_begins_anew_with_what_it_finds_whatever_its_nameserver_remembers() -> None:
+    assert dev_sections(loaded())[1].force_master
+    assert not dev_sections(loaded("broker.force_master=false"))[1].force_master
+
+
 def test_dev_refuses_nameservers_that_it_would_not_use() -> None:
     environ = {"TERNMQ_BROKER__NAMESERVERS": "10.0.0.1:9876"}
     with pytest.raises(SettingsError) as refused:

@@ -1,0 +1,125 @@
+import asyncio
+from collections.abc import Sequence
+from random import Random
+
+from ternmq_broker.replication.asking import Asked, Asker, answer_of, missing_slaves, named
+from ternmq_broker.replication.starting import MemberAnswer, NameServerAnswer
+from ternmq_model.address import Address
+from ternmq_model.offsets import PhysicalOffset
+from ternmq_model.route import BrokerMember
+from ternmq_protos.v1 import nameserver_pb2 as nameserver
+from ternmq_protos.v1 import replication_pb2 as replication
+from ternmq_remoting.contracts import GET_EPOCH, REPLICATION_STATUS
+from ternmq_remoting.environment import Environment
+from ternmq_remoting.rpc import Call, unary
+from tests.support.memory_network import MemoryNetwork
+from tests.support.virtual_time import InlineBlocking, VirtualClock, run_in_virtual_time
+
+SOMEWHERE = Address("0.0.0.0", 1)
+
+
+def member(broker_id: int, *hosts: str) -> BrokerMember:
+    return BrokerMember(broker_id, tuple(Address(host, 1) for host in hosts))
+
+
+class Finds:
+    """Knows these members."""
+
+    def __init__(self, *members: BrokerMember) -> None:
+        self._members = members
+
+    async def members(self) -> Sequence[BrokerMember]:
+        """Return them."""
+        return self._members
+
+
+def status(
+    broker_id: int, name: str = "a", highest_epoch: int = 0
+) -> replication.ReplicationStatusReply:
+    return replication.ReplicationStatusReply(
+        cluster="c",
+        broker_name=name,
+        broker_id=broker_id,
+        epochs=[
+            replication.Epoch(number=1, start=0),
+            replication.Epoch(number=2, start=50),
+            replication.Epoch(number=3, start=200),
+        ],
+        log_end=100,
+        highest_epoch=highest_epoch,
+    )
+
+
+def test_everybody_is_asked_side_by_side_and_who_is_silent_is_named() -> None:
+    async def main() -> None:
+        async def get_epoch(
+            request: nameserver.GetEpochRequest, call: Call
+        ) -> nameserver.GetEpochReply:
+            assert (request.cluster, request.broker_name) == ("c", "a")
+            return nameserver.GetEpochReply(is_known=True, highest_epoch=7)
+
+        async def hang(request: nameserver.GetEpochRequest, call: Call) -> nameserver.GetEpochReply:
+            await asyncio.sleep(3600)
+            raise AssertionError
+
+        async def tell(
+            request: replication.ReplicationStatusRequest, call: Call
+        ) -> replication.ReplicationStatusReply:
+            return status(1, highest_epoch=9)
+
+        async def tell_other(
+            request: replication.ReplicationStatusRequest, call: Call
+        ) -> replication.ReplicationStatusReply:
+            return status(2, name="b")
+
+        async with (
+            MemoryNetwork(Random(1)) as network,
+            network.host("ns").serve([unary(GET_EPOCH, get_epoch)], SOMEWHERE),
+            network.host("hangs").serve([unary(GET_EPOCH, hang)], SOMEWHERE),
+            network.host("s").serve([unary(REPLICATION_STATUS, tell)], SOMEWHERE),
+            network.host("other").serve([unary(REPLICATION_STATUS, tell_other)], SOMEWHERE),
+        ):
+            env = Environment(
+                clock=VirtualClock(),
+                network=network.host("m"),
+                random=Random(1),
+                blocking=InlineBlocking(),
+            )
+            asker = Asker(
+                env,
+                cluster="c",
+                name="a",
+                nameservers=[Address(host, 1) for host in ("ns", "hangs", "away")],
+                finder=Finds(member(0, "gone"), member(1, "s"), member(2, "other"), member(3)),
+            )
+            asked = await asker.ask()
+            assert asyncio.get_running_loop().time() <= 2
+            assert asked.answers == (NameServerAnswer(7), MemberAnswer(9, 2, PhysicalOffset(100)))
+            assert asked.answered == ("ns:1", "s:1")
+            assert asked.unreachable == ("hangs:1", "away:1", "gone:1", "other:1")
+            assert (asked.highest, asked.members) == (9, asked.answers[1:])
+            assert asked.missing_slaves == (2,)
+            assert (await asker.ask(own_id=1)).answers == (NameServerAnswer(7),)
+
+    run_in_virtual_time(main())
+
+
+def test_a_member_tells_the_newest_epoch_that_its_log_has_reached() -> None:
+    assert answer_of(None) is None
+    assert answer_of(status(1)) == MemberAnswer(3, 2, PhysicalOffset(100))
+
+
+def test_a_slave_that_is_known_as_another_member_too_is_not_missing() -> None:
+    both = (member(0, "s", "ns"), None), (member(1, "s", "ns"), None)
+    assert missing_slaves(both, own_id=100) == ()
+    apart = (member(0, "m", "ns"), None), (member(1, "s", "ns"), None)
+    assert missing_slaves(apart, own_id=100) == (1,)
+    assert missing_slaves(apart, own_id=1) == ()
+    assert missing_slaves([(member(1, "s"), status(1))], own_id=None) == ()
+
+
+def test_nobody_answers_for_nobody() -> None:
+    asked = Asked((), (), ())
+    assert (asked.highest, asked.members) == (0, ())
+    assert named(asked.answered) == "nobody"
+    assert named(("a:1", "b:2")) == "a:1,b:2"

@@ -1,0 +1,167 @@
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ternmq_broker.config import BrokerConfig, BrokerRole
+from ternmq_broker.replication.asking import Asked
+from ternmq_broker.replication.epochs import Epoch
+from ternmq_broker.replication.kept import Kept
+from ternmq_broker.replication.roles import (
+    decide,
+    is_master,
+    own_of,
+    registered_id,
+    replicas_needed,
+    role_as_master,
+)
+from ternmq_broker.replication.starting import Answer, MemberAnswer, NameServerAnswer, Own, Start
+from ternmq_model.offsets import PhysicalOffset
+from ternmq_store.config import FlushMode
+from ternmq_store.message_store import MessageStore
+from tests.support.brokers import SMALL_STORE
+from tests.support.files import MemoryFileSystem
+from tests.support.virtual_time import VirtualClock, run_in_virtual_time
+
+EPOCHS = (Epoch(3, PhysicalOffset(0)),)
+MASTER = BrokerConfig()
+SLAVE = BrokerConfig(broker_id=1, role=BrokerRole.SLAVE)
+
+
+def own(**changes: Any) -> Own:
+    """Return what a replicated master of epoch 3 knows that stopped in order."""
+    known: dict[str, Any] = {
+        "broker_id": 0,
+        "is_master": True,
+        "is_replicated": True,
+        "is_empty": False,
+        "was_clean": True,
+        "epochs": EPOCHS,
+        "log_end": PhysicalOffset(100),
+    }
+    return Own(**(known | changes))
+
+
+class Others:
+    """Answer as told, one list after the other, the last one again and again."""
+
+    def __init__(self, *answers: Sequence[Answer]) -> None:
+        self.times_s: list[float] = []
+        self._answers = list(answers)
+
+    async def __call__(self) -> Asked:
+        self.times_s.append(asyncio.get_running_loop().time())
+        answers = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+        return Asked(tuple(answers), ("ns:1",) * len(answers), ("ns:2",))
+
+
+@pytest.mark.parametrize(
+    ("known", "start"),
+    [(own(is_replicated=False), Start.MASTER), (own(is_master=False), Start.SLAVE)],
+)
+def test_nobody_is_asked_when_that_cannot_matter(known: Own, start: Start) -> None:
+    async def main() -> None:
+        others = Others([NameServerAnswer(9)])
+        decision = await decide(known, others, name="a")
+        assert decision.start is start
+        assert not others.times_s
+
+    run_in_virtual_time(main())
+
+
+def test_it_is_asked_each_second_until_somebody_knows_and_said_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main() -> None:
+        others = Others([], [NameServerAnswer(None)], [], [NameServerAnswer(3)])
+        decision = await decide(own(), others, name="a")
+        assert (decision.start, decision.begins) == (Start.MASTER, None)
+        assert others.times_s == [0, 1, 2, 3]
+
+    run_in_virtual_time(main())
+    assert caplog.text.count("--force-master") == 1
+
+
+def test_a_higher_epoch_makes_it_a_slave() -> None:
+    async def main() -> None:
+        decision = await decide(own(), Others([NameServerAnswer(4)]), name="a")
+        assert decision.start is Start.SLAVE
+
+    run_in_virtual_time(main())
+
+
+def test_force_stands_for_answers_but_gives_way_to_a_member() -> None:
+    async def main() -> None:
+        others = Others([])
+        decision = await decide(own(was_clean=False), others, name="a", is_forced=True)
+        assert (decision.start, decision.begins) == (Start.MASTER, 4)
+        assert len(others.times_s) == 1
+        member = MemberAnswer(4, 4, PhysicalOffset(0))
+        decision = await decide(own(), Others([member]), name="a", is_forced=True)
+        assert decision.start is Start.SLAVE
+
+    run_in_virtual_time(main())
+
+
+def test_force_makes_a_slave_the_master_of_an_epoch_of_its_own() -> None:
+    async def main() -> None:
+        known = own(is_master=False, broker_id=1)
+        decision = await decide(known, Others([NameServerAnswer(3)]), name="a", is_forced=True)
+        assert (decision.start, decision.begins) == (Start.MASTER, 1_001_000)
+
+    run_in_virtual_time(main())
+
+
+def test_who_was_promoted_just_now_asks_nobody_again() -> None:
+    async def main() -> None:
+        others = Others([])
+        decision = await decide(own(), others, name="a", is_promoted=True)
+        assert (decision.start, decision.begins) == (Start.MASTER, None)
+        assert not others.times_s
+
+    run_in_virtual_time(main())
+
+
+def test_what_a_member_was_told_to_be_counts_more_than_what_it_is_configured_as() -> None:
+    assert is_master(MASTER, Kept())
+    assert not is_master(MASTER, Kept(is_master=False))
+    assert not is_master(SLAVE, Kept())
+    assert is_master(SLAVE, Kept(is_master=True))
+
+
+def test_a_member_is_known_under_another_id_as_a_slave() -> None:
+    assert registered_id(MASTER, is_slave=False) == registered_id(SLAVE, is_slave=False) == 0
+    assert registered_id(MASTER, is_slave=True) == 100
+    assert registered_id(SLAVE, is_slave=True) == 1
+
+
+def test_a_slave_that_becomes_the_master_is_as_its_master_was() -> None:
+    sync = Kept(master_role="sync_master", in_sync_replicas=3)
+    assert role_as_master(SLAVE, Kept()) is BrokerRole.ASYNC_MASTER
+    assert replicas_needed(SLAVE, Kept()) == 1
+    assert role_as_master(SLAVE, sync) is BrokerRole.SYNC_MASTER
+    assert replicas_needed(SLAVE, sync) == 3
+    told = BrokerConfig(broker_id=1, role=BrokerRole.SYNC_MASTER)
+    assert role_as_master(told, Kept()) is BrokerRole.SYNC_MASTER
+    assert replicas_needed(told, sync) == 2
+
+
+def test_what_it_knows_of_itself_comes_from_settings_state_and_store() -> None:
+    async def main() -> None:
+        files, root = MemoryFileSystem(), Path("/broker")
+        store = MessageStore.open(root, SMALL_STORE, FlushMode.SYNC, files, VirtualClock())
+        known = own_of(MASTER, Kept(epochs=EPOCHS, highest_epoch=5, is_replicated=True), store)
+        assert (known.is_master, known.is_replicated, known.is_empty) == (True, True, True)
+        assert (known.was_clean, known.epochs, known.highest) == (True, EPOCHS, 5)
+        assert not own_of(MASTER, Kept(is_unclean=True), store).was_clean
+        sync = BrokerConfig(role=BrokerRole.SYNC_MASTER, flush_mode=FlushMode.ASYNC)
+        known = own_of(sync, Kept(is_unclean=True), store)
+        assert known.is_replicated
+        assert known.may_lack_confirmed
+        alone = BrokerConfig(role=BrokerRole.SYNC_MASTER, nameservers=())
+        assert not own_of(alone, Kept(), store).is_replicated
+        store.close()
+
+    run_in_virtual_time(main())
