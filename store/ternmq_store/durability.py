@@ -134,7 +134,8 @@ class Durability:
         index_stored_at_ms = self._checkpoint.index_stored_at_ms
         if self._index is not None:
             dirty += self._index.take_dirty()
-            index_stored_at_ms = self._index.stored_at_ms
+            # An index that was cut knows the second alone.
+            index_stored_at_ms = min(self._index.stored_at_ms, self._dispatcher.stored_at_ms)
         files = tuple(dict.fromkeys(dirty))
         self._not_synced = NewNames()
         checkpoint = replace(

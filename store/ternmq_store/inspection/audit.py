@@ -221,6 +221,9 @@ class StoreAudit:
         if self.notes.queues_wrong:
             text = "noted as wrong by a reader: the next start builds all of them anew from the log"
             yield note("queue", None, None, text)
+        if self.notes.cut_to is not None:
+            text = "is to be cut here: the next start does so"
+            yield note("log", None, self.notes.cut_to, text)
         path = next_file_path(self._root)
         if self._files.exists(path) and self.state is not LogState.IN_USE:
             yield note("log", path, None, "a file that was prepared; the next start removes it")

@@ -202,7 +202,7 @@ class _Opening:
         are_whole = self._load_queues()
         self._limit = self._find_limit()
         if self._limit is not None:
-            self._cut_queues(self._limit, keep=False)
+            self._limit_queues(self._limit)
         self._evidence = look_at_queues(log, self._queues)
         self._rules = self._scan_rules()
         start = self._start(are_whole)
@@ -228,6 +228,14 @@ class _Opening:
         """Return from where on no queue may tell of records; None = they tell of all."""
         limits = [at for at in (self._serve_to, self._session.notes.cut_to) if at is not None]
         return max(min(limits), self._log.start) if limits else None
+
+    def _limit_queues(self, limit: PhysicalOffset) -> None:
+        """Wipe the units of records that end behind `limit`."""
+        self._cut_queues(limit, keep=False)
+        units = (queue.last_unit() for queue in self._queues)
+        crossing = [u.offset for u in units if u is not None and u.offset + u.size > limit]
+        if crossing:
+            self._cut_queues(min(crossing), keep=False)
 
     def _tell(self, finding: Finding) -> None:
         self._findings.append(finding)
@@ -334,22 +342,16 @@ class _Opening:
         return self._within_limit(min(start, self._noted(log.start)))
 
     def _within_limit(self, start: PhysicalOffset) -> PhysicalOffset:
-        """Return a place not behind the limit before which all is dispatched; no unit behind it."""
-        if self._limit is None or start <= self._limit:
-            return start
-        end = self._last_dispatched()
-        if end > self._limit:
-            # The record that crosses the limit is the newest that a queue tells of.
-            units = [unit for queue in self._queues if (unit := queue.last_unit()) is not None]
-            end = max(unit.offset for unit in units)
-            self._cut_queues(end, keep=False)
-        return end
+        """Return `start`, or an earlier place that is not behind the limit."""
+        return min(start, self._last_dispatched()) if self._limit is not None else start
 
     def _noted(self, default: PhysicalOffset) -> PhysicalOffset:
         """Return up to where the log was when it was noted how far the queues are."""
         log, at = self._log, self._session.notes.queues_at
         if not log.start <= at <= log.files.last.end:
             return default
+        if self._limit is not None and at > self._limit:
+            return at
         is_border = at % log.files.file_bytes == 0 or self._log_goes_on_at(at)
         return at if is_border else default
 

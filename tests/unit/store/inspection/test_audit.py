@@ -5,16 +5,18 @@ import numpy as np
 import pytest
 
 from ternmq_model.offsets import PhysicalOffset
+from ternmq_store.config import FlushMode
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.inspection.audit import LogState, StoreAudit
 from ternmq_store.inspection.findings import Finding
 from ternmq_store.inspection.log_inspection import FoundRecord, find_log_files, walk_log
 from ternmq_store.log.checksum_ranges import ChecksumRange
-from ternmq_store.log.log_notes import LogNotes, save_notes
+from ternmq_store.log.log_notes import LogNotes, load_notes, save_notes
+from ternmq_store.recovery.cutting import cut_log
 from tests.support.files import MemoryFile, MemoryFileSystem
 from tests.support.records import batch_of, record
 from tests.support.replicas import follow, open_replica
-from tests.support.stores import ROOT, SMALL, append, open_store, settle
+from tests.support.stores import ROOT, SMALL, HandClock, append, open_store, settle
 
 CONFIG = replace(SMALL, record_checksum=True)
 
@@ -182,3 +184,24 @@ def test_a_replicas_store_is_sound_though_its_log_goes_on_behind_what_is_confirm
     assert found.counts.records == 40
     assert 0 < found.counts.units < 40
     assert found.counts.checksummed == 40
+
+
+@pytest.mark.parametrize("is_closed", [True, False])
+def test_a_log_that_was_cut_is_sound_and_one_that_is_to_be_is_noted(is_closed: bool) -> None:
+    files, clock = MemoryFileSystem(), HandClock()
+    store = open_store(files, config=CONFIG, clock=clock)
+    for number in range(40):
+        clock.now_ms += 10_000
+        append(store, batch_of(record("t", number % 2, b"x" * 500, {"KEYS": f"k{number}"})))
+        settle(store)
+    end = PhysicalOffset(20_000)
+    if is_closed:
+        store.close()
+    files.locks.clear()
+    save_notes(files, ROOT, replace(load_notes(files, ROOT, pytest.fail), cut_to=end))
+    findings, _ = audit(ReadOnlyFileSystem(files))
+    assert [one.offset for one in findings if "to be cut" in one.text] == [end]
+    cut_log(ROOT, CONFIG, FlushMode.SYNC, files, clock, end)
+    findings, found = audit(ReadOnlyFileSystem(files))
+    assert findings == []
+    assert 0 < found.counts.records < 40

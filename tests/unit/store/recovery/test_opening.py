@@ -70,6 +70,7 @@ def test_a_replica_serves_nothing_beyond_what_its_master_confirmed(
     assert len(served) == expected
     assert served.items() <= before.served.items()
     check_index(store, served)
+    assert sum(store.queue_range(*queue)[1] for queue in store.queues()) == expected
     assert store.confirm_offset >= store.dispatched_offset
     assert store.last_stored_at_ms == HandClock().now_ms
 
@@ -151,3 +152,11 @@ def test_a_replica_with_damage_beyond_its_limit_keeps_its_log() -> None:
     settle(store)
     assert len(readable(store)) == 29
     assert store.failure is None
+
+
+@CLEAN
+def test_a_replica_reads_no_more_of_its_log_than_it_has_to(is_clean: bool) -> None:
+    before = used(is_clean=is_clean)
+    store = opened(before.files, before.ends[25])
+    assert store.report.scanned_from >= before.ends[25 if is_clean else 15]
+    assert store.report.records_scanned <= 14
