@@ -29,6 +29,7 @@ from ternmq_producer.config import ProducerConfig
 from ternmq_producer.encoding import StreamFormat
 from ternmq_producer.pending import Pending, renewed
 from ternmq_producer.replies import Failure, deliver, fits, is_brokers_fault
+from ternmq_producer.second_try import hold_back, let_go
 from ternmq_producer.statistics import LinkCounts
 from ternmq_producer.verdict import Verdict, judge
 from ternmq_producer.whole import WholePending
@@ -290,9 +291,13 @@ class BrokerLink:
                 if batch is not None:
                     self._batcher.unanswer(batch)
                 raise ConnectionLost(f"broker {self.broker_name}: sent an impossible reply")
+            code = reply.stored.status.code
+            held = hold_back(batch, code, self._config, self._elsewhere(batch)) if code else ()
             failures = deliver(
                 batch, reply.stored, store_host=store_host, broker_name=self.broker_name
             )
+            again = let_go(held)
+            self._owner.buffer.charge(sum(pending.record_bytes for pending in again))
             self._failures = 0
             self.counts.latency_ms = self._clock.monotonic_ms() - batch.written_at_ms
             if failures:
@@ -305,7 +310,26 @@ class BrokerLink:
                 self.counts.stored += len(batch)
                 self._batcher.release(batch.ordered_queues)
                 self._owner.buffer.give_back(batch.record_bytes)
+            if again:
+                self._try_again_elsewhere(again)
             self._wake.set()
+
+    def _elsewhere(self, batch: Batch) -> Sequence[MessageQueue]:
+        """Return the queues at other brokers of the topics that a batch has messages of."""
+        topics = {pending.topic.decode() for pending in batch.singles}
+        routes = [self._client.routes.cached(topic) for topic in sorted(topics)]
+        return [
+            queue
+            for route in routes
+            if route is not None
+            for queue in route.write_queues()
+            if queue.broker_name != self.broker_name
+        ]
+
+    def _try_again_elsewhere(self, pending: Sequence[Pending]) -> None:
+        """Send what is stored here, but not as safely as asked, to another broker as well."""
+        self.counts.retries += len(pending)
+        self._owner.dispatch_again(pending, avoid=self.broker_name, delay_s=0.0)
 
     def _settle_refused(self, batch: Batch, failures: list[Failure]) -> None:
         """Try again, or give up, what the broker refused of `batch`; the rest is answered."""

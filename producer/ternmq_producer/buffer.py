@@ -36,6 +36,10 @@ class Buffer:
         self._used_bytes = used
         return True
 
+    def charge(self, size: int) -> None:
+        """Take `size` bytes, room or not: of a message that is in already and goes on."""
+        self._used_bytes += size
+
     async def take(self, size: int) -> None:
         """Take `size` bytes, waiting for room. Cancelling takes nothing.
 

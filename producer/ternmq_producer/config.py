@@ -34,6 +34,12 @@ class ProducerConfig:
     index: it may then be stored twice. When False, only the broker that may have it is asked again,
     and where it cannot tell, the message fails with an error whose `may_have_happened` is True."""
 
+    retry_another_broker_when_not_ok: bool = False
+    """Whether a message that is stored, but not as safely as its broker was asked to (see
+    `SendStatus`), is sent to another broker as well, if its topic has one: the first SEND_OK
+    counts, and consumers may get it twice. Not for ordered messages, `send_many` and `send_batch`,
+    nor where `duplicates_allowed` is False."""
+
     buffer_bytes: int = 64 << 20
     """Memory for messages that are waiting or unanswered. When it is used up, sends wait."""
 

@@ -1,0 +1,86 @@
+"""Messages that are stored, but not as safely as asked, and are sent to another broker as well."""
+
+from collections.abc import Sequence
+
+from ternmq_model.message import SendResult
+from ternmq_model.queue import MessageQueue
+from ternmq_model.response_code import STORED_CODES, ResponseCode
+from ternmq_producer.batcher import Batch
+from ternmq_producer.config import ProducerConfig
+from ternmq_producer.pending import Pending, Sink
+
+
+class SecondTry:
+    """A sink in front of a sender that has a result already, which counts unless another comes.
+
+    Attributes:
+        is_held: The next result is kept, not told.
+        result: What was kept last.
+    """
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self.is_held = True
+        self.result: SendResult | None = None
+
+    def done(self) -> bool:
+        """Tell whether nobody waits any more."""
+        return self._sink.done()
+
+    def set_result(self, result: SendResult, /) -> None:
+        """Keep the result, or tell it."""
+        if self.is_held:
+            self.result = result
+        else:
+            self._sink.set_result(result)
+
+    def set_exception(self, error: BaseException, /) -> None:
+        """Tell the result that was kept: the message is stored, whatever became of another try."""
+        if self.result is None:
+            self._sink.set_exception(error)
+        else:
+            self._sink.set_result(self.result)
+
+
+def hold_back(
+    batch: Batch, code: int, config: ProducerConfig, queues: Sequence[MessageQueue]
+) -> Sequence[Pending]:
+    """Keep the results of messages that are to be tried at another broker, and return those.
+
+    Nothing is tried a second time that must stay in its queue, that travels with many, or that may
+    not be stored twice.
+
+    Args:
+        batch: About to be answered.
+        code: Of the answer.
+        config: The producer's settings.
+        queues: Where else messages can go.
+    """
+    if not (config.retry_another_broker_when_not_ok and config.duplicates_allowed):
+        return ()
+    if code not in STORED_CODES or code == ResponseCode.SUCCESS:
+        return ()
+    held: list[Pending] = []
+    topics = {queue.topic for queue in queues}
+    for pending in batch.singles:
+        is_last = pending.attempts >= config.attempts_max or pending.topic.decode() not in topics
+        if is_last or pending.is_ordered or pending.sink.done():
+            continue
+        if isinstance(pending.sink, SecondTry):
+            pending.sink.is_held = True
+        else:
+            pending.sink = SecondTry(pending.sink)
+        held.append(pending)
+    return held
+
+
+def let_go(held: Sequence[Pending]) -> Sequence[Pending]:
+    """Let results be told again; return the messages of those that were kept."""
+    kept: list[Pending] = []
+    for pending in held:
+        sink = pending.sink
+        if isinstance(sink, SecondTry):
+            sink.is_held = False
+            if sink.result is not None and not sink.done():
+                kept.append(pending)
+    return kept
