@@ -64,6 +64,7 @@ def test_a_log_that_fits_is_left_as_it_is() -> None:
 def test_a_log_is_cut_within_itself_only() -> None:
     cut = replication.FollowCut(keep_to=500)
     wanted = change_wanted(accepted(cut=cut), log(), 3)
+    assert wanted is not None
     assert wanted == LogChange(500, False, 100, 3)
     assert wanted.text == "its log is to be cut at 500 first"
     for keep_to in (99, 900, 5000, -1):
@@ -74,6 +75,7 @@ def test_a_log_is_cut_within_itself_only() -> None:
 def test_a_log_that_starts_over_does_so_where_the_masters_begins() -> None:
     cut = replication.FollowCut(keep_to=4000, starts_over=True)
     wanted = change_wanted(accepted(cut=cut, log_file_bytes=200), log(), 3)
+    assert wanted is not None
     assert wanted == LogChange(4000, True, 200, 3)
     assert wanted.text == "its log begins anew at 4000, with files of 200 bytes"
     for keep_to in (-200, -1, 4100):
