@@ -365,6 +365,8 @@ class _Opening:
             return None
         if at % log.files.file_bytes == 0 or self._log_goes_on_at(at):
             return at
+        if self._limit is not None and at > self._limit:
+            return at  # its unit is gone, and no scan begins there
         self._tell(
             Finding(What.REPORTED, checkpoint_path(self._root), at, 0, "no record begins there")
         )
