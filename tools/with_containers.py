@@ -19,6 +19,7 @@ import tempfile
 import time
 import tomllib
 from collections.abc import Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
@@ -222,8 +223,9 @@ def main(command: Sequence[str]) -> int:
     """Run the command and return its exit code."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends it in order, like Ctrl-C
     with running_engine():
-        bring_compose()
-        bring_base()
+        with ThreadPoolExecutor() as pool:
+            for brought in [pool.submit(bring_compose), pool.submit(bring_base)]:
+                brought.result()
         # Testcontainers' own cleaner is an image that may not be there; our tests clean up.
         os.environ["TESTCONTAINERS_RYUK_DISABLED"] = "true"
         return subprocess.call(command, cwd=ROOT)
