@@ -15,6 +15,7 @@ from ternmq_model.address import Address
 from ternmq_model.data_version import DataVersion
 from ternmq_model.errors import ClosedError, TernError, TransportError
 from ternmq_model.response_code import ResponseCode
+from ternmq_model.route import MASTER_ID
 from ternmq_protos.v1 import common_pb2 as common
 from ternmq_protos.v1 import nameserver_pb2 as nameserver
 from ternmq_remoting.contracts import GET_CLUSTER, REGISTER_BROKER, UNREGISTER_BROKER
@@ -177,8 +178,11 @@ class Registration:
         identity = self._registrant.identity
         request = nameserver.GetClusterRequest(broker_name=identity.name)
         reply = await connection.call(GET_CLUSTER, request, timeout_s=_CALL_TIMEOUT_S)
-        self._heard_of(highest_epoch(reply.brokers, identity), f"NameServer {self.address}")
+        highest = highest_epoch(reply.brokers, identity)
+        self._heard_of(highest, f"NameServer {self.address}")
         self._told_members(reply.brokers, self.address)
+        if identity.broker_id == MASTER_ID and highest > identity.epoch:
+            return True  # there is another master, as it should be: this one is about to leave
         endpoints = registered_endpoints(reply.brokers, identity)
         if endpoints is None:
             return False

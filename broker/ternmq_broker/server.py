@@ -3,7 +3,8 @@
 import asyncio
 import logging
 from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from typing import Final
 
 from ternmq_broker.config import BrokerConfig
 from ternmq_broker.filters import with_room_for_bit_maps
@@ -20,6 +21,11 @@ from ternmq_store.config import StoreConfig
 from ternmq_store.disk.filesystem import FileSystem, RealFileSystem
 
 logger = logging.getLogger(__name__)
+
+_QUICK_MS: Final = 1_000
+_PAUSE_S: Final = 0.2
+"""After a life that ended so soon for a cut: a log that is to be cut again and again keeps nobody
+busy."""
 
 
 class Broker(Lifecycle):
@@ -64,7 +70,7 @@ class Broker(Lifecycle):
         self._listen = config.listen_address
         self._life: Life | None = None
         self._is_open = False
-        self._is_leaving = False
+        self._leaving = asyncio.Event()
 
     @property
     def name(self) -> str:
@@ -107,7 +113,7 @@ class Broker(Lifecycle):
 
         What a first signal does to a master that waits until somebody confirms it. Safe to repeat.
         """
-        self._is_leaving = True
+        self._leaving.set()
         if self._life is not None:
             self._life.end(Outcome.LEFT)
 
@@ -117,7 +123,7 @@ class Broker(Lifecycle):
     @asynccontextmanager
     async def _alive(self) -> AsyncGenerator[None]:
         """Live while the block runs. Entering returns when the first life serves."""
-        self._is_leaving = False
+        self._leaving.clear()
         serves = asyncio.Event()
         lives: asyncio.Task[Exception | None] | None = None
         try:
@@ -153,7 +159,7 @@ class Broker(Lifecycle):
         try:
             await self._live(serves)
         except Exception as error:
-            if self._is_open and not self._is_leaving:
+            if self._is_open and not self._leaving.is_set():
                 raise
             return error
         finally:
@@ -163,7 +169,8 @@ class Broker(Lifecycle):
 
     async def _live(self, serves: asyncio.Event) -> None:
         is_forced, is_promoted = self._config.force_master, False
-        while not self._is_leaving:
+        while not self._leaving.is_set():
+            begun_ms = self._env.clock.monotonic_ms()
             self._life = Life(
                 self._config,
                 self._store_config,
@@ -178,4 +185,13 @@ class Broker(Lifecycle):
                 if life.is_serving:
                     self._listen = life.address
                     serves.set()
-                is_promoted = await life.over() is Outcome.PROMOTED
+                outcome = await life.over()
+            is_promoted = outcome is Outcome.PROMOTED
+            if outcome is Outcome.CUT and self._env.clock.monotonic_ms() - begun_ms < _QUICK_MS:
+                await self._pause()
+
+    async def _pause(self) -> None:
+        """Let a moment pass, unless the broker is to end."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_PAUSE_S):
+                await self._leaving.wait()

@@ -9,13 +9,16 @@ import pytest
 from ternmq_broker.config import BrokerRole
 from ternmq_model.errors import RefusedError, TernError
 from ternmq_model.message import Message
+from ternmq_model.stored_message import StoredMessage
+from ternmq_model.transaction import Resolution
 from ternmq_producer.producer import Producer
+from ternmq_producer.transactions import TransactionProducer
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_remoting import contracts
 from ternmq_store.disk.state_file import replace_file
 from tests.support.brokers import Client, bodies
 from tests.support.members import Members, members, until
-from tests.support.virtual_time import run_in_virtual_time
+from tests.support.virtual_time import VirtualClock, run_in_virtual_time
 
 PROMOTED = 1_001_000
 
@@ -279,5 +282,69 @@ def test_a_producer_goes_on_with_the_promoted_slave_over_its_open_connections() 
             assert all(20 <= int(body) < 40 for body in lost), lost
             assert await log_of(group, "m") == await log_of(group, "s")
             await client.connection.close()
+
+    run_in_virtual_time(main())
+
+
+def test_what_waits_at_the_master_is_delivered_by_the_promoted_slave() -> None:
+    async def main() -> None:
+        async with members() as group:
+            client = await two(group, messages=0)
+            sent_ms = VirtualClock().wall_ms()
+            await client.send("A", b"delayed", properties={"DELAY": "5"})  # a minute
+            await client.send("A", b"timed", properties={"TIMER_DELAY_SEC": "50"})
+            await client.send("A", b"short", properties={"DELAY": "1"})  # a second
+            await asyncio.sleep(5)
+            assert await read_all(client) == [b"short"]
+            await group.followed("m", "s")
+            group.kill("m")
+            await group.promote("s")
+            await until(lambda: is_master(group, "s"))
+            client = await group.client("s")
+            assert await read_all(client) == [b"short"]
+            await until(lambda: has(client, 2), within_s=60)
+            assert VirtualClock().wall_ms() - sent_ms == pytest.approx(50_000, abs=1500)
+            await until(lambda: has(client, 3), within_s=60)
+            assert VirtualClock().wall_ms() - sent_ms == pytest.approx(60_000, abs=1500)
+            assert await read_all(client) == [b"short", b"timed", b"delayed"]
+            await asyncio.sleep(120)
+            assert await has(client, 3)
+
+    run_in_virtual_time(main())
+
+
+async def has(client: Client, messages: int) -> bool:
+    """Tell whether the topic has so many messages."""
+    return len(await read_all(client)) == messages
+
+
+def test_a_transaction_that_was_begun_at_the_old_master_ends_at_the_promoted_slave() -> None:
+    async def main() -> None:
+        async with members() as group:
+            await two(group, messages=0)
+            decisions: list[bytes] = []
+
+            async def execute(_message: Message, _argument: object) -> Resolution:
+                return Resolution.UNKNOWN
+
+            async def check(message: StoredMessage) -> Resolution:
+                decisions.append(message.body)
+                return Resolution.COMMIT
+
+            async with TransactionProducer(
+                "senders",
+                execute=execute,
+                check=check,
+                nameserver="ns:9876",
+                env=group.environment("producer"),
+            ) as producer:
+                await producer.send(Message("A", b"half"), None)
+                await group.followed("m", "s")
+                group.kill("m")
+                await group.promote("s")
+                await until(lambda: is_master(group, "s"))
+                client = await group.client("s")
+                await until(lambda: has(client, 1), within_s=120)
+                assert decisions == [b"half"]
 
     run_in_virtual_time(main())

@@ -69,6 +69,8 @@ class PromotionService:
         name, following = self._member.identity.name, self._following
         if following is None:
             raise refusal(ResponseCode.ILLEGAL_OPERATION, f"broker {name} is the master already")
+        if self._store.failure is not None:
+            raise StoreFailed(f"the store failed: {self._store.failure}")
         if self._is_promoting:
             raise refusal(ResponseCode.ILLEGAL_OPERATION, "it is being promoted")
         self._is_promoting = True
