@@ -130,6 +130,24 @@ def test_a_slow_slave_that_goes_on_is_waited_for_and_the_sends_time_out() -> Non
     run_in_virtual_time(main())
 
 
+def test_of_three_members_each_must_have_what_three_are_asked_for() -> None:
+    async def main() -> None:
+        async with synchronous(in_sync_replicas=3) as (pair, client, sender):
+            assert (await client.send(TOPIC)).status.code == Code.SLAVE_NOT_AVAILABLE
+            await pair.start("second", 2)
+            await in_sync(pair, 3)
+            assert (await client.send(TOPIC)).status.code == Code.SUCCESS
+            pair.sync_s["second"] = 0.3
+            began_s = asyncio.get_running_loop().time()
+            assert (await sender.send(sender.record(TOPIC))).status.code == Code.SUCCESS
+            assert elapsed_s(began_s) >= 0.25
+            assert [each.broker_id for each in (await status_of(pair)).followers] == [1, 2]
+            pair.network.partition("master", "second")
+            assert (await client.send(TOPIC)).status.code == Code.SLAVE_NOT_AVAILABLE
+
+    run_in_virtual_time(main())
+
+
 def test_the_masters_own_disk_is_blamed_when_it_is_late() -> None:
     async def main() -> None:
         async with synchronous() as (pair, client, sender):

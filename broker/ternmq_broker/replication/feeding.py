@@ -116,6 +116,7 @@ class Feeding:
             self._over.set_result(None)
         else:
             self._over.set_exception(error)
+            self._over.exception()  # when the handler is cancelled first, nobody else asks
 
     async def _ending(self, work: Awaitable[None]) -> None:
         """Do `work`, with whose end the stream ends."""

@@ -174,3 +174,21 @@ def test_a_broker_that_closes_takes_no_slave() -> None:
             await slave.leave()
 
     run_in_virtual_time(main())
+
+
+def test_who_is_refused_again_and_again_is_told_of_once_for_each_reason(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main() -> None:
+        async with reigning() as master:
+            for cluster in ("Other", "Other", "Another", "Other"):
+                slave = await master.slave(cluster=cluster)
+                await slave.accepted()
+                await slave.leave()
+            good = await master.slave()
+            await good.accepted()
+            await good.leave()
+
+    run_in_virtual_time(main())
+    said = [record.getMessage() for record in caplog.records]
+    assert sum("slave refused broker_id=1" in line for line in said) == 3
