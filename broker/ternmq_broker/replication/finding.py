@@ -6,7 +6,7 @@ side, and nobody believed who does not say that he is the one expected.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -66,9 +66,9 @@ class Finder:
         """
         answers = await asyncio.gather(*(self._ask(each) for each in self._nameservers))
         told = merged(member for answer in answers for member in answer)
-        known = {each.broker_id: each for each in self._remembered()}
-        members = sorted((known | told).values(), key=lambda each: each.broker_id)[:_MEMBERS_MAX]
-        if told and members != sorted(known.values(), key=lambda each: each.broker_id):
+        remembered = list(self._remembered())
+        members = with_remembered(told, remembered)[:_MEMBERS_MAX]
+        if told and members != sorted(remembered, key=lambda each: each.broker_id):
             self._remember(members)
         return members
 
@@ -95,8 +95,7 @@ class Finder:
             broker_id not in known or set(known[broker_id].endpoints) != set(member.endpoints)
             for broker_id, member in told.items()
         ):
-            members = sorted((known | told).values(), key=lambda each: each.broker_id)
-            self._remember(members[:_MEMBERS_MAX])
+            self._remember(with_remembered(told, known.values())[:_MEMBERS_MAX])
 
     async def master(self, *, epoch_min: int, own_id: int) -> Connection:
         """Return a connection to the master of the name.
@@ -179,3 +178,19 @@ def merged(members: Iterable[BrokerMember]) -> dict[int, BrokerMember]:
         endpoints = tuple(dict.fromkeys((*newest.endpoints, *other.endpoints)))
         found[member.broker_id] = replace(newest, endpoints=endpoints)
     return found
+
+
+def with_remembered(
+    told: Mapping[int, BrokerMember], remembered: Iterable[BrokerMember]
+) -> list[BrokerMember]:
+    """Return the members that are told, and those that are remembered besides, by id.
+
+    One that has taken another id is no longer known under its old one: it is where it was.
+    """
+    places = {frozenset(member.endpoints) for member in told.values()}
+    known = {
+        member.broker_id: member
+        for member in remembered
+        if frozenset(member.endpoints) not in places
+    }
+    return sorted((known | dict(told)).values(), key=lambda each: each.broker_id)

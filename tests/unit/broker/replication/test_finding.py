@@ -3,7 +3,7 @@ from random import Random
 
 import pytest
 
-from ternmq_broker.replication.finding import Finder, members_of, merged
+from ternmq_broker.replication.finding import Finder, members_of, merged, with_remembered
 from ternmq_model.address import Address
 from ternmq_model.errors import Unreachable
 from ternmq_model.route import BrokerMember
@@ -169,3 +169,10 @@ def test_nobody_looks_for_the_master_where_he_is_himself() -> None:
                 assert str(B) not in str(raised.value)
 
     run_in_virtual_time(main())
+
+
+def test_a_member_that_has_taken_another_id_is_not_remembered_under_its_old_one() -> None:
+    third = Address("c", 10911)
+    remembered = [member(0, A), member(1, B), member(2, third)]
+    assert with_remembered({0: member(0, B)}, remembered) == [member(0, B), member(2, third)]
+    assert with_remembered({}, remembered) == remembered
