@@ -167,10 +167,15 @@ class ClientInstance(Lifecycle):
         """
         self._parts.forget((broker_name, broker_id), connection)
 
-    def ask_route_again(self, topic: str) -> None:
-        """Ask for the route of `topic` now, in the background: a broker's answer did not fit it."""
+    def ask_route_again(self, topic: str, *, is_doubted: bool = True) -> None:
+        """Ask for the route of `topic` now, in the background.
+
+        Args:
+            topic: Which one.
+            is_doubted: A broker's answer did not fit the route.
+        """
         opened = self._parts
-        opened.routes.expire(topic)
+        opened.routes.expire(topic, is_doubted=is_doubted)
         opened.jobs.wake("routes")
 
     async def join_group(

@@ -22,8 +22,8 @@ Source: RocketMQ `defaultTopicQueueNums`.
 """
 
 UNCERTAIN_REFRESH_MS: Final = 1_000
-"""How often a route is asked again that is watched and unknown, guessed from the template, or was
-found to be wrong: the true one may come any moment."""
+"""How often a route is asked again that is watched and unknown, guessed from the template, lacks a
+master, or was found to be wrong: the true one may come any moment."""
 
 
 LOSS_GRACE_MS: Final = 5_000
@@ -148,11 +148,17 @@ class RouteCache:
         """Take back `watch`."""
         self._watched.discard(topic)
 
-    def expire(self, topic: str) -> None:
-        """Ask for `topic` at the next refresh: a broker's answer did not fit its route."""
+    def expire(self, topic: str, *, is_doubted: bool = True) -> None:
+        """Ask for `topic` at the next refresh.
+
+        Args:
+            topic: Which one.
+            is_doubted: A broker's answer did not fit its route: what NameServers do not tell any
+                more is gone.
+        """
         if (known := self._known.get(topic)) is not None:
             known.due_at_ms = self._clock.monotonic_ms()
-            known.is_doubted = True
+            known.is_doubted = known.is_doubted or is_doubted
 
     def expire_broker(self, broker_name: str) -> None:
         """Ask at the next refresh for the routes that name `broker_name`."""
@@ -223,7 +229,10 @@ class RouteCache:
         self._note_brokers(found, route if kept is None else kept)
         if kept is not None:
             return kept
-        due_at_ms = self._clock.monotonic_ms() + self._refresh_ms
+        # A master that is away may return any moment.
+        is_certain = all(data.master is not None for data in route.brokers)
+        wait_ms = self._refresh_ms if is_certain else min(self._refresh_ms, UNCERTAIN_REFRESH_MS)
+        due_at_ms = self._clock.monotonic_ms() + wait_ms
         self._known[topic] = _Known(route, is_guessed=False, due_at_ms=due_at_ms)
         if before != route:
             self._log_and_tell(topic, route)

@@ -28,7 +28,7 @@ from ternmq_producer.pending import Pending, Sink, renewed
 from ternmq_producer.selectors import QueueSelector, keeps_order
 from ternmq_producer.spread import spread
 from ternmq_producer.statistics import BrokerSends, SendStatistics
-from ternmq_producer.target import Target, check_fields, no_queues
+from ternmq_producer.target import Target, check_fields, queues_to_write
 from ternmq_producer.whole import BatchSink, WholePending
 
 _PART_BYTES_MAX: Final = 4 << 20
@@ -439,17 +439,9 @@ class Dispatch:
         check_topic(topic)
         if is_send_forbidden(topic):
             raise IllegalName("topic", topic, "brokers alone write to it")
-        config = self.config
-        route = await self.client.routes.route_to_write(
-            topic,
-            template=config.template_topic if config.creates_topics else None,
-            queues_max=config.topic_queues,
-        )
+        queues = await queues_to_write(self.client, self.config, topic)
         if not self.is_open:
             raise closed_error()
-        queues = route.write_queues()
-        if not queues:
-            raise no_queues(route)
         return self._make_target(topic, queues)
 
     def _known_target(self, topic: str) -> Target | None:

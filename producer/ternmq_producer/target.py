@@ -1,14 +1,17 @@
 """One topic as a producer sees it: its queues, their links, and what its messages look like."""
 
+import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from ternmq_client.instance import ClientInstance
 from ternmq_model.errors import IllegalMessage, TernError, Unreachable, refusal
 from ternmq_model.message import Message
 from ternmq_model.queue import MessageQueue
 from ternmq_model.record import BODY_BYTES_MAX
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import Permission, TopicRoute
+from ternmq_producer.config import ProducerConfig
 from ternmq_producer.pending import RECORD_EXTRA_BYTES
 from ternmq_producer.queue_picker import QueuePicker
 
@@ -16,6 +19,11 @@ if TYPE_CHECKING:
     from ternmq_producer.broker_link import BrokerLink
 
 _TAGS_REMEMBERED_MAX: Final = 1024
+_MASTER_WAIT: Final = 0.8
+"""How much of the send timeout a send waits for any broker of its topic to have a master: what is
+left is for the answer, which says more than that there was no time left."""
+
+_MASTER_PAUSE_S: Final = 0.25
 
 
 class Target(QueuePicker):
@@ -76,6 +84,33 @@ def check_fields(message: Message) -> None:
         raise IllegalMessage(f"message for {message.topic!r}: tags is one tag, as a string")
     if not -(1 << 31) <= message.flag < 1 << 31:
         raise IllegalMessage(f"message for {message.topic!r}: flag {message.flag} is not 32 bits")
+
+
+async def queues_to_write(
+    client: ClientInstance, config: ProducerConfig, topic: str
+) -> Sequence[MessageQueue]:
+    """Return the queues of `topic` to send to, asking for its route at need.
+
+    While none of its brokers has a master the route is asked again and again, for most of the send
+    timeout: a master may be about to return, or a slave about to be promoted.
+
+    Raises:
+        TernError: There is no route, nobody to ask, or nothing that can be written.
+    """
+    end_ms = client.env.clock.monotonic_ms() + int(config.send_timeout_s * 1000 * _MASTER_WAIT)
+    while True:
+        route = await client.routes.route_to_write(
+            topic,
+            template=config.template_topic if config.creates_topics else None,
+            queues_max=config.topic_queues,
+        )
+        if queues := route.write_queues():
+            return queues
+        error = no_queues(route)
+        if not isinstance(error, Unreachable) or client.env.clock.monotonic_ms() >= end_ms:
+            raise error
+        client.ask_route_again(topic, is_doubted=False)
+        await asyncio.sleep(_MASTER_PAUSE_S)
 
 
 def no_queues(route: TopicRoute) -> TernError:

@@ -57,6 +57,14 @@ async def committed(env: Environment, member: Broker) -> int:
     return total
 
 
+async def has_committed(env: Environment, member: Broker, count: int) -> None:
+    """Wait until a member has so many messages as finished."""
+    found = -1
+    while found != count:
+        await asyncio.sleep(0.1)
+        found = await committed(env, member)
+
+
 def test_consumers_go_on_at_the_slave_and_return_to_the_master(tmp_path: Path) -> None:
     async def main() -> None:
         async with asyncio.timeout(SOON_S), AsyncExitStack() as stack:
@@ -98,15 +106,13 @@ def test_consumers_go_on_at_the_slave_and_return_to_the_master(tmp_path: Path) -
             await asyncio.sleep(1.5)  # tables are at the slave within a second
             await master_stack.aclose()
             await until(100)
-            await consumer.commit()
-            assert await committed(env, slave) == 100
+            await has_committed(env, slave, 100)
             again = await stack.enter_async_context(broker(env, tmp_path / "0", name, 0, port=port))
-            assert await committed(env, again) == 100
+            await has_committed(env, again, 100)
             for number in range(100, 120):
                 await producer.send(Message("orders", b"%d" % number))
             await until(120)
-            await consumer.commit()
-            assert await committed(env, again) == 120
-            assert len(heard) == 120
+            await has_committed(env, again, 120)
+            assert len(heard) <= 121, "what was in hand may come twice"
 
     asyncio.run(main())

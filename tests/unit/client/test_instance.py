@@ -13,11 +13,12 @@ from ternmq_client.instance import ClientInstance
 from ternmq_model.address import Address
 from ternmq_model.errors import ClosedError, RefusedError, TopicNotFound, Unreachable, refusal
 from ternmq_model.response_code import ResponseCode
+from ternmq_model.route import BrokerMember
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting import contracts
-from ternmq_remoting.rpc import unary
-from tests.support.send_cluster import TOPIC, SendCluster, send_cluster
+from ternmq_remoting.rpc import Identity, unary
+from tests.support.send_cluster import TOPIC, SendCluster, SendingBroker, send_cluster
 from tests.support.virtual_time import run_in_virtual_time
 
 
@@ -355,5 +356,113 @@ def test_what_one_nameserver_lacks_is_asked_of_the_others() -> None:
                 await asyncio.sleep(100)
                 assert client.routes.cached(TOPIC) == whole
                 assert client.nameservers.current_host == first
+
+    run_in_virtual_time(main())
+
+
+@asynccontextmanager
+async def with_slave(cluster: SendCluster) -> AsyncGenerator[SendingBroker]:
+    """Have a slave of broker-0 beside it, in the route."""
+    master, slave = cluster.brokers[0], SendingBroker("broker-0", 4)
+    identity = Identity("toy", master.name, 1, 0)
+    async with cluster.network.host("slave").serve(
+        slave.handlers(), Address("slave", 0), identity=identity
+    ) as server:
+        route = cluster.routes[TOPIC]
+        members = (*route.brokers[0].members, BrokerMember(1, (server.address,)))
+        data = replace(route.brokers[0], members=members)
+        cluster.routes[TOPIC] = replace(route, brokers=(data, *route.brokers[1:]))
+        yield slave
+
+
+def test_consumers_are_members_at_slaves_too_and_producers_are_not() -> None:
+    async def main() -> None:
+        async with (
+            send_cluster() as cluster,
+            with_slave(cluster) as slave,
+            client_of(cluster) as client,
+        ):
+            await client.routes.route(TOPIC)
+            client.sessions.put_producer("p")
+            client.sessions.attend("broker-0")
+            await client.sessions.attempted(timeout_s=1)
+            assert (len(cluster.brokers[0].hellos), len(slave.hellos)) == (1, 0)
+            await client.join_group(readers(TOPIC), lambda: None)
+            assert (len(cluster.brokers[0].hellos), len(slave.hellos)) == (1, 1)
+            assert client.sessions.say("broker-0", groups.SessionRequest())
+        assert (cluster.brokers[0].goodbyes, slave.goodbyes) == (1, 1)
+
+    run_in_virtual_time(main())
+
+
+def test_readers_turn_to_a_slave_at_once_and_back_within_two_seconds() -> None:
+    async def main() -> None:
+        async with send_cluster() as cluster, with_slave(cluster), client_of(cluster) as client:
+            moves: list[tuple[str, int]] = []
+            client.on_reader_moved(lambda name, broker_id: moves.append((name, broker_id)))
+            await client.routes.route(TOPIC)
+            master = await client.reader("broker-0")
+            assert await client.broker("broker-0") is master
+            await cluster.stop(cluster.brokers[0])
+            client.forget("broker-0", master)
+            slave = await client.reader("broker-0")
+            assert slave.address.host == "slave"
+            assert await client.reader("broker-0") is slave
+            with pytest.raises(Unreachable):
+                await client.broker("broker-0")
+            await asyncio.sleep(20)
+            await cluster.start(cluster.brokers[0])
+            await asyncio.sleep(2)
+            assert (await client.reader("broker-0")).address.host == "broker-0"
+            assert moves == [("broker-0", 1), ("broker-0", 0)]
+
+    run_in_virtual_time(main())
+
+
+def test_who_has_just_started_is_asked_last_for_members() -> None:
+    async def main() -> None:
+        async with (
+            send_cluster(brokers=2) as cluster,
+            with_slave(cluster),
+            client_of(cluster) as client,
+        ):
+            await client.join_group(readers(TOPIC), lambda: None)
+            route = await client.routes.route(TOPIC)
+            everyone = [("broker-0", 0), ("broker-0", 1), ("broker-1", 0)]
+            assert client.members_to_list(route) == everyone
+            await asyncio.sleep(11)
+            assert client.members_to_list(route) == everyone
+            cluster.network.cut("broker-0")
+            await asyncio.sleep(5)
+            assert client.members_to_list(route) == [*everyone[1:], everyone[0]]
+            await asyncio.sleep(11)
+            assert client.members_to_list(route) == everyone
+
+    run_in_virtual_time(main())
+
+
+def test_a_member_whose_place_another_has_taken_under_a_newer_epoch_is_left() -> None:
+    async def main() -> None:
+        async with (
+            send_cluster() as cluster,
+            with_slave(cluster) as slave,
+            client_of(cluster) as client,
+        ):
+            await client.routes.route(TOPIC)
+            old = await client.broker("broker-0")
+            route = cluster.routes[TOPIC]
+            place = route.brokers[0].members[1].endpoints
+            promoted = BrokerMember(0, (Address("slave", place[0].port + 1),), 5)
+            listen = promoted.endpoints[0]
+            data = replace(route.brokers[0], members=(promoted,))
+            cluster.routes[TOPIC] = replace(route, brokers=(data,))
+            async with cluster.network.host("slave").serve(
+                slave.handlers(), listen, identity=Identity("toy", "broker-0", 0, 5)
+            ):
+                await asyncio.sleep(31)
+                new = await client.broker("broker-0")
+                assert new is not old
+                assert new.address == listen
+                assert client.epoch("broker-0") == 5
 
     run_in_virtual_time(main())
