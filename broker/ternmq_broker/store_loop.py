@@ -194,7 +194,7 @@ class StoreLoop:
             logger.info("dispatch goes on")
         if done.arrivals:
             self._on_arrivals(done.arrivals)
-        if done.more and self.is_copying is not None and self.is_copying():
+        if self.is_copying is not None and self.is_copying():
             await asyncio.sleep(_REST_FACTOR * (self._clock.monotonic_ms() - begun_ms) / 1000)
         return done.more
 

@@ -79,6 +79,8 @@ class CommitLog:
         self.end = PhysicalOffset(0)
         self._preparing: FileTask | None = None
         self._hole: int | None = None
+        self._is_awaited = False
+        """Somebody had to wait for the file to be filled since it last was."""
         self._unfilled = _EVERYTHING
         """From here on the file that holds it is reserved, and not yet filled with zeros."""
         self._is_wanted = False
@@ -192,6 +194,7 @@ class CommitLog:
 
     def _make_real(self, file: MappedFile, end: int) -> None:
         if file.base <= self._unfilled < end:
+            self._is_awaited = True
             busy = "the log's present file is being filled"
             raise BrokerBusy(ResponseCode.SYSTEM_BUSY, busy)
         if file.real_bytes < file.file_bytes:
@@ -379,7 +382,9 @@ class CommitLog:
             last = self.files.last
             if last.base <= self._unfilled < last.end:
                 start = self._unfilled - last.base
-                task = next_fill(last.file, start, last.file_bytes, self._file_system)
+                urgent, self._is_awaited = self._is_awaited, False
+                system = self._file_system
+                task = next_fill(last.file, start, last.file_bytes, system, is_urgent=urgent)
                 self._preparing = task
                 return task
             self._unfilled = _EVERYTHING

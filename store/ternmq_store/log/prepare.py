@@ -97,6 +97,8 @@ class FillTask:
     file: File
     start: int
     end: int
+    is_urgent: bool = False
+    """The writer waits for it already: no rest is taken."""
 
     def run(self) -> None:
         """Write zeros and sync them.
@@ -104,19 +106,25 @@ class FillTask:
         Raises:
             OSError: Not all of it is filled. Its space is reserved all the same.
         """
-        _write_zeros(self.files, self.file, self.start, self.end)
+        rest_s = 0.0 if self.is_urgent else _REST_S
+        _write_zeros(self.files, self.file, self.start, self.end, rest_s)
 
 
-def next_fill(file: File, start: int, end: int, files: FileSystem) -> FillTask:
+def next_fill(
+    file: File, start: int, end: int, files: FileSystem, *, is_urgent: bool = False
+) -> FillTask:
     """Return the next step of filling `file` from `start` on, at most to `end`."""
-    return FillTask(files, file, start, min(start + _SYNC_EVERY_BYTES, end))
+    return FillTask(files, file, start, min(start + _SYNC_EVERY_BYTES, end), is_urgent)
 
 
-def _write_zeros(files: FileSystem, file: File, start: int, end: int) -> None:
+def _write_zeros(
+    files: FileSystem, file: File, start: int, end: int, rest_s: float = _REST_S
+) -> None:
     zeros = bytes(_PIECE_BYTES)
     for position in range(start, end, _PIECE_BYTES):
         file.write(position, zeros[: end - position])
-        files.rest(_REST_S)
+        if rest_s:
+            files.rest(rest_s)
     file.sync()
 
 

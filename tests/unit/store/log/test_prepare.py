@@ -61,6 +61,25 @@ def test_the_rest_of_a_first_file_is_filled_ahead_of_its_writer() -> None:
     store.close()
 
 
+def test_filling_takes_no_rest_while_the_writer_waits_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    files = MemoryFileSystem()
+    rests: list[float] = []
+    monkeypatch.setattr(MemoryFileSystem, "rest", lambda _, seconds: rests.append(seconds))
+    store = open_store(files, config=CONFIG)
+    rests.clear()
+    append(store, HALF)
+    with pytest.raises(BrokerBusy, match="being filled"):
+        append(store, HALF)
+    counts: list[int] = []
+    for _ in range(2):
+        assert prepare(store)
+        counts.append(len(rests))
+    assert counts == [0, 2]
+    store.close()
+
+
 def test_when_it_is_filled_the_next_file_is_made() -> None:
     store = open_store(MemoryFileSystem(), config=CONFIG)
     kinds: list[type] = []
