@@ -216,10 +216,13 @@ class LogFeed:
         return LogSlice(start, data, extent.is_checksummed, extent.damage)
 
     def finish(self, cold: ColdSlice) -> LogSlice | None:
-        """Return what a task has read; None when its file was deleted meanwhile."""
-        bad = cold.bad
-        if bad is not None and self._session.quarantine.add(bad.start, bad.end, bad.reason):
-            logger.error("damage found in the log start=%d end=%d reason=%r", *astuple(bad))
+        """Return what a task has read; None when its file was deleted meanwhile.
+
+        Bytes that are no record go as damaged. Nothing is concluded from that here: perhaps whoever
+        follows has named a place where none begins.
+        """
+        if cold.bad is not None:
+            logger.warning("no record to pass on start=%d end=%d reason=%r", *astuple(cold.bad))
         return cold.found
 
     def checksum(self, start: PhysicalOffset, end: PhysicalOffset) -> LogChecksum:
