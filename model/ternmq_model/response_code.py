@@ -51,7 +51,7 @@ STORED_CODES = frozenset(
         ResponseCode.FLUSH_SLAVE_TIMEOUT,
     }
 )
-"""The message lies in the log; with another code than SUCCESS it is less safe than was asked for."""
+"""The message lies in the log; with another code than SUCCESS it is less safe than was asked."""
 
 RETRYABLE_CODES = frozenset(
     {
