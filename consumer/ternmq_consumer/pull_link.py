@@ -294,28 +294,29 @@ class PullLink:
 
     async def run(self) -> None:
         """Keep the stream open while there are subscriptions, until cancelled."""
+        again_at_ms = 0
         while True:
             while not self._queues:
                 self._changed.clear()
                 await self._changed.wait()
+            if (pause_ms := again_at_ms - self._env.clock.monotonic_ms()) > 0:
+                # Queues that come back from a member that refuses as well would run in circles.
+                await asyncio.sleep(pause_ms / 1000)
+                again_at_ms = 0
+                continue
             reason = await self._stream_once()
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
+            if (task := asyncio.current_task()) is not None and task.cancelling():
                 # A stream that breaks in the instant of cancelling hides the cancellation.
                 raise asyncio.CancelledError
-            if not self._queues or self._elsewhere.failed(self.queues, self._broker_id, reason):
-                continue
             self._failures += 1
             delay_s = _REOPEN.delay_s(self._failures, self._env.random)
+            again_at_ms = self._env.clock.monotonic_ms() + int(delay_s * 1000)
+            if not self._queues or self._elsewhere.failed(self.queues, self._broker_id, reason):
+                continue
             logger.warning(
                 "pull stream broke broker=%s id=%s queues=%s retry_s=%.1f reason=%s",
-                self._broker_name,
-                self._broker_id,
-                len(self._queues),
-                delay_s,
-                reason,
+                *(self._broker_name, self._broker_id, len(self._queues), delay_s, reason),
             )
-            await asyncio.sleep(delay_s)
 
     async def _stream_once(self) -> str:
         """Hold one stream from its beginning to its end; return why it ended."""
