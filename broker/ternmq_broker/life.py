@@ -14,6 +14,7 @@ from ternmq_broker.replication import roles
 from ternmq_broker.replication.asking import Asker
 from ternmq_broker.replication.epochs import newest
 from ternmq_broker.replication.finding import Finder
+from ternmq_broker.replication.found_topics import found_topics
 from ternmq_broker.replication.kept import LogCut
 from ternmq_broker.replication.member import Member, Outcome
 from ternmq_broker.replication.metadata import take_over_offsets
@@ -303,7 +304,14 @@ class Life(Lifecycle):
 
     async def _take_over(self, member: Member, tables: Tables, store: MessageStore) -> None:
         """Take what was committed at slaves while their master was away."""
-        if member.is_slave or not (member.state.kept.is_replicated and member.state.members):
+        if member.is_slave or not member.state.kept.is_replicated:
+            return
+        now_ms = self._env.clock.wall_ms()
+        known = [config.topic for config in tables.topics]
+        for found in found_topics(store.queues(), known):
+            tables.topics.put(found, now_ms=now_ms)
+            logger.warning("topic found in the log alone topic=%s", found.topic)
+        if not member.state.members:
             return
         await take_over_offsets(
             self._env,

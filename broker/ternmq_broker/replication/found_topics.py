@@ -1,0 +1,33 @@
+"""Topics of which a log tells and a table does not. Pure.
+
+A slave's log is its master's to the last confirmed byte, but its tables may be a second older. When
+the master is gone for good, a topic of that second has messages at the slave and no entry.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from ternmq_model.names import DEAD_LETTER_PREFIX, RETRY_PREFIX, is_system_topic
+from ternmq_model.route import TopicConfig
+
+_OF_GROUPS = (RETRY_PREFIX, DEAD_LETTER_PREFIX)
+
+
+def found_topics(queues: Iterable[tuple[str, int]], known: Iterable[str]) -> Sequence[TopicConfig]:
+    """Return topics that have queues and are not known, with as many queues as there must be.
+
+    Those of the broker itself need no entry.
+
+    Args:
+        queues: Topic and id of every queue of the store.
+        known: Topics of the table.
+    """
+    counts: dict[str, int] = {}
+    for topic, queue_id in queues:
+        counts[topic] = max(counts.get(topic, 0), queue_id + 1)
+    for topic in known:
+        counts.pop(topic, None)
+    return [
+        TopicConfig(topic, count, count)
+        for topic, count in sorted(counts.items())
+        if topic.startswith(_OF_GROUPS) or not is_system_topic(topic)
+    ]
