@@ -61,7 +61,8 @@ async def caught_up(
             told = {each: await standing(cluster, each) for each in cluster.members(broker_name)}
             masters = [each for each in told.values() if each.broker_id == MASTER_ID]
             ends = {end for each in told.values() for end in (each.log_end, each.confirm_offset)}
-            if len(masters) == 1 and len(ends) == 1:
+            reigns = {each.epochs[-1].number if each.epochs else 0 for each in told.values()}
+            if len(masters) == len(ends) == len(reigns) == 1:
                 return told
         await asyncio.sleep(_LOOK_S)
     raise AssertionError(f"seed {cluster.seed}: members of {broker_name} differ: {told}")
