@@ -105,7 +105,7 @@ def running_engine() -> Generator[None]:
         ):
             try:
                 wait_for(engine)
-                do("docker", "image", "prune", "--force")  # what earlier runs built
+                says("docker", "image", "prune", "--force")  # what earlier runs built
                 yield
             finally:
                 end(engine)

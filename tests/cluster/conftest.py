@@ -1,4 +1,7 @@
-"""One cluster in containers for all of these tests, which leave it whole."""
+"""One cluster in containers for all of these tests, which leave it whole.
+
+It ends with them: the tests that follow have the machine and its ports to themselves.
+"""
 
 from collections.abc import Generator
 
@@ -7,7 +10,7 @@ import pytest
 from tests.support.containers import running_containers, what_is_missing
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="package", autouse=True)
 def containers() -> Generator[None]:
     if missing := what_is_missing():
         pytest.skip(f"needs Docker: {missing}")
