@@ -101,8 +101,9 @@ def _row(
     status = view.status
     row: dict[str, object] = {**dict.fromkeys(_MEMBER_COLUMNS)}
     row |= {"id": view.member.broker_id, "problem": view.problem or None}
+    seen = None if view.is_master else followers.get(view.member.broker_id)
     if status is None:
-        return row
+        return row | _seen(seen)
     row |= {
         "role": status.role,
         "epoch": last_epoch(status),
@@ -124,7 +125,7 @@ def _row(
             "in_sync_replicas": status.in_sync_replicas,
         }
     has_tables = status.following.metadata_age_ms >= 0
-    following, seen = status.following, followers.get(view.member.broker_id)
+    following = status.following
     row |= {
         "connected": following.is_connected,
         "master": following.master,
@@ -134,18 +135,23 @@ def _row(
         "problem": following.problem or None,
         "in_sync": False,
     }
-    if seen is not None:
-        row |= {
-            "in_sync": seen.is_in_sync,
-            "safe_offset": seen.safe_offset,
-            "sent_offset": seen.sent_offset,
-            "lag_bytes": seen.lag_bytes,
-            "lag_s": seen.lag_ms / 1000,
-            "counts_from": seen.counts_from,
-            "connected_since": time_text(seen.connected_at_ms),
-            "peer": seen.peer,
-        }
-    return row
+    return row | _seen(seen)
+
+
+def _seen(seen: replication.FollowerStatus | None) -> dict[str, object]:
+    """Return what the master says of a slave, which counts more, and also when that is silent."""
+    if seen is None:
+        return {}
+    return {
+        "in_sync": seen.is_in_sync,
+        "safe_offset": seen.safe_offset,
+        "sent_offset": seen.sent_offset,
+        "lag_bytes": seen.lag_bytes,
+        "lag_s": seen.lag_ms / 1000,
+        "counts_from": seen.counts_from,
+        "connected_since": time_text(seen.connected_at_ms),
+        "peer": seen.peer,
+    }
 
 
 def _record(views: Sequence[MemberView], rows: Sequence[Mapping[str, object]]) -> dict[str, object]:

@@ -20,7 +20,8 @@ def test_what_master_and_slave_say_of_a_slave_is_one_row() -> None:
         followers=[
             pb.FollowerStatus(
                 broker_id=1, is_in_sync=True, safe_offset=90, lag_bytes=10, lag_ms=1500
-            )
+            ),
+            pb.FollowerStatus(broker_id=2, safe_offset=50, lag_bytes=50, lag_ms=4000),
         ],
     )
     slave = pb.ReplicationStatusReply(
@@ -40,6 +41,8 @@ def test_what_master_and_slave_say_of_a_slave_is_one_row() -> None:
     assert (second["safe_offset"], second["lag_bytes"], second["lag_s"]) == (90, 10, 1.5)
     assert second["metadata_age_s"] == 0.7
     assert (third["id"], third["problem"], third["role"]) == (2, "nobody listens", None)
+    # It does not answer, but its master still knows how far it is.
+    assert (third["in_sync"], third["lag_bytes"], third["lag_s"]) == (False, 50, 4.0)
 
 
 def test_without_its_master_a_slave_tells_of_itself() -> None:
