@@ -2,8 +2,8 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -14,9 +14,6 @@ from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
 from ternmq_consumer.push import PushConsumer
 from ternmq_model.errors import TernError
 from ternmq_model.message import SendResult
-from ternmq_model.queue import MessageQueue
-from ternmq_nameserver.config import NameServerConfig
-from ternmq_nameserver.server import NameServer
 from ternmq_producer.producer import Producer
 from tests.support.simulated_cluster import SimulatedCluster, simulated_cluster
 from tests.support.virtual_time import run_in_virtual_time
@@ -34,20 +31,16 @@ class Routed:
     """A cluster of two brokers and two NameServers."""
 
     cluster: SimulatedCluster
-    stack: AsyncExitStack
-    changes: list[list[MessageQueue]] = field(default_factory=list[list[MessageQueue]])
 
-    def kill(self, *hosts: str) -> None:
-        """End NameServers at once."""
+    async def stop(self, *hosts: str) -> None:
+        """End NameServers."""
         for host in hosts:
-            self.cluster.network.kill(host)
+            await self.cluster.nameservers.stop(host)
 
     async def start(self, *hosts: str) -> None:
-        """Start NameServers that know nothing."""
+        """Start NameServers, which know no broker."""
         for host in hosts:
-            config = NameServerConfig(listen="0.0.0.0", port=9876)
-            server = NameServer(config, self.cluster.environment(host))
-            await self.stack.enter_async_context(server)
+            await self.cluster.nameservers.start(host)
 
     def consumer(self, host: str) -> PushConsumer:
         """Return a consumer, not entered."""
@@ -77,13 +70,9 @@ class Routed:
 @asynccontextmanager
 async def routed(seed: int = 1) -> AsyncGenerator[Routed]:
     """Give the cluster; its topic is known to both NameServers."""
-    async with AsyncExitStack() as stack, simulated_cluster(seed, nameservers=NAMES) as cluster:
-        around = Routed(cluster, stack)
-        await around.start("ns2")
-        await asyncio.sleep(1)
+    async with simulated_cluster(seed, nameservers=2) as cluster:
         await cluster.put_topic(TOPIC, 2)
-        yield around
-        await stack.aclose()
+        yield Routed(cluster)
 
 
 def test_clients_go_on_with_some_and_without_any_nameserver() -> None:
@@ -95,9 +84,9 @@ def test_clients_go_on_with_some_and_without_any_nameserver() -> None:
                 await asyncio.sleep(2)
                 owned = (one.assignment(), two.assignment())
                 await around.send(producer, 5)
-                around.kill("ns")
+                await around.stop("ns")
                 await around.send(producer, 40)
-                around.kill("ns2")
+                await around.stop("ns2")
                 await around.send(producer, 200)
                 await around.cluster.consumed("readers", timeout_s=5)
                 assert (one.assignment(), two.assignment()) == owned
@@ -120,7 +109,7 @@ def test_nameservers_that_come_back_empty_take_nothing_from_clients(
                 owned = (one.assignment(), two.assignment())
                 await around.send(producer, 1)
                 for pause_s in (0.0, 3.0, 29.0, 45.0):
-                    around.kill(*hosts)
+                    await around.stop(*hosts)
                     await around.send(producer, pause_s)
                     await around.start(*hosts)
                     await around.send(producer, 10)
@@ -154,7 +143,7 @@ def test_clients_start_with_one_of_several_nameservers_dead() -> None:
     async def main() -> None:
         for dead in ("ns", "ns2"):
             async with routed() as around:
-                around.kill(dead)
+                await around.stop(dead)
                 async with around.producer() as producer, around.consumer("c1") as consumer:
                     await consumer.assigned()
                     await around.send(producer, 3)
@@ -168,7 +157,7 @@ def test_routes_are_back_within_two_seconds_of_the_nameservers_return(away_s: fl
     async def main() -> None:
         async with routed() as around:
             await around.cluster.start("c", hostname="c")
-            around.kill("ns", "ns2")
+            await around.stop("ns", "ns2")
             await asyncio.sleep(away_s)
             await around.start("ns", "ns2")
             began_s = asyncio.get_running_loop().time()
@@ -196,7 +185,7 @@ def test_a_consumer_that_waits_for_its_topic_has_it_within_two_seconds_of_the_re
             found: list[Any] = []
             async with around.producer() as producer, around.consumer("c1") as consumer:
                 await consumer.assigned()
-                around.kill("ns", "ns2")
+                await around.stop("ns", "ns2")
                 async with ClientInstance(
                     ClientConfig(nameservers=NAMES), env=around.cluster.environment("late")
                 ) as client:

@@ -11,24 +11,20 @@ from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting import contracts
 from ternmq_store.config import FlushMode
-from tests.support.brokers import Client, World, bodies, membership, world
+from tests.support.brokers import Client, bodies, membership, world
+from tests.support.paired import paired
 from tests.support.virtual_time import run_in_virtual_time
 
 
 @asynccontextmanager
-async def slave_with(count: int) -> AsyncGenerator[tuple[World, Client]]:
+async def slave_with(count: int) -> AsyncGenerator[Client]:
     """Give a slave whose log has `count` messages in one queue of topic A, and a client of it."""
-    async with world(flush_mode=FlushMode.ASYNC) as around:
-        async with around.broker() as broker:
-            client = await around.connect(broker)
-            await client.put_topic("A", 1)
-            for number in range(count):
-                await client.send("A", b"%d" % number)
-            await client.connection.close()
-        async with around.broker(broker_id=1) as broker:
-            client = await around.connect(broker)
-            yield around, client
-            await client.connection.close()
+    async with paired(queues=1) as pair:
+        await pair.send(count, queues=1)
+        await pair.start_slave()
+        client = await pair.client("slave")
+        yield client
+        await client.connection.close()
 
 
 def commit(offset: int, token: int = 0) -> groups.CommitOffsetsRequest:
@@ -38,7 +34,7 @@ def commit(offset: int, token: int = 0) -> groups.CommitOffsetsRequest:
 
 def test_a_slave_serves_readers_their_offsets_and_their_sessions() -> None:
     async def main() -> None:
-        async with slave_with(3) as (_, client):
+        async with slave_with(3) as client:
             assert bodies(await client.pull("A", 0, group="G")) == [b"0", b"1", b"2"]
             stream, welcome = await client.open_session("c@1", membership("G", "A"))
             assert welcome.status.code == 0
@@ -56,7 +52,7 @@ def test_a_slave_serves_readers_their_offsets_and_their_sessions() -> None:
 
 def test_a_slave_stores_nothing_gives_no_locks_and_makes_no_topics() -> None:
     async def main() -> None:
-        async with slave_with(0) as (_, client):
+        async with slave_with(0) as client:
             for refused in (
                 client.send("A"),
                 client.put_topic("B"),
@@ -84,7 +80,7 @@ def test_a_slave_stores_nothing_gives_no_locks_and_makes_no_topics() -> None:
 
 def test_a_slave_moves_nobody_who_is_further_than_it() -> None:
     async def main() -> None:
-        async with slave_with(3) as (_, client):
+        async with slave_with(3) as client:
             pulled = await client.pull("A", 9, group="G")
             assert pulled.status.code == ResponseCode.PULL_RETRY_IMMEDIATELY
             assert (pulled.next_offset, pulled.suggested_broker_id) == (9, 0)
