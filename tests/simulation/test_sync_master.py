@@ -269,3 +269,20 @@ def test_a_master_that_is_deposed_answers_nothing_any_more() -> None:
             assert (await status_of(pair)).role == "slave"
 
     run_in_virtual_time(main())
+
+
+def test_a_master_that_stops_in_order_leaves_a_slave_that_can_serve_everything() -> None:
+    async def main() -> None:
+        async with paired() as pair:
+            await pair.start("slave", 1)
+            await in_sync(pair)
+            pair.sync_s["slave"] = 0.5
+            await pair.send(20)
+            end = (await status_of(pair)).log_end
+            assert (await status_of(pair, "slave")).safe_offset < end
+            await pair.stop("master")
+            slave = await status_of(pair, "slave")
+            assert slave.safe_offset == slave.confirm_offset == end
+            pair.sync_s.clear()
+
+    run_in_virtual_time(main())
