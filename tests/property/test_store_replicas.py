@@ -36,6 +36,7 @@ REPEATS = 2_000 if os.environ.get("TERNMQ_SOAK") else 80
 FILE_BYTES = CONFIG.commit_log_file_bytes
 TOPICS = ("A", "B-longer-name")
 PLAIN = replace(CONFIG, record_checksum=False)
+EXTENDED = replace(CONFIG, consume_queue_ext_enabled=True, consume_queue_ext_file_bytes=1 << 16)
 
 
 def some_batch(chance: random.Random) -> RecordBatch:
@@ -76,7 +77,7 @@ class Pair:
 
     def reopened(self, serve_to: int) -> MessageStore:
         """Open the replica."""
-        config = self.chance.choice((CONFIG, PLAIN))
+        config = self.chance.choice((CONFIG, PLAIN, EXTENDED))
         pool = self.flush_mode is FlushMode.ASYNC and self.chance.random() < 0.3
         config = replace(config, transient_pool_enabled=pool)
         return open_replica(self.copy, serve_to, config=config, flush_mode=self.flush_mode)
@@ -185,7 +186,8 @@ def test_a_replica_becomes_what_its_master_is_whatever_happens(seed: int) -> Non
 def test_a_replica_that_only_scans_writes_the_bytes_that_hints_write(seed: int) -> None:
     chance = random.Random(seed)
     files, copy = MemoryFileSystem(), MemoryFileSystem()
-    master, slave = open_store(files, config=CONFIG), open_replica(copy, config=CONFIG)
+    config = chance.choice((CONFIG, EXTENDED))
+    master, slave = open_store(files, config=config), open_replica(copy, config=config)
     for _ in range(chance.randrange(1, 30)):
         append(master, some_batch(chance))
         if chance.random() < 0.5:
@@ -197,11 +199,13 @@ def test_a_replica_that_only_scans_writes_the_bytes_that_hints_write(seed: int) 
     confirm(slave)
     settle(master)
     assert queue_files(copy) == queue_files(files)
-    assert _index(copy) == _index(files)
+    for folder in ("index", "consumequeue_ext"):
+        assert content(copy, folder) == content(files, folder)
 
 
-def _index(files: MemoryFileSystem) -> list[bytes]:
-    paths = sorted(path for path in files.nodes if path.parent.name == "index")
+def content(files: MemoryFileSystem, folder: str) -> list[bytes]:
+    """Return the bytes of all files of a part of the store; the index names its files by time."""
+    paths = sorted(path for path in files.nodes if folder in path.parts)
     return [files.nodes[path].data.tobytes() for path in paths]
 
 
