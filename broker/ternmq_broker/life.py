@@ -18,6 +18,7 @@ from ternmq_broker.replication.found_topics import found_topics
 from ternmq_broker.replication.kept import LogCut
 from ternmq_broker.replication.member import Member, Outcome
 from ternmq_broker.replication.metadata import take_over_offsets
+from ternmq_broker.replication.promoting import add_topics_of_log
 from ternmq_broker.replication.starting import Decision, Start
 from ternmq_broker.replication.state import SAVE_JOB, ReplicationState
 from ternmq_broker.tables import Tables, config_folder, load_tables
@@ -191,19 +192,13 @@ class Life(Lifecycle):
             wake=self._wake,
         )
         stack.push_async_callback(tables.save)
+        if was_slave and not is_slave:
+            add_topics_of_log(tables, store, now_ms=env.clock.wall_ms())
         if cut is not None:
             await tables.save()
             await state.cut_done(store.max_physical)
         await self._take_over(member, tables, store)
-        registrar = Registrar(
-            env,
-            tables.topics,
-            nameservers=config.nameserver_addresses,
-            interval_ms=config.registration_interval_ms,
-            wake=self._wake,
-            heard_of=self.heard_of,
-            told_members=self._told_members,
-        )
+        registrar = self._registrar(tables)
         parts = self._parts = Parts(
             config,
             store_config=self._store_config,
@@ -223,6 +218,17 @@ class Life(Lifecycle):
             self.address,
             config.flush_mode.value,
             config.data,
+        )
+
+    def _registrar(self, tables: Tables) -> Registrar:
+        return Registrar(
+            self._env,
+            tables.topics,
+            nameservers=self._config.nameserver_addresses,
+            interval_ms=self._config.registration_interval_ms,
+            wake=self._wake,
+            heard_of=self.heard_of,
+            told_members=self._told_members,
         )
 
     async def _member_of(

@@ -86,6 +86,35 @@ async def is_master(group: Members, host: str) -> bool:
     return (await group.status(host)).broker_id == 0
 
 
+def test_messages_of_a_topic_that_was_new_when_the_master_died_can_be_read() -> None:
+    async def main() -> None:
+        async with members(role=BrokerRole.SYNC_MASTER) as group:
+            client = await two(group)
+            await client.send("New", b"1", queue_id=3)
+            group.kill("m")
+            await group.promote("s")
+            await until(lambda: is_master(group, "s"))
+            client = await group.client("s")
+            assert bodies(await client.pull("New", queue_id=3)) == [b"1"]
+
+    run_in_virtual_time(main())
+
+
+def test_another_id_makes_no_master_of_a_slave() -> None:
+    async def main() -> None:
+        async with members() as group:
+            await two(group)
+            await group.stop("m")
+            await group.stop("s")
+            await group.start("s", broker_id=0)
+            assert (await group.status("s")).broker_id == 100
+            reply = await group.promote("s")
+            assert reply.epoch == PROMOTED - 1000
+            await until(lambda: is_master(group, "s"))
+
+    run_in_virtual_time(main())
+
+
 def test_what_is_promoted_stays_the_master_when_both_are_started_again() -> None:
     async def main() -> None:
         async with members() as group:

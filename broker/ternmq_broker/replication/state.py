@@ -200,6 +200,8 @@ class ReplicationState:
     ) -> None:
         """Take over what a master told of itself and of the log. Durable when it returns.
 
+        From then on it is a slave, however it is configured, until it is promoted.
+
         Raises:
             StoreError: The disk refused; what was kept before counts.
         """
@@ -213,6 +215,8 @@ class ReplicationState:
                 master_role=master_role,
                 in_sync_replicas=in_sync_replicas,
                 is_replicated=True,
+                # Its epochs are another's: to be the master it has to begin one of its own.
+                is_master=False,
             )
 
         await self._change(change)
