@@ -352,10 +352,14 @@ class Follower:
                 log_end=store.max_physical,
             )
             self._note_master(piece)
+            told = PhysicalOffset(piece.confirm_offset)
+            if store.confirm_limit is not None:
+                # Before the bytes are there: a master before may have confirmed more of others.
+                store.confirm_limit = min(store.confirm_limit, told)
             if piece.data:
                 await self._append(piece)
                 self._note_behind()
-            store.confirm_limit = PhysicalOffset(piece.confirm_offset)
+            store.confirm_limit = told
             services.appended()
         raise ProtocolBroken("it ended the stream")
 

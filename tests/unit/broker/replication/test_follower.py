@@ -9,6 +9,7 @@ import pytest
 
 from ternmq_broker.replication.following_rules import LogChange, epochs_to_pb
 from ternmq_model.errors import StoreError
+from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import common_pb2 as common
 from ternmq_protos.v1 import replication_pb2 as replication
@@ -335,6 +336,22 @@ def test_a_forged_confirm_offset_serves_nothing_that_is_not_safe_here() -> None:
             assert slave.store.confirm_offset == 0
             await caught_up(slave, master)
             assert slave.store.confirm_offset == slave.store.max_physical
+
+    run(scenario)
+
+
+def test_what_a_master_before_had_confirmed_says_nothing_of_the_bytes_of_this_one() -> None:
+    async def scenario(network: MemoryNetwork) -> None:
+        async with (
+            toy_slave(network, flush_mode=FlushMode.ASYNC) as slave,
+            toy_master(network) as master,
+        ):
+            master.confirmed = PhysicalOffset(1 << 40)
+            await until(lambda: slave.store.confirm_limit == 1 << 40)
+            master.confirmed = PhysicalOffset(0)
+            master.write(5)
+            await until(lambda: slave.store.max_physical == master.store.max_physical)
+            assert slave.store.confirm_offset == 0
 
     run(scenario)
 
