@@ -187,7 +187,7 @@ def test_a_masters_lost_disk_is_replaced_by_that_of_a_new_member(site: Site) -> 
     site.produce("one", "two")
     site.stop("host-1", kill=True)
     shutil.rmtree(site.data("host-1"))
-    site.json("broker", "promote", "a", "--broker-id", "1", "--force", "--yes")
+    site.json("broker", "promote", "a", "--broker-id", "1", "--yes")
     site.start_broker("host-1", "--broker-id", "2")
     site.until_healthy(2)
     site.produce("three")
