@@ -18,7 +18,6 @@ from ternmq_broker.replication.found_topics import found_topics
 from ternmq_broker.replication.kept import LogCut
 from ternmq_broker.replication.member import Member, Outcome
 from ternmq_broker.replication.metadata import take_over_offsets
-from ternmq_broker.replication.promoting import add_topics_of_log
 from ternmq_broker.replication.starting import Decision, Start
 from ternmq_broker.replication.state import SAVE_JOB, ReplicationState
 from ternmq_broker.tables import Tables, config_folder, load_tables
@@ -192,8 +191,6 @@ class Life(Lifecycle):
             wake=self._wake,
         )
         stack.push_async_callback(tables.save)
-        if was_slave and not is_slave:
-            add_topics_of_log(tables, store, now_ms=env.clock.wall_ms())
         if cut is not None:
             await tables.save()
             await state.cut_done(store.max_physical)

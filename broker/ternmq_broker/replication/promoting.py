@@ -8,14 +8,13 @@ from typing import Final
 from ternmq_broker.config import BrokerRole
 from ternmq_broker.replication.asking import Asked, named
 from ternmq_broker.replication.epochs import Log, number_of_promotion
+from ternmq_broker.replication.found_topics import found_topics
 from ternmq_broker.replication.member import Member, Outcome
 from ternmq_broker.replication.slave_side import SlaveSide
 from ternmq_broker.replication.starting import why_not_promote
 from ternmq_broker.tables import Tables
 from ternmq_model.errors import RefusedError, StoreFailed, refusal
-from ternmq_model.names import is_system_topic
 from ternmq_model.response_code import ResponseCode
-from ternmq_model.route import READ_WRITE, TopicConfig
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_remoting.contracts import PROMOTE
 from ternmq_remoting.environment import Environment
@@ -122,7 +121,7 @@ class PromotionService:
         await asyncio.sleep(0)  # what was under way has ended: nothing is appended any more
         try:
             await self._serve_all()
-            add_topics_of_log(self._tables, self._store, now_ms=self._env.clock.wall_ms())
+            self._find_topics()
             clamped = self._clamp_offsets()
             tables = self._tables
             for file in (tables.topics_file, tables.offsets_file, tables.versions_file):
@@ -166,6 +165,16 @@ class PromotionService:
             remark = f"its queues are at {store.dispatched_offset} of {end}: try again"
             raise refusal(ResponseCode.SYSTEM_BUSY, remark) from None
 
+    def _find_topics(self) -> None:
+        """Have every topic of the log before the next life forgets offsets of those it has not."""
+        topics = self._tables.topics
+        known = [each.topic for each in topics]
+        for config in found_topics(self._store.queues(), known):
+            topics.put(config, now_ms=self._env.clock.wall_ms())
+            logger.warning(
+                "topic found in the log topic=%s queues=%s", config.topic, config.write_queues
+            )
+
     def _clamp_offsets(self) -> list[admin.GroupOffsetChange]:
         """Set every offset beyond its queue's end to that end, and return what was done."""
         offsets, changes = self._tables.offsets, list[admin.GroupOffsetChange]()
@@ -193,18 +202,3 @@ class PromotionService:
 def _illegal(reason: str) -> RefusedError:
     how = "; --force promotes it all the same"
     return refusal(ResponseCode.ILLEGAL_OPERATION, f"not promoted: {reason}{how}")
-
-
-def add_topics_of_log(tables: Tables, store: MessageStore, *, now_ms: int) -> None:
-    """Have every topic of which the log of a slave that becomes the master holds messages.
-
-    The log comes sooner than the tables: without this, messages that were acknowledged in the
-    second before the master was gone could not be read until somebody creates their topic.
-    """
-    topics, queues = tables.topics, dict[str, int]()
-    for topic, queue_id in store.queues():
-        if topics.get(topic) is None and not is_system_topic(topic):
-            queues[topic] = max(queues.get(topic, 0), queue_id + 1)
-    for topic, count in queues.items():
-        topics.put(TopicConfig(topic, count, count, READ_WRITE), now_ms=now_ms)
-        logger.warning("topic of the log was not in the tables topic=%s queues=%s", topic, count)
