@@ -34,6 +34,7 @@ from ternmq_model.clock import Clock
 from ternmq_model.errors import IllegalName
 from ternmq_model.names import check_group, check_topic
 from ternmq_model.offsets import PhysicalOffset
+from ternmq_remoting.convert import group_settings_to_pb
 from ternmq_remoting.environment import Blocking
 from ternmq_store.message_store import MessageStore
 
@@ -148,8 +149,7 @@ class TableTaker:
 
     async def _groups(self, content: Mapping[str, Any]) -> None:
         services, tables = self._services, self._services.tables
-        parse = partial(GroupTable.from_dict, content, now_ms=services.clock.wall_ms())
-        told = await services.blocking.run(parse)
+        told = await services.blocking.run(_groups_of, content, services.clock.wall_ms())
         for group in tables.groups.take_over(told):
             tables.offsets.remove_group(group)
             tables.filters.remove_group(group)
@@ -192,3 +192,11 @@ class TableTaker:
                 offsets.merge(kept)
         tokens_end = as_int(content.get("lockTokensEnd", 0), "lockTokensEnd")
         offsets.versions.raise_tokens(tokens_end)
+
+
+def _groups_of(content: Mapping[str, Any], now_ms: int) -> GroupTable:
+    """Return the groups that a master told, each of which can be told to others in turn."""
+    told = GroupTable.from_dict(content, now_ms=now_ms)
+    for each in told:
+        group_settings_to_pb(each)
+    return told

@@ -15,6 +15,7 @@ from ternmq_remoting.rpc import ClientStream, Connection
 
 TABLE_BYTES_MAX: Final = 256 << 20
 _SILENCE_MAX_S: Final = 15.0
+_NUMBER_MAX: Final = (1 << 62) - 1
 
 Stream = ClientStream[replication.MetadataReply, replication.MetadataRequest]
 
@@ -99,4 +100,16 @@ class TableReader:
 
 
 def _from_text(pieces: Sequence[bytes]) -> object:
-    return json.loads(b"".join(pieces))
+    return json.loads(b"".join(pieces), parse_int=_number)
+
+
+def _number(text: str) -> int:
+    """Return a number that has room in 64 bits: whoever goes on with it relies on that.
+
+    Raises:
+        ValueError: It has not.
+    """
+    number = int(text)
+    if not -_NUMBER_MAX <= number <= _NUMBER_MAX:
+        raise ValueError(f"{text[:40]} is no number of 64 bits")
+    return number

@@ -258,7 +258,13 @@ class Scripted:
         ("topics", "[]"),
         ("topics", '{"topicConfigTable":{"../T":{"readQueueNums":1,"writeQueueNums":1,"perm":6}}}'),
         ("topics", '{"topicConfigTable":{"T":{"readQueueNums":-1,"writeQueueNums":1,"perm":6}}}'),
+        (
+            "topics",
+            '{"topicConfigTable":{"T":{"readQueueNums":1,"writeQueueNums":1,"perm":6,'
+            '"topicSysFlag":4294967296}}}',
+        ),
         ("groups", '{"subscriptionGroupTable":{"no good":{}}}'),
+        ("groups", '{"subscriptionGroupTable":{"G":{"retryMaxTimes":4294967296}}}'),
         ("offsets", '{"offsets":[["../T","G",0,1,0,0]]}'),
         ("deletions", '{"deletions":{"../T":5}}'),
         ("deletions", '{"deletions":{"T":"5"}}'),

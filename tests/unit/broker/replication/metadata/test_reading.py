@@ -101,7 +101,9 @@ def test_a_refusal_comes_out_as_one() -> None:
         read(Reply(status=status))
 
 
-@pytest.mark.parametrize("text", ["{", "[]", "3", '{"x": nothing}', "[" * 100_000])
+@pytest.mark.parametrize(
+    "text", ["{", "[]", "3", '{"x": nothing}', "[" * 100_000, f'{{"x":{1 << 62}}}']
+)
 def test_what_is_no_table_is_refused(text: str) -> None:
     with pytest.raises(ProtocolBroken, match="'a'"):
         read(piece(text, last=True), Reply(is_end=True))
