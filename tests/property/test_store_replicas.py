@@ -32,7 +32,7 @@ from tests.support.stores import (
     settle,
 )
 
-REPEATS = 2_000 if os.environ.get("TERNMQ_SOAK") else 80
+REPEATS = 1_000 if os.environ.get("TERNMQ_SOAK") else 80
 FILE_BYTES = CONFIG.commit_log_file_bytes
 TOPICS = ("A", "B-longer-name")
 PLAIN = replace(CONFIG, record_checksum=False)
