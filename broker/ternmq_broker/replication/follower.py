@@ -44,6 +44,7 @@ FOLLOW_JOB: Final = "follow"
 ACKNOWLEDGE_JOB: Final = "follow-acknowledge"
 CONFIRMED_JOB: Final = "follow-confirmed"
 
+NEAR_BYTES: Final = 1 << 20
 FAR_BYTES: Final = 16 << 20
 """A slave that lacks more is catching up: bytes first, and readers may wait a little."""
 
@@ -451,8 +452,9 @@ class Follower:
         return store.safe_offset != safe
 
     def safe_moved(self) -> None:
-        """Take note that more is safe: it is acknowledged at once."""
-        if self._stream is not None:
+        """Take note that more is safe: acknowledge at once, or by the MiB when far behind."""
+        moved = self._services.store.safe_offset - self._acknowledged
+        if self._stream is not None and (moved >= NEAR_BYTES or not self.is_far_behind()):
             self._services.wake(ACKNOWLEDGE_JOB)
 
     async def keep_confirmed(self) -> bool:

@@ -122,6 +122,26 @@ def test_only_what_the_own_flush_made_safe_is_acknowledged() -> None:
     run(scenario)
 
 
+def test_a_slave_that_is_far_behind_acknowledges_larger_steps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario(network: MemoryNetwork) -> None:
+        counts: list[int] = []
+        for near in (1, 40_000):
+            monkeypatch.setattr("ternmq_broker.replication.follower.FAR_BYTES", 1)
+            monkeypatch.setattr("ternmq_broker.replication.follower.NEAR_BYTES", near)
+            async with (
+                toy_slave(network, flush_mode=FlushMode.ASYNC) as slave,
+                toy_master(network) as master,
+            ):
+                master.write(400)
+                await caught_up(slave, master)
+                counts.append(len(master.acks))
+        assert counts[1] <= counts[0] / 2, counts
+
+    run(scenario)
+
+
 def test_with_an_asynchronous_flush_what_is_appended_is_acknowledged() -> None:
     async def scenario(network: MemoryNetwork) -> None:
         async with (
