@@ -66,7 +66,11 @@ def test_filling_takes_no_rest_while_the_writer_waits_for_it(
 ) -> None:
     files = MemoryFileSystem()
     rests: list[float] = []
-    monkeypatch.setattr(MemoryFileSystem, "rest", lambda _, seconds: rests.append(seconds))
+
+    def rest(_: MemoryFileSystem, seconds: float) -> None:
+        rests.append(seconds)
+
+    monkeypatch.setattr(MemoryFileSystem, "rest", rest)
     store = open_store(files, config=CONFIG)
     rests.clear()
     append(store, HALF)
