@@ -149,3 +149,53 @@ def test_a_master_that_is_cut_off_and_replaced_acknowledges_nothing_that_is_lost
             cluster.history.check(seed=seed)
 
     run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_of_two_slaves_the_one_that_has_all_is_promoted(seed: int) -> None:
+    """A message is at the master and at one slave: the other one is refused if it lacks any."""
+
+    async def promote_who_may(cluster: SimulatedCluster, slaves: list[str]) -> str:
+        for _ in range(60):
+            for name in slaves:
+                with suppress(TernError):
+                    await promote(cluster, name)
+                    return name
+            await asyncio.sleep(1)
+        raise AssertionError(f"seed {seed}: none of {slaves} may be promoted")
+
+    async def main() -> None:
+        async with (
+            simulated_cluster(
+                seed,
+                brokers=["a", "a-1", "a-2"],
+                nameservers=2,
+                role=BrokerRole.SYNC_MASTER,
+                in_sync_replicas=2,
+            ) as cluster,
+            cluster.producer() as producer,
+        ):
+            await cluster.put_topic(TOPIC)
+            await caught_up(cluster, "a")
+            over = asyncio.Event()
+            async with asyncio.TaskGroup() as group:
+                for _ in range(3):
+                    group.create_task(send_until(cluster, producer, over))
+                for _ in range(2):
+                    (master,) = cluster.masters()
+                    slaves = [each for each in ("a", "a-1", "a-2") if each != master]
+                    cluster.random.shuffle(slaves)
+                    cluster.network.partition(master, slaves[0], one_way=True)
+                    await asyncio.sleep(cluster.random.random() * 6)
+                    await end_master(cluster, master)
+                    cluster.network.heal()
+                    await promote_who_may(cluster, slaves)
+                    await cluster.start(master)
+                    await caught_up(cluster, "a")
+                over.set()
+            await compare_logs(cluster, "a")
+            await cluster.scan(TOPIC)
+            cluster.history.stored_twice_allowed = True
+            cluster.history.check(seed=seed)
+
+    run_in_virtual_time(main())
