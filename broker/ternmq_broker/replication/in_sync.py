@@ -4,9 +4,10 @@
     confirmed               <= safe at the master
 
 A slave counts from the moment it is nearly at the end of the log, and the master waits for it only
-from that end on: what came before was confirmed without it, or will be. While too few count, the
-master's own disk decides alone; so a send is told truthfully what it got, by comparing where it
-ends with `replicated_to`.
+from that end on: what came before is confirmed without it. So slaves are waited for from the end
+at which as many counted as are needed; one more that begins to count releases nothing of what the
+others are still waited for with. While too few count, the master's own disk decides alone; so a
+send is told truthfully what it got, by comparing where it ends with `replicated_to`.
 
 Source: RocketMQ `HAService.isSlaveOK`, `GroupTransferService`, `AutoSwitchHAService`.
 """
@@ -77,6 +78,7 @@ class InSync:
         self.slave_timeout_ms = slave_timeout_ms
         self._followers: dict[int, Follower] = {}
         self._counting = 0
+        self._waits_from = EVERYWHERE
         self._confirmed = PhysicalOffset(0)
         self._replicated_to = PhysicalOffset(0) if needed else EVERYWHERE
 
@@ -124,7 +126,7 @@ class InSync:
         del self._followers[follower.broker_id]
         if follower.counts_from is not None:
             follower.counts_from = None
-            self._counting -= 1
+            self._count()
         self._replicate()
 
     def sent(self, follower: Follower, to: PhysicalOffset, *, now_ms: int) -> None:
@@ -174,7 +176,7 @@ class InSync:
             return False
         follower.counts_from = end
         follower.since_ms = now_ms
-        self._counting += 1
+        self._count()
         return True
 
     def look(self, *, end: PhysicalOffset, now_ms: int) -> Sequence[Follower]:
@@ -193,8 +195,9 @@ class InSync:
             ):
                 follower.counts_from = None
                 follower.since_ms = now_ms
-                self._counting -= 1
                 ceased.append(follower)
+        if ceased:
+            self._count()
         return ceased
 
     def confirm(self, safe: PhysicalOffset) -> PhysicalOffset:
@@ -203,13 +206,8 @@ class InSync:
         Args:
             safe: Up to where the master's own copy is safe.
         """
-        if self.needed and self._counting >= self.needed:
-            held = [
-                max(each.acknowledged, each.counts_from)
-                for each in self._followers.values()
-                if each.counts_from is not None
-            ]
-            safe = min(safe, _highest(held, self.needed))
+        if self.needed:
+            safe = min(safe, max(self._waits_from, self._replicated_to))
         self._confirmed = max(self._confirmed, safe)
         return self._confirmed
 
@@ -217,16 +215,21 @@ class InSync:
         since_ms = follower.lacks_since_ms
         return since_ms is not None and now_ms - since_ms >= self.slave_timeout_ms
 
+    def _count(self) -> None:
+        """Find who counts, and from where on as many do as are needed."""
+        counts_from = [
+            each.counts_from for each in self._followers.values() if each.counts_from is not None
+        ]
+        self._counting = len(counts_from)
+        if self.needed:
+            is_enough = self._counting >= self.needed
+            self._waits_from = sorted(counts_from)[self.needed - 1] if is_enough else EVERYWHERE
+
     def _replicate(self) -> None:
         if self.needed:
             held = [each.acknowledged for each in self._followers.values()]
             enough = len(held) >= self.needed
-            self._replicated_to = _highest(held, self.needed) if enough else PhysicalOffset(0)
-
-
-def _highest(offsets: Sequence[PhysicalOffset], count: int) -> PhysicalOffset:
-    """Return the `count`-th highest."""
-    return max(offsets) if count == 1 else sorted(offsets, reverse=True)[count - 1]
+            self._replicated_to = sorted(held)[-self.needed] if enough else PhysicalOffset(0)
 
 
 def _invalid(remark: str) -> InvalidParameter:

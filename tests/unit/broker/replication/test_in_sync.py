@@ -74,6 +74,32 @@ def test_a_confirmed_message_is_on_no_slave_before_one_says_so() -> None:
     assert in_sync.replicated_to == 400
 
 
+def test_one_more_that_begins_to_count_releases_nothing_that_another_is_waited_for_with() -> None:
+    in_sync = sync()
+    first = joined(in_sync, 1, has=100, end=100)
+    in_sync.sent(first, at(1000), now_ms=1)
+    second = joined(in_sync, 2, has=100, end=1000)
+    assert counts(second)
+    assert in_sync.confirm(at(1000)) == 100  # neither has more, and the first is waited for
+    in_sync.acknowledge(second, at(400), end=at(1000), now_ms=2)
+    assert in_sync.confirm(at(1000)) == 400
+    in_sync.leave(first)
+    assert in_sync.confirm(at(1000)) == 1000  # the second is waited for from there on
+
+
+def test_two_are_waited_for_from_where_the_second_began_to_count() -> None:
+    in_sync = sync(2)
+    first = joined(in_sync, 1, has=100, end=100)
+    second = joined(in_sync, 2, has=100, end=500)
+    assert in_sync.confirm(at(400)) == 400
+    for follower, has in ((first, 900), (second, 600)):
+        in_sync.sent(follower, at(1000), now_ms=1)
+        in_sync.acknowledge(follower, at(has), end=at(1000), now_ms=1)
+    joined(in_sync, 3, has=700, end=1000)
+    assert in_sync.confirm(at(1000)) == 700
+    assert in_sync.replicated_to == 700
+
+
 def test_of_three_replicas_two_slaves_must_have_it() -> None:
     in_sync = sync(2)
     first = joined(in_sync, 1, has=100, end=100)
