@@ -175,10 +175,6 @@ class Life(Lifecycle):
         )
         stack.push_async_callback(blocking.run, store.close)
         stack.push_async_callback(self._conclude, state, store)
-        member = await self._member_of(state, store, is_slave=is_slave)
-        if member is None:
-            return
-        self._member = member
         tables = await load_tables(
             config,
             self._files,
@@ -190,10 +186,14 @@ class Life(Lifecycle):
             now_ms=env.clock.wall_ms(),
             wake=self._wake,
         )
-        stack.push_async_callback(tables.save)
         if cut is not None:
             await tables.save()
             await state.cut_done(store.max_physical)
+        member = await self._member_of(state, store, is_slave=is_slave)
+        if member is None:
+            return
+        self._member = member
+        stack.push_async_callback(tables.save)
         await self._take_over(member, tables, store)
         registrar = self._registrar(tables)
         parts = self._parts = Parts(
@@ -254,15 +254,18 @@ class Life(Lifecycle):
             decision = await self._decide(state, store, asker)
             if decision is None:
                 return None
+            was_master = roles.is_master(config, state.kept)
             if decision.start is not Start.MASTER:
-                await state.become_slave(state.highest_epoch, confirmed=store.confirm_offset)
+                confirmed = store.confirm_offset if was_master else state.kept.confirmed
+                await state.become_slave(state.highest_epoch, confirmed=confirmed)
                 self.end(Outcome.FENCED)
                 return None
             if decision.begins is not None:
                 # What a log without epochs holds is of the first one.
                 start = store.max_physical if state.epochs else store.min_physical
                 store_id = f"{env.random.getrandbits(_RANDOM_BITS):016x}"
-                await state.begin_reign(decision.begins, start, store_id=store_id)
+                begin = state.begin_reign if was_master else state.promote
+                await begin(decision.begins, start, store_id=store_id)
         kept, broker_id = state.kept, roles.registered_id(config, is_slave=is_slave)
         return Member(
             identity=Identity(config.cluster, config.name, broker_id, newest(kept.epochs)),

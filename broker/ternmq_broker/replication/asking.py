@@ -161,7 +161,8 @@ def answer_of(reply: replication.ReplicationStatusReply | None) -> MemberAnswer 
     end = PhysicalOffset(max(0, reply.log_end))
     epochs = tuple(Epoch(each.number, PhysicalOffset(each.start)) for each in reply.epochs)
     highest = max([reply.highest_epoch, *(each.number for each in epochs)])
-    return MemberAnswer(highest, newest_reached(epochs, end), end)
+    is_master = reply.broker_id == MASTER_ID and not reply.is_fenced
+    return MemberAnswer(highest, newest_reached(epochs, end), end, is_master)
 
 
 def missing_slaves(replies: Iterable[MemberReply], own_id: int | None) -> tuple[int, ...]:

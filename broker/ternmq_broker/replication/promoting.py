@@ -11,7 +11,7 @@ from ternmq_broker.replication.epochs import Log, number_of_promotion
 from ternmq_broker.replication.found_topics import found_topics
 from ternmq_broker.replication.member import Member, Outcome
 from ternmq_broker.replication.slave_side import SlaveSide
-from ternmq_broker.replication.starting import why_not_promote
+from ternmq_broker.replication.starting import MASTER_LIVES, why_not_promote
 from ternmq_broker.tables import Tables
 from ternmq_model.errors import RefusedError, StoreFailed, refusal
 from ternmq_model.response_code import ResponseCode
@@ -93,15 +93,18 @@ class PromotionService:
             RefusedError: Something does; nothing has been done.
         """
         if following.is_following and not is_forced:
-            raise _illegal("its master is alive: a promotion would make it a second one")
+            raise _illegal(MASTER_LIVES)
         asked = await self._member.asker.ask(own_id=self._member.identity.broker_id)
+        if following.changes_log:
+            raise refusal(ResponseCode.SYSTEM_BUSY, "its log is to be cut first: try again")
         if is_forced:
             return asked
         if not asked.answers:
             who = named(asked.unreachable)
             raise _illegal(f"nobody can be asked for the highest epoch: {who} did not answer")
         kept, store = self._member.state.kept, self._store
-        log = Log(kept.epochs, store.min_physical, store.max_physical, kept.store_id)
+        ends = (store.min_physical, store.max_physical)
+        log = Log(kept.epochs, *ends, kept.store_id, kept.highest_epoch)
         reason = why_not_promote(log, asked.members)
         missing = asked.missing_slaves
         if self._member.role is BrokerRole.SYNC_MASTER:

@@ -79,7 +79,8 @@ async def decide(
     """Return in which role a life begins, as soon as that is known; `start` is never WAIT.
 
     Nobody is asked when that cannot matter. Else everybody is, again each second, until somebody
-    knows. Cancelling is safe.
+    knows; but once when nobody ever followed a log that has no epoch: others may have what was
+    here, and a new broker needs nobody. Cancelling is safe.
 
     Args:
         own: What the member knows of itself.
@@ -88,11 +89,11 @@ async def decide(
         is_forced: Start as the master though nobody confirms it. It makes a slave the master too.
         is_promoted: It has begun its epoch just now, when everybody was asked.
     """
-    if is_promoted and own.is_master and own.was_clean:
+    if is_promoted and own.is_master and own.was_clean and own.highest <= newest(own.epochs):
         return Decision(Start.MASTER, "it was promoted")
     if not (own.is_master or is_forced):
         return decide_start(own, ())
-    if not (own.is_replicated or is_forced):
+    if own.epochs and not (own.is_replicated or is_forced):
         return decide_start(own, ())
     reason = ""
     while True:

@@ -51,6 +51,7 @@ class SlaveSide:
         # What of its log is needed by what only masters do, its master says.
         store.cleaner.holders.clear()
         self._member = member
+        self._changes_log = False
         identity = member.identity
         self.follower = Follower(
             FollowerServices(
@@ -93,6 +94,11 @@ class SlaveSide:
         """The master's stream is open."""
         return self.follower.connection is not None
 
+    @property
+    def changes_log(self) -> bool:
+        """Its log is to be cut: the life is over."""
+        return self._changes_log
+
     def jobs(self) -> Sequence[Job]:
         """Return what follows; `leave` before they are left."""
         return (*self.follower.jobs(), *self._metadata.jobs())
@@ -111,5 +117,6 @@ class SlaveSide:
         await self.follower.describe(reply)
 
     def _log_changes(self, change: LogChange) -> None:
+        self._changes_log = True
         self._member.heard_of(change.epoch, "its master")
         self._member.cut(LogCut(change.keep_to, change.starts_over, change.file_bytes))

@@ -4,10 +4,10 @@ A member that was the master may have been replaced while it was away. So it sta
 only when somebody who would know says that nobody was, or when nobody can have taken its place.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ternmq_broker.replication.epochs import (
     Epochs,
@@ -18,6 +18,8 @@ from ternmq_broker.replication.epochs import (
     number_of_promotion,
 )
 from ternmq_model.offsets import PhysicalOffset
+
+MASTER_LIVES: Final = "its master is alive: a promotion would make it a second one"
 
 
 class Start(Enum):
@@ -73,6 +75,8 @@ class MemberAnswer(NamedTuple):
     newest: int
     """The newest epoch that its log has reached: `newest_reached`."""
     log_end: PhysicalOffset
+    is_master: bool = False
+    """It serves as the master of the highest epoch that it has heard of."""
 
 
 Answer = NameServerAnswer | MemberAnswer
@@ -102,14 +106,20 @@ def decide_start(own: Own, answers: Iterable[Answer], *, is_forced: bool = False
     if not own.is_master:
         return Decision(Start.SLAVE, "it is a slave")
     epoch = newest(own.epochs)
-    of_members = max((each.highest for each in told if isinstance(each, MemberAnswer)), default=0)
+    # One that begins its first log, and that nobody ever followed as far as it knows. Who did is a
+    # slave; a master is another process of that name, and a NameServer may remember a log before.
+    is_new = not own.epochs and not own.is_replicated
+    members = [each for each in told if isinstance(each, MemberAnswer)]
+    of_members = max(
+        (each.highest for each in members if not (is_new and each.is_master)), default=0
+    )
     highest = max(own.highest, *(each.highest or 0 for each in told), 0)
     if of_members > epoch:
         return Decision(Start.SLAVE, f"a member knows of epoch {of_members}, it of {epoch}")
     if is_forced:
         begins = number_of_promotion(highest, own.broker_id) if highest > epoch else None
         return Decision(Start.MASTER, "it is forced to", begins or _begins(own))
-    if highest > epoch:
+    if highest > (number_after_restart(0) if is_new else epoch):
         return Decision(Start.SLAVE, f"epoch {highest} began elsewhere, its own is {epoch}")
     ahead = [each for each in told if _is_ahead(own, each)]
     if own.may_lack_confirmed and ahead:
@@ -121,7 +131,7 @@ def decide_start(own: Own, answers: Iterable[Answer], *, is_forced: bool = False
     return Decision(Start.WAIT, f"nobody confirms that no epoch above {epoch} began")
 
 
-def why_not_promote(own: Log, others: Iterable[MemberAnswer]) -> str:
+def why_not_promote(own: Log, others: Sequence[MemberAnswer]) -> str:
     """Return why a slave had better not be promoted; "" when nothing speaks against it.
 
     Of the slaves that a message needed, the one with the longest log of the newest epoch has it.
@@ -133,6 +143,8 @@ def why_not_promote(own: Log, others: Iterable[MemberAnswer]) -> str:
     """
     if own.is_empty:
         return "its log holds nothing"
+    if any(each.is_master and each.highest >= own.highest_known for each in others):
+        return MASTER_LIVES
     mine = newest_reached(own.epochs, own.end)
     best = max(((each.newest, each.log_end) for each in others), default=(0, PhysicalOffset(0)))
     if best > (mine, own.end):

@@ -109,6 +109,13 @@ def test_a_member_tells_the_newest_epoch_that_its_log_has_reached() -> None:
     assert answer_of(status(1)) == MemberAnswer(3, 2, PhysicalOffset(100))
 
 
+def test_a_member_tells_whether_it_is_the_master() -> None:
+    reply = status(0)
+    assert answer_of(reply) == MemberAnswer(3, 2, PhysicalOffset(100), is_master=True)
+    reply.is_fenced = True
+    assert answer_of(reply) == MemberAnswer(3, 2, PhysicalOffset(100))
+
+
 def test_a_slave_that_is_known_as_another_member_too_is_not_missing() -> None:
     both = (member(0, "s", "ns"), None), (member(1, "s", "ns"), None)
     assert missing_slaves(both, own_id=100) == ()

@@ -124,6 +124,26 @@ def test_who_was_promoted_just_now_asks_nobody_again() -> None:
     run_in_virtual_time(main())
 
 
+def test_who_was_promoted_and_heard_of_more_asks_again() -> None:
+    async def main() -> None:
+        others = Others([NameServerAnswer(9)])
+        decision = await decide(own(highest=9), others, name="a", is_promoted=True)
+        assert (decision.start, len(others.times_s)) == (Start.SLAVE, 1)
+
+    run_in_virtual_time(main())
+
+
+def test_a_new_broker_asks_once_and_needs_nobody() -> None:
+    async def main() -> None:
+        others = Others([])
+        new = own(is_replicated=False, is_empty=True, epochs=())
+        decision = await decide(new, others, name="a")
+        assert (decision.start, decision.begins) == (Start.MASTER, 1)
+        assert len(others.times_s) == 1
+
+    run_in_virtual_time(main())
+
+
 def test_what_a_member_was_told_to_be_counts_more_than_what_it_is_configured_as() -> None:
     assert is_master(MASTER, Kept())
     assert not is_master(MASTER, Kept(is_master=False))

@@ -33,6 +33,9 @@ SLAVE = replace(MASTER, is_master=False, broker_id=1)
 LOSSY = replace(CRASHED, may_lack_confirmed=True)
 
 
+FIRST = replace(NEW, is_replicated=False)
+
+
 def nameserver(highest: int | None) -> Answer:
     return NameServerAnswer(highest)
 
@@ -45,12 +48,20 @@ def member(highest: int, newest: int | None = None, log_end: int = 80) -> Member
     return MemberAnswer(highest, highest if newest is None else newest, PhysicalOffset(log_end))
 
 
+RIVAL = member(1)._replace(is_master=True)
+
+
 @pytest.mark.parametrize(
     ("own", "answers", "start", "begins"),
     [
         pytest.param(SLAVE, [], Start.SLAVE, None, id="a slave needs nobody"),
         pytest.param(SLAVE, [nameserver(4)], Start.SLAVE, None, id="a slave stays one"),
         pytest.param(MASTER, [], Start.WAIT, None, id="nobody answers"),
+        pytest.param(FIRST, [], Start.MASTER, 1, id="new and alone"),
+        pytest.param(FIRST, [nameserver(1)], Start.MASTER, 1, id="new: what it was before is gone"),
+        pytest.param(FIRST, [nameserver(2)], Start.SLAVE, None, id="new: it would be refused"),
+        pytest.param(FIRST, [member(1)], Start.SLAVE, None, id="new: a slave has what was here"),
+        pytest.param(FIRST, [RIVAL], Start.MASTER, 1, id="new: another process of that name"),
         pytest.param(MASTER, [nameserver(4)], Start.MASTER, None, id="clean: goes on"),
         pytest.param(MASTER, [nameserver(3)], Start.MASTER, None, id="the NameServer is behind"),
         pytest.param(CRASHED, [nameserver(4)], Start.MASTER, 5, id="crashed: the next"),
@@ -148,6 +159,14 @@ def test_the_slave_with_the_longest_log_of_the_newest_epoch_is_promoted(
     found = why_not_promote(log(EPOCHS, LOG_END), others)
     assert found.startswith(reason)
     assert bool(found) == bool(reason)
+
+
+def test_nobody_is_promoted_beside_a_living_master() -> None:
+    living = member(4)._replace(is_master=True)
+    assert "its master is alive" in why_not_promote(log(EPOCHS, LOG_END), [living])
+    # One that has not heard yet that it was replaced is none.
+    heard = replace(log(EPOCHS, LOG_END), highest=5)
+    assert not why_not_promote(heard, [living])
 
 
 def test_a_reign_counts_for_who_has_all_that_came_before_it() -> None:

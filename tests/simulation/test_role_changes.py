@@ -1,0 +1,112 @@
+"""Changes of role at awkward moments: nobody becomes a second master, none is forgotten."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ternmq_model.errors import RefusedError
+from ternmq_store.disk.state_file import replace_file
+from tests.support.brokers import Client
+from tests.support.members import Members, members, until
+from tests.support.virtual_time import run_in_virtual_time
+
+STATE = Path("/broker/config/replication.json")
+
+
+async def two(group: Members) -> Client:
+    """Start a master `m` and its slave `s` with a topic of one queue; return a client of `m`."""
+    await group.start("m")
+    await group.start("s", broker_id=1)
+    client = await group.client("m")
+    await client.put_topic("A", 1)
+    await client.send("A", b"1")
+    await group.followed("m", "s")
+    return client
+
+
+async def is_master(group: Members, host: str) -> bool:
+    """Tell whether a member serves as the master."""
+    return (await group.status(host)).broker_id == 0
+
+
+def test_a_slave_that_its_living_master_refuses_is_not_promoted_unless_by_force() -> None:
+    async def main() -> None:
+        async with members() as group:
+            group.nameservers = ("away",)
+            await group.start("s")
+            client = await group.client("s")
+            await client.put_topic("A", 1)
+            for _ in range(20):
+                await client.send("A", b"of another store")
+            await group.stop("s")
+            group.nameservers = ("ns",)
+            await group.start("m")
+            await group.start("s", broker_id=1)
+            with pytest.raises(RefusedError, match="its master is alive"):
+                await group.promote("s")
+            assert await is_master(group, "m")
+
+    run_in_virtual_time(main())
+
+
+def test_a_master_that_lost_its_disk_is_none_while_a_slave_has_what_was_there() -> None:
+    async def main() -> None:
+        async with members() as group:
+            await two(group)
+            group.kill("m")
+            del group.disks["m"]
+            await group.start("m")
+            await until(lambda: slave_of_nobody(group))
+            await group.promote("s")
+            await until(lambda: is_master(group, "s"))
+            await group.followed("s", "m")
+
+    async def slave_of_nobody(group: Members) -> bool:
+        return (await group.status("m")).role == "slave"
+
+    run_in_virtual_time(main())
+
+
+def test_a_broker_that_lost_its_disk_and_had_no_slave_begins_anew() -> None:
+    async def main() -> None:
+        async with members() as group:
+            await group.start("m")
+            await group.stop("m")
+            del group.disks["m"]
+            await group.start("m")
+            await (await group.client("m")).send("A", queue_id=0)
+            assert (await group.status("m")).highest_epoch == 1
+
+    run_in_virtual_time(main())
+
+
+def test_a_member_that_is_forced_before_its_log_was_cut_has_the_epoch_that_it_begins() -> None:
+    async def main() -> None:
+        async with members() as group:
+            await two(group)
+            await group.stop("m")
+            await group.stop("s")
+            kept = json.loads(group.disks["s"].nodes[STATE].data.tobytes())
+            cut = {"keep_to": kept["confirmed"], "starts_over": False, "file_bytes": 1 << 20}
+            kept["cut"] = cut
+            replace_file(group.disks["s"], STATE, json.dumps(kept).encode())
+            await group.start("s", broker_id=1, force_master=True)
+            status = await group.status("s")
+            assert status.epochs[-1].number == status.highest_epoch == 1_001_000
+            await group.start("m")
+            await group.followed("s", "m")
+
+    run_in_virtual_time(main())
+
+
+def test_a_slave_that_never_followed_and_was_forced_is_the_master_from_then_on() -> None:
+    async def main() -> None:
+        async with members() as group:
+            await group.start("s", broker_id=1, force_master=True)
+            await (await group.client("s")).send("A", queue_id=0)
+            await group.stop("s")
+            await group.start("s", broker_id=1)
+            assert await is_master(group, "s")
+
+    run_in_virtual_time(main())
