@@ -2,7 +2,6 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from functools import partial
 from random import Random
 
 import numpy as np
@@ -61,8 +60,11 @@ class SendServices:
         Raises:
             TernError: Nothing was stored.
         """
-        self.safety.check(is_sender=True)
-        append = partial(self.writer.store, records, record_sizes, sender, whole=whole)
+
+        def append() -> Stored:
+            self.safety.check(is_sender=True)
+            return self.writer.store(records, record_sizes, sender, whole=whole)
+
         return await append_with_room(append, self.room_made)
 
     async def until_safe(self, unsafe: Unsafe | None) -> common.Status | None:

@@ -109,6 +109,10 @@ def change_wanted(
     Raises:
         ProtocolBroken: What the master wants makes no sense.
     """
+    if not log.is_empty and accepted.store_id != log.store_id:
+        raise ProtocolBroken(
+            f"its log is of store {accepted.store_id or 'unknown'}, the one here of {log.store_id}"
+        )
     if not 0 < accepted.log_file_bytes <= _FILE_BYTES_MAX:
         raise ProtocolBroken(f"its log has files of {accepted.log_file_bytes} bytes")
     if accepted.HasField("cut"):

@@ -28,7 +28,7 @@ def log(start: int = 100, end: int = 900, file_bytes: int = 100) -> SlaveLog:
 
 
 def accepted(**fields: Any) -> replication.FollowAccepted:
-    whole: dict[str, Any] = {"start": 900, "log_file_bytes": 100, **fields}
+    whole: dict[str, Any] = {"store_id": "s", "start": 900, "log_file_bytes": 100, **fields}
     return replication.FollowAccepted(**whole)
 
 
@@ -59,6 +59,18 @@ def test_no_master_has_the_whole_log_checked() -> None:
 
 def test_a_log_that_fits_is_left_as_it_is() -> None:
     assert change_wanted(accepted(), log(), 3) is None
+
+
+@pytest.mark.parametrize("store_id", ["", "another"])
+@pytest.mark.parametrize("cut", [None, replication.FollowCut(keep_to=500)])
+def test_no_log_is_cut_for_a_master_of_another_store(
+    store_id: str, cut: replication.FollowCut | None
+) -> None:
+    with pytest.raises(
+        ProtocolBroken, match=f"of store {store_id or 'unknown'}, the one here of s"
+    ):
+        change_wanted(accepted(store_id=store_id, cut=cut), log(), 3)
+    assert change_wanted(accepted(store_id="another"), log(900, 900), 3) is None
 
 
 def test_a_log_is_cut_within_itself_only() -> None:
