@@ -31,6 +31,8 @@ FollowServerStream = ServerStream[replication.FollowRequest, replication.FollowR
 
 ANSWER_TIMEOUT_S: Final = 15.0
 EPOCHS_MAX: Final = 100_000
+EPOCH_MAX: Final = 1 << 62
+"""No reign gets so far: who tells of a higher one makes it up, and none could follow that."""
 
 
 def check_hello(
@@ -73,12 +75,12 @@ def log_of(hello: replication.FollowHello) -> Log:
     starts = [epoch.start for epoch in hello.epochs]
     if (
         len(numbers) > EPOCHS_MAX
-        or any(number < 1 for number in numbers)
+        or any(not 0 < number <= EPOCH_MAX for number in numbers)
         or numbers != sorted(set(numbers))
         or starts != sorted(starts)
         or not 0 <= hello.log_start <= hello.log_end
         or (starts and starts[0] < 0)
-        or hello.highest_epoch < 0
+        or not 0 <= hello.highest_epoch <= EPOCH_MAX
     ):
         raise InvalidParameter(
             ResponseCode.INVALID_PARAMETER, "what the slave says of its log cannot be"

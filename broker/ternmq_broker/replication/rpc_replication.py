@@ -31,6 +31,7 @@ from ternmq_store.message_store import MessageStore
 logger = logging.getLogger(__name__)
 
 _REFUSED_MAX: Final = 1000
+_WORD_CHARS_MAX: Final = 255
 
 
 class FollowService:
@@ -168,7 +169,7 @@ async def _hello_of(stream: FollowServerStream) -> replication.FollowHello:
     """Return what a slave says first.
 
     Raises:
-        InvalidParameter: It says something else, or nothing.
+        InvalidParameter: It says something else, or nothing, or what cannot be logged.
     """
     try:
         async with asyncio.timeout(ANSWER_TIMEOUT_S):
@@ -177,7 +178,15 @@ async def _hello_of(stream: FollowServerStream) -> replication.FollowHello:
         first = None
     if first is None or first.WhichOneof("request") != "hello":
         raise InvalidParameter(ResponseCode.INVALID_PARAMETER, "a Follow begins with `hello`")
-    return first.hello
+    hello = first.hello
+    words = (
+        *(hello.cluster, hello.broker_name, hello.incarnation, hello.store_id),
+        hello.flush_mode,
+    )
+    if any(len(word) > _WORD_CHARS_MAX or not word.isprintable() for word in words):
+        remark = f"names in `hello` have at most {_WORD_CHARS_MAX} characters, all printable"
+        raise InvalidParameter(ResponseCode.INVALID_PARAMETER, remark)
+    return hello
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -57,6 +57,9 @@ def test_a_new_slave_gets_the_whole_log_byte_for_byte_and_then_what_is_appended(
         ({"epochs": (Epoch(1, PhysicalOffset(5)), Epoch(2, PhysicalOffset(0)))}, "cannot be"),
         ({"log_start": 5, "log_end": 4, "store_id": "store"}, "cannot be"),
         ({"store_id": "foreign", "log_end": 100, "highest_epoch": 99}, "of store foreign"),
+        ({"highest_epoch": (1 << 63) - 1}, "cannot be"),
+        ({"highest_epoch": -1}, "cannot be"),
+        ({"epochs": (Epoch((1 << 62) + 1, PhysicalOffset(0)),)}, "cannot be"),
     ],
 )
 def test_who_does_not_belong_here_is_refused(fields: dict[str, Any], why: str) -> None:
@@ -74,6 +77,23 @@ def test_who_does_not_belong_here_is_refused(fields: dict[str, Any], why: str) -
             await slave.leave()
 
     run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("word", ["x" * 256, "two\nlines"])
+@pytest.mark.parametrize("field", ["cluster", "store_id", "incarnation", "flush_mode"])
+def test_what_would_fill_or_forge_the_log_is_refused_unsaid(
+    field: str, word: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        async with reigning() as master:
+            fields: dict[str, Any] = {field: word}
+            slave = await master.slave(**fields)
+            with pytest.raises(RefusedError, match="at most 255 characters"):
+                await slave.accepted()
+            await slave.leave()
+
+    run_in_virtual_time(main())
+    assert not [record for record in caplog.records if word in record.getMessage()]
 
 
 def test_a_slave_goes_on_where_its_log_ends() -> None:
