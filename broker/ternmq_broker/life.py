@@ -12,7 +12,6 @@ from ternmq_broker.parts import Parts
 from ternmq_broker.registration import Registrant, Registrar
 from ternmq_broker.replication import roles
 from ternmq_broker.replication.asking import Asker
-from ternmq_broker.replication.epochs import newest
 from ternmq_broker.replication.finding import Finder
 from ternmq_broker.replication.found_topics import found_topics
 from ternmq_broker.replication.kept import LogCut
@@ -247,6 +246,7 @@ class Life(Lifecycle):
             name=config.name,
             nameservers=config.nameserver_addresses,
             finder=finder,
+            store_id=lambda: state.store_id,
         )
         if not is_slave:
             if not store.report.was_clean:
@@ -267,8 +267,9 @@ class Life(Lifecycle):
                 begin = state.begin_reign if was_master else state.promote
                 await begin(decision.begins, start, store_id=store_id)
         kept, broker_id = state.kept, roles.registered_id(config, is_slave=is_slave)
+        epoch = roles.registered_epoch(kept, is_slave=is_slave)
         return Member(
-            identity=Identity(config.cluster, config.name, broker_id, newest(kept.epochs)),
+            identity=Identity(config.cluster, config.name, broker_id, epoch),
             is_slave=is_slave,
             role=roles.role_as_master(config, kept),
             replicas_needed=roles.replicas_needed(config, kept),

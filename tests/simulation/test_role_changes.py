@@ -1,5 +1,6 @@
 """Changes of role at awkward moments: nobody becomes a second master, none is forgotten."""
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -108,5 +109,35 @@ def test_a_slave_that_never_followed_and_was_forced_is_the_master_from_then_on()
             await group.stop("s")
             await group.start("s", broker_id=1)
             assert await is_master(group, "s")
+
+    run_in_virtual_time(main())
+
+
+def test_a_slave_with_another_brokers_log_deposes_no_master_whatever_its_epoch() -> None:
+    async def main() -> None:
+        async with members() as group:
+            group.nameservers = ("away",)
+            await group.start("s")
+            await (await group.client("s")).send("A", b"of another store", queue_id=0)
+            group.lose_power("s")
+            await group.start("s")
+            assert (await group.status("s")).highest_epoch == 2
+            await group.stop("s")
+            group.nameservers = ("ns",)
+            client = await two(group)
+            await asyncio.sleep(10)
+            assert await group.registered() == {0: ("m", 1), 1: ("s", 0)}
+            await client.send("A", b"2")
+            await group.stop("m")
+            await group.start("m")
+            assert await is_master(group, "m")
+
+    async def two(group: Members) -> Client:
+        await group.start("m")
+        client = await group.client("m")
+        await client.put_topic("A", 1)
+        await client.send("A", b"1")
+        await group.start("s", broker_id=1)
+        return client
 
     run_in_virtual_time(main())

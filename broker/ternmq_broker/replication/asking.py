@@ -51,6 +51,9 @@ class Asked:
     missing_slaves: tuple[int, ...] = ()
     """Ids of slaves that did not, as far as they are not known as another member, too."""
 
+    has_foreign_master: bool = False
+    """A master of another store serves under the name. Foreign members are not among `answers`."""
+
     @property
     def members(self) -> tuple[MemberAnswer, ...]:
         """The answers of members alone."""
@@ -71,6 +74,8 @@ class Asker:
         name: That its members share.
         nameservers: Every one of them.
         finder: Knows the members.
+        store_id: Returns whose bytes the own log holds; "" when nobody's yet. What members of
+            another store know of epochs does not count.
     """
 
     def __init__(
@@ -81,12 +86,14 @@ class Asker:
         name: str,
         nameservers: Sequence[Address],
         finder: FindsMembers,
+        store_id: Callable[[], str] = str,
     ) -> None:
         self._env = env
         self._cluster = cluster
         self._name = name
         self._nameservers = nameservers
         self._finder = finder
+        self._store_id = store_id
 
     async def ask(self, *, own_id: int | None = None) -> Asked:
         """Ask everybody, and return what came within seconds. Cancelling is safe.
@@ -99,10 +106,14 @@ class Asker:
             asyncio.gather(*(self._ask_nameserver(each) for each in self._nameservers)),
             self._ask_members(),
         )
-        from_members = [
-            (str(member.endpoints[0]), answer_of(reply))
+        others = [
+            (str(member.endpoints[0]), reply)
             for member, reply in replies
             if (member.broker_id if reply is None else reply.broker_id) != own_id
+        ]
+        foreign = [answer_of(reply) for _, reply in others if self._is_foreign(reply)]
+        from_members = [
+            (who, answer_of(reply)) for who, reply in others if not self._is_foreign(reply)
         ]
         every = [*from_nameservers, *from_members]
         return Asked(
@@ -110,6 +121,7 @@ class Asker:
             tuple(who for who, answer in every if answer is not None),
             tuple(who for who, answer in every if answer is None),
             missing_slaves(replies, own_id),
+            any(each is not None and each.is_master for each in foreign),
         )
 
     async def _ask_nameserver(self, address: Address) -> tuple[str, Answer | None]:
@@ -135,6 +147,10 @@ class Asker:
             return reply
         logger.debug("another broker answers where a member was address=%s", member.endpoints[0])
         return None
+
+    def _is_foreign(self, reply: replication.ReplicationStatusReply | None) -> bool:
+        own = self._store_id()
+        return reply is not None and bool(own and reply.store_id) and reply.store_id != own
 
     async def _asked(
         self, addresses: Sequence[Address], ask: Callable[[Connection], Awaitable[T]]

@@ -99,6 +99,8 @@ class PromotionService:
             raise refusal(ResponseCode.SYSTEM_BUSY, "its log is to be cut first: try again")
         if is_forced:
             return asked
+        if asked.has_foreign_master:
+            raise _illegal(MASTER_LIVES)
         if not asked.answers:
             who = named(asked.unreachable)
             raise _illegal(f"nobody can be asked for the highest epoch: {who} did not answer")

@@ -32,6 +32,15 @@ def registered_id(config: BrokerConfig, *, is_slave: bool) -> int:
     return FORMER_MASTER_ID if config.broker_id == MASTER_ID else config.broker_id
 
 
+def registered_epoch(kept: Kept, *, is_slave: bool) -> int:
+    """Return the epoch with which a member is known in its role.
+
+    What a slave that has never followed has is its own log, of a store that nobody may share: it
+    has no epoch of the name, and deposes no master of it.
+    """
+    return 0 if is_slave and kept.is_master is None else newest(kept.epochs)
+
+
 def own_of(config: BrokerConfig, kept: Kept, store: MessageStore) -> Own:
     """Return what a member knows of itself when its store is open."""
     is_sync = role_as_master(config, kept) is BrokerRole.SYNC_MASTER

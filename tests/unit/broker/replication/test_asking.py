@@ -2,6 +2,8 @@ import asyncio
 from collections.abc import Sequence
 from random import Random
 
+import pytest
+
 from ternmq_broker.replication.asking import Asked, Asker, answer_of, missing_slaves, named
 from ternmq_broker.replication.starting import MemberAnswer, NameServerAnswer
 from ternmq_model.address import Address
@@ -107,6 +109,47 @@ def test_everybody_is_asked_side_by_side_and_who_is_silent_is_named() -> None:
 def test_a_member_tells_the_newest_epoch_that_its_log_has_reached() -> None:
     assert answer_of(None) is None
     assert answer_of(status(1)) == MemberAnswer(3, 2, PhysicalOffset(100))
+
+
+@pytest.mark.parametrize(
+    ("own_store", "told", "is_counted"),
+    [("x", "x", True), ("", "y", True), ("x", "", True), ("x", "y", False)],
+)
+def test_what_a_member_of_another_store_knows_does_not_count(
+    own_store: str, told: str, is_counted: bool
+) -> None:
+    async def main() -> None:
+        async def tell(
+            request: replication.ReplicationStatusRequest, call: Call
+        ) -> replication.ReplicationStatusReply:
+            reply = status(0)
+            reply.store_id = told
+            return reply
+
+        async with (
+            MemoryNetwork(Random(1)) as network,
+            network.host("m").serve([unary(REPLICATION_STATUS, tell)], SOMEWHERE),
+        ):
+            env = Environment(
+                clock=VirtualClock(),
+                network=network.host("s"),
+                random=Random(1),
+                blocking=InlineBlocking(),
+            )
+            finder = Finds(member(0, "m"))
+            asker = Asker(
+                env,
+                cluster="c",
+                name="a",
+                nameservers=(),
+                finder=finder,
+                store_id=lambda: own_store,
+            )
+            asked = await asker.ask(own_id=1)
+            assert asked.highest == (3 if is_counted else 0)
+            assert asked.has_foreign_master is not is_counted
+
+    run_in_virtual_time(main())
 
 
 def test_a_member_tells_whether_it_is_the_master() -> None:

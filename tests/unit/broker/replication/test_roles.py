@@ -1,5 +1,6 @@
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from ternmq_broker.replication.roles import (
     decide,
     is_master,
     own_of,
+    registered_epoch,
     registered_id,
     replicas_needed,
     role_as_master,
@@ -155,6 +157,13 @@ def test_a_member_is_known_under_another_id_as_a_slave() -> None:
     assert registered_id(MASTER, is_slave=False) == registered_id(SLAVE, is_slave=False) == 0
     assert registered_id(MASTER, is_slave=True) == 100
     assert registered_id(SLAVE, is_slave=True) == 1
+
+
+def test_a_slave_that_never_followed_has_no_epoch_of_the_name() -> None:
+    kept = Kept(epochs=(Epoch(2, PhysicalOffset(0)),))
+    assert registered_epoch(kept, is_slave=True) == 0
+    assert registered_epoch(kept, is_slave=False) == 2
+    assert registered_epoch(replace(kept, is_master=False), is_slave=True) == 2
 
 
 def test_a_slave_that_becomes_the_master_is_as_its_master_was() -> None:
