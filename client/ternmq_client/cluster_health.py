@@ -98,7 +98,10 @@ def _member_problems(view: MemberView) -> Iterable[str]:
         yield f"acknowledges nothing: there is a master of epoch {status.highest_epoch}"
     if view.is_master:
         if status.in_sync_now < status.in_sync_replicas:
-            yield f"has {status.in_sync_now} members in sync and needs {status.in_sync_replicas}"
+            yield (
+                f"has too few members in sync: {status.in_sync_now}, "
+                f"needs {status.in_sync_replicas}"
+            )
         for follower in status.followers:
             if not follower.is_in_sync:
                 lag = f"{follower.lag_bytes} bytes and {follower.lag_ms / 1000:.1f} s"

@@ -13,7 +13,7 @@ from ternmq_console.admin import ask
 from ternmq_console.exits import FAILED
 from ternmq_console.options import nameserver_option, output_option
 from ternmq_console.output import print_record, print_rows
-from ternmq_console.replicas import member_rows
+from ternmq_console.replicas import member_rows, table_rows
 
 _MEMBER_COLUMNS: Final = (
     *("cluster", "broker", "id", "role", "epoch", "connected", "in_sync", "lag_bytes", "lag_s"),
@@ -35,7 +35,7 @@ def status(broker: str | None, nameserver: str, output: str) -> None:
 
     async def question(admin: AdminClient) -> tuple[list[NameServerView], list[MemberView]]:
         views = await admin.nameserver_views()
-        return views, await admin.member_views(broker=broker or "", with_stores=True)
+        return views, await admin.member_views(broker=broker, with_stores=True)
 
     nameservers, members = ask(nameserver, question)
     problems = problems_of(members, nameservers)
@@ -55,7 +55,7 @@ def status(broker: str | None, nameserver: str, output: str) -> None:
     else:
         print_rows(told, _NAMESERVER_COLUMNS, output)
         click.echo()
-        print_rows(rows, _MEMBER_COLUMNS, output)
+        print_rows(table_rows(rows), _MEMBER_COLUMNS, output)
         click.echo()
         click.echo("\n".join(problems) or "healthy")
     if problems:

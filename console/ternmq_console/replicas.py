@@ -35,7 +35,7 @@ def ha(broker: str, nameserver: str, output: str) -> None:
     if output == "json":
         print_record(_record(views, rows), output)
         return
-    print_rows(rows, _MEMBER_COLUMNS, output)
+    print_rows(table_rows(rows), _MEMBER_COLUMNS, output)
     for view in views:
         if view.status is not None:
             epochs = ", ".join(f"{each.number} from {each.start}" for each in view.status.epochs)
@@ -90,6 +90,16 @@ def member_rows(views: Sequence[MemberView]) -> list[dict[str, object]]:
     return [_row(view, followers) for view in views]
 
 
+def table_rows(rows: Sequence[Mapping[str, object]]) -> list[Mapping[str, object]]:
+    """Return the rows of members as people read them: a master's `in_sync` tells how many are."""
+    return [
+        {**row, "in_sync": f"{row['in_sync_now']}, needs {row['in_sync_replicas']}"}
+        if "in_sync_now" in row
+        else row
+        for row in rows
+    ]
+
+
 def last_epoch(status: replication.ReplicationStatusReply) -> int:
     """Return the epoch that a member is in; 0 when its log has none."""
     return status.epochs[-1].number if status.epochs else 0
@@ -120,7 +130,7 @@ def _row(
         row["problem"] = f"fenced by epoch {status.highest_epoch}"
     if view.is_master:
         return row | {
-            "in_sync": f"{status.in_sync_now} of {status.in_sync_replicas} needed",
+            "in_sync": status.in_sync_now >= status.in_sync_replicas,
             "in_sync_now": status.in_sync_now,
             "in_sync_replicas": status.in_sync_replicas,
         }

@@ -1,21 +1,21 @@
 """`ternmq broker status`."""
 
+from collections.abc import Sequence
 from typing import Final
 
 import click
 
-from ternmq_client.admin import AdminClient
+from ternmq_client.administration.replication import MemberView
 from ternmq_console.admin import ask, time_text
+from ternmq_console.exits import errors_as_exits
 from ternmq_console.options import nameserver_option, output_option
 from ternmq_console.output import print_record, print_rows
-from ternmq_model.errors import refusal
-from ternmq_model.response_code import ResponseCode
-from ternmq_model.route import BrokerData, check_broker_name
+from ternmq_model.errors import Unreachable
 from ternmq_protos.v1 import admin_pb2 as admin_messages
 
 _COLUMNS = (
-    *("broker", "put_messages", "put_per_s", "put_longest_ms", "got_messages", "got_per_s"),
-    *("gets_from_disk", "dispatch_behind_bytes", "damaged_records"),
+    *("broker", "id", "status", "put_messages", "put_per_s", "put_longest_ms", "got_messages"),
+    *("got_per_s", "gets_from_disk", "dispatch_behind_bytes", "damaged_records"),
 )
 RATE_SPAN_S: Final = 60
 """Rates that are shown are of so long."""
@@ -26,34 +26,50 @@ RATE_SPAN_S: Final = 60
 @nameserver_option
 @output_option
 def status(broker: str | None, nameserver: str, output: str) -> None:
-    """Show what the stores of all brokers have counted since they were opened, or all of BROKER's.
+    """Show what the stores of all members have counted since they were opened, or all of BROKER's.
 
-    Rates are those of the last minute.
+    A name stands for its master, or while that is away for the slave with the lowest id; an address
+    for the member that is registered with it. Rates are those of the last minute.
     """
+    views = ask(nameserver, lambda admin: admin.member_views(broker=broker, with_stores=True))
     if broker is None:
-        print_rows(ask(nameserver, _all), _COLUMNS, output)
+        print_rows([_row(view) for view in views], _COLUMNS, output)
         return
-    print_record(ask(nameserver, lambda admin: _one(admin, broker)), output)
+    with errors_as_exits():
+        view = wanted_view(views, broker)
+    print_record(_row(view), output)
 
 
-async def _all(admin: AdminClient) -> list[dict[str, object]]:
-    return [await _status(admin, data) for data in await admin.brokers() if data.master]
+def wanted_view(views: Sequence[MemberView], broker: str) -> MemberView:
+    """Return the member that a name or an address stands for, of those of one broker name.
+
+    Raises:
+        Unreachable: It does not answer, or no member of the name does.
+    """
+    addressed = [view for view in views if broker in map(str, view.member.endpoints)]
+    wanted = addressed or views
+    answered = next((view for view in wanted if view.store is not None), None)
+    if answered is None:
+        problems = "; ".join(view.problem for view in wanted)
+        raise Unreachable(f"broker {views[0].data.broker_name}: no member answers: {problems}")
+    return answered
 
 
-async def _one(admin: AdminClient, broker: str) -> dict[str, object]:
-    for data in await admin.brokers():
-        master = data.master
-        if master and broker in (data.broker_name, *map(str, master.endpoints)):
-            return await _status(admin, data)
-    check_broker_name(broker)
-    raise refusal(ResponseCode.BROKER_NOT_EXIST, f"no broker is called {broker!r}")
-
-
-async def _status(admin: AdminClient, data: BrokerData) -> dict[str, object]:
-    reply = await admin.describe_store(data)
-    minute = next(rate for rate in reply.rates if rate.span_s == RATE_SPAN_S)
+def _row(view: MemberView) -> dict[str, object]:
     row: dict[str, object] = {
-        "broker": data.broker_name,
+        **dict.fromkeys(_COLUMNS),
+        "broker": view.data.broker_name,
+        "id": view.member.broker_id,
+        "status": "unreachable" if view.store is None else "serving",
+    }
+    if view.store is None:
+        return row | {"problem": view.problem}
+    return row | _counted(view.store)
+
+
+def _counted(reply: admin_messages.DescribeStoreReply) -> dict[str, object]:
+    minute = next(rate for rate in reply.rates if rate.span_s == RATE_SPAN_S)
+    return {
         "opened": time_text(reply.opened_at_ms),
         "put_messages": reply.put_messages,
         "put_bytes": reply.put_bytes,
@@ -82,7 +98,6 @@ async def _status(admin: AdminClient, data: BrokerData) -> dict[str, object]:
         },
         "groups": [_behind(each) for each in reply.groups],
     }
-    return row
 
 
 def _bucket(times: admin_messages.PutTimes) -> str:

@@ -87,6 +87,6 @@ async def _probe(
         return Unreachable(f"{connection.address}: the server is closing")
     found = identity_of(texts_of(metadata))
     if not is_expected(found, expect):
-        return Unreachable(f"{connection.address}: is {found}, expected is {expect}")
+        return Unreachable(f"{connection.address}: is {found or 'no broker'}, expected is {expect}")
     connection.identity = found
     return None

@@ -67,6 +67,11 @@ class Identity:
     broker_id: int
     epoch: int
 
+    def __str__(self) -> str:
+        """Return it as people read it, who know brokers by their names and ids."""
+        epoch = f", epoch {self.epoch}" if self.epoch else ""
+        return f"broker {self.name} (id {self.broker_id}{epoch}) of cluster {self.cluster}"
+
     def to_metadata(self) -> tuple[tuple[str, str], ...]:
         """Return the metadata pairs that tell this identity."""
         return (

@@ -4,7 +4,7 @@ import pytest
 
 from ternmq_client.admin import AdminClient
 from ternmq_client.config import ClientConfig
-from ternmq_model.errors import Unreachable, UsageError
+from ternmq_model.errors import RefusedError, Unreachable
 from ternmq_model.queue import MessageQueue
 from ternmq_model.route import TopicConfig
 from tests.support.paired import NAMESERVER, TOPIC, Pair, paired
@@ -58,7 +58,7 @@ def test_changes_wait_for_a_master_and_say_why() -> None:
                 await admin.delete_topic(TOPIC)
             with pytest.raises(Unreachable, match="until it returns or a slave is promoted"):
                 await admin.update_settings("a", {"broker.pull_wait_ms": "1000"})
-            with pytest.raises(UsageError, match="b: no such broker is registered"):
+            with pytest.raises(RefusedError, match="b: no such broker is registered"):
                 await admin.settings("b")
             await pair.start()
             await admin.create_topic(TopicConfig("B"))

@@ -36,7 +36,7 @@ class BrokerAdmin(AdminCalls):
             How many files of its log went, and where the log begins.
 
         Raises:
-            UsageError: There is no such broker.
+            RefusedError: BROKER_NOT_EXIST: there is no such broker.
         """
         (data,) = await self._wanted(brokers=(broker_name,))
         async with self._master(data) as connection:
@@ -62,7 +62,7 @@ class BrokerAdmin(AdminCalls):
             broker_name: Of this broker alone; empty = of all.
 
         Raises:
-            UsageError: There is no such broker.
+            RefusedError: BROKER_NOT_EXIST: there is no such broker.
             RefusedError: INVALID_PARAMETER: nothing is counted by that name, or more than fits.
         """
         request = admin.DescribeStatisticsRequest(name=name, key=key)
@@ -79,7 +79,7 @@ class BrokerAdmin(AdminCalls):
         """Return the settings of a broker that may change while it runs, sorted by name.
 
         Raises:
-            UsageError: There is no such broker.
+            RefusedError: BROKER_NOT_EXIST: there is no such broker.
         """
         (data,) = await self._readable(brokers=(broker_name,))
         async with self._reader(data) as connection:
@@ -92,7 +92,7 @@ class BrokerAdmin(AdminCalls):
         """Change settings of a broker, all of them or none. They hold until it stops.
 
         Raises:
-            UsageError: There is no such broker.
+            RefusedError: BROKER_NOT_EXIST: there is no such broker.
             RefusedError: NO_PERMISSION: one may not be changed; INVALID_PARAMETER: a value cannot
                 be. Names the setting.
         """

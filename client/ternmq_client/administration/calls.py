@@ -6,7 +6,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from ternmq_client.config import ClientConfig
 from ternmq_client.nameservers import NameServers
 from ternmq_model.address import resolve_addresses
-from ternmq_model.errors import Unreachable, UsageError
+from ternmq_model.errors import Unreachable, UsageError, refusal
+from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import BrokerData, BrokerMember
 from ternmq_protos.v1 import nameserver_pb2 as nameserver
 from ternmq_remoting.contracts import GET_CLUSTER
@@ -64,7 +65,7 @@ class AdminCalls(Lifecycle):
         """Return the broker of a name, or of an address that its master is registered with.
 
         Raises:
-            UsageError: There is no such broker.
+            RefusedError: BROKER_NOT_EXIST: there is no such broker.
         """
         (data,) = await self._wanted(brokers=(broker,))
         return data
@@ -79,7 +80,8 @@ class AdminCalls(Lifecycle):
             brokers: These alone: names, or addresses that their masters are registered with.
 
         Raises:
-            UsageError: There is no such broker, or none at all.
+            RefusedError: BROKER_NOT_EXIST: there is no such broker.
+            UsageError: There is none at all.
             Unreachable: One has no master at present. Nothing is changed anywhere.
         """
         wanted = await self._readable(cluster, brokers)
@@ -94,7 +96,8 @@ class AdminCalls(Lifecycle):
         """Return the broker names that were asked for, to read from: a slave will do.
 
         Raises:
-            UsageError: There is no such broker, or none at all.
+            RefusedError: BROKER_NOT_EXIST: there is no such broker.
+            UsageError: There is none at all.
         """
         there = await self.brokers(cluster)
         if not there:
@@ -102,7 +105,8 @@ class AdminCalls(Lifecycle):
             raise UsageError(f"no broker is registered in {where}")
         named = {alias: data for data in there for alias in _names_of(data)}
         if missing := sorted(set(brokers) - named.keys()):
-            raise UsageError(f"broker {', '.join(missing)}: no such broker is registered")
+            remark = f"broker {', '.join(missing)}: no such broker is registered"
+            raise refusal(ResponseCode.BROKER_NOT_EXIST, remark)
         wanted = {named[name].broker_name for name in brokers}
         return [data for data in there if not brokers or data.broker_name in wanted]
 

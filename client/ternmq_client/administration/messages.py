@@ -106,7 +106,7 @@ class MessageAdmin(AdminCalls):
             maximum: At most so many; a broker may return fewer.
 
         Raises:
-            UsageError: There is no such broker.
+            RefusedError: BROKER_NOT_EXIST: there is no such broker.
             TopicNotFound: It has no such topic.
             RefusedError: Nor such a queue.
         """

@@ -83,7 +83,7 @@ class ReplicationAdmin(AdminCalls):
     """Members of broker names. Slaves are asked too, each by itself."""
 
     async def member_views(
-        self, cluster: str = "", broker: str = "", *, with_stores: bool = False
+        self, cluster: str = "", broker: str | None = None, *, with_stores: bool = False
     ) -> list[MemberView]:
         """Return every registered member with what it says of itself, sorted by name and id.
 
@@ -92,6 +92,7 @@ class ReplicationAdmin(AdminCalls):
         Args:
             cluster: Of this cluster alone.
             broker: Of this broker name alone; an address of one of its members will do.
+                None = of every name.
             with_stores: Ask also how brokers and stores stand, not for replication alone.
 
         Raises:
@@ -99,7 +100,7 @@ class ReplicationAdmin(AdminCalls):
             TransportError: No NameServer answers.
         """
         brokers = await self.brokers(cluster)
-        if broker:
+        if broker is not None:
             brokers = [_named(brokers, broker)]
         members = [(data, member) for data in brokers for member in data.members]
         return await _side_by_side(

@@ -52,7 +52,7 @@ def test_nothing_is_said_of_a_healthy_cluster() -> None:
         ),
         (
             [master(in_sync_now=1), slave()],
-            "a (id 0) has 1 members in sync and needs 2",
+            "a (id 0) has too few members in sync: 1, needs 2",
         ),
         (
             [

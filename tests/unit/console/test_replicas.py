@@ -1,7 +1,7 @@
 """What the console shows of the members of a broker name."""
 
 from ternmq_client.administration.replication import MemberView
-from ternmq_console.replicas import last_epoch, member_rows
+from ternmq_console.replicas import last_epoch, member_rows, table_rows
 from ternmq_model.address import Address
 from ternmq_model.route import BrokerData, BrokerMember
 from ternmq_protos.v1 import replication_pb2 as pb
@@ -36,7 +36,8 @@ def test_what_master_and_slave_say_of_a_slave_is_one_row() -> None:
     ]
     first, second, third = member_rows(views)
     assert (first["role"], first["epoch"]) == ("sync_master", 5)
-    assert first["in_sync"] == "2 of 2 needed"
+    assert (first["in_sync"], first["in_sync_now"], first["in_sync_replicas"]) == (True, 2, 2)
+    assert [row["in_sync"] for row in table_rows([first, second])] == ["2, needs 2", True]
     assert (second["connected"], second["in_sync"]) == (True, True)
     assert (second["safe_offset"], second["lag_bytes"], second["lag_s"]) == (90, 10, 1.5)
     assert second["metadata_age_s"] == 0.7

@@ -53,6 +53,11 @@ def test_what_others_can_reach_is_no_loopback(host: str, expected: bool) -> None
     assert is_loopback(host) is expected
 
 
+def test_an_identity_is_told_as_operators_know_it() -> None:
+    assert str(ME) == "broker broker-a (id 0, epoch 3) of cluster c"
+    assert str(replace(ME, broker_id=2, epoch=0)) == "broker broker-a (id 2) of cluster c"
+
+
 def test_an_identity_survives_the_way_through_metadata() -> None:
     assert identity_of(texts_of((*ME.to_metadata(), ("x-bin", b"\0")))) == ME
 

@@ -8,7 +8,7 @@ import pytest
 
 from ternmq_client.admin import AdminClient
 from ternmq_model.address import Address
-from ternmq_model.errors import RefusedError, Unreachable, UsageError, refusal
+from ternmq_model.errors import IllegalName, RefusedError, Unreachable, UsageError, refusal
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import common_pb2 as common
@@ -127,6 +127,9 @@ def test_masters_and_slaves_are_asked_and_a_silent_one_is_named_with_its_problem
             with pytest.raises(RefusedError, match="no broker is called 'b'") as told:
                 await client.member_views(broker="b")
             assert told.value.code == ResponseCode.BROKER_NOT_EXIST
+            # An empty variable in somebody's script names nobody, rather than everybody.
+            with pytest.raises(IllegalName, match="broker name '': must not be empty"):
+                await client.member_views(broker="")
 
     run_in_virtual_time(main())
 
