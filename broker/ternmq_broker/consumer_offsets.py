@@ -256,6 +256,25 @@ class OffsetTable:
             if not queues:
                 del self._offsets[key]
 
+    def cut_to(self, end_of: Callable[[str, int], QueueOffset]) -> None:
+        """Set offsets beyond the end of their queue to that end, and forget all versions.
+
+        The log was cut to that of a new master, whose offsets win from now on: a version that rose
+        here while that one began would shut them out for ever.
+
+        Args:
+            end_of: Returns the end of a topic's queue.
+        """
+        self.versions.forget()
+        for key, queues in self._offsets.items():
+            topic = key.partition(_SEPARATOR)[0]
+            for queue_id, offset in queues.items():
+                end = end_of(topic, queue_id)
+                if offset > end:
+                    queues[queue_id] = end
+                    self._changes += 1
+                    self._recent.note((key, queue_id))
+
     def to_dict(self) -> dict[str, Any]:
         """Return the table as `consumerOffset.json` keeps it."""
         table = {

@@ -49,6 +49,11 @@ class DelayOffsets:
         if self._changes % _UPDATES_PER_VERSION == 0:
             self._version = self._version.next(now_ms)
 
+    def forget(self) -> None:
+        """Forget how far every level is: all that its queue still has counts as not delivered."""
+        self._changes += bool(self._offsets)
+        self._offsets.clear()
+
     def take_over(self, told: Self) -> None:
         """Become another table, version and all.
 

@@ -178,15 +178,14 @@ class Life(Lifecycle):
             config,
             self._files,
             blocking,
-            # A slave's tables are its master's, whose log goes on beyond its own; but what it knew
-            # of messages that are cut is worth nothing.
-            end_of=None if is_slave and cut is None else store.next_offset,
-            was_clean=cut is not None or (store.report.was_clean and not was_slave),
+            # A slave's tables are its master's, whose log goes on beyond its own.
+            end_of=None if is_slave else store.next_offset,
+            was_clean=store.report.was_clean and not was_slave,
             now_ms=env.clock.wall_ms(),
             wake=self._wake,
         )
         if cut is not None:
-            await tables.save()
+            await tables.cut(store.next_offset)
             await state.cut_done(store.max_physical)
         member = await self._member_of(state, store, is_slave=is_slave)
         if member is None:

@@ -61,6 +61,10 @@ class OffsetVersions:
         """Forget the versions of `group` in every topic."""
         self._remove(lambda key: key[1] == group)
 
+    def forget(self) -> None:
+        """Forget every version."""
+        self._remove(lambda _: True)
+
     def keep_topics(self, is_there: Callable[[str], bool]) -> None:
         """Forget the versions of topics that are not there."""
         self._remove(lambda key: not is_there(key[0]))

@@ -16,6 +16,7 @@ from ternmq_broker.state_files import StateFile, read_table
 from ternmq_broker.timer.checkpoint import TimerCheckpoint
 from ternmq_broker.topics import TopicTable
 from ternmq_broker.transactions.progress import FILE_NAME as TRANSACTIONS_FILE
+from ternmq_broker.transactions.progress import GROUP as TRANSACTIONS_GROUP
 from ternmq_broker.transactions.progress import ScanOffset
 from ternmq_model.data_version import DataVersion
 from ternmq_model.errors import StoreError
@@ -146,6 +147,26 @@ class Tables:
                 step=self.transactions_file.step,
             ),
         )
+
+    async def cut(self, end_of: Callable[[str, int], QueueOffset]) -> None:
+        """Forget what was known of messages that were cut from the log. Durable when it returns.
+
+        How far messages were delivered and transactions done with was told by what was cut as well
+        as by what stays, so none of it counts: the master tells it, and who is promoted before that
+        does it again.
+
+        Args:
+            end_of: Returns the end of a topic's queue.
+
+        Raises:
+            StoreError: The disk refused; it is to be done again.
+        """
+        self.delays.forget()
+        self.scan_offset.put(PhysicalOffset(0))
+        self.offsets.remove_group(TRANSACTIONS_GROUP)
+        self.offsets.cut_to(end_of)
+        await self.save_timer(TimerCheckpoint())
+        await self.save()
 
     async def save_timer(self, checkpoint: TimerCheckpoint) -> None:
         """Keep how far timed messages are delivered, durably. One call at a time.

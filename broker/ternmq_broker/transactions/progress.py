@@ -10,6 +10,9 @@ from ternmq_broker.loose_json import as_int
 from ternmq_model.offsets import PhysicalOffset
 
 FILE_NAME: Final = "transactions.json"
+GROUP: Final = "CID_RMQ_SYS_TRANS"
+"""Under whose name progress in the half and op topics is kept, as RocketMQ does."""
+
 _SCAN_FROM: Final = "scanFrom"
 
 

@@ -16,7 +16,7 @@ from ternmq_broker.topics import TopicTable
 from ternmq_broker.transactions.checks import Checker, CheckServices
 from ternmq_broker.transactions.ending import Ender, EndServices
 from ternmq_broker.transactions.judge import CheckRules
-from ternmq_broker.transactions.progress import ScanOffset
+from ternmq_broker.transactions.progress import GROUP, ScanOffset
 from ternmq_broker.transactions.reading import HalfReader
 from ternmq_broker.transactions.rebuild import Rebuild, RebuildServices
 from ternmq_broker.transactions.rpc import TransactionService
@@ -34,9 +34,6 @@ from ternmq_runtime.service import Job
 from ternmq_store.message_store import MessageStore
 
 logger = logging.getLogger(__name__)
-
-GROUP: Final = "CID_RMQ_SYS_TRANS"
-"""Under whose name progress in the half and op topics is kept, as RocketMQ does."""
 
 TOPICS: Final = (HALF_TOPIC, OP_TOPIC, CHECK_MAX_TOPIC)
 

@@ -230,6 +230,16 @@ def test_an_offset_beyond_its_queues_end_is_set_to_it_under_a_new_version() -> N
     assert not offsets.clamp("H", "T", 0, QueueOffset(0))
 
 
+def test_after_a_cut_whatever_a_new_master_keeps_wins_over_what_was_set_here() -> None:
+    offsets = table()
+    commit(offsets, 10, 4)
+    commit(offsets, 5, 4, queue_id=1)
+    offsets.cut_to(lambda _topic, _queue_id: QueueOffset(7))
+    assert (offsets.query("G", "T", 0), offsets.query("G", "T", 1)) == (7, 5)
+    assert offsets.merge(kept(2, 1))
+    assert (offsets.query("G", "T", 0), offsets.version("G", "T", 0)) == (2, 1)
+
+
 @pytest.mark.parametrize("was_clean", [True, False])
 def test_offsets_that_outlived_their_messages_are_forgotten_and_after_a_crash_set_to_the_end(
     was_clean: bool,

@@ -29,7 +29,7 @@ from ternmq_broker.replication.metadata.reading import ToldTable
 from ternmq_broker.tables import Tables
 from ternmq_broker.timer.checkpoint import TimerCheckpoint
 from ternmq_broker.topics import TopicTable
-from ternmq_broker.transactions.progress import ScanOffset
+from ternmq_broker.transactions.progress import GROUP, ScanOffset
 from ternmq_model.clock import Clock
 from ternmq_model.errors import IllegalName
 from ternmq_model.names import check_group, check_topic
@@ -89,7 +89,7 @@ class TableTaker:
             ProtocolBroken: It cannot be such a table; those that came before are applied.
             TernError: The disk refused, or the store is busy; telling it again is safe.
         """
-        if told.table in AFTER_THE_LOG and self._services.store.safe_offset < told.log_end:
+        if told.table in AFTER_THE_LOG and self._services.store.flushed_offset < told.log_end:
             # The first one waits for its end of the log, and the newest one comes after it: if the
             # newest took the place of the first each time, none would ever be reached.
             later = [each for each in self._waiting if each.table == told.table][1:]
@@ -101,8 +101,8 @@ class TableTaker:
 
     async def take_waiting(self) -> None:
         """Apply what waits for the log and need not any more."""
-        safe = self._services.store.safe_offset
-        for told in [each for each in self._waiting if each.log_end <= safe]:
+        flushed = self._services.store.flushed_offset
+        for told in [each for each in self._waiting if each.log_end <= flushed]:
             await self._apply(told)
             self._waiting.remove(told)
 
@@ -169,7 +169,11 @@ class TableTaker:
         self._services.tables.delays.take_over(DelayOffsets.from_dict(content, now_ms=now_ms))
 
     async def _transactions(self, content: Mapping[str, Any]) -> None:
-        self._services.tables.scan_offset.put(ScanOffset.from_dict(content).offset)
+        tables, marks = self._services.tables, parse_rows(content)
+        tables.scan_offset.put(ScanOffset.from_dict(content).offset)
+        for kept, _ in marks:
+            if kept.group == GROUP:
+                tables.offsets.merge(kept)
 
     async def _timer(self, content: Mapping[str, Any]) -> None:
         found: object = content.get("checkpoint")

@@ -19,7 +19,9 @@ from ternmq_broker.replication.metadata.names import (
     TRANSACTIONS,
 )
 from ternmq_broker.tables import Tables
+from ternmq_broker.transactions.progress import GROUP
 from ternmq_model.data_version import DataVersion
+from ternmq_model.names import HALF_TOPIC, OP_TOPIC
 from ternmq_model.offsets import PhysicalOffset
 
 OFFSETS_MAX: Final = 4096
@@ -77,10 +79,7 @@ class Snapshots:
                 lambda: str(tables.delays.changes),
                 lambda: _now(tables.delays.to_dict()),
             ),
-            TRANSACTIONS: (
-                lambda: str(tables.scan_offset.offset),
-                lambda: _now(tables.scan_offset.to_dict()),
-            ),
+            TRANSACTIONS: (self._transactions_token, self._transactions),
             TIMER: (
                 lambda: str(zlib.crc32(tables.timer.encode())),
                 lambda: _now({"checkpoint": list(tables.timer)}),
@@ -121,9 +120,29 @@ class Snapshots:
             return ()
         content = {
             "lockTokensEnd": offsets.versions.tokens_end,
-            "offsets": [_row(kept, was_removed=was_removed) for kept, was_removed in rows],
+            "offsets": [
+                _row(kept, was_removed=was_removed)
+                for kept, was_removed in rows
+                if kept.group != GROUP
+            ],
         }
         return (Snapshot(OFFSETS, now, _now(content), more),)
+
+    def _transactions_token(self) -> str:
+        rows = "".join(map(str, self._transaction_rows()))
+        return f"{self._tables.scan_offset.offset}.{zlib.crc32(rows.encode())}"
+
+    def _transactions(self) -> _Content:
+        rows = self._transaction_rows()
+        return _now({**self._tables.scan_offset.to_dict(), "offsets": rows})
+
+    def _transaction_rows(self) -> Sequence[Sequence[str | int]]:
+        offsets, rows = self._tables.offsets, list[Sequence[str | int]]()
+        for topic in (HALF_TOPIC, OP_TOPIC):
+            offset, version = offsets.query(GROUP, topic, 0), offsets.version(GROUP, topic, 0)
+            if offset is not None:
+                rows.append(_row(KeptOffset(GROUP, topic, 0, offset, version), was_removed=False))
+        return rows
 
     def _deletions_token(self) -> str:
         told = "".join(f"{at} {topic}\n" for topic, at in sorted(self._deletions().items()))

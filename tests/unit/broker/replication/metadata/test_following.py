@@ -5,9 +5,11 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from ternmq_broker.timer.checkpoint import TimerCheckpoint
+from ternmq_broker.transactions.progress import GROUP as TRANSACTIONS_GROUP
 from ternmq_model.address import Address
 from ternmq_model.errors import StoreFull
 from ternmq_model.group_settings import GroupSettings
+from ternmq_model.names import HALF_TOPIC, OP_TOPIC
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.route import TopicConfig
 from ternmq_model.subscription import SQL92, parse_subscription
@@ -174,6 +176,29 @@ def test_what_was_done_counts_once_the_log_has_it() -> None:
         follow(master.store, slave.store)
         settle(slave.store)
         await until(lambda: same(both), within_s=SECOND_S)
+
+    run(scenario)
+
+
+def test_how_far_transactions_are_done_with_counts_once_the_log_has_their_ends() -> None:
+    async def scenario(both: Pair) -> None:
+        master, slave = both.master, both.slave
+        for topic in (HALF_TOPIC, OP_TOPIC):
+            master.tables.topics.put(TopicConfig(topic, 1, 1), now_ms=1)
+        append(master.store, batch_of(record("T", 0, b"end")))
+        settle(master.store)
+        for offset, topic in ((7, HALF_TOPIC), (5, OP_TOPIC)):
+            at = QueueOffset(offset)
+            master.tables.offsets.commit(TRANSACTIONS_GROUP, topic, 0, at, now_ms=1)
+        master.commit(3)
+        await until(lambda: slave.offset() == (3, 0), within_s=SECOND_S)
+        await asyncio.sleep(2)
+        assert slave.offset(TRANSACTIONS_GROUP, HALF_TOPIC) == (None, 0)
+        follow(master.store, slave.store)
+        settle(slave.store)
+        half = (TRANSACTIONS_GROUP, HALF_TOPIC)
+        await until(lambda: slave.offset(*half) == (7, 0), within_s=SECOND_S)
+        assert slave.offset(TRANSACTIONS_GROUP, OP_TOPIC) == (5, 0)
 
     run(scenario)
 

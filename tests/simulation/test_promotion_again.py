@@ -1,0 +1,50 @@
+"""A master that was replaced and cut its log is promoted before it heard the other one's tables."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from ternmq_broker.config import BrokerRole
+from ternmq_broker.replication.metadata import MetadataFollower
+from tests.support.simulated_cluster import simulated_cluster
+from tests.support.simulated_replicas import caught_up, promote
+from tests.support.virtual_time import run_in_virtual_time
+
+HOUR_MS = 3_600_000
+
+
+@pytest.mark.parametrize(
+    "waits", [{"delay_level": 4}, {"deliver_after_ms": 30_000}], ids=["level", "time"]
+)
+def test_what_was_delivered_only_in_what_was_cut_is_delivered_by_whoever_is_promoted(
+    waits: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def deaf(_: MetadataFollower) -> bool:
+        return False
+
+    async def main() -> None:
+        async with simulated_cluster(brokers=("a",), role=BrokerRole.ASYNC_MASTER) as cluster:
+            cluster.clock_offsets_ms["a-1"] = -HOUR_MS  # it delivers later than the other one
+            await cluster.start("a-1")
+            await cluster.put_topic("T", 1)
+            async with cluster.producer() as producer:
+                await cluster.send(producer, "T", "waits", **waits)
+            await caught_up(cluster, "a")
+            cluster.network.partition("a", "a-1")
+            await asyncio.sleep(35)
+            assert len(await cluster.records("T")) == 1, "delivered, and progress kept"
+            cluster.kill("a")
+            monkeypatch.setattr(MetadataFollower, "step", deaf)
+            await promote(cluster, "a-1")
+            cluster.network.heal()
+            await cluster.start("a")
+            await caught_up(cluster, "a")
+            assert not await cluster.records("T"), "cut, and not due at the new master"
+            cluster.kill("a-1")
+            await promote(cluster, "a")
+            await asyncio.sleep(5)
+            await cluster.scan("T")
+            cluster.history.check(seed=1)
+
+    run_in_virtual_time(main())
