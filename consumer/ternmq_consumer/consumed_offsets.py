@@ -19,6 +19,13 @@ class ConsumedOffsets(Protocol):
         """
         ...
 
+    def epoch(self, queue: MessageQueue) -> int | None:
+        """Return the epoch of the broker that the offset of `queue` was noted in; 0 = not known.
+
+        None = the broker keeps the offset itself, so that it is of the present one.
+        """
+        ...
+
     def begin(
         self, queue: MessageQueue, offset: QueueOffset, committed: QueueOffset | None
     ) -> None:

@@ -8,9 +8,9 @@ import hashlib
 import json
 import logging
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 from ternmq_model.names import GROUP_BYTES_MAX
@@ -48,21 +48,31 @@ def own_group(group: str, client_id: str) -> str:
     return f"{name[: GROUP_BYTES_MAX - len(digest) - 1]}-{digest}"
 
 
-def encode_offsets(offsets: dict[MessageQueue, QueueOffset]) -> bytes:
+class Noted(NamedTuple):
+    """How far a member is with a queue."""
+
+    offset: QueueOffset
+    epoch: int = 0
+    """Of the broker, when that was noted: in a later one another message may lie before the offset.
+    0 = not known."""
+
+
+def encode_offsets(offsets: dict[MessageQueue, Noted]) -> bytes:
     """Return the bytes of an offsets file. Pure."""
     rows = [
         {
             "topic": queue.topic,
             "broker_name": queue.broker_name,
             "queue_id": queue.queue_id,
-            "offset": offset,
+            "offset": noted.offset,
+            "epoch": noted.epoch,
         }
-        for queue, offset in sorted(offsets.items())
+        for queue, noted in sorted(offsets.items())
     ]
     return json.dumps({"format": _FORMAT, "offsets": rows}, indent=1).encode()
 
 
-def decode_offsets(data: bytes) -> dict[MessageQueue, QueueOffset]:
+def decode_offsets(data: bytes) -> dict[MessageQueue, Noted]:
     """Return what an offsets file says. Pure.
 
     Raises:
@@ -73,20 +83,29 @@ def decode_offsets(data: bytes) -> dict[MessageQueue, QueueOffset]:
     content: Any = json.loads(data)
     if content["format"] != _FORMAT:
         raise ValueError(f"format {content['format']} is not known")
-    found: dict[MessageQueue, QueueOffset] = {}
+    found: dict[MessageQueue, Noted] = {}
     for row in content["offsets"]:
         topic, broker_name = row["topic"], row["broker_name"]
-        queue_id, offset = row["queue_id"], row["offset"]
+        queue_id, offset, epoch = row["queue_id"], row["offset"], row.get("epoch", 0)
         if not (isinstance(topic, str) and isinstance(broker_name, str)):
             raise TypeError(f"names no queue: {row}")
         if not (isinstance(queue_id, int) and isinstance(offset, int)) or offset < 0:
             raise TypeError(f"is no offset: {row}")
-        found[MessageQueue(topic, broker_name, queue_id)] = QueueOffset(offset)
+        if not isinstance(epoch, int) or epoch < 0:
+            raise TypeError(f"is no epoch: {row}")
+        found[MessageQueue(topic, broker_name, queue_id)] = Noted(QueueOffset(offset), epoch)
     return found
 
 
-async def open_local_offsets(path: Path, blocking: Blocking) -> "LocalOffsets":
+async def open_local_offsets(
+    path: Path, blocking: Blocking, epoch_of: Callable[[str], int]
+) -> "LocalOffsets":
     """Return the offsets that the file at `path` holds; none when there is no such file.
+
+    Args:
+        path: The file.
+        blocking: Reads and writes it.
+        epoch_of: Returns the newest epoch of a broker name that is known; 0 = none is.
 
     Raises:
         StoreError: It cannot be read, nor can the generation before: what is unknown is not 0.
@@ -95,7 +114,7 @@ async def open_local_offsets(path: Path, blocking: Blocking) -> "LocalOffsets":
     await blocking.run(make_directory_durably, path.parent)
     kept = await blocking.run(read_newest, path, decode_offsets)
     logger.info("local offsets file=%s queues=%s", path, len(kept or {}))
-    return LocalOffsets(path, blocking, kept or {})
+    return LocalOffsets(path, blocking, kept or {}, epoch_of)
 
 
 class LocalOffsets:
@@ -107,21 +126,33 @@ class LocalOffsets:
         path: The file; its folder exists.
         blocking: Writes it.
         kept: What it holds. Changed here.
+        epoch_of: Returns the newest epoch of a broker name that is known; 0 = none is.
     """
 
     def __init__(
-        self, path: Path, blocking: Blocking, kept: dict[MessageQueue, QueueOffset]
+        self,
+        path: Path,
+        blocking: Blocking,
+        kept: dict[MessageQueue, Noted],
+        epoch_of: Callable[[str], int],
     ) -> None:
         self._path = path
         self._blocking = blocking
         self._kept = kept
+        self._epoch_of = epoch_of
         self._owned: set[MessageQueue] = set()
         self._is_dirty = False
         self._writing = asyncio.Lock()
 
     async def query(self, queue: MessageQueue) -> QueueOffset | None:
         """Return what is kept for `queue`; None = this member never consumed it."""
-        return self._kept.get(queue)
+        noted = self._kept.get(queue)
+        return None if noted is None else noted.offset
+
+    def epoch(self, queue: MessageQueue) -> int | None:
+        """Return the epoch that the offset of `queue` is of. See `ConsumedOffsets`."""
+        noted = self._kept.get(queue)
+        return None if noted is None else noted.epoch
 
     def begin(
         self, queue: MessageQueue, offset: QueueOffset, committed: QueueOffset | None
@@ -133,7 +164,8 @@ class LocalOffsets:
 
     def update(self, queue: MessageQueue, offset: QueueOffset) -> None:
         """Note that everything below `offset` is finished. A lower one is passed over."""
-        if queue in self._owned and offset > self._kept.get(queue, -1):
+        noted = self._kept.get(queue)
+        if queue in self._owned and (noted is None or offset > noted.offset):
             self._put(queue, offset)
 
     def restart(self, queue: MessageQueue, offset: QueueOffset) -> None:
@@ -174,5 +206,5 @@ class LocalOffsets:
             return True
 
     def _put(self, queue: MessageQueue, offset: QueueOffset) -> None:
-        self._kept[queue] = offset
+        self._kept[queue] = Noted(offset, self._epoch_of(queue.broker_name))
         self._is_dirty = True

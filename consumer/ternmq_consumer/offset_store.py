@@ -113,6 +113,10 @@ class OffsetStore:
         self._told_versions[queue] = reply.version
         return QueueOffset(reply.offset) if reply.offset >= 0 else None
 
+    def epoch(self, queue: MessageQueue) -> int | None:
+        """Return None: the broker that keeps the offset sets it right itself."""
+        return None
+
     def begin(
         self, queue: MessageQueue, offset: QueueOffset, committed: QueueOffset | None
     ) -> None:

@@ -59,6 +59,8 @@ class PullLinks:
         tasks: Owns what keeps the streams open.
         client_id: Whose streams they are.
         group: For whom they read; may be empty.
+        epoch_of: Returns the epoch in which it was learnt where reading a queue begins; None = in
+            the present one.
     """
 
     def __init__(
@@ -69,7 +71,9 @@ class PullLinks:
         *,
         client_id: str,
         group: str,
+        epoch_of: Callable[[MessageQueue], int | None] = lambda _: None,
     ) -> None:
+        self._epoch_of = epoch_of
         self._env = env
         self._brokers = brokers
         self._tasks = tasks
@@ -90,7 +94,8 @@ class PullLinks:
         """Begin to read `queue` at `start`; `receiver` gets what is read."""
         name = queue.broker_name
         link = self._link(name, self._brokers.member_to_ask(name))
-        epoch = self._brokers.epoch(name)
+        known = self._epoch_of(queue)
+        epoch = self._brokers.epoch(name) if known is None else known
         return link.subscribe(queue, subscription, start, window, receiver, epoch=epoch)
 
     def renew_stale(self) -> None:

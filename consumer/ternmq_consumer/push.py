@@ -153,7 +153,6 @@ class PushConsumer(SeekingConsumer, ReplyingClient, Lifecycle):
         stack.enter_context(self._reporter(client))
         blocking = await self._enter_blocking(stack)
         tasks = await stack.enter_async_context(OwnedTasks())
-        links = PullLinks(client.env, client, tasks, client_id=client.client_id, group=self._group)
         locks = locks_of(
             self._config,
             client,
@@ -164,6 +163,14 @@ class PushConsumer(SeekingConsumer, ReplyingClient, Lifecycle):
         )
         offsets = await open_offsets(
             self._config, client, locks, group=self._group, on_reset=self._go_on
+        )
+        links = PullLinks(
+            client.env,
+            client,
+            tasks,
+            client_id=client.client_id,
+            group=self._group,
+            epoch_of=offsets.epoch,
         )
         self._assignment = assignment = self._make_assignment(links, offsets, locks)
         results = results_of(

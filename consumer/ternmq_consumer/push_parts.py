@@ -149,7 +149,7 @@ async def open_offsets(
         if config.offsets_kept is OffsetsKept.LOCALLY:
             folder = config.offsets_folder or default_folder()
             path = offsets_path(folder, client.client_id, group)
-            return await open_local_offsets(path, client.env.blocking)
+            return await open_local_offsets(path, client.env.blocking, client.epoch)
         group = own_group(group, client.client_id)
     return OffsetStore(
         client,

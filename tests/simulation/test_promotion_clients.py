@@ -3,10 +3,11 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
+from ternmq_consumer.config import ConsumeFrom, MessageModel, PushConsumerConfig
 from ternmq_consumer.push import PushConsumer
 from ternmq_model.message import Message
 from ternmq_producer.producer import Producer
@@ -102,5 +103,39 @@ def test_who_is_further_than_the_promoted_slave_reads_everything_that_comes() ->
                 assert len(pair.heard) == 90
                 await asyncio.sleep(6)
             assert await pair.committed("slave") == [30, 30]
+
+    run_in_virtual_time(main())
+
+
+def test_a_member_that_broadcasts_and_was_further_when_it_left_reads_everything_that_came(
+    tmp_path: Path,
+) -> None:
+    config = replace(FIRST, message_model=MessageModel.BROADCASTING, offsets_folder=tmp_path)
+
+    def member(pair: Pair, host: str) -> PushConsumer:
+        return PushConsumer(
+            "g",
+            TOPIC,
+            nameserver=NAMESERVER,
+            config=config,
+            env=pair.environment(host),
+            listener=pair.listen,
+        )
+
+    async def main() -> None:
+        async with paired() as pair:
+            await pair.send(20)
+            await pair.start_slave()
+            pair.network.partition("master", "slave")
+            await pair.send(30)
+            async with member(pair, "c1"):
+                await until(lambda: pair.bodies == pair.sent)
+            await pair.stop()
+            await promote(pair)
+            heard = len(pair.heard)
+            await pair.send(40, host="slave")
+            async with member(pair, "c2"):
+                await until(lambda: pair.bodies == pair.sent)
+                assert {each.body for each in pair.heard[heard:]} == set(pair.sent[50:])
 
     run_in_virtual_time(main())

@@ -7,6 +7,7 @@ import pytest
 
 from ternmq_consumer.local_offsets import (
     LocalOffsets,
+    Noted,
     decode_offsets,
     encode_offsets,
     offsets_path,
@@ -22,8 +23,8 @@ from tests.support.virtual_time import InlineBlocking
 FIRST, SECOND = MessageQueue("t", "b", 0), MessageQueue("%RETRY%g", "b", 1)
 
 
-def opened(path: Path) -> LocalOffsets:
-    return asyncio.run(open_local_offsets(path, InlineBlocking()))
+def opened(path: Path, epoch: int = 0) -> LocalOffsets:
+    return asyncio.run(open_local_offsets(path, InlineBlocking(), lambda _: epoch))
 
 
 def committed(offsets: LocalOffsets) -> bool:
@@ -35,7 +36,7 @@ def kept(offsets: LocalOffsets, queue: MessageQueue) -> QueueOffset | None:
 
 
 def test_the_file_says_what_it_was_told() -> None:
-    offsets = {FIRST: QueueOffset(5), SECOND: QueueOffset(0)}
+    offsets = {FIRST: Noted(QueueOffset(5), 1_001_000), SECOND: Noted(QueueOffset(0))}
     assert decode_offsets(encode_offsets(offsets)) == offsets
 
 
@@ -49,6 +50,8 @@ def test_the_file_says_what_it_was_told() -> None:
         b'{"format": 1, "offsets": [{"topic": 1, "broker_name": "b", "queue_id": 0, "offset": 0}]}',
         b'{"format": 1, "offsets": [{"topic": "t", "broker_name": "b", "queue_id": 0, '
         b'"offset": -1}]}',
+        b'{"format": 1, "offsets": [{"topic": "t", "broker_name": "b", "queue_id": 0, "offset": 1, '
+        b'"epoch": "1"}]}',
     ],
 )
 def test_what_is_no_such_file_is_an_error(data: bytes, tmp_path: Path) -> None:
@@ -86,6 +89,25 @@ def test_what_was_committed_is_there_when_the_file_is_opened_again(tmp_path: Pat
     again = opened(path)
     assert kept(again, FIRST) == 9
     assert kept(again, SECOND) is None
+
+
+def test_the_file_tells_of_which_epoch_an_offset_is(tmp_path: Path) -> None:
+    path = tmp_path / "f" / "offsets.json"
+    offsets = opened(path, epoch=1)
+    assert offsets.epoch(FIRST) is None
+    offsets.begin(FIRST, QueueOffset(3), None)
+    assert committed(offsets)
+    again = opened(path, epoch=1_001_000)
+    again.begin(FIRST, QueueOffset(3), QueueOffset(3))
+    assert again.epoch(FIRST) == 1
+    again.update(FIRST, QueueOffset(4))
+    assert again.epoch(FIRST) == 1_001_000
+
+
+def test_a_file_without_epochs_can_be_read() -> None:
+    row = b'{"topic": "t", "broker_name": "b", "queue_id": 0, "offset": 7}'
+    found = decode_offsets(b'{"format": 1, "offsets": [%s]}' % row)
+    assert found == {FIRST: Noted(QueueOffset(7), 0)}
 
 
 def test_a_queue_that_went_is_known_when_it_comes_again_and_one_that_is_gone_is_not(
