@@ -28,7 +28,7 @@ from ternmq_consumer.push import PushConsumer
 from ternmq_consumer.queue_locks import TRUST_MS
 from ternmq_consumer.subscriptions import Subscriptions
 from ternmq_model.errors import TernError
-from ternmq_model.message import Message, SendResult
+from ternmq_model.message import Message, SendResult, SendStatus
 from ternmq_model.queue import MessageQueue
 from ternmq_model.stored_message import StoredMessage
 from ternmq_model.subscription import sql
@@ -148,7 +148,7 @@ class Load:
         elif way == "batch":
             names = [self.cluster.next_id() for _ in range(self._random.randrange(2, 6))]
             self.batches.append(names)
-            await self._send(names, producer.send_batch)
+            await self._send(names, self._batch(producer))
         else:
             await self._send_plain(producer, way)
 
@@ -165,8 +165,8 @@ class Load:
                 more = {"deliver_at_ms": self.cluster.now_ms() + after_ms}
         due_ms = self.cluster.now_ms() + after_ms if after_ms and self.keeps_time else 0
 
-        async def send(messages: Sequence[Message]) -> None:
-            await producer.send(messages[0])
+        async def send(messages: Sequence[Message]) -> bool:
+            return (await producer.send(messages[0])).status is SendStatus.SEND_OK
 
         await self._send([self.cluster.next_id()], send, not_before_ms=due_ms, **more)
 
@@ -177,15 +177,22 @@ class Load:
 
         return send
 
+    def _batch(self, producer: Producer) -> Callable[[Sequence[Message]], Awaitable[bool]]:
+        async def send(messages: Sequence[Message]) -> bool:
+            results = await producer.send_batch(messages)
+            return all(each.status is SendStatus.SEND_OK for each in results)
+
+        return send
+
     async def _send(
         self,
         names: Sequence[str],
-        send: Callable[[Sequence[Message]], Awaitable[object]],
+        send: Callable[[Sequence[Message]], Awaitable[bool]],
         *,
         not_before_ms: int = 0,
         **more: Any,
     ) -> None:
-        """Send messages, and note what their sender learned; False = nothing."""
+        """Send messages, and note what their sender learned; False = they may be lost."""
         history = self.cluster.history
         sent = [
             history.note_sent(name, PLAIN, Outcome.UNKNOWN, not_before_ms=not_before_ms)
@@ -193,7 +200,7 @@ class Load:
         ]
         outcome = Outcome.UNKNOWN
         try:
-            if await send([self.message(PLAIN, name, **more) for name in names]) is not False:
+            if await send([self.message(PLAIN, name, **more) for name in names]):
                 outcome = Outcome.STORED
         except TernError as error:
             outcome = Outcome.UNKNOWN if error.may_have_happened else Outcome.REFUSED
