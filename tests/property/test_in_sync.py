@@ -47,7 +47,7 @@ class Slaves(RuleBasedStateMachine):
         start = PhysicalOffset(int(self.end * part))
         if broker_id in self.streams:
             return
-        self.streams[broker_id] = self.in_sync.join(broker_id, start, now_ms=self.now_ms)
+        self.streams[broker_id] = self.in_sync.join(broker_id, start)
         self.has[broker_id] = 0
 
     @rule(broker_id=IDS)

@@ -41,15 +41,8 @@ class Follower:
     sent: PhysicalOffset
     """Everything before it was given to the stream."""
 
-    joined_at_ms: int
-    since_ms: int
-    """Since when it counts, or does not."""
-
     acknowledged: PhysicalOffset
     """Everything before it is safe at the slave, as it says."""
-
-    acknowledged_at_ms: int | None = None
-    """When it last acknowledged something new."""
 
     counts_from: PhysicalOffset | None = None
     """The end of the log when it began to count; None = it does not."""
@@ -107,7 +100,7 @@ class InSync:
         """Everything before it is safe at as many connected slaves as are needed."""
         return self._replicated_to
 
-    def join(self, broker_id: int, start: PhysicalOffset, *, now_ms: int) -> Follower:
+    def join(self, broker_id: int, start: PhysicalOffset) -> Follower:
         """Take in a slave that is given the log from `start` on. Nothing is known to be safe there.
 
         Raises:
@@ -115,7 +108,7 @@ class InSync:
         """
         if broker_id in self._followers:
             raise _invalid(f"a slave with id {broker_id} follows already")
-        follower = Follower(broker_id, start, start, now_ms, now_ms, PhysicalOffset(0))
+        follower = Follower(broker_id, start, start, PhysicalOffset(0))
         self._followers[broker_id] = follower
         return follower
 
@@ -165,7 +158,6 @@ class InSync:
             )
         if offset > follower.acknowledged:
             follower.acknowledged = offset
-            follower.acknowledged_at_ms = now_ms
             follower.lacks_since_ms = None if offset == end else now_ms
             self._replicate()
         elif offset == end:
@@ -175,7 +167,6 @@ class InSync:
         if follower.counts_from is not None or end - offset > NEAR_BYTES:
             return False
         follower.counts_from = end
-        follower.since_ms = now_ms
         self._count()
         return True
 
@@ -194,7 +185,6 @@ class InSync:
                 lacks >= FAR_BYTES or self._is_silent(follower, now_ms)
             ):
                 follower.counts_from = None
-                follower.since_ms = now_ms
                 ceased.append(follower)
         if ceased:
             self._count()

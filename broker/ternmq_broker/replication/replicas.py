@@ -133,7 +133,7 @@ class Replicas:
         Raises:
             InvalidParameter: One of that id follows already.
         """
-        return self._in_sync.join(broker_id, start, now_ms=self._clock.monotonic_ms())
+        return self._in_sync.join(broker_id, start)
 
     def opened(self, stream: Stream) -> None:
         """Take note of the stream of a slave that has joined."""
