@@ -9,9 +9,9 @@ from typing import Final, cast
 
 from ternmq_model.errors import refusal
 from ternmq_model.response_code import ResponseCode
+from ternmq_model.route import EPOCH_MAX
 
 FORMAT_VERSION: Final = 1
-EPOCH_MAX: Final = (1 << 63) - 1
 NAMES_MAX: Final = 65_536
 """Names are never forgotten: which of them will not come back, only an operator knows."""
 

@@ -20,6 +20,7 @@ from ternmq_model.data_version import DataVersion
 from ternmq_model.errors import RefusedError, refusal
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import (
+    EPOCH_MAX,
     MASTER_ID,
     BrokerData,
     BrokerMember,
@@ -398,7 +399,7 @@ def check_registration(registration: Registration) -> None:
     check_broker_name(registration.broker_name)
     for value, least, most, what in (
         (registration.broker_id, 0, (1 << 63) - 1, "broker id"),
-        (registration.epoch, 0, (1 << 63) - 1, "epoch"),
+        (registration.epoch, 0, EPOCH_MAX, "epoch"),
         (registration.expiry_ms, EXPIRY_MS_MIN, EXPIRY_MS_MAX, "expiry_ms"),
         (len(registration.endpoints), 1, ENDPOINTS_MAX, "number of endpoints"),
         (len(registration.topics), 0, TOPICS_MAX, "number of topics"),

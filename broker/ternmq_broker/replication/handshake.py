@@ -21,7 +21,7 @@ from ternmq_broker.replication.reign import Reign
 from ternmq_model.errors import InvalidParameter, RefusedError, refusal
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.response_code import ResponseCode
-from ternmq_model.route import MASTER_ID
+from ternmq_model.route import EPOCH_MAX, MASTER_ID
 from ternmq_protos.v1 import replication_pb2 as replication
 from ternmq_remoting.environment import Blocking
 from ternmq_remoting.rpc import Identity, ServerStream
@@ -31,8 +31,6 @@ FollowServerStream = ServerStream[replication.FollowRequest, replication.FollowR
 
 ANSWER_TIMEOUT_S: Final = 15.0
 EPOCHS_MAX: Final = 100_000
-EPOCH_MAX: Final = 1 << 62
-"""No reign gets so far: who tells of a higher one makes it up, and none could follow that."""
 
 
 def check_hello(

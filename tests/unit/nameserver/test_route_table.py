@@ -227,6 +227,7 @@ def test_permissions_of_an_unknown_broker_are_not_changed() -> None:
     [
         {"broker_id": -1},
         {"epoch": -1},
+        {"epoch": (1 << 62) + 1},
         {"expiry_ms": 0},
         {"expiry_ms": 86_400_001},
         {"incarnation": ""},
