@@ -109,7 +109,7 @@ class Parts:
         self._confirmations = Confirmations()
         self.replicas: Final = replicas_of(config, member, store, self._confirmations, env)
         """Who follows this master; None for a slave."""
-        self._place = place_of(identity, self.replicas)
+        self._place = place_of(identity, member.state.epochs, self.replicas)
         self._store_loop = self._build_store_loop(wake)
         self._retention = StoreRetention(
             *(store, env.clock, env.blocking, tables.topics),

@@ -70,7 +70,7 @@ def test_a_promoted_slave_has_all_that_it_had_and_its_old_master_follows_it() ->
             group.network.heal()
             await group.start("m")
             await group.followed("s", "m")
-            assert await group.registered() == {0: ("s", PROMOTED), 100: ("m", 1)}
+            assert await group.registered() == {0: ("s", PROMOTED), 100: ("m", PROMOTED)}
             expected = [b"%d" % number for number in range(20)] + [b"new"]
             assert await read_all(client) == expected
             assert await read_all(await group.client("m")) == expected

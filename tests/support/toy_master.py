@@ -225,6 +225,7 @@ async def toy_slave(
             appended=loop.appended,
             room_made=loop.room_made,
             on_change=changes.append,
+            is_life_over=lambda _epoch: False,
             wake=wake,
         )
     )

@@ -61,12 +61,12 @@ class PullAnswers:
 
         Returns:
             The first message that came later, when `offset` lies behind that; None = `offset` is
-            good.
+            good, or this is a slave that does not have what came before yet.
         """
-        if not epoch or self._place.is_slave:
-            return None
-        place = ended_at(self._place.epochs, epoch)
+        place = ended_at(self._place.epochs, epoch) if epoch else None
         if place is None:
+            return None
+        if self._place.is_slave and place > self._store.dispatched_offset:
             return None
         first = self._store.searches.first_from(topic, queue_id, place)
         if offset <= first:

@@ -124,6 +124,9 @@ class FollowerServices:
     on_change: Callable[[LogChange], None]
     """Told when the closed log must be changed before it can follow: the life is to end."""
 
+    is_life_over: Callable[[int], bool]
+    """Told the epoch whose bytes are next; tells whether the life, of an earlier one, is over."""
+
     wake: Callable[[str], None]
 
 
@@ -318,7 +321,8 @@ class Follower:
             master_role=accepted.master_role,
             in_sync_replicas=accepted.in_sync_replicas,
         )
-        return True
+        self._is_leaving |= services.is_life_over(self._epoch)
+        return not self._is_leaving
 
     def _begin(self, stream: FollowStream, connection: Connection) -> None:
         self._stream, self.connection = stream, connection

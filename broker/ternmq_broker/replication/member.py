@@ -24,6 +24,9 @@ class Outcome(enum.Enum):
     FENCED = "a higher epoch has begun"
     """The next one is a slave's."""
 
+    FOLLOWS = "its master's epoch is a new one"
+    """The next one is a slave's that tells that epoch to readers."""
+
     CUT = "its log is to be cut"
     """The next one begins with that."""
 

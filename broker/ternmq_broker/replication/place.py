@@ -16,7 +16,7 @@ class Place:
 
     Attributes:
         broker_id: Under which it is known; 0 = it is the master.
-        epochs: Of the log, at a master.
+        epochs: Of the log.
         slaves: Tells the ids of the slaves that follow it now.
     """
 
@@ -30,18 +30,19 @@ class Place:
         return self.broker_id != MASTER_ID
 
 
-def place_of(identity: Identity, replicas: Replicas | None) -> Place:
+def place_of(identity: Identity, epochs: Epochs, replicas: Replicas | None) -> Place:
     """Return the place of a member.
 
     Args:
         identity: Who it is.
+        epochs: Of its log.
         replicas: Who follows a master; None for a slave.
     """
     if replicas is None:
-        return Place(identity.broker_id)
+        return Place(identity.broker_id, epochs)
     following = replicas
     return Place(
-        *(identity.broker_id, replicas.reign.epochs),
+        *(identity.broker_id, epochs),
         slaves=lambda: [stream.follower.broker_id for stream in following.streams()],
     )
 

@@ -6,7 +6,7 @@ from contextlib import AbstractAsyncContextManager
 from ternmq_broker.replication.follower import Follower, FollowerServices
 from ternmq_broker.replication.following_rules import LogChange
 from ternmq_broker.replication.kept import LogCut
-from ternmq_broker.replication.member import Member
+from ternmq_broker.replication.member import Member, Outcome
 from ternmq_broker.replication.metadata import MetadataFollower, MetadataServices
 from ternmq_broker.replication.metadata.applying import TableServices
 from ternmq_broker.store_loop import StoreLoop
@@ -67,6 +67,7 @@ class SlaveSide:
                 appended=store_loop.appended,
                 room_made=store_loop.room_made,
                 on_change=self._log_changes,
+                is_life_over=self._is_life_over,
                 wake=wake,
             )
         )
@@ -115,6 +116,17 @@ class SlaveSide:
     async def describe(self, reply: replication.ReplicationStatusReply) -> None:
         """Tell a slave's part of Status."""
         await self.follower.describe(reply)
+
+    def _is_life_over(self, epoch: int) -> bool:
+        """End the life when it is of an earlier epoch.
+
+        Readers keep under which epoch they learnt where they are, as a life's identity tells it:
+        who was told an earlier one would be sent back to its end by the master.
+        """
+        if self._member.identity.epoch == epoch:
+            return False
+        self._member.end(Outcome.FOLLOWS)
+        return True
 
     def _log_changes(self, change: LogChange) -> None:
         self._changes_log = True

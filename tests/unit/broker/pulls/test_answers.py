@@ -34,8 +34,13 @@ def first_from(_topic: str, _queue_id: int, place: PhysicalOffset) -> QueueOffse
 class Store(MessageStore):
     """A store whose queues end at 10."""
 
-    def __init__(self) -> None:
+    def __init__(self, dispatched: int) -> None:
         """Open nothing."""
+        self._end = PhysicalOffset(dispatched)
+
+    @property
+    def dispatched_offset(self) -> PhysicalOffset:
+        return self._end
 
     def next_offset(self, topic: str, queue_id: int) -> QueueOffset:
         return QueueOffset(10)
@@ -53,12 +58,13 @@ def answers(
     is_enabled: bool = False,
     slaves: Collection[int] = (1, 2, 3),
     checks: bool = False,
+    dispatched: int = 1000,
 ) -> PullAnswers:
     groups = GroupTable(DataVersion(0))
     groups.put(GroupSettings("G", broker_id=2, broker_id_when_slow=3), now_ms=1)
     place = Place(1 if is_slave else 0, epochs=EPOCHS, slaves=lambda: slaves)
     return PullAnswers(
-        *(Store(), groups, events, place),
+        *(Store(dispatched), groups, events, place),
         slave_read_enabled=lambda: is_enabled,
         slave_offset_check_enabled=lambda: checks,
     )
@@ -168,4 +174,11 @@ def test_what_was_learnt_in_a_reign_that_is_over_ends_where_the_next_began(
     assert found == goes_on_at
     assert len(events.told) == (goes_on_at is not None)
     slave = answers(events, is_slave=True)
-    assert slave.goes_on_at("G", "T", 1, QueueOffset(offset), epoch) is None
+    assert slave.goes_on_at("G", "T", 1, QueueOffset(offset), epoch) == goes_on_at
+
+
+def test_where_a_reign_ended_a_slave_knows_when_it_has_all_that_came_before() -> None:
+    slave = answers(Events(), is_slave=True, dispatched=699)
+    assert slave.goes_on_at("G", "T", 1, QueueOffset(99), 1) is None
+    slave = answers(Events(), is_slave=True, dispatched=700)
+    assert slave.goes_on_at("G", "T", 1, QueueOffset(99), 1) == 7
