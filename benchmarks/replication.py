@@ -118,7 +118,7 @@ async def watch(names: str) -> dict[str, float]:
     """Watch the slave until it has what the master has, and its queues too."""
     taken: list[tuple[float, int]] = []
     dispatched: list[tuple[float, int]] = []
-    record_bytes = 0.0
+    record_bytes, is_near = 0.0, False
     async with (
         AdminClient(ClientConfig(nameservers=(names,))) as admin,
         asyncio.timeout(GIVE_UP_AFTER_S),
@@ -131,8 +131,9 @@ async def watch(names: str) -> dict[str, float]:
             if len(found) == 2:
                 master, slave = found
                 now_s = time.perf_counter()
-                if not taken or taken[-1][1] < master.log_end - NEAR_BYTES:
+                if not is_near:
                     taken.append((now_s, slave.safe_offset))
+                    is_near = slave.safe_offset >= master.log_end - NEAR_BYTES
                 dispatched.append((now_s, slave.dispatched_offset))
                 if slave.dispatched_offset >= master.log_end - NEAR_BYTES:
                     break

@@ -65,7 +65,7 @@ class StoreLoop:
     Attributes:
         on_safe: Told whenever more of the log is safe here, confirmed or not.
         is_copying: Tells of a slave whether it has much of its master's log to take yet, for which
-            dispatch gives way; None on a master.
+            dispatch gives way and files are not filled ahead; None on a master.
     """
 
     def __init__(
@@ -194,16 +194,19 @@ class StoreLoop:
             logger.info("dispatch goes on")
         if done.arrivals:
             self._on_arrivals(done.arrivals)
-        if self.is_copying is not None and self.is_copying():
+        if self._is_copying():
             await asyncio.sleep(_REST_FACTOR * (self._clock.monotonic_ms() - begun_ms) / 1000)
         return done.more
+
+    def _is_copying(self) -> bool:
+        return self.is_copying is not None and self.is_copying()
 
     async def make_files(self) -> bool:
         """Make the log's next file when it is time, or fill the present one ahead of its writer.
 
         One step of a job; a file that is filled is so to its end, step by step.
         """
-        task = self._store.file_due()
+        task = self._store.file_due(is_copying=self._is_copying())
         if task is not None:
             await self._run(task.run, partial(self._store.file_ready, task))
             if self._store.cleaner.is_short:

@@ -19,12 +19,12 @@ class FilesAhead:
         self._index = index
         self._is_turn_of_log = False
 
-    def due(self) -> FileTask | None:
-        """Return what to make now, if anything; `ready` must follow."""
+    def due(self, *, is_copying: bool) -> FileTask | None:
+        """Return what to make now, if anything, as `CommitLog.prepare_due`; `ready` must follow."""
         # The index's file takes a moment, while filling the log goes on for many steps.
         if self._is_turn_of_log:
-            return self._log.prepare_due() or self._of_index()
-        return self._of_index() or self._log.prepare_due()
+            return self._log.prepare_due(is_copying=is_copying) or self._of_index()
+        return self._of_index() or self._log.prepare_due(is_copying=is_copying)
 
     def _of_index(self) -> FileTask | None:
         return None if self._index is None else self._index.prepare_due()

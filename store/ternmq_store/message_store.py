@@ -388,9 +388,9 @@ class MessageStore:
         self._is_checkpoint_late = is_late
         self._disk.checkpoint_done(task, is_good=error is None)
 
-    def file_due(self) -> FileTask | None:
-        """Return the task of making a file of log or index ahead, or of filling one, when due."""
-        return self._ahead.due() if self._failure is None else None
+    def file_due(self, *, is_copying: bool = False) -> FileTask | None:
+        """Return what to make or fill ahead of log and index, as `CommitLog.prepare_due`."""
+        return self._ahead.due(is_copying=is_copying) if self._failure is None else None
 
     def file_ready(self, task: FileTask, error: OSError | None = None) -> None:
         """Take over the file that `task` made.

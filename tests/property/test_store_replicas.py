@@ -3,6 +3,8 @@
 import os
 import random
 from dataclasses import replace
+from functools import partial
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -119,7 +121,8 @@ class Pair:
 
     def keep(self) -> None:
         """Let the replica flush, dispatch and note."""
-        for act in (flush, commit, checkpoint, prepare):
+        is_copying = self.chance.random() < 0.5
+        for act in (flush, commit, checkpoint, partial(prepare, is_copying=is_copying)):
             if self.chance.random() < 0.7:
                 act(self.slave)
         while self.chance.random() < 0.8 and self.slave.dispatch(messages_max=3).more:
@@ -176,9 +179,11 @@ class Pair:
 @given(st.integers(0, 1 << 32))
 def test_a_replica_becomes_what_its_master_is_whatever_happens(seed: int) -> None:
     pair = Pair(random.Random(seed))
-    for _ in range(pair.chance.randrange(5, 40)):
-        pair.step()
-    pair.check()
+    lead = pair.chance.choice((0, 300, 3000))
+    with patch("ternmq_store.log.commit_log._FILL_LEAD_BYTES", lead):
+        for _ in range(pair.chance.randrange(5, 40)):
+            pair.step()
+        pair.check()
 
 
 @settings(max_examples=REPEATS, deadline=None)

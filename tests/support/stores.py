@@ -86,9 +86,9 @@ def checkpoint(store: MessageStore, now_ms: int = 1 << 60) -> bool:
     return task is not None
 
 
-def prepare(store: MessageStore) -> bool:
-    """Make the next file when it is due; tell whether it was."""
-    task = store.file_due()
+def prepare(store: MessageStore, *, is_copying: bool = False) -> bool:
+    """Make the next file, or fill one, when it is due; tell whether it was."""
+    task = store.file_due(is_copying=is_copying)
     if task is not None:
         task.run()
         store.file_ready(task)

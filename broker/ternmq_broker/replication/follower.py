@@ -475,7 +475,7 @@ class Follower:
 
     def is_far_behind(self) -> bool:
         """Tell whether bytes are on their way, and many more than usual."""
-        if self._stream is None or self._waits_for_room:
+        if self._stream is None:
             return False
         return self._master_end - self._services.store.max_physical > FAR_BYTES
 

@@ -25,3 +25,9 @@ def check_full(error: OSError, what: str) -> None:
         raise StoreFull(f"no space for more of the {what}: {error}") from error
     if is_shortage(error):
         raise StoreFull(f"no file for more of the {what}: {error}") from error
+
+
+def check_only_full(error: OSError) -> None:
+    """Raise `error` unless it says that there is no room, on disk or elsewhere."""
+    if not (is_full(error) or is_shortage(error)):
+        raise error

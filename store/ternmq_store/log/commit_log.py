@@ -1,6 +1,5 @@
 """The commit log: every record of every queue, one after the other (docs/formats/commit-log.md)."""
 
-import contextlib
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from ternmq_store.disk.filesystem import File, FileSystem
 from ternmq_store.disk.layout import commit_log_folder, file_name, fits, next_file_path
 from ternmq_store.disk.mapped_file import MappedFile
 from ternmq_store.disk.mapped_file_queue import MappedFileQueue
-from ternmq_store.disk.shortage import check_full
+from ternmq_store.disk.shortage import check_full, check_only_full
 from ternmq_store.log.prepare import FileTask, FillTask, PrepareTask, next_fill, wipe
 from ternmq_store.log.transient_pool import TransientPool, Write
 
@@ -35,6 +34,9 @@ _ON_THE_SPOT_BYTES_MAX: Final = 4 << 20
 _FIRST_ZERO_BYTES: Final = 64 << 20
 """What opening fills of the first file, or of one whose rest is not filled: more would keep the
 start waiting. What is behind it is reserved, and filled ahead of the writer."""
+
+_FILL_LEAD_BYTES: Final = 16 << 20
+"""Filling begins so far ahead of a copy that has overtaken it."""
 
 _PREPARE_AFTER: Final = 4
 """The next file is prepared once a quarter of the present one is used: in good time for a fast
@@ -82,7 +84,7 @@ class CommitLog:
         self._is_awaited = False
         """Somebody had to wait for the file to be filled since it last was."""
         self._unfilled = _EVERYTHING
-        """From here on the file that holds it is reserved, and not yet filled with zeros."""
+        """From here on the files are reserved, and not yet filled with zeros."""
         self._is_wanted = False
         self._shortage: OSError | None = None
         self._scratch = np.zeros(0, dtype=np.uint8)
@@ -286,6 +288,10 @@ class CommitLog:
         """
         if self.pool is not None:
             self.pool.check_room(length)
+        end = self.end + length
+        if self._unfilled < end and not isinstance(self._preparing, FillTask):
+            # Nobody but this copy waits for a sync of blocks that were only reserved.
+            self._unfilled = PhysicalOffset(end + _FILL_LEAD_BYTES)
         self._file_for(self.end, length)
 
     def extend(self, data: bytes, *, stored_at_ms: int) -> None:
@@ -374,26 +380,28 @@ class CommitLog:
             self.files.drop_from(self.files.last.base)
             self._file_system.sync_folder(self.files.folder)
 
-    def prepare_due(self) -> FileTask | None:
-        """Return the task of filling this file ahead, or of making the next when it is time."""
+    def prepare_due(self, *, is_copying: bool = False) -> FileTask | None:
+        """Return the task of filling a file ahead, or of making the next when it is time.
+
+        Args:
+            is_copying: Much of another replica's log is to come: space for it is only reserved,
+                for zeros would double what the disk has to write.
+        """
         if self._preparing is not None:
             return None
-        if not self._is_wanted and self._unfilled != _EVERYTHING:
-            last = self.files.last
-            if last.base <= self._unfilled < last.end:
-                start = self._unfilled - last.base
-                urgent, self._is_awaited = self._is_awaited, False
-                system = self._file_system
-                task = next_fill(last.file, start, last.file_bytes, system, is_urgent=urgent)
-                self._preparing = task
-                return task
-            self._unfilled = _EVERYTHING
+        if not (self._is_wanted or is_copying) and self.files.has(self._unfilled):
+            file, system = self.files.at(self._unfilled), self._file_system
+            start = self._unfilled - file.base
+            urgent, self._is_awaited = self._is_awaited, False
+            task = next_fill(file.file, start, file.file_bytes, system, is_urgent=urgent)
+            self._preparing = task
+            return task
         file_bytes, files = self.files.file_bytes, self.files.files
         if not self._is_wanted and (
             not files or self.end - files[-1].base < file_bytes // _PREPARE_AFTER
         ):
             return None
-        self._preparing = self._prepare_task(file_bytes)
+        self._preparing = self._prepare_task(0 if is_copying else file_bytes)
         return self._preparing
 
     def _prepare_task(self, zero_bytes: int) -> PrepareTask:
@@ -424,14 +432,17 @@ class CommitLog:
         self._shortage, self._is_wanted = None, False
         file = self.files.open_file(self.files.last.end if self.files.files else self.end)
         file.real_bytes = file.file_bytes
+        if isinstance(task, PrepareTask):
+            unfilled = PhysicalOffset(file.base + task.zero_bytes)
+            is_filled = unfilled == file.end
+            self._unfilled = _EVERYTHING if is_filled else min(self._unfilled, unfilled)
 
     def _filled(self, task: FillTask, error: OSError | None) -> None:
         if error is not None:
-            _check_only_full(error)
+            check_only_full(error)
             logger.warning("file of the commit log not filled ahead error=%s", error)
-        is_over = error is not None or task.end >= self.files.file_bytes
         step = PhysicalOffset(self._unfilled + task.end - task.start)
-        self._unfilled = _EVERYTHING if is_over else step
+        self._unfilled = step if error is None and self.files.has(step) else _EVERYTHING
 
     def make_room(self) -> None:
         """Make the space of the last file real, and the first file if there is none.
@@ -448,17 +459,17 @@ class CommitLog:
                 last.make_real(last.file_bytes)
                 self._fill_some(last)
             except OSError as error:
-                _check_only_full(error)
+                check_only_full(error)
         elif self.files.file_bytes > _ON_THE_SPOT_BYTES_MAX:
+            self._preparing = task = self._prepare_task(_FIRST_ZERO_BYTES)
             try:
-                self._prepare_task(_FIRST_ZERO_BYTES).run()
+                task.run()
             except OSError as error:
-                _check_only_full(error)
+                check_only_full(error)
                 self._is_wanted = True
                 self.prepared(error)
             else:
                 self.prepared(None)
-                self._fill_from(self.files.last, _FIRST_ZERO_BYTES)
 
     def _fill_some(self, file: MappedFile) -> None:
         """Fill what comes next of a file that another use left, and leave the rest for later."""
@@ -469,11 +480,8 @@ class CommitLog:
             task = next_fill(file.file, self._hole, near, self._file_system)
             task.run()
             self._hole = task.end
-        self._fill_from(file, self._hole)
-
-    def _fill_from(self, file: MappedFile, position: int) -> None:
-        is_filled = position >= file.file_bytes
-        self._unfilled = _EVERYTHING if is_filled else PhysicalOffset(file.base + position)
+        is_filled = self._hole >= file.file_bytes
+        self._unfilled = _EVERYTHING if is_filled else PhysicalOffset(file.base + self._hole)
 
     def files_between(self, start: PhysicalOffset, end: PhysicalOffset) -> Sequence[File]:
         """Return the files to sync for everything from `start` to `end` to be on disk."""
@@ -489,9 +497,3 @@ def _extent(piece: Piece, batch: RecordBatch) -> tuple[int, int]:
     """Return where the rows of `piece`, at least one, begin and end in the batch."""
     last = piece.last - 1
     return int(batch.starts[piece.first]), int(batch.starts[last] + batch.sizes[last])
-
-
-def _check_only_full(error: OSError) -> None:
-    with contextlib.suppress(StoreFull):
-        check_full(error, "commit log")
-        raise error

@@ -1,7 +1,8 @@
 """Making files of the commit log ahead of their use: zero-filled, at leisure, durable.
 
 Appending to blocks that were only reserved makes the file system convert them during a sync, which
-stalls whoever writes meanwhile; blocks that hold zeros are simply overwritten.
+stalls whoever writes meanwhile; blocks that hold zeros are simply overwritten. Nobody waits for a
+replica that has much to copy: it gets files that are only reserved.
 """
 
 import errno

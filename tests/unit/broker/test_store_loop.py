@@ -55,3 +55,30 @@ def test_a_slaves_dispatch_gives_way_while_it_has_much_of_the_log_to_take(
     monkeypatch.setattr(MessageStore, "dispatch", dispatch)
     run_in_virtual_time(main())
     assert counts == [8192 if is_copying is None else 1024]
+
+
+@pytest.mark.parametrize("is_copying", [None, False, True])
+def test_a_slave_fills_no_file_while_it_has_much_of_the_log_to_take(
+    monkeypatch: pytest.MonkeyPatch, is_copying: bool | None
+) -> None:
+    told: list[bool] = []
+
+    def file_due(_: MessageStore, *, is_copying: bool = False) -> None:
+        told.append(is_copying)
+
+    async def main() -> None:
+        clock = VirtualClock()
+        store = MessageStore.open(ROOT, SMALL, FlushMode.SYNC, MemoryFileSystem(), clock)
+        loop = StoreLoop(
+            *(store, Confirmations(), clock, InlineBlocking()),
+            wake=lambda _: None,
+            on_arrivals=lambda _: None,
+        )
+        if is_copying is not None:
+            loop.is_copying = lambda: bool(is_copying)
+        assert not await loop.make_files()
+        store.close()
+
+    monkeypatch.setattr(MessageStore, "file_due", file_due)
+    run_in_virtual_time(main())
+    assert told == [bool(is_copying)]

@@ -7,7 +7,7 @@ import pytest
 
 from ternmq_model.errors import StoreFailed, StoreFull
 from ternmq_store.config import FlushMode
-from ternmq_store.disk.shortage import check_full, is_full, is_shortage
+from ternmq_store.disk.shortage import check_full, check_only_full, is_full, is_shortage
 from ternmq_store.message_store import MessageStore
 from tests.support.files import MemoryFile, MemoryFileSystem
 from tests.support.records import batch_of, record
@@ -92,8 +92,11 @@ def test_errors_are_told_apart(number: int, full: bool, short: bool) -> None:
     if full or short:
         with pytest.raises(StoreFull, match="queues"):
             check_full(error, "queues")
+        check_only_full(error)
     else:
         check_full(error, "queues")
+        with pytest.raises(OSError, match="why"):
+            check_only_full(error)
 
 
 @pytest.mark.parametrize("refused", ["/checkpoint", "/ternmq.store"])

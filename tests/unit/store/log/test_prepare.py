@@ -14,6 +14,7 @@ from ternmq_store.log.prepare import FillTask, PrepareTask
 from ternmq_store.message_store import MessageStore
 from tests.support.files import MemoryFileSystem, Node
 from tests.support.records import batch_of, record
+from tests.support.replicas import follow, open_replica
 from tests.support.stores import ROOT, SMALL, append, drain, open_store, prepare, settle
 
 MIB = 1 << 20
@@ -98,6 +99,61 @@ def test_when_it_is_filled_the_next_file_is_made() -> None:
             store.file_ready(task)
     assert kinds[:4] == [FillTask] * 4
     assert set(kinds[4:]) == {PrepareTask}
+    store.close()
+
+
+def copied(store: MessageStore, count: int) -> None:
+    """Take over what another replica has, until so many half MiB are there."""
+    master = open_store(MemoryFileSystem(), config=replace(CONFIG, commit_log_file_bytes=4 * MIB))
+    for _ in range(count):
+        append(master, HALF)
+    follow(master, store)
+    master.close()
+
+
+def test_a_copy_that_lacks_much_waits_for_no_zeros_and_they_follow_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("ternmq_store.log.commit_log._FILL_LEAD_BYTES", MIB)
+    files = MemoryFileSystem()
+    store = open_replica(files, config=CONFIG)
+    copied(store, 1)
+    assert prepare(store)  # the index
+    assert store.file_due(is_copying=True) is None
+    copied(store, 6)
+    next_ = store.file_due(is_copying=True)
+    assert isinstance(next_, PrepareTask)
+    next_.run()
+    store.file_ready(next_)
+    path = commit_log_folder(ROOT) / file_name(FILE_BYTES)
+    second = files.nodes[path]
+    assert (second.real_bytes, second.written_bytes) == (FILE_BYTES, 0)
+    assert store.file_due(is_copying=True) is None
+    steps: list[tuple[Path, int, int]] = []
+    while isinstance(task := store.file_due(), FillTask):
+        steps.append((task.file.path, task.start, task.end))
+        task.run()
+        store.file_ready(task)
+    start = store.max_physical + MIB
+    assert steps[0] == (FIRST, start, start + 2 * MIB)
+    assert steps[-1] == (path, 6 * MIB, 8 * MIB)
+    assert second.written_bytes == FILE_BYTES
+    assert store.failure is None
+    store.close()
+
+
+def test_a_copy_waits_for_zeros_that_are_being_written() -> None:
+    store = open_replica(MemoryFileSystem(), config=CONFIG)
+    copied(store, 1)
+    assert prepare(store)  # the index
+    task = store.file_due()
+    assert isinstance(task, FillTask)
+    with pytest.raises(BrokerBusy, match="being filled"):
+        copied(store, 2)
+    task.run()
+    store.file_ready(task)
+    copied(store, 6)
+    assert store.max_physical == 6 * len(HALF.data)
     store.close()
 
 
