@@ -99,9 +99,10 @@ class ReplicationAdmin(AdminCalls):
             RefusedError: BROKER_NOT_EXIST: no member of that name is registered.
             TransportError: No NameServer answers.
         """
-        brokers = await self.brokers(cluster)
-        if broker is not None:
-            brokers = [_named(brokers, broker)]
+        if broker is None:
+            brokers = await self.brokers(cluster)
+        else:
+            brokers = [await self._data_of(broker, cluster)]
         members = [(data, member) for data in brokers for member in data.members]
         return await _side_by_side(
             members, lambda one: self._member_view(*one, with_stores=with_stores)
@@ -131,7 +132,7 @@ class ReplicationAdmin(AdminCalls):
             RefusedError: BROKER_NOT_EXIST: there is no such member; otherwise the slave's reason.
             UsageError: That member is the master.
         """
-        data = _named(await self.brokers(), broker_name)
+        data = await self._data_of(broker_name)
         member = data.member(broker_id)
         if member is None:
             there = ", ".join(str(each.broker_id) for each in data.members)
@@ -160,12 +161,27 @@ class ReplicationAdmin(AdminCalls):
             raise Unreachable(text) from None
 
     async def _has_master(self, broker_name: str, epoch: int) -> bool:
-        for data in await self.brokers():
-            master = data.master
-            if data.broker_name == broker_name and master and master.epoch >= epoch:
-                view = await self._member_view(data, master, with_stores=False)
-                return view.status is not None and not view.status.is_fenced
-        return False
+        try:
+            data = await self._data_of(broker_name)
+        except RefusedError:
+            return False
+        if data.master is None or data.master.epoch < epoch:
+            return False
+        view = await self._member_view(data, data.master, with_stores=False)
+        return view.status is not None and not view.status.is_fenced
+
+    async def _data_of(self, broker: str, cluster: str = "") -> BrokerData:
+        """Return the broker of a name or an address: NameServers need not know the same ones.
+
+        Raises:
+            RefusedError: BROKER_NOT_EXIST: no NameServer that answers knows it.
+        """
+        try:
+            return _named(await self.brokers(cluster), broker)
+        except RefusedError:
+            views = await self.nameserver_views()
+        told = (data for view in views for data in view.brokers)
+        return _named((data for data in told if cluster in ("", data.cluster)), broker)
 
     async def _member_view(
         self, data: BrokerData, member: BrokerMember, *, with_stores: bool

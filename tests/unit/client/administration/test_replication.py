@@ -160,6 +160,21 @@ def test_each_nameserver_is_asked_what_it_knows() -> None:
     run_in_virtual_time(main())
 
 
+def test_a_broker_that_one_nameserver_alone_knows_is_found() -> None:
+    async def main() -> None:
+        async with two_nameservers() as (network, client):
+            for member in (ToyMember(0, "sync_master"), ToyMember(1, "slave")):
+                await register(network, member, nameservers=["ns-2"])
+            master, slave = await client.member_views("c", "a")
+            assert (master.is_master, slave.is_master) == (True, False)
+            with pytest.raises(RefusedError, match="no broker is called 'a'"):
+                await client.member_views("another", "a")
+            with pytest.raises(Unreachable, match="a-1:10911"):
+                await client.promote("a", 1)
+
+    run_in_virtual_time(main())
+
+
 def test_a_slave_is_promoted_by_its_id_and_the_master_is_not() -> None:
     async def main() -> None:
         async with a_pair() as (_, client, _, slave):
