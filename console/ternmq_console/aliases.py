@@ -156,7 +156,9 @@ ALIASES: Final[Mapping[str, Alias]] = {
     "topicRoute": Alias(("topic", "routes"), ("-t",), flags={"-l": ()}, needed=("-t",)),
     "topicStatus": Alias(("topic", "status"), ("-t",), {"-c": _ignored}, needed=("-t",)),
     "topicList": Alias(("topic", "list"), flags={"-c": ()}, after=("--all",)),
-    "clusterList": Alias(("cluster", "list"), (), {"-i": _ignored}, {"-m": ()}),
+    "clusterList": Alias(
+        ("cluster", "list"), (), {"-c": _option("--cluster"), "-i": _ignored}, {"-m": ()}
+    ),
     "brokerStatus": Alias(("broker", "status"), ("-b",), {"-c": _ignored}),
     "haStatus": Alias(("broker", "ha"), ("-b",), {"-c": _ignored, "-i": _ignored}, needed=("-b",)),
     "getSyncStateSet": Alias(

@@ -18,15 +18,20 @@ _COLUMNS = ("cluster", "broker", "id", "addresses", "status", *_TOLD)
 
 
 @click.command(name="list")
+@click.option("--cluster", default="", help="Only brokers of this cluster.")
 @nameserver_option
 @output_option
-def list_(nameserver: str, output: str) -> None:
+def list_(cluster: str, nameserver: str, output: str) -> None:
     """List the members of every broker name, masters and slaves, and how their stores stand.
 
     Rates are messages a second over the last minute. A member that is registered and does not
     answer is listed as unreachable.
     """
-    print_rows(ask(nameserver, _members), _COLUMNS, output)
+
+    async def question(admin: AdminClient) -> list[dict[str, object]]:
+        return [_row(view) for view in await admin.member_views(cluster, with_stores=True)]
+
+    print_rows(ask(nameserver, question), _COLUMNS, output)
 
 
 @click.command()
@@ -62,10 +67,6 @@ def clean(broker: str, nameserver: str, output: str) -> None:
         },
         output,
     )
-
-
-async def _members(admin: AdminClient) -> list[dict[str, object]]:
-    return [_row(view) for view in await admin.member_views(with_stores=True)]
 
 
 def _row(view: MemberView) -> dict[str, object]:

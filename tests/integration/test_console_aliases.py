@@ -93,6 +93,8 @@ def test_topics(both: Both) -> None:
 
 def test_brokers(both: Both) -> None:
     assert both.same("clusterList", "cluster list")[0]["broker"] == both.name
+    assert both.json("clusterList -c DefaultCluster")[0]["broker"] == both.name
+    assert both.json("clusterList -c AnotherCluster") == []
     by_address = both.json(f"brokerStatus -b {both.broker}")
     assert by_address["broker"] == both.json(f"broker status {both.name}")["broker"]
     assert both.json(f"wipeWritePerm -b {both.name}")["topics_changed"] > 0
