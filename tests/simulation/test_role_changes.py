@@ -1,6 +1,7 @@
 """Changes of role at awkward moments: nobody becomes a second master, none is forgotten."""
 
 import asyncio
+import contextlib
 import json
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 
 from ternmq_model.errors import RefusedError
 from ternmq_store.disk.state_file import replace_file
-from tests.support.brokers import Client
+from tests.support.brokers import Client, bodies
 from tests.support.members import Members, members, until
 from tests.support.virtual_time import run_in_virtual_time
 
@@ -139,5 +140,36 @@ def test_a_slave_with_another_brokers_log_deposes_no_master_whatever_its_epoch()
         await client.send("A", b"1")
         await group.start("s", broker_id=1)
         return client
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("after_ms", [2, 9, 21, 33, 60, 400, 1000])
+def test_a_master_that_dies_while_it_returns_to_be_a_slave_follows_at_the_next_start(
+    after_ms: int,
+) -> None:
+    async def main() -> None:
+        async with members() as group:
+            client = await two(group)
+            group.network.partition("m", "s")
+            for _ in range(5):
+                await client.send("A", b"lost")
+            group.kill("m")
+            await group.promote("s")
+            await until(lambda: is_master(group, "s"))
+            await (await group.client("s")).send("A", b"new", queue_id=0)
+            group.network.heal()
+            for end in (group.kill, group.lose_power):
+                starting = asyncio.ensure_future(group.start("m"))
+                await asyncio.sleep(after_ms / 1000)
+                end("m")
+                starting.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await starting
+            await group.start("m")
+            await group.followed("s", "m")
+            assert (await group.status("m")).role == "slave"
+            reply = await (await group.client("m")).pull("A")
+            assert bodies(reply) == [b"1", b"new"]
 
     run_in_virtual_time(main())
