@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ternmq_broker.config import BrokerRole
 from ternmq_model.errors import RefusedError
 from ternmq_store.disk.state_file import replace_file
 from tests.support.brokers import Client, bodies
@@ -48,6 +49,29 @@ def test_a_slave_that_its_living_master_refuses_is_not_promoted_unless_by_force(
             with pytest.raises(RefusedError, match="its master is alive"):
                 await group.promote("s")
             assert await is_master(group, "m")
+
+    run_in_virtual_time(main())
+
+
+def test_a_slave_is_not_promoted_while_another_one_follows_the_master() -> None:
+    async def main() -> None:
+        async with members(role=BrokerRole.SYNC_MASTER) as group:
+            client = await two(group)
+            await group.start("t", broker_id=2)
+            await group.followed("m", "t")
+            group.network.partition("m", "s")
+            await until(lambda: is_left(group, "s"))
+            # With `t` the master goes on to acknowledge what `s` will never have.
+            with pytest.raises(RefusedError, match="its master is alive"):
+                await group.promote("s")
+            assert not (await client.send("A", b"2")).status.code
+            group.kill("m")
+            await until(lambda: is_left(group, "t"))
+            await group.promote("t")
+            await until(lambda: is_master(group, "t"))
+
+    async def is_left(group: Members, host: str) -> bool:
+        return not (await group.status(host)).following.is_connected
 
     run_in_virtual_time(main())
 

@@ -178,7 +178,8 @@ def answer_of(reply: replication.ReplicationStatusReply | None) -> MemberAnswer 
     epochs = tuple(Epoch(each.number, PhysicalOffset(each.start)) for each in reply.epochs)
     highest = max([reply.highest_epoch, *(each.number for each in epochs)])
     is_master = reply.broker_id == MASTER_ID and not reply.is_fenced
-    return MemberAnswer(highest, newest_reached(epochs, end), end, is_master)
+    is_following = reply.following.is_connected
+    return MemberAnswer(highest, newest_reached(epochs, end), end, is_master, is_following)
 
 
 def missing_slaves(replies: Iterable[MemberReply], own_id: int | None) -> tuple[int, ...]:

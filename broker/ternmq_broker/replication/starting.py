@@ -77,6 +77,8 @@ class MemberAnswer(NamedTuple):
     log_end: PhysicalOffset
     is_master: bool = False
     """It serves as the master of the highest epoch that it has heard of."""
+    is_following: bool = False
+    """A master sends it the log, and waits for it perhaps."""
 
 
 Answer = NameServerAnswer | MemberAnswer
@@ -143,7 +145,8 @@ def why_not_promote(own: Log, others: Sequence[MemberAnswer]) -> str:
     """
     if own.is_empty:
         return "its log holds nothing"
-    if any(each.is_master and each.highest >= own.highest_known for each in others):
+    lives = [each for each in others if each.is_master or each.is_following]
+    if any(each.highest >= own.highest_known for each in lives):
         return MASTER_LIVES
     mine = newest_reached(own.epochs, own.end)
     best = max(((each.newest, each.log_end) for each in others), default=(0, PhysicalOffset(0)))

@@ -1,5 +1,6 @@
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -161,8 +162,9 @@ def test_the_slave_with_the_longest_log_of_the_newest_epoch_is_promoted(
     assert bool(found) == bool(reason)
 
 
-def test_nobody_is_promoted_beside_a_living_master() -> None:
-    living = member(4)._replace(is_master=True)
+@pytest.mark.parametrize("how", [{"is_master": True}, {"is_following": True}])
+def test_nobody_is_promoted_beside_a_living_master(how: dict[str, Any]) -> None:
+    living = member(4)._replace(**how)
     assert "its master is alive" in why_not_promote(log(EPOCHS, LOG_END), [living])
     # One that has not heard yet that it was replaced is none.
     heard = replace(log(EPOCHS, LOG_END), highest=5)
