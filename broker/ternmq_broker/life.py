@@ -184,8 +184,10 @@ class Life(Lifecycle):
             now_ms=env.clock.wall_ms(),
             wake=self._wake,
         )
-        if cut is not None:
+        if cut is not None or (was_slave and store.max_physical < state.kept.confirmed):
+            # The log lacks what it had when the tables were taken: cut, or lost with the power.
             await tables.cut(store.next_offset)
+        if cut is not None:
             await state.cut_done(store.max_physical)
         member = await self._member_of(state, store, is_slave=is_slave)
         if member is None:

@@ -1,12 +1,15 @@
 """A master that was replaced and cut its log is promoted before it heard the other one's tables."""
 
 import asyncio
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ternmq_broker.config import BrokerRole
 from ternmq_broker.replication.metadata import MetadataFollower
+from ternmq_store.disk.state_file import replace_file
 from tests.support.simulated_cluster import simulated_cluster
 from tests.support.simulated_replicas import caught_up, promote
 from tests.support.virtual_time import run_in_virtual_time
@@ -44,6 +47,30 @@ def test_what_was_delivered_only_in_what_was_cut_is_delivered_by_whoever_is_prom
             cluster.kill("a-1")
             await promote(cluster, "a")
             await asyncio.sleep(5)
+            await cluster.scan("T")
+            cluster.history.check(seed=1)
+
+    run_in_virtual_time(main())
+
+
+def test_what_was_delivered_in_bytes_that_a_slave_lost_with_its_power_is_delivered_again() -> None:
+    async def main() -> None:
+        async with simulated_cluster(brokers=("a", "a-1"), role=BrokerRole.ASYNC_MASTER) as cluster:
+            await cluster.put_topic("T", 1)
+            async with cluster.producer() as producer:
+                await cluster.send(producer, "T", "waits", delay_level=4)
+            await caught_up(cluster, "a")
+            await asyncio.sleep(1)
+            await cluster.stop("a-1")
+            cluster.destroy_disk("a")
+            disk, config = cluster.disks["a-1"], Path("/broker/config")
+            kept = json.loads(disk.nodes[config / "replication.json"].data.tobytes())
+            kept["confirmed"] += 1000
+            replace_file(disk, config / "replication.json", json.dumps(kept).encode())
+            replace_file(disk, config / "delayOffset.json", b'{"offsetTable":{"4":1}}')
+            await cluster.start("a-1")
+            await promote(cluster, "a-1", is_forced=True)
+            await asyncio.sleep(35)
             await cluster.scan("T")
             cluster.history.check(seed=1)
 

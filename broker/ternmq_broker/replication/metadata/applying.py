@@ -89,7 +89,7 @@ class TableTaker:
             ProtocolBroken: It cannot be such a table; those that came before are applied.
             TernError: The disk refused, or the store is busy; telling it again is safe.
         """
-        if told.table in AFTER_THE_LOG and self._services.store.flushed_offset < told.log_end:
+        if told.table in AFTER_THE_LOG and self._services.store.safe_offset < told.log_end:
             # The first one waits for its end of the log, and the newest one comes after it: if the
             # newest took the place of the first each time, none would ever be reached.
             later = [each for each in self._waiting if each.table == told.table][1:]
@@ -101,8 +101,8 @@ class TableTaker:
 
     async def take_waiting(self) -> None:
         """Apply what waits for the log and need not any more."""
-        flushed = self._services.store.flushed_offset
-        for told in [each for each in self._waiting if each.log_end <= flushed]:
+        safe = self._services.store.safe_offset
+        for told in [each for each in self._waiting if each.log_end <= safe]:
             await self._apply(told)
             self._waiting.remove(told)
 
