@@ -1,5 +1,6 @@
 """What a client knows of routes: asked on demand, asked again from time to time."""
 
+import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,13 +23,14 @@ Source: RocketMQ `defaultTopicQueueNums`.
 """
 
 UNCERTAIN_REFRESH_MS: Final = 1_000
-"""How often a route is asked again that is watched and unknown, guessed from the template, lacks a
-master, or was found to be wrong: the true one may come any moment."""
+"""How often a route is asked again that is young, watched and unknown, guessed from the template,
+lacks a master, or was found to be wrong: the true one may come any moment."""
 
 
 LOSS_GRACE_MS: Final = 5_000
-"""How long a route is kept that no NameServer tells in full any more, and that served until now: by
-then brokers have registered again with NameServers that have just started."""
+"""How long a route is kept that no NameServer tells in full any more, and that served until now;
+and how long one is young that was not told before. By then brokers have registered again with
+NameServers that have just started."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,9 @@ class _Known:
 
     is_doubted: bool = False
     """A broker's answer did not fit it."""
+
+    young_until_ms: int = 0
+    """Until when who told it may have started just now, and not know every broker."""
 
 
 class RouteCache:
@@ -192,16 +197,17 @@ class RouteCache:
         for topic in sorted(self._watched - self._known.keys()):
             self._known[topic] = _Known(None, is_guessed=False, due_at_ms=now_ms)
         due = [topic for topic, known in self._known.items() if known.due_at_ms <= now_ms]
-        for topic in due:
-            try:
-                await self._ask(topic)
-            except TopicNotFound:
+        # Side by side: a NameServer that is away is waited for once.
+        asked = await asyncio.gather(*map(self._ask, due), return_exceptions=True)
+        for error in asked:
+            if not isinstance(error, BaseException) or isinstance(error, TopicNotFound):
                 continue
-            except TernError as error:
-                if self._is_answered:
-                    logger.warning("routes are kept while no nameserver tells them error=%s", error)
-                self._is_answered = False
-                return False
+            if not isinstance(error, TernError):
+                raise error
+            if self._is_answered:
+                logger.warning("routes are kept while no nameserver tells them error=%s", error)
+            self._is_answered = False
+            return False
         if due and not self._is_answered:
             logger.info("routes are refreshed again topics=%d", len(due))
             self._is_answered = True
@@ -222,18 +228,25 @@ class RouteCache:
                 raise
             return kept
         route = found.route
-        if before is not None and self._completed(route, before) is not route:
+        if before is not None:
+            # Who needs the route for the first time does not wait for all of them.
             for other in await self._nameservers.other_routes(topic, found):
                 route = self._completed(route, other) or route
         kept = None if before is None else self._kept(topic, before, route)
         self._note_brokers(found, route if kept is None else kept)
         if kept is not None:
             return kept
+        now_ms = self._clock.monotonic_ms()
+        young_until_ms = now_ms + LOSS_GRACE_MS
+        if known is not None and before is not None:
+            young_until_ms = known.young_until_ms
         # A master that is away may return any moment.
-        is_certain = all(data.master is not None for data in route.brokers)
+        is_whole = all(data.master is not None for data in route.brokers)
+        is_certain = is_whole and now_ms >= young_until_ms
         wait_ms = self._refresh_ms if is_certain else min(self._refresh_ms, UNCERTAIN_REFRESH_MS)
-        due_at_ms = self._clock.monotonic_ms() + wait_ms
-        self._known[topic] = _Known(route, is_guessed=False, due_at_ms=due_at_ms)
+        self._known[topic] = _Known(
+            route, is_guessed=False, due_at_ms=now_ms + wait_ms, young_until_ms=young_until_ms
+        )
         if before != route:
             self._log_and_tell(topic, route)
         return route

@@ -14,6 +14,7 @@ from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
 from ternmq_consumer.push import PushConsumer
 from ternmq_model.errors import TernError
 from ternmq_model.message import SendResult
+from ternmq_model.queue import MessageQueue
 from ternmq_producer.producer import Producer
 from tests.support.simulated_cluster import SimulatedCluster, simulated_cluster
 from tests.support.virtual_time import run_in_virtual_time
@@ -42,12 +43,12 @@ class Routed:
         for host in hosts:
             await self.cluster.nameservers.start(host)
 
-    def consumer(self, host: str) -> PushConsumer:
+    def consumer(self, host: str, config: ClientConfig = ASKING) -> PushConsumer:
         """Return a consumer, not entered."""
         return PushConsumer(
             "readers",
             TOPIC,
-            client_config=ASKING,
+            client_config=config,
             env=self.cluster.environment(host),
             config=FIRST,
             listener=self.cluster.listener("readers"),
@@ -56,6 +57,10 @@ class Routed:
     def producer(self, host: str = "producer") -> Producer:
         """Return a producer, not entered."""
         return Producer("senders", client=ASKING, env=self.cluster.environment(host))
+
+    def owned(self, consumer: PushConsumer) -> list[MessageQueue]:
+        """Return the queues of the topic that a consumer owns."""
+        return [queue for queue in consumer.assignment() if queue.topic == TOPIC]
 
     async def send(self, producer: Producer, for_s: float) -> None:
         """Send all the time; nothing may fail, and nothing may have to be sent twice."""
@@ -135,6 +140,48 @@ def test_a_nameserver_that_a_broker_cannot_reach_takes_it_from_nobody(host: str)
                 await around.send(producer, 25)
             queues = [each for each in consumer.assignment() if each.topic == TOPIC]
             assert len(queues) == 4
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("host", ["a", "b"])
+def test_who_starts_at_a_nameserver_that_a_broker_cannot_reach_hears_of_it_all_the_same(
+    host: str,
+) -> None:
+    async def main() -> None:
+        async with routed() as around, around.producer() as producer:
+            around.cluster.network.partition(host, "ns")
+            await asyncio.sleep(130)
+            around.cluster.network.partition("c1", "ns2")
+            config = ClientConfig(nameservers=NAMES)
+            async with around.consumer("c1", config) as consumer:
+                await consumer.assigned()
+                assert len(around.owned(consumer)) == 2
+                around.cluster.network.heal()
+                around.cluster.network.partition(host, "ns")
+                await asyncio.sleep(3)
+                assert len(around.owned(consumer)) == 4
+                await around.send(producer, 5)
+                await around.cluster.consumed("readers", timeout_s=5)
+
+    run_in_virtual_time(main())
+
+
+def test_who_starts_while_nameservers_return_has_the_whole_route_within_seconds() -> None:
+    async def main() -> None:
+        async with routed() as around, around.producer() as producer:
+            await around.stop("ns", "ns2")
+            around.cluster.network.partition("b", "ns")
+            around.cluster.network.partition("b", "ns2")
+            await around.start("ns", "ns2")
+            await asyncio.sleep(2)
+            async with around.consumer("c1", ClientConfig(nameservers=NAMES)) as consumer:
+                await consumer.assigned()
+                assert len(around.owned(consumer)) == 2
+                around.cluster.network.heal()
+                await asyncio.sleep(3)
+                assert len(around.owned(consumer)) == 4
+                await around.send(producer, 1)
 
     run_in_virtual_time(main())
 
