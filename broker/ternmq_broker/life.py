@@ -10,15 +10,15 @@ from ternmq_broker.config import BrokerConfig
 from ternmq_broker.hosts import own_host
 from ternmq_broker.parts import Parts
 from ternmq_broker.registration import Registrant, Registrar
-from ternmq_broker.replication import roles
-from ternmq_broker.replication.asking import Asker
-from ternmq_broker.replication.finding import Finder
-from ternmq_broker.replication.found_topics import found_topics
-from ternmq_broker.replication.kept import LogCut
-from ternmq_broker.replication.member import Member, Outcome
+from ternmq_broker.replication.lives import roles
+from ternmq_broker.replication.lives.asking import Asker
+from ternmq_broker.replication.lives.found_topics import found_topics
+from ternmq_broker.replication.lives.kept import LogCut
+from ternmq_broker.replication.lives.member import Member, Outcome
+from ternmq_broker.replication.lives.starting import Decision, Start
+from ternmq_broker.replication.lives.state import SAVE_JOB, ReplicationState
 from ternmq_broker.replication.metadata import take_over_offsets
-from ternmq_broker.replication.starting import Decision, Start
-from ternmq_broker.replication.state import SAVE_JOB, ReplicationState
+from ternmq_broker.replication.slave.finding import Finder
 from ternmq_broker.tables import Tables, config_folder, load_tables
 from ternmq_model.address import Address
 from ternmq_model.errors import ClosedError

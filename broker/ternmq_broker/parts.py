@@ -22,12 +22,12 @@ from ternmq_broker.pull_waker import PullWaker
 from ternmq_broker.pulls import MovedEvents, PullAnswers
 from ternmq_broker.reading import StoreReader
 from ternmq_broker.registration import Registrar
-from ternmq_broker.replication.member import Member
+from ternmq_broker.replication.lives.member import Member
+from ternmq_broker.replication.lives.promoting import PromotionService
 from ternmq_broker.replication.place import place_of
-from ternmq_broker.replication.promoting import PromotionService
 from ternmq_broker.replication.services import replicas_of, replication_services
+from ternmq_broker.replication.slave.slave_side import SlaveSide
 from ternmq_broker.replication.slave_rules import slave_handlers
-from ternmq_broker.replication.slave_side import SlaveSide
 from ternmq_broker.replies.forwarding import Replies
 from ternmq_broker.rpc_admin import AdminService, AdminServices
 from ternmq_broker.rpc_pull import PullService, PullServices

@@ -9,7 +9,7 @@ from typing import Final
 from ternmq_broker.config import BrokerConfig
 from ternmq_broker.filters import with_room_for_bit_maps
 from ternmq_broker.life import Life
-from ternmq_broker.replication.member import Outcome
+from ternmq_broker.replication.lives.member import Outcome
 from ternmq_model.address import Address
 from ternmq_model.errors import ClosedError
 from ternmq_remoting.environment import Environment

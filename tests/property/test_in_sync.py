@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from ternmq_broker.replication.in_sync import EVERYWHERE, Follower, InSync
+from ternmq_broker.replication.master.in_sync import EVERYWHERE, Follower, InSync
 from ternmq_model.errors import InvalidParameter
 from ternmq_model.offsets import PhysicalOffset
 

@@ -13,8 +13,8 @@ manual says loses messages (a promotion without enough slaves asked, or against 
 from collections.abc import Iterator
 
 from ternmq_broker.replication import epochs as rules
-from ternmq_broker.replication import starting
-from ternmq_broker.replication.starting import Start
+from ternmq_broker.replication.lives import starting
+from ternmq_broker.replication.lives.starting import Start
 from ternmq_model.offsets import PhysicalOffset
 from tests.support.epoch_world import (
     DOWN,

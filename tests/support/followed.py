@@ -11,10 +11,10 @@ from typing import Any
 from ternmq_broker.config import BrokerRole
 from ternmq_broker.confirmations import Confirmations
 from ternmq_broker.replication.epochs import Epoch, Epochs
-from ternmq_broker.replication.reign import Reign
-from ternmq_broker.replication.replicas import Replicas
+from ternmq_broker.replication.master.reign import Reign
+from ternmq_broker.replication.master.replicas import Replicas
+from ternmq_broker.replication.master.standing import MasterStanding
 from ternmq_broker.replication.rpc_replication import FollowService, MemberState, StatusService
-from ternmq_broker.replication.standing import MasterStanding
 from ternmq_broker.store_loop import StoreLoop
 from ternmq_model.address import Address
 from ternmq_model.offsets import PhysicalOffset

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from ternmq_broker.replication.epochs import Deposed, Epochs, Follow
-from ternmq_broker.replication.feeding import Feeding
-from ternmq_broker.replication.handshake import (
+from ternmq_broker.replication.master.feeding import Feeding
+from ternmq_broker.replication.master.handshake import (
     ANSWER_TIMEOUT_S,
     FollowServerStream,
     Handshake,
@@ -16,7 +16,7 @@ from ternmq_broker.replication.handshake import (
     epochs_to_proto,
     log_of,
 )
-from ternmq_broker.replication.replicas import Replicas
+from ternmq_broker.replication.master.replicas import Replicas
 from ternmq_model.clock import Clock
 from ternmq_model.errors import ConnectionLost, InvalidParameter, TernError, refusal
 from ternmq_model.response_code import ResponseCode

@@ -5,18 +5,18 @@ from typing import Protocol
 
 from ternmq_broker.config import BrokerConfig, BrokerRole
 from ternmq_broker.confirmations import Confirmations
-from ternmq_broker.replication import roles
-from ternmq_broker.replication.member import Member, Outcome
+from ternmq_broker.replication.lives import roles
+from ternmq_broker.replication.lives.member import Member, Outcome
+from ternmq_broker.replication.master.reign import Reign
+from ternmq_broker.replication.master.replicas import Replicas
+from ternmq_broker.replication.master.standing import MasterStanding
 from ternmq_broker.replication.metadata import MetadataService
-from ternmq_broker.replication.reign import Reign
-from ternmq_broker.replication.replicas import Replicas
 from ternmq_broker.replication.rpc_replication import (
     FollowService,
     MemberState,
     Standing,
     StatusService,
 )
-from ternmq_broker.replication.standing import MasterStanding
 from ternmq_broker.tables import Tables
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Handler

@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from ternmq_broker.registration import Registrant, Registrar
-from ternmq_broker.replication.member import Outcome
+from ternmq_broker.replication.lives.member import Outcome
 from ternmq_model.address import Address
 from ternmq_model.errors import CannotListen, ClosedError, TernError
 from ternmq_model.response_code import ResponseCode as Code

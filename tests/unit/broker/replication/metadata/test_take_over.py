@@ -2,8 +2,8 @@ import asyncio
 
 import pytest
 
-from ternmq_broker.replication.finding import Finder
 from ternmq_broker.replication.metadata import take_over_offsets
+from ternmq_broker.replication.slave.finding import Finder
 from ternmq_model.address import Address
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.route import BrokerMember, TopicConfig

@@ -245,8 +245,8 @@ def test_several_slaves_follow_side_by_side_and_a_slow_one_holds_up_nobody() -> 
 def test_without_acknowledgements_only_a_window_of_the_log_is_sent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("ternmq_broker.replication.feeding.WINDOW_BYTES", 4096)
-    monkeypatch.setattr("ternmq_broker.replication.feeding.PIECE_BYTES_MAX", 1024)
+    monkeypatch.setattr("ternmq_broker.replication.master.feeding.WINDOW_BYTES", 4096)
+    monkeypatch.setattr("ternmq_broker.replication.master.feeding.PIECE_BYTES_MAX", 1024)
 
     async def main() -> None:
         async with reigning() as master:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from ternmq_broker.replication.epochs import Epoch, Epochs, Log
-from ternmq_broker.replication.starting import (
+from ternmq_broker.replication.lives.starting import (
     Answer,
     MemberAnswer,
     NameServerAnswer,

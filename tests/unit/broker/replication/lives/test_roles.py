@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from ternmq_broker.config import BrokerConfig, BrokerRole
-from ternmq_broker.replication.asking import Asked
 from ternmq_broker.replication.epochs import Epoch
-from ternmq_broker.replication.kept import Kept
-from ternmq_broker.replication.roles import (
+from ternmq_broker.replication.lives.asking import Asked
+from ternmq_broker.replication.lives.kept import Kept
+from ternmq_broker.replication.lives.roles import (
     decide,
     is_master,
     own_of,
@@ -19,7 +19,13 @@ from ternmq_broker.replication.roles import (
     replicas_needed,
     role_as_master,
 )
-from ternmq_broker.replication.starting import Answer, MemberAnswer, NameServerAnswer, Own, Start
+from ternmq_broker.replication.lives.starting import (
+    Answer,
+    MemberAnswer,
+    NameServerAnswer,
+    Own,
+    Start,
+)
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_store.config import FlushMode
 from ternmq_store.message_store import MessageStore

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ternmq_broker.replication.replicas import Replicas, Stream
+from ternmq_broker.replication.master.replicas import Replicas, Stream
 from ternmq_model.clock import Clock
 from ternmq_model.errors import TernError
 from ternmq_model.offsets import PhysicalOffset

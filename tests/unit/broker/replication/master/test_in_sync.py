@@ -1,6 +1,12 @@
 import pytest
 
-from ternmq_broker.replication.in_sync import EVERYWHERE, FAR_BYTES, NEAR_BYTES, Follower, InSync
+from ternmq_broker.replication.master.in_sync import (
+    EVERYWHERE,
+    FAR_BYTES,
+    NEAR_BYTES,
+    Follower,
+    InSync,
+)
 from ternmq_model.errors import InvalidParameter
 from ternmq_model.offsets import PhysicalOffset
 

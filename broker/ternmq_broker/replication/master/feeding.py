@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Awaitable
 from typing import Final
 
-from ternmq_broker.replication.in_sync import Follower
-from ternmq_broker.replication.replicas import LOOK_INTERVAL_S, Replicas
+from ternmq_broker.replication.master.in_sync import Follower
+from ternmq_broker.replication.master.replicas import LOOK_INTERVAL_S, Replicas
 from ternmq_model.clock import Clock
 from ternmq_model.errors import ConnectionLost, InvalidParameter, TernError, refusal
 from ternmq_model.offsets import PhysicalOffset

@@ -5,10 +5,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ternmq_broker.config import BrokerRole
-from ternmq_broker.replication.asking import Asker
-from ternmq_broker.replication.finding import Finder
-from ternmq_broker.replication.kept import LogCut
-from ternmq_broker.replication.state import ReplicationState
+from ternmq_broker.replication.lives.asking import Asker
+from ternmq_broker.replication.lives.kept import LogCut
+from ternmq_broker.replication.lives.state import ReplicationState
+from ternmq_broker.replication.slave.finding import Finder
 from ternmq_remoting.rpc import Identity
 
 

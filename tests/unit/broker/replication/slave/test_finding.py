@@ -3,7 +3,7 @@ from random import Random
 
 import pytest
 
-from ternmq_broker.replication.finding import Finder, members_of, merged, with_remembered
+from ternmq_broker.replication.slave.finding import Finder, members_of, merged, with_remembered
 from ternmq_model.address import Address
 from ternmq_model.errors import Unreachable
 from ternmq_model.route import BrokerMember

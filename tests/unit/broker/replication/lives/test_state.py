@@ -5,8 +5,8 @@ from random import Random
 import pytest
 
 from ternmq_broker.replication.epochs import Epoch
-from ternmq_broker.replication.kept import Kept, LogCut
-from ternmq_broker.replication.state import FILE_NAME, ReplicationState
+from ternmq_broker.replication.lives.kept import Kept, LogCut
+from ternmq_broker.replication.lives.state import FILE_NAME, ReplicationState
 from ternmq_model.address import Address
 from ternmq_model.errors import StoreError
 from ternmq_model.offsets import PhysicalOffset

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from ternmq_broker.replication.epochs import Epoch, Epochs
-from ternmq_broker.replication.following_rules import (
+from ternmq_broker.replication.slave.following_rules import (
     LogChange,
     ProtocolBroken,
     SlaveLog,

@@ -10,7 +10,7 @@ from typing import Final
 
 from ternmq_broker.loose_json import write_json
 from ternmq_broker.replication.epochs import Epochs, begin, cut_to
-from ternmq_broker.replication.kept import Kept, LogCut, kept_from_dict
+from ternmq_broker.replication.lives.kept import Kept, LogCut, kept_from_dict
 from ternmq_broker.state_files import read_table
 from ternmq_model.errors import StoreError
 from ternmq_model.offsets import PhysicalOffset

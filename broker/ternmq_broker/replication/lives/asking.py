@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
 from ternmq_broker.replication.epochs import Epoch, newest_reached
-from ternmq_broker.replication.starting import Answer, MemberAnswer, NameServerAnswer
+from ternmq_broker.replication.lives.starting import Answer, MemberAnswer, NameServerAnswer
 from ternmq_model.address import Address
 from ternmq_model.errors import TernError
 from ternmq_model.offsets import PhysicalOffset

@@ -4,8 +4,8 @@ from random import Random
 
 import pytest
 
-from ternmq_broker.replication.asking import Asked, Asker, answer_of, missing_slaves, named
-from ternmq_broker.replication.starting import MemberAnswer, NameServerAnswer
+from ternmq_broker.replication.lives.asking import Asked, Asker, answer_of, missing_slaves, named
+from ternmq_broker.replication.lives.starting import MemberAnswer, NameServerAnswer
 from ternmq_model.address import Address
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.route import BrokerMember

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from ternmq_broker.replication.following_rules import LogChange, epochs_to_pb
+from ternmq_broker.replication.slave.following_rules import LogChange, epochs_to_pb
 from ternmq_model.errors import StoreError
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.response_code import ResponseCode
@@ -128,8 +128,8 @@ def test_a_slave_that_is_far_behind_acknowledges_larger_steps(
     async def scenario(network: MemoryNetwork) -> None:
         counts: list[int] = []
         for near in (1, 40_000):
-            monkeypatch.setattr("ternmq_broker.replication.follower.FAR_BYTES", 1)
-            monkeypatch.setattr("ternmq_broker.replication.follower.NEAR_BYTES", near)
+            monkeypatch.setattr("ternmq_broker.replication.slave.follower.FAR_BYTES", 1)
+            monkeypatch.setattr("ternmq_broker.replication.slave.follower.NEAR_BYTES", near)
             async with (
                 toy_slave(network, flush_mode=FlushMode.ASYNC) as slave,
                 toy_master(network) as master,

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from ternmq_broker.confirmations import Confirmations
-from ternmq_broker.replication.in_sync import Follower, InSync
-from ternmq_broker.replication.reign import Reign
+from ternmq_broker.replication.master.in_sync import Follower, InSync
+from ternmq_broker.replication.master.reign import Reign
 from ternmq_model.clock import Clock
 from ternmq_model.errors import refusal
 from ternmq_model.offsets import PhysicalOffset

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from ternmq_broker.replication.epochs import Epochs
-from ternmq_broker.replication.finding import Finder
-from ternmq_broker.replication.following_rules import (
+from ternmq_broker.replication.slave.finding import Finder
+from ternmq_broker.replication.slave.following_rules import (
     HEARTBEAT_MS,
     SILENCE_MAX_MS,
     LogChange,

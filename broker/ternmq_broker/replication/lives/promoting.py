@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from ternmq_broker.config import BrokerRole
-from ternmq_broker.replication.asking import Asked, named
 from ternmq_broker.replication.epochs import Log, number_of_promotion
-from ternmq_broker.replication.found_topics import found_topics
-from ternmq_broker.replication.member import Member, Outcome
-from ternmq_broker.replication.slave_side import SlaveSide
-from ternmq_broker.replication.starting import MASTER_LIVES, why_not_promote
+from ternmq_broker.replication.lives.asking import Asked, named
+from ternmq_broker.replication.lives.found_topics import found_topics
+from ternmq_broker.replication.lives.member import Member, Outcome
+from ternmq_broker.replication.lives.starting import MASTER_LIVES, why_not_promote
+from ternmq_broker.replication.slave.slave_side import SlaveSide
 from ternmq_broker.tables import Tables
 from ternmq_model.errors import RefusedError, StoreFailed, refusal
 from ternmq_model.response_code import ResponseCode

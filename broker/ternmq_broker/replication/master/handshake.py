@@ -17,7 +17,7 @@ from ternmq_broker.replication.epochs import (
     verdict,
     why_not,
 )
-from ternmq_broker.replication.reign import Reign
+from ternmq_broker.replication.master.reign import Reign
 from ternmq_model.errors import InvalidParameter, RefusedError, refusal
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.response_code import ResponseCode

@@ -1,0 +1,1 @@
+"""What a master does for its slaves: compares logs, feeds them, and waits for those that count."""
