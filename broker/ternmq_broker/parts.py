@@ -25,7 +25,7 @@ from ternmq_broker.registration import Registrar
 from ternmq_broker.replication.lives.member import Member
 from ternmq_broker.replication.lives.promoting import PromotionService
 from ternmq_broker.replication.place import place_of
-from ternmq_broker.replication.services import replicas_of, replication_services
+from ternmq_broker.replication.services import real_topics_of, replicas_of, replication_services
 from ternmq_broker.replication.slave.slave_side import SlaveSide
 from ternmq_broker.replication.slave_rules import slave_handlers
 from ternmq_broker.replies.forwarding import Replies
@@ -120,7 +120,10 @@ class Parts:
         self._inner = self._inner_writer(store_config)
         self._moved = self._moved_events()
         self._admin = self._admin_service(identity)
-        self._waiting = WaitingParts(config, store, self._inner, tables, env, wake=wake)
+        self._real_topics = real_topics_of(member, store, tables, env, registrar.changed)
+        self._waiting = WaitingParts(
+            *(config, store, self._inner, tables, env), topics=self._real_topics, wake=wake
+        )
         self._transactions = self._build_transactions(store_config)
         self._following = self._slave_side(wake) if member.is_slave else None
         self._services: Sequence[Service] = (
@@ -206,6 +209,7 @@ class Parts:
                 room_made=self._store_loop.room_made,
                 store_host=self.store_host,
                 topics=tables.topics,
+                real_topics=self._real_topics,
                 topic_created=lambda _topic: self._registrar.changed(),
                 offsets=tables.offsets,
                 scan_offset=tables.scan_offset,

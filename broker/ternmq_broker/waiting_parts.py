@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from ternmq_broker.config import BrokerConfig
 from ternmq_broker.delay.delay_service import DelayService
 from ternmq_broker.delay.deliverer import Deliverer
+from ternmq_broker.inner.real_topics import RealTopics
 from ternmq_broker.inner.rerouting import Rules
 from ternmq_broker.inner.writer import InnerWriter
 from ternmq_broker.reading import StoreReader
@@ -28,6 +29,7 @@ class WaitingParts:
         inner: Stores what is due.
         tables: Loaded.
         env: Clock, blocking calls.
+        topics: Where what is due belongs.
         wake: Runs the job of that name now.
     """
 
@@ -39,10 +41,11 @@ class WaitingParts:
         tables: Tables,
         env: Environment,
         *,
+        topics: RealTopics,
         wake: Callable[[str], None],
     ) -> None:
         reader = StoreReader(store, env.blocking)
-        deliverer = Deliverer(inner, tables.topics.get)
+        deliverer = Deliverer(inner, topics.find)
         self._clock = env.clock
         self._timer_enabled = config.timer_enabled
         self.delays = DelayService(reader, deliverer, tables.delays, env.clock, wake=wake)

@@ -100,6 +100,24 @@ def test_messages_of_a_topic_that_was_new_when_the_master_died_can_be_read() -> 
     run_in_virtual_time(main())
 
 
+@pytest.mark.parametrize("properties", [{"DELAY": "3"}, {"TIMER_DELAY_SEC": "10"}])
+def test_what_waits_for_a_topic_that_was_new_when_the_master_died_is_delivered(
+    properties: dict[str, str],
+) -> None:
+    async def main() -> None:
+        async with members(role=BrokerRole.SYNC_MASTER) as group:
+            client = await two(group)
+            await client.send("New", b"waits", queue_id=3, properties=properties)
+            group.kill("m")
+            await group.promote("s")
+            await until(lambda: is_master(group, "s"))
+            client = await group.client("s")
+            await asyncio.sleep(20)
+            assert bodies(await client.pull("New", queue_id=3)) == [b"waits"]
+
+    run_in_virtual_time(main())
+
+
 def test_another_id_makes_no_master_of_a_slave() -> None:
     async def main() -> None:
         async with members() as group:

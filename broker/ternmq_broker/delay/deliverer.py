@@ -5,6 +5,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from ternmq_broker.delay.real_place import Undeliverable, at_real_place
@@ -38,11 +39,12 @@ class Deliverer:
 
     Args:
         writer: Stores them.
-        find: Returns a topic, None when there is none.
+        find: Returns the topic of a record, given its queue and where the record waited; None when
+            there is none.
     """
 
     writer: InnerWriter
-    find: Callable[[str], TopicConfig | None]
+    find: Callable[[str, int, PhysicalOffset], TopicConfig | None]
 
     async def deliver(self, records: Sequence[Record]) -> Delivered:
         """Store records in their own queues, in order, and wait until they count.
@@ -57,7 +59,8 @@ class Deliverer:
         reasons: Counter[str] = Counter()
         for record in records:
             try:
-                good.append(at_real_place(inner_record_of(record), self.find))
+                find = partial(self._find, record.header.physical_offset)
+                good.append(at_real_place(inner_record_of(record), find))
             except Undeliverable as error:
                 reasons[str(error)] += 1
         appended = await self._put(good, reasons) if good else None
@@ -66,6 +69,9 @@ class Deliverer:
         if appended is None:
             return Delivered(PhysicalOffset(0), 0, reasons.total())
         return Delivered(appended.end, appended.stored_at_ms, reasons.total())
+
+    def _find(self, at: PhysicalOffset, topic: str, queue_id: int) -> TopicConfig | None:
+        return self.find(topic, queue_id, at)
 
     async def _put(self, records: Sequence[InnerRecord], reasons: Counter[str]) -> Appended | None:
         try:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ternmq_broker.inner.inner_record import InnerRecord
+from ternmq_model.errors import IllegalName, RefusedError
 from ternmq_model.names import is_send_forbidden
 from ternmq_model.properties import REAL_QUEUE_ID, REAL_TOPIC
 from ternmq_model.route import TopicConfig
@@ -16,7 +17,9 @@ class Undeliverable(Exception):
     """A record that has no place to go to, and why."""
 
 
-def at_real_place(record: InnerRecord, find: Callable[[str], TopicConfig | None]) -> InnerRecord:
+def at_real_place(
+    record: InnerRecord, find: Callable[[str, int], TopicConfig | None]
+) -> InnerRecord:
     """Return the record as it is to be stored in its own queue.
 
     Its properties stay, those that told of the wait among them. If the topic has fewer queues by
@@ -24,7 +27,7 @@ def at_real_place(record: InnerRecord, find: Callable[[str], TopicConfig | None]
 
     Args:
         record: As it waited.
-        find: Returns a topic, None when there is none.
+        find: Returns a topic that should have that queue, None when there is none.
 
     Raises:
         Undeliverable: It names no queue; or its topic was deleted, and its messages with it; or
@@ -35,11 +38,14 @@ def at_real_place(record: InnerRecord, find: Callable[[str], TopicConfig | None]
         raise Undeliverable(f"it names no queue: {topic[:140]!r} {number[:20]!r}")
     if is_send_forbidden(topic):
         raise Undeliverable(f"topic {topic!r} belongs to the broker")
-    config = find(topic)
+    queue_id = int(number)
+    try:
+        config = find(topic, queue_id)
+    except (IllegalName, RefusedError) as error:
+        raise Undeliverable(f"topic {topic[:140]!r} cannot be: {error}") from None
     queues = 0 if config is None else max(config.read_queues, config.write_queues)
     if not queues:
         raise Undeliverable(f"topic {topic[:140]!r} was deleted")
-    queue_id = int(number)
     return replace(
         record, topic=topic, queue_id=queue_id if queue_id < queues else queue_id % queues
     )

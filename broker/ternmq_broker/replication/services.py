@@ -5,6 +5,7 @@ from typing import Protocol
 
 from ternmq_broker.config import BrokerConfig, BrokerRole
 from ternmq_broker.confirmations import Confirmations
+from ternmq_broker.inner.real_topics import RealTopics
 from ternmq_broker.replication.lives import roles
 from ternmq_broker.replication.lives.member import Member, Outcome
 from ternmq_broker.replication.master.reign import Reign
@@ -18,6 +19,7 @@ from ternmq_broker.replication.rpc_replication import (
     StatusService,
 )
 from ternmq_broker.tables import Tables
+from ternmq_model.offsets import PhysicalOffset
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Handler
 from ternmq_store.message_store import MessageStore
@@ -58,6 +60,24 @@ def replicas_of(
     )
     return Replicas(
         *(store, confirmations, env.clock, reign), slave_timeout_ms=config.slave_timeout_ms
+    )
+
+
+def real_topics_of(
+    member: Member,
+    store: MessageStore,
+    tables: Tables,
+    env: Environment,
+    on_made: Callable[[], None],
+) -> RealTopics:
+    """Return what finds the topics of records that waited, also under masters before this one."""
+    epochs = member.state.epochs
+    return RealTopics(
+        tables.topics,
+        deletions=lambda: store.deletions,
+        reign_start=epochs[-1].start if epochs else PhysicalOffset(0),
+        clock=env.clock,
+        on_made=on_made,
     )
 
 

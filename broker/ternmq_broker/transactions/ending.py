@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from ternmq_broker.inner.real_topics import RealTopics
 from ternmq_broker.inner.room import Safety
-from ternmq_broker.topics import TopicTable
 from ternmq_broker.transactions.half import Half, message_of
 from ternmq_broker.transactions.reading import HalfReader
 from ternmq_broker.transactions.steps import Change, Steps
@@ -55,7 +55,7 @@ class EndServices:
     table: TransactionTable
     steps: Steps
     halves: HalfReader
-    topics: TopicTable
+    topics: RealTopics
     safety: Safety
     ready: asyncio.Event
     """Set when the table holds what the log says."""
@@ -191,7 +191,8 @@ class Ender:
         check_ids(request, half)
         if request.resolution is Resolution.ROLLBACK:
             return Change(entry, half, inner)
-        config = services.topics.get(half.topic)
+        at = PhysicalOffset(entry.physical_offset)
+        config = services.topics.find(half.topic, half.queue_id, at)
         if config is None:
             remark = f"topic {half.topic!r} of transaction {request.transaction} was deleted"
             raise refusal(ResponseCode.TOPIC_NOT_EXIST, remark)

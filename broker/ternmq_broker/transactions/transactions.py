@@ -8,6 +8,7 @@ from typing import Final
 
 from ternmq_broker.config import BrokerConfig
 from ternmq_broker.consumer_offsets import OffsetTable
+from ternmq_broker.inner.real_topics import RealTopics
 from ternmq_broker.inner.room import Safety
 from ternmq_broker.inner.writer import InnerWriter
 from ternmq_broker.reading import StoreReader
@@ -55,6 +56,7 @@ class TransactionServices:
     room_made: Callable[[], Awaitable[bool]]
     store_host: Callable[[], bytes]
     topics: TopicTable
+    real_topics: RealTopics
     topic_created: Callable[[TopicConfig], None]
     offsets: OffsetTable
     scan_offset: ScanOffset
@@ -109,7 +111,7 @@ class Transactions:
                     table=self.table,
                     steps=self._steps,
                     halves=self._halves,
-                    topics=services.topics,
+                    topics=services.real_topics,
                     safety=services.safety,
                     ready=self._ready,
                     is_closing=services.is_closing,

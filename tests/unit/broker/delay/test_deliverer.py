@@ -52,7 +52,8 @@ def deliverer(log: Log) -> Deliverer:
         ),
         is_checksummed=True,
     )
-    return Deliverer(writer, {"A": TopicConfig("A", 1, 1)}.get)
+    topics = {"A": TopicConfig("A", 1, 1)}
+    return Deliverer(writer, lambda topic, _queue_id, _at: topics.get(topic))
 
 
 def waiting(body: bytes, topic: str = "A", **more: str) -> Record:

@@ -22,10 +22,14 @@ def waiting(**properties: str) -> InnerRecord:
     )
 
 
+def find(topic: str, _queue_id: int) -> TopicConfig | None:
+    return TOPICS.get(topic)
+
+
 @pytest.mark.parametrize(("told", "queue_id"), [("0", 0), ("3", 3), ("4", 0), ("6", 2)])
 def test_a_record_goes_where_it_belongs_with_all_its_properties(told: str, queue_id: int) -> None:
     record = waiting(DELAY="3", REAL_TOPIC="A", REAL_QID=told)
-    placed = at_real_place(record, TOPICS.get)
+    placed = at_real_place(record, find)
     assert (placed.topic, placed.queue_id) == ("A", queue_id)
     assert placed.properties == record.properties
 
@@ -40,7 +44,7 @@ def test_what_was_laid_aside_comes_back() -> None:
         born_host=BORN_HOST,
         reconsume_times=3,
     )
-    placed = at_real_place(delayed(record, 4), TOPICS.get)
+    placed = at_real_place(delayed(record, 4), find)
     assert (placed.topic, placed.queue_id, placed.reconsume_times) == ("A", 1, 3)
 
 
@@ -59,4 +63,4 @@ def test_what_was_laid_aside_comes_back() -> None:
 )
 def test_a_record_without_a_place_says_why(properties: dict[str, str], reason: str) -> None:
     with pytest.raises(Undeliverable, match=reason):
-        at_real_place(waiting(**properties), TOPICS.get)
+        at_real_place(waiting(**properties), find)

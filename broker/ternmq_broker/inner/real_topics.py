@@ -1,0 +1,58 @@
+"""The topics to which what has waited belongs."""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from ternmq_broker.topics import TopicTable
+from ternmq_model.clock import Clock
+from ternmq_model.offsets import PhysicalOffset
+from ternmq_model.route import TopicConfig
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RealTopics:
+    """Finds topics of records that waited. Owned by the broker's loop.
+
+    A slave's log is its master's to the last confirmed byte, but its tables may be a second older.
+    So once it is the master, a topic that a record of an earlier reign names, that the table lacks
+    and that nobody deleted since is one of that second: it is made anew, or the record were lost.
+
+    Args:
+        topics: Where a topic is made.
+        deletions: Tells of each deleted topic before which offset its records count no more.
+        reign_start: Where the present master's bytes of the log begin.
+        clock: For the table's version.
+        on_made: Called when a topic was made.
+    """
+
+    topics: TopicTable
+    deletions: Callable[[], Mapping[str, PhysicalOffset]]
+    reign_start: PhysicalOffset
+    clock: Clock
+    on_made: Callable[[], None]
+
+    def find(self, topic: str, queue_id: int, stored_at: PhysicalOffset) -> TopicConfig | None:
+        """Return a topic, made anew if it must be; None when it was deleted.
+
+        Args:
+            topic: As the record names it.
+            queue_id: The queue that the record names: one made anew has it.
+            stored_at: Where the record waits.
+
+        Raises:
+            IllegalName: It is no topic's name.
+            RefusedError: The table has no room.
+        """
+        config = self.topics.get(topic)
+        if config is not None or stored_at >= self.reign_start:
+            return config
+        if stored_at < self.deletions().get(topic, 0):
+            return None
+        made = TopicConfig(topic, queue_id + 1, queue_id + 1)
+        self.topics.put(made, now_ms=self.clock.wall_ms())
+        logger.warning("topic found by what waited for it topic=%s queues=%d", topic, queue_id + 1)
+        self.on_made()
+        return made
