@@ -378,7 +378,8 @@ class Life(Lifecycle):
         """Keep what the next life is to begin with. The store is open still: nobody else writes."""
         if self._cut is not None:
             await state.decide_cut(self._cut)
-        elif self._outcome is Outcome.FENCED:
+        elif self._outcome is Outcome.FENCED and roles.is_master(self._config, state.kept):
+            # One that is a slave already goes on to serve what its master confirmed, and no more.
             await state.become_slave(state.highest_epoch, confirmed=store.confirm_offset)
         else:
             await state.save()

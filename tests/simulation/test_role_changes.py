@@ -126,6 +126,35 @@ def test_a_member_that_is_forced_before_its_log_was_cut_has_the_epoch_that_it_be
     run_in_virtual_time(main())
 
 
+def test_a_slave_that_is_forced_in_vain_serves_no_more_than_what_is_confirmed() -> None:
+    async def main() -> None:
+        async with members() as group:
+            client = await two(group)
+            await group.start("t", broker_id=2)
+            await group.followed("m", "t")
+            confirmed = (await group.status("s")).confirm_offset
+            await client.send("A", b"not confirmed")
+            await group.followed("m", "s")
+            for host in ("m", "s", "t"):
+                await group.stop(host)
+            change("s", group, confirmed=confirmed)
+            change("t", group, highestEpoch=1_001_000)
+            await group.start("t", broker_id=2)
+            await group.start("s", broker_id=1, force_master=True)
+            await until(lambda: is_slave(group, "s"))
+            assert bodies(await (await group.client("s")).pull("A")) == [b"1"]
+            assert (await group.status("s")).confirm_offset == confirmed
+
+    def change(host: str, group: Members, **changes: int) -> None:
+        kept = json.loads(group.disks[host].nodes[STATE].data.tobytes())
+        replace_file(group.disks[host], STATE, json.dumps({**kept, **changes}).encode())
+
+    async def is_slave(group: Members, host: str) -> bool:
+        return (await group.status(host)).broker_id == 1
+
+    run_in_virtual_time(main())
+
+
 def test_a_slave_that_never_followed_and_was_forced_is_the_master_from_then_on() -> None:
     async def main() -> None:
         async with members() as group:
