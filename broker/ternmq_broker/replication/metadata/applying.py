@@ -97,6 +97,8 @@ class TableTaker:
                 self._waiting.remove(each)
             self._waiting.append(told)
             return
+        for older in [each for each in self._waiting if each.table == told.table]:
+            self._waiting.remove(older)
         await self._apply(told)
 
     async def take_waiting(self) -> None:

@@ -180,6 +180,23 @@ def test_what_was_done_counts_once_the_log_has_it() -> None:
     run(scenario)
 
 
+def test_what_waited_for_the_log_does_not_take_the_place_of_what_was_told_later() -> None:
+    async def scenario(both: Pair) -> None:
+        master, slave = both.master, both.slave
+        append(master.store, batch_of(record("T", 0, b"delivered")))
+        settle(master.store)
+        master.tables.delays.put(3, QueueOffset(8), now_ms=1)
+        await asyncio.sleep(2)
+        assert slave.tables.delays.get(3) == 0
+        follow(master.store, slave.store)
+        settle(slave.store)
+        master.tables.delays.put(3, QueueOffset(9), now_ms=1)
+        await asyncio.sleep(2)
+        assert slave.tables.delays.get(3) == 9
+
+    run(scenario)
+
+
 def test_how_far_transactions_are_done_with_counts_once_the_log_has_their_ends() -> None:
     async def scenario(both: Pair) -> None:
         master, slave = both.master, both.slave
