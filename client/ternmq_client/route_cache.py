@@ -129,8 +129,12 @@ class RouteCache:
             RocketMQ `MQClientInstance.updateTopicRouteInfoFromNameServer`.
         """
         known = self._known.get(topic)
-        if known is not None and known.route is not None and (template or not known.is_guessed):
-            return known.route
+        route = None if known is None else known.route
+        if known is not None and route is not None and known.is_guessed:
+            # A guess of while the template had no master is no better for waiting.
+            route = route if template and route.write_queues() else None
+        if route is not None:
+            return route
         try:
             return await self._ask(topic)
         except TopicNotFound as unknown:

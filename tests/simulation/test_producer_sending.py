@@ -1,13 +1,15 @@
 """Producers over a network without faults: batches, queues, order, memory."""
 
 import asyncio
+from dataclasses import replace
 from typing import cast
 
 import pytest
 
-from ternmq_model.errors import ClosedError, IllegalMessage, TopicNotFound, UsageError
+from ternmq_model.errors import ClosedError, IllegalMessage, TopicNotFound, Unreachable, UsageError
 from ternmq_model.message import Message, SendResult, SendStatus
 from ternmq_model.queue import MessageQueue
+from ternmq_model.route import BrokerMember
 from ternmq_producer.config import ProducerConfig
 from ternmq_producer.selectors import QueueSelector
 from tests.support.send_cluster import TOPIC, Answer, send_cluster
@@ -244,6 +246,22 @@ def test_an_unknown_topic_is_created_by_its_first_message_or_fails() -> None:
             async with cluster.producer(config) as producer:
                 with pytest.raises(TopicNotFound):
                     await producer.send(Message("newer", b"x"))
+
+    run_in_virtual_time(main())
+
+
+def test_a_topic_that_no_master_can_create_is_sent_to_once_one_has_returned() -> None:
+    async def main() -> None:
+        async with send_cluster() as cluster, cluster.producer() as producer:
+            cluster.put_route("TBW102", 8)
+            whole = cluster.routes["TBW102"]
+            slave = BrokerMember(1, whole.brokers[0].members[0].endpoints)
+            data = replace(whole.brokers[0], members=(slave,))
+            cluster.routes["TBW102"] = replace(whole, brokers=(data,))
+            with pytest.raises(Unreachable, match="has a master"):
+                await producer.send(Message("new", b"x"))
+            cluster.routes["TBW102"] = whole
+            assert (await producer.send(Message("new", b"x"))).status is SendStatus.SEND_OK
 
     run_in_virtual_time(main())
 
