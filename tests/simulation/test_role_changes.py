@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ternmq_broker.config import BrokerRole
+from ternmq_broker.replication.lives.asking import Asked
 from ternmq_model.errors import RefusedError
 from ternmq_store.disk.state_file import replace_file
 from tests.support.brokers import Client, bodies
@@ -46,6 +47,30 @@ def test_a_slave_that_its_living_master_refuses_is_not_promoted_unless_by_force(
             group.nameservers = ("ns",)
             await group.start("m")
             await group.start("s", broker_id=1)
+            with pytest.raises(RefusedError, match="its master is alive"):
+                await group.promote("s")
+            assert await is_master(group, "m")
+
+    run_in_virtual_time(main())
+
+
+def test_a_slave_whose_master_returns_while_others_are_asked_is_not_promoted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def main() -> None:
+        async with members() as group:
+            await two(group)
+            await group.stop("m")
+            asker = group.broker("s").life.member.asker
+            ask = asker.ask
+
+            async def ask_slowly(*, own_id: int | None = None) -> Asked:
+                asked = await ask(own_id=own_id)
+                await group.start("m")
+                await group.followed("m", "s")
+                return asked
+
+            monkeypatch.setattr(asker, "ask", ask_slowly)
             with pytest.raises(RefusedError, match="its master is alive"):
                 await group.promote("s")
             assert await is_master(group, "m")

@@ -99,7 +99,7 @@ class PromotionService:
             raise refusal(ResponseCode.SYSTEM_BUSY, "its log is to be cut first: try again")
         if is_forced:
             return asked
-        if asked.has_foreign_master:
+        if asked.has_foreign_master or following.is_following:  # it may have returned meanwhile
             raise _illegal(MASTER_LIVES)
         if not asked.answers:
             who = named(asked.unreachable)
