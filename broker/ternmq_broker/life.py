@@ -12,7 +12,7 @@ from ternmq_broker.parts import Parts
 from ternmq_broker.registration import Registrant, Registrar
 from ternmq_broker.replication.lives import roles
 from ternmq_broker.replication.lives.asking import Asker
-from ternmq_broker.replication.lives.found_topics import found_topics
+from ternmq_broker.replication.lives.found_topics import put_found_topics
 from ternmq_broker.replication.lives.kept import LogCut
 from ternmq_broker.replication.lives.member import Member, Outcome
 from ternmq_broker.replication.lives.starting import Decision, Start
@@ -314,11 +314,7 @@ class Life(Lifecycle):
         """Take what was committed at slaves while their master was away."""
         if member.is_slave or not member.state.kept.is_replicated:
             return
-        now_ms = self._env.clock.wall_ms()
-        known = [config.topic for config in tables.topics]
-        for found in found_topics(store.queues(), known):
-            tables.topics.put(found, now_ms=now_ms)
-            logger.warning("topic found in the log alone topic=%s", found.topic)
+        put_found_topics(tables.topics, store.queues(), now_ms=self._env.clock.wall_ms())
         if not member.state.members:
             return
         await take_over_offsets(

@@ -1,13 +1,17 @@
-"""Topics of which a log tells and a table does not. Pure.
+"""Topics of which a log tells and a table does not.
 
 A slave's log is its master's to the last confirmed byte, but its tables may be a second older. When
 the master is gone for good, a topic of that second has messages at the slave and no entry.
 """
 
+import logging
 from collections.abc import Iterable, Sequence
 
+from ternmq_broker.topics import TopicTable
 from ternmq_model.names import DEAD_LETTER_PREFIX, RETRY_PREFIX, is_system_topic
 from ternmq_model.route import TopicConfig
+
+logger = logging.getLogger(__name__)
 
 _OF_GROUPS = (RETRY_PREFIX, DEAD_LETTER_PREFIX)
 
@@ -31,3 +35,16 @@ def found_topics(queues: Iterable[tuple[str, int]], known: Iterable[str]) -> Seq
         for topic, count in sorted(counts.items())
         if topic.startswith(_OF_GROUPS) or not is_system_topic(topic)
     ]
+
+
+def put_found_topics(topics: TopicTable, queues: Iterable[tuple[str, int]], *, now_ms: int) -> None:
+    """Give a table every topic that its log has queues of.
+
+    Raises:
+        RefusedError: The table has no room; those before are in it.
+    """
+    for config in found_topics(queues, [each.topic for each in topics]):
+        topics.put(config, now_ms=now_ms)
+        logger.warning(
+            "topic found in the log topic=%s queues=%s", config.topic, config.write_queues
+        )

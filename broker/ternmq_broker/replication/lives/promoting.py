@@ -8,7 +8,7 @@ from typing import Final
 from ternmq_broker.config import BrokerRole
 from ternmq_broker.replication.epochs import Log, number_of_promotion
 from ternmq_broker.replication.lives.asking import Asked, named
-from ternmq_broker.replication.lives.found_topics import found_topics
+from ternmq_broker.replication.lives.found_topics import put_found_topics
 from ternmq_broker.replication.lives.member import Member, Outcome
 from ternmq_broker.replication.lives.starting import MASTER_LIVES, why_not_promote
 from ternmq_broker.replication.slave.slave_side import SlaveSide
@@ -126,9 +126,10 @@ class PromotionService:
         await asyncio.sleep(0)  # what was under way has ended: nothing is appended any more
         try:
             await self._serve_all()
-            self._find_topics()
-            clamped = self._clamp_offsets()
             tables = self._tables
+            # Before the next life forgets offsets of topics that the table has not.
+            put_found_topics(tables.topics, store.queues(), now_ms=self._env.clock.wall_ms())
+            clamped = self._clamp_offsets()
             for file in (tables.topics_file, tables.offsets_file, tables.versions_file):
                 saved = file.saved()
                 if saved is not None:
@@ -169,16 +170,6 @@ class PromotionService:
         except TimeoutError:
             remark = f"its queues are at {store.dispatched_offset} of {end}: try again"
             raise refusal(ResponseCode.SYSTEM_BUSY, remark) from None
-
-    def _find_topics(self) -> None:
-        """Have every topic of the log before the next life forgets offsets of those it has not."""
-        topics = self._tables.topics
-        known = [each.topic for each in topics]
-        for config in found_topics(self._store.queues(), known):
-            topics.put(config, now_ms=self._env.clock.wall_ms())
-            logger.warning(
-                "topic found in the log topic=%s queues=%s", config.topic, config.write_queues
-            )
 
     def _clamp_offsets(self) -> list[admin.GroupOffsetChange]:
         """Set every offset beyond its queue's end to that end, and return what was done."""
