@@ -7,17 +7,12 @@ NameServer, brokers and clients are processes of their own. Each round has new b
 of flushing.
 """
 
-import argparse
-import statistics
-import sys
-import tempfile
-from collections import defaultdict
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from benchmarks import machine
-from benchmarks.figures import MODES, Figure, either, markdown, number
+from benchmarks import rounds
+from benchmarks.figures import Figure, either
 from benchmarks.patterns import told
 from benchmarks.services import client, cluster, load
 
@@ -92,53 +87,22 @@ MEASUREMENTS: Final[Mapping[str, Measure]] = {
 }
 
 
-def table(columns: Mapping[str, Mapping[str, float]]) -> str:
-    """Return medians by mode and figure as a table; what missed its target is marked."""
-    rows = [["1 KiB messages, two brokers"]]
-    for mode in columns:
-        rows[0] += [f"{mode} flush", "target"]
-    for figure in FIGURES:
-        row = [f"{figure.text}, {figure.unit}"]
-        for mode, values in columns.items():
-            value, target = values.get(figure.name), figure.targets.get(mode)
-            if value is None:
-                row += ["", ""]
-                continue
-            is_good = target is None or (value <= target if figure.at_most else value >= target)
-            sign = "≤" if figure.at_most else "≥"
-            row += [
-                f"{number(value)}{'' if is_good else ' ✗'}",
-                "" if target is None else f"{sign} {target:,.0f}",
-            ]
-        if any(row[1:]):
-            rows.append(row)
-    return markdown(rows)
+def in_a_cluster(measure: Measure) -> rounds.Measure:
+    """Return what measures with brokers of its own."""
+
+    def measured(folder: Path, mode: str) -> Mapping[str, float]:
+        with cluster(folder, mode) as nameserver:
+            return measure(nameserver)
+
+    return measured
 
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description="Measure a cluster of two brokers.")
-    parser.add_argument("--rounds", type=int, default=3, help="print medians of so many")
-    parser.add_argument("--only", action="append", choices=MEASUREMENTS, metavar="NAME")
-    parser.add_argument("--mode", action="append", choices=MODES, help="flush; default: both")
-    parser.add_argument("--data", type=Path, default=Path(), help="a folder on the disk to use")
-    chosen = parser.parse_args()
-    modes = chosen.mode or MODES
-    found: dict[str, dict[str, list[float]]] = {mode: defaultdict(list) for mode in modes}
-    with tempfile.TemporaryDirectory(prefix=".bench-", dir=chosen.data) as folder:
-        print(*machine.describe(Path(folder)), sep="\n", flush=True)
-        for round_number in range(chosen.rounds):
-            for mode in modes:
-                for name in chosen.only or MEASUREMENTS:
-                    print(f"round {round_number + 1}, {mode}, {name} …", file=sys.stderr)
-                    with cluster(Path(folder), mode) as nameserver:
-                        for figure, value in MEASUREMENTS[name](nameserver).items():
-                            found[mode][figure].append(value)
-    medians = {
-        mode: {name: statistics.median(values) for name, values in figures.items()}
-        for mode, figures in found.items()
-    }
-    print(f"rounds   {chosen.rounds}, medians\n\n{table(medians)}")
+    chosen = rounds.options("Measure a cluster of two brokers.", MEASUREMENTS).parse_args()
+    measures = {name: in_a_cluster(measure) for name, measure in MEASUREMENTS.items()}
+    columns = rounds.medians(chosen, measures)
+    print(rounds.table("1 KiB messages, two brokers", FIGURES, columns))
 
 
 if __name__ == "__main__":

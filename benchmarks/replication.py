@@ -8,20 +8,18 @@ NameServer, master, slave and clients are processes of their own, all on this ma
 slave have the same flush mode. Each round has new brokers for each mode.
 """
 
-import argparse
 import asyncio
-import statistics
 import sys
 import tempfile
 import time
-from collections import defaultdict
 from collections.abc import Mapping
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Final
 
-from benchmarks import machine
-from benchmarks.figures import MODES, Figure, either, markdown, number
+from benchmarks import machine, rounds
+from benchmarks.figures import Figure, either, number
 from benchmarks.patterns import told
 from benchmarks.services import ENDS_WITHIN_S, Member, client, load, member, nameserver
 from ternmq import AdminClient, ClientConfig
@@ -51,7 +49,7 @@ FIGURES: Final = (
 )
 
 
-def measure_cost(parent: Path, mode: str, _: argparse.Namespace) -> Mapping[str, float]:
+def measure_cost(parent: Path, mode: str) -> Mapping[str, float]:
     """Measure sends without a slave, then those of a synchronous master with one."""
     found: dict[str, float] = {}
     for name, role, slaves in (("alone", "async_master", 0), ("pair", "sync_master", 1)):
@@ -72,13 +70,13 @@ def measure_cost(parent: Path, mode: str, _: argparse.Namespace) -> Mapping[str,
     return found
 
 
-def measure_catch_up(parent: Path, mode: str, options: argparse.Namespace) -> Mapping[str, float]:
+def measure_catch_up(parent: Path, mode: str, backlog_mib: int) -> Mapping[str, float]:
     """Measure a slave that starts with nothing while the master is sent to."""
     with ExitStack() as stack:
         names = stack.enter_context(nameserver())
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=parent)))
         start(stack, names, folder, mode)
-        scale = options.backlog_mib / BACKLOG_MIB * 2
+        scale = backlog_mib / BACKLOG_MIB * 2
         load(SENDING, "--nameserver", names, "--only=fill", f"--scale={scale}")
         arguments = ("--nameserver", names, "--per-s", str(PACE_PER_S))
         pacing = stack.enter_context(client(PACING, *arguments))
@@ -151,63 +149,25 @@ def slope(points: list[tuple[float, int]]) -> float:
     return (most - least) / (ended_s - begun_s)
 
 
-MEASUREMENTS: Final = {"cost": measure_cost, "catch-up": measure_catch_up}
+COST: Final = "cost"
+CATCH_UP: Final = "catch-up"
 
 
-def table(columns: Mapping[str, Mapping[str, float]]) -> str:
-    """Return medians by mode and figure as a table; what missed its target is marked."""
-    rows = [["1 KiB messages, master and slave on one machine"]]
-    for mode in columns:
-        rows[0] += [f"{mode} flush", "target"]
-    for figure in FIGURES:
-        row = [f"{figure.text}, {figure.unit}"]
-        for mode, values in columns.items():
-            value, target = values.get(figure.name), figure.targets.get(mode)
-            if value is None:
-                row += ["", ""]
-                continue
-            is_good = target is None or (value <= target if figure.at_most else value >= target)
-            shown = f"{value:,.2f}" if figure.unit == "ms" else number(value)
-            sign = "≤" if figure.at_most else "≥"
-            row += [
-                f"{shown}{'' if is_good else ' ✗'}",
-                "" if target is None else f"{sign} {target:,.0f}",
-            ]
-        if any(row[1:]):
-            rows.append(row)
-    return markdown(rows)
+def shown(figure: Figure, value: float) -> str:
+    """Return a value as the table has it."""
+    return f"{value:,.2f}" if figure.unit == "ms" else number(value)
 
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description="Measure a master and its slave.")
-    parser.add_argument("--rounds", type=int, default=3, help="print medians of so many")
-    parser.add_argument("--only", action="append", choices=MEASUREMENTS, metavar="NAME")
-    parser.add_argument("--mode", action="append", choices=MODES, help="flush; default: both")
-    parser.add_argument("--data", type=Path, default=Path(), help="a folder on the disk to use")
+    parser = rounds.options("Measure a master and its slave.", (COST, CATCH_UP))
     parser.add_argument("--backlog-mib", type=int, default=BACKLOG_MIB, help="to catch up with")
     chosen = parser.parse_args()
-    modes = chosen.mode or MODES
-    found: dict[str, dict[str, list[float]]] = {mode: defaultdict(list) for mode in modes}
-    with tempfile.TemporaryDirectory(prefix=".bench-", dir=chosen.data) as folder:
-        print(*machine.describe(Path(folder)), sep="\n", flush=True)
-        for round_number in range(chosen.rounds):
-            for mode in modes:
-                for name in chosen.only or MEASUREMENTS:
-                    print(f"round {round_number + 1}, {mode}, {name} …", file=sys.stderr)
-                    values = MEASUREMENTS[name](Path(folder), mode, chosen)
-                    print(
-                        *(f"  {key} {value:,.2f}" for key, value in values.items()),
-                        sep="\n",
-                        file=sys.stderr,
-                    )
-                    for figure, value in values.items():
-                        found[mode][figure].append(value)
-    medians = {
-        mode: {name: statistics.median(values) for name, values in figures.items()}
-        for mode, figures in found.items()
-    }
-    print(f"rounds   {chosen.rounds}, medians\n\n{table(medians)}")
+    catch_up = partial(measure_catch_up, backlog_mib=chosen.backlog_mib)
+    measures: dict[str, rounds.Measure] = {COST: measure_cost, CATCH_UP: catch_up}
+    columns = rounds.medians(chosen, measures)
+    title = "1 KiB messages, master and slave on one machine"
+    print(rounds.table(title, FIGURES, columns, shown=shown))
 
 
 if __name__ == "__main__":
