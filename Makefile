@@ -5,13 +5,13 @@ BIN := .venv/bin
 
 # $(## …) is a variable that nobody sets: `make help` finds the text, and no shell sees it.
 help: ; @sed -nE 's/^([a-z-]+):.*## ([a-z][^)]*).*/\1\t\2/p' Makefile | expand -t 12
-venv: .venv/.dev .venv/.demo ## make .venv with everything a developer needs
+venv: .venv/.dev .venv/.demo .venv/.spark ## make .venv with everything a developer needs
 dev: .venv/.core ; @exec $(BIN)/ternmq dev $(## run a NameServer and a broker in one process)
 demo: .venv/.demo ; @$(BIN)/python examples/flights/demo.py $(## send and consume 336,776 flights, then check them)
 demo-kill: .venv/.demo ; @$(BIN)/python examples/flights/demo.py --kill $(## the same with one consumer killed in the middle)
 test: venv ; @$(BIN)/python tools/run_tests.py $(## lint, types, generated code, every test this machine allows)
 lint: .venv/.dev ; @$(BIN)/ruff check . && $(BIN)/ruff format --check . $(## look for mistakes and for another layout)
-types: .venv/.dev ; @$(BIN)/python tools/check_types.py $(## mypy strict and pyright strict over every file)
+types: .venv/.dev .venv/.spark ; @$(BIN)/python tools/check_types.py $(## mypy strict and pyright strict over every file)
 fmt: .venv/.dev ; @$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format . $(## lay the code out)
 protos: .venv/.dev ; @$(BIN)/python protos/generate.py $(## write the contracts' Python code)
 reference: .venv/.dev ; @$(BIN)/python tools/write_reference.py $(## write the tables of settings into docs/reference/config.md)

@@ -1,4 +1,4 @@
-"""Make or renew `.venv`: `python3 tools/make_venv.py core|demo|dev`.
+"""Make or renew `.venv`: `python3 tools/make_venv.py core|demo|dev|spark`.
 
 Make calls this when `pyproject.toml` is newer than the stamp `.venv/.<extra>`. Only the standard
 library is there when it runs.

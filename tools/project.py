@@ -16,6 +16,7 @@ ROLES: Final = (
     "client",
     "producer",
     "consumer",
+    "pipeline",
     "console",
 )
 """Role folders. `<role>/` holds the package `ternmq_<role>`; the face is a folder of its own."""
@@ -24,6 +25,9 @@ PACKAGES: Final = {role: ROOT / role / f"ternmq_{role}" for role in ROLES} | {
     "ternmq": ROOT / "ternmq"
 }
 """Every package that the wheel ships, by role."""
+
+REGISTERING: Final = ROOT / "pipeline" / "pyspark_ternmq"
+"""The package beside them by whose name Spark finds the data source."""
 
 BESIDE: Final = ("tests", "benchmarks", "examples", "tools")
 """Folders with code that is not shipped."""
@@ -38,7 +42,9 @@ def relative(path: Path) -> str:
 
 def shipped_files() -> list[Path]:
     """Return every module that the wheel ships and a person wrote."""
-    found = [path for package in PACKAGES.values() for path in package.rglob("*.py")]
+    found = [
+        path for package in (*PACKAGES.values(), REGISTERING) for path in package.rglob("*.py")
+    ]
     return sorted(path for path in found if not path.is_relative_to(GENERATED))
 
 

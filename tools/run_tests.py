@@ -116,7 +116,7 @@ def test_elsewhere(version: str, base: Path, report: Report) -> bool:
     wanted = (ROOT / "pyproject.toml").stat().st_mtime
     if not stamp.exists() or stamp.stat().st_mtime < wanted:
         install = (python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
-        if not command(*install, "--editable", ".[compression]", "pytest", "hypothesis"):
+        if not command(*install, "--editable", ".[compression,spark]", "pytest", "hypothesis"):
             return False
         stamp.touch()
     return pytest(python, ELSEWHERE, report, label=f"Python {version}")

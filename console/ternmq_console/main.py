@@ -149,6 +149,7 @@ LOGGERS: Final = (
     "ternmq_consumer",
     "ternmq_model",
     "ternmq_nameserver",
+    "ternmq_pipeline",
     "ternmq_producer",
     "ternmq_protos",
     "ternmq_remoting",

@@ -35,6 +35,11 @@ TIMER_CANCEL: Final = "TIMER_DEL_UNIQKEY"
 TIMER_DUE_MS: Final = "TIMER_OUT_MS"
 TIMER_ROLLS: Final = "TIMER_ROLL_TIMES"
 TRANSACTION_ID: Final = "__transactionId__"
+CHECK_IMMUNITY_S: Final = "CHECK_IMMUNITY_TIME_IN_SECONDS"
+STAGED_FOR: Final = "TERNMQ_STAGED_FOR"
+"""On half messages of a sink: `query/batch`, whose end is decided for all of them at once. Nobody
+is asked about such a half message: when its immunity is over, it is rolled back. Ours alone."""
+
 CORRELATION_ID: Final = "CORRELATION_ID"
 REPLY_TO_CLIENT: Final = "REPLY_TO_CLIENT"
 TTL: Final = "TTL"
@@ -58,7 +63,7 @@ RESERVED: Final = frozenset(
         "INNER_MULTI_QUEUE_OFFSET", "TRACE_CONTEXT", "__BORNHOST", "BORN_TIMESTAMP",
         "TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS", "TIMER_DEL_UNIQKEY",
         "TIMER_OUT_MS", "TIMER_ENQUEUE_MS", "TIMER_DEQUEUE_MS", "TIMER_ROLL_TIMES",
-        "TIMER_DELAY_LEVEL",
+        "TIMER_DELAY_LEVEL", STAGED_FOR,
     }
 )  # fmt: skip
 """Names with a meaning of their own, which a user property may not take."""

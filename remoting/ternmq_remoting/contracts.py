@@ -69,6 +69,7 @@ PULL = UnaryRpc(
 PULL_STREAM = StreamRpc(
     _MESSAGES, "PullStream", messages.PullStreamRequest, messages.PullStreamReply
 )
+SCAN = StreamRpc(_MESSAGES, "Scan", messages.ScanRequest, messages.ScanReply)
 VIEW_MESSAGE = UnaryRpc(
     _MESSAGES, "ViewMessage", messages.ViewMessageRequest, messages.ViewMessageReply
 )
@@ -106,10 +107,19 @@ END_TRANSACTIONS = StreamRpc(
     transactions.EndTransactionsRequest,
     transactions.EndTransactionsReply,
 )
+FIND_TRANSACTIONS = StreamRpc(
+    _TRANSACTIONS,
+    "FindTransactions",
+    transactions.FindTransactionsRequest,
+    transactions.FindTransactionsReply,
+)
 
 _ADMIN: Final = "Admin"
 QUERY_OFFSET_BY_TIME = UnaryRpc(
     _ADMIN, "QueryOffsetByTime", admin.QueryOffsetByTimeRequest, admin.QueryOffsetByTimeReply
+)
+MEASURE_QUEUES = UnaryRpc(
+    _ADMIN, "MeasureQueues", admin.MeasureQueuesRequest, admin.MeasureQueuesReply
 )
 PUT_TOPIC = UnaryRpc(_ADMIN, "PutTopic", admin.PutTopicRequest, admin.PutTopicReply)
 DELETE_TOPIC = UnaryRpc(_ADMIN, "DeleteTopic", admin.DeleteTopicRequest, admin.DeleteTopicReply)
@@ -171,6 +181,7 @@ ALL: Final = (
     SEND_STREAM,
     PULL,
     PULL_STREAM,
+    SCAN,
     VIEW_MESSAGE,
     QUERY_MESSAGES,
     SESSION,
@@ -182,7 +193,9 @@ ALL: Final = (
     SEND_BACK,
     END_TRANSACTION,
     END_TRANSACTIONS,
+    FIND_TRANSACTIONS,
     QUERY_OFFSET_BY_TIME,
+    MEASURE_QUEUES,
     PUT_TOPIC,
     DELETE_TOPIC,
     DESCRIBE_TOPIC,

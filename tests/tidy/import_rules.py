@@ -19,7 +19,8 @@ ARROWS: Final[Mapping[str, frozenset[str]]] = {
     "broker": frozenset({"store", "remoting"}),
     "producer": frozenset({"client"}),
     "consumer": frozenset({"client"}),
-    "console": frozenset({"nameserver", "broker", "producer", "consumer"}),
+    "pipeline": frozenset({"store", "producer", "consumer"}),
+    "console": frozenset({"nameserver", "broker", "pipeline"}),
     "ternmq": frozenset({"console"}),
 }
 """What each role stands on. Imports follow the arrows, any number of them, and nothing else."""
@@ -28,10 +29,14 @@ THIRD_PARTY: Final[Mapping[str, frozenset[str]]] = {
     "click": frozenset({"console"}),
     "google": frozenset(ARROWS) - {"model", "store", "runtime"},
     "grpc": frozenset({"remoting"}),
+    "matplotlib": frozenset({"pipeline"}),
     "numpy": frozenset(ARROWS),
+    "pandas": frozenset({"pipeline"}),
+    "pyarrow": frozenset({"store", "broker", "pipeline"}),
+    "pyspark": frozenset({"pipeline"}),
     "rich": frozenset({"console"}),
 }
-"""The core's dependencies, and the roles that may import them."""
+"""What we depend on, in the core or an extra, and the roles that may import it."""
 
 ONE_HOME: Final[Mapping[str, tuple[str, ...]]] = {
     "mmap": ("store/ternmq_store/disk/filesystem.py",),

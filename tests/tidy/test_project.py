@@ -11,7 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from tools.project import GENERATED, PACKAGES, ROLES, ROOT, files_beside, relative, shipped_files
+from tools.project import (
+    GENERATED,
+    PACKAGES,
+    REGISTERING,
+    ROLES,
+    ROOT,
+    files_beside,
+    relative,
+    shipped_files,
+)
 from tools.write_reference import MARKER, PAGE, page_with_tables
 
 
@@ -63,7 +72,8 @@ def test_every_role_has_a_readme_and_typed_code(role: str) -> None:
 def test_the_wheel_ships_every_package() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
     shipped = settings["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
-    assert set(shipped) == {relative(package) for package in PACKAGES.values()}
+    packages = {*PACKAGES.values(), REGISTERING}
+    assert set(shipped) == {relative(package) for package in packages}
 
 
 def test_the_lists_of_files_are_not_empty() -> None:

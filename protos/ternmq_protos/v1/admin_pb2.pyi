@@ -368,6 +368,42 @@ class GroupBehind(_message.Message):
     read_at_ms: int
     def __init__(self, group: _Optional[str] = ..., topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., bytes: _Optional[int] = ..., messages: _Optional[int] = ..., read_at_ms: _Optional[int] = ...) -> None: ...
 
+class QueueStretch(_message.Message):
+    __slots__ = ("topic", "queue_id", "begin_offset", "end_offset", "bytes_max")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
+    BEGIN_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    queue_id: int
+    begin_offset: int
+    end_offset: int
+    bytes_max: int
+    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., begin_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., bytes_max: _Optional[int] = ...) -> None: ...
+
+class MeasureQueuesRequest(_message.Message):
+    __slots__ = ("stretches",)
+    STRETCHES_FIELD_NUMBER: _ClassVar[int]
+    stretches: _containers.RepeatedCompositeFieldContainer[QueueStretch]
+    def __init__(self, stretches: _Optional[_Iterable[_Union[QueueStretch, _Mapping]]] = ...) -> None: ...
+
+class MeasuredStretch(_message.Message):
+    __slots__ = ("end_offset", "bytes")
+    END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    end_offset: int
+    bytes: int
+    def __init__(self, end_offset: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
+
+class MeasureQueuesReply(_message.Message):
+    __slots__ = ("status", "stretches")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    STRETCHES_FIELD_NUMBER: _ClassVar[int]
+    status: _common_pb2.Status
+    stretches: _containers.RepeatedCompositeFieldContainer[MeasuredStretch]
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., stretches: _Optional[_Iterable[_Union[MeasuredStretch, _Mapping]]] = ...) -> None: ...
+
 class QueryOffsetByTimeRequest(_message.Message):
     __slots__ = ("topic", "queue_id", "at_ms", "boundary")
     TOPIC_FIELD_NUMBER: _ClassVar[int]

@@ -40,6 +40,11 @@ class AdminStub(object):
                 request_serializer=ternmq_dot_v1_dot_admin__pb2.QueryOffsetByTimeRequest.SerializeToString,
                 response_deserializer=ternmq_dot_v1_dot_admin__pb2.QueryOffsetByTimeReply.FromString,
                 _registered_method=True)
+        self.MeasureQueues = channel.unary_unary(
+                '/ternmq.v1.Admin/MeasureQueues',
+                request_serializer=ternmq_dot_v1_dot_admin__pb2.MeasureQueuesRequest.SerializeToString,
+                response_deserializer=ternmq_dot_v1_dot_admin__pb2.MeasureQueuesReply.FromString,
+                _registered_method=True)
         self.PutTopic = channel.unary_unary(
                 '/ternmq.v1.Admin/PutTopic',
                 request_serializer=ternmq_dot_v1_dot_admin__pb2.PutTopicRequest.SerializeToString,
@@ -138,6 +143,13 @@ class AdminServicer(object):
 
     def QueryOffsetByTime(self, request, context):
         """Which message of a queue is the first since a time, or the last up to it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def MeasureQueues(self, request, context):
+        """How many bytes the records of stretches of queues have, and how far a number of bytes reaches.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -277,6 +289,11 @@ def add_AdminServicer_to_server(servicer, server):
                     request_deserializer=ternmq_dot_v1_dot_admin__pb2.QueryOffsetByTimeRequest.FromString,
                     response_serializer=ternmq_dot_v1_dot_admin__pb2.QueryOffsetByTimeReply.SerializeToString,
             ),
+            'MeasureQueues': grpc.unary_unary_rpc_method_handler(
+                    servicer.MeasureQueues,
+                    request_deserializer=ternmq_dot_v1_dot_admin__pb2.MeasureQueuesRequest.FromString,
+                    response_serializer=ternmq_dot_v1_dot_admin__pb2.MeasureQueuesReply.SerializeToString,
+            ),
             'PutTopic': grpc.unary_unary_rpc_method_handler(
                     servicer.PutTopic,
                     request_deserializer=ternmq_dot_v1_dot_admin__pb2.PutTopicRequest.FromString,
@@ -396,6 +413,33 @@ class Admin(object):
             '/ternmq.v1.Admin/QueryOffsetByTime',
             ternmq_dot_v1_dot_admin__pb2.QueryOffsetByTimeRequest.SerializeToString,
             ternmq_dot_v1_dot_admin__pb2.QueryOffsetByTimeReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def MeasureQueues(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ternmq.v1.Admin/MeasureQueues',
+            ternmq_dot_v1_dot_admin__pb2.MeasureQueuesRequest.SerializeToString,
+            ternmq_dot_v1_dot_admin__pb2.MeasureQueuesReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -284,6 +284,52 @@ class PulledRecords(_message.Message):
     suggested_broker_id: int
     def __init__(self, handle: _Optional[int] = ..., status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., next_offset: _Optional[int] = ..., min_offset: _Optional[int] = ..., max_offset: _Optional[int] = ..., records: _Optional[bytes] = ..., record_sizes: _Optional[bytes] = ..., suggested_broker_id: _Optional[int] = ...) -> None: ...
 
+class ScanRequest(_message.Message):
+    __slots__ = ("topic", "queue_id", "begin_offset", "end_offset", "subscription", "stored_from_ms", "stored_before_ms", "keys", "columns", "batch_rows_max", "batch_bytes_max", "skips_damaged")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
+    BEGIN_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    STORED_FROM_MS_FIELD_NUMBER: _ClassVar[int]
+    STORED_BEFORE_MS_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    COLUMNS_FIELD_NUMBER: _ClassVar[int]
+    BATCH_ROWS_MAX_FIELD_NUMBER: _ClassVar[int]
+    BATCH_BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
+    SKIPS_DAMAGED_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    queue_id: int
+    begin_offset: int
+    end_offset: int
+    subscription: Subscription
+    stored_from_ms: int
+    stored_before_ms: int
+    keys: _containers.RepeatedScalarFieldContainer[str]
+    columns: _containers.RepeatedScalarFieldContainer[str]
+    batch_rows_max: int
+    batch_bytes_max: int
+    skips_damaged: bool
+    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., begin_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., subscription: _Optional[_Union[Subscription, _Mapping]] = ..., stored_from_ms: _Optional[int] = ..., stored_before_ms: _Optional[int] = ..., keys: _Optional[_Iterable[str]] = ..., columns: _Optional[_Iterable[str]] = ..., batch_rows_max: _Optional[int] = ..., batch_bytes_max: _Optional[int] = ..., skips_damaged: bool = ...) -> None: ...
+
+class ScanReply(_message.Message):
+    __slots__ = ("status", "piece", "ends_batch", "next_offset", "min_offset", "damaged", "ends_stretch")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    PIECE_FIELD_NUMBER: _ClassVar[int]
+    ENDS_BATCH_FIELD_NUMBER: _ClassVar[int]
+    NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    MIN_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    DAMAGED_FIELD_NUMBER: _ClassVar[int]
+    ENDS_STRETCH_FIELD_NUMBER: _ClassVar[int]
+    status: _common_pb2.Status
+    piece: bytes
+    ends_batch: bool
+    next_offset: int
+    min_offset: int
+    damaged: int
+    ends_stretch: bool
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., piece: _Optional[bytes] = ..., ends_batch: bool = ..., next_offset: _Optional[int] = ..., min_offset: _Optional[int] = ..., damaged: _Optional[int] = ..., ends_stretch: bool = ...) -> None: ...
+
 class ViewMessageRequest(_message.Message):
     __slots__ = ("offset_message_id",)
     OFFSET_MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]

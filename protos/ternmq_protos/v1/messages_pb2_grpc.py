@@ -55,6 +55,11 @@ class MessagesStub(object):
                 request_serializer=ternmq_dot_v1_dot_messages__pb2.PullStreamRequest.SerializeToString,
                 response_deserializer=ternmq_dot_v1_dot_messages__pb2.PullStreamReply.FromString,
                 _registered_method=True)
+        self.Scan = channel.stream_stream(
+                '/ternmq.v1.Messages/Scan',
+                request_serializer=ternmq_dot_v1_dot_messages__pb2.ScanRequest.SerializeToString,
+                response_deserializer=ternmq_dot_v1_dot_messages__pb2.ScanReply.FromString,
+                _registered_method=True)
         self.ViewMessage = channel.unary_unary(
                 '/ternmq.v1.Messages/ViewMessage',
                 request_serializer=ternmq_dot_v1_dot_messages__pb2.ViewMessageRequest.SerializeToString,
@@ -100,6 +105,15 @@ class MessagesServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Scan(self, request_iterator, context):
+        """Read stretches of queues as Apache Arrow record batches, one request after the other. Another
+        process of the broker builds them. A broker that cannot says so by REQUEST_CODE_NOT_SUPPORTED (3): read by
+        PullStream then.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ViewMessage(self, request, context):
         """The record at a physical offset, as an offset message id names it.
         """
@@ -136,6 +150,11 @@ def add_MessagesServicer_to_server(servicer, server):
                     servicer.PullStream,
                     request_deserializer=ternmq_dot_v1_dot_messages__pb2.PullStreamRequest.FromString,
                     response_serializer=ternmq_dot_v1_dot_messages__pb2.PullStreamReply.SerializeToString,
+            ),
+            'Scan': grpc.stream_stream_rpc_method_handler(
+                    servicer.Scan,
+                    request_deserializer=ternmq_dot_v1_dot_messages__pb2.ScanRequest.FromString,
+                    response_serializer=ternmq_dot_v1_dot_messages__pb2.ScanReply.SerializeToString,
             ),
             'ViewMessage': grpc.unary_unary_rpc_method_handler(
                     servicer.ViewMessage,
@@ -257,6 +276,33 @@ class Messages(object):
             '/ternmq.v1.Messages/PullStream',
             ternmq_dot_v1_dot_messages__pb2.PullStreamRequest.SerializeToString,
             ternmq_dot_v1_dot_messages__pb2.PullStreamReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Scan(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/ternmq.v1.Messages/Scan',
+            ternmq_dot_v1_dot_messages__pb2.ScanRequest.SerializeToString,
+            ternmq_dot_v1_dot_messages__pb2.ScanReply.FromString,
             options,
             channel_credentials,
             insecure,

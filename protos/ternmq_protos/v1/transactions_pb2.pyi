@@ -13,9 +13,20 @@ class Resolution(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     UNKNOWN: _ClassVar[Resolution]
     COMMIT: _ClassVar[Resolution]
     ROLLBACK: _ClassVar[Resolution]
+
+class TransactionState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    TRANSACTION_NOT_FOUND: _ClassVar[TransactionState]
+    TRANSACTION_OPEN: _ClassVar[TransactionState]
+    TRANSACTION_COMMITTED: _ClassVar[TransactionState]
+    TRANSACTION_ROLLED_BACK: _ClassVar[TransactionState]
 UNKNOWN: Resolution
 COMMIT: Resolution
 ROLLBACK: Resolution
+TRANSACTION_NOT_FOUND: TransactionState
+TRANSACTION_OPEN: TransactionState
+TRANSACTION_COMMITTED: TransactionState
+TRANSACTION_ROLLED_BACK: TransactionState
 
 class EndTransactionRequest(_message.Message):
     __slots__ = ("producer_group", "topic", "message_id", "transaction_offset", "resolution", "from_check")
@@ -54,3 +65,21 @@ class EndTransactionsReply(_message.Message):
     OUTCOMES_FIELD_NUMBER: _ClassVar[int]
     outcomes: _containers.RepeatedCompositeFieldContainer[EndTransactionReply]
     def __init__(self, outcomes: _Optional[_Iterable[_Union[EndTransactionReply, _Mapping]]] = ...) -> None: ...
+
+class FindTransactionsRequest(_message.Message):
+    __slots__ = ("producer_group", "transaction_offsets", "message_ids")
+    PRODUCER_GROUP_FIELD_NUMBER: _ClassVar[int]
+    TRANSACTION_OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_IDS_FIELD_NUMBER: _ClassVar[int]
+    producer_group: str
+    transaction_offsets: _containers.RepeatedScalarFieldContainer[int]
+    message_ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, producer_group: _Optional[str] = ..., transaction_offsets: _Optional[_Iterable[int]] = ..., message_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class FindTransactionsReply(_message.Message):
+    __slots__ = ("status", "states")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    STATES_FIELD_NUMBER: _ClassVar[int]
+    status: _common_pb2.Status
+    states: _containers.RepeatedScalarFieldContainer[TransactionState]
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., states: _Optional[_Iterable[_Union[TransactionState, str]]] = ...) -> None: ...

@@ -45,6 +45,11 @@ class TransactionsStub(object):
                 request_serializer=ternmq_dot_v1_dot_transactions__pb2.EndTransactionsRequest.SerializeToString,
                 response_deserializer=ternmq_dot_v1_dot_transactions__pb2.EndTransactionsReply.FromString,
                 _registered_method=True)
+        self.FindTransactions = channel.stream_stream(
+                '/ternmq.v1.Transactions/FindTransactions',
+                request_serializer=ternmq_dot_v1_dot_transactions__pb2.FindTransactionsRequest.SerializeToString,
+                response_deserializer=ternmq_dot_v1_dot_transactions__pb2.FindTransactionsReply.FromString,
+                _registered_method=True)
 
 
 class TransactionsServicer(object):
@@ -65,6 +70,13 @@ class TransactionsServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def FindTransactions(self, request_iterator, context):
+        """Tell what became of many, and change nothing: a reply for each request, in order.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_TransactionsServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -77,6 +89,11 @@ def add_TransactionsServicer_to_server(servicer, server):
                     servicer.EndTransactions,
                     request_deserializer=ternmq_dot_v1_dot_transactions__pb2.EndTransactionsRequest.FromString,
                     response_serializer=ternmq_dot_v1_dot_transactions__pb2.EndTransactionsReply.SerializeToString,
+            ),
+            'FindTransactions': grpc.stream_stream_rpc_method_handler(
+                    servicer.FindTransactions,
+                    request_deserializer=ternmq_dot_v1_dot_transactions__pb2.FindTransactionsRequest.FromString,
+                    response_serializer=ternmq_dot_v1_dot_transactions__pb2.FindTransactionsReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -134,6 +151,33 @@ class Transactions(object):
             '/ternmq.v1.Transactions/EndTransactions',
             ternmq_dot_v1_dot_transactions__pb2.EndTransactionsRequest.SerializeToString,
             ternmq_dot_v1_dot_transactions__pb2.EndTransactionsReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FindTransactions(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/ternmq.v1.Transactions/FindTransactions',
+            ternmq_dot_v1_dot_transactions__pb2.FindTransactionsRequest.SerializeToString,
+            ternmq_dot_v1_dot_transactions__pb2.FindTransactionsReply.FromString,
             options,
             channel_credentials,
             insecure,

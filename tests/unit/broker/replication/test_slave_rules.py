@@ -52,6 +52,7 @@ def test_what_writes_the_log_or_the_masters_tables_is_refused() -> None:
         "UnlockQueues",
         "EndTransaction",
         "EndTransactions",
+        "FindTransactions",
         "PutTopic",
         "DeleteTopic",
         "PutGroup",

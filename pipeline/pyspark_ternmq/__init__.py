@@ -1,0 +1,1 @@
+"""Registers `format("ternmq")`: Spark looks into every package named `pyspark_…`."""

@@ -1,0 +1,1 @@
+"""Topics in Spark: the data source and the pipeline jobs."""
