@@ -1,0 +1,58 @@
+"""What the tests with real Spark share: sessions, a cluster of TernMQ, and silence."""
+
+import sys
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.support.dev_process import DevProcess, running_dev
+from tests.support.spark_session import Sessions, java_missing
+
+HERE = Path(__file__).parent
+TERNMQ = (sys.executable, "-m", "ternmq")
+
+SILENCED = (
+    # Py4J keeps connections to the JVM and leaves the closing of them to the collector.
+    r"ignore:unclosed <socket\.socket .*127\.0\.0\.1:ResourceWarning",
+    r"ignore:unclosed <socket\.socket .*raddr=None:ResourceWarning",
+)
+"""What PySpark does and a test must not fail for. Anything else is an error, as everywhere."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let PySpark's habits pass in this folder's tests, and only there."""
+    for item in items:
+        if item.path.is_relative_to(HERE):
+            for text in SILENCED:
+                item.add_marker(pytest.mark.filterwarnings(text))
+
+
+@pytest.fixture(scope="session")
+def sessions(tmp_path_factory: pytest.TempPathFactory) -> Generator[Sessions]:
+    """The owner of the one session. `spark` and `spark_cluster` are what tests ask for."""
+    if missing := java_missing():
+        pytest.skip(f"needs Java: {missing}")
+    sessions = Sessions(tmp_path_factory.mktemp("spark"))
+    yield sessions
+    sessions.end()
+
+
+@pytest.fixture
+def spark(sessions: Sessions) -> SparkSession:
+    """A session over `local[2]`, the same for all tests that follow each other."""
+    return sessions.local()
+
+
+@pytest.fixture
+def spark_cluster(sessions: Sessions) -> SparkSession:
+    """A session with two executor processes, which `executor_pids` names. Have few such tests."""
+    return sessions.cluster()
+
+
+@pytest.fixture(scope="session")
+def dev(tmp_path_factory: pytest.TempPathFactory) -> Generator[DevProcess]:
+    """A NameServer and a broker, the same for all tests: each uses topics of its own name."""
+    with running_dev(TERNMQ, tmp_path_factory.mktemp("dev")) as running:
+        yield running

@@ -1,0 +1,190 @@
+"""Real Spark sessions for tests: at most one at a time, on loopback, quiet, with our Python.
+
+The JVM starts with the first session and ends with the tests' process; a session on it takes about
+two seconds.
+"""
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Generator, Mapping
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import pyspark
+from pyspark.sql import SparkSession
+
+ROOT: Final = Path(__file__).parents[2]
+JAVA_MAJOR_MIN: Final = 17
+
+LOCAL: Final = "local[2]"
+TWO_EXECUTORS: Final = "local-cluster[2,1,1024]"
+"""Executors in processes of their own, which a test may kill."""
+
+PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
+
+
+def java_missing() -> str:
+    """Return why Spark cannot run here, "" when it can."""
+    home = os.environ.get("JAVA_HOME")
+    java = Path(home, "bin", "java") if home else shutil.which("java")
+    if java is None:
+        return "no java was found"
+    told = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    found = re.search(r'version "(\d+)', told)
+    if found is None or int(found[1]) < JAVA_MAJOR_MIN:
+        return f"Java {JAVA_MAJOR_MIN} or newer is needed; `java -version` says {told!r}"
+    return ""
+
+
+class Sessions:
+    """Owner of the one session that may live: asked for another kind, it ends the present one."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._spark: SparkSession | None = None
+        self._kind: tuple[str, Mapping[str, str]] | None = None
+
+    def local(self) -> SparkSession:
+        """Return a session whose tasks run in the driver's JVM, two at a time."""
+        return self.session(LOCAL)
+
+    def cluster(self) -> SparkSession:
+        """Return a session with two executors of one core, each a process of its own."""
+        return self.session(TWO_EXECUTORS)
+
+    def session(self, master: str, **settings: str) -> SparkSession:
+        """Return the living session if it is of this kind, else a new one.
+
+        Args:
+            master: Spark's `spark.master`.
+            settings: More settings; `__` in a name stands for a dot.
+        """
+        named = {name.replace("__", "."): value for name, value in settings.items()}
+        if self._spark is None or self._kind != (master, named):
+            self.end()
+            self._spark = make_session(master, self._folder, named)
+            self._kind = (master, named)
+        return self._spark
+
+    def end(self) -> None:
+        """Stop the session, if one lives."""
+        if self._spark is not None:
+            self._spark.stop()
+            self._spark = None
+
+
+def make_session(master: str, folder: Path, settings: Mapping[str, str]) -> SparkSession:
+    """Start a session. Workers run this Python and find our packages and `tests`.
+
+    Args:
+        master: Spark's `spark.master`.
+        folder: Where it keeps what is temporary, its warehouse too.
+        settings: What differs from the rest.
+    """
+    os.environ.update(
+        PYSPARK_PYTHON=sys.executable,
+        PYSPARK_DRIVER_PYTHON=sys.executable,
+        PYTHONPATH=str(ROOT),
+        SPARK_HOME=str(_spark_home(folder)),
+        SPARK_LOCAL_IP="127.0.0.1",
+    )
+    builder = SparkSession.Builder().master(master).appName("tests")
+    for name, value in (_SETTINGS | _places(folder) | dict(settings)).items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+_SETTINGS: Final = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.memory": "1g",
+    "spark.executor.memory": "512m",
+    "spark.executorEnv.PYTHONPATH": str(ROOT),
+    "spark.log.level": "ERROR",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.streaming.stopTimeout": "60s",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+
+
+def _spark_home(folder: Path) -> Path:
+    """Return a home of Spark whose `work`, where executors log, is ours and not the package's."""
+    home = folder / "home"
+    if not home.exists():
+        home.mkdir(parents=True)
+        for part in Path(pyspark.__file__).parent.iterdir():
+            (home / part.name).symlink_to(part)
+    return home
+
+
+def _places(folder: Path) -> dict[str, str]:
+    return {
+        "spark.local.dir": str(folder / "scratch"),
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+    }
+
+
+class ConfHolder(Protocol):
+    """What has settings that may change while it lives: a session."""
+
+    @property
+    def conf(self) -> Any:
+        """Its settings."""
+        ...
+
+
+@contextlib.contextmanager
+def setting(spark: ConfHolder, name: str, value: str) -> Generator[None]:
+    """Let a setting of the session have another value inside the block."""
+    before: str | None = spark.conf.get(name, None)
+    spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        if before is None:
+            spark.conf.unset(name)
+        else:
+            spark.conf.set(name, before)
+
+
+def executor_pids() -> list[int]:
+    """Return the process ids of the executors that this process's sessions run, oldest first."""
+    return _descendants(lambda command: "CoarseGrainedExecutorBackend" in command)
+
+
+def worker_pids() -> list[int]:
+    """Return the process ids of the Python workers of this process's sessions, oldest first."""
+    return _descendants(lambda command: "pyspark.daemon" in command or "pyspark.worker" in command)
+
+
+def kill(pid: int) -> None:
+    """End a process as `kill -9` does; none of that id is fine."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def _descendants(wanted: Callable[[str], bool]) -> list[int]:
+    parents: dict[int, int] = {}
+    found: list[int] = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            pid = int(folder.name)
+            parents[pid] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            if wanted((folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()):
+                found.append(pid)
+    return sorted(pid for pid in found if _is_ours(pid, parents))
+
+
+def _is_ours(pid: int, parents: Mapping[int, int]) -> bool:
+    while pid > 1:
+        if pid == os.getpid():
+            return True
+        pid = parents.get(pid, 0)
+    return False
