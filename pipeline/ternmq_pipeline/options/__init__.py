@@ -1,0 +1,24 @@
+"""The options of the source and the sink: read, checked, refused by name."""
+
+from ternmq_pipeline.options.positions import AtOffsets as AtOffsets
+from ternmq_pipeline.options.positions import AtTime as AtTime
+from ternmq_pipeline.options.positions import AtTimes as AtTimes
+from ternmq_pipeline.options.positions import Edge as Edge
+from ternmq_pipeline.options.positions import Position as Position
+from ternmq_pipeline.options.positions import TimeStrategy as TimeStrategy
+from ternmq_pipeline.options.reading import READ_OPTIONS as READ_OPTIONS
+from ternmq_pipeline.options.reading import CommitMode as CommitMode
+from ternmq_pipeline.options.reading import Pushdown as Pushdown
+from ternmq_pipeline.options.reading import ReadOptions as ReadOptions
+from ternmq_pipeline.options.reading import Scan as Scan
+from ternmq_pipeline.options.reading import TriggerLimits as TriggerLimits
+from ternmq_pipeline.options.reading import View as View
+from ternmq_pipeline.options.reading import read_options as read_options
+from ternmq_pipeline.options.topics import Assign as Assign
+from ternmq_pipeline.options.topics import Subscribe as Subscribe
+from ternmq_pipeline.options.topics import SubscribePattern as SubscribePattern
+from ternmq_pipeline.options.topics import TopicChoice as TopicChoice
+from ternmq_pipeline.options.writing import WRITE_OPTIONS as WRITE_OPTIONS
+from ternmq_pipeline.options.writing import WriteOptions as WriteOptions
+from ternmq_pipeline.options.writing import write_options as write_options
+from ternmq_pipeline.options.writing import written_topic as written_topic

@@ -1,0 +1,199 @@
+"""Options as Spark hands them in: texts by name, whatever the case of the name. Pure.
+
+Every value is read through `Given`, so that what is wrong is refused by the option's own name.
+"""
+
+import difflib
+import math
+import re
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from typing import Final, TypeVar, cast
+
+from ternmq_model.errors import ConfigError, UsageError
+from ternmq_pipeline.strict_json import shown
+
+EnumT = TypeVar("EnumT", bound=Enum)
+
+VALUE_CHARACTERS_MAX: Final = 8 << 20
+"""Longest value of an option."""
+
+COUNT_MAX: Final = (1 << 63) - 1
+
+_OF_SPARK: Final = frozenset(
+    {"checkpointlocation", "queryname", "asyncprogresstrackingenabled", "serialization.format"}
+)
+"""What Spark itself adds to a source's or sink's options, in lower case."""
+
+_INTERNAL_PREFIXES: Final = ("__", "spark.")
+"""Of names that only Spark gives."""
+
+_WHOLE: Final = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
+_DURATION: Final = re.compile(
+    r"(?P<number>[0-9]{1,15}(?:\.[0-9]{1,9})?) *(?P<unit>[a-z]*)", re.ASCII | re.IGNORECASE
+)
+_UNITS_MS: Final[Mapping[str, float]] = {
+    "us": 0.001,
+    "ms": 1,
+    "s": 1_000,
+    "sec": 1_000,
+    "m": 60_000,
+    "min": 60_000,
+    "h": 3_600_000,
+    "hr": 3_600_000,
+    "d": 86_400_000,
+}
+"""Those of Spark's own durations."""
+
+
+class Given:
+    """The options of one reader or writer.
+
+    Args:
+        options: As Spark hands them in.
+        known: Names of all options there are, in the case that the documentation has.
+        hints: What to write in place of names that other connectors have, in lower case.
+
+    Raises:
+        UsageError: One is unknown, given twice, or is no text.
+    """
+
+    def __init__(
+        self, options: Mapping[str, str], *, known: Iterable[str], hints: Mapping[str, str]
+    ) -> None:
+        names = {name.lower(): name for name in known}
+        self._values: dict[str, str] = {}
+        for name, value in cast("Iterable[tuple[object, object]]", options.items()):
+            if not isinstance(name, str):
+                raise UsageError(f"option {name!r}: a name must be a text")
+            lower = name.lower()
+            if lower in _OF_SPARK or lower.startswith(_INTERNAL_PREFIXES):
+                continue
+            if lower not in names:
+                raise UsageError(_unknown(name, names, hints))
+            if names[lower] in self._values:
+                raise ConfigError(names[lower], shown(value), "is given twice")
+            self._values[names[lower]] = _checked_value(names[lower], value)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._values
+
+    def text(self, name: str) -> str | None:
+        """Return an option's text without blanks around it, None when it is not given.
+
+        Raises:
+            ConfigError: It is empty.
+        """
+        value = self._values.get(name)
+        if value is None:
+            return None
+        if not value.strip():
+            raise ConfigError(name, shown(value), "must not be empty")
+        return value.strip()
+
+    def boolean(self, name: str, default: bool) -> bool:
+        """Return what an option says: `true` or `false`, in any case."""
+        text = self.text(name)
+        if text is None:
+            return default
+        if text.lower() not in ("true", "false"):
+            raise ConfigError(name, shown(text), "must be true or false")
+        return text.lower() == "true"
+
+    def whole(
+        self, name: str, default: int | None, *, minimum: int, maximum: int = COUNT_MAX
+    ) -> int | None:
+        """Return an option's whole number."""
+        text = self.text(name)
+        if text is None:
+            return default
+        rule = f"must be a whole number from {minimum} to {maximum}"
+        if not _WHOLE.fullmatch(text) or not minimum <= int(text) <= maximum:
+            raise ConfigError(name, shown(text), rule)
+        return int(text)
+
+    def count(self, name: str, default: int, *, minimum: int, maximum: int = COUNT_MAX) -> int:
+        """Return an option's whole number, which has a default."""
+        number = self.whole(name, default, minimum=minimum, maximum=maximum)
+        assert number is not None, "the default is a number"
+        return number
+
+    def seconds(self, name: str, default: float, *, minimum: float, maximum: float) -> float:
+        """Return an option's duration in seconds; a number without a unit is in seconds."""
+        milliseconds = self._duration_ms(name, default_unit="s")
+        seconds = default if milliseconds is None else milliseconds / 1_000
+        if not minimum <= seconds <= maximum:
+            rule = f"must be a duration from {minimum:g} s to {maximum:g} s"
+            raise ConfigError(name, shown(self.text(name)), rule)
+        return seconds
+
+    def milliseconds(self, name: str, default: int, *, minimum: int, maximum: int) -> int:
+        """Return an option's duration; a number without a unit is in milliseconds."""
+        found = self._duration_ms(name, default_unit="ms")
+        milliseconds = default if found is None else math.floor(found)
+        if not minimum <= milliseconds <= maximum:
+            rule = f"must be a duration from {minimum} ms to {maximum} ms"
+            raise ConfigError(name, shown(self.text(name)), rule)
+        return milliseconds
+
+    def choice(self, name: str, default: EnumT) -> EnumT:
+        """Return the member whose value an option tells, in any case."""
+        text = self.text(name)
+        if text is None:
+            return default
+        members = {str(member.value).lower(): member for member in type(default)}
+        if text.lower() not in members:
+            raise ConfigError(name, shown(text), f"must be one of {', '.join(members)}")
+        return members[text.lower()]
+
+    def one_of(self, *names: str, needed: bool) -> str | None:
+        """Return which one of `names` is given, None when none is.
+
+        Raises:
+            UsageError: More than one is; or none, and one is needed.
+        """
+        there = [name for name in names if name in self]
+        if len(there) > 1:
+            raise UsageError(f"options {' and '.join(there)}: only one of them may be given")
+        if needed and not there:
+            raise UsageError(f"one of the options {', '.join(names)} must be given")
+        return there[0] if there else None
+
+    def refuse(self, names: Iterable[str], rule: str) -> None:
+        """Refuse each of `names` that is given.
+
+        Raises:
+            ConfigError: One is.
+        """
+        for name in names:
+            if name in self:
+                raise ConfigError(name, shown(self._values[name]), rule)
+
+    def _duration_ms(self, name: str, *, default_unit: str) -> float | None:
+        text = self.text(name)
+        if text is None:
+            return None
+        match = _DURATION.fullmatch(text)
+        unit = "" if match is None else match["unit"].lower() or default_unit
+        if match is None or unit not in _UNITS_MS:
+            raise ConfigError(name, shown(text), "must be a duration, such as 90s, 15m or 1h")
+        return float(match["number"]) * _UNITS_MS[unit]
+
+
+def _checked_value(name: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise ConfigError(name, shown(value), f"must be a text, not {type(value).__name__}")
+    if len(value) > VALUE_CHARACTERS_MAX:
+        rule = f"is {len(value)} characters long, at most {VALUE_CHARACTERS_MAX} are read"
+        raise ConfigError(name, shown(value), rule)
+    return value
+
+
+def _unknown(name: str, names: Mapping[str, str], hints: Mapping[str, str]) -> str:
+    """Return what to tell of an option that does not exist."""
+    lower = name.lower()
+    told = f"option {shown(name)!r}: there is no such option"
+    if lower in hints:
+        return f"option {shown(name)!r}: {hints[lower]}"
+    nearest = difflib.get_close_matches(lower[:100], names, n=1, cutoff=0.6)
+    return f"{told}; did you mean {names[nearest[0]]!r}?" if nearest else told

@@ -1,0 +1,124 @@
+"""Where a read begins and ends, as options tell it. Pure.
+
+A time of all queues goes before times by queue, these before offsets: the Kafka source's rule.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, TypeAlias
+
+from ternmq_model.errors import ConfigError
+from ternmq_model.queue import MessageQueue
+from ternmq_pipeline.offsets import EARLIEST, read_numbers
+from ternmq_pipeline.options.given import Given
+from ternmq_pipeline.strict_json import shown
+
+
+class Edge(Enum):
+    """An end of every queue."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+
+
+@dataclass(frozen=True, slots=True)
+class AtTime:
+    """The first message of each queue that was stored at a time or later."""
+
+    at_ms: int
+    """Unix milliseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class AtTimes:
+    """The same, with a time for each queue."""
+
+    times_ms: Mapping[MessageQueue, int]
+
+
+@dataclass(frozen=True, slots=True)
+class AtOffsets:
+    """An offset for each queue, or `EARLIEST` or `LATEST`."""
+
+    offsets: Mapping[MessageQueue, int]
+
+
+Position: TypeAlias = Edge | AtTime | AtTimes | AtOffsets
+
+
+class TimeStrategy(Enum):
+    """What to do when a queue has no message as late as the time to start from."""
+
+    ERROR = "error"
+    LATEST = "latest"
+
+
+STARTING: Final = ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")
+ENDING: Final = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
+"""Each before what it goes before."""
+
+
+def starting_position(given: Given, *, streaming: bool | None) -> Position:
+    """Return where to begin: the earliest message for a batch, the latest for a stream by default.
+
+    Raises:
+        ConfigError: An option is malformed, or says `latest` to a batch.
+    """
+    position = _position(given, STARTING)
+    if position is None:
+        return Edge.LATEST if streaming else Edge.EARLIEST
+    if streaming is False and position is Edge.LATEST:
+        rule = "a batch that begins at the latest message is empty: it is for streams"
+        raise ConfigError("startingOffsets", "latest", rule)
+    return position
+
+
+def ending_position(given: Given, *, streaming: bool | None) -> Position:
+    """Return where a batch ends: by default with the latest message of each queue.
+
+    Raises:
+        ConfigError: An option is malformed, says `earliest`, or is given to a stream.
+    """
+    if streaming:
+        given.refuse(ENDING, "is for batches: a stream has no end")
+    position = _position(given, ENDING)
+    if position is Edge.EARLIEST:
+        raise ConfigError("endingOffsets", "earliest", "a batch that ends there is empty")
+    if isinstance(position, AtOffsets):
+        for queue, offset in position.offsets.items():
+            if offset == EARLIEST:
+                rule = f"{queue}: {EARLIEST} (the earliest) is no end: the batch would be empty"
+                raise ConfigError("endingOffsets", offset, rule)
+    return position or Edge.LATEST
+
+
+def _position(given: Given, names: tuple[str, str, str]) -> Position | None:
+    """Return what options say, reading also those that another one goes before."""
+    time_name, times_name, offsets_name = names
+    at_ms = given.whole(time_name, None, minimum=0)
+    times_text = given.text(times_name)
+    times = times_text and read_numbers(times_text, option=times_name, minimum=0)
+    offsets = _offsets(given, offsets_name)
+    if at_ms is not None:
+        return AtTime(at_ms)
+    if times:
+        return AtTimes(times)
+    if times_text is not None:
+        raise ConfigError(times_name, shown(times_text), "names no queue")
+    return offsets
+
+
+def _offsets(given: Given, name: str) -> Position | None:
+    text = given.text(name)
+    if text is None:
+        return None
+    if text.lower() in ("earliest", "latest"):
+        return Edge(text.lower())
+    if not text.startswith("{"):
+        rule = 'must be earliest, latest or JSON such as {"TopicA":{"broker-a:0":1}}'
+        raise ConfigError(name, shown(text), rule)
+    offsets = read_numbers(text, option=name, minimum=EARLIEST)
+    if not offsets:
+        raise ConfigError(name, shown(text), "names no queue")
+    return AtOffsets(offsets)

@@ -1,0 +1,360 @@
+"""The options of the source. Pure, but for the default NameServer, which a variable names."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from ternmq_client.config import default_nameservers, nameserver_texts
+from ternmq_model.address import parse_address
+from ternmq_model.errors import ConfigError, IllegalName, UsageError
+from ternmq_model.names import check_group, is_system_group
+from ternmq_model.subscription import (
+    ALL_TAGS,
+    SQL92,
+    TAG,
+    Expression,
+    parse_subscription,
+)
+from ternmq_pipeline.offsets import topics_of
+from ternmq_pipeline.options.given import Given
+from ternmq_pipeline.options.positions import (
+    ENDING,
+    STARTING,
+    AtOffsets,
+    AtTimes,
+    Edge,
+    Position,
+    TimeStrategy,
+    ending_position,
+    starting_position,
+)
+from ternmq_pipeline.options.topics import (
+    TOPIC_OPTIONS,
+    Assign,
+    SubscribePattern,
+    TopicChoice,
+    topic_choice,
+)
+from ternmq_pipeline.strict_json import shown
+
+
+class View(Enum):
+    """Which columns a read has."""
+
+    TERNMQ = "ternmq"
+    KAFKA = "kafka"
+    """Those of Spark's Kafka source."""
+
+
+class CommitMode(Enum):
+    """Who tells brokers how far `commitGroup` is."""
+
+    NONE = "none"
+    """The listener of `ternmq_pipeline`, or nobody."""
+
+    SPARK = "spark"
+    """The stream, when Spark says that a batch is done: one batch late."""
+
+
+class Pushdown(Enum):
+    """Whether a batch read lets brokers apply conditions of the query."""
+
+    AUTO = "auto"
+    """As Spark's setting `spark.sql.python.filterPushdown.enabled` says."""
+
+    ALWAYS = "true"
+    NEVER = "false"
+
+
+class Scan(Enum):
+    """How messages come from brokers."""
+
+    AUTO = "auto"
+    """As Arrow batches where a broker can make them, else as records."""
+
+    NEVER = "never"
+    """As records."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TriggerLimits:
+    """How much one batch of a stream reads. None = no limit."""
+
+    offsets_max: int | None = None
+    bytes_max: int | None = None
+    offsets_min: int | None = None
+    delay_max_ms: int = 15 * 60_000
+    """How long a batch waits for `offsets_min`."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReadOptions:
+    """The options of the source, checked. Made by `read_options`."""
+
+    nameservers: tuple[str, ...]
+    topics: TopicChoice | None
+    """None = all user topics, of a store's directory alone."""
+
+    store: str | None = None
+    """A store's directory, to be read without a broker."""
+
+    raw: bool = False
+    """Every record of the store's commit log, as it lies there."""
+
+    include_system_topics: bool = False
+    view: View = View.TERNMQ
+    include_headers: bool = False
+    starting: Position = Edge.EARLIEST
+    ending: Position = Edge.LATEST
+    starting_strategy: TimeStrategy = TimeStrategy.ERROR
+    fail_on_data_loss: bool = True
+    limits: TriggerLimits = TriggerLimits()
+    partitions_min: int | None = None
+    partition_records_max: int | None = None
+    filter: Expression | None = None
+    commit_group: str = ""
+    commit_mode: CommitMode = CommitMode.NONE
+    pushdown: Pushdown = Pushdown.AUTO
+    arrow: bool = True
+    """False: rows are handed to Spark as tuples, to compare."""
+
+    scan: Scan = Scan.AUTO
+    batch_rows_max: int = 10_000
+    retries_max: int = 3
+    """How often a question of the driver is asked again when no broker answers it."""
+
+    retry_interval_s: float = 1.0
+    request_timeout_s: float = 3.0
+    read_timeout_s: float = 60.0
+    """How long a reader waits for a broker that is away, without getting a message."""
+
+    @property
+    def nameserver(self) -> str:
+        """All NameServers in one text."""
+        return ";".join(self.nameservers)
+
+
+_STREAM_ONLY: Final = (
+    "maxOffsetsPerTrigger",
+    "maxBytesPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "commitGroup",
+    "commitMode",
+)
+_CLUSTER_ONLY: Final = (
+    "nameserver",
+    "failOnDataLoss",
+    "minPartitions",
+    "maxRecordsPerPartition",
+    "scan",
+    "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs",
+    "requestTimeout",
+    "readTimeout",
+)
+_NOT_RAW: Final = (
+    *TOPIC_OPTIONS,
+    *STARTING,
+    *ENDING,
+    "view",
+    "includeHeaders",
+    "includeSystemTopics",
+    "filter",
+    "filterType",
+    "startingOffsetsByTimestampStrategy",
+)
+READ_OPTIONS: Final = tuple(
+    dict.fromkeys(
+        (
+            *(*TOPIC_OPTIONS, *STARTING, *ENDING, *_STREAM_ONLY, *_CLUSTER_ONLY, *_NOT_RAW),
+            *("store", "raw", "pushdown", "arrow", "batchRows"),
+        )
+    )
+)
+"""Names of all options of the source."""
+
+_HINTS: Final[Mapping[str, str]] = {
+    "path": "a read has no path: name topics by subscribe, or a broker's directory by store",
+    "paths": "a read has no path: name topics by subscribe, or a broker's directory by store",
+    "topic": "the source reads the topics of subscribe; topic is an option of the sink",
+    "topics": "the source reads the topics of subscribe",
+    "kafka.bootstrap.servers": "it is called nameserver here: HOST:PORT of a TernMQ NameServer",
+    "namesrvaddr": "it is called nameserver here",
+    "kafka.group.id": "it is called commitGroup here",
+    "groupidprefix": "readers belong to no group; commitGroup tells a group how far they are",
+    "kafkaconsumer.polltimeoutms": "it is called readTimeout here",
+    "subexpression": "it is called filter here",
+}
+
+
+def read_options(options: Mapping[str, str], *, streaming: bool | None = None) -> ReadOptions:
+    """Return what the options of a source say.
+
+    Args:
+        options: As Spark hands them in; the case of names does not matter.
+        streaming: Whether they are of a stream. None = not known yet: what only one of both allows
+            is allowed.
+
+    Raises:
+        UsageError: One is unknown, malformed, out of its range, contradicts another, or is not for
+            this kind of read. It names the option.
+    """
+    given = Given(options, known=READ_OPTIONS, hints=_HINTS)
+    store = given.text("store")
+    raw = given.boolean("raw", False)
+    _refuse_what_does_not_fit(given, store, raw=raw, streaming=streaming)
+    include_system = given.boolean("includeSystemTopics", False)
+    topics = topic_choice(given, needed=store is None, include_system=include_system)
+    starting = starting_position(given, streaming=streaming)
+    ending = ending_position(given, streaming=streaming)
+    _refuse_other_topics(topics, starting, "starting")
+    _refuse_other_topics(topics, ending, "ending")
+    view = given.choice("view", View.TERNMQ)
+    include_headers = given.boolean("includeHeaders", False)
+    if include_headers and view is not View.KAFKA:
+        raise ConfigError("includeHeaders", "true", "is for view=kafka; here are properties")
+    group, mode = _commit(given)
+    return ReadOptions(
+        nameservers=given_nameservers(given) if store is None else (),
+        topics=topics,
+        store=store,
+        raw=raw,
+        include_system_topics=include_system,
+        view=view,
+        include_headers=include_headers,
+        starting=starting,
+        ending=ending,
+        starting_strategy=given.choice("startingOffsetsByTimestampStrategy", TimeStrategy.ERROR),
+        fail_on_data_loss=given.boolean("failOnDataLoss", True),
+        limits=_limits(given),
+        partitions_min=given.whole("minPartitions", None, minimum=1, maximum=100_000),
+        partition_records_max=given.whole("maxRecordsPerPartition", None, minimum=1),
+        filter=_filter(given),
+        commit_group=group,
+        commit_mode=mode,
+        pushdown=given.choice("pushdown", Pushdown.AUTO),
+        arrow=given.boolean("arrow", True),
+        scan=given.choice("scan", Scan.AUTO),
+        batch_rows_max=given.count("batchRows", 10_000, minimum=1, maximum=1_000_000),
+        retries_max=given.count("fetchOffset.numRetries", 3, minimum=0, maximum=1_000),
+        retry_interval_s=given.milliseconds(
+            "fetchOffset.retryIntervalMs", 1_000, minimum=0, maximum=3_600_000
+        )
+        / 1_000,
+        request_timeout_s=given.seconds("requestTimeout", 3.0, minimum=0.1, maximum=3_600),
+        read_timeout_s=given.seconds("readTimeout", 60.0, minimum=0.1, maximum=86_400),
+    )
+
+
+def given_nameservers(given: Given) -> tuple[str, ...]:
+    """Return the NameServers that the option `nameserver` names, else those of the environment.
+
+    Raises:
+        ConfigError: One is no address.
+    """
+    text = given.text("nameserver")
+    if text is None:
+        return default_nameservers()
+    texts = nameserver_texts(text)
+    if not texts:
+        raise ConfigError("nameserver", text, "must name a NameServer")
+    for one in texts:
+        parse_address(one, setting="nameserver")
+    return texts
+
+
+def _refuse_what_does_not_fit(
+    given: Given, store: str | None, *, raw: bool, streaming: bool | None
+) -> None:
+    if streaming is False or store is not None:
+        given.refuse(_STREAM_ONLY, "is for streams: this is a batch")
+    if streaming and store is not None:
+        raise ConfigError("store", shown(store), "a store's directory is read in batches alone")
+    if store is not None:
+        given.refuse(_CLUSTER_ONLY, "is for reading from brokers, not from a store's directory")
+        if "\0" in store:
+            raise ConfigError("store", shown(store), "must be the path of a directory")
+    elif raw:
+        raise ConfigError("raw", "true", "needs the option store: brokers serve queues alone")
+    if raw:
+        given.refuse(_NOT_RAW, "raw=true gives every record of the store, of all topics")
+
+
+def _refuse_other_topics(choice: TopicChoice | None, position: Position, kind: str) -> None:
+    """Refuse positions of topics that are not read at all."""
+    if isinstance(position, AtOffsets):
+        queues, option = position.offsets.keys(), f"{kind}Offsets"
+    elif isinstance(position, AtTimes):
+        queues, option = position.times_ms.keys(), f"{kind}OffsetsByTimestamp"
+    else:
+        return
+    for topic in topics_of(queues):
+        if isinstance(choice, SubscribePattern):
+            is_read = choice.matches(topic)
+        else:
+            is_read = choice is None or topic in choice.topics
+        if not is_read:
+            raise ConfigError(option, topic, "this topic is not read: see the option subscribe")
+    if isinstance(choice, Assign):
+        for queue in sorted(queues - set(choice.queues)):
+            raise ConfigError(option, str(queue), "this queue is not read: see the option assign")
+
+
+def _limits(given: Given) -> TriggerLimits:
+    limits = TriggerLimits(
+        offsets_max=given.whole("maxOffsetsPerTrigger", None, minimum=1),
+        bytes_max=given.whole("maxBytesPerTrigger", None, minimum=1),
+        offsets_min=given.whole("minOffsetsPerTrigger", None, minimum=1),
+        delay_max_ms=given.milliseconds(
+            "maxTriggerDelay", 15 * 60_000, minimum=0, maximum=365 * 86_400_000
+        ),
+    )
+    if limits.offsets_min is None:
+        given.refuse(("maxTriggerDelay",), "needs the option minOffsetsPerTrigger")
+    elif limits.offsets_max is not None and limits.offsets_min > limits.offsets_max:
+        rule = f"must not be above maxOffsetsPerTrigger={limits.offsets_max}"
+        raise ConfigError("minOffsetsPerTrigger", limits.offsets_min, rule)
+    return limits
+
+
+def _filter(given: Given) -> Expression | None:
+    text = given.text("filter")
+    kind = given.text("filterType")
+    if text is None:
+        given.refuse(("filterType",), "needs the option filter")
+        return None
+    types = {"tag": TAG, "sql92": SQL92}
+    if (kind or "tag").lower() not in types:
+        raise ConfigError("filterType", shown(kind), f"must be one of {', '.join(types)}")
+    expression = Expression(text, types[(kind or "tag").lower()])
+    try:
+        parse_subscription("Topic", *expression)
+    except UsageError as error:
+        rule = str(error).removeprefix("subscription to 'Topic': ")
+        raise ConfigError("filter", shown(text), rule) from None
+    return None if expression == Expression(ALL_TAGS, TAG) else expression
+
+
+def _commit(given: Given) -> tuple[str, CommitMode]:
+    group = given.text("commitGroup")
+    if group is None:
+        given.refuse(("commitMode",), "needs the option commitGroup")
+        return "", CommitMode.NONE
+    return checked_group("commitGroup", group), given.choice("commitMode", CommitMode.SPARK)
+
+
+def checked_group(option: str, group: str) -> str:
+    """Return `group` when an option may name it.
+
+    Raises:
+        ConfigError: It is illegal, or the brokers' own.
+    """
+    try:
+        check_group(group)
+    except IllegalName as error:
+        raise ConfigError(option, shown(group), f"the group {error.rule}") from None
+    if is_system_group(group):
+        raise ConfigError(option, group, "is a group of the brokers' own")
+    return group

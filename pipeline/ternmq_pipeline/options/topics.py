@@ -1,0 +1,138 @@
+"""Which topics or queues are read. Pure."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, TypeAlias, cast
+
+from ternmq_model.errors import ConfigError, IllegalName, UsageError
+from ternmq_model.names import check_topic, is_read_forbidden, is_system_topic
+from ternmq_model.queue import MessageQueue
+from ternmq_pipeline.offsets import queue_from_text, topics_of
+from ternmq_pipeline.options.given import Given
+from ternmq_pipeline.strict_json import read_object, shown
+
+PATTERN_CHARACTERS_MAX: Final = 1_000
+
+TOPIC_OPTIONS: Final = ("subscribe", "subscribePattern", "assign")
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribe:
+    """Topics by name, with all their queues."""
+
+    topics: tuple[str, ...]
+    """Sorted, each once."""
+
+
+@dataclass(frozen=True, slots=True)
+class SubscribePattern:
+    """Topics whose whole name a regular expression matches."""
+
+    pattern: str
+
+    def matches(self, topic: str) -> bool:
+        """Tell whether the whole of `topic` matches."""
+        return re.fullmatch(self.pattern, topic) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Assign:
+    """Queues by name. Others of their topics are never read."""
+
+    queues: tuple[MessageQueue, ...]
+    """Sorted, each once."""
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """Their topics, sorted."""
+        return tuple(topics_of(self.queues))
+
+
+TopicChoice: TypeAlias = Subscribe | SubscribePattern | Assign
+
+
+def topic_choice(given: Given, *, needed: bool, include_system: bool) -> TopicChoice | None:
+    """Return what is read, None when no option says it.
+
+    Args:
+        given: The options.
+        needed: Whether one must.
+        include_system: Topics that brokers made for themselves may be named.
+
+    Raises:
+        UsageError: None is given but needed, or more than one is, or one is malformed.
+    """
+    name = given.one_of(*TOPIC_OPTIONS, needed=needed)
+    text = "" if name is None else given.text(name) or ""
+    if name == "subscribe":
+        return _subscribe(text, include_system)
+    if name == "subscribePattern":
+        return SubscribePattern(_checked_pattern(text))
+    if name == "assign":
+        return _assign(text, include_system)
+    return None
+
+
+def checked_topic(option: str, topic: str, *, include_system: bool) -> str:
+    """Return `topic` when an option may name it.
+
+    Raises:
+        ConfigError: It is illegal, or the brokers' own and that was not asked for.
+    """
+    try:
+        check_topic(topic)
+    except IllegalName as error:
+        rule = f"topic {shown(error.name)!r} {error.rule}"
+        raise ConfigError(option, shown(topic), rule) from None
+    if is_read_forbidden(topic):
+        raise ConfigError(option, topic, "what it holds is not decided yet: nobody may read it")
+    if is_system_topic(topic) and not include_system:
+        rule = "is a topic of the brokers' own: includeSystemTopics=true allows it"
+        raise ConfigError(option, topic, rule)
+    return topic
+
+
+def _subscribe(text: str, include_system: bool) -> Subscribe:
+    topics = [topic.strip() for topic in text.split(",")]
+    for topic in topics:
+        checked_topic("subscribe", topic, include_system=include_system)
+    return Subscribe(tuple(sorted(set(topics))))
+
+
+def _checked_pattern(text: str) -> str:
+    if len(text) > PATTERN_CHARACTERS_MAX:
+        rule = f"is {len(text)} characters long, at most {PATTERN_CHARACTERS_MAX} are read"
+        raise ConfigError("subscribePattern", shown(text), rule)
+    try:
+        re.compile(text)
+    except (re.error, RecursionError, OverflowError) as error:
+        rule = f"is no regular expression: {error}"
+        raise ConfigError("subscribePattern", shown(text), rule) from None
+    return text
+
+
+def _assign(text: str, include_system: bool) -> Assign:
+    rule = 'must be such as {"TopicA":["broker-a:0","broker-a:1"]}'
+    queues: list[MessageQueue] = []
+    for topic, names in read_object(text, option="assign").items():
+        checked_topic("assign", topic, include_system=include_system)
+        if not isinstance(names, list) or not names:
+            raise ConfigError("assign", shown(topic), rule)
+        queues += _queues(topic, cast("list[object]", names), rule)
+    if not queues:
+        raise ConfigError("assign", shown(text), rule)
+    if twice := [queue for queue, times in Counter(queues).items() if times > 1]:
+        raise ConfigError("assign", shown(text), f"{min(twice)} is there twice")
+    return Assign(tuple(sorted(queues)))
+
+
+def _queues(topic: str, names: Iterable[object], rule: str) -> Iterable[MessageQueue]:
+    for name in names:
+        if not isinstance(name, str):
+            raise ConfigError("assign", shown(str(name)), f"{topic}: {rule}")
+        try:
+            yield queue_from_text(topic, name)
+        except UsageError as error:
+            raise ConfigError("assign", shown(name), f"{topic}: {error}") from None

@@ -1,0 +1,105 @@
+"""The options of the sink. Pure, but for the default NameServer, which a variable names."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from ternmq_model.errors import ConfigError
+from ternmq_model.names import DEAD_LETTER_PREFIX, RETRY_PREFIX, is_send_forbidden
+from ternmq_pipeline.options.given import Given
+from ternmq_pipeline.options.reading import checked_group, given_nameservers
+from ternmq_pipeline.options.topics import checked_topic
+
+PRODUCER_GROUP: Final = "ternmq-spark"
+STAGING_TIMEOUT_S: Final = 3_600
+STAGING_TIMEOUT_S_MAX: Final = 3 * 86_400
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WriteOptions:
+    """The options of the sink, checked. Made by `write_options`."""
+
+    nameservers: tuple[str, ...]
+    topic: str | None = None
+    """Of every row that has no topic of its own. None = each row must have one."""
+
+    staging_timeout_s: int = STAGING_TIMEOUT_S
+    """How long brokers keep what tasks stored before they roll it back by themselves."""
+
+    commit_timeout_s: int = 120
+    """How long a commit goes on while a broker is away."""
+
+    send_timeout_s: int = 60
+    """How long a task goes on with one chunk of its rows while a broker is away."""
+
+    request_timeout_s: float = 3.0
+    producer_group: str = PRODUCER_GROUP
+
+    @property
+    def nameserver(self) -> str:
+        """All NameServers in one text."""
+        return ";".join(self.nameservers)
+
+
+WRITE_OPTIONS: Final = (
+    "nameserver",
+    "topic",
+    "stagingTimeout",
+    "commitTimeout",
+    "sendTimeout",
+    "requestTimeout",
+    "producerGroup",
+)
+"""Names of all options of the sink."""
+
+_HINTS: Final[Mapping[str, str]] = {
+    "path": "a write has no path: name the topic by the option topic",
+    "kafka.bootstrap.servers": "it is called nameserver here: HOST:PORT of a TernMQ NameServer",
+    "namesrvaddr": "it is called nameserver here",
+    "subscribe": "the sink writes to the topic of the option topic; subscribe is the source's",
+}
+
+
+def write_options(options: Mapping[str, str]) -> WriteOptions:
+    """Return what the options of a sink say.
+
+    Args:
+        options: As Spark hands them in; the case of names does not matter.
+
+    Raises:
+        UsageError: One is unknown, malformed or out of its range. It names the option.
+    """
+    given = Given(options, known=WRITE_OPTIONS, hints=_HINTS)
+    topic = given.text("topic")
+    group = given.text("producerGroup")
+    return WriteOptions(
+        nameservers=given_nameservers(given),
+        topic=None if topic is None else written_topic("topic", topic),
+        staging_timeout_s=_whole_seconds(
+            given, "stagingTimeout", STAGING_TIMEOUT_S, maximum=STAGING_TIMEOUT_S_MAX
+        ),
+        commit_timeout_s=_whole_seconds(given, "commitTimeout", 120, maximum=86_400),
+        send_timeout_s=_whole_seconds(given, "sendTimeout", 60, maximum=86_400),
+        request_timeout_s=given.seconds("requestTimeout", 3.0, minimum=0.1, maximum=3_600),
+        producer_group=PRODUCER_GROUP if group is None else checked_group("producerGroup", group),
+    )
+
+
+def written_topic(option: str, topic: str) -> str:
+    """Return `topic` when rows may be sent to it.
+
+    Args:
+        option: What names it, for the error.
+        topic: The name.
+
+    Raises:
+        ConfigError: It is illegal, or brokers alone write to it.
+    """
+    checked_topic(option, topic, include_system=True)
+    if is_send_forbidden(topic) or topic.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX)):
+        raise ConfigError(option, topic, "brokers alone write to this topic")
+    return topic
+
+
+def _whole_seconds(given: Given, name: str, default: int, *, maximum: int) -> int:
+    return int(given.seconds(name, default, minimum=1, maximum=maximum))
