@@ -64,7 +64,8 @@ def offsets_from_json(value: object) -> dict[MessageQueue, QueueOffset]:
     """Return the offsets that a checkpoint holds.
 
     Args:
-        value: What `offsets_to_json` or `offsets_text` made.
+        value: What `offsets_to_json` or `offsets_text` made. `from`, where the first batch of a
+            stream began, may stand beside it and is passed over.
 
     Raises:
         UsageError: It is something else, such as the offsets of another source or of a newer
@@ -108,7 +109,15 @@ def queue_from_text(topic: str, text: str) -> MessageQueue:
 
 
 def _numbers(found: Mapping[str, Any], *, option: str, minimum: int) -> dict[MessageQueue, int]:
-    topics = _topics(found, option)
+    topics, beginnings = _topics(found, option)
+    # Where the first batch began: only what begins a stream again asks for it.
+    _numbers_of_topics(beginnings, option=option, minimum=minimum)
+    return _numbers_of_topics(topics, option=option, minimum=minimum)
+
+
+def _numbers_of_topics(
+    topics: Mapping[str, Any], *, option: str, minimum: int
+) -> dict[MessageQueue, int]:
     numbers: dict[MessageQueue, int] = {}
     for topic, queues in topics.items():
         if not isinstance(queues, dict):
@@ -126,18 +135,19 @@ def _numbers(found: Mapping[str, Any], *, option: str, minimum: int) -> dict[Mes
     return numbers
 
 
-def _topics(found: Mapping[str, Any], option: str) -> Mapping[str, Any]:
-    """Return what stands for each topic, of either form."""
+def _topics(found: Mapping[str, Any], option: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """Return what stands for each topic, of either form, and where a first batch began."""
     version = found.get("v")
     if "v" not in found or isinstance(version, dict):
-        return found
+        return found, {}
     if type(version) is not int or version != VERSION:
         rule = f"its version v must be {VERSION}: what wrote it is newer, or is no TernMQ"
         raise ConfigError(option, shown(str(version)), rule)
-    topics = found.get("t")
-    if set(found) != {"v", "t"} or not isinstance(topics, dict):
+    topics, beginnings = found.get("t"), found.get("from", {})
+    is_form = set(found) <= {"v", "t", "from"}
+    if not is_form or not isinstance(topics, dict) or not isinstance(beginnings, dict):
         raise ConfigError(option, shown(str(dict(found))), 'must be {"v":1,"t":{…}}')
-    return cast("dict[str, Any]", topics)
+    return cast("dict[str, Any]", topics), cast("dict[str, Any]", beginnings)
 
 
 def _number(number: object, queue: MessageQueue, *, option: str, minimum: int) -> int:

@@ -1,0 +1,101 @@
+"""The columns of a read, without Spark: names and types as Spark's own texts tell them. Pure."""
+
+import difflib
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from ternmq_model.errors import UsageError
+from ternmq_pipeline.options.reading import View
+from ternmq_pipeline.strict_json import shown
+
+
+class Column(NamedTuple):
+    """One column of a read."""
+
+    name: str
+    type_text: str
+    """As in DDL and in `DataType.simpleString()`: `array<string>`."""
+
+
+TERNMQ_COLUMNS: Final = (
+    Column("topic", "string"),
+    Column("brokerName", "string"),
+    Column("queueId", "int"),
+    Column("queueOffset", "bigint"),
+    Column("msgId", "string"),
+    Column("keys", "array<string>"),
+    Column("tags", "string"),
+    Column("body", "binary"),
+    Column("properties", "map<string,string>"),
+    Column("bornTimestamp", "timestamp"),
+    Column("storeTimestamp", "timestamp"),
+    Column("bornHost", "string"),
+    Column("reconsumeTimes", "int"),
+    Column("sysFlag", "int"),
+)
+
+KAFKA_COLUMNS: Final = (
+    Column("key", "binary"),
+    Column("value", "binary"),
+    Column("topic", "string"),
+    Column("partition", "int"),
+    Column("offset", "bigint"),
+    Column("timestamp", "timestamp"),
+    Column("timestampType", "int"),
+)
+"""Those of Spark's Kafka source."""
+
+HEADERS: Final = Column("headers", "array<struct<key:string,value:binary>>")
+
+
+def columns_of(view: View, *, include_headers: bool = False) -> tuple[Column, ...]:
+    """Return the columns of a read whose user names no schema, in their order.
+
+    Args:
+        view: Which columns.
+        include_headers: The Kafka view's headers too.
+    """
+    if view is View.TERNMQ:
+        return TERNMQ_COLUMNS
+    return (*KAFKA_COLUMNS, HEADERS) if include_headers else KAFKA_COLUMNS
+
+
+def ddl_of(columns: Sequence[Column]) -> str:
+    """Return columns as the text that Spark reads a schema from."""
+    return ", ".join(f"`{column.name}` {column.type_text}" for column in columns)
+
+
+def narrowed(columns: Sequence[Column], asked: Sequence[tuple[str, str]]) -> tuple[Column, ...]:
+    """Return the columns of a schema that the user gave, in its order.
+
+    Args:
+        columns: Those there are.
+        asked: Name and `simpleString()` of the type of each column of the schema.
+
+    Raises:
+        UsageError: One does not exist, is asked for twice or has another type; names the column.
+    """
+    there = {column.name: column for column in columns}
+    found: list[Column] = []
+    for name, type_text in asked:
+        column = there.get(name)
+        if column is None:
+            raise UsageError(_unknown(name, list(there)))
+        if column in found:
+            raise UsageError(f"schema: column {name!r} is there twice")
+        if column.type_text != type_text:
+            raise UsageError(
+                f"schema: column {name!r} is of type {column.type_text}, not {shown(type_text)}: "
+                "cast it after reading"
+            )
+        found.append(column)
+    if not found:
+        raise UsageError("schema: names no column")
+    return tuple(found)
+
+
+def _unknown(name: str, names: Sequence[str]) -> str:
+    lower = {other.lower(): other for other in names}
+    nearest = difflib.get_close_matches(name.lower()[:100], lower, n=1)
+    hint = f"did you mean {lower[nearest[0]]!r}?" if nearest else f"there are {', '.join(names)}"
+    return f"schema: there is no column {shown(name)!r}; {hint}"
