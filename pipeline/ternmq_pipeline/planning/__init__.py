@@ -1,0 +1,24 @@
+"""What a read reads: topics, offsets, stretches, partitions, and how far a batch goes."""
+
+from ternmq_pipeline.planning.admission import Admitted as Admitted
+from ternmq_pipeline.planning.admission import Measure as Measure
+from ternmq_pipeline.planning.admission import Measured as Measured
+from ternmq_pipeline.planning.admission import Moment as Moment
+from ternmq_pipeline.planning.admission import admit as admit
+from ternmq_pipeline.planning.admission import targets_of as targets_of
+from ternmq_pipeline.planning.edges import Resolved as Resolved
+from ternmq_pipeline.planning.edges import ending_offsets as ending_offsets
+from ternmq_pipeline.planning.edges import refuse_missing as refuse_missing
+from ternmq_pipeline.planning.edges import starting_offsets as starting_offsets
+from ternmq_pipeline.planning.edges import times_of as times_of
+from ternmq_pipeline.planning.losses import DataLost as DataLost
+from ternmq_pipeline.planning.losses import Loss as Loss
+from ternmq_pipeline.planning.partition_numbers import (
+    check_partition_numbers as check_partition_numbers,
+)
+from ternmq_pipeline.planning.partition_numbers import partition_number as partition_number
+from ternmq_pipeline.planning.snapshot import Snapshot as Snapshot
+from ternmq_pipeline.planning.stretches import Planned as Planned
+from ternmq_pipeline.planning.stretches import split as split
+from ternmq_pipeline.planning.stretches import stretches as stretches
+from ternmq_pipeline.planning.topics import chosen_topics as chosen_topics

@@ -1,0 +1,195 @@
+"""Offsets of the positions that options name, in the queues there are. Pure."""
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ternmq_model.errors import UsageError
+from ternmq_model.offsets import QueueOffset
+from ternmq_model.queue import MessageQueue
+from ternmq_pipeline.offsets import EARLIEST, LATEST
+from ternmq_pipeline.options.positions import (
+    AtOffsets,
+    AtTime,
+    AtTimes,
+    Edge,
+    Position,
+    TimeStrategy,
+)
+from ternmq_pipeline.planning.losses import TOLD_MAX, Losses, beyond_end, no_longer_kept
+from ternmq_pipeline.planning.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from ternmq_consumer.queue_ends import QueueRange
+
+STARTING: Final = "starting"
+ENDING: Final = "ending"
+
+
+class Resolved(NamedTuple):
+    """Offsets, and what to warn of."""
+
+    offsets: dict[MessageQueue, QueueOffset]
+    warnings: list[str]
+
+
+def times_of(position: Position, snapshot: Snapshot) -> dict[MessageQueue, int]:
+    """Return the times whose offsets the cluster must be asked for; empty for other positions."""
+    if isinstance(position, AtTime):
+        return dict.fromkeys(snapshot.ranges, position.at_ms)
+    if isinstance(position, AtTimes):
+        return {
+            queue: at_ms for queue, at_ms in position.times_ms.items() if queue in snapshot.ranges
+        }
+    return {}
+
+
+def starting_offsets(
+    position: Position,
+    snapshot: Snapshot,
+    at_times: Mapping[MessageQueue, QueueOffset | None],
+    *,
+    strategy: TimeStrategy = TimeStrategy.ERROR,
+    fail_on_data_loss: bool = True,
+) -> Resolved:
+    """Return the first message to read of each queue.
+
+    Args:
+        position: What the options say.
+        snapshot: What there is.
+        at_times: The first message stored at each time of `times_of` or later; None = all are
+            older.
+        strategy: What to do with a queue whose messages are all older.
+        fail_on_data_loss: Whether an offset that the queue does not have is an error; else the
+            nearest one that it has is taken.
+
+    Raises:
+        UsageError: A topic or queue does not exist, or a queue is not named or has no message as
+            late as its time.
+        DataLost: A queue does not have its offset, and that is an error.
+    """
+    refuse_missing(snapshot)
+    if isinstance(position, Edge):
+        return Resolved(_edges(position, snapshot), [])
+    if isinstance(position, AtOffsets):
+        return _at_offsets(position, snapshot, STARTING, fail=fail_on_data_loss)
+    _refuse_unnamed(position, snapshot, STARTING)
+    offsets: dict[MessageQueue, QueueOffset] = {}
+    for queue, there in snapshot.ranges.items():
+        offset = at_times[queue]
+        if offset is None and strategy is TimeStrategy.ERROR:
+            raise UsageError(_too_late(position, queue))
+        # Between two questions messages may have come, or gone.
+        offsets[queue] = there.end if offset is None else max(offset, there.begin)
+    return Resolved(offsets, [])
+
+
+def ending_offsets(
+    position: Position,
+    snapshot: Snapshot,
+    at_times: Mapping[MessageQueue, QueueOffset | None],
+    *,
+    fail_on_data_loss: bool = True,
+) -> Resolved:
+    """Return behind which message a batch ends, of each queue.
+
+    Args:
+        position: What the options say.
+        snapshot: What there is.
+        at_times: As for `starting_offsets`. A queue whose messages are all older is read to its
+            end.
+        fail_on_data_loss: Whether an offset that the queue does not have is an error; else the
+            nearest one that it has is taken.
+
+    Raises:
+        UsageError: A topic or queue does not exist, or a queue is not named.
+        DataLost: A queue does not have its offset, and that is an error.
+    """
+    refuse_missing(snapshot)
+    if isinstance(position, Edge):
+        return Resolved(_edges(position, snapshot), [])
+    if isinstance(position, AtOffsets):
+        return _at_offsets(position, snapshot, ENDING, fail=fail_on_data_loss)
+    _refuse_unnamed(position, snapshot, ENDING)
+    offsets: dict[MessageQueue, QueueOffset] = {}
+    for queue, there in snapshot.ranges.items():
+        offset = at_times[queue]
+        offsets[queue] = there.end if offset is None else QueueOffset(min(offset, there.end))
+    return Resolved(offsets, [])
+
+
+def refuse_missing(snapshot: Snapshot) -> None:
+    """Refuse to begin without a topic or queue that an option names.
+
+    Raises:
+        UsageError: There is one that no broker has.
+    """
+    if snapshot.missing:
+        raise UsageError(f"no broker has {_listed(sorted(snapshot.missing))}")
+
+
+def _edges(edge: Edge, snapshot: Snapshot) -> dict[MessageQueue, QueueOffset]:
+    return {
+        queue: there.begin if edge is Edge.EARLIEST else there.end
+        for queue, there in snapshot.ranges.items()
+    }
+
+
+def _at_offsets(position: AtOffsets, snapshot: Snapshot, kind: str, *, fail: bool) -> Resolved:
+    _refuse_unnamed(position, snapshot, kind)
+    losses = Losses(fail=fail)
+    offsets: dict[MessageQueue, QueueOffset] = {}
+    for queue, there in snapshot.ranges.items():
+        wanted = position.offsets[queue]
+        offsets[queue] = _nearest(queue, wanted, there, snapshot, losses)
+    return Resolved(offsets, losses.warnings())
+
+
+def _nearest(
+    queue: MessageQueue, wanted: int, there: "QueueRange", snapshot: Snapshot, losses: Losses
+) -> QueueOffset:
+    if wanted == EARLIEST:
+        return there.begin
+    if wanted == LATEST:
+        return there.end
+    if wanted < there.begin:
+        losses.add(queue, no_longer_kept(wanted, there.begin, there.begin))
+        return there.begin
+    if wanted > there.end and queue.broker_name not in snapshot.stand_ins:
+        losses.add(queue, beyond_end(wanted, there.end))
+        return there.end
+    return QueueOffset(wanted)
+
+
+def _refuse_unnamed(position: AtTime | AtTimes | AtOffsets, snapshot: Snapshot, kind: str) -> None:
+    """Refuse positions that name other queues than those there are: a slip loses data."""
+    if isinstance(position, AtTime):
+        return
+    if isinstance(position, AtTimes):
+        named, option = position.times_ms.keys(), f"{kind}OffsetsByTimestamp"
+    else:
+        named, option = position.offsets.keys(), f"{kind}Offsets"
+    there = snapshot.ranges.keys()
+    if unnamed := sorted(there - named):
+        raise UsageError(
+            f"{option}: must name every queue that is read, {_listed(unnamed)} too "
+            f"({EARLIEST} = earliest, {LATEST} = latest)"
+        )
+    if unknown := sorted(named - there):
+        raise UsageError(f"{option}: there is no queue {_listed(unknown)}")
+
+
+def _too_late(position: AtTime | AtTimes, queue: MessageQueue) -> str:
+    if isinstance(position, AtTime):
+        option, at_ms = "startingTimestamp", position.at_ms
+    else:
+        option, at_ms = "startingOffsetsByTimestamp", position.times_ms[queue]
+    return (
+        f"{option}: {queue} has no message that was stored at {at_ms} or later; "
+        "startingOffsetsByTimestampStrategy=latest begins at its end"
+    )
+
+
+def _listed(things: Iterable[object]) -> str:
+    texts = [str(thing) for thing in things]
+    more = f" and {len(texts) - TOLD_MAX} more" if len(texts) > TOLD_MAX else ""
+    return ", ".join(texts[:TOLD_MAX]) + more

@@ -1,0 +1,124 @@
+"""Messages that were to be read and are no longer there. Pure."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ternmq_model.errors import Fault, TernError
+from ternmq_model.offsets import QueueOffset
+from ternmq_model.queue import MessageQueue
+from ternmq_pipeline.planning.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from ternmq_consumer.queue_ends import QueueRange
+
+TOLD_MAX: Final = 10
+"""Most queues that one error tells of."""
+
+
+class Loss(NamedTuple):
+    """What a queue has lost."""
+
+    queue: MessageQueue
+    reason: str
+
+    def __str__(self) -> str:
+        topic, broker_name, queue_id = self.queue
+        return f"topic {topic}, broker {broker_name}, queue {queue_id}: {self.reason}"
+
+
+class DataLost(TernError):
+    """Messages that were to be read are gone, and the read may not go on without them.
+
+    Attributes:
+        losses: What each queue has lost.
+    """
+
+    fault = Fault.BROKER
+
+    def __init__(self, losses: Sequence[Loss]) -> None:
+        told = "".join(f"\n  {loss}" for loss in losses[:TOLD_MAX])
+        rest = len(losses) - TOLD_MAX
+        more = f"\n  and {rest} queues more" if rest > 0 else ""
+        super().__init__(
+            f"messages that were to be read are gone:{told}{more}\n"
+            "Option failOnDataLoss=false reads on with what is there."
+        )
+        self.losses = tuple(losses)
+
+
+class Losses:
+    """Collects what was lost during one planning, and decides whether it may go on.
+
+    Args:
+        fail: The option failOnDataLoss.
+    """
+
+    def __init__(self, *, fail: bool) -> None:
+        self._fail = fail
+        self._found: list[Loss] = []
+
+    def add(self, queue: MessageQueue, reason: str) -> None:
+        """Note a loss."""
+        self._found.append(Loss(queue, reason))
+
+    def warnings(self) -> list[str]:
+        """Return what to warn of.
+
+        Raises:
+            DataLost: Something was lost, and that is an error.
+        """
+        if self._fail and self._found:
+            raise DataLost(self._found)
+        return [str(loss) for loss in self._found]
+
+
+def no_longer_kept(begin: int, end: int, first: int) -> str:
+    """Return the reason of a queue that has let go messages `begin` up to, without, `end`."""
+    return f"offsets {begin} to {end - 1} are no longer kept, it begins with {first} now"
+
+
+def beyond_end(wanted: int, end: int) -> str:
+    """Return the reason of a queue that ends before what was read, or is to be read, of it."""
+    return (
+        f"offset {wanted} is beyond its end, which is {end}: "
+        "the topic was deleted and made anew, or the broker has lost the end of its log"
+    )
+
+
+def gone(wanted: int, *, broker_is_registered: bool) -> str:
+    """Return the reason of a queue that is not there at all."""
+    if broker_is_registered:
+        return f"it does not exist any more; offset {wanted} was to come next"
+    return f"its broker is no longer registered; offset {wanted} was to come next"
+
+
+def place_of(
+    queue: MessageQueue, wanted: QueueOffset, snapshot: Snapshot, losses: Losses
+) -> QueueOffset | None:
+    """Return where reading of `queue` goes on that was to go on at `wanted`.
+
+    A queue that ends before that is read from its first message when that is message 0, since it
+    is a new one then; else nothing tells which messages are new, and it is read from its end.
+
+    Args:
+        queue: Which one.
+        wanted: Its next message.
+        snapshot: What there is.
+        losses: Gets what is lost.
+
+    Returns:
+        None for a queue that does not exist any more. One whose broker is not registered stays
+        where it is: the broker may return.
+    """
+    there: QueueRange | None = snapshot.ranges.get(queue)
+    if there is None:
+        is_registered = queue.broker_name in snapshot.brokers
+        losses.add(queue, gone(wanted, broker_is_registered=is_registered))
+        return None if is_registered else wanted
+    if wanted < there.begin:
+        losses.add(queue, no_longer_kept(wanted, there.begin, there.begin))
+        return there.begin
+    if wanted > there.end and queue.broker_name not in snapshot.stand_ins:
+        losses.add(queue, beyond_end(wanted, there.end))
+        return there.begin if there.begin == 0 else there.end
+    return wanted

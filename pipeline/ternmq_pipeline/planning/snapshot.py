@@ -1,0 +1,28 @@
+"""What a cluster said of the queues that are read, at one moment. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ternmq_model.queue import MessageQueue
+
+if TYPE_CHECKING:
+    from ternmq_consumer.queue_ends import QueueRange
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The queues that are read, as their brokers told them."""
+
+    ranges: Mapping[MessageQueue, "QueueRange"]
+    """What each queue has. All brokers have answered."""
+
+    missing: frozenset[str] = frozenset()
+    """Topics and queues that options name and no broker has."""
+
+    brokers: frozenset[str] = frozenset()
+    """Names of all registered brokers, whether they have a topic that is read or not."""
+
+    stand_ins: frozenset[str] = frozenset()
+    """Of these brokers a slave answered. It may be behind its master: an offset above the end that
+    it told is no loss."""

@@ -1,0 +1,114 @@
+"""From offsets to the stretches that tasks read. Pure."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from ternmq_model.errors import ConfigError
+from ternmq_model.offsets import QueueOffset
+from ternmq_model.queue import MessageQueue
+from ternmq_pipeline.offsets import Offsets, Stretch
+from ternmq_pipeline.planning.losses import Losses, beyond_end, gone, no_longer_kept
+from ternmq_pipeline.planning.sharing import share
+from ternmq_pipeline.planning.snapshot import Snapshot
+
+PARTITIONS_MAX: Final = 100_000
+"""Most partitions of one batch: Spark's driver keeps all of them."""
+
+
+class Planned(NamedTuple):
+    """What a batch reads, and what to warn of."""
+
+    stretches: list[Stretch]
+    """Sorted by queue, none empty, one of each queue at most."""
+
+    warnings: list[str]
+
+
+def stretches(
+    start: Offsets, end: Offsets, snapshot: Snapshot, *, fail_on_data_loss: bool = True
+) -> Planned:
+    """Return the messages from `start` up to, without, `end`.
+
+    Args:
+        start: Where the batch begins. A queue that has none there is read from its first message.
+        end: Where it ends. A queue that is not there is not read.
+        snapshot: What there is now: queues may have lost messages since the offsets were decided.
+        fail_on_data_loss: Whether such a loss is an error; else what is left is read.
+
+    Raises:
+        DataLost: Messages between both are gone, and that is an error.
+    """
+    losses = Losses(fail=fail_on_data_loss)
+    found: list[Stretch] = []
+    for queue in sorted(end):
+        stretch = _stretch(queue, start.get(queue), end[queue], snapshot, losses)
+        if stretch is not None and stretch.messages > 0:
+            found.append(stretch)
+    return Planned(found, losses.warnings())
+
+
+def _stretch(
+    queue: MessageQueue,
+    begin: QueueOffset | None,
+    end: QueueOffset,
+    snapshot: Snapshot,
+    losses: Losses,
+) -> Stretch | None:
+    there = snapshot.ranges.get(queue)
+    if begin == end:
+        return None
+    if there is None:
+        is_registered = queue.broker_name in snapshot.brokers
+        losses.add(queue, gone(begin or 0, broker_is_registered=is_registered))
+        return None
+    if begin is None:
+        begin = min(there.begin, end)
+    if begin > end:
+        # The queue was found to end before `begin` when `end` was decided.
+        losses.add(queue, beyond_end(begin, end))
+        begin = QueueOffset(0) if there.begin == 0 else end
+    if begin < there.begin:
+        losses.add(queue, no_longer_kept(begin, min(end, there.begin), there.begin))
+        begin = there.begin
+    if end > there.end and queue.broker_name not in snapshot.stand_ins:
+        losses.add(queue, beyond_end(end, there.end))
+        end = there.end
+    return Stretch(queue, begin, end)
+
+
+def split(
+    whole: Sequence[Stretch], *, partitions_min: int | None, records_max: int | None
+) -> list[Stretch]:
+    """Return stretches as partitions: each is one task's.
+
+    Args:
+        whole: Not empty ones.
+        partitions_min: So many at least, longer stretches cut into more; fewer when there are
+            not so many messages. None = one for each stretch.
+        records_max: Most messages of one partition. None = no limit.
+
+    Returns:
+        The same messages in the same order.
+
+    Raises:
+        ConfigError: There would be more than 100,000.
+    """
+    sizes = dict(enumerate(stretch.messages for stretch in whole))
+    pieces = share(sizes, max(partitions_min or 0, len(whole)))
+    if records_max is not None:
+        pieces = {
+            place: max(count, -(-sizes[place] // records_max)) for place, count in pieces.items()
+        }
+    if sum(pieces.values()) > PARTITIONS_MAX:
+        rule = f"makes {sum(pieces.values())} partitions of this batch, at most {PARTITIONS_MAX}"
+        raise ConfigError("maxRecordsPerPartition", records_max, rule)
+    return [piece for place, stretch in enumerate(whole) for piece in _cut(stretch, pieces[place])]
+
+
+def _cut(stretch: Stretch, count: int) -> list[Stretch]:
+    """Cut a stretch into `count` pieces whose lengths differ by one at most."""
+    cuts = [
+        QueueOffset(stretch.begin + stretch.messages * place // count) for place in range(count + 1)
+    ]
+    return [Stretch(stretch.queue, begin, end) for begin, end in pairwise(cuts)]
