@@ -113,6 +113,14 @@ store = LazyGroup(
     },
 )
 
+pipeline = LazyGroup(
+    name="pipeline",
+    help="Move topics to and from files with Spark, and report on a cluster.",
+    lazy={
+        "report": (f"{_HERE}.pipeline_report:report", "Show lag, rates, sizes and who is slow."),
+    },
+)
+
 ternmq = LazyGroup(
     name="ternmq",
     help=(
@@ -135,6 +143,7 @@ ternmq = LazyGroup(
         "offset": (f"{_HERE}.main:offset", "Look at how far groups are."),
         "stats": (f"{_HERE}.main:stats", "Look at what brokers count."),
         "store": (f"{_HERE}.main:store", "Look into a data directory."),
+        "pipeline": (f"{_HERE}.main:pipeline", "Archive, replay, redrive and report."),
     },
     hidden=f"{_HERE}.aliases:command",
 )

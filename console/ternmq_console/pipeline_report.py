@@ -1,0 +1,108 @@
+"""`ternmq pipeline report`: how a cluster stands, as tables and a page."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Final
+
+import click
+
+from ternmq_console.admin import time_text
+from ternmq_console.exits import errors_as_exits
+from ternmq_console.options import duration_ms, nameserver_option, output_option
+from ternmq_console.output import print_record, print_rows
+from ternmq_pipeline.jobs.report import report as make_report
+from ternmq_pipeline.jobs.reporting.tables import TABLES, Report, rows_of
+
+_SHOWN: Final[Mapping[str, tuple[str, ...]]] = {
+    "topics": ("topic", "messages", "bytes", "in_per_s", "out_per_s", "in_24h", "last_stored"),
+    "groups": ("group", "topic", "members", "lag", "lag_s", "out_per_s", "dead_24h", "is_slow"),
+    "members": ("group", "client_id", "in_hand", "messages_per_s", "last_consumed", "is_slow"),
+    "dead_letters": ("group", "waiting", "kept", "last_died"),
+}
+"""What a terminal has room for; JSON and the files have everything."""
+
+_RATES: Final = frozenset({"in_per_s", "out_per_s", "messages_per_s", "lag_s"})
+
+
+@click.command()
+@click.option(
+    "--html",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write one page with plots that needs nothing else.",
+)
+@click.option(
+    "--parquet",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Write each table to a file in there.",
+)
+@click.option(
+    "--hours",
+    type=click.IntRange(1, 24 * 31),
+    default=24,
+    show_default=True,
+    help="How far back messages are counted by the hour.",
+)
+@click.option(
+    "--slow-after",
+    type=duration_ms,
+    default="5m",
+    show_default=True,
+    metavar="DURATION",
+    help="A group is slow when a message has waited for so long.",
+)
+@nameserver_option
+@output_option
+def report(
+    html: Path | None,
+    parquet: Path | None,
+    hours: int,
+    slow_after: int,
+    nameserver: str,
+    output: str,
+) -> None:
+    """Show lag, rates, sizes, retries, dead letters and slow consumers, by group and topic.
+
+    Nothing is changed and no message is read.
+    """
+    with errors_as_exits():
+        made = make_report(
+            nameserver, html=html, parquet=parquet, hours=hours, slow_after_s=slow_after / 1000
+        )
+    if output == "json":
+        print_record(report_document(made), output)
+        return
+    for place, table in enumerate(_SHOWN):
+        if place:
+            click.echo()
+        click.echo(table.replace("_", " ").upper())
+        print_rows(_rows(made, table), _SHOWN[table], output)
+    for path in (html, parquet):
+        if path is not None:
+            click.echo(f"wrote {path}", err=True)
+
+
+def report_document(made: Report) -> dict[str, object]:
+    """Return everything that a report says, for JSON."""
+    told: dict[str, object] = {
+        "made": time_text(made.made_at_ms),
+        "hours": made.hours,
+        "slow_after_s": made.slow_after_ms / 1000,
+        "brokers": list(made.brokers),
+    }
+    return told | {table: _rows(made, table) for table in TABLES}
+
+
+def _rows(made: Report, table: str) -> Sequence[dict[str, object]]:
+    return [
+        dict(_field(name, value) for name, value in asdict(row).items())
+        for row in rows_of(made, table)
+    ]
+
+
+def _field(name: str, value: object) -> tuple[str, object]:
+    if name.endswith("_at_ms"):
+        return name.removesuffix("_at_ms"), time_text(value) if isinstance(value, int) else None
+    return name, round(value, 3) if name in _RATES and isinstance(value, float) else value

@@ -1,0 +1,82 @@
+"""How a cluster stands: topics, groups, consumers, dead letters and traffic by the hour.
+
+made = report("127.0.0.1:9876", html="report.html", parquet="report/")
+for row in made.slow:
+    print(row.group, row.topic, row.lag_s)
+"""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+from ternmq_client.admin import AdminClient
+from ternmq_client.config import ClientConfig, nameserver_texts
+from ternmq_client.descriptions import QueueStatus
+from ternmq_model.clock import Clock
+from ternmq_model.errors import UsageError
+from ternmq_pipeline.jobs.reporting.asking import ask_cluster
+from ternmq_pipeline.jobs.reporting.files import write_tables, write_text
+from ternmq_pipeline.jobs.reporting.page import page
+from ternmq_pipeline.jobs.reporting.tables import Report
+from ternmq_pipeline.jobs.requirements import need
+from ternmq_runtime.clock import SystemClock
+
+
+def report(
+    nameserver: str,
+    *,
+    html: str | Path | None = None,
+    parquet: str | Path | None = None,
+    hours: int = 24,
+    slow_after_s: float = 300.0,
+    clock: Clock | None = None,
+) -> Report:
+    """Ask a cluster how it stands, and write that down where it is wanted.
+
+    Nothing of the cluster is changed and no message is read: rates are the brokers' counters,
+    messages by the hour follow from the offsets at which hours begin.
+
+    Args:
+        nameserver: `HOST:PORT`; several separated by commas.
+        html: File for one page with plots, which needs nothing else.
+        parquet: Folder for the tables, a file each; older ones are replaced.
+        hours: How far back messages are counted by the hour.
+        slow_after_s: A group is slow from the time on that a message has waited for so long.
+        clock: Tells the time; None = the system's.
+
+    Returns:
+        The tables.
+
+    Raises:
+        MissingPackage: A file is wanted and the extra that writes it is not installed.
+        UsageError: A number is out of bounds.
+        TransportError: No NameServer answers, or a broker does not; nothing is written.
+    """
+    if not 1 <= hours <= 24 * 31:
+        raise UsageError(f"hours={hours}: from 1 to {24 * 31}")
+    if slow_after_s <= 0:
+        raise UsageError(f"slow_after_s={slow_after_s}: more than 0")
+    if html is not None:
+        need("the report as HTML", "matplotlib")
+    if parquet is not None:
+        need("the report as Parquet", "pyarrow")
+    made = asyncio.run(
+        _ask(nameserver, (clock or SystemClock()).wall_ms(), hours, round(slow_after_s * 1000))
+    )
+    if parquet is not None:
+        write_tables(made, Path(parquet))
+    if html is not None:
+        write_text(Path(html), page(made))
+    return made
+
+
+async def _ask(nameserver: str, now_ms: int, hours: int, slow_after_ms: int) -> Report:
+    config = ClientConfig(nameservers=nameserver_texts(nameserver))
+    async with AdminClient(config) as admin:
+        return await ask_cluster(
+            admin, _unmeasured, now_ms=now_ms, hours=hours, slow_after_ms=slow_after_ms
+        )
+
+
+async def _unmeasured(_: Sequence[QueueStatus]) -> int | None:
+    return None

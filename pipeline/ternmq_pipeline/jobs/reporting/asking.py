@@ -1,0 +1,265 @@
+"""What a report asks of a cluster, and how its tables are made of the answers."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ternmq_client.admin import AdminClient
+from ternmq_client.descriptions import GroupDescription, Progress, QueueStatus, TopicDescription
+from ternmq_model.errors import GroupNotFound, RefusedError, TopicNotFound
+from ternmq_model.names import (
+    DEAD_LETTER_PREFIX,
+    RETRY_PREFIX,
+    is_system_group,
+    is_system_topic,
+)
+from ternmq_pipeline.jobs.reporting.tables import (
+    DeadLettersRow,
+    GroupRow,
+    HourRow,
+    MemberRow,
+    Report,
+    TopicRow,
+    hour_starts,
+    hourly,
+)
+from ternmq_protos.v1.admin_pb2 import StatisticsItem
+from ternmq_protos.v1.groups_pb2 import RunningState
+
+Measure = Callable[[Sequence[QueueStatus]], Awaitable[int | None]]
+"""Returns the bytes that queues keep together; None when a broker does not measure."""
+
+_DAY: Final = 2
+"""The last of a counter's spans; the first is a minute."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """One counter over all brokers."""
+
+    per_s: float = 0.0
+    """Over the last minute."""
+
+    day: int = 0
+    """What the last 24 hours added."""
+
+
+_NONE: Final = Rate()
+Counted = Mapping[str, Mapping[str, Rate]]
+"""Rates by a counter's name and key."""
+
+
+async def ask_cluster(
+    admin: AdminClient, measure: Measure, *, now_ms: int, hours: int, slow_after_ms: int
+) -> Report:
+    """Return a report of all topics and groups but those of the system.
+
+    What is deleted while it is asked is left out.
+
+    Args:
+        admin: An open client.
+        measure: Tells how many bytes queues keep.
+        now_ms: Unix milliseconds.
+        hours: How far back messages are counted by the hour.
+        slow_after_ms: From which lag in time on a group is slow.
+
+    Raises:
+        TransportError: No NameServer answers, or a broker does not.
+    """
+    brokers = [data.broker_name for data in await admin.brokers()]
+    if not brokers:
+        return Report(now_ms, hours, slow_after_ms, (), (), (), (), (), ())
+    counted = counters(await admin.statistics())
+    descriptions = await _groups(admin)
+    topics: list[TopicRow] = []
+    traffic: list[HourRow] = []
+    for name in await admin.topics():
+        if is_system_topic(name) or name.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX)):
+            continue
+        try:
+            found = await admin.describe_topic(name)
+            traffic += await _traffic(admin, found, hour_starts(now_ms, hours))
+        except TopicNotFound:
+            continue
+        topics.append(topic_row(found, await measure(found.queues), counted, descriptions))
+    return Report(
+        now_ms,
+        hours,
+        slow_after_ms,
+        brokers,
+        topics,
+        [row for each in descriptions for row in group_rows(each, counted, slow_after_ms)],
+        await _members(admin, descriptions, now_ms, slow_after_ms),
+        [
+            DeadLettersRow(one.group, one.waiting, one.kept, one.last_died_at_ms or None)
+            for one in await admin.dead_letter_counts()
+        ],
+        traffic,
+    )
+
+
+def counters(found: Sequence[tuple[str, StatisticsItem]]) -> Counted:
+    """Return what brokers count that has spans, put together over them."""
+    sums: dict[str, dict[str, Rate]] = {}
+    for _, item in found:
+        if len(item.spans) > _DAY:
+            before = sums.setdefault(item.name, {}).get(item.key, _NONE)
+            minute, day = item.spans[0], item.spans[_DAY]
+            sums[item.name][item.key] = Rate(before.per_s + minute.rate, before.day + day.sum)
+    return sums
+
+
+def topic_row(
+    found: TopicDescription,
+    kept_bytes: int | None,
+    counted: Counted,
+    descriptions: Sequence[GroupDescription],
+) -> TopicRow:
+    """Return a topic's row."""
+    name = found.topic
+    readers = [
+        each.group for each in descriptions if any(one.queue.topic == name for one in each.progress)
+    ]
+    read = [_rate(counted, "GROUP_GET_NUMS", f"{name}@{group}") for group in readers]
+    got = _rate(counted, "TOPIC_PUT_NUMS", name)
+    return TopicRow(
+        topic=name,
+        queues=len(found.queues),
+        messages=sum(one.max_offset - one.min_offset for one in found.queues),
+        bytes=kept_bytes,
+        in_per_s=got.per_s,
+        in_24h=got.day,
+        out_per_s=sum(each.per_s for each in read),
+        out_24h=sum(each.day for each in read),
+        groups=len(readers),
+        last_stored_at_ms=max((one.last_stored_at_ms for one in found.queues), default=0) or None,
+    )
+
+
+def group_rows(found: GroupDescription, counted: Counted, slow_after_ms: int) -> list[GroupRow]:
+    """Return a row for each topic of a group, its retries too. Slow: lag that is so old."""
+    by_topic: dict[str, list[Progress]] = {}
+    for one in found.progress:
+        by_topic.setdefault(one.queue.topic, []).append(one)
+    rows: list[GroupRow] = []
+    for topic, progress in sorted(by_topic.items()):
+        key = f"{topic}@{found.group}"
+        got = _rate(counted, "GROUP_GET_NUMS", key)
+        lag = sum(max(0, one.lag) for one in progress)
+        lag_ms = max((one.lag_ms for one in progress if one.lag > 0), default=0)
+        rows.append(
+            GroupRow(
+                group=found.group,
+                topic=topic,
+                members=len(found.members),
+                lag=lag,
+                lag_s=lag_ms / 1000,
+                out_per_s=got.per_s,
+                out_24h=got.day,
+                sent_back_24h=_rate(counted, "SNDBCK_PUT_NUMS", key).day,
+                dead_24h=_rate(counted, "DLQ_PUT_NUMS", key).day,
+                is_retry=topic.startswith(RETRY_PREFIX),
+                is_slow=lag > 0 and lag_ms >= slow_after_ms,
+            )
+        )
+    return rows
+
+
+def member_row(
+    group: str,
+    client_id: str,
+    address: str,
+    state: RunningState | None,
+    *,
+    now_ms: int,
+    slow_after_ms: int,
+) -> MemberRow:
+    """Return a consumer's row; without `state`, of one that does not answer."""
+    if state is None:
+        return MemberRow(
+            group, client_id, address, None, None, None, None, None, None, None, is_slow=False
+        )
+    stuck = [
+        one
+        for one in state.queues
+        if one.messages and now_ms - max(one.consumed_at_ms, one.pulled_at_ms) >= slow_after_ms
+    ]
+    rate = state.facts.get("messages_per_s")
+    return MemberRow(
+        group=group,
+        client_id=client_id,
+        address=address,
+        queues=len(state.queues),
+        in_hand=sum(one.messages for one in state.queues),
+        messages_per_s=None if rate is None else float(rate),
+        failures=_fact(state, "failures"),
+        sent_back=_fact(state, "sent_back"),
+        timed_out=_fact(state, "timed_out"),
+        last_consumed_at_ms=max((one.consumed_at_ms for one in state.queues), default=0) or None,
+        is_slow=bool(stuck),
+    )
+
+
+def _fact(state: RunningState, name: str) -> int | None:
+    told = state.facts.get(name, "")
+    return int(told) if told.isdecimal() else None
+
+
+def _rate(counted: Counted, name: str, key: str) -> Rate:
+    return counted.get(name, {}).get(key, _NONE)
+
+
+async def _groups(admin: AdminClient) -> list[GroupDescription]:
+    found: list[GroupDescription] = []
+    for group in await admin.groups():
+        if not is_system_group(group):
+            try:
+                found.append(await admin.describe_group(group))
+            except GroupNotFound:
+                continue
+    return found
+
+
+async def _members(
+    admin: AdminClient,
+    descriptions: Sequence[GroupDescription],
+    now_ms: int,
+    slow_after_ms: int,
+) -> list[MemberRow]:
+    rows: list[MemberRow] = []
+    for found in descriptions:
+        for member in found.members:
+            try:
+                state = await admin.consumer_state(found.group, member.client_id)
+            except RefusedError:
+                state = None
+            row = member_row(
+                found.group,
+                member.client_id,
+                member.address,
+                state,
+                now_ms=now_ms,
+                slow_after_ms=slow_after_ms,
+            )
+            rows.append(row)
+    return rows
+
+
+async def _traffic(
+    admin: AdminClient, found: TopicDescription, starts: Sequence[int]
+) -> list[HourRow]:
+    """Return a topic's messages by the hour: differences of the offsets at which hours begin.
+
+    Brokers find those by halving, so no message is read. Nobody is asked about hours that cannot
+    have a message.
+    """
+    kept = sum(one.max_offset for one in found.queues)
+    last_ms = max((one.last_stored_at_ms for one in found.queues), default=0)
+    totals: list[int] = []
+    for start in starts:
+        if start > last_ms:
+            totals.append(kept)
+        else:
+            at = await admin.offsets_at(found.topic, start)
+            totals.append(sum(offset for _, offset in at))
+    return hourly(found.topic, starts, [*totals, kept])

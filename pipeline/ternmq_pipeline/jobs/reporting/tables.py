@@ -1,0 +1,161 @@
+"""The tables of a report, a class each: how a cluster stood at one moment. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRow:
+    """What a topic keeps and gets, over all brokers."""
+
+    topic: str
+    queues: int
+    messages: int
+    """All that can still be read."""
+
+    bytes: int | None
+    """Of their records; None = a broker does not measure."""
+
+    in_per_s: float
+    """Over the last minute, as all rates."""
+
+    in_24h: int
+    out_per_s: float
+    out_24h: int
+    """Read by all groups together."""
+
+    groups: int
+    last_stored_at_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRow:
+    """How far a group is in one topic; its retries are a topic of their own."""
+
+    group: str
+    topic: str
+    members: int
+    lag: int
+    """Messages that wait."""
+
+    lag_s: float
+    """How long the one that waits longest among each queue's next has lain there."""
+
+    out_per_s: float
+    out_24h: int
+    sent_back_24h: int
+    """Messages that were to be tried again."""
+
+    dead_24h: int
+    """Messages that the group gave up."""
+
+    is_retry: bool
+    is_slow: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MemberRow:
+    """One live consumer, as it tells of itself."""
+
+    group: str
+    client_id: str
+    address: str
+    queues: int | None
+    """None, here and below = it does not answer."""
+
+    in_hand: int | None
+    """Messages read and not finished."""
+
+    messages_per_s: float | None
+    failures: int | None
+    sent_back: int | None
+    timed_out: int | None
+    last_consumed_at_ms: int | None
+    is_slow: bool
+    """It holds messages of a queue of which none came or was finished for so long."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLettersRow:
+    """The dead letters of a group."""
+
+    group: str
+    waiting: int
+    kept: int
+    last_died_at_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class HourRow:
+    """What a topic got in one hour, as far as it still keeps it."""
+
+    topic: str
+    hour_at_ms: int
+    messages: int
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """How a cluster stood at one moment."""
+
+    made_at_ms: int
+    hours: int
+    """How far back `traffic` goes."""
+
+    slow_after_ms: int
+    """From which lag in time on a group counts as slow."""
+
+    brokers: Sequence[str]
+    topics: Sequence[TopicRow]
+    groups: Sequence[GroupRow]
+    members: Sequence[MemberRow]
+    dead_letters: Sequence[DeadLettersRow]
+    traffic: Sequence[HourRow]
+
+    @property
+    def slow(self) -> list[GroupRow]:
+        """The groups that are slow, the slowest first."""
+        return sorted((row for row in self.groups if row.is_slow), key=lambda row: -row.lag_s)
+
+
+Row = TopicRow | GroupRow | MemberRow | DeadLettersRow | HourRow
+
+TABLES: Final[dict[str, type[Row]]] = {
+    "topics": TopicRow,
+    "groups": GroupRow,
+    "members": MemberRow,
+    "dead_letters": DeadLettersRow,
+    "traffic": HourRow,
+}
+"""Attributes of a `Report` that are tables, with their rows."""
+
+
+def rows_of(report: Report, table: str) -> Sequence[Row]:
+    """Return one of `TABLES`."""
+    rows: Sequence[Row] = getattr(report, table)
+    return rows
+
+
+HOUR_MS: Final = 3_600_000
+
+
+def hour_starts(now_ms: int, hours: int) -> list[int]:
+    """Return the beginnings of the last full hours of UTC and of the one that is going on."""
+    present = now_ms - now_ms % HOUR_MS
+    return [present - HOUR_MS * back for back in range(hours, -1, -1)]
+
+
+def hourly(topic: str, starts: Sequence[int], totals: Sequence[int]) -> list[HourRow]:
+    """Return what a topic got in each hour.
+
+    Args:
+        topic: Which.
+        starts: When the hours begin, each where the one before ends.
+        totals: At each start how many messages the topic had got by then, as a sum of offsets,
+            and one more for the present.
+    """
+    return [
+        HourRow(topic, start, max(0, after - before))
+        for start, before, after in zip(starts, totals[:-1], totals[1:], strict=True)
+    ]

@@ -1,0 +1,48 @@
+"""What the jobs need beyond the core: the extra, and Java for Spark."""
+
+import os
+import shutil
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from ternmq_model.errors import MissingPackage
+
+INSTALL: Final = "pip install 'ternmq[spark]'"
+
+
+def need(what: str, *packages: str) -> None:
+    """Make sure that packages of the extra are installed.
+
+    Args:
+        what: Who needs them, as the user called it.
+        packages: Their import names.
+
+    Raises:
+        MissingPackage: One is not; says how to get it.
+    """
+    missing = [name for name in packages if find_spec(name) is None]
+    if missing:
+        raise MissingPackage(f"{what} needs {', '.join(missing)}: {INSTALL}")
+
+
+def need_java(what: str, environment: Mapping[str, str]) -> None:
+    """Make sure that Spark will find a Java.
+
+    Args:
+        what: Who needs it.
+        environment: The process's, with JAVA_HOME or PATH.
+
+    Raises:
+        MissingPackage: There is none.
+    """
+    home = environment.get("JAVA_HOME", "")
+    if home:
+        program = Path(home, "bin", "java")
+        if not os.access(program, os.X_OK):
+            raise MissingPackage(f"{what} needs Java 17 or later: JAVA_HOME={home} has no bin/java")
+    elif shutil.which("java", path=environment.get("PATH", "")) is None:
+        raise MissingPackage(
+            f"{what} needs Java 17 or later, for Spark: install it, or set JAVA_HOME"
+        )

@@ -1,0 +1,130 @@
+"""The report of a cluster whose history is known."""
+
+import asyncio
+from collections.abc import Sequence
+
+from ternmq_client.admin import AdminClient
+from ternmq_client.config import ClientConfig
+from ternmq_client.descriptions import QueueStatus
+from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
+from ternmq_consumer.push import PushConsumer
+from ternmq_model.message import Message
+from ternmq_model.stored_message import StoredMessage
+from ternmq_pipeline.jobs.reporting.asking import ask_cluster
+from ternmq_pipeline.jobs.reporting.tables import HOUR_MS, Report
+from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster, simulated_cluster
+from tests.support.virtual_time import run_in_virtual_time
+
+SLOW_AFTER_MS = 60_000
+
+
+async def report_of(cluster: SimulatedCluster, hours: int = 3) -> Report:
+    async def measure(queues: Sequence[QueueStatus]) -> int | None:
+        return 100 * sum(one.max_offset - one.min_offset for one in queues)
+
+    config = ClientConfig(nameservers=(NAMESERVER,))
+    async with AdminClient(config, env=cluster.environment("tool")) as admin:
+        return await ask_cluster(
+            admin, measure, now_ms=cluster.now_ms(), hours=hours, slow_after_ms=SLOW_AFTER_MS
+        )
+
+
+def consumer(cluster: SimulatedCluster, group: str, listener: object) -> PushConsumer:
+    return PushConsumer(
+        group,
+        "orders",
+        listener=listener,  # type: ignore[arg-type]
+        nameserver=NAMESERVER,
+        config=PushConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET, retries_max=0),
+        env=cluster.environment(group.lower()),
+    )
+
+
+def test_a_cluster_without_topics_has_a_report_without_rows() -> None:
+    async def main() -> None:
+        async with simulated_cluster() as cluster:
+            found = await report_of(cluster)
+            assert (found.brokers, found.topics, found.groups) == (["a", "b"], [], [])
+            assert not any((found.members, found.dead_letters, found.traffic))
+
+    run_in_virtual_time(main())
+
+
+def test_no_broker_at_all_is_an_empty_report() -> None:
+    async def main() -> None:
+        async with simulated_cluster(brokers=()) as cluster:
+            assert not (await report_of(cluster)).brokers
+
+    run_in_virtual_time(main())
+
+
+def test_topics_tell_what_they_keep_and_got_by_the_hour() -> None:
+    async def main() -> None:
+        async with simulated_cluster() as cluster, cluster.producer() as producer:
+            await cluster.put_topic("orders", 2)
+            await cluster.put_topic("idle", 1)
+            sent: dict[int, int] = {}
+            for count in (7, 0, 30):
+                for number in range(count):
+                    await producer.send(Message("orders", b"%d" % number))
+                now_ms = cluster.now_ms()
+                sent[now_ms - now_ms % HOUR_MS] = count
+                await asyncio.sleep(3600 if count < 30 else 1)
+            found = await report_of(cluster)
+            rows = {row.topic: row for row in found.topics}
+            assert (rows["orders"].messages, rows["orders"].bytes) == (37, 3700)
+            assert (rows["orders"].queues, rows["orders"].in_24h) == (4, 37)
+            assert (rows["idle"].messages, rows["idle"].last_stored_at_ms) == (0, None)
+            by_hour = {row.hour_at_ms: row.messages for row in found.traffic if row.messages}
+            assert by_hour == {hour: count for hour, count in sent.items() if count}
+            assert len([row for row in found.traffic if row.topic == "orders"]) == 4
+            assert sum(row.messages for row in (await report_of(cluster, hours=1)).traffic) == 30
+
+    run_in_virtual_time(main())
+
+
+def test_groups_tell_their_lag_what_they_gave_up_and_who_is_slow() -> None:
+    async def main() -> None:
+        go_on = asyncio.Event()
+
+        async def takes(_: StoredMessage) -> bool:
+            return True
+
+        async def refuses(message: StoredMessage) -> bool:
+            return not message.body.endswith(b"7")
+
+        async def waits(_: StoredMessage) -> None:
+            await go_on.wait()
+
+        async with simulated_cluster() as cluster, cluster.producer() as producer:
+            await cluster.put_topic("orders", 2)
+            for number in range(40):
+                await producer.send(Message("orders", b"%d" % number))
+            async with (
+                consumer(cluster, "Quick", takes),
+                consumer(cluster, "Picky", refuses),
+                consumer(cluster, "Stuck", waits),
+            ):
+                await asyncio.sleep(40)
+                early = await report_of(cluster)
+                assert not early.slow
+                await asyncio.sleep(60)
+                found = await report_of(cluster)
+                go_on.set()
+            rows = {row.group: row for row in found.groups if not row.is_retry}
+            assert (rows["Quick"].lag, rows["Quick"].out_24h, rows["Quick"].members) == (0, 40, 1)
+            assert (rows["Stuck"].lag, rows["Stuck"].is_slow) == (40, True)
+            assert 60 <= rows["Stuck"].lag_s <= 101
+            assert [row.group for row in found.slow] == ["Stuck"]
+            assert {row.group: row.is_slow for row in found.members} == {
+                "Quick": False,
+                "Picky": False,
+                "Stuck": True,
+            }
+            (letters,) = found.dead_letters
+            assert (letters.group, letters.waiting, letters.kept) == ("Picky", 4, 4)
+            assert rows["Picky"].dead_24h == 4
+            assert next(row for row in found.topics if row.topic == "orders").groups == 3
+            assert not any(row.topic.startswith("%") for row in found.topics)
+
+    run_in_virtual_time(main())

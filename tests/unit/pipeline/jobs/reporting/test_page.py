@@ -1,0 +1,102 @@
+import re
+from html.parser import HTMLParser
+from typing import Final
+
+import pytest
+
+from ternmq_pipeline.jobs.reporting.page import page
+from ternmq_pipeline.jobs.reporting.tables import HourRow
+from tests.support.reports import (
+    empty_report,
+    group_row,
+    member_row,
+    some_report,
+    topic_row,
+)
+
+pytest.importorskip("matplotlib")
+
+HOSTILE: Final = "\"><script src='http://x.y/z.js'>alert(1)</script>&amp;"
+_VOID: Final = {"meta"}
+
+
+class Reading(HTMLParser):
+    """Notes tags, attributes and texts, and whether every element is closed."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str]] = []
+        self.texts: list[str] = []
+        self._open: list[str] = []
+        self.feed(text)
+        self.close()
+        assert not self._open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += [(name, value or "") for name, value in attrs]
+        if tag not in _VOID:
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += [(name, value or "") for name, value in attrs]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if data.strip():
+            self.texts.append(data)
+
+
+def test_the_page_needs_nothing_else_and_runs_nothing() -> None:
+    text = page(some_report())
+    read = Reading(text)
+    assert not {"script", "link", "img", "iframe", "object", "image"} & set(read.tags)
+    for name, value in read.attributes:
+        assert not name.startswith("on")
+        assert name not in ("src", "action")
+        assert not name.endswith("href") or value.startswith("#")
+    assert not re.search(r"url\((?!#)", text)
+    assert "@import" not in text
+
+
+def test_what_stands_on_the_page_is_what_was_found() -> None:
+    rows = [group_row("late", lag=1234, lag_s=905.0, is_slow=True)]
+    read = Reading(page(some_report(groups=rows)))
+    assert read.tags.count("svg") == 5
+    for told in ("orders", "broker-a", "late", "1,234", "15 min 5 s", "5.0 MiB", "10.0.0.1:5512"):
+        assert any(told in text for text in read.texts), told
+
+
+def test_names_are_texts_whatever_they_hold() -> None:
+    report = some_report(
+        brokers=(HOSTILE,),
+        topics=[topic_row(HOSTILE)],
+        groups=[group_row(HOSTILE, topic=HOSTILE, lag_s=400.0, is_slow=True)],
+        members=[member_row(HOSTILE)],
+        traffic=[HourRow(HOSTILE, 0, 3)],
+    )
+    read = Reading(page(report))
+    assert "script" not in read.tags
+    assert read.texts.count(HOSTILE) >= 5
+
+
+def test_an_empty_cluster_has_a_page_too() -> None:
+    read = Reading(page(empty_report()))
+    assert "svg" not in read.tags
+    assert "No group is behind." in read.texts
+    assert any("No broker is registered." in text for text in read.texts)
+
+
+def test_a_consumer_that_did_not_answer_has_no_numbers() -> None:
+    row = member_row(queues=None, in_hand=None, messages_per_s=None, last_consumed_at_ms=None)
+    assert "–" in Reading(page(some_report(members=[row]))).texts
+
+
+def test_ids_of_plots_do_not_meet() -> None:
+    text = page(some_report(groups=[group_row(lag_s=9.0)]))
+    ids = re.findall(r'<(?:clipPath|path|g) id="([mp][0-9a-f]{10})"', text)
+    assert len(ids) == len(set(ids))

@@ -1,0 +1,81 @@
+from xml.etree import ElementTree
+
+import pytest
+
+from ternmq_pipeline.jobs.reporting.plots import (
+    OTHERS,
+    TOPICS_MAX,
+    bars_svg,
+    bytes_text,
+    duration_text,
+    largest,
+    short,
+    stacks,
+    traffic_svg,
+)
+from ternmq_pipeline.jobs.reporting.tables import HourRow
+
+
+def test_the_largest_come_first_and_nothing_is_left_out_of_the_others() -> None:
+    assert largest({"a": 1, "b": 3, "c": 0, "d": 3}, 3) == [("b", 3), ("d", 3), ("a", 1)]
+    assert largest({"a": 1, "b": 3}, 1) == [("b", 3)]
+
+
+def test_topics_beyond_the_busiest_are_put_together() -> None:
+    rows = [HourRow(f"t{n}", hour, n) for n in range(TOPICS_MAX + 3) for hour in (0, 3_600_000)]
+    starts, found = stacks(rows)
+    assert starts == [0, 3_600_000]
+    assert len(found) == TOPICS_MAX + 1
+    assert list(found)[-1] == OTHERS
+    assert found[OTHERS] == [0 + 1 + 2] * 2
+    assert found["t9"] == [9, 9]
+
+
+def test_a_topic_that_is_called_others_loses_nothing() -> None:
+    rows = [HourRow(OTHERS, 0, 5), HourRow("a", 0, 1)]
+    assert stacks(rows)[1] == {OTHERS: [5], "a": [1]}
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0, "0"), (0.256, "0.26"), (12.5, "12.5"), (950, "950"), (999.6, "1 k"), (34_000_000, "34 M")],
+)
+def test_numbers_are_short(value: float, text: str) -> None:
+    assert short(value) == text
+
+
+def test_sizes_and_times_have_units_that_suit_them() -> None:
+    assert [bytes_text(n) for n in (7, 2048, 5 << 20, 3 << 30)] == [
+        "7 B",
+        "2.0 KiB",
+        "5.0 MiB",
+        "3.0 GiB",
+    ]
+    assert [duration_text(s) for s in (0, 0.42, 60, 125, 3600, 3_900, 90_000)] == [
+        "0 s",
+        "0.4 s",
+        "1 min",
+        "2 min 5 s",
+        "1 h",
+        "1 h 5 min",
+        "1 d 1 h",
+    ]
+
+
+def test_nothing_to_show_is_no_plot() -> None:
+    assert traffic_svg([]) == ""
+    assert traffic_svg([HourRow("T", 0, 0)]) == ""
+    assert bars_svg({"a": 0}, salt="x", unit="messages") == ""
+
+
+def test_a_plot_is_one_element_with_escaped_names() -> None:
+    pytest.importorskip("matplotlib")
+    name = "<script>$\\frac$&"
+    for text in (
+        bars_svg({name: 3, "b": 2}, salt="x", unit="bytes", alarmed=["b"]),
+        traffic_svg([HourRow(name, 0, 3)]),
+    ):
+        assert "<script" not in text
+        root = ElementTree.fromstring(text)
+        assert root.tag.endswith("svg")
+        assert name in {each.text for each in root.iter() if each.tag.endswith("text")}
