@@ -9,7 +9,6 @@ Source: RocketMQ `CommitLog.checkMessageAndReturnSize`.
 
 import enum
 import struct
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -27,7 +26,8 @@ from ternmq_model.record import (
 from ternmq_model.record_batch import RecordBatch
 from ternmq_model.record_check import check_record
 from ternmq_model.record_checksum import match_checksums, verify_checksum
-from ternmq_model.record_heads import Heads, Ints, head_type, take_heads
+from ternmq_model.record_heads import Heads
+from ternmq_model.record_layout import Layout, lay_out
 from ternmq_model.record_passes import (
     QueueRows,
     Topics,
@@ -43,9 +43,6 @@ SCAN_BYTES_MAX: Final = 4 << 20
 """One scan ends behind the record that reaches it."""
 
 _START: Final = struct.Struct(">ii")
-_IPV6_SHIFT: Final = 4
-_IPV6_MORE: Final = 12
-"""Bytes that an IPv6 host takes more than an IPv4 one."""
 
 
 class Verify(enum.IntEnum):
@@ -81,20 +78,6 @@ class Scan(NamedTuple):
     """What is wrong with the bytes at `end`, if something is."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Layout:
-    """Where the parts of records lie whose sizes add up."""
-
-    starts: Ints
-    ends: Ints
-    heads: Heads
-    bodies: Ints
-    body_ends: Ints
-    topics: Ints
-    topic_bytes: Ints
-    properties: Ints
-
-
 def scan_records(
     view: memoryview,
     position: int,
@@ -118,7 +101,8 @@ def scan_records(
     starts, end, is_stopped = follow_lengths(view, position, limit, records_max)
     if starts:
         data = bytes(view[position:end])
-        layout = _lay_out(data, np.array(starts, dtype=np.int64) - position, at)
+        begins = np.array(starts, dtype=np.int64) - position
+        layout = lay_out(data, begins, np.append(begins[1:], len(data)), at + begins)
         if isinstance(layout, int):
             row, batch = layout, None
         else:
@@ -192,71 +176,11 @@ def _fault(
     return None
 
 
-def _lay_out(data: bytes, starts: Ints, at: PhysicalOffset) -> _Layout | int:
-    """Find the parts of records that lie back to back; or the first one whose sizes are wrong."""
-    view = np.frombuffer(data, dtype=np.uint8)
-    ends = np.append(starts[1:], len(data))
-    heads, head_bytes = _take_heads(data, starts, ends)
-    if not len(heads):
-        return int(np.argmax(starts + head_bytes > ends))
-    long_topic = heads["magic"] == MAGIC_V2
-    bodies = starts + head_bytes
-    body_bytes = heads["body_bytes"].astype(np.int64)
-    body_ends = bodies + body_bytes
-    topics = body_ends + 1 + long_topic
-    good = (heads["physical_offset"] == at + starts) & (body_bytes >= 0) & (topics + 2 <= ends)
-    if not good.all():
-        return int(good.argmin())
-    topic_bytes = view[topics - 1].astype(np.int64)
-    if long_topic.any():
-        topic_bytes = np.where(long_topic, _shorts(view, topics), topic_bytes)
-    properties = topics + topic_bytes + 2
-    good = (topic_bytes >= 1) & (properties <= ends)
-    if not good.all():
-        return int(good.argmin())
-    properties_bytes = _shorts(view, properties)
-    good = (properties_bytes >= 0) & (properties + properties_bytes == ends)
-    if not good.all():
-        return int(good.argmin())
-    return _Layout(starts, ends, heads, bodies, body_ends, topics, topic_bytes, properties)
-
-
-def _shorts(view: NDArray[np.uint8], ends: Ints) -> Ints:
-    """Return the signed 16-bit numbers that end at `ends`."""
-    return (view[ends - 2].astype(np.int8).astype(np.int64) << 8) | view[ends - 1]
-
-
-def _take_heads(data: bytes, starts: Ints, ends: Ints) -> tuple[Heads, Ints]:
-    """Return copies of the headers and their lengths; no headers when one has no room."""
-    shortest = take_heads(data, starts, head_type(8, 8))
-    kinds = (shortest["sys_flag"].astype(np.int64) >> _IPV6_SHIFT) & 3
-    if not kinds.any():
-        return shortest, np.full(len(starts), shortest.itemsize, dtype=np.int64)
-    head_bytes = shortest.itemsize + _IPV6_MORE * ((kinds & 1) + (kinds >> 1))
-    if (starts + head_bytes > ends).any():
-        return shortest[:0], head_bytes
-    present: list[int] = np.unique(kinds).tolist()
-    every = 0
-    for kind in present:
-        every |= kind
-    heads = np.zeros(len(starts), dtype=_head_type(every))
-    for kind in present:
-        rows = np.flatnonzero(kinds == kind)
-        some = take_heads(data, starts[rows], _head_type(kind))
-        for name in heads.dtype.names or ():
-            heads[name][rows] = some[name]
-    return heads, head_bytes
-
-
-def _head_type(kind: int) -> "np.dtype[np.void]":
-    return head_type(20 if kind & 1 else 8, 20 if kind & 2 else 8)
-
-
 def _take(
     view: memoryview,
     position: int,
     data: bytes,
-    layout: _Layout,
+    layout: Layout,
     at: PhysicalOffset,
     verify: Verify,
 ) -> tuple[int, RecordBatch | None]:
@@ -287,7 +211,7 @@ def _take(
 
 
 def _suspects(
-    data: bytes, layout: _Layout, parts: list[bytes], topics: Topics, room: int
+    data: bytes, layout: Layout, parts: list[bytes], topics: Topics, room: int
 ) -> NDArray[np.bool_]:
     """Tell which records a look at each by itself may find bad."""
     crcs = body_crcs(data, layout.bodies, layout.body_ends)

@@ -1,0 +1,293 @@
+"""Records of the commit log as Arrow record batches, many at once, with no object for each.
+
+A row says of its record what `StoredMessage` says: the body unpacked, the properties without the
+checksum of the record, no tag as null, no keys as an empty list.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from ternmq_model import properties
+from ternmq_model.message_id import host_text, offset_message_id
+from ternmq_model.offsets import PhysicalOffset
+from ternmq_model.record import FLAG_BORN_HOST_V6, FLAG_STORE_HOST_V6
+from ternmq_model.record_heads import Ints
+from ternmq_store.columns import names
+from ternmq_store.columns.arrow import arrow, compute
+from ternmq_store.columns.names import COLUMNS, check_columns
+from ternmq_store.columns.property_columns import LIST_TYPE, MAP_TYPE, PropertyColumns
+from ternmq_store.columns.records import Damage, Found, find_records, unpack_bodies
+from ternmq_store.columns.slices import as_text, gather, numbers
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+BATCH_BYTES_MAX: Final = 8 << 20
+"""Of records and of bodies that were unpacked, in one batch; one message may be longer."""
+
+_TIMESTAMP: Final = arrow.timestamp("us", "UTC")
+_TYPES: Final[dict[str, Any]] = {
+    names.TOPIC: arrow.string(),
+    names.BROKER_NAME: arrow.string(),
+    names.QUEUE_ID: arrow.int32(),
+    names.QUEUE_OFFSET: arrow.int64(),
+    names.MESSAGE_ID: arrow.string(),
+    names.KEYS: LIST_TYPE,
+    names.TAGS: arrow.string(),
+    names.BODY: arrow.binary(),
+    names.PROPERTIES: MAP_TYPE,
+    names.BORN_AT: _TIMESTAMP,
+    names.STORED_AT: _TIMESTAMP,
+    names.BORN_HOST: arrow.string(),
+    names.RECONSUME_TIMES: arrow.int32(),
+    names.SYS_FLAG: arrow.int32(),
+}
+_NUMBERS: Final = {
+    names.QUEUE_ID: ("queue_id", np.int32),
+    names.QUEUE_OFFSET: ("queue_offset", np.int64),
+    names.RECONSUME_TIMES: ("reconsume_times", np.int32),
+    names.SYS_FLAG: ("sys_flag", np.int32),
+}
+_TIMES: Final = {names.BORN_AT: "born_at_ms", names.STORED_AT: "stored_at_ms"}
+_FROM_PROPERTIES: Final = frozenset({names.MESSAGE_ID, names.KEYS, names.TAGS, names.PROPERTIES})
+_EARLIEST_MS: Final = -62_135_596_800_000
+_LATEST_MS: Final = 253_402_300_799_999
+"""From the year 1 to 9999: all that a timestamp can show."""
+
+_HOST_BYTES: Final = 8
+_HOST_V6_BYTES: Final = 20
+
+
+class Built(NamedTuple):
+    """What came of making records rows."""
+
+    batch: "pa.RecordBatch"
+    rows: Ints
+    """Which of the records that were given are in it, in their order."""
+
+    damaged: Sequence[Damage]
+    looked_at: int
+    """How many of the records, from the first on, are in the batch or damaged: all, unless their
+    unpacked bodies would be too much for one batch."""
+
+
+def arrow_schema(columns: Sequence[str] = ()) -> "pa.Schema":
+    """Return the schema of batches with `columns`, all when none is named: the one Spark asks for.
+
+    Raises:
+        UsageError: There is no such column.
+    """
+    schema: pa.Schema = arrow.schema(
+        [arrow.field(name, _TYPES[name]) for name in check_columns(columns)]
+    )
+    return schema
+
+
+def build_batch(
+    view: bytes | memoryview,
+    starts: Ints,
+    sizes: Ints,
+    *,
+    broker_name: str,
+    columns: Sequence[str] = COLUMNS,
+) -> "pa.RecordBatch":
+    """Return records as one batch, however long their bodies become.
+
+    Args:
+        view: Holds the records, anywhere. Not kept.
+        starts: Where they begin in it.
+        sizes: How long they are.
+        broker_name: Whose they are.
+        columns: What is wanted of them, in this order.
+
+    Raises:
+        CorruptRecord: One of them is damaged; `CorruptBody` when only its body cannot be unpacked.
+        MissingPackage: A body is compressed in a way that needs the extra `compression`.
+    """
+    built = build_rows(
+        view, starts, sizes, broker_name=broker_name, columns=columns, bytes_max=None
+    )
+    if built.damaged:
+        raise built.damaged[0].error
+    return built.batch
+
+
+def build_batches(
+    view: bytes | memoryview,
+    starts: Ints,
+    sizes: Ints,
+    *,
+    broker_name: str,
+    columns: Sequence[str] = COLUMNS,
+) -> Iterator["pa.RecordBatch"]:
+    """Give records as batches, each of at most `BATCH_BYTES_MAX` of records and unpacked bodies.
+
+    Args:
+        view: As in `build_batch`.
+        starts: Likewise; records of so many bytes at most may be given at once.
+        sizes: Likewise.
+        broker_name: Likewise.
+        columns: Likewise.
+
+    Raises:
+        CorruptRecord: One of them is damaged.
+        MissingPackage: A body is compressed in a way that needs the extra `compression`.
+    """
+    done = 0
+    while done < len(starts):
+        built = build_rows(
+            view, starts[done:], sizes[done:], broker_name=broker_name, columns=columns
+        )
+        if built.damaged:
+            raise built.damaged[0].error
+        yield built.batch
+        done += built.looked_at
+
+
+def build_rows(
+    view: bytes | memoryview,
+    starts: Ints,
+    sizes: Ints,
+    *,
+    broker_name: str,
+    columns: Sequence[str] = COLUMNS,
+    places: Ints | None = None,
+    bytes_max: int | None = BATCH_BYTES_MAX,
+) -> Built:
+    """Return records as a batch, and which of them are damaged.
+
+    Args:
+        view: Holds the records, anywhere. Not kept.
+        starts: Where they begin in it.
+        sizes: How long they are, together at most what fits in a batch.
+        broker_name: Whose they are.
+        columns: What is wanted of them, in this order.
+        places: The physical offsets that they must claim. None = any.
+        bytes_max: The batch ends before records and unpacked bodies become more. None = never.
+
+    Raises:
+        MissingPackage: A body is compressed in a way that needs the extra `compression`.
+    """
+    starts, sizes = starts.astype(np.int64), sizes.astype(np.int64)
+    found, damaged = find_records(view, starts, sizes, places)
+    looked_at = len(starts)
+    unpacked: Sequence[tuple[int, bytes]] = ()
+    if found is not None and names.BODY in columns:
+        bodies = unpack_bodies(found, bytes_max)
+        unpacked = bodies.unpacked
+        if bodies.rows < len(found.rows):
+            looked_at = int(found.rows[bodies.rows])
+        if bodies.broken or looked_at < len(starts):
+            damaged += [Damage(int(found.rows[row]), error) for row, error in bodies.broken]
+            keep = np.arange(len(found.rows)) < bodies.rows
+            keep[[row for row, _ in bodies.broken]] = False
+            moved = np.cumsum(keep) - 1
+            unpacked = [(int(moved[row]), body) for row, body in unpacked]
+            found = found.only(keep)
+    damaged = sorted((d for d in damaged if d.row < looked_at), key=lambda each: each.row)
+    if found is None or not len(found.rows):
+        return Built(_no_rows(columns), starts[:0], damaged, looked_at)
+    made = _Columns(found, unpacked, broker_name)
+    batch = arrow.RecordBatch.from_arrays(
+        [made.column(name) for name in columns], schema=arrow_schema(columns)
+    )
+    return Built(batch, found.rows, damaged, looked_at)
+
+
+def _no_rows(columns: Sequence[str]) -> "pa.RecordBatch":
+    batch: pa.RecordBatch = arrow.RecordBatch.from_pylist([], schema=arrow_schema(columns))
+    return batch
+
+
+class _Columns:
+    """Makes the columns of one batch, whose records are good."""
+
+    def __init__(
+        self, found: Found, unpacked: Sequence[tuple[int, bytes]], broker_name: str
+    ) -> None:
+        self._view = found.view
+        self._layout = found.layout
+        self._rows = len(found.rows)
+        self._unpacked = unpacked
+        self._broker_name = broker_name
+        self._read: PropertyColumns | None = None
+
+    def column(self, name: str) -> Any:
+        """Return one of them."""
+        heads = self._layout.heads
+        if name in _NUMBERS:
+            field, kind = _NUMBERS[name]
+            return numbers(heads[field].astype(kind), _TYPES[name])
+        if name in _TIMES:
+            at_ms = np.clip(heads[_TIMES[name]].astype(np.int64), _EARLIEST_MS, _LATEST_MS)
+            return numbers(at_ms * 1000, _TIMESTAMP)
+        if name in _FROM_PROPERTIES:
+            return self._of_properties(name)
+        if name == names.TOPIC:
+            begins = self._layout.topics
+            return as_text(gather(self._view, begins, begins + self._layout.topic_bytes))
+        if name == names.BROKER_NAME:
+            return arrow.repeat(arrow.scalar(self._broker_name, arrow.string()), self._rows)
+        return self._bodies() if name == names.BODY else self._born_hosts()
+
+    def _of_properties(self, name: str) -> Any:
+        if self._read is None:
+            layout = self._layout
+            self._read = PropertyColumns(self._view, layout.properties, layout.ends)
+        if name == names.PROPERTIES:
+            return self._read.maps()
+        if name == names.KEYS:
+            return self._read.keys()
+        if name == names.TAGS:
+            return self._read.values(properties.TAGS)
+        found = self._read.values(properties.UNIQUE_KEY)
+        return self._with_offset_ids(found) if found.null_count else found
+
+    def _with_offset_ids(self, found: Any) -> Any:
+        """Return the ids of messages, of those that were given none by their producer too."""
+        heads = self._layout.heads
+        lacks = found.is_null()
+        rows = np.flatnonzero(lacks.to_numpy(zero_copy_only=False))
+        ids = [
+            offset_message_id(host[: self._host_bytes(flag, FLAG_STORE_HOST_V6)], at)
+            for host, flag, at in zip(
+                heads["store_host"][rows].tolist(),
+                heads["sys_flag"][rows].tolist(),
+                map(PhysicalOffset, heads["physical_offset"][rows].tolist()),
+                strict=True,
+            )
+        ]
+        return compute.replace_with_mask(found, lacks, arrow.array(ids, type=arrow.string()))
+
+    def _host_bytes(self, sys_flag: int, v6: int) -> int:
+        return _HOST_V6_BYTES if sys_flag & v6 else _HOST_BYTES
+
+    def _bodies(self) -> Any:
+        begins, ends = self._layout.bodies, self._layout.body_ends
+        if not self._unpacked:
+            return gather(self._view, begins, ends)
+        mask = np.zeros(self._rows, dtype=np.bool_)
+        mask[[row for row, _ in self._unpacked]] = True
+        stored = gather(self._view, begins, np.where(mask, begins, ends))
+        unpacked = arrow.array([body for _, body in self._unpacked], type=arrow.binary())
+        return compute.replace_with_mask(stored, arrow.array(mask), unpacked)
+
+    def _born_hosts(self) -> Any:
+        """Return where messages were sent from; few hosts send many."""
+        heads = self._layout.heads
+        hosts = heads["born_host"]
+        if hosts.dtype.itemsize == _HOST_BYTES:
+            plain = np.ascontiguousarray(hosts).view(np.int64)
+            if (plain == plain[:1]).all():
+                return arrow.repeat(arrow.scalar(host_text(hosts[0].tobytes())), self._rows)
+            _, firsts, codes = np.unique(plain, return_index=True, return_inverse=True)
+            texts = [host_text(host) for host in hosts[firsts].tolist()]
+            return arrow.array(texts, type=arrow.string()).take(arrow.array(codes))
+        own = [
+            host[: self._host_bytes(flag, FLAG_BORN_HOST_V6)]
+            for host, flag in zip(hosts.tolist(), heads["sys_flag"].tolist(), strict=True)
+        ]
+        known = {host: host_text(host) for host in set(own)}
+        return arrow.array([known[host] for host in own], type=arrow.string())

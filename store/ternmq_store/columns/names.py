@@ -1,0 +1,41 @@
+"""The columns that a message has, by the names that Spark shows (docs/reference/spark.md). Pure."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from ternmq_model.errors import UsageError
+
+TOPIC: Final = "topic"
+BROKER_NAME: Final = "brokerName"
+QUEUE_ID: Final = "queueId"
+QUEUE_OFFSET: Final = "queueOffset"
+MESSAGE_ID: Final = "msgId"
+KEYS: Final = "keys"
+TAGS: Final = "tags"
+BODY: Final = "body"
+PROPERTIES: Final = "properties"
+BORN_AT: Final = "bornTimestamp"
+STORED_AT: Final = "storeTimestamp"
+BORN_HOST: Final = "bornHost"
+RECONSUME_TIMES: Final = "reconsumeTimes"
+SYS_FLAG: Final = "sysFlag"
+
+COLUMNS: Final = (
+    TOPIC, BROKER_NAME, QUEUE_ID, QUEUE_OFFSET, MESSAGE_ID, KEYS, TAGS, BODY, PROPERTIES, BORN_AT,
+    STORED_AT, BORN_HOST, RECONSUME_TIMES, SYS_FLAG,
+)  # fmt: skip
+"""All of them, in their order."""
+
+
+def check_columns(columns: Sequence[str]) -> Sequence[str]:
+    """Return the columns that are wanted: all when none is named.
+
+    Raises:
+        UsageError: There is no such column, or it is named twice.
+    """
+    for index, name in enumerate(columns):
+        if name not in COLUMNS:
+            raise UsageError(f"column {name!r}: there is none; there are {', '.join(COLUMNS)}")
+        if name in columns[:index]:
+            raise UsageError(f"column {name!r}: is named twice")
+    return tuple(columns) or COLUMNS

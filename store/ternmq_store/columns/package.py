@@ -1,0 +1,22 @@
+"""Whether pyarrow is installed: it comes with an extra, and all else works without it."""
+
+from importlib.util import find_spec
+
+from ternmq_model.errors import MissingPackage
+
+
+def has_pyarrow() -> bool:
+    """Tell whether records can be made columns here, without importing anything."""
+    return find_spec("pyarrow") is not None
+
+
+def check_pyarrow() -> None:
+    """Refuse to go on without pyarrow: before modules that import it are imported.
+
+    Raises:
+        MissingPackage: It is not installed.
+    """
+    if not has_pyarrow():
+        raise MissingPackage(
+            "Arrow columns need a package that is not installed: pip install 'ternmq[spark]'"
+        )

@@ -1,0 +1,149 @@
+"""The properties of many records at once, as Arrow columns.
+
+They are copied out of the records, one record's behind the other's, and the separators are found
+in them by numpy. Properties that are rare (a name twice, bytes that are no UTF-8) are first read
+and written again one record at a time, as `decode_properties` reads them; then they are as others.
+"""
+
+from itertools import pairwise
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ternmq_model import properties as names
+from ternmq_model.properties import decode_properties, encode_properties
+from ternmq_model.record_heads import Bytes, Ints
+from ternmq_store.columns.arrow import arrow, compute
+from ternmq_store.columns.slices import find_broken_text, gather, parts_of, with_nulls
+
+_NAME_END: Final = 1
+_PAIR_END: Final = 2
+_CODES_MAX: Final = 48
+"""So many bits can be summed up over all pairs that a record may have."""
+
+LIST_TYPE: Final = arrow.list_(arrow.field("element", arrow.string()))
+MAP_TYPE: Final = arrow.map_(arrow.string(), arrow.string())
+
+
+class PropertyColumns:
+    """The properties of records, row by row.
+
+    Args:
+        data: Holds the records. Not kept.
+        begins: Where each record's properties begin in it.
+        ends: Where they end.
+    """
+
+    def __init__(self, data: bytes | memoryview, begins: Ints, ends: Ints) -> None:
+        self._take(gather(data, begins, ends))
+        odd = set(find_broken_text(self._data, self._bounds)) | self._with_doubles()
+        if odd:
+            whole, bounds = self._data.tobytes(), self._bounds.tolist()
+            pieces = [whole[begin:end] for begin, end in pairwise(bounds)]
+            for row in odd:
+                pieces[row] = encode_properties(decode_properties(pieces[row]))
+            self._take(arrow.array(pieces, type=arrow.binary()))
+
+    def _take(self, properties: Any) -> None:
+        self._data, self._bounds = parts_of(properties)
+        self._rows = len(properties)
+        self._find_pairs()
+        every = gather(self._data.data, self._begins, self._separators, arrow.string())
+        found = every.dictionary_encode()
+        self._names = found.dictionary
+        self._codes: Ints = found.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        self._code_of = {name: code for code, name in enumerate(_plain(self._names))}
+
+    def _find_pairs(self) -> None:
+        """Find where names begin, where they end and where values end, and whose they are."""
+        data, begins, ends = self._data, self._bounds[:-1], self._bounds[1:]
+        stops: Ints = np.flatnonzero(data == _PAIR_END)
+        lacks_end = ends > begins
+        lacks_end[lacks_end] = data[ends[lacks_end] - 1] != _PAIR_END
+        counts = np.diff(np.searchsorted(stops, ends), prepend=0) + lacks_end
+        if lacks_end.any():
+            stops = np.sort(np.concatenate((stops, ends[lacks_end])))
+        counted = np.cumsum(counts)
+        starts = np.empty(len(stops), dtype=np.int64)
+        starts[1:] = stops[:-1] + 1
+        has_pairs = counts > 0
+        starts[(counted - counts)[has_pairs]] = begins[has_pairs]
+        separators: Ints = np.flatnonzero(data == _NAME_END)
+        rows = np.repeat(np.arange(len(begins)), counts)
+        if len(separators) != len(stops) or not _is_in(separators, starts, stops).all():
+            # Values with a separator in them, and pairs without name or value: they do not count.
+            separators = np.append(separators, len(data))
+            separators = separators[np.searchsorted(separators[:-1], starts)]
+            good = _is_in(separators, starts, stops)
+            starts, separators, stops, rows = (
+                each[good] for each in (starts, separators, stops, rows)
+            )
+        self._begins, self._separators, self._ends, self._row_of = starts, separators, stops, rows
+
+    def _with_doubles(self) -> set[int]:
+        """Return the rows in which a name stands twice."""
+        if not len(self._codes):
+            return set()
+        if len(self._names) <= _CODES_MAX:
+            firsts = np.flatnonzero(np.diff(self._row_of, prepend=-1))
+            bits = np.int64(1) << self._codes
+            double = np.add.reduceat(bits, firsts) != np.bitwise_or.reduceat(bits, firsts)
+            return set(self._row_of[firsts[double]].tolist())
+        keys = np.sort(self._row_of * len(self._names) + self._codes)
+        return set((keys[1:][keys[1:] == keys[:-1]] // len(self._names)).tolist())
+
+    def values(self, name: str) -> Any:
+        """Return one property of each row; null where it has none of that name."""
+        code = self._code_of.get(name)
+        if code is None:
+            return arrow.nulls(self._rows, arrow.string())
+        pairs = np.flatnonzero(self._codes == code)
+        begins, ends = self._separators[pairs] + 1, self._ends[pairs]
+        if len(pairs) == self._rows:
+            return gather(self._data.data, begins, ends, arrow.string())
+        is_there = np.zeros(self._rows, dtype=np.bool_)
+        rows = self._row_of[pairs]
+        is_there[rows] = True
+        all_begins, all_ends = self._bounds[:-1].copy(), self._bounds[:-1].copy()
+        all_begins[rows], all_ends[rows] = begins, ends
+        return with_nulls(gather(self._data.data, all_begins, all_ends, arrow.string()), is_there)
+
+    def keys(self) -> Any:
+        """Return the keys of each row; an empty list where it has none."""
+        found = compute.split_pattern(self.values(names.KEYS), names.KEY_SEPARATOR)
+        _, offsets = found.buffers()[:2]
+        buffers = [None, offsets]
+        return arrow.Array.from_buffers(LIST_TYPE, len(found), buffers, children=[found.values])
+
+    def maps(self) -> Any:
+        """Return all properties of each row but the checksum of its record."""
+        codes, pairs = self._codes, slice(None)
+        left_out = self._code_of.get(names.CRC32)
+        rows = self._row_of
+        if left_out is not None:
+            pairs = codes != left_out
+            codes, rows = codes[pairs], rows[pairs]
+        keys = self._names.take(arrow.array(codes))
+        begins, ends = self._separators[pairs] + 1, self._ends[pairs]
+        values = gather(self._data.data, begins, ends, arrow.string())
+        offsets = np.zeros(self._rows + 1, dtype=np.int32)
+        np.cumsum(np.bincount(rows, minlength=self._rows), out=offsets[1:])
+        entries = arrow.StructArray.from_arrays(
+            [keys, values], fields=[MAP_TYPE.key_field, MAP_TYPE.item_field]
+        )
+        buffers = [None, arrow.py_buffer(offsets)]
+        return arrow.Array.from_buffers(MAP_TYPE, self._rows, buffers, children=[entries])
+
+
+def _is_in(separators: Ints, starts: Ints, stops: Ints) -> NDArray[np.bool_]:
+    """Tell which pairs have a name and a value."""
+    return (separators > starts) & (separators + 1 < stops)
+
+
+def _plain(dictionary: Any) -> list[str]:
+    """Return names as text; those that are none are never looked for."""
+    data: Bytes
+    data, bounds = parts_of(dictionary)
+    whole, places = data.tobytes(), bounds.tolist()
+    return [whole[begin:end].decode("utf-8", "replace") for begin, end in pairwise(places)]

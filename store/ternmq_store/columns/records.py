@@ -1,0 +1,181 @@
+"""Finding the good ones among records that lie anywhere in a buffer, and unpacking their bodies."""
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ternmq_model.compression import decompress
+from ternmq_model.errors import CorruptBody, CorruptRecord
+from ternmq_model.offsets import PhysicalOffset
+from ternmq_model.record import (
+    FLAG_COMPRESSED,
+    MAGIC_V1,
+    MAGIC_V2,
+    OVERHEAD_BYTES,
+    decode_record,
+)
+from ternmq_model.record_heads import Ints, head_type, take_heads
+from ternmq_model.record_layout import Layout, lay_out
+
+_HEAD: Final = head_type(8, 8)
+
+
+class Damage(NamedTuple):
+    """A record that is no row."""
+
+    row: int
+    """Which of those that were given."""
+
+    error: CorruptRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Records that are good, in the order in which they were given."""
+
+    view: bytes | memoryview
+    layout: Layout
+    rows: Ints
+    """Which of those that were given."""
+
+    def only(self, keep: NDArray[np.bool_] | Ints) -> "Found":
+        """Return some of them."""
+        some = {each.name: getattr(self.layout, each.name)[keep] for each in fields(Layout)}
+        return Found(self.view, Layout(**some), self.rows[keep])
+
+
+@dataclass(frozen=True, slots=True)
+class Bodies:
+    """The bodies that were compressed."""
+
+    unpacked: Sequence[tuple[int, bytes]]
+    """Of the rows that have one, ascending."""
+
+    broken: Sequence[tuple[int, CorruptBody]]
+    """Rows whose body cannot be unpacked."""
+
+    rows: int
+    """How many rows, from the first on, fit in what is allowed; at least one."""
+
+
+def find_records(
+    view: bytes | memoryview, starts: Ints, sizes: Ints, places: Ints | None
+) -> tuple[Found | None, list[Damage]]:
+    """Return the good records and those that are damaged, both as they were given.
+
+    Args:
+        view: Holds them.
+        starts: Where they begin in it.
+        sizes: How long they are.
+        places: The physical offsets that they must claim. None = any.
+    """
+    rows = np.arange(len(starts))
+    ends = starts + sizes
+    damaged: list[Damage] = []
+    good = _have_heads(view, starts, sizes)
+    layout: Layout | int = 0
+    if len(rows) and good.all():
+        layout = lay_out(view, starts, ends, places)
+    if isinstance(layout, int):
+        damaged = _look_at_each(view, starts, sizes, places)
+        rows = np.setdiff1d(rows, [each.row for each in damaged])
+        if not len(rows):
+            return None, damaged
+        layout = lay_out(view, starts[rows], ends[rows], None)
+        assert isinstance(layout, Layout), "what is good one by one is good together"
+    found = Found(view, layout, rows)
+    good = _have_right_bodies(view, layout)
+    if not good.all():
+        for row in rows[~good].tolist():
+            error = CorruptRecord(_place(row, starts, places), "the body's checksum differs")
+            damaged.append(Damage(row, error))
+        damaged.sort(key=lambda each: each.row)
+        found = found.only(good)
+    return found if len(found.rows) else None, damaged
+
+
+def _have_heads(view: bytes | memoryview, starts: Ints, sizes: Ints) -> NDArray[np.bool_]:
+    """Tell which records lie in the buffer, and say that they are as long as told."""
+    good = (starts >= 0) & (sizes >= OVERHEAD_BYTES) & (starts + sizes <= len(view))
+    if good.all() and len(good):
+        heads = take_heads(view, starts, _HEAD)
+        good = (heads["total_bytes"] == sizes) & (
+            (heads["magic"] == MAGIC_V1) | (heads["magic"] == MAGIC_V2)
+        )
+    return good
+
+
+def _look_at_each(
+    view: bytes | memoryview, starts: Ints, sizes: Ints, places: Ints | None
+) -> list[Damage]:
+    """Return what is wrong with records, each looked at by itself; checksums are not."""
+    damaged: list[Damage] = []
+    whole = memoryview(view)
+    for row, (start, size) in enumerate(zip(starts.tolist(), sizes.tolist(), strict=True)):
+        at = _place(row, starts, places)
+        try:
+            if start < 0 or start + size > len(whole):
+                raise CorruptRecord(at, f"only {max(len(whole) - start, 0)} bytes are left")
+            claimed = None if places is None else at
+            data = whole[start : start + max(size, 0)]
+            record = decode_record(data, 0, at=claimed, check_crc=False)
+            if record is None:
+                raise CorruptRecord(at, "it is a blank record")
+            if record.header.total_bytes != size:
+                raise CorruptRecord(at, f"it is {record.header.total_bytes} bytes long")
+        except CorruptRecord as error:
+            damaged.append(Damage(row, CorruptRecord(at, error.reason)))
+    return damaged
+
+
+def _place(row: int, starts: Ints, places: Ints | None) -> PhysicalOffset:
+    return PhysicalOffset(int((starts if places is None else places)[row]))
+
+
+def _have_right_bodies(view: bytes | memoryview, layout: Layout) -> NDArray[np.bool_]:
+    """Tell which bodies have the checksum that their records keep of them."""
+    whole, crc32 = memoryview(view), zlib.crc32
+    pairs = zip(layout.bodies.tolist(), layout.body_ends.tolist(), strict=True)
+    crcs = np.array([crc32(whole[begin:end]) for begin, end in pairs], dtype=np.int64)
+    good: NDArray[np.bool_] = (crcs & 0x7FFFFFFF) == layout.heads["body_crc"]
+    good |= layout.bodies == layout.body_ends
+    return good
+
+
+def unpack_bodies(found: Found, bytes_max: int | None) -> Bodies:
+    """Unpack the bodies that are compressed, until records and bodies are too much together.
+
+    Args:
+        found: The records.
+        bytes_max: How much is allowed; the first one may be longer. None = anything.
+
+    Raises:
+        MissingPackage: A body is compressed in a way that needs the extra `compression`.
+    """
+    layout, count = found.layout, len(found.rows)
+    flags = layout.heads["sys_flag"].astype(np.int64)
+    compressed: list[int] = np.flatnonzero(flags & FLAG_COMPRESSED).tolist()
+    if not compressed:
+        return Bodies((), (), count)
+    whole = memoryview(found.view)
+    sizes = np.cumsum(layout.ends - layout.starts)
+    unpacked: list[tuple[int, bytes]] = []
+    broken: list[tuple[int, CorruptBody]] = []
+    more = 0
+    for row in compressed:
+        stored = bytes(whole[int(layout.bodies[row]) : int(layout.body_ends[row])])
+        at = PhysicalOffset(int(layout.heads["physical_offset"][row]))
+        try:
+            body = decompress(stored, int(flags[row]), at=at)
+        except CorruptBody as error:
+            broken.append((row, CorruptBody(at, error.reason)))
+            continue
+        more += len(body)
+        if bytes_max is not None and row and more + int(sizes[row]) > bytes_max:
+            return Bodies(unpacked, broken, row)
+        unpacked.append((row, body))
+    return Bodies(unpacked, broken, count)

@@ -1,0 +1,105 @@
+"""Arrow arrays made of slices of a buffer, copied by Arrow itself.
+
+An array of binary values may share one buffer with others: where each value ends, the next begins.
+With offsets that are in turn the begin and the end of a slice, every second value is a slice and
+the others are what lies between. Taking every second one copies all slices at memory speed (20 ns
+and the bytes, measured), where slicing in Python takes 700 ns each.
+"""
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ternmq_model.record_heads import Bytes, Ints
+from ternmq_store.columns.arrow import arrow
+
+_SPAN_MAX: Final = (1 << 31) - 1
+
+
+def gather(data: bytes | memoryview, begins: Ints, ends: Ints, kind: Any = None) -> Any:
+    """Return the slices of `data` from each of `begins` to its end.
+
+    Args:
+        data: Holds them. Not kept.
+        begins: Where they begin, in any order.
+        ends: Where they end, together less than 2 GiB further on.
+        kind: `pyarrow.string()` when they are known to be UTF-8; left out, they are binary.
+    """
+    kind = arrow.binary() if kind is None else kind
+    count = len(begins)
+    if not count:
+        return arrow.array([], type=kind)
+    low, high = int(begins.min()), int(ends.max())
+    bounds: Ints = np.empty(2 * count, dtype=np.int64)
+    bounds[0::2] = begins
+    bounds[1::2] = ends
+    if high - low > _SPAN_MAX or (bounds[1:] < bounds[:-1]).any():
+        return _join(memoryview(data), begins, ends, kind)
+    offsets = arrow.py_buffer((bounds - low).astype(np.int32))
+    values = arrow.py_buffer(memoryview(data)[low:high])
+    slices = arrow.Array.from_buffers(kind, 2 * count - 1, [None, offsets, values])
+    return slices.take(arrow.array(np.arange(0, 2 * count, 2, dtype=np.int32)))
+
+
+def _join(data: memoryview, begins: Ints, ends: Ints, kind: Any) -> Any:
+    pieces = [data[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)]
+    offsets = np.zeros(len(begins) + 1, dtype=np.int64)
+    np.cumsum(ends - begins, out=offsets[1:])
+    buffers = [None, arrow.py_buffer(offsets.astype(np.int32)), arrow.py_buffer(b"".join(pieces))]
+    return arrow.Array.from_buffers(kind, len(begins), buffers)
+
+
+def numbers(values: NDArray[Any], kind: Any) -> Any:
+    """Return numbers, none of them null, as an array of a type that takes as many bytes."""
+    return arrow.Array.from_buffers(kind, len(values), [None, arrow.py_buffer(values)])
+
+
+def with_nulls(values: Any, is_there: NDArray[np.bool_]) -> Any:
+    """Return an array of text or binary with nulls where nothing is there."""
+    if is_there.all():
+        return values
+    bits = arrow.py_buffer(np.packbits(is_there, bitorder="little"))
+    return arrow.Array.from_buffers(values.type, len(values), [bits, *values.buffers()[1:]])
+
+
+def parts_of(values: Any) -> tuple[Bytes, Ints]:
+    """Return the bytes of text or binary that was gathered, and where each value begins.
+
+    One more place follows: where the last one ends.
+    """
+    _, offsets, data = values.buffers()
+    bounds = np.frombuffer(offsets, dtype=np.int32, count=len(values) + 1).astype(np.int64)
+    if data is None:
+        return np.zeros(0, dtype=np.uint8), bounds
+    return np.frombuffer(data, dtype=np.uint8)[: int(bounds[-1])], bounds
+
+
+def find_broken_text(data: Bytes, bounds: Ints) -> list[int]:
+    """Return which of the values that lie back to back in `data` are not UTF-8."""
+    if not len(data) or int(data.max()) < 0x80:
+        return []
+    begins = bounds[:-1]
+    inside = begins[begins < len(data)]
+    if not ((data[inside] & 0xC0) == 0x80).any() and _is_text(data.tobytes()):
+        return []
+    whole = data.tobytes()
+    pairs = zip(begins.tolist(), bounds[1:].tolist(), strict=True)
+    return [row for row, (begin, end) in enumerate(pairs) if not _is_text(whole[begin:end])]
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def as_text(values: Any) -> Any:
+    """Return binary values as text; what is not UTF-8 in them is replaced."""
+    data, bounds = parts_of(values)
+    if find_broken_text(data, bounds):
+        texts = [value.decode("utf-8", "replace") for value in values.to_pylist()]
+        return arrow.array(texts, type=arrow.string())
+    return arrow.Array.from_buffers(arrow.string(), len(values), values.buffers())
