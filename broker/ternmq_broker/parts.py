@@ -216,6 +216,7 @@ class Parts:
                 sessions=self._groups.sessions,
                 clock=self._env.clock,
                 is_closing=self.is_closing,
+                rules=self._waiting.rules,
             )
         )
 

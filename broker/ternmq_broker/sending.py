@@ -31,6 +31,7 @@ logger = logging.getLogger(__name__)
 Ints = NDArray[np.int64]
 
 _VERDICTS_MAX: Final = 65_536
+_NOTHING: Final[Ints] = np.zeros(0, dtype=np.int64)
 
 
 class AppendedRecords(Protocol):
@@ -128,7 +129,7 @@ class MessageWriter:
         is_checksummed: Whether stored records are to end with a checksum.
         rules: Tells by what records are routed elsewhere at this moment.
         on_halves: Called when transactions began, with their half messages' places in the log and
-            in the half topic's queue.
+            in the half topic's queue, and how long each is staged, as `Rerouted` tells.
     """
 
     def __init__(
@@ -141,7 +142,7 @@ class MessageWriter:
         on_created: Callable[[TopicConfig], None],
         is_checksummed: bool,
         rules: Callable[[], Rules],
-        on_halves: Callable[[Ints, Ints], None],
+        on_halves: Callable[[Ints, Ints, Ints], None],
     ) -> None:
         self._log = log
         self._topics = topics
@@ -195,8 +196,9 @@ class MessageWriter:
         if whole:
             check_whole(batch, refused, request_bytes=len(records))
         is_routed = batch is not None and bool(batch.routed)
+        staged_ms = _NOTHING
         if batch is not None and is_routed:
-            batch, indexes = self._routed(batch, indexes, sender, refused)
+            batch, indexes, staged_ms = self._routed(batch, indexes, sender, refused)
         if batch is None:
             nothing = np.full(len(sizes), -1, dtype=np.int64)
             return Stored(nothing, nothing, 0, PhysicalOffset(0), sorted(refused))
@@ -208,7 +210,8 @@ class MessageWriter:
         if is_routed:
             for queue in batch.queues:
                 if queue.topic == HALF_TOPIC:
-                    self._on_halves(physical_offsets[queue.rows], queue_offsets[queue.rows])
+                    rows = queue.rows
+                    self._on_halves(physical_offsets[rows], queue_offsets[rows], staged_ms[rows])
         if refused:
             queue_offsets = _spread(queue_offsets, indexes, len(sizes))
             physical_offsets = _spread(physical_offsets, indexes, len(sizes))
@@ -217,11 +220,15 @@ class MessageWriter:
 
     def _routed(
         self, batch: RecordBatch, indexes: Ints, sender: Sender, refused: list[RefusedRow]
-    ) -> tuple[RecordBatch | None, Ints]:
-        """Return the batch with what is to be stored of its routed rows; list those refused."""
+    ) -> tuple[RecordBatch | None, Ints, Ints]:
+        """Return the batch with what is to be stored of its routed rows; list those refused.
+
+        Returns:
+            With which record each row is, and how long it is staged.
+        """
         done = reroute(batch, self._rules(), store_host=sender.store_host)
         refused += [RefusedRow(int(indexes[row]), *why) for row, why in done.refused.items()]
-        return done.batch, indexes[done.rows]
+        return done.batch, indexes[done.rows], done.staged_ms
 
     def _permitted(
         self, batch: RecordBatch, indexes: Ints, sender: Sender, refused: list[RefusedRow]

@@ -36,9 +36,12 @@ TIMER_DUE_MS: Final = "TIMER_OUT_MS"
 TIMER_ROLLS: Final = "TIMER_ROLL_TIMES"
 TRANSACTION_ID: Final = "__transactionId__"
 CHECK_IMMUNITY_S: Final = "CHECK_IMMUNITY_TIME_IN_SECONDS"
+IMMUNITY_S_MAX: Final = 1 << 31
 STAGED_FOR: Final = "TERNMQ_STAGED_FOR"
 """On half messages of a sink: `query/batch`, whose end is decided for all of them at once. Nobody
 is asked about such a half message: when its immunity is over, it is rolled back. Ours alone."""
+
+STAGED_FOR_MAX: Final = 200
 
 CORRELATION_ID: Final = "CORRELATION_ID"
 REPLY_TO_CLIENT: Final = "REPLY_TO_CLIENT"
@@ -83,7 +86,7 @@ ROUTING: Final = frozenset(
     {
         DELAY, TRANSACTION_PREPARED, TIMER_DELIVER_MS, TIMER_DELAY_MS, TIMER_DELAY_SEC,
         TIMER_CANCEL,
-        RECONSUME_TIME,
+        RECONSUME_TIME, STAGED_FOR,
     }
 )  # fmt: skip
 """Names with which a record may have to lie somewhere else before it comes into its own queue."""
@@ -108,6 +111,16 @@ def check_property(name: object, value: object) -> None:
         raise IllegalMessage(f"property {name!r}={value!r}: neither may be empty")
     if "\x01" in name or "\x02" in name or "\x01" in value or "\x02" in value:
         raise IllegalMessage(f"property {name!r}: 0x01 and 0x02 separate properties on disk")
+
+
+def is_staged_for(text: str) -> bool:
+    """Tell whether `text` may be the value of STAGED_FOR: what has no blank in it, and is short."""
+    return (
+        0 < len(text) <= STAGED_FOR_MAX
+        and text.isascii()
+        and text.isprintable()
+        and (" " not in text)
+    )
 
 
 def check_tag(tag: str) -> None:

@@ -21,6 +21,7 @@ from ternmq_model.properties import (
     BROKERS_OWN,
     CRC32,
     ROUTING,
+    STAGED_FOR,
     TRANSIENT_PREFIX,
     decode_properties,
 )
@@ -61,7 +62,7 @@ _SHORT: Final = struct.Struct(">h")
 
 _NOT_PLAIN: Final = re.compile(
     b"\x02(?:DELAY\x01|RECONSUME_|TRAN_|TIMER_|REAL_|INNER_|POP_CK|%b)"
-    % b"|".join(re.escape(name.encode()) for name in (CRC32, TRANSIENT_PREFIX))
+    % b"|".join(re.escape(name.encode()) for name in (CRC32, TRANSIENT_PREFIX, STAGED_FOR))
 )
 """Begins, behind another pair, a name of `BROKERS_OWN` or `ROUTING`, or what is never stored."""
 

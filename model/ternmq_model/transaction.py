@@ -21,6 +21,22 @@ class Resolution(Enum):
     """It was not done: the message is never seen."""
 
 
+class TransactionState(Enum):
+    """Where a transaction stands, as its broker tells."""
+
+    NOT_FOUND = 0
+    """There is none of that group and message there, or it is not known any more."""
+
+    OPEN = 1
+    """Its half message waits for its end, and can still be committed."""
+
+    COMMITTED = 2
+    """Its message is to be seen."""
+
+    ROLLED_BACK = 3
+    """Its message is never seen."""
+
+
 @dataclass(frozen=True, slots=True)
 class TransactionResult:
     """What became of one transaction."""

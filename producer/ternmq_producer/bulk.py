@@ -161,6 +161,26 @@ class SendResults(Sequence[SendResult]):
         """The queue offsets alone, without a result for each."""
         return self._bulk.queue_offsets
 
+    @property
+    def physical_offsets(self) -> NDArray[np.int64]:
+        """The log offsets alone."""
+        return self._bulk.physical_offsets
+
+    @property
+    def unique_keys(self) -> Sequence[bytes]:
+        """The message ids alone, as they lie on disk."""
+        return self._bulk.unique_keys
+
+    @property
+    def statuses(self) -> bytes:
+        """The values of each one's `SendStatus`."""
+        return bytes(self._bulk.statuses)
+
+    @property
+    def queues(self) -> Sequence[MessageQueue]:
+        """The queues alone."""
+        return [queue for queue in self._bulk.queues if queue is not None]
+
 
 class BulkSlot:
     """One message's place in the answers: the sink of one that left the fast path."""

@@ -15,7 +15,7 @@ from ternmq_model.errors import ClosedError, IllegalMessage, TernError
 from ternmq_model.message import Message, SendResult, SendStatus, SystemMessage
 from ternmq_model.names import check_topic
 from ternmq_model.offsets import QueueOffset
-from ternmq_model.properties import PRODUCER_GROUP, TRANSACTION_PREPARED
+from ternmq_model.properties import CHECK_IMMUNITY_S, PRODUCER_GROUP, TRANSACTION_PREPARED
 from ternmq_model.queue import MessageQueue
 from ternmq_model.transaction import Resolution, TransactionResult
 from ternmq_producer.config import ProducerConfig
@@ -30,7 +30,6 @@ logger = logging.getLogger(__name__)
 
 Execute = Callable[[Message, Any], Resolution | Awaitable[Resolution]]
 
-_IMMUNITY: Final = "CHECK_IMMUNITY_TIME_IN_SECONDS"
 _CHECK_WORKERS: Final = 16
 
 _STATES: Final = {
@@ -275,7 +274,7 @@ def half_message(message: Message, group: str, *, check_after_s: int | None) -> 
     if check_after_s is not None:
         if check_after_s < 0:
             raise IllegalMessage(f"check_after_s is {check_after_s}, must not be negative")
-        properties[_IMMUNITY] = str(check_after_s)
+        properties[CHECK_IMMUNITY_S] = str(check_after_s)
     return SystemMessage(
         message.topic,
         message.body,

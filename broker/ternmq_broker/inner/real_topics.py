@@ -34,6 +34,17 @@ class RealTopics:
     clock: Clock
     on_made: Callable[[], None]
 
+    def is_there(self, topic: str, stored_at: PhysicalOffset) -> bool:
+        """Tell whether `find` would find a topic, and make none.
+
+        Args:
+            topic: As the record names it.
+            stored_at: Where the record waits.
+        """
+        if self.topics.get(topic) is not None:
+            return True
+        return self.deletions().get(topic, 0) <= stored_at < self.reign_start
+
     def find(self, topic: str, queue_id: int, stored_at: PhysicalOffset) -> TopicConfig | None:
         """Return a topic, made anew if it must be; None when it was deleted.
 

@@ -1,18 +1,24 @@
 """A batch that clients sent, with those of its records rewritten that lie elsewhere first. Pure."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from ternmq_broker.inner.inner_record import InnerRecord, batches_of, encode_inner, inner_record_of
 from ternmq_broker.inner.rerouting import SPARE_BYTES, Rules, route
 from ternmq_model.errors import RefusedError, UsageError
+from ternmq_model.names import HALF_TOPIC
+from ternmq_model.properties import CHECK_IMMUNITY_S, STAGED_FOR
 from ternmq_model.record import decode_record
 from ternmq_model.record_batch import RecordBatch, select_rows
 from ternmq_model.record_heads import Ints
 from ternmq_model.record_rewrite import replace_rows
 from ternmq_model.response_code import ResponseCode
+
+NOT_STAGED: Final = -2
+STAGED_OWN: Final = -1
+"""Staged for as long as the broker waits with others."""
 
 
 class Why(NamedTuple):
@@ -30,6 +36,8 @@ class Rerouted(NamedTuple):
     rows: Ints
     """Which row of the old batch each one is."""
     refused: Mapping[int, Why]
+    staged_ms: Ints
+    """Of each row of the new batch: how long it is staged; `STAGED_OWN`, or `NOT_STAGED`."""
 
 
 def reroute(batch: RecordBatch, rules: Rules, *, store_host: bytes) -> Rerouted:
@@ -63,20 +71,26 @@ def reroute(batch: RecordBatch, rules: Rules, *, store_host: bytes) -> Rerouted:
             list(forms.values()), store_host=store_host, is_checksummed=batch.is_checksummed
         )
         batch = replace_rows(batch, np.array(list(forms), dtype=np.int64), others)
+    staged_ms = np.full(len(batch), NOT_STAGED, dtype=np.int64)
+    for row, form in forms.items():
+        if form.topic == HALF_TOPIC and STAGED_FOR in form.properties:
+            told = form.properties.get(CHECK_IMMUNITY_S)
+            staged_ms[row] = STAGED_OWN if told is None else int(told) * 1000
     if refused:
-        return _without(batch, refused)
-    return Rerouted(batch, np.arange(len(batch), dtype=np.int64), refused)
+        return _without(batch, refused, staged_ms)
+    return Rerouted(batch, np.arange(len(batch), dtype=np.int64), refused, staged_ms)
 
 
-def _without(batch: RecordBatch, refused: Mapping[int, Why]) -> Rerouted:
+def _without(batch: RecordBatch, refused: Mapping[int, Why], staged_ms: Ints) -> Rerouted:
     good = np.ones(len(batch), dtype=bool)
     good[list(refused)] = False
     queues = [queue._replace(rows=queue.rows[good[queue.rows]]) for queue in batch.queues]
     kept = [queue for queue in queues if len(queue.rows)]
     if not kept:
-        return Rerouted(None, np.zeros(0, dtype=np.int64), refused)
+        nothing = np.zeros(0, dtype=np.int64)
+        return Rerouted(None, nothing, refused, nothing)
     chosen, rows = select_rows(batch, kept)
-    return Rerouted(chosen, rows, refused)
+    return Rerouted(chosen, rows, refused, staged_ms[rows])
 
 
 def _form(batch: RecordBatch, row: int, rules: Rules) -> InnerRecord | None:

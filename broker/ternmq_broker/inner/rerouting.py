@@ -22,10 +22,14 @@ from ternmq_model.names import (
     WHEEL_TOPIC,
 )
 from ternmq_model.properties import (
+    CHECK_IMMUNITY_S,
     DELAY,
+    IMMUNITY_S_MAX,
     PRODUCER_GROUP,
     REAL_QUEUE_ID,
     REAL_TOPIC,
+    STAGED_FOR,
+    STAGED_FOR_MAX,
     TIMER_CANCEL,
     TIMER_DELAY_MS,
     TIMER_DELAY_SEC,
@@ -34,11 +38,13 @@ from ternmq_model.properties import (
     TRANSACTION_ID,
     TRANSACTION_PREPARED,
     UNIQUE_KEY,
+    is_staged_for,
 )
 from ternmq_model.record import FLAG_TRANSACTION_MASK
 from ternmq_model.response_code import ResponseCode
 
 _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,18}")
+_SECONDS: Final = re.compile(r"[0-9]{1,10}")
 _TIMES: Final = (TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS)
 """The first that a record has decides."""
 
@@ -71,7 +77,8 @@ class Rules:
 def route(record: InnerRecord, rules: Rules) -> InnerRecord:
     """Return what is to be stored for a record that a client sent; the record itself if that is it.
 
-    A transaction's record is never delayed; a level comes before a time.
+    A transaction's record is never delayed, but that a staged one keeps its delay for its commit. A
+    level comes before a time.
 
     Raises:
         RefusedError: A property cannot be followed; names it.
@@ -86,12 +93,49 @@ def route(record: InnerRecord, rules: Rules) -> InnerRecord:
             raise _illegal(f"property {TRANSACTION_PREPARED!r} without {PRODUCER_GROUP!r}")
         if rules.no_transactions is not None:
             raise rules.no_transactions
+        if STAGED_FOR in properties:
+            check_staged(record, rules)
         return half(record)
-    level = _number(properties, DELAY)
+    if STAGED_FOR in properties and not record.topic.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX)):
+        raise _illegal(f"property {STAGED_FOR!r} without {TRANSACTION_PREPARED!r}")
+    return waiting(record, rules)
+
+
+def waiting(record: InnerRecord, rules: Rules) -> InnerRecord:
+    """Return the form in which a record waits for its time; itself if that is now.
+
+    Raises:
+        RefusedError: A property cannot be followed; names it.
+    """
+    level = _number(record.properties, DELAY)
     if level is not None and level > 0:
         return delayed(record, level)
     due_ms = _due_ms(record, rules)
     return record if due_ms is None else timed(record, due_ms)
+
+
+def check_staged(record: InnerRecord, rules: Rules) -> None:
+    """Refuse a half message to be staged whose properties say what cannot be.
+
+    Raises:
+        RefusedError: Names the property.
+    """
+    properties = record.properties
+    if not is_staged_for(properties[STAGED_FOR]):
+        raise _illegal(
+            f"property {STAGED_FOR!r}={properties[STAGED_FOR][:40]!r}: 1 to {STAGED_FOR_MAX} "
+            "printable ASCII characters without blanks"
+        )
+    if not properties.get(UNIQUE_KEY):
+        raise _illegal(f"property {STAGED_FOR!r} without {UNIQUE_KEY!r}")
+    immunity = properties.get(CHECK_IMMUNITY_S)
+    if immunity is not None and (
+        not _SECONDS.fullmatch(immunity) or int(immunity) > IMMUNITY_S_MAX
+    ):
+        raise _illegal(f"property {CHECK_IMMUNITY_S!r}={immunity[:40]!r} is no number of seconds")
+    if TIMER_CANCEL in properties:
+        raise _illegal(f"property {TIMER_CANCEL!r}: a staged message cannot cancel another")
+    waiting(record, rules)
 
 
 def delayed(record: InnerRecord, level: int) -> InnerRecord:
@@ -117,7 +161,8 @@ def half(record: InnerRecord) -> InnerRecord:
     """
     key = record.properties.get(UNIQUE_KEY)
     further = {} if key is None else {TRANSACTION_ID: key}
-    form = _elsewhere(record, HALF_TOPIC, 0, further, without=(DELAY, *_TIMES, TIMER_CANCEL))
+    delays = () if STAGED_FOR in record.properties else (DELAY, *_TIMES, TIMER_CANCEL)
+    form = _elsewhere(record, HALF_TOPIC, 0, further, without=delays)
     return replace(form, sys_flag=form.sys_flag & ~FLAG_TRANSACTION_MASK)
 
 

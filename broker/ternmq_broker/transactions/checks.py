@@ -9,6 +9,7 @@ Source: RocketMQ `TransactionalMessageServiceImpl.check`,
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -34,11 +35,15 @@ _LOOKS_MAX: Final = 256
 _STEP_BYTES: Final = 1 << 20
 """Of half messages that one step asks for, moves or parks."""
 
+_PLACES_MAX: Final = 4_096
+"""Of the half topic, of which one step finds out whether what is staged there is still open."""
+
 _AGAIN_MS: Final = 1_000
 """Before a transaction on whose end somebody works is looked at again."""
 
 _WHY_CHECKS: Final = "no producer told its end in time"
 _WHY_AGE: Final = "its half message is older than messages are kept"
+_WHY_EXPIRED: Final = "the time that it was staged for is over"
 _WHY_UNREADABLE: Final = "its half message cannot be read any more"
 
 
@@ -60,6 +65,9 @@ class CheckCounts:
 
     unreadable: int = 0
     """Given up because the half message is damaged or gone."""
+
+    expired: int = 0
+    """Staged ones that were rolled back because their time was over."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -87,6 +95,7 @@ class _Plan:
     copies: list[Change] = field(default_factory=list[Change])
     old: list[Change] = field(default_factory=list[Change])
     unanswered: list[Change] = field(default_factory=list[Change])
+    expired: list[tuple[Open, Half | None]] = field(default_factory=list[tuple[Open, Half | None]])
     bytes: int = 0
 
     def add(self, line: list[Change], change: Change) -> None:
@@ -105,6 +114,7 @@ class Checker:
         self.counts = CheckCounts()
         self._services = services
         self._turn = 0
+        self._expired: deque[Open] = deque()
 
     async def step(self) -> bool:
         """Look at what is due, so much of it at once: one step of a job."""
@@ -114,12 +124,18 @@ class Checker:
         now_ms = services.clock.monotonic_ms()
         producers: dict[str, list[Session]] = {}
         plan, looked = _Plan(), 0
+        more = False
+        if not self._expired:
+            expired, more = services.table.take_expired(now_ms, places_max=_PLACES_MAX)
+            self._expired.extend(expired)
         while plan.bytes < _STEP_BYTES and looked < _LOOKS_MAX:
             due = services.table.take_due(now_ms, maximum=1)
-            if not due:
+            if not due and not self._expired:
                 break
             looked += 1
-            (entry,) = due
+            entry = due[0] if due else self._expired.popleft()
+            if not services.table.is_open(entry):
+                continue
             after_ms = services.rules.interval_ms
             try:
                 after_ms = await self._look(entry, now_ms, producers, plan)
@@ -131,7 +147,7 @@ class Checker:
                 if services.table.is_open(entry):
                     services.table.rest(entry, until_ms=now_ms + after_ms)
         self._store(plan)
-        return looked == _LOOKS_MAX or plan.bytes >= _STEP_BYTES
+        return more or looked == _LOOKS_MAX or plan.bytes >= _STEP_BYTES
 
     async def _look(
         self, entry: Open, now_ms: int, producers: dict[str, list[Session]], plan: _Plan
@@ -147,7 +163,10 @@ class Checker:
         if not services.table.is_open(entry) or entry.is_ending or entry.physical_offset != offset:
             return _AGAIN_MS
         if found is None:
-            self._give_up(entry)
+            if entry.is_staged and entry.due_at_ms <= now_ms:
+                plan.expired.append((entry, None))
+            else:
+                self._give_up(entry)
             return rules.interval_ms
         half, inner = found
         entry.group = half.group
@@ -172,6 +191,8 @@ class Checker:
     ) -> int | None:
         """Return when to look again at one of which nothing can have changed; None to read it."""
         rules = self._services.rules
+        if entry.is_staged:
+            return None
         if now_ms - entry.began_at_ms > rules.age_max_ms or self._must_move(entry):
             return None
         if entry.quiet_until_ms > now_ms:
@@ -193,6 +214,9 @@ class Checker:
                 plan.add(plan.old, Change(entry, half, parked_of(inner, half)))
             case Step.PARK_CHECKS:
                 plan.add(plan.unanswered, Change(entry, half, parked_of(inner, half)))
+            case Step.EXPIRE:
+                plan.expired.append((entry, half))
+                plan.bytes += len(inner.body)
             case Step.WAIT | Step.ALONE:
                 self.counts.alone += verdict.step is Step.ALONE
                 if self._must_move(entry):
@@ -202,6 +226,8 @@ class Checker:
 
     def _must_move(self, entry: Open) -> bool:
         services = self._services
+        if entry.is_staged:
+            return False
         return is_left_behind(
             behind=services.table.half_end - entry.queue_offset,
             rules=services.rules,
@@ -237,6 +263,29 @@ class Checker:
             (plan.unanswered, _WHY_CHECKS),
         ):
             self._store_all(changes, why)
+        self._roll_back([pair for pair in plan.expired if self._is_untouched(*pair)])
+
+    def _is_untouched(self, entry: Open, half: Half | None) -> bool:
+        return self._services.table.is_open(entry) and not entry.is_ending
+
+    def _roll_back(self, expired: Sequence[tuple[Open, Half | None]]) -> None:
+        """Roll back what was staged and is over, all by one op message."""
+        if not expired:
+            return
+        try:
+            self._services.steps.expire(expired, why=_WHY_EXPIRED)
+        except TernError as error:
+            logger.warning("staged not rolled back yet count=%d error=%s", len(expired), error)
+            return
+        gone = sum(half is None for _, half in expired)
+        self.counts.expired += len(expired)
+        self.counts.unreadable += gone
+        first = next((half for _, half in expired if half is not None), None)
+        logger.warning(
+            "staged rolled back, its time is over count=%d unreadable=%d group=%s first_of=%s",
+            *(len(expired), gone),
+            *(("", "") if first is None else (first.group, first.staged_for)),
+        )
 
     def _store_all(self, changes: Sequence[Change], why: str) -> None:
         still = [change for change in changes if self._is_same(change)]

@@ -4,21 +4,22 @@ Source: RocketMQ `EndTransactionProcessor`.
 """
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from ternmq_broker.inner.real_topics import RealTopics
+from ternmq_broker.inner.rerouting import Rules, waiting
 from ternmq_broker.inner.room import Safety
-from ternmq_broker.transactions.half import Half, message_of
+from ternmq_broker.transactions.gate import Gate
+from ternmq_broker.transactions.half import message_of
+from ternmq_broker.transactions.past_ends import Meant, PastEnds, wrong_ids
 from ternmq_broker.transactions.reading import HalfReader
 from ternmq_broker.transactions.steps import Change, Steps
 from ternmq_broker.transactions.table import Ended, Open, TransactionTable
 from ternmq_model.errors import MessageRefused, RefusedError, TernError, UsageError, refusal
 from ternmq_model.offsets import PhysicalOffset
-from ternmq_model.record import FLAG_COMMIT, FLAG_TRANSACTION_MASK
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.transaction import Resolution
 from ternmq_remoting.status import refusal_of
@@ -27,7 +28,6 @@ logger = logging.getLogger(__name__)
 
 REQUESTS_MAX: Final = 1024
 _CHUNK_BYTES: Final = 1 << 20
-_READY_TIMEOUT_S: Final = 3.0
 
 
 class EndRequest(NamedTuple):
@@ -38,6 +38,11 @@ class EndRequest(NamedTuple):
     message_id: str
     transaction: PhysicalOffset
     resolution: Resolution
+
+    @property
+    def meant(self) -> Meant:
+        """Return which transaction is meant."""
+        return Meant(self.group, self.message_id, self.transaction, self.topic)
 
 
 class Outcome(NamedTuple):
@@ -57,10 +62,10 @@ class EndServices:
     halves: HalfReader
     topics: RealTopics
     safety: Safety
-    ready: asyncio.Event
-    """Set when the table holds what the log says."""
-
-    is_closing: Callable[[], bool]
+    gate: Gate
+    past: PastEnds
+    rules: Callable[[], Rules]
+    """Tells by what delays are followed at this moment."""
 
 
 class Ender:
@@ -75,7 +80,9 @@ class Ender:
 
         Cancelling is safe: what was stored by then counts, the rest is as it was.
         """
-        if (unable := await self._unable()) is not None:
+        try:
+            await self._services.gate.check()
+        except RefusedError as unable:
             return [Outcome(unable) for _ in requests]
         outcomes: dict[int, Outcome] = {}
         left = list(range(len(requests)))
@@ -102,20 +109,6 @@ class Ender:
             left = others
         await self._settle(requests, outcomes)
         return [outcomes[index] for index in range(len(requests))]
-
-    async def _unable(self) -> RefusedError | None:
-        """Return why nothing can be ended now; None when it can."""
-        services = self._services
-        if services.is_closing():
-            return refusal(ResponseCode.SERVICE_NOT_AVAILABLE, "the broker is closing")
-        if not services.ready.is_set():
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_READY_TIMEOUT_S):
-                    await services.ready.wait()
-        if not services.ready.is_set():
-            remark = "the broker still reads its log for what became of transactions"
-            return refusal(ResponseCode.SERVICE_NOT_AVAILABLE, remark)
-        return None
 
     def _release(self, claimed: Sequence[tuple[int, Open]]) -> None:
         for _, entry in claimed:
@@ -188,7 +181,8 @@ class Ender:
             remark = f"the half message of transaction {request.transaction} cannot be read"
             raise refusal(ResponseCode.SYSTEM_ERROR, remark)
         half, inner = found
-        check_ids(request, half)
+        if (wrong := wrong_ids(request.meant, half)) is not None:
+            raise wrong
         if request.resolution is Resolution.ROLLBACK:
             return Change(entry, half, inner)
         at = PhysicalOffset(entry.physical_offset)
@@ -197,22 +191,26 @@ class Ender:
             remark = f"topic {half.topic!r} of transaction {request.transaction} was deleted"
             raise refusal(ResponseCode.TOPIC_NOT_EXIST, remark)
         queues = max(config.read_queues, config.write_queues, 1)
-        return Change(entry, half, message_of(inner, half, queue_id=half.queue_id % queues))
+        message = message_of(inner, half, queue_id=half.queue_id % queues)
+        return Change(
+            entry, half, waiting(message, services.rules()) if half.is_delayed else message
+        )
 
     async def _settle(self, requests: Sequence[EndRequest], outcomes: dict[int, Outcome]) -> None:
         """Give outcomes to all that have none: their transactions ended, now or long ago."""
         services = self._services
         ends: dict[int, Ended] = {}
-        for index, request in enumerate(requests):
-            if index in outcomes:
-                continue
-            try:
-                ended = services.table.ended(request.transaction)
-                if ended is None:
-                    ended = await self._look_up(request)
-                ends[index] = check_end(request, ended)
-            except TernError as error:
-                outcomes[index] = Outcome(_refusal(error))
+        over = [index for index in range(len(requests)) if index not in outcomes]
+        try:
+            found = await services.past.find([requests[index].meant for index in over])
+        except TernError as error:
+            found = [_refusal(error)] * len(over)
+        for index, ended in zip(over, found, strict=True):
+            wrong = rule_against(requests[index], ended) if isinstance(ended, Ended) else ended
+            if wrong is not None:
+                outcomes[index] = Outcome(wrong)
+            elif isinstance(ended, Ended):
+                ends[index] = ended
         unsafe: RefusedError | None = None
         last = max((ended.end for ended in ends.values()), default=PhysicalOffset(0))
         if not services.safety.confirmations.reached(last) or (
@@ -228,83 +226,19 @@ class Ender:
             else:
                 outcomes[index] = Outcome(None, ended.queue_id, ended.queue_offset)
 
-    async def _look_up(self, request: EndRequest) -> Ended:
-        """Return how a transaction ended that memory does not know any more.
 
-        Raises:
-            RefusedError: There never was one there, or nobody can tell any more.
-        """
-        services = self._services
-        found = await services.halves.read(request.transaction)
-        if found is None or found[0].transaction != request.transaction:
-            remark = f"no transaction begins at offset {request.transaction} of the log"
-            raise refusal(ResponseCode.QUERY_NOT_FOUND, remark)
-        half = found[0]
-        check_ids(request, half)
-        reader = services.halves.reader
-        if not reader.store.searches.has_index:
-            remark = f"transaction {request.transaction} ended earlier; without an index its end"
-            raise refusal(ResponseCode.ILLEGAL_OPERATION, f"{remark} cannot be looked up")
-        end = reader.store.confirm_offset
-        search = reader.store.searches.unique(half.topic, [half.message_id.encode()], end=end)
-        try:
-            header = (await reader.blocking.run(search.run)).get(half.message_id)
-        except OSError as error:
-            remark = f"the disk cannot be read: {error}"
-            raise refusal(ResponseCode.SYSTEM_ERROR, remark) from error
-        ended = Ended(
-            half.transaction,
-            Resolution.ROLLBACK,
-            half.group,
-            half.message_id,
-            PhysicalOffset(0),
-        )
-        if (
-            header is not None
-            and header.prepared_offset == half.transaction
-            and header.sys_flag & FLAG_TRANSACTION_MASK == FLAG_COMMIT
-        ):
-            ended = Ended(
-                *(half.transaction, Resolution.COMMIT, half.group, half.message_id),
-                *(PhysicalOffset(0), header.queue_id, header.queue_offset),
-            )
-        services.table.remember(ended)
-        return ended
+def rule_against(request: EndRequest, ended: Ended) -> RefusedError | None:
+    """Return why a transaction that has ended cannot be ended as asked; None when it did so.
 
-
-def check_ids(request: EndRequest, told: Half | Ended) -> None:
-    """Refuse a request that does not mean the transaction that is there.
-
-    Raises:
-        RefusedError: INVALID_PARAMETER; names what is wrong.
+    It ended the other way, or it is not the transaction that is meant.
     """
-    if isinstance(told, Ended) and not told.message_id:
-        return  # its half message could not be read: all that is known is that it is over
-    wrong: str | None = None
-    if request.group != told.group:
-        wrong = f"belongs to another producer group than {request.group!r}"
-    elif request.message_id != told.message_id:
-        wrong = f"has another message than {request.message_id!r}"
-    elif isinstance(told, Half) and request.topic not in ("", told.topic):
-        wrong = f"is meant for another topic than {request.topic!r}"
-    if wrong is not None:
-        remark = f"transaction {request.transaction} {wrong}"
-        raise refusal(ResponseCode.INVALID_PARAMETER, remark)
-
-
-def check_end(request: EndRequest, ended: Ended) -> Ended:
-    """Return how a transaction ended, when that is what is asked for.
-
-    Raises:
-        RefusedError: It ended the other way, or it is not the transaction that is meant.
-    """
-    check_ids(request, ended)
-    if request.resolution is not ended.resolution:
-        done = "committed" if ended.resolution is Resolution.COMMIT else "rolled back"
-        why = f": {ended.why}" if ended.why else ""
-        remark = f"transaction {request.transaction} was {done} already{why}"
-        raise refusal(ResponseCode.ILLEGAL_OPERATION, remark)
-    return ended
+    wrong = wrong_ids(request.meant, ended)
+    if wrong is not None or request.resolution is ended.resolution:
+        return wrong
+    done = "committed" if ended.resolution is Resolution.COMMIT else "rolled back"
+    why = f": {ended.why}" if ended.why else ""
+    remark = f"transaction {request.transaction} was {done} already{why}"
+    return refusal(ResponseCode.ILLEGAL_OPERATION, remark)
 
 
 def _refusal(error: TernError) -> RefusedError:

@@ -15,7 +15,6 @@ from ternmq_model.properties import decode_properties
 from ternmq_model.record import FLAG_COMMIT, FLAG_TRANSACTION_MASK, Record
 
 CHECK_TIMES: Final = "TRANSACTION_CHECK_TIMES"
-IMMUNITY: Final = "CHECK_IMMUNITY_TIME_IN_SECONDS"
 FIRST_HALF: Final = "TRAN_PREPARED_QUEUE_OFFSET"
 BEGAN: Final = "TRAN_BEGAN_MS"
 """In copies that this broker has put back: when the first half message was stored. Ours alone."""
@@ -23,9 +22,10 @@ BEGAN: Final = "TRAN_BEGAN_MS"
 TRANSACTION_ID: Final = "__transactionId__"
 
 _OURS: Final = (CHECK_TIMES, FIRST_HALF, BEGAN)
-_DELAYS: Final = ("DELAY", "TIMER_DELIVER_MS", "TIMER_DELAY_MS", "TIMER_DELAY_SEC")
+_DELAYS: Final = frozenset(
+    {names.DELAY, names.TIMER_DELIVER_MS, names.TIMER_DELAY_MS, names.TIMER_DELAY_SEC}
+)
 _QUEUE_ID_MAX: Final = (1 << 31) - 1
-_IMMUNITY_S_MAX: Final = 1 << 31
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +55,12 @@ class Half:
     began_at_ms: int
     """When the first half message was stored, by the broker's clock. Of RocketMQ's copies, which do
     not tell it, when its producer says that it made it."""
+
+    staged_for: str = ""
+    """Whose batch it belongs to, when it is staged: nobody is asked about it."""
+
+    is_delayed: bool = False
+    """Its message waits for its time once it is committed."""
 
 
 def read_half(
@@ -89,7 +95,7 @@ def read_half(
     if transaction != header.physical_offset or checks:
         told = _number(pairs.get(BEGAN, ""), began)
         began = min(header.born_at_ms, began) if told is None else told
-    immunity = _number(pairs.get(IMMUNITY, ""), _IMMUNITY_S_MAX)
+    immunity = _number(pairs.get(names.CHECK_IMMUNITY_S, ""), names.IMMUNITY_S_MAX)
     return Half(
         transaction=transaction,
         physical_offset=header.physical_offset,
@@ -104,6 +110,8 @@ def read_half(
         immunity_ms=None if immunity is None else immunity * 1000,
         stored_at_ms=header.stored_at_ms,
         began_at_ms=began,
+        staged_for=(staged_for := pairs.get(names.STAGED_FOR, "")),
+        is_delayed=bool(staged_for) and not _DELAYS.isdisjoint(pairs),
     )
 
 
@@ -118,7 +126,8 @@ def _number(text: str, most: int) -> int | None:
 def message_of(inner: InnerRecord, half: Half, *, queue_id: int) -> InnerRecord:
     """Return the message that a half message becomes when its transaction is committed.
 
-    It keeps TRAN_MSG, PGROUP and its real topic and queue among its properties, as RocketMQ's do.
+    It keeps TRAN_MSG, PGROUP and its real topic and queue among its properties, as RocketMQ's do; a
+    staged one also whose batch it was, and its delay, which is then to be followed.
 
     Args:
         inner: The half message's record.
@@ -134,7 +143,7 @@ def message_of(inner: InnerRecord, half: Half, *, queue_id: int) -> InnerRecord:
         properties={
             name: value
             for name, value in inner.properties.items()
-            if name not in _OURS and name not in _DELAYS
+            if name not in _OURS and (half.staged_for or name not in _DELAYS)
         },
     )
 

@@ -2,14 +2,17 @@
 
 Source: RocketMQ `TransactionalMessageServiceImpl.check`, but for three things: only a question that
 was asked counts; a half message under immunity stays where it is; and ages are taken by the
-broker's clock.
+broker's clock. Nobody is asked about one that is staged.
 """
 
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ternmq_broker.transactions.half import Half
+
+_AGAIN_MS: Final = 1_000
+"""Until a roll-back that could not be stored is tried again."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,6 +53,9 @@ class Step(Enum):
     PARK_AGE = auto()
     """Too old: alike."""
 
+    EXPIRE = auto()
+    """Staged, and its time is over: roll it back without asking."""
+
 
 class Verdict(NamedTuple):
     """What to do with a transaction, and when to look at it again."""
@@ -68,6 +74,11 @@ def judge(half: Half, rules: CheckRules, *, has_producer: bool, age_ms: int) -> 
         has_producer: Whether a producer of its group could be asked now.
         age_ms: How long ago its first half message was stored.
     """
+    if half.staged_for:
+        left_ms = staged_ms(half.immunity_ms, rules) - age_ms
+        if left_ms > 0:
+            return Verdict(Step.WAIT, left_ms)
+        return Verdict(Step.EXPIRE, min(rules.interval_ms, _AGAIN_MS))
     if age_ms > rules.age_max_ms:
         return Verdict(Step.PARK_AGE, rules.interval_ms)
     if half.checks >= rules.checks_max:
@@ -86,6 +97,12 @@ def first_look_ms(half: Half, rules: CheckRules) -> int:
     return min(own_ms, rules.age_max_ms + 1)
 
 
+def staged_ms(immunity_ms: int | None, rules: CheckRules) -> int:
+    """Return the age at which a staged transaction is rolled back: never more than is kept."""
+    own_ms = rules.timeout_ms if immunity_ms is None else immunity_ms
+    return min(own_ms, rules.age_max_ms)
+
+
 def look_after_ms(half: Half, rules: CheckRules, *, age_ms: int, now_ms: int) -> int:
     """Return how long a half message that was found in the log waits for its next look.
 
@@ -95,6 +112,8 @@ def look_after_ms(half: Half, rules: CheckRules, *, age_ms: int, now_ms: int) ->
         age_ms: How long ago the first one was stored.
         now_ms: Wall clock.
     """
+    if half.staged_for:
+        return max(0, staged_ms(half.immunity_ms, rules) - age_ms)
     if half.checks:
         asked_ms = max(0, now_ms - half.stored_at_ms)
         return max(0, rules.interval_ms - asked_ms)

@@ -29,6 +29,7 @@ from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.properties import TAGS, decode_properties
 from ternmq_model.record import Record, decode_record
 from ternmq_model.transaction import Resolution
+from ternmq_store.reading.prepared_search import PreparedRecord
 from ternmq_store.reading.reader import Limits, ReadRequest, ReadResult
 
 logger = logging.getLogger(__name__)
@@ -173,7 +174,7 @@ class Rebuild:
                 found.half.group,
                 found.half.message_id,
                 record.end,
-                *((0, -1) if is_parked else (record.queue_id, record.queue_offset)),
+                *_place(found.half, record),
                 why="nobody told its end" if is_parked else "",
             )
             self._ended.append((found, ended, record.physical_offset))
@@ -196,6 +197,7 @@ class Rebuild:
                 now_ms + after_ms,
                 group=half.group,
                 earlier=tuple(found.earlier),
+                is_staged=bool(half.staged_for),
             )
             if number % _ENTRIES_AT_ONCE == 0:
                 await give_way()
@@ -218,6 +220,13 @@ class Rebuild:
                 "transactions found open=%d ended_without_op=%d unreadable=%d",
                 *(len(self._found), len(self._ended), self.unreadable),
             )
+
+
+def _place(half: Half, record: PreparedRecord) -> tuple[int, int]:
+    """Return the queue and the place in it of what ended a transaction, as its producer is told."""
+    if record.topic == CHECK_MAX_TOPIC:
+        return 0, -1
+    return (half.queue_id, -1) if half.is_delayed else (record.queue_id, record.queue_offset)
 
 
 def _records(result: ReadResult) -> Iterator[Record | None]:

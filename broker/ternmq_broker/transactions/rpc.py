@@ -4,32 +4,45 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ternmq_broker.transactions.ending import REQUESTS_MAX, Ender, EndRequest, Outcome
-from ternmq_model.errors import ConnectionLost, refusal
+from ternmq_broker.transactions.finding import Finder
+from ternmq_broker.transactions.past_ends import Meant
+from ternmq_model.errors import ConnectionLost, TernError, refusal
 from ternmq_model.names import check_group
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.response_code import ResponseCode
-from ternmq_model.transaction import Resolution
+from ternmq_model.transaction import Resolution, TransactionState
 from ternmq_protos.v1 import transactions_pb2 as transactions
-from ternmq_remoting.contracts import END_TRANSACTION, END_TRANSACTIONS
+from ternmq_remoting.contracts import END_TRANSACTION, END_TRANSACTIONS, FIND_TRANSACTIONS
 from ternmq_remoting.convert import status_of
 from ternmq_remoting.rpc import Call, Handler, ServerStream, stream, unary
+from ternmq_remoting.status import refusal_of
 
+FindStream = ServerStream[transactions.FindTransactionsRequest, transactions.FindTransactionsReply]
 EndStream = ServerStream[transactions.EndTransactionsRequest, transactions.EndTransactionsReply]
 
 _RESOLUTIONS = {resolution.value: resolution for resolution in Resolution}
 
+_STATES = {
+    TransactionState.NOT_FOUND: transactions.TRANSACTION_NOT_FOUND,
+    TransactionState.OPEN: transactions.TRANSACTION_OPEN,
+    TransactionState.COMMITTED: transactions.TRANSACTION_COMMITTED,
+    TransactionState.ROLLED_BACK: transactions.TRANSACTION_ROLLED_BACK,
+}
+
 
 @dataclass(frozen=True, slots=True)
 class TransactionService:
-    """Serves EndTransaction and EndTransactions."""
+    """Serves EndTransaction, EndTransactions and FindTransactions."""
 
     ender: Ender
+    finder: Finder
 
     def handlers(self) -> Sequence[Handler]:
         """Return what to serve."""
         return (
             unary(END_TRANSACTION, self.end_transaction),
             stream(END_TRANSACTIONS, self.end_transactions),
+            stream(FIND_TRANSACTIONS, self.find_transactions),
         )
 
     async def end_transaction(
@@ -51,6 +64,43 @@ class TransactionService:
                 await stream.write(reply)
         except ConnectionLost:
             return
+
+    async def find_transactions(self, stream: FindStream, call: Call) -> None:
+        """Tell what became of many, one message of them after the other."""
+        try:
+            while (request := await stream.read()) is not None:
+                meant = _meant(request)
+                reply = transactions.FindTransactionsReply()
+                try:
+                    states = await self.finder.find(meant)
+                    reply.states.extend([_STATES[state] for state in states])
+                except TernError as error:
+                    refused = refusal_of(error)
+                    if refused is None:
+                        raise
+                    reply.status.CopyFrom(status_of(refused))
+                await stream.write(reply)
+        except ConnectionLost:
+            return
+
+
+def _meant(told: transactions.FindTransactionsRequest) -> list[Meant]:
+    """Return which transactions a producer asks about.
+
+    Raises:
+        TernError: The group's name is illegal, or they are too many, or the columns have two
+            lengths.
+    """
+    offsets, keys = told.transaction_offsets, told.message_ids
+    if len(offsets) > REQUESTS_MAX:
+        remark = f"at most {REQUESTS_MAX} transactions are found at once"
+        raise refusal(ResponseCode.INVALID_PARAMETER, remark)
+    if len(offsets) != len(keys):
+        remark = f"{len(offsets)} transaction offsets and {len(keys)} message ids"
+        raise refusal(ResponseCode.INVALID_PARAMETER, remark)
+    group = check_group(told.producer_group)
+    pairs = zip(offsets, keys, strict=True)
+    return [Meant(group, key, PhysicalOffset(offset)) for offset, key in pairs]
 
 
 def _request(told: transactions.EndTransactionRequest) -> EndRequest:

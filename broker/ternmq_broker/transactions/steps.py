@@ -69,14 +69,17 @@ class Steps:
             strict=True,
         ):
             half = change.half
+            queue_id, queue_offset = change.record.queue_id, number
+            if half.is_delayed:
+                queue_id, queue_offset = half.queue_id, -1
             ended = Ended(
                 half.transaction,
                 Resolution.COMMIT,
                 half.group,
                 half.message_id,
                 appended.end,
-                change.record.queue_id,
-                number,
+                queue_id,
+                queue_offset,
             )
             self._table.end(change.entry, ended, record_at=physical)
         if self._table.unwritten_bytes >= self._op_bytes_max:
@@ -96,6 +99,18 @@ class Steps:
             BrokerBusy: There is no room at this moment.
         """
         self._roll_back([(entry, "")], [entry.group], why)
+
+    def expire(self, expired: Sequence[tuple[Open, Half | None]], *, why: str) -> None:
+        """Roll back staged transactions whose time is over; None = what cannot be read any more.
+
+        Raises:
+            TernError: That could not be stored now.
+        """
+        self._roll_back(
+            [(entry, "" if half is None else half.message_id) for entry, half in expired],
+            ["" if half is None else half.group for _, half in expired],
+            why,
+        )
 
     def _roll_back(
         self, entries: Sequence[tuple[Open, str]], groups: Sequence[str], why: str

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from ternmq_broker.transactions.deadlines import Deadlines
 from ternmq_broker.transactions.ops import ops_bytes
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.transaction import Resolution
@@ -56,6 +57,9 @@ class Open:
     is_ending: bool = False
     """Somebody works on its end."""
 
+    is_staged: bool = False
+    """Nobody is asked about it, and it stays where it is; when it is due, it is rolled back."""
+
 
 @dataclass(frozen=True, slots=True)
 class Ended:
@@ -90,6 +94,9 @@ class TransactionTable:
         self.rolled_back = 0
         """Likewise."""
 
+        self.staged = 0
+        """How many of those that are open are."""
+
         self._open: dict[PhysicalOffset, Open] = {}
         self._queue: dict[QueueOffset, Open] = {}
         """By the queue offset of the newest half message; ascending."""
@@ -97,6 +104,7 @@ class TransactionTable:
         self._ended: dict[PhysicalOffset, Ended] = {}
         self._fresh: deque[tuple[int, Open]] = deque()
         self._later: list[tuple[int, int, Open]] = []
+        self._deadlines = Deadlines()
         self._serial = itertools.count()
         self._held: dict[QueueOffset, PhysicalOffset] = {}
         """Half messages that are done with once the log is flushed to an offset; those ascend."""
@@ -135,11 +143,35 @@ class TransactionTable:
         now_ms: int,
         due_at_ms: int,
     ) -> None:
-        """Take note of first half messages that were appended just now."""
+        """Take note of first half messages that were appended just now; none is staged."""
         for physical, number in zip(physical_offsets, queue_offsets, strict=True):
             entry = Open(physical, physical, number, now_ms, due_at_ms)
             self._open[physical] = self._queue[number] = entry
             self._fresh.append((due_at_ms, entry))
+        self.half_end = max(self.half_end, QueueOffset(queue_offsets[-1] + 1))
+
+    def stage(
+        self,
+        physical_offsets: Sequence[PhysicalOffset],
+        queue_offsets: Sequence[QueueOffset],
+        *,
+        now_ms: int,
+        due_at_ms: int,
+    ) -> None:
+        """Take note of staged half messages that were appended just now.
+
+        Args:
+            physical_offsets: Of each.
+            queue_offsets: Of each, ascending.
+            now_ms: Monotonic.
+            due_at_ms: Monotonic: when they are rolled back.
+        """
+        opened, queue = self._open, self._queue
+        for physical, number in zip(physical_offsets, queue_offsets, strict=True):
+            entry = Open(physical, physical, number, now_ms, due_at_ms, is_staged=True)
+            opened[physical] = queue[number] = entry
+        self.staged += len(physical_offsets)
+        self._deadlines.add(queue_offsets[0], QueueOffset(queue_offsets[-1] + 1), due_at_ms)
         self.half_end = max(self.half_end, QueueOffset(queue_offsets[-1] + 1))
 
     def restore(self, entries: Iterable[Open]) -> None:
@@ -147,7 +179,13 @@ class TransactionTable:
         found = [entry for entry in entries if entry.transaction not in self._open]
         found.sort(key=lambda entry: entry.queue_offset)
         self._open |= {entry.transaction: entry for entry in found}
-        self._later += [(entry.due_at_ms, next(self._serial), entry) for entry in found]
+        for entry in found:
+            if entry.is_staged:
+                place = entry.queue_offset
+                self._deadlines.add(place, QueueOffset(place + 1), entry.due_at_ms)
+                self.staged += 1
+            else:
+                self._later.append((entry.due_at_ms, next(self._serial), entry))
         heapq.heapify(self._later)
         self._queue = {entry.queue_offset: entry for entry in found} | self._queue
 
@@ -173,12 +211,24 @@ class TransactionTable:
                 due.append(entry)
         return due
 
-    def next_due_ms(self) -> int | None:
-        """Return when something may be due next; None when nothing is open."""
-        while self._fresh and not self.is_open(self._fresh[0][1]):
-            self._fresh.popleft()
-        heads = [line[0][0] for line in (self._fresh, self._later) if line]
-        return min(heads, default=None)
+    def take_expired(self, now_ms: int, *, places_max: int) -> tuple[list[Open], bool]:
+        """Return staged transactions whose time is over; each wants `rest` or its end.
+
+        Args:
+            now_ms: Monotonic.
+            places_max: Of the half topic, so many are looked at.
+
+        Returns:
+            Them, and whether there are more places to look at now.
+        """
+        places = self._deadlines.take(now_ms, maximum=places_max)
+        entries = (self._queue.get(place) for place in places)
+        expired = [
+            entry
+            for entry in entries
+            if entry is not None and entry.is_staged and entry.due_at_ms <= now_ms
+        ]
+        return expired, len(places) == places_max
 
     def put_back(
         self,
@@ -208,6 +258,7 @@ class TransactionTable:
         """
         del self._open[entry.transaction]
         del self._queue[entry.queue_offset]
+        self.staged -= entry.is_staged
         places = (*entry.earlier, entry.queue_offset)
         for place in places:
             # An earlier one that is passed already is so for good; others go to the line's end.

@@ -6,9 +6,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
+
 from ternmq_broker.config import BrokerConfig
 from ternmq_broker.consumer_offsets import OffsetTable
 from ternmq_broker.inner.real_topics import RealTopics
+from ternmq_broker.inner.rerouted_batch import NOT_STAGED, STAGED_OWN
+from ternmq_broker.inner.rerouting import Rules
 from ternmq_broker.inner.room import Safety
 from ternmq_broker.inner.writer import InnerWriter
 from ternmq_broker.reading import StoreReader
@@ -16,7 +20,11 @@ from ternmq_broker.sessions import Sessions
 from ternmq_broker.topics import TopicTable
 from ternmq_broker.transactions.checks import Checker, CheckServices
 from ternmq_broker.transactions.ending import Ender, EndServices
+from ternmq_broker.transactions.finding import Finder
+from ternmq_broker.transactions.gate import Gate
 from ternmq_broker.transactions.judge import CheckRules
+from ternmq_broker.transactions.judge import staged_ms as staged_lasts_ms
+from ternmq_broker.transactions.past_ends import PastEnds
 from ternmq_broker.transactions.progress import GROUP, ScanOffset
 from ternmq_broker.transactions.reading import HalfReader
 from ternmq_broker.transactions.rebuild import Rebuild, RebuildServices
@@ -63,6 +71,8 @@ class TransactionServices:
     sessions: Sessions
     clock: Clock
     is_closing: Callable[[], bool]
+    rules: Callable[[], Rules]
+    """Tells by what delays are followed at this moment."""
 
 
 class Transactions:
@@ -105,21 +115,35 @@ class Transactions:
                 holds_file=lambda at: at < store.cleaner.held_end,
             )
         )
-        self.service = TransactionService(
-            Ender(
-                EndServices(
-                    table=self.table,
-                    steps=self._steps,
-                    halves=self._halves,
-                    topics=services.real_topics,
-                    safety=services.safety,
-                    ready=self._ready,
-                    is_closing=services.is_closing,
-                )
-            )
-        )
+        self.service = self._service()
         self._rebuild = self._rebuild_services(store)
         store.cleaner.holders.append(self.needed_from)
+
+    def _service(self) -> TransactionService:
+        services = self._services
+        gate = Gate(self._ready, services.is_closing)
+        past = PastEnds(self.table, self._halves)
+        ender = Ender(
+            EndServices(
+                table=self.table,
+                steps=self._steps,
+                halves=self._halves,
+                topics=services.real_topics,
+                safety=services.safety,
+                gate=gate,
+                past=past,
+                rules=services.rules,
+            )
+        )
+        finder = Finder(
+            table=self.table,
+            halves=self._halves,
+            topics=services.real_topics,
+            safety=services.safety,
+            gate=gate,
+            past=past,
+        )
+        return TransactionService(ender, finder)
 
     def _rebuild_services(self, store: MessageStore) -> RebuildServices:
         services = self._services
@@ -195,15 +219,26 @@ class Transactions:
             await self.write_ops()
             self._keep()
 
-    def begun(self, physical_offsets: Ints, queue_offsets: Ints) -> None:
-        """Take note of half messages that were appended just now."""
+    def begun(self, physical_offsets: Ints, queue_offsets: Ints, staged_ms: Ints) -> None:
+        """Take note of half messages that were appended just now.
+
+        Args:
+            physical_offsets: Of each.
+            queue_offsets: Of each, ascending.
+            staged_ms: How long each is staged; `STAGED_OWN` = as this broker waits, `NOT_STAGED`.
+        """
         now_ms = self._services.clock.monotonic_ms()
-        self.table.begin(
-            physical_offsets.tolist(),
-            queue_offsets.tolist(),
-            now_ms=now_ms,
-            due_at_ms=now_ms + self._rules.timeout_ms,
-        )
+        for own_ms in np.unique(staged_ms).tolist():
+            rows = staged_ms == own_ms
+            places = physical_offsets[rows].tolist()
+            numbers = queue_offsets[rows].tolist()
+            if own_ms == NOT_STAGED:
+                due_at_ms = now_ms + self._rules.timeout_ms
+                self.table.begin(places, numbers, now_ms=now_ms, due_at_ms=due_at_ms)
+            else:
+                told_ms = None if own_ms == STAGED_OWN else own_ms
+                due_at_ms = now_ms + staged_lasts_ms(told_ms, self._rules)
+                self.table.stage(places, numbers, now_ms=now_ms, due_at_ms=due_at_ms)
         self.make_topics()
 
     def make_topics(self) -> None:
@@ -221,7 +256,10 @@ class Transactions:
         if not config.transactions_accepted:
             return refusal(ResponseCode.NO_PERMISSION, "this broker accepts no transactions")
         if len(self.table) >= config.transactions_open_max:
-            remark = f"{len(self.table)} transactions are open, more are not accepted"
+            remark = (
+                f"{len(self.table)} transactions are open, {self.table.staged} of them staged: no "
+                "more are accepted (broker.transactions_open_max)"
+            )
             return refusal(ResponseCode.FLOW_CONTROL, remark)
         return None
 
@@ -245,4 +283,6 @@ class Transactions:
             alone=counts.alone,
             parked=counts.parked,
             unreadable=counts.unreadable,
+            staged=self.table.staged,
+            expired=counts.expired,
         )

@@ -197,7 +197,7 @@ class DescribeBrokerReply(_message.Message):
     def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., cluster: _Optional[str] = ..., broker_name: _Optional[str] = ..., broker_id: _Optional[int] = ..., epoch: _Optional[int] = ..., version: _Optional[str] = ..., started_at_ms: _Optional[int] = ..., log_min_offset: _Optional[int] = ..., log_max_offset: _Optional[int] = ..., log_flushed_offset: _Optional[int] = ..., log_confirm_offset: _Optional[int] = ..., dispatched_offset: _Optional[int] = ..., flush_mode: _Optional[str] = ..., disk_used_percent: _Optional[float] = ..., disk_level: _Optional[str] = ..., waiting: _Optional[_Union[WaitingMessages, _Mapping]] = ..., transactions: _Optional[_Union[OpenTransactions, _Mapping]] = ...) -> None: ...
 
 class OpenTransactions(_message.Message):
-    __slots__ = ("open", "committed", "rolled_back", "asked", "alone", "parked", "unreadable")
+    __slots__ = ("open", "committed", "rolled_back", "asked", "alone", "parked", "unreadable", "staged", "expired")
     OPEN_FIELD_NUMBER: _ClassVar[int]
     COMMITTED_FIELD_NUMBER: _ClassVar[int]
     ROLLED_BACK_FIELD_NUMBER: _ClassVar[int]
@@ -205,6 +205,8 @@ class OpenTransactions(_message.Message):
     ALONE_FIELD_NUMBER: _ClassVar[int]
     PARKED_FIELD_NUMBER: _ClassVar[int]
     UNREADABLE_FIELD_NUMBER: _ClassVar[int]
+    STAGED_FIELD_NUMBER: _ClassVar[int]
+    EXPIRED_FIELD_NUMBER: _ClassVar[int]
     open: int
     committed: int
     rolled_back: int
@@ -212,7 +214,9 @@ class OpenTransactions(_message.Message):
     alone: int
     parked: int
     unreadable: int
-    def __init__(self, open: _Optional[int] = ..., committed: _Optional[int] = ..., rolled_back: _Optional[int] = ..., asked: _Optional[int] = ..., alone: _Optional[int] = ..., parked: _Optional[int] = ..., unreadable: _Optional[int] = ...) -> None: ...
+    staged: int
+    expired: int
+    def __init__(self, open: _Optional[int] = ..., committed: _Optional[int] = ..., rolled_back: _Optional[int] = ..., asked: _Optional[int] = ..., alone: _Optional[int] = ..., parked: _Optional[int] = ..., unreadable: _Optional[int] = ..., staged: _Optional[int] = ..., expired: _Optional[int] = ...) -> None: ...
 
 class WaitingMessages(_message.Message):
     __slots__ = ("delayed", "timed", "timed_unread", "delivered", "dropped", "cancelled", "rolled", "late_p50_ms", "late_p99_ms", "late_max_ms")

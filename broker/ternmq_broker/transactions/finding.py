@@ -1,0 +1,92 @@
+"""Telling what became of transactions, and changing nothing."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ternmq_broker.inner.real_topics import RealTopics
+from ternmq_broker.inner.room import Safety
+from ternmq_broker.transactions.gate import Gate
+from ternmq_broker.transactions.past_ends import Meant, PastEnds, wrong_ids
+from ternmq_broker.transactions.reading import HalfReader
+from ternmq_broker.transactions.table import Ended, Open, TransactionTable
+from ternmq_model.offsets import PhysicalOffset
+from ternmq_model.response_code import ResponseCode
+from ternmq_model.transaction import Resolution, TransactionState
+
+_STATES: Final = {
+    Resolution.COMMIT: TransactionState.COMMITTED,
+    Resolution.ROLLBACK: TransactionState.ROLLED_BACK,
+}
+_NOT_THERE: Final = frozenset({ResponseCode.QUERY_NOT_FOUND, ResponseCode.INVALID_PARAMETER})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Finder:
+    """Tells states. Owns nothing; all of it is the broker's loop's."""
+
+    table: TransactionTable
+    halves: HalfReader
+    topics: RealTopics
+    safety: Safety
+    gate: Gate
+    past: PastEnds
+
+    async def find(self, meant: Sequence[Meant]) -> list[TransactionState]:
+        """Return where transactions stand, once that is safe. Cancelling is safe.
+
+        Raises:
+            RefusedError: It cannot be told now: the broker starts or closes, the disk failed, what
+                was stored is not confirmed in time, or there is no index to look in.
+            StoreError: The disk failed.
+        """
+        await self.gate.check()
+        last = max((self._end_of(one.transaction) for one in meant), default=PhysicalOffset(0))
+        if not self.safety.confirmations.reached(last):
+            await self.safety.wait(last)
+        states: dict[int, TransactionState] = {}
+        over: list[int] = []
+        for index, one in enumerate(meant):
+            entry = self.table.get(one.transaction)
+            state = None if entry is None else await self._state_of_open(one, entry)
+            if state is None:
+                over.append(index)
+            else:
+                states[index] = state
+        ends = await self.past.find([meant[index] for index in over])
+        last = PhysicalOffset(0)
+        for index, ended in zip(over, ends, strict=True):
+            if isinstance(ended, Ended):
+                states[index] = _STATES[ended.resolution]
+                last = max(last, ended.end)
+            elif ended.code in _NOT_THERE:
+                states[index] = TransactionState.NOT_FOUND
+            else:
+                raise ended
+        if not self.safety.confirmations.reached(last):
+            await self.safety.wait(last)
+        return [states[index] for index in range(len(meant))]
+
+    def _end_of(self, transaction: PhysicalOffset) -> PhysicalOffset:
+        """Return an offset that must be confirmed before an open transaction counts as that."""
+        entry = self.table.get(transaction)
+        return PhysicalOffset(0 if entry is None else entry.physical_offset + 1)
+
+    async def _state_of_open(self, meant: Meant, entry: Open) -> TransactionState | None:
+        """Return the state of one that was open just now; None when it has ended meanwhile.
+
+        Raises:
+            RefusedError: The disk failed.
+        """
+        while True:
+            offset = entry.physical_offset
+            found = await self.halves.read(offset)
+            if not self.table.is_open(entry):
+                return None
+            if entry.physical_offset == offset:
+                break
+        if found is None or wrong_ids(meant, found[0]) is not None:
+            return TransactionState.NOT_FOUND
+        if not self.topics.is_there(found[0].topic, offset):
+            return TransactionState.NOT_FOUND
+        return TransactionState.OPEN

@@ -1,0 +1,38 @@
+"""Whether anything can be said or done about transactions at this moment."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from ternmq_model.errors import refusal
+from ternmq_model.response_code import ResponseCode
+
+_READY_TIMEOUT_S: Final = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """Lets requests in once the table holds what the log says. Owned by the broker's loop."""
+
+    ready: asyncio.Event
+    """Set when it does."""
+
+    is_closing: Callable[[], bool]
+
+    async def check(self) -> None:
+        """Wait a little for a start to be over.
+
+        Raises:
+            RefusedError: SERVICE_NOT_AVAILABLE: the start takes longer, or the broker is closing.
+        """
+        if self.is_closing():
+            raise refusal(ResponseCode.SERVICE_NOT_AVAILABLE, "the broker is closing")
+        if not self.ready.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_READY_TIMEOUT_S):
+                    await self.ready.wait()
+        if not self.ready.is_set():
+            remark = "the broker still reads its log for what became of transactions"
+            raise refusal(ResponseCode.SERVICE_NOT_AVAILABLE, remark)

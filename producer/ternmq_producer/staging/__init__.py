@@ -1,0 +1,15 @@
+"""Half messages that are staged in numbers, and committed or rolled back together.
+
+A batch job stages what it has to send, which nobody sees; whoever decides about the batch then ends
+all of it. Nobody is asked about staged messages: when their time is over, the broker rolls them
+back.
+"""
+
+from ternmq_producer.staging.blocking import BlockingStagingProducer as BlockingStagingProducer
+from ternmq_producer.staging.failures import EndFailed as EndFailed
+from ternmq_producer.staging.failures import StageFailed as StageFailed
+from ternmq_producer.staging.staged import StagedMessage as StagedMessage
+from ternmq_producer.staging.staged import StagedMessages as StagedMessages
+from ternmq_producer.staging.staged import decode_staged as decode_staged
+from ternmq_producer.staging.staged import encode_staged as encode_staged
+from ternmq_producer.staging.staging_producer import StagingProducer as StagingProducer

@@ -1,0 +1,187 @@
+"""What is asked of brokers about staged messages, a thousand at a time."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import numpy as np
+from google.protobuf.message import Message
+from numpy.typing import NDArray
+
+from ternmq_client.instance import ClientInstance
+from ternmq_client.retry import RetryPolicy
+from ternmq_model.errors import ConnectionLost, TernError
+from ternmq_model.transaction import Resolution
+from ternmq_producer.staging.exchange import LATER, ROWS_MAX, Exchange, Unanswered
+from ternmq_producer.staging.failures import EndFailed
+from ternmq_producer.staging.staged import StagedMessages
+from ternmq_protos.v1 import transactions_pb2 as transactions
+from ternmq_remoting.contracts import END_TRANSACTIONS, FIND_TRANSACTIONS
+from ternmq_remoting.convert import error_of
+from ternmq_remoting.rpc import StreamRpc
+
+Rows = NDArray[np.int64]
+Request = TypeVar("Request", bound=Message)
+Reply = TypeVar("Reply", bound=Message)
+
+
+class Asking:
+    """One `states` or `end`. Owned by the call.
+
+    Args:
+        client: Open.
+        group: Whose they are.
+        staged: All of them.
+        retry: The waits after a failure.
+        timeout_s: Given up when a broker answers nothing for so long.
+    """
+
+    def __init__(
+        self,
+        client: ClientInstance,
+        group: str,
+        staged: StagedMessages,
+        *,
+        retry: RetryPolicy,
+        timeout_s: float,
+    ) -> None:
+        self._client = client
+        self._group = group
+        self._staged = staged
+        self._retry = retry
+        self._timeout_s = timeout_s
+        self._failed: dict[int, TernError] = {}
+        self._failures = 0
+
+    def check(self) -> None:
+        """Raise what went wrong, if something did.
+
+        Raises:
+            EndFailed: Some were not ended.
+        """
+        if self._failures:
+            raise EndFailed(self._failed, failures=self._failures, count=len(self._staged))
+
+    async def find(self, broker_name: str, rows: Rows, states: NDArray[np.uint8]) -> None:
+        """Put the states of one broker's messages into `states`.
+
+        Raises:
+            TernError: It cannot tell.
+        """
+        exchange = self._exchange(broker_name, rows, FIND_TRANSACTIONS)
+        try:
+            for start in range(0, len(rows), ROWS_MAX):
+                some = rows[start : start + ROWS_MAX]
+                await exchange.ask(
+                    self._question(some), self._take_states(some, states, broker_name)
+                )
+        finally:
+            exchange.close()
+
+    def _question(self, rows: Rows) -> Callable[[], transactions.FindTransactionsRequest]:
+        some = self._staged.take(rows)
+        return lambda: transactions.FindTransactionsRequest(
+            producer_group=self._group,
+            transaction_offsets=some.transactions.tolist(),
+            message_ids=some.message_ids(),
+        )
+
+    def _take_states(
+        self, rows: Rows, states: NDArray[np.uint8], broker_name: str
+    ) -> Callable[[transactions.FindTransactionsReply], None]:
+        def take(reply: transactions.FindTransactionsReply) -> None:
+            if reply.status.code:
+                error = error_of(reply.status, broker_name)
+                raise Unanswered(error) if error.code in LATER else error
+            if len(reply.states) != len(rows):
+                raise ConnectionLost(f"broker {broker_name}: another number of answers")
+            states[rows] = np.array(list(reply.states), dtype=np.uint8)
+
+        return take
+
+    async def end(self, broker_name: str, rows: Rows, resolution: Resolution) -> None:
+        """End one broker's messages in the order of `rows`; what fails is kept for `check`."""
+        exchange = self._exchange(broker_name, rows, END_TRANSACTIONS)
+        try:
+            for start in range(0, len(rows), ROWS_MAX):
+                left = _Left(self, rows[start : start + ROWS_MAX], resolution, broker_name)
+                try:
+                    await exchange.ask(left.request, left.take)
+                except TernError as error:
+                    self.fail(np.concatenate([left.rows, rows[start + ROWS_MAX :]]), error)
+                    return
+        finally:
+            exchange.close()
+
+    def fail(self, rows: Rows, error: TernError) -> None:
+        """Keep that these could not be ended, or that nobody knows."""
+        self._failures += len(rows)
+        room = EndFailed.FAILED_MAX - len(self._failed)
+        for row in rows[: max(0, room)].tolist():
+            self._failed[row] = error
+
+    def ends(self, rows: Rows, resolution: Resolution) -> transactions.EndTransactionsRequest:
+        """Return what ends these."""
+        value = transactions.Resolution.Name(resolution.value)
+        return transactions.EndTransactionsRequest(
+            transactions=[
+                transactions.EndTransactionRequest(
+                    producer_group=self._group,
+                    topic=one.topic,
+                    message_id=one.message_id,
+                    transaction_offset=one.transaction,
+                    resolution=value,
+                )
+                for one in self._staged.take(rows)
+            ]
+        )
+
+    def _exchange(
+        self, broker_name: str, rows: Rows, rpc: StreamRpc[Request, Reply]
+    ) -> Exchange[Request, Reply]:
+        return Exchange(
+            self._client,
+            broker_name,
+            self._staged.topics_of(broker_name),
+            rpc,
+            retry=self._retry,
+            timeout_s=self._timeout_s,
+        )
+
+
+class _Left:
+    """What one message of ends is still to end."""
+
+    def __init__(
+        self, asking: Asking, rows: Rows, resolution: Resolution, broker_name: str
+    ) -> None:
+        self.rows = rows
+        self._asking = asking
+        self._resolution = resolution
+        self._broker_name = broker_name
+
+    def request(self) -> transactions.EndTransactionsRequest:
+        """Return what is to be told."""
+        return self._asking.ends(self.rows, self._resolution)
+
+    def take(self, reply: transactions.EndTransactionsReply) -> None:
+        """Take the answers; what is to be told again stays.
+
+        Raises:
+            Unanswered: Something is.
+        """
+        if len(reply.outcomes) != len(self.rows):
+            raise ConnectionLost(f"broker {self._broker_name}: another number of answers")
+        again: list[int] = []
+        reason: TernError | None = None
+        for number, outcome in enumerate(reply.outcomes):
+            if not outcome.status.code:
+                continue
+            error = error_of(outcome.status, self._broker_name)
+            if error.code in LATER or error.may_have_happened:
+                again.append(number)
+                reason = error
+            else:
+                self._asking.fail(self.rows[number : number + 1], error)
+        self.rows = self.rows[again]
+        if reason is not None:
+            raise Unanswered(reason)

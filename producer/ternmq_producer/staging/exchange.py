@@ -1,0 +1,163 @@
+"""Asking one broker about many transactions, until it has answered for all of them."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Final, Generic, TypeVar
+
+from google.protobuf.message import Message
+
+from ternmq_client.instance import ClientInstance
+from ternmq_client.retry import RetryPolicy
+from ternmq_model.errors import (
+    ConnectionLost,
+    RefusedError,
+    RequestTimedOut,
+    TernError,
+    TransportError,
+)
+from ternmq_model.response_code import ResponseCode
+from ternmq_remoting.rpc import ClientStream, Connection, StreamRpc
+
+Request = TypeVar("Request", bound=Message)
+Reply = TypeVar("Reply", bound=Message)
+
+logger = logging.getLogger(__name__)
+
+LATER: Final = frozenset(
+    {ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.FLOW_CONTROL}
+)
+"""Refusals that the same broker may take back soon."""
+
+_ANSWER_TIMEOUT_S: Final = 15.0
+"""A thousand commits on a slow disk take longer than one request."""
+
+ROWS_MAX: Final = 1024
+"""Transactions in one message."""
+
+
+class Unanswered(TernError):
+    """Raised by whoever takes replies: some of it must be asked again after a pause."""
+
+    retryable = True
+
+    def __init__(self, reason: TernError) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
+
+
+class Exchange(Generic[Request, Reply]):
+    """One stream to one broker at a time, opened again as often as it breaks.
+
+    Args:
+        client: Open.
+        broker_name: Whom to ask.
+        topics: Of it: their routes tell where it is.
+        rpc: What to ask.
+        retry: The waits after a failure.
+        timeout_s: Given up when nothing was answered for so long.
+    """
+
+    def __init__(
+        self,
+        client: ClientInstance,
+        broker_name: str,
+        topics: Iterable[str],
+        rpc: StreamRpc[Request, Reply],
+        *,
+        retry: RetryPolicy,
+        timeout_s: float,
+    ) -> None:
+        self._client = client
+        self._broker_name = broker_name
+        self._topics = tuple(dict.fromkeys(topics))
+        self._rpc = rpc
+        self._retry = retry
+        self._timeout_s = timeout_s
+        self._stream: ClientStream[Reply, Request] | None = None
+        self._connection: Connection | None = None
+
+    async def ask(self, make: Callable[[], Request], take: Callable[[Reply], None]) -> None:
+        """Ask until `take` takes the answer without raising `Unanswered`.
+
+        Args:
+            make: Returns what is asked: anew for each attempt.
+            take: Takes the reply.
+
+        Raises:
+            TernError: The time is over: why the last attempt failed. `may_have_happened` when one
+                was written.
+        """
+        clock = self._client.env.clock
+        deadline_ms = clock.monotonic_ms() + round(self._timeout_s * 1000)
+        failures, was_written = 0, False
+        while True:
+            failure: TernError
+            try:
+                stream = await self._open()
+                was_written = True
+                take(await self._exchange(stream, make()))
+                return
+            except Unanswered as error:
+                failure = error.reason
+            except TransportError as error:
+                failure = error
+            except RefusedError as error:
+                self.close()
+                if error.code not in LATER:
+                    raise
+                failure = error
+            failures += 1
+            left_s = (deadline_ms - clock.monotonic_ms()) / 1000
+            if left_s <= 0:
+                failure.may_have_happened |= was_written
+                raise failure
+            if failures == 1:
+                logger.warning(
+                    "transactions not answered, asked again broker=%s error=%s",
+                    *(self._broker_name, failure),
+                )
+            delay_s = self._retry.delay_s(failures, self._client.env.random)
+            await asyncio.sleep(min(delay_s, left_s))
+
+    async def _open(self) -> "ClientStream[Reply, Request]":
+        if self._stream is None:
+            for topic in self._topics:
+                with suppress(TernError):  # the connection's own error says more
+                    await self._client.routes.route(topic)
+            self._connection = await self._client.broker(self._broker_name)
+            self._stream = self._connection.open(self._rpc)
+        return self._stream
+
+    async def _exchange(self, stream: "ClientStream[Reply, Request]", request: Request) -> Reply:
+        try:
+            async with asyncio.timeout(_ANSWER_TIMEOUT_S):
+                await stream.write(request)
+                reply = await stream.read()
+            if reply is None:
+                raise ConnectionLost(f"broker {self._broker_name}: ended the stream")
+        except TimeoutError:
+            self.close()
+            raise RequestTimedOut(f"broker {self._broker_name}: no answer in time") from None
+        except TransportError:
+            self._forget()
+            raise
+        except BaseException:
+            self.close()
+            raise
+        return reply
+
+    def _forget(self) -> None:
+        self.close()
+        for topic in self._topics:
+            self._client.ask_route_again(topic)
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            self._client.forget(self._broker_name, connection)
+
+    def close(self) -> None:
+        """End the stream, if there is one. Safe to repeat."""
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            stream.cancel()

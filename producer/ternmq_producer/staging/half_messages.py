@@ -1,0 +1,77 @@
+"""Messages in the form in which they are staged. Pure."""
+
+from dataclasses import dataclass
+
+from ternmq_model.errors import IllegalMessage, UsageError
+from ternmq_model.message import Message
+from ternmq_model.properties import (
+    CHECK_IMMUNITY_S,
+    IMMUNITY_S_MAX,
+    PRODUCER_GROUP,
+    STAGED_FOR,
+    STAGED_FOR_MAX,
+    TRANSACTION_PREPARED,
+    encode_properties,
+    is_staged_for,
+)
+
+
+@dataclass(slots=True)
+class HalfMessage(Message):
+    """A message to be staged."""
+
+    suffix: bytes = b""
+    """What makes it a staged half message: the properties that end its own, encoded."""
+
+    def encoded_properties(self) -> bytes:
+        """Do what `Message.encoded_properties` does, with the suffix behind."""
+        return Message.encoded_properties(self) + self.suffix
+
+
+def staging_suffix(group: str, *, staged_for: str, immunity_s: int) -> bytes:
+    """Return the properties of a staged half message beside its own, encoded.
+
+    Raises:
+        UsageError: `staged_for` or `immunity_s` cannot be; names it.
+    """
+    if not is_staged_for(staged_for):
+        raise UsageError(
+            f"staged_for={staged_for!r}: must be 1 to {STAGED_FOR_MAX} printable ASCII characters "
+            "without blanks"
+        )
+    if not 1 <= immunity_s < IMMUNITY_S_MAX:
+        raise UsageError(f"immunity_s={immunity_s}: must be 1 to {IMMUNITY_S_MAX - 1}")
+    return encode_properties(
+        {
+            TRANSACTION_PREPARED: "true",
+            PRODUCER_GROUP: group,
+            STAGED_FOR: staged_for,
+            CHECK_IMMUNITY_S: str(immunity_s),
+        }
+    )
+
+
+def half_message(message: Message, suffix: bytes) -> HalfMessage:
+    """Return `message` in the form in which it is staged.
+
+    Raises:
+        IllegalMessage: It cancels another, or has system properties of its own.
+    """
+    if message.cancels:
+        raise IllegalMessage(f"message for {message.topic!r}: a staged one cannot cancel another")
+    if message.__class__ is not Message:
+        raise IllegalMessage(f"message for {message.topic!r}: a plain Message can be staged")
+    return HalfMessage(
+        message.topic,
+        message.body,
+        message.tags,
+        message.keys,
+        message.properties,
+        message.sharding_key,
+        message.flag,
+        message.delay_level,
+        message.deliver_at_ms,
+        message.deliver_after_ms,
+        "",
+        suffix,
+    )

@@ -1,0 +1,206 @@
+"""The producer that stages messages, and ends them together."""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from ternmq_client.config import ClientConfig
+from ternmq_client.retry import RetryPolicy
+from ternmq_model.errors import RefusedError, TernError, UsageError, refusal
+from ternmq_model.message import Message, SendManyFailed, SendResult, SendStatus
+from ternmq_model.response_code import ResponseCode
+from ternmq_model.transaction import Resolution, TransactionState
+from ternmq_producer.config import ProducerConfig
+from ternmq_producer.producer import Producer
+from ternmq_producer.staging.asking import Asking
+from ternmq_producer.staging.failures import StageFailed
+from ternmq_producer.staging.half_messages import half_message, staging_suffix
+from ternmq_producer.staging.staged import StagedMessage, StagedMessages
+from ternmq_remoting.environment import Environment
+from ternmq_runtime.lifecycle import Lifecycle
+
+IMMUNITY_S: Final = 3600
+_PART: Final = 8192
+_STAGE_TIMEOUT_S: Final = 30.0
+_ANSWER_TIMEOUT_S: Final = 60.0
+
+
+class StagingProducer(Lifecycle):
+    """Stages messages that nobody sees until all of a batch are committed.
+
+        async with StagingProducer("sink") as producer:
+            staged = await producer.stage(messages, staged_for="query/7")
+            await producer.end(staged, Resolution.COMMIT)
+
+    Who stages and who ends may be two processes: `encode_staged` carries what is staged from one to
+    the other, which must be of the same producer group.
+
+    Used on the event loop that entered it, by any number of tasks.
+
+    Args:
+        group: Name of the producer group.
+        nameserver: `HOST:PORT`, several separated by `;` or as a sequence. None = as in `client`.
+        config: How to send. That a half message may be stored twice is never allowed.
+        client: How to find and talk to services.
+        env: The seams. None = the real world.
+
+    Raises:
+        IllegalName: The group's name is illegal.
+        ConfigError: A NameServer's address is.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        *,
+        nameserver: str | Sequence[str] | None = None,
+        config: ProducerConfig | None = None,
+        client: ClientConfig | None = None,
+        env: Environment | None = None,
+    ) -> None:
+        self._config = replace(config or ProducerConfig(), duplicates_allowed=False)
+        self._producer = Producer(
+            group, nameserver=nameserver, config=self._config, client=client, env=env
+        )
+        self._retry = RetryPolicy(delay_s_first=0.1, delay_s_max=1.0)
+
+    @property
+    def group(self) -> str:
+        """Name of the producer group."""
+        return self._producer.group
+
+    async def _open(self, stack: AsyncExitStack) -> None:
+        """Open the producer. No service need be reachable yet."""
+        await stack.enter_async_context(self._producer)
+
+    async def stage(
+        self,
+        messages: Sequence[Message],
+        *,
+        staged_for: str,
+        immunity_s: int = IMMUNITY_S,
+        timeout_s: float | None = None,
+    ) -> StagedMessages:
+        """Store half messages, which nobody sees, and return where, in the order of `messages`.
+
+        Those with a sharding key keep their order and their queue. A delay counts from the commit
+        on. Cancelling stops the waiting: they may be stored all the same, and are rolled back when
+        their time is over.
+
+        Args:
+            messages: Of any topics. All are encoded at once: give some ten thousand at a time.
+            staged_for: Whose batch they are, such as `query/7`: 1 to 200 printable ASCII characters
+                without blanks. Their property TERNMQ_STAGED_FOR, also when they are committed.
+            immunity_s: After so many seconds from their store time on the broker rolls them back,
+                or earlier, when they are as old as it keeps messages.
+            timeout_s: For each part of them from when it found room in the buffer. None = 30.
+
+        Raises:
+            UsageError: `staged_for`, `immunity_s` or a message is illegal; nothing was sent.
+            StageFailed: Some are not stored, or not safely, or nobody knows; its `staged` are.
+        """
+        suffix = staging_suffix(self.group, staged_for=staged_for, immunity_s=immunity_s)
+        limit_s = _STAGE_TIMEOUT_S if timeout_s is None else timeout_s
+        halves = [half_message(message, suffix) for message in messages]
+        try:
+            results = await self._producer.send_many(halves, timeout_s=limit_s)
+        except SendManyFailed as failed:
+            raise _stage_failed(failed.results) from failed
+        if results.statuses.count(SendStatus.SEND_OK.value) < len(results):
+            raise _stage_failed(list(results))
+        names: dict[tuple[str, str], int] = {}
+        places = [
+            names.setdefault((queue.broker_name, queue.topic), len(names))
+            for queue in results.queues
+        ]
+        keys = results.unique_keys
+        return StagedMessages.of_columns(
+            tuple(names),
+            np.array(places, dtype=np.uint16),
+            results.physical_offsets,
+            np.array(keys, dtype=bytes) if keys else np.zeros(0, dtype="S1"),
+        )
+
+    async def states(
+        self, staged: Sequence[StagedMessage], *, timeout_s: float = _ANSWER_TIMEOUT_S
+    ) -> list[TransactionState]:
+        """Return what became of staged messages, in their order. Changes nothing.
+
+        OPEN means that they can be committed now. Waits while a broker is away.
+
+        Args:
+            staged: By this producer group.
+            timeout_s: Given up when a broker answers nothing for so long.
+
+        Raises:
+            TernError: A broker cannot tell; it names which.
+        """
+        columns = StagedMessages.of(staged)
+        asking = self._asking(columns, timeout_s)
+        states = np.zeros(len(columns), dtype=np.uint8)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for broker_name, rows in columns.rows_by_broker().items():
+                    tasks.create_task(asking.find(broker_name, rows, states))
+        except BaseExceptionGroup as group:
+            raise group.exceptions[0] from None
+        by_value = {state.value: state for state in TransactionState}
+        return [by_value[value] for value in states.tolist()]
+
+    async def end(
+        self,
+        staged: Sequence[StagedMessage],
+        resolution: Resolution,
+        *,
+        timeout_s: float = _ANSWER_TIMEOUT_S,
+    ) -> None:
+        """Commit staged messages, or roll them back, each broker's in the order it stored them.
+
+        To end them again the same way does no harm, whoever did it first. Cancelling leaves some
+        ended and others not.
+
+        Args:
+            staged: By this producer group.
+            resolution: COMMIT or ROLLBACK.
+            timeout_s: Given up when a broker answers nothing for so long, as while it restarts.
+
+        Raises:
+            UsageError: Another resolution.
+            EndFailed: Some are not ended, or nobody knows; all others are.
+        """
+        if resolution is Resolution.UNKNOWN:
+            raise UsageError("staged messages end by COMMIT or ROLLBACK")
+        columns = StagedMessages.of(staged)
+        asking = self._asking(columns, timeout_s)
+        async with asyncio.TaskGroup() as tasks:
+            for broker_name, rows in columns.rows_by_broker().items():
+                tasks.create_task(asking.end(broker_name, rows, resolution))
+        asking.check()
+
+    def _asking(self, staged: StagedMessages, timeout_s: float) -> Asking:
+        return Asking(
+            self._producer.client, self.group, staged, retry=self._retry, timeout_s=timeout_s
+        )
+
+
+def _stage_failed(results: Sequence[SendResult | TernError]) -> StageFailed:
+    stored = [result for result in results if isinstance(result, SendResult)]
+    reason = next((result for result in results if isinstance(result, TernError)), None)
+    if reason is None:
+        reason = _unsafe(next(one for one in stored if one.status is not SendStatus.SEND_OK))
+    if any(isinstance(one, TernError) and one.may_have_happened for one in results):
+        reason.may_have_happened = True
+    staged = StagedMessages.of(
+        StagedMessage(one.queue.broker_name, one.queue.topic, one.physical_offset, one.message_id)
+        for one in stored
+    )
+    return StageFailed(reason, staged, count=len(results))
+
+
+def _unsafe(result: SendResult) -> RefusedError:
+    code = ResponseCode(result.status.value)
+    return refusal(code, f"broker {result.queue.broker_name}: stored, but not safely")
