@@ -17,6 +17,8 @@ SILENCED = (
     # Py4J keeps connections to the JVM and leaves the closing of them to the collector.
     r"ignore:unclosed <socket\.socket .*127\.0\.0\.1:ResourceWarning",
     r"ignore:unclosed <socket\.socket .*raddr=None:ResourceWarning",
+    # What it says of a pandas that is newer than itself.
+    r"ignore:PySpark does not yet fully support pandas:FutureWarning",
 )
 """What PySpark does and a test must not fail for. Anything else is an error, as everywhere."""
 

@@ -1,0 +1,1 @@
+"""`format("ternmq")`: what Spark calls to read."""

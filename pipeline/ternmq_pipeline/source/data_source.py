@@ -1,0 +1,79 @@
+"""The data source `ternmq`: the doors through which Spark comes in.
+
+Spark makes one in a process of its own for each plan, pickles it, and asks it for what it needs; so
+nothing here opens anything, and what is heavy is imported when it is asked for.
+"""
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+
+from ternmq_pipeline.options import read_options
+from ternmq_pipeline.schema import ddl_of
+from ternmq_pipeline.source.asked_schema import columns_offered
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import (
+        DataSourceArrowWriter,
+        DataSourceReader,
+        DataSourceStreamArrowWriter,
+        DataSourceStreamReader,
+    )
+    from pyspark.sql.types import StructType
+
+
+class TernmqDataSource(DataSource):
+    """Topics as tables and streams. Spark finds it by the package `pyspark_ternmq`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return what `format(…)` names it by."""
+        return "ternmq"
+
+    def schema(self) -> str:
+        """Return the columns of a read whose user names none, as DDL.
+
+        Raises:
+            UsageError: An option is refused; it is named.
+        """
+        return ddl_of(columns_offered(read_options(self.options)))
+
+    def reader(self, schema: "StructType") -> "DataSourceReader":
+        """Return what plans and reads a batch.
+
+        Raises:
+            UsageError: An option or a column of the schema is refused; it is named.
+        """
+        from ternmq_pipeline.source.batch_reader import batch_reader
+
+        return batch_reader(read_options(self.options, streaming=False), schema)
+
+    def streamReader(self, schema: "StructType") -> "DataSourceStreamReader":
+        """Return what plans and reads a stream.
+
+        Raises:
+            UsageError: An option or a column of the schema is refused; it is named.
+        """
+        from ternmq_pipeline.source.stream_reader import TernmqStreamReader
+
+        return TernmqStreamReader(read_options(self.options, streaming=True), schema)
+
+    def writer(self, schema: "StructType", overwrite: bool) -> "DataSourceArrowWriter":
+        """Return what writes a batch.
+
+        Raises:
+            UsageError: An option or a column of the frame is refused; it is named.
+        """
+        from ternmq_pipeline.sink.writer import batch_writer
+
+        return batch_writer(self.options, schema, overwrite)
+
+    def streamWriter(self, schema: "StructType", overwrite: bool) -> "DataSourceStreamArrowWriter":
+        """Return what writes a stream's batches.
+
+        Raises:
+            UsageError: An option or a column of the frame is refused; it is named.
+        """
+        from ternmq_pipeline.sink.writer import stream_writer
+
+        return stream_writer(self.options, schema, overwrite)

@@ -1,0 +1,316 @@
+"""Which conditions of a query a read applies itself. Pure.
+
+What is decided for whole queues, and what limits offsets, is applied exactly, and Spark need not
+look again. For store times, tags and keys the broker passes rows over that cannot match; Spark
+still tests what comes.
+"""
+
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, TypeAlias
+
+from pyspark.sql.datasource import (
+    EqualNullSafe,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    IsNotNull,
+    LessThan,
+    LessThanOrEqual,
+    Not,
+)
+
+from ternmq_model.errors import IllegalMessage
+from ternmq_model.names import is_system_topic
+from ternmq_model.offsets import QueueOffset
+from ternmq_model.properties import KEY_SEPARATOR, check_tag
+from ternmq_model.queue import MessageQueue
+from ternmq_model.sql92 import EXPRESSION_CHARACTERS_MAX
+from ternmq_model.subscription import ALL_TAGS, Expression
+from ternmq_pipeline.offsets import OFFSET_MAX, Stretch
+from ternmq_pipeline.options.reading import View
+from ternmq_pipeline.planning.partition_numbers import partition_number
+from ternmq_pipeline.source.asked_schema import NEVER_NULL
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_VALUES_MAX: Final = 100
+"""More keys or tags than this are left to Spark."""
+
+
+@dataclass(frozen=True, slots=True)
+class Narrowing:
+    """Rows that need not be given: those that are not like this."""
+
+    stored_from_ms: int = 0
+    stored_before_ms: int = 0
+    tags: tuple[str, ...] = ()
+    """One of them. Empty = any."""
+
+    keys: tuple[str, ...] = ()
+    """One of them. Empty = any."""
+
+    def tags_of(self, topic: str) -> Expression | None:
+        """Return the tags as a subscription to `topic` names them, None when it cannot.
+
+        In topics of the system the codes of tags may be something else.
+        """
+        if not self.tags or is_system_topic(topic):
+            return None
+        return Expression(" || ".join(self.tags))
+
+
+EVERYTHING: Final = Narrowing()
+
+
+@dataclass(frozen=True, slots=True)
+class QueueTest:
+    """A condition on a column that is the same in all rows of a queue."""
+
+    view: View
+    column: str
+    holds: Callable[[Any, Any], bool]
+    """Tells of the column's value and of `operand`, in this order."""
+
+    operand: Any
+
+    def passes(self, queue: MessageQueue) -> bool:
+        """Tell whether the condition holds for the rows of `queue`."""
+        _, value_of = _QUEUE_COLUMNS[self.view][self.column]
+        return self.holds(value_of(queue), self.operand)
+
+
+@dataclass(frozen=True, slots=True)
+class Pushed:
+    """What a query wants of the stretches that its options name."""
+
+    tests: tuple[QueueTest, ...] = ()
+    """Queues that are wanted pass all of them."""
+
+    first: int = 0
+    """The lowest offset that is wanted, of any queue."""
+
+    end: int = OFFSET_MAX
+    """Behind the highest offset that is wanted."""
+
+    rows: Narrowing = EVERYTHING
+
+    def of(self, stretches: Iterable[Stretch]) -> list[Stretch]:
+        """Return what is wanted of `stretches`."""
+        found: list[Stretch] = []
+        for queue, begin, end in stretches:
+            first, last = max(begin, self.first), min(end, self.end)
+            if first < last and all(test.passes(queue) for test in self.tests):
+                found.append(Stretch(queue, QueueOffset(first), QueueOffset(last)))
+        return found
+
+
+def push(
+    filters: Sequence[Filter], view: View, *, has_own_filter: bool = False
+) -> tuple[Pushed, list[Filter]]:
+    """Divide the conditions of a query, of which all must hold.
+
+    Args:
+        filters: As Spark gives them.
+        view: Whose columns they name.
+        has_own_filter: The option `filter` says already what brokers select by.
+
+    Returns:
+        What the read applies, and the conditions that Spark must test.
+    """
+    pushed = Pushed()
+    left: list[Filter] = []
+    for condition in filters:
+        narrowed, is_exact = _pushed(pushed, condition, view)
+        pushed = pushed if narrowed is None else narrowed
+        if narrowed is None or not is_exact:
+            left.append(condition)
+    if has_own_filter:
+        pushed = replace(pushed, rows=replace(pushed.rows, tags=()))
+    return pushed, left
+
+
+def _pushed(pushed: Pushed, condition: Filter, view: View) -> tuple[Pushed | None, bool]:
+    """Return `pushed` with one condition more, None when it is not for us; and if that is all."""
+    path = _column_of(condition)
+    if path is None or len(path) != 1:
+        return None, False
+    (name,) = path
+    if isinstance(condition, IsNotNull):
+        return (pushed, True) if name in NEVER_NULL[view] else (None, False)
+    if name in _QUEUE_COLUMNS[view]:
+        test = _queue_test(condition, view, name)
+        if test is None:
+            return None, False
+        return replace(pushed, tests=(*pushed.tests, test)), True
+    if name == _OFFSET[view]:
+        return _with_offsets(pushed, condition)
+    rows: Narrowing | None = None
+    if name == _STORED[view]:
+        rows = _with_times(pushed.rows, condition)
+    elif view is View.TERNMQ and name == "tags":
+        rows = _with_tags(pushed.rows, condition)
+    elif view is View.TERNMQ and name == "keys":
+        rows = _with_keys(pushed.rows, condition)
+    return (None, False) if rows is None else (replace(pushed, rows=rows), False)
+
+
+def _column_of(condition: Filter) -> tuple[str, ...] | None:
+    inner = condition.child if isinstance(condition, Not) else condition
+    return getattr(inner, "attribute", None)
+
+
+def _values_of(condition: Filter, kind: type) -> list[Any] | None:
+    """Return the values of which a column must have one, None if that is not the condition."""
+    if isinstance(condition, EqualTo | EqualNullSafe):
+        values: list[Any] = [condition.value]
+    elif isinstance(condition, In):
+        # A null among them makes the condition unknown for all others, and they are left out.
+        values = [value for value in condition.value if value is not None]
+    else:
+        return None
+    return values if all(type(value) is kind for value in values) else None
+
+
+def _queue_test(condition: Filter, view: View, column: str) -> QueueTest | None:
+    """Return a test that a queue passes exactly when the condition holds for its rows."""
+    kind, _ = _QUEUE_COLUMNS[view][column]
+    if isinstance(condition, Not):
+        inner = condition.child
+        refused = _values_of(inner, kind)
+        if refused is None or (isinstance(inner, In) and None in inner.value):
+            return None
+        return QueueTest(view, column, _is_none_of, tuple(refused))
+    values = _values_of(condition, kind)
+    if values is not None:
+        return QueueTest(view, column, _is_one_of, tuple(values))
+    compared = _COMPARED.get(type(condition))
+    bound: Any = getattr(condition, "value", None)
+    if compared is None or type(bound) is not int or kind is not int:
+        return None
+    return QueueTest(view, column, compared, bound)
+
+
+def _is_one_of(value: Any, values: Sequence[Any]) -> bool:
+    return value in values
+
+
+def _is_none_of(value: Any, values: Sequence[Any]) -> bool:
+    return value not in values
+
+
+def _with_offsets(pushed: Pushed, condition: Filter) -> tuple[Pushed | None, bool]:
+    values = _values_of(condition, int)
+    if values is not None:
+        first, end = min(values, default=0), max(values, default=-1) + 1
+        is_exact = len(values) == 1
+    else:
+        bounds = _bounds(condition, int)
+        if bounds is None:
+            return None, False
+        low, is_low_in, high, is_high_in = bounds
+        first = 0 if low is None else low + (not is_low_in)
+        end = OFFSET_MAX if high is None else high + is_high_in
+        is_exact = True
+    narrowed = replace(pushed, first=max(pushed.first, first), end=min(pushed.end, end))
+    return narrowed, is_exact
+
+
+def _with_times(rows: Narrowing, condition: Filter) -> Narrowing | None:
+    values = _values_of(condition, datetime)
+    if values is not None:
+        low, high = min(values, default=_EPOCH), max(values, default=_EPOCH)
+        bounds: _Bounds | None = (low, True, high, True)
+    else:
+        bounds = _bounds(condition, datetime)
+    if bounds is None:
+        return None
+    low, _, high, is_high_in = bounds
+    if low is not None:
+        rows = replace(rows, stored_from_ms=max(rows.stored_from_ms, _us(low) // 1_000))
+    if high is not None:
+        # 0 would be any time.
+        before_ms = max(1, (_us(high) + is_high_in + 999) // 1_000)
+        rows = replace(rows, stored_before_ms=min(rows.stored_before_ms or before_ms, before_ms))
+    return rows
+
+
+def _with_tags(rows: Narrowing, condition: Filter) -> Narrowing | None:
+    tags = _values_of(condition, str)
+    if not tags or rows.tags or not all(map(_can_be_selected, tags)):
+        return None
+    text_length = sum(map(len, tags)) + 4 * len(tags)
+    if len(tags) > _VALUES_MAX or text_length > EXPRESSION_CHARACTERS_MAX:
+        return None
+    return replace(rows, tags=tuple(dict.fromkeys(tags)))
+
+
+def _can_be_selected(tag: str) -> bool:
+    if not tag or tag == ALL_TAGS:
+        return False
+    try:
+        check_tag(tag)
+    except IllegalMessage:
+        return False
+    return True
+
+
+def _with_keys(rows: Narrowing, condition: Filter) -> Narrowing | None:
+    """Narrow by `keys = array('a', …)`: Spark hands no other condition on the keys' members in."""
+    if not isinstance(condition, EqualTo | EqualNullSafe) or rows.keys:
+        return None
+    keys: Any = condition.value
+    if not isinstance(keys, Sequence) or not keys or isinstance(keys, str):
+        return None
+    first = keys[0]
+    if not isinstance(first, str) or not first or KEY_SEPARATOR in first:
+        return None
+    return replace(rows, keys=(first,))
+
+
+_Bounds: TypeAlias = tuple[Any, bool, Any, bool]
+"""Low and whether it is within, high and whether it is within; None = no bound."""
+
+
+def _bounds(condition: Filter, kind: type) -> _Bounds | None:
+    value: Any = getattr(condition, "value", None)
+    if type(value) is not kind:
+        return None
+    if isinstance(condition, GreaterThan | GreaterThanOrEqual):
+        return value, isinstance(condition, GreaterThanOrEqual), None, False
+    if isinstance(condition, LessThan | LessThanOrEqual):
+        return None, False, value, isinstance(condition, LessThanOrEqual)
+    return None
+
+
+def _us(moment: datetime) -> int:
+    """Return a time in microseconds."""
+    aware = moment if moment.tzinfo is not None else moment.astimezone()
+    return (aware - _EPOCH) // timedelta(microseconds=1)
+
+
+_COMPARED: Final[Mapping[type, Callable[[Any, Any], bool]]] = {
+    GreaterThan: operator.gt,
+    GreaterThanOrEqual: operator.ge,
+    LessThan: operator.lt,
+    LessThanOrEqual: operator.le,
+}
+
+_QUEUE_COLUMNS: Final[Mapping[View, Mapping[str, tuple[type, Callable[[MessageQueue], Any]]]]] = {
+    View.TERNMQ: {
+        "topic": (str, lambda queue: queue.topic),
+        "brokerName": (str, lambda queue: queue.broker_name),
+        "queueId": (int, lambda queue: queue.queue_id),
+    },
+    View.KAFKA: {
+        "topic": (str, lambda queue: queue.topic),
+        "partition": (int, lambda queue: partition_number(queue.broker_name, queue.queue_id)),
+    },
+}
+"""Columns that are the same in all rows of a queue: their type, and how a queue tells them."""
+
+_OFFSET: Final = {View.TERNMQ: "queueOffset", View.KAFKA: "offset"}
+_STORED: Final = {View.TERNMQ: "storeTimestamp", View.KAFKA: "timestamp"}

@@ -1,0 +1,95 @@
+"""What a task of Spark does: read one stretch of a queue and hand its rows on as Arrow batches."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql.datasource import InputPartition
+
+from ternmq_pipeline.offsets import Stretch
+from ternmq_pipeline.options.reading import ReadOptions
+from ternmq_pipeline.source.asked_schema import columns_asked
+from ternmq_pipeline.source.pushdown import EVERYTHING, Narrowing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+ROWS_SETTING: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
+ROWS_DEFAULT: Final = 10_000
+"""What Spark does without that setting; brokers make no larger batches either."""
+
+
+@dataclass(frozen=True)
+class StretchPartition(InputPartition):
+    """A stretch as Spark hands it to a task."""
+
+    stretch: Stretch
+
+
+class StretchReading:
+    """How the tasks of a query read their stretches. Pickled to them; opens nothing before `read`.
+
+    Args:
+        options: Of the source.
+        schema: The columns that the query asks for.
+        narrowing: Which rows need not be given.
+
+    Raises:
+        UsageError: The schema asks for a column that does not exist; it is named.
+    """
+
+    def __init__(
+        self, options: ReadOptions, schema: "StructType", narrowing: Narrowing = EVERYTHING
+    ) -> None:
+        self._options = options
+        self._schema = schema
+        self._narrowing = narrowing
+        self._names = columns_asked(options, schema)
+
+    def read(
+        self, partition: InputPartition
+    ) -> "Iterator[pa.RecordBatch] | Iterator[tuple[Any, ...]]":
+        """Give the rows of a partition: batches, or tuples when the options say so.
+
+        Connections belong to the process, so that its next task finds them open. Closing the
+        iterator ends the reading.
+
+        Raises:
+            DataLost: Retention took messages that were planned, or the queue ends before them.
+            TernError: Another failure, which lasted longer than the option `readTimeout`.
+        """
+        if not isinstance(partition, StretchPartition):
+            # Spark makes a partition of its own when there is nothing to read.
+            return iter(())
+        from ternmq_pipeline.source.shapes import tuples_of
+
+        batches = self._batches(partition.stretch)
+        return batches if self._options.arrow else tuples_of(batches)
+
+    def _batches(self, stretch: Stretch) -> "Iterator[pa.RecordBatch]":
+        from ternmq_pipeline.source.fetching import fetch_stretch, wanted_of
+        from ternmq_pipeline.source.shapes import Shape
+
+        shape = Shape(self._options.view, self._names, self._schema)
+        rows_max = rows_of_a_batch(self._options.batch_rows_max)
+        wanted = wanted_of(
+            self._options, self._narrowing, stretch.queue.topic, shape.sources, rows_max
+        )
+        for batch in fetch_stretch(stretch, wanted):
+            yield shape.of(batch)
+
+
+def rows_of_a_batch(rows_max: int) -> int:
+    """Return how many rows a batch may have: as Spark's setting tells, which a task can see.
+
+    Args:
+        rows_max: At most so many.
+    """
+    from pyspark import TaskContext
+
+    task = TaskContext.get()
+    text = task.getLocalProperty(ROWS_SETTING) if task is not None else None
+    set_rows = int(text) if text is not None else ROWS_DEFAULT
+    return min(rows_max, ROWS_DEFAULT, set_rows if set_rows > 0 else ROWS_DEFAULT)

@@ -1,0 +1,156 @@
+"""From batches with our columns to batches with exactly the columns that a query asks for."""
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute
+
+from ternmq_model.properties import KEY_SEPARATOR
+from ternmq_pipeline.options.reading import View
+from ternmq_pipeline.planning.partition_numbers import partition_number
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+LOG_APPEND_TIME: Final = 1
+"""Kafka's `timestampType`: the broker's clock, not the producer's."""
+
+Made: TypeAlias = Any
+"""A column: an Arrow array of some type."""
+
+_compute: Any = pyarrow.compute
+_map_array: Any = pa.MapArray
+"""Both take more than their types tell."""
+
+
+class Shape:
+    """The columns that a query asks for: which of ours they need, and how they come of them.
+
+    Args:
+        view: Whose columns they are.
+        names: The columns, in the order of the query.
+        schema: Spark's schema of them. Batches have exactly the Arrow schema that it stands for.
+    """
+
+    def __init__(self, view: View, names: tuple[str, ...], schema: "StructType") -> None:
+        self._view = view
+        self._names = names
+        self._schema = schema
+
+    @cached_property
+    def sources(self) -> tuple[str, ...]:
+        """Which of our columns are needed, in the order in which batches must bring them."""
+        if self._view is View.TERNMQ:
+            return self._names
+        needed = dict.fromkeys(source for name in self._names for source in _KAFKA_SOURCES[name])
+        # A batch without columns would not tell how many rows it has.
+        return tuple(needed) or ("queueOffset",)
+
+    @cached_property
+    def arrow_schema(self) -> pa.Schema:
+        """What every batch's schema is."""
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        return to_arrow_schema(self._schema, timezone="UTC")
+
+    def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return a batch with the columns that are asked for.
+
+        Args:
+            batch: Has `sources` and perhaps others, of one broker.
+        """
+        if batch.schema.equals(self.arrow_schema):
+            return batch
+        columns = [
+            self._column(batch, name, field.type)
+            for name, field in zip(self._names, self.arrow_schema, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self.arrow_schema)
+
+    def _column(self, batch: pa.RecordBatch, name: str, wanted: pa.DataType) -> Made:
+        is_ours = self._view is View.TERNMQ
+        made = batch.column(name) if is_ours else _KAFKA_COLUMNS[name](batch)
+        return made if made.type.equals(wanted) else _retyped(made, wanted)
+
+
+def _retyped(column: Made, wanted: pa.DataType) -> Made:
+    """Return a column in a type that differs in what may be null, or in the names of its parts."""
+    if isinstance(column, pa.MapArray) and isinstance(wanted, pa.MapType):
+        return _map_array.from_arrays(column.offsets, column.keys, column.items, wanted)
+    return column.cast(wanted)
+
+
+def _key(batch: pa.RecordBatch) -> Made:
+    keys = batch.column("keys")
+    text = _compute.binary_join(keys, KEY_SEPARATOR).cast(pa.binary())
+    return _null_where_empty(keys, text)
+
+
+def _partition(batch: pa.RecordBatch) -> Made:
+    queue_ids = batch.column("queueId")
+    if not batch.num_rows:
+        return queue_ids
+    broker_name: str = batch.column("brokerName")[0].as_py()
+    return _compute.add(queue_ids, pa.scalar(partition_number(broker_name, 0), pa.int32()))
+
+
+def _headers(batch: pa.RecordBatch) -> Made:
+    properties: Any = batch.column("properties")
+    parts = [properties.keys, properties.items.cast(pa.binary())]
+    pairs = pa.StructArray.from_arrays(parts, names=["key", "value"])
+    headers: Any = pa.ListArray.from_arrays(properties.offsets, pairs)
+    return _null_where_empty(headers, headers)
+
+
+def _null_where_empty(lists: Made, column: Made) -> Made:
+    is_empty = _compute.equal(_compute.list_value_length(lists), 0)
+    if not is_empty.true_count:
+        return column
+    return _compute.if_else(is_empty, pa.scalar(None, column.type), column)
+
+
+def _timestamp_type(batch: pa.RecordBatch) -> Made:
+    return pa.array(np.full(batch.num_rows, LOG_APPEND_TIME, np.int32))
+
+
+def _as_it_is(source: str) -> Callable[[pa.RecordBatch], Made]:
+    def column(batch: pa.RecordBatch) -> Made:
+        return batch.column(source)
+
+    return column
+
+
+_KAFKA_SOURCES: Final[Mapping[str, tuple[str, ...]]] = {
+    "key": ("keys",),
+    "value": ("body",),
+    "topic": ("topic",),
+    "partition": ("queueId", "brokerName"),
+    "offset": ("queueOffset",),
+    "timestamp": ("storeTimestamp",),
+    "timestampType": (),
+    "headers": ("properties",),
+}
+_KAFKA_COLUMNS: Final[Mapping[str, Callable[[pa.RecordBatch], Made]]] = {
+    "key": _key,
+    "value": _as_it_is("body"),
+    "topic": _as_it_is("topic"),
+    "partition": _partition,
+    "offset": _as_it_is("queueOffset"),
+    "timestamp": _as_it_is("storeTimestamp"),
+    "timestampType": _timestamp_type,
+    "headers": _headers,
+}
+
+
+def tuples_of(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[Any, ...]]:
+    """Give the rows of batches as Python tuples, a map as a dict: to compare with batches."""
+    for batch in batches:
+        columns: list[list[Any]] = []
+        for column in batch.columns:
+            cells: list[Any] = column.to_pylist()
+            is_map = pa.types.is_map(column.type)
+            columns.append([dict(cell) for cell in cells] if is_map else cells)
+        yield from zip(*columns, strict=True)
