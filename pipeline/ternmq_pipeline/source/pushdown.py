@@ -9,7 +9,7 @@ import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 from pyspark.sql.datasource import (
     EqualNullSafe,
@@ -265,7 +265,7 @@ def _with_keys(rows: Narrowing, condition: Filter) -> Narrowing | None:
     keys: Any = condition.value
     if not isinstance(keys, Sequence) or not keys or isinstance(keys, str):
         return None
-    first = keys[0]
+    first: Any = cast("Sequence[Any]", keys)[0]
     if not isinstance(first, str) or not first or KEY_SEPARATOR in first:
         return None
     return replace(rows, keys=(first,))

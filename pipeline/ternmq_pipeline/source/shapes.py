@@ -21,9 +21,9 @@ LOG_APPEND_TIME: Final = 1
 Made: TypeAlias = Any
 """A column: an Arrow array of some type."""
 
+_arrow: Any = pa
 _compute: Any = pyarrow.compute
-_map_array: Any = pa.MapArray
-"""Both take more than their types tell."""
+"""Both take and give more than their types tell."""
 
 
 class Shape:
@@ -64,44 +64,45 @@ class Shape:
         """
         if batch.schema.equals(self.arrow_schema):
             return batch
+        fields: Any = self.arrow_schema
         columns = [
             self._column(batch, name, field.type)
-            for name, field in zip(self._names, self.arrow_schema, strict=True)
+            for name, field in zip(self._names, fields, strict=True)
         ]
-        return pa.RecordBatch.from_arrays(columns, schema=self.arrow_schema)
+        return _arrow.RecordBatch.from_arrays(columns, schema=self.arrow_schema)
 
-    def _column(self, batch: pa.RecordBatch, name: str, wanted: pa.DataType) -> Made:
+    def _column(self, batch: Any, name: str, wanted: Any) -> Made:
         is_ours = self._view is View.TERNMQ
         made = batch.column(name) if is_ours else _KAFKA_COLUMNS[name](batch)
         return made if made.type.equals(wanted) else _retyped(made, wanted)
 
 
-def _retyped(column: Made, wanted: pa.DataType) -> Made:
+def _retyped(column: Made, wanted: Any) -> Made:
     """Return a column in a type that differs in what may be null, or in the names of its parts."""
-    if isinstance(column, pa.MapArray) and isinstance(wanted, pa.MapType):
-        return _map_array.from_arrays(column.offsets, column.keys, column.items, wanted)
+    if _arrow.types.is_map(wanted):
+        return _arrow.MapArray.from_arrays(column.offsets, column.keys, column.items, wanted)
     return column.cast(wanted)
 
 
-def _key(batch: pa.RecordBatch) -> Made:
+def _key(batch: Any) -> Made:
     keys = batch.column("keys")
-    text = _compute.binary_join(keys, KEY_SEPARATOR).cast(pa.binary())
+    text = _compute.binary_join(keys, KEY_SEPARATOR).cast(_arrow.binary())
     return _null_where_empty(keys, text)
 
 
-def _partition(batch: pa.RecordBatch) -> Made:
+def _partition(batch: Any) -> Made:
     queue_ids = batch.column("queueId")
     if not batch.num_rows:
         return queue_ids
     broker_name: str = batch.column("brokerName")[0].as_py()
-    return _compute.add(queue_ids, pa.scalar(partition_number(broker_name, 0), pa.int32()))
+    return _compute.add(queue_ids, _arrow.scalar(partition_number(broker_name, 0), _arrow.int32()))
 
 
-def _headers(batch: pa.RecordBatch) -> Made:
-    properties: Any = batch.column("properties")
-    parts = [properties.keys, properties.items.cast(pa.binary())]
-    pairs = pa.StructArray.from_arrays(parts, names=["key", "value"])
-    headers: Any = pa.ListArray.from_arrays(properties.offsets, pairs)
+def _headers(batch: Any) -> Made:
+    properties = batch.column("properties")
+    parts = [properties.keys, properties.items.cast(_arrow.binary())]
+    pairs = _arrow.StructArray.from_arrays(parts, names=["key", "value"])
+    headers = _arrow.ListArray.from_arrays(properties.offsets, pairs)
     return _null_where_empty(headers, headers)
 
 
@@ -109,15 +110,15 @@ def _null_where_empty(lists: Made, column: Made) -> Made:
     is_empty = _compute.equal(_compute.list_value_length(lists), 0)
     if not is_empty.true_count:
         return column
-    return _compute.if_else(is_empty, pa.scalar(None, column.type), column)
+    return _compute.if_else(is_empty, _arrow.scalar(None, column.type), column)
 
 
-def _timestamp_type(batch: pa.RecordBatch) -> Made:
-    return pa.array(np.full(batch.num_rows, LOG_APPEND_TIME, np.int32))
+def _timestamp_type(batch: Any) -> Made:
+    return _arrow.array(np.full(batch.num_rows, LOG_APPEND_TIME, np.int32))
 
 
-def _as_it_is(source: str) -> Callable[[pa.RecordBatch], Made]:
-    def column(batch: pa.RecordBatch) -> Made:
+def _as_it_is(source: str) -> Callable[[Any], Made]:
+    def column(batch: Any) -> Made:
         return batch.column(source)
 
     return column
@@ -133,7 +134,7 @@ _KAFKA_SOURCES: Final[Mapping[str, tuple[str, ...]]] = {
     "timestampType": (),
     "headers": ("properties",),
 }
-_KAFKA_COLUMNS: Final[Mapping[str, Callable[[pa.RecordBatch], Made]]] = {
+_KAFKA_COLUMNS: Final[Mapping[str, Callable[[Any], Made]]] = {
     "key": _key,
     "value": _as_it_is("body"),
     "topic": _as_it_is("topic"),
@@ -145,12 +146,12 @@ _KAFKA_COLUMNS: Final[Mapping[str, Callable[[pa.RecordBatch], Made]]] = {
 }
 
 
-def tuples_of(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[Any, ...]]:
+def tuples_of(batches: Iterator[Any]) -> Iterator[tuple[Any, ...]]:
     """Give the rows of batches as Python tuples, a map as a dict: to compare with batches."""
     for batch in batches:
         columns: list[list[Any]] = []
         for column in batch.columns:
             cells: list[Any] = column.to_pylist()
-            is_map = pa.types.is_map(column.type)
+            is_map = _arrow.types.is_map(column.type)
             columns.append([dict(cell) for cell in cells] if is_map else cells)
         yield from zip(*columns, strict=True)
