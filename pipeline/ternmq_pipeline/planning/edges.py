@@ -46,7 +46,7 @@ def times_of(position: Position, snapshot: Snapshot) -> dict[MessageQueue, int]:
 def starting_offsets(
     position: Position,
     snapshot: Snapshot,
-    at_times: Mapping[MessageQueue, QueueOffset | None],
+    at_times: Mapping[MessageQueue, QueueOffset],
     *,
     strategy: TimeStrategy = TimeStrategy.ERROR,
     fail_on_data_loss: bool = True,
@@ -56,8 +56,8 @@ def starting_offsets(
     Args:
         position: What the options say.
         snapshot: What there is.
-        at_times: The first message stored at each time of `times_of` or later; None = all are
-            older.
+        at_times: The first message stored at each time of `times_of` or later; the queue's end
+            when all are older.
         strategy: What to do with a queue whose messages are all older.
         fail_on_data_loss: Whether an offset that the queue does not have is an error; else the
             nearest one that it has is taken.
@@ -76,17 +76,17 @@ def starting_offsets(
     offsets: dict[MessageQueue, QueueOffset] = {}
     for queue, there in snapshot.ranges.items():
         offset = at_times[queue]
-        if offset is None and strategy is TimeStrategy.ERROR:
+        if offset >= there.end and strategy is TimeStrategy.ERROR:
             raise UsageError(_too_late(position, queue))
         # Between two questions messages may have come, or gone.
-        offsets[queue] = there.end if offset is None else max(offset, there.begin)
+        offsets[queue] = QueueOffset(min(max(offset, there.begin), there.end))
     return Resolved(offsets, [])
 
 
 def ending_offsets(
     position: Position,
     snapshot: Snapshot,
-    at_times: Mapping[MessageQueue, QueueOffset | None],
+    at_times: Mapping[MessageQueue, QueueOffset],
     *,
     fail_on_data_loss: bool = True,
 ) -> Resolved:
@@ -95,8 +95,7 @@ def ending_offsets(
     Args:
         position: What the options say.
         snapshot: What there is.
-        at_times: As for `starting_offsets`. A queue whose messages are all older is read to its
-            end.
+        at_times: As for `starting_offsets`.
         fail_on_data_loss: Whether an offset that the queue does not have is an error; else the
             nearest one that it has is taken.
 
@@ -112,8 +111,7 @@ def ending_offsets(
     _refuse_unnamed(position, snapshot, ENDING)
     offsets: dict[MessageQueue, QueueOffset] = {}
     for queue, there in snapshot.ranges.items():
-        offset = at_times[queue]
-        offsets[queue] = there.end if offset is None else QueueOffset(min(offset, there.end))
+        offsets[queue] = QueueOffset(min(at_times[queue], there.end))
     return Resolved(offsets, [])
 
 

@@ -1,0 +1,320 @@
+"""What a read must know of a cluster: topics, queues, their ends, offsets by time, bytes."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from typing import Final, NamedTuple, TypeVar
+
+from ternmq_client.config import ClientConfig
+from ternmq_client.instance import ClientInstance
+from ternmq_client.route_cache import LOSS_GRACE_MS
+from ternmq_consumer.queue_ends import QueueRange
+from ternmq_model.errors import TernError, TopicNotFound, TransportError, Unreachable
+from ternmq_model.offsets import QueueOffset
+from ternmq_model.queue import MessageQueue
+from ternmq_model.route import MASTER_ID, TopicRoute
+from ternmq_pipeline.offsets import Stretch
+from ternmq_pipeline.options import Assign, SubscribePattern, TopicChoice
+from ternmq_pipeline.planning import Measured, Snapshot, chosen_topics
+from ternmq_protos.v1 import admin_pb2 as admin
+from ternmq_protos.v1 import nameserver_pb2 as nameserver
+from ternmq_remoting.contracts import (
+    DESCRIBE_TOPIC,
+    GET_CLUSTER,
+    LIST_TOPICS,
+    MEASURE_QUEUES,
+    QUERY_OFFSET_BY_TIME,
+)
+from ternmq_remoting.environment import Environment
+from ternmq_remoting.rpc import Rep, Req, UnaryRpc
+from ternmq_runtime.lifecycle import Lifecycle
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+STRETCHES_MAX: Final = 1_024
+"""Most stretches that one request measures."""
+
+UNDER_WAY_MAX: Final = 32
+"""Most questions to brokers at a time."""
+
+ABSENCE_INTERVAL_S: Final = 0.5
+
+
+class _Answer(NamedTuple):
+    """What one broker said of one topic."""
+
+    ranges: dict[MessageQueue, QueueRange]
+    is_stand_in: bool
+
+
+class ClusterReader(Lifecycle):
+    """Asks NameServers and brokers, between `async with` and its end.
+
+    A question that nobody answers is asked again, as often as it was told to.
+
+    Args:
+        config: Where the NameServers are, and the client's patience.
+        retries_max: How often a question is asked again.
+        retry_interval_s: Wait before each.
+        env: The seams. None = the real world, opened and closed with this.
+    """
+
+    def __init__(
+        self,
+        config: ClientConfig | None = None,
+        *,
+        retries_max: int = 3,
+        retry_interval_s: float = 1.0,
+        env: Environment | None = None,
+    ) -> None:
+        self.client = ClientInstance(config, env=env)
+        self._retries_max = retries_max
+        self._retry_interval_s = retry_interval_s
+        self._under_way = asyncio.Semaphore(UNDER_WAY_MAX)
+        self._gone: set[MessageQueue] = set()
+        """Queues that were expected and are known not to come back."""
+
+    async def _open(self, stack: AsyncExitStack) -> None:
+        await stack.enter_async_context(self.client)
+
+    async def snapshot(
+        self,
+        choice: TopicChoice,
+        *,
+        include_system: bool = False,
+        expected: Iterable[MessageQueue] = (),
+    ) -> Snapshot:
+        """Return what the queues that `choice` takes have now.
+
+        Args:
+            choice: Which ones.
+            include_system: A pattern takes topics that brokers made for themselves too.
+            expected: Queues that were there before. One that nobody tells of is asked for again
+                for five seconds: a NameServer that has just started does not know all yet.
+
+        Raises:
+            TransportError: No NameServer answers, or a broker of a topic does not.
+            RefusedError: One said no.
+        """
+        wanted = set(expected)
+        clock = self.client.env.clock
+        give_up_at_ms = clock.monotonic_ms() + LOSS_GRACE_MS
+        while True:
+            found = await self._again(lambda: self._snapshot(choice, include_system))
+            self._gone -= found.ranges.keys()
+            absent = wanted - found.ranges.keys()
+            if absent <= self._gone:
+                return found
+            if clock.monotonic_ms() >= give_up_at_ms:
+                self._gone |= absent
+                logger.warning("queues are gone queues=%s", ", ".join(map(str, sorted(absent))))
+                return found
+            await asyncio.sleep(ABSENCE_INTERVAL_S)
+
+    async def offsets_at(
+        self, times_ms: Mapping[MessageQueue, int]
+    ) -> dict[MessageQueue, QueueOffset]:
+        """Return of each queue the first message stored at its time or later.
+
+        Args:
+            times_ms: Unix milliseconds.
+
+        Returns:
+            The end of a queue where all are older.
+
+        Raises:
+            TransportError: A broker does not answer.
+            RefusedError: One said no.
+        """
+        return await self._again(lambda: self._offsets_at(times_ms))
+
+    async def measure(self, asked: Sequence[tuple[Stretch, int]]) -> list[Measured]:
+        """Return the bytes of stretches, each up to the message that reaches its number of bytes.
+
+        Args:
+            asked: With the number of bytes, 0 = no limit.
+
+        Returns:
+            One for each, in order.
+
+        Raises:
+            TransportError: A broker does not answer.
+            RefusedError: One said no.
+        """
+        return await self._again(lambda: self._measure(asked))
+
+    async def find_brokers(self, topics: Iterable[str]) -> None:
+        """Have it known where the brokers of `topics` are, so that `ask` finds them.
+
+        Raises:
+            TransportError: No NameServer answers.
+        """
+        await asyncio.gather(*map(self._route, topics))
+
+    async def ask(self, broker_name: str, rpc: UnaryRpc[Req, Rep], request: Req) -> tuple[Rep, int]:
+        """Ask the member of a broker name that consumers talk to now.
+
+        Returns:
+            The reply, and the id of the member.
+
+        Raises:
+            TransportError: It does not answer; it is dialled anew next time.
+            RefusedError: It said no.
+        """
+        async with self._under_way:
+            connection = await self.client.reader(broker_name)
+            identity = connection.identity
+            broker_id = MASTER_ID if identity is None else identity.broker_id
+            try:
+                timeout_s = self.client.config.request_timeout_s
+                return await connection.call(rpc, request, timeout_s=timeout_s), broker_id
+            except TransportError:
+                self.client.forget(broker_name, connection, broker_id)
+                raise
+
+    async def _snapshot(self, choice: TopicChoice, include_system: bool) -> Snapshot:
+        cluster = await self.client.nameservers.call(GET_CLUSTER, nameserver.GetClusterRequest())
+        topics = await self._topics(choice, include_system)
+        routes = await self._routes(topics)
+        queues = [queue for route in routes for queue in route.read_queues()]
+        if isinstance(choice, Assign):
+            queues = sorted(set(queues) & set(choice.queues))
+        places = sorted({(queue.topic, queue.broker_name) for queue in queues})
+        answers = await asyncio.gather(*(self._describe(*place) for place in places))
+        told = dict(zip(places, answers, strict=True))
+        ranges: dict[MessageQueue, QueueRange] = {}
+        for queue in queues:
+            answer = told[queue.topic, queue.broker_name]
+            if answer is not None:
+                unwritten = QueueRange(QueueOffset(0), QueueOffset(0))
+                ranges[queue] = answer.ranges.get(queue, unwritten)
+        return Snapshot(
+            ranges,
+            missing=_missing(choice, ranges),
+            brokers=frozenset(data.broker_name for data in cluster.brokers),
+            stand_ins=frozenset(
+                name for (_, name), answer in told.items() if answer and answer.is_stand_in
+            ),
+        )
+
+    async def _topics(self, choice: TopicChoice, include_system: bool) -> Sequence[str]:
+        if not isinstance(choice, SubscribePattern):
+            return choice.topics
+        reply = await self.client.nameservers.call(LIST_TOPICS, nameserver.ListTopicsRequest())
+        return chosen_topics(choice, reply.topics, include_system=include_system)
+
+    async def _routes(self, topics: Iterable[str]) -> list[TopicRoute]:
+        """Return the routes of those of `topics` that exist, as NameServers tell them now."""
+        cache = self.client.routes
+        for topic in topics:
+            cache.expire(topic, is_doubted=False)
+        await cache.refresh()
+        found = await asyncio.gather(*map(self._route, topics))
+        return [route for route in found if route is not None]
+
+    async def _route(self, topic: str) -> TopicRoute | None:
+        try:
+            return await self.client.routes.route(topic)
+        except TopicNotFound:
+            return None
+
+    async def _describe(self, topic: str, broker_name: str) -> _Answer | None:
+        """Return what a broker says of a topic; None when it does not have it any more."""
+        request = admin.DescribeTopicRequest(topic=topic)
+        try:
+            reply, broker_id = await self.ask(broker_name, DESCRIBE_TOPIC, request)
+        except TopicNotFound:
+            if self.client.member_to_ask(broker_name) == MASTER_ID:
+                return None
+            remark = f"broker {broker_name}: a slave stands in and does not know {topic} yet"
+            raise Unreachable(remark) from None
+        ranges = {
+            MessageQueue(topic, broker_name, status.queue_id): QueueRange(
+                QueueOffset(status.min_offset), QueueOffset(status.max_offset)
+            )
+            for status in reply.queues
+        }
+        return _Answer(ranges, broker_id != MASTER_ID)
+
+    async def _offsets_at(
+        self, times_ms: Mapping[MessageQueue, int]
+    ) -> dict[MessageQueue, QueueOffset]:
+        async def at(queue: MessageQueue, at_ms: int) -> QueueOffset:
+            request = admin.QueryOffsetByTimeRequest(
+                topic=queue.topic, queue_id=queue.queue_id, at_ms=at_ms, boundary=admin.LOWER
+            )
+            reply, _ = await self.ask(queue.broker_name, QUERY_OFFSET_BY_TIME, request)
+            return QueueOffset(reply.offset)
+
+        offsets = await asyncio.gather(*(at(queue, ms) for queue, ms in times_ms.items()))
+        return dict(zip(times_ms, offsets, strict=True))
+
+    async def _measure(self, asked: Sequence[tuple[Stretch, int]]) -> list[Measured]:
+        by_broker: dict[str, list[int]] = {}
+        for place, (stretch, _) in enumerate(asked):
+            by_broker.setdefault(stretch.queue.broker_name, []).append(place)
+        batches = [
+            (broker_name, places[first : first + STRETCHES_MAX])
+            for broker_name, places in by_broker.items()
+            for first in range(0, len(places), STRETCHES_MAX)
+        ]
+        answers = await asyncio.gather(
+            *(
+                self._measure_at(name, [asked[place] for place in places])
+                for name, places in batches
+            )
+        )
+        found = {
+            place: measured
+            for (_, places), answer in zip(batches, answers, strict=True)
+            for place, measured in zip(places, answer, strict=True)
+        }
+        return [found[place] for place in range(len(asked))]
+
+    async def _measure_at(
+        self, broker_name: str, asked: Sequence[tuple[Stretch, int]]
+    ) -> list[Measured]:
+        request = admin.MeasureQueuesRequest(
+            stretches=[
+                admin.QueueStretch(
+                    topic=stretch.queue.topic,
+                    queue_id=stretch.queue.queue_id,
+                    begin_offset=stretch.begin,
+                    end_offset=stretch.end,
+                    bytes_max=bytes_max,
+                )
+                for stretch, bytes_max in asked
+            ]
+        )
+        reply, _ = await self.ask(broker_name, MEASURE_QUEUES, request)
+        return [Measured(one.end_offset, one.bytes) for one in reply.stretches]
+
+    async def _again(self, question: Callable[[], Awaitable[T]]) -> T:
+        """Ask until there is an answer, or the number of attempts is used up."""
+        for attempts_left in range(self._retries_max, -1, -1):
+            try:
+                return await question()
+            except TernError as error:
+                if not attempts_left or not error.retryable:
+                    raise
+                logger.warning("cluster is asked again left=%s error=%s", attempts_left, error)
+            await asyncio.sleep(self._retry_interval_s)
+        raise AssertionError("the last attempt returns or raises")
+
+
+def _missing(choice: TopicChoice, ranges: Mapping[MessageQueue, QueueRange]) -> frozenset[str]:
+    """Return which topics and queues are named and not there. Pure."""
+    if isinstance(choice, SubscribePattern):
+        return frozenset()
+    topics = {queue.topic for queue in ranges}
+    absent = {f"topic {topic}" for topic in choice.topics if topic not in topics}
+    if isinstance(choice, Assign):
+        absent |= {
+            f"queue {queue}"
+            for queue in choice.queues
+            if queue.topic in topics and queue not in ranges
+        }
+    return frozenset(absent)

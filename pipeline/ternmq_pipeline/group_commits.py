@@ -1,0 +1,113 @@
+"""Telling brokers how far a group is that no member reads for."""
+
+import asyncio
+import logging
+
+from ternmq_model.errors import TernError
+from ternmq_model.queue import MessageQueue
+from ternmq_model.response_code import ResponseCode
+from ternmq_pipeline.cluster_reader import ClusterReader
+from ternmq_pipeline.offsets import Offsets, topics_of
+from ternmq_protos.v1 import groups_pb2 as groups
+from ternmq_remoting.contracts import COMMIT_OFFSETS, QUERY_OFFSET
+
+logger = logging.getLogger(__name__)
+
+
+class GroupCommits:
+    """Commits the offsets of one group. Brokers keep the highest, unless the group was reset.
+
+    Args:
+        reader: Gives connections; is open.
+        group: Whose offsets.
+    """
+
+    def __init__(self, reader: ClusterReader, group: str) -> None:
+        self._reader = reader
+        self._group = group
+        self._versions: dict[MessageQueue, int] = {}
+        """How often each offset was set from outside, as its broker told it: commits carry it."""
+
+    async def commit(self, offsets: Offsets) -> None:
+        """Tell every broker the offsets of its queues.
+
+        What a broker refuses is logged: a higher offset is kept, or the queue is gone.
+
+        Raises:
+            TernError: A broker does not answer. The others were told.
+        """
+        await self._reader.find_brokers(topics_of(offsets))
+        by_broker: dict[str, list[MessageQueue]] = {}
+        for queue in sorted(offsets):
+            by_broker.setdefault(queue.broker_name, []).append(queue)
+        told = await asyncio.gather(
+            *(self._commit_at(name, offsets, queues) for name, queues in by_broker.items()),
+            return_exceptions=True,
+        )
+        for failure in told:
+            if isinstance(failure, BaseException):
+                raise failure
+
+    async def _commit_at(
+        self, broker_name: str, offsets: Offsets, queues: list[MessageQueue]
+    ) -> None:
+        await asyncio.gather(*(self._learn_version(queue) for queue in queues))
+        left = [queue for queue in queues if queue in self._versions]
+        for _ in range(2):
+            refused = await self._send(broker_name, offsets, left)
+            left = [queue for queue, why in refused.items() if self._is_outdated(queue, why)]
+            for queue in refused.keys() - set(left):
+                logger.info(
+                    "offset not committed group=%s queue=%s offset=%s kept=%s reason=%s",
+                    *(self._group, queue, offsets[queue], refused[queue].offset),
+                    refused[queue].status.remark or refused[queue].status.code,
+                )
+            if not left:
+                return
+
+    async def _learn_version(self, queue: MessageQueue) -> None:
+        if queue in self._versions:
+            return
+        request = groups.QueryOffsetRequest(
+            group=self._group, topic=queue.topic, queue_id=queue.queue_id
+        )
+        try:
+            reply, _ = await self._reader.ask(queue.broker_name, QUERY_OFFSET, request)
+        except TernError as error:
+            if error.retryable:
+                raise
+            logger.info(
+                "offset not committed group=%s queue=%s error=%s", self._group, queue, error
+            )
+            return
+        self._versions[queue] = reply.version
+
+    async def _send(
+        self, broker_name: str, offsets: Offsets, queues: list[MessageQueue]
+    ) -> dict[MessageQueue, groups.QueueOffset]:
+        """Return what was refused, and why."""
+        request = groups.CommitOffsetsRequest(
+            group=self._group,
+            client_id=self._reader.client.client_id,
+            offsets=[
+                groups.QueueOffset(
+                    topic=queue.topic,
+                    queue_id=queue.queue_id,
+                    offset=offsets[queue],
+                    version=self._versions[queue],
+                )
+                for queue in queues
+            ],
+        )
+        reply, _ = await self._reader.ask(broker_name, COMMIT_OFFSETS, request)
+        return {
+            MessageQueue(each.topic, broker_name, each.queue_id): each for each in reply.refused
+        }
+
+    def _is_outdated(self, queue: MessageQueue, why: groups.QueueOffset) -> bool:
+        """Tell whether the group was reset since; a commit that knows of it is taken."""
+        moved = why.status.code == ResponseCode.PULL_OFFSET_MOVED
+        if not moved or why.version <= self._versions[queue]:
+            return False
+        self._versions[queue] = why.version
+        return True

@@ -1,0 +1,133 @@
+"""What Spark's driver asks of a cluster, against a broker and a NameServer of another process."""
+
+import sys
+from collections.abc import Generator
+
+import pytest
+
+from ternmq_client.admin import AdminClient
+from ternmq_client.blocking import shared_loop_thread
+from ternmq_client.config import ClientConfig
+from ternmq_model.errors import TransportError
+from ternmq_model.offsets import QueueOffset
+from ternmq_model.queue import MessageQueue
+from ternmq_pipeline.cluster_view import ClusterView, open_cluster_view
+from ternmq_pipeline.options import Assign, ReadOptions, Subscribe, SubscribePattern, read_options
+from tests.support.dev_process import DevProcess, running_dev
+from tests.support.spark_data import delete_topic, fill, make_topic
+
+TERNMQ = [sys.executable, "-m", "ternmq"]
+
+
+@pytest.fixture(scope="module")
+def dev(tmp_path_factory: pytest.TempPathFactory) -> Generator[DevProcess]:
+    with running_dev(TERNMQ, tmp_path_factory.mktemp("dev")) as running:
+        yield running
+
+
+@pytest.fixture
+def view(dev: DevProcess) -> Generator[ClusterView]:
+    with open_cluster_view(view_options(dev.nameserver)) as opened:
+        yield opened
+
+
+def view_options(nameserver: str, **others: str) -> ReadOptions:
+    return read_options({"nameserver": nameserver, "subscribe": "Unused", **others})
+
+
+def committed(nameserver: str, group: str) -> dict[MessageQueue, int]:
+    async def ask() -> dict[MessageQueue, int]:
+        async with AdminClient(ClientConfig(nameservers=(nameserver,))) as admin:
+            progress = await admin.describe_group(group)
+            return {each.queue: each.committed_offset for each in progress.progress}
+
+    return shared_loop_thread().run(ask())
+
+
+def test_a_snapshot_tells_every_queue_of_a_topic(dev: DevProcess, view: ClusterView) -> None:
+    fill(dev.nameserver, "ViewSnapshot", 10, queues=3)
+    found = view.snapshot(Subscribe(("ViewSnapshot",)))
+    assert sorted(found.ranges) == [
+        MessageQueue("ViewSnapshot", dev.broker_name, number) for number in range(3)
+    ]
+    assert {there.begin for there in found.ranges.values()} == {0}
+    assert sum(there.end for there in found.ranges.values()) == 10
+    assert found.brokers == {dev.broker_name}
+    assert (found.missing, found.stand_ins) == (frozenset(), frozenset())
+
+
+def test_new_queues_and_topics_are_seen_at_once(dev: DevProcess, view: ClusterView) -> None:
+    make_topic(dev.nameserver, "ViewGrows", queues=1)
+    choice = SubscribePattern("ViewGrow.*")
+    assert len(view.snapshot(choice).ranges) == 1
+    make_topic(dev.nameserver, "ViewGrows", queues=2)
+    make_topic(dev.nameserver, "ViewGrowsToo", queues=1)
+    assert len(view.snapshot(choice).ranges) == 3
+
+
+def test_a_pattern_of_everything_takes_users_topics_alone(
+    dev: DevProcess, view: ClusterView
+) -> None:
+    make_topic(dev.nameserver, "ViewUser", queues=1)
+    make_topic(dev.nameserver, "%RETRY%ViewGroup", queues=1)
+    topics = {queue.topic for queue in view.snapshot(SubscribePattern(".*")).ranges}
+    assert "ViewUser" in topics
+    assert all(topic.startswith("View") for topic in topics), topics
+    by_name = view.snapshot(Subscribe(("%RETRY%ViewGroup",)))
+    assert len(by_name.ranges) == 1
+
+
+def test_what_is_named_and_not_there_is_told(dev: DevProcess, view: ClusterView) -> None:
+    make_topic(dev.nameserver, "ViewPart", queues=1)
+    there, absent = (MessageQueue("ViewPart", dev.broker_name, number) for number in (0, 7))
+    found = view.snapshot(Assign((there, absent)))
+    assert list(found.ranges) == [there]
+    assert found.missing == {f"queue {absent}"}
+    assert view.snapshot(Subscribe(("ViewNowhere",))).missing == {"topic ViewNowhere"}
+
+
+def test_a_queue_that_was_there_is_looked_for_before_it_is_given_up(
+    dev: DevProcess, view: ClusterView
+) -> None:
+    make_topic(dev.nameserver, "ViewGone", queues=1)
+    choice = SubscribePattern("ViewGone")
+    queues = view.snapshot(choice).ranges.keys()
+    delete_topic(dev.nameserver, "ViewGone")
+    assert not view.snapshot(choice, expected=queues).ranges
+    # It is known to be gone now, and nobody waits for it again.
+    assert not view.snapshot(choice, expected=queues).ranges
+
+
+def test_offsets_by_time_are_the_end_when_all_messages_are_older(
+    dev: DevProcess, view: ClusterView
+) -> None:
+    fill(dev.nameserver, "ViewTimes", 6, queues=2)
+    queues = sorted(view.snapshot(Subscribe(("ViewTimes",))).ranges)
+    first, last = queues
+    assert view.offsets_at({first: 0, last: 1 << 50}) == {first: 0, last: 3}
+
+
+def test_offsets_are_committed_and_follow_a_reset(dev: DevProcess, view: ClusterView) -> None:
+    fill(dev.nameserver, "ViewCommits", 6, queues=1)
+    queue = MessageQueue("ViewCommits", dev.broker_name, 0)
+    view.commit("view-group", {queue: QueueOffset(4)})
+    assert committed(dev.nameserver, "view-group")[queue] == 4
+
+    async def reset() -> None:
+        async with AdminClient(ClientConfig(nameservers=(dev.nameserver,))) as admin:
+            await admin.reset_offsets("view-group", "ViewCommits", offset=1)
+
+    shared_loop_thread().run(reset())
+    view.commit("view-group", {queue: QueueOffset(5)})
+    assert committed(dev.nameserver, "view-group")[queue] == 5
+    view.commit("view-group", {queue: QueueOffset(2)})
+    assert committed(dev.nameserver, "view-group")[queue] == 5
+
+
+def test_a_cluster_that_is_not_there_is_an_error_after_as_many_attempts_as_told() -> None:
+    others = {"fetchOffset.numRetries": "1", "fetchOffset.retryIntervalMs": "1"}
+    with (
+        open_cluster_view(view_options("127.0.0.1:1", **others)) as view,
+        pytest.raises(TransportError, match=r"127\.0\.0\.1:1"),
+    ):
+        view.snapshot(Subscribe(("TopicA",)))
