@@ -1,0 +1,73 @@
+"""How far a stream is behind the newest messages, as its progress tells. Pure.
+
+The names of the figures are those of Spark's Kafka source.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ternmq_model.errors import UsageError
+from ternmq_model.offsets import QueueOffset
+from ternmq_model.queue import MessageQueue
+from ternmq_pipeline.offsets import offsets_from_json
+from ternmq_pipeline.strict_json import read_object
+
+
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """How many offsets each queue of a source is behind its end."""
+
+    queues: Mapping[MessageQueue, int]
+
+    @property
+    def total(self) -> int:
+        """All queues together."""
+        return sum(self.queues.values())
+
+    def metrics(self) -> dict[str, float]:
+        """Return `minOffsetsBehindLatest`, `maxOffsetsBehindLatest`, `avgOffsetsBehindLatest`.
+
+        Of no queue they are 0.
+        """
+        numbers = list(self.queues.values()) or [0]
+        return {
+            "minOffsetsBehindLatest": min(numbers),
+            "maxOffsetsBehindLatest": max(numbers),
+            "avgOffsetsBehindLatest": sum(numbers) / len(numbers),
+        }
+
+
+def source_offsets(text: str | None) -> dict[MessageQueue, QueueOffset] | None:
+    """Return the offsets that a source's progress tells; None when they are none of ours.
+
+    Args:
+        text: `startOffset`, `endOffset` or `latestOffset` of a `SourceProgress`.
+    """
+    if text is None:
+        return None
+    try:
+        return offsets_from_json(read_object(text, option="the progress' offsets"))
+    except UsageError:
+        return None
+
+
+def offsets_behind(end: str | None, latest: str | None) -> Behind | None:
+    """Return how far a source is behind; None when its progress does not tell.
+
+    A batch that is repeated after a restart tells no latest offsets. A queue that the stream has
+    not met yet is not counted.
+
+    Args:
+        end: `endOffset` of a `SourceProgress`.
+        latest: Its `latestOffset`.
+    """
+    reached_offsets, ends = source_offsets(end), source_offsets(latest)
+    if reached_offsets is None or ends is None:
+        return None
+    return Behind(
+        {
+            queue: max(0, ends[queue] - offset)
+            for queue, offset in sorted(reached_offsets.items())
+            if queue in ends
+        }
+    )

@@ -1,0 +1,127 @@
+"""What a program can hear of its streams: how far they are behind, and a group's exact progress.
+
+A Python source has no metrics of its own in Spark's progress; it tells where its queues end, and
+a listener makes the figures of that.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from pyspark.sql.streaming.listener import (
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+
+from ternmq_client.config import default_nameservers, nameserver_texts
+from ternmq_model.errors import TernError
+from ternmq_pipeline.cluster_view import open_cluster_view
+from ternmq_pipeline.offsets import Offsets
+from ternmq_pipeline.options import ReadOptions
+from ternmq_pipeline.source.behind import Behind, offsets_behind, source_offsets
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamReport:
+    """What one batch of a stream says of one of its sources."""
+
+    query_id: str
+    query_name: str
+    """"" when the query has none."""
+
+    batch: int
+    offsets: Offsets
+    """Where the batch ended: the next message of each queue."""
+
+    behind: Behind | None
+    """None after a batch that was repeated because the run before did not finish it."""
+
+
+class Committer(Protocol):
+    """Tells brokers how far a group is: `ClusterView` does."""
+
+    def commit(self, group: str, offsets: Offsets) -> None:
+        """Commit `offsets` for `group`."""
+        ...
+
+    def close(self) -> None:
+        """Close the connections."""
+        ...
+
+
+class StreamListener(StreamingQueryListener):
+    """Reports after each batch, and commits where it ended: `spark.streams.addListener(…)`.
+
+    Unlike the option `commitGroup` it commits a batch as soon as Spark says that it is done, the
+    last batch of a run too. Spark tells listeners asynchronously: let the session live on for a
+    moment after the query's end. A failure to commit is logged; the next batch commits more.
+
+    Args:
+        observe: Called with each report, in Spark's thread for listeners.
+        commit_group: The group whose progress the brokers shall show; "" commits nothing.
+        query_name: The one query to listen to (`writeStream.queryName(…)`); "" hears all. Queries
+            that read the same topics must not share a group.
+        nameserver: Where to find the brokers of `commit_group`; several separated by `;`. "" = what
+            `TERNMQ_NAMESERVER` says.
+        committer: What commits instead of the client of `nameserver`.
+    """
+
+    def __init__(
+        self,
+        *,
+        observe: Callable[[StreamReport], None] | None = None,
+        commit_group: str = "",
+        query_name: str = "",
+        nameserver: str = "",
+        committer: Committer | None = None,
+    ) -> None:
+        self._observe = observe
+        self._group = commit_group
+        self._query_name = query_name
+        self._nameserver = nameserver
+        self._committer = committer
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+        """Hear that a query started, which says nothing yet."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+        """Hear that a query ended; its last batch was told before."""
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        """Report and commit what the batch says of each of our sources."""
+        progress = event.progress
+        if self._query_name and progress.name != self._query_name:
+            return
+        for source in progress.sources:
+            offsets = source_offsets(source.endOffset)
+            if offsets is None:
+                continue
+            if self._observe is not None:
+                behind = offsets_behind(source.endOffset, source.latestOffset)
+                self._observe(
+                    StreamReport(
+                        str(progress.id), progress.name or "", progress.batchId, offsets, behind
+                    )
+                )
+            self._commit(offsets)
+
+    def close(self) -> None:
+        """Close the connections, when `spark.streams.removeListener(…)` is done."""
+        if self._committer is not None:
+            self._committer.close()
+
+    def _commit(self, offsets: Offsets) -> None:
+        if not self._group:
+            return
+        try:
+            if self._committer is None:
+                servers = nameserver_texts(self._nameserver) or default_nameservers()
+                self._committer = open_cluster_view(ReadOptions(nameservers=servers, topics=None))
+            self._committer.commit(self._group, offsets)
+        except TernError as error:
+            logger.warning("stream progress not committed group=%s error=%s", self._group, error)

@@ -1,0 +1,42 @@
+"""Offsets as a stream's checkpoint holds them. Pure.
+
+They are those of `ternmq_pipeline.offsets`. Spark journals the ends of batches only, and asks anew
+where a query begins when its first batch is repeated: "latest" would lie further on then, and the
+rows between would be lost. So a query begins at `NEW`, which names no queue; its first batch
+decides where that is, and its end tells it, as `from`.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ternmq_model.errors import UsageError
+from ternmq_model.offsets import QueueOffset
+from ternmq_model.queue import MessageQueue
+from ternmq_pipeline.offsets import VERSION, Offsets, offsets_from_json, offsets_to_json
+
+NEW: Final[Mapping[str, Any]] = {"v": VERSION, "new": True}
+"""Where a query begins of which nothing is decided yet. Never in a checkpoint."""
+
+FROM: Final = "from"
+TOPICS: Final = "t"
+
+Told = Mapping[str, Any]
+"""Offsets as Spark hands them over: the JSON object, read."""
+
+
+def first_end(begin: Offsets, end: Offsets) -> dict[str, Any]:
+    """Return the end of a query's first batch, which began at `begin`."""
+    return {FROM: offsets_to_json(begin)[TOPICS], **offsets_to_json(end)}
+
+
+def beginning(start: Told, end: Told) -> dict[MessageQueue, QueueOffset]:
+    """Return where the batch from `start` to `end` begins.
+
+    Raises:
+        UsageError: One of them is not of this source or of a newer version.
+    """
+    if start != NEW:
+        return offsets_from_json(start)
+    if FROM not in end:
+        raise UsageError("the checkpoint's offsets do not tell where their first batch began")
+    return offsets_from_json({**end, TOPICS: end[FROM]})

@@ -1,0 +1,267 @@
+"""How far a stream is, between Spark's questions: what it reads next, and what is done."""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Protocol
+
+from ternmq_model.clock import Clock
+from ternmq_model.errors import TernError
+from ternmq_model.offsets import QueueOffset
+from ternmq_model.queue import MessageQueue
+from ternmq_pipeline.offsets import Offsets, Stretch, offsets_from_json, offsets_to_json
+from ternmq_pipeline.options import CommitMode, ReadOptions, TopicChoice, TriggerLimits, View
+from ternmq_pipeline.planning import (
+    Measured,
+    Moment,
+    Snapshot,
+    admit,
+    check_partition_numbers,
+    split,
+    starting_offsets,
+    stretches,
+    targets_of,
+    times_of,
+)
+from ternmq_pipeline.source.stream_offsets import NEW, Told, beginning, first_end
+
+logger = logging.getLogger(__name__)
+
+AWAY_INTERVAL_S: Final = 0.5
+"""Between two looks for brokers that are away."""
+
+
+class StreamView(Protocol):
+    """What a stream asks a cluster: see `ternmq_pipeline.cluster_view.ClusterView`."""
+
+    def snapshot(
+        self,
+        choice: TopicChoice,
+        *,
+        include_system: bool = False,
+        expected: Iterable[MessageQueue] = (),
+    ) -> Snapshot:
+        """Return what the chosen topics' queues have now; those of `expected` are looked for."""
+        ...
+
+    def offsets_at(
+        self, times_ms: Mapping[MessageQueue, int]
+    ) -> Mapping[MessageQueue, QueueOffset]:
+        """Return each queue's first message stored at its time or later, else its end."""
+        ...
+
+    def measure(self, asked: Sequence[tuple[Stretch, int]]) -> Sequence[Measured]:
+        """Return how much of each stretch fits into so many bytes."""
+        ...
+
+    def commit(self, group: str, offsets: Offsets) -> None:
+        """Tell the brokers how far `group` is."""
+        ...
+
+    def close(self) -> None:
+        """Close the connections."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class BatchLimit:
+    """What Spark's engine itself demands of a batch."""
+
+    everything: bool = False
+    """All there is, whatever the options say."""
+
+    offsets_max: int | None = None
+    bytes_max: int | None = None
+
+    def with_options(self, limits: TriggerLimits) -> TriggerLimits:
+        """Return the options' limits, or the engine's where that one is tighter."""
+        return replace(
+            limits,
+            offsets_max=_tighter(limits.offsets_max, self.offsets_max),
+            bytes_max=_tighter(limits.bytes_max, self.bytes_max),
+        )
+
+
+class StreamProgress:
+    """What one run of a query remembers of its source.
+
+    Owner: the reader in the process that Spark keeps for a query's source while the query runs. All
+    that must outlive this process is in the offsets that it returns.
+
+    Args:
+        options: What was asked for; with topics.
+        view: The cluster; this object owns it from now on.
+        clock: Tells how long a batch has waited for more, and how long a broker was away.
+        rest: Does nothing for so many seconds, between two looks for a broker that is away.
+    """
+
+    def __init__(
+        self,
+        options: ReadOptions,
+        view: StreamView,
+        clock: Clock,
+        rest: Callable[[float], None],
+    ) -> None:
+        self._options = options
+        self._view = view
+        self._clock = clock
+        self._rest = rest
+        self._targets: Offsets | None = None
+        self._latest: dict[str, Any] | None = None
+        self._planned: tuple[Told, Snapshot] | None = None
+        self._batches = 0
+        self._batch_at_ms = clock.monotonic_ms()
+        self._warned: frozenset[str] = frozenset()
+
+    def next_end(self, start: Told, limit: BatchLimit) -> dict[str, Any]:
+        """Return where the batch that begins at `start` ends: `start` when there is none now.
+
+        A query's first batch is one even when it is empty: so where the query began is kept.
+
+        Raises:
+            DataLost: Messages from `start` on are no longer kept, or their queue is gone.
+            UsageError: A topic that the options name does not exist, or a position of theirs.
+            TernError: The cluster does not answer.
+        """
+        is_first = start == NEW
+        begin = {} if is_first else offsets_from_json(start)
+        snapshot = self._look(begin)
+        if is_first:
+            begin = self._starting(snapshot)
+        now_ms = self._clock.monotonic_ms()
+        moment = Moment(
+            waited_ms=now_ms - self._batch_at_ms,
+            turn=self._batches,
+            targets=self._targets,
+            everything=limit.everything,
+        )
+        admitted = admit(
+            begin,
+            snapshot,
+            limit.with_options(self._options.limits),
+            moment=moment,
+            measure=self._view.measure,
+            fail_on_data_loss=self._options.fail_on_data_loss,
+        )
+        self._warn(admitted.warnings)
+        if admitted.end == begin and not is_first:
+            return dict(start)
+        self._batches += 1
+        self._batch_at_ms = now_ms
+        end = first_end(begin, admitted.end) if is_first else offsets_to_json(admitted.end)
+        self._planned = (end, snapshot)
+        return end
+
+    def latest(self) -> dict[str, Any] | None:
+        """Return the queues' ends when last looked at, None before that. Asks nobody."""
+        return self._latest
+
+    def aim_at_present(self) -> None:
+        """Let this run end where the queues end now.
+
+        Raises:
+            TernError: The cluster does not answer, or a topic is missing.
+        """
+        snapshot = self._look({})
+        self._targets = targets_of(snapshot)
+
+    def stretches(self, start: Told, end: Told) -> list[Stretch]:
+        """Return what the tasks of the batch from `start` to `end` read; no two overlap.
+
+        Raises:
+            DataLost: A queue no longer keeps all of it.
+            TernError: The cluster does not answer.
+        """
+        options = self._options
+        begin, until = beginning(start, end), offsets_from_json(end)
+        if begin == until:
+            return []
+        planned = stretches(
+            begin,
+            until,
+            self._snapshot_of(end, until),
+            fail_on_data_loss=options.fail_on_data_loss,
+        )
+        self._warn(planned.warnings)
+        return split(
+            planned.stretches,
+            partitions_min=options.partitions_min,
+            records_max=options.partition_records_max,
+        )
+
+    def done(self, end: Told) -> None:
+        """Commit `end`, which Spark has done with, for the option's group.
+
+        A failure is logged and no more: the checkpoint, not the group, says where a query is.
+        """
+        group = self._options.commit_group
+        if not group or self._options.commit_mode is not CommitMode.SPARK:
+            return
+        try:
+            self._view.commit(group, offsets_from_json(end))
+        except TernError as error:
+            logger.warning("stream progress not committed group=%s error=%s", group, error)
+
+    def close(self) -> None:
+        """Close the connections. Safe to repeat."""
+        self._view.close()
+
+    def _starting(self, snapshot: Snapshot) -> dict[MessageQueue, QueueOffset]:
+        options = self._options
+        times_ms = times_of(options.starting, snapshot)
+        found = starting_offsets(
+            options.starting,
+            snapshot,
+            self._view.offsets_at(times_ms) if times_ms else {},
+            strategy=options.starting_strategy,
+            fail_on_data_loss=options.fail_on_data_loss,
+        )
+        self._warn(found.warnings)
+        return found.offsets
+
+    def _look(self, needed: Offsets) -> Snapshot:
+        """Return what there is. The brokers of `needed` may be away for `readTimeout`.
+
+        With failOnDataLoss=false a broker that is not registered is not waited for: its queues stay
+        where they are until it returns.
+        """
+        options = self._options
+        assert options.topics is not None, "a stream has topics: read_options sees to it"
+        wanted = {queue.broker_name for queue in needed if options.fail_on_data_loss}
+        give_up_at_ms = self._clock.monotonic_ms() + int(options.read_timeout_s * 1_000)
+        while True:
+            is_last = self._clock.monotonic_ms() >= give_up_at_ms
+            try:
+                snapshot = self._view.snapshot(
+                    options.topics,
+                    include_system=options.include_system_topics,
+                    expected=needed,
+                )
+            except TernError as error:
+                if is_last or not error.retryable:
+                    raise
+            else:
+                if is_last or wanted <= snapshot.brokers:
+                    break
+            self._rest(AWAY_INTERVAL_S)
+        if options.view is View.KAFKA:
+            check_partition_numbers(queue.broker_name for queue in snapshot.ranges)
+        self._latest = offsets_to_json(targets_of(snapshot))
+        return snapshot
+
+    def _snapshot_of(self, end: Told, needed: Offsets) -> Snapshot:
+        """Return what was seen when `end` was decided; what is seen now, if by another run."""
+        if self._planned is not None and self._planned[0] == end:
+            return self._planned[1]
+        return self._look(needed)
+
+    def _warn(self, warnings: Sequence[str]) -> None:
+        for warning in warnings:
+            if warning not in self._warned:
+                logger.warning("%s", warning)
+        self._warned = frozenset(warnings)
+
+
+def _tighter(one: int | None, other: int | None) -> int | None:
+    present = [limit for limit in (one, other) if limit is not None]
+    return min(present, default=None)

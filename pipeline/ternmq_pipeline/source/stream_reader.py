@@ -1,0 +1,118 @@
+"""The streaming reader that Spark calls: a thin face over `StreamProgress` and `reading`."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from ternmq_pipeline.cluster_view import open_cluster_view
+from ternmq_pipeline.options import ReadOptions, TriggerLimits
+from ternmq_pipeline.source.reading import StretchPartition, StretchReading
+from ternmq_pipeline.source.stream_offsets import NEW
+from ternmq_pipeline.source.stream_progress import BatchLimit, StreamProgress
+from ternmq_runtime.clock import SystemClock, rest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+
+class TernmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads topics as a stream. Made by `TernmqDataSource`.
+
+    Spark makes two of each run: one stays in a process on the driver, answers what the batches are,
+    and remembers (`StreamProgress`); the other is pickled and reads in the workers.
+
+    Args:
+        options: What was asked for; with topics.
+        schema: The columns that the rows have, which may be fewer than there are.
+
+    Raises:
+        UsageError: A column of the schema does not exist or is of another type.
+    """
+
+    def __init__(self, options: ReadOptions, schema: "StructType") -> None:
+        self._options = options
+        self._reading = StretchReading(options, schema)
+        self._progress: StreamProgress | None = None
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Return that a new query begins; the first `latestOffset` decides where."""
+        return dict(NEW)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Return where the batch that begins at `start` ends: `start` when there is none now."""
+        return self._opened().next_end(start, batch_limit(limit))
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Return what Spark is to hand `latestOffset` when its trigger does not want all."""
+        return default_limit(self._options.limits)
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """Return the queues' ends when last looked at, for the query's progress."""
+        return self._opened().latest()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Let the run end where the queues end now."""
+        self._opened().aim_at_present()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Return what each task of the batch from `start` to `end` reads."""
+        return [StretchPartition(stretch) for stretch in self._opened().stretches(start, end)]
+
+    def read(
+        self, partition: InputPartition
+    ) -> "Iterator[pa.RecordBatch] | Iterator[tuple[Any, ...]]":
+        """Give the rows of a partition, in a worker. See `StretchReading.read`."""
+        return self._reading.read(partition)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Hear that the batches up to `end` are done: one batch late, and never of a run's last."""
+        self._opened().done(end)
+
+    def stop(self) -> None:
+        """Close the connections. Spark calls it after errors alone, else it ends the process."""
+        if self._progress is not None:
+            self._progress.close()
+
+    def _opened(self) -> StreamProgress:
+        if self._progress is None:
+            view = open_cluster_view(self._options)
+            self._progress = StreamProgress(self._options, view, SystemClock(), rest)
+        return self._progress
+
+
+def default_limit(limits: TriggerLimits) -> ReadLimit:
+    """Return the limit that tells Spark the most of what the options say.
+
+    Spark hands it back to `latestOffset`, which heeds all of the options: there is no limit of
+    Spark's that stands for several.
+    """
+    if limits.offsets_max is not None:
+        return ReadMaxRows(limits.offsets_max)
+    if limits.bytes_max is not None:
+        return ReadMaxBytes(limits.bytes_max)
+    if limits.offsets_min is not None:
+        return ReadMinRows(limits.offsets_min)
+    return ReadAllAvailable()
+
+
+def batch_limit(limit: ReadLimit) -> BatchLimit:
+    """Return what Spark demands of a batch. Minimum and delay are the options' alone."""
+    if isinstance(limit, ReadAllAvailable):
+        return BatchLimit(everything=True)
+    if isinstance(limit, ReadMaxRows):
+        return BatchLimit(offsets_max=limit.max_rows)
+    if isinstance(limit, ReadMaxBytes):
+        return BatchLimit(bytes_max=limit.max_bytes)
+    return BatchLimit()

@@ -1,0 +1,52 @@
+"""Offsets of checkpoints."""
+
+import json
+from collections.abc import Mapping
+
+import pytest
+
+from ternmq_model.errors import UsageError
+from ternmq_model.offsets import QueueOffset
+from ternmq_model.queue import MessageQueue
+from ternmq_pipeline.offsets import offsets_from_json, offsets_to_json
+from ternmq_pipeline.source.stream_offsets import NEW, beginning, first_end
+
+A0 = MessageQueue("TopicA", "broker-a", 0)
+A1 = MessageQueue("TopicA", "broker-a", 1)
+
+
+def at(first: int, second: int) -> dict[MessageQueue, QueueOffset]:
+    return {A0: QueueOffset(first), A1: QueueOffset(second)}
+
+
+def test_a_first_batch_that_is_repeated_begins_where_it_began() -> None:
+    end = json.loads(json.dumps(first_end(at(3, 4), at(10, 4))))
+    assert end == {
+        "v": 1,
+        "from": {"TopicA": {"broker-a:0": 3, "broker-a:1": 4}},
+        "t": {"TopicA": {"broker-a:0": 10, "broker-a:1": 4}},
+    }
+    assert beginning(json.loads(json.dumps(NEW)), end) == at(3, 4)
+    assert offsets_from_json(end) == at(10, 4)
+
+
+def test_a_later_batch_begins_where_the_one_before_ended() -> None:
+    end_of_first = first_end(at(0, 0), at(5, 5))
+    assert beginning(end_of_first, offsets_to_json(at(7, 7))) == at(5, 5)
+
+
+@pytest.mark.parametrize(
+    ("start", "end"),
+    [
+        ({"v": 2, "t": {}}, {"v": 1, "t": {}}),
+        (NEW, {"v": 2, "from": {}, "t": {}}),
+        (NEW, {"v": 1, "t": {}}),
+        ({"t": {}}, {"v": 1, "t": {}}),
+        (NEW, {"v": 1, "from": [1], "t": {}}),
+    ],
+)
+def test_offsets_of_another_version_or_form_are_refused(
+    start: Mapping[str, object], end: Mapping[str, object]
+) -> None:
+    with pytest.raises(UsageError):
+        beginning(start, end)

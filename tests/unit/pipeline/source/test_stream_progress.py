@@ -1,0 +1,370 @@
+"""What a stream reads next, over a cluster that is a table."""
+
+import json
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ternmq_consumer.queue_ends import QueueRange
+from ternmq_model.errors import TernError, Unreachable, UsageError
+from ternmq_model.offsets import QueueOffset
+from ternmq_model.queue import MessageQueue
+from ternmq_pipeline.offsets import Offsets, Stretch, offsets_from_json, offsets_to_json
+from ternmq_pipeline.options import ReadOptions, TopicChoice, read_options
+from ternmq_pipeline.planning import DataLost, Measured, Snapshot
+from ternmq_pipeline.source.stream_offsets import NEW
+from ternmq_pipeline.source.stream_progress import BatchLimit, StreamProgress
+
+A0 = MessageQueue("TopicA", "broker-a", 0)
+A1 = MessageQueue("TopicA", "broker-a", 1)
+B0 = MessageQueue("TopicA", "broker-b", 0)
+BYTES = 100
+
+
+class Table:
+    """A cluster as a table. `answers` are errors that come before anything else is told."""
+
+    def __init__(self, ranges: Mapping[MessageQueue, tuple[int, int]]) -> None:
+        self.ranges = dict(ranges)
+        self.brokers = {queue.broker_name for queue in ranges}
+        self.missing: set[str] = set()
+        self.errors: list[TernError] = []
+        self.committed: list[tuple[str, Offsets]] = []
+        self.looks = 0
+        self.is_closed = False
+
+    def snapshot(
+        self,
+        choice: TopicChoice,
+        *,
+        include_system: bool = False,
+        expected: Iterable[MessageQueue] = (),
+    ) -> Snapshot:
+        """Tell what the table has."""
+        self.looks += 1
+        if self.errors:
+            raise self.errors.pop(0)
+        return Snapshot(
+            {
+                queue: QueueRange(QueueOffset(begin), QueueOffset(end))
+                for queue, (begin, end) in self.ranges.items()
+                if queue.broker_name in self.brokers
+            },
+            missing=frozenset(self.missing),
+            brokers=frozenset(self.brokers),
+        )
+
+    def offsets_at(
+        self, times_ms: Mapping[MessageQueue, int]
+    ) -> Mapping[MessageQueue, QueueOffset]:
+        """Tell that each message was stored at the time that its offset is."""
+        return {
+            queue: QueueOffset(min(at_ms, self.ranges[queue][1]))
+            for queue, at_ms in times_ms.items()
+        }
+
+    def measure(self, asked: Sequence[tuple[Stretch, int]]) -> Sequence[Measured]:
+        """Tell that each message has 100 bytes."""
+        found: list[Measured] = []
+        for stretch, bytes_max in asked:
+            count = min(stretch.messages, -(-bytes_max // BYTES) if bytes_max else stretch.messages)
+            found.append(Measured(stretch.begin + count, count * BYTES))
+        return found
+
+    def commit(self, group: str, offsets: Offsets) -> None:
+        """Remember it, or fail."""
+        if self.errors:
+            raise self.errors.pop(0)
+        self.committed.append((group, dict(offsets)))
+
+    def close(self) -> None:
+        """Remember it."""
+        self.is_closed = True
+
+
+class HandClock:
+    """A clock that goes by resting alone."""
+
+    def __init__(self) -> None:
+        self.now_ms = 5_000
+        self.on_rest: Callable[[], None] = lambda: None
+
+    def monotonic_ms(self) -> int:
+        """Tell it."""
+        return self.now_ms
+
+    def wall_ms(self) -> int:
+        """Tell it."""
+        return self.now_ms
+
+    def rest(self, seconds: float) -> None:
+        """Let time go by."""
+        self.now_ms += int(seconds * 1_000)
+        self.on_rest()
+
+
+def opened(table: Table, clock: HandClock | None = None, **options: str) -> StreamProgress:
+    clock = clock or HandClock()
+    return StreamProgress(asked(**options), table, clock, clock.rest)
+
+
+def asked(**options: str) -> ReadOptions:
+    given = {"nameserver": "127.0.0.1:9876", "subscribe": "TopicA", "startingOffsets": "earliest"}
+    if any(name.startswith("starting") for name in options):
+        del given["startingOffsets"]
+    return read_options(given | options, streaming=True)
+
+
+def end_of(told: Mapping[str, Any]) -> dict[MessageQueue, QueueOffset]:
+    return offsets_from_json(json.loads(json.dumps(told)))
+
+
+ALL = BatchLimit(everything=True)
+OWN = BatchLimit()
+
+
+def test_a_first_batch_is_one_even_when_it_is_empty_and_tells_where_the_query_began() -> None:
+    view = Table({A0: (0, 7), A1: (0, 3)})
+    progress = opened(view, startingOffsets="latest")
+    end = progress.next_end(NEW, OWN)
+    assert end_of(end) == {A0: 7, A1: 3}
+    assert progress.stretches(NEW, end) == []
+    view.ranges[A0] = (0, 9)
+    again = opened(view, startingOffsets="latest")
+    assert again.stretches(NEW, end) == []
+    assert again.next_end(end, OWN) == offsets_to_json({A0: QueueOffset(9), A1: QueueOffset(3)})
+
+
+def test_a_first_batch_that_is_repeated_reads_the_same_whatever_has_come_since() -> None:
+    view = Table({A0: (0, 7)})
+    first = opened(view, startingOffsets='{"TopicA":{"broker-a:0":2}}')
+    end = first.next_end(NEW, OWN)
+    wanted = [Stretch(A0, QueueOffset(2), QueueOffset(7))]
+    assert first.stretches(NEW, end) == wanted
+    view.ranges |= {A0: (0, 20), A1: (0, 4)}
+    repeated = opened(view, startingOffsets='{"TopicA":{"broker-a:0":2}}')
+    assert repeated.stretches(NEW, end) == wanted
+
+
+def test_nothing_new_is_the_start_itself_word_for_word() -> None:
+    progress = opened(Table({A0: (0, 7)}))
+    end = progress.next_end(NEW, ALL)
+    assert progress.next_end(end, ALL) == end
+    later = offsets_to_json({A0: QueueOffset(7)})
+    assert progress.next_end(later, OWN) == later
+
+
+def test_options_limit_a_batch_and_sparks_demand_for_everything_overrides_them() -> None:
+    view = Table({A0: (0, 100), A1: (0, 50)})
+    progress = opened(view, maxOffsetsPerTrigger="30")
+    end = progress.next_end(NEW, BatchLimit(offsets_max=30))
+    assert sum(end_of(end).values()) == 30
+    assert sum(end_of(progress.next_end(end, BatchLimit(offsets_max=6))).values()) == 36
+    assert end_of(progress.next_end(end, ALL)) == {A0: 100, A1: 50}
+
+
+def test_bytes_limit_a_batch() -> None:
+    progress = opened(Table({A0: (0, 100)}), maxBytesPerTrigger="1000")
+    assert end_of(progress.next_end(NEW, BatchLimit(bytes_max=1000)))[A0] <= 10
+
+
+def test_a_batch_waits_for_the_least_number_until_the_longest_delay() -> None:
+    clock, view = HandClock(), Table({A0: (0, 0)})
+    options = {"minOffsetsPerTrigger": "10", "maxTriggerDelay": "20s"}
+    progress = opened(view, clock, **options)
+    start = progress.next_end(NEW, OWN)
+    view.ranges[A0] = (0, 9)
+    clock.rest(19.9)
+    assert progress.next_end(start, OWN) == start
+    clock.rest(0.2)
+    start = progress.next_end(start, OWN)
+    assert end_of(start) == {A0: 9}
+    view.ranges[A0] = (0, 18)
+    assert progress.next_end(start, OWN) == start
+    view.ranges[A0] = (0, 19)
+    assert end_of(progress.next_end(start, OWN)) == {A0: 19}
+
+
+def test_a_run_over_what_is_available_ends_there_although_more_comes_and_queues_change() -> None:
+    view = Table({A0: (0, 10), A1: (0, 10)})
+    progress = opened(view, maxOffsetsPerTrigger="6", failOnDataLoss="false")
+    progress.aim_at_present()
+    view.ranges |= {A0: (0, 90), B0: (0, 5)}
+    view.brokers.add("broker-b")
+    end = progress.next_end(NEW, OWN)
+    batches = 1
+    while (following := progress.next_end(end, OWN)) != end:
+        end = following
+        batches += 1
+        if batches == 2:
+            view.ranges[A0] = (8, 90)
+        if batches == 3:
+            del view.ranges[A1]
+        assert batches < 10
+    assert end_of(end)[A0] == 10
+    assert A1 not in end_of(end)
+    assert end_of(end).get(B0, 0) == 0
+
+
+def test_a_queue_that_is_new_in_mid_run_is_read_from_its_beginning() -> None:
+    view = Table({A0: (0, 10)})
+    progress = opened(view, startingOffsets="latest")
+    end = progress.next_end(NEW, OWN)
+    view.ranges[A1] = (3, 8)
+    read: list[Stretch] = []
+    for _ in range(3):
+        following = progress.next_end(end, OWN)
+        read += progress.stretches(end, following)
+        end = following
+    assert read == [Stretch(A1, QueueOffset(3), QueueOffset(8))]
+
+
+@pytest.mark.parametrize(
+    ("ranges", "said"),
+    [
+        ({A0: (5, 9), A1: (0, 9)}, ["TopicA", "broker-a", "queue 0", "offsets 2 to 4"]),
+        ({A1: (0, 9)}, ["TopicA", "broker-a", "queue 0", "does not exist", "offset 2"]),
+        ({A0: (0, 1), A1: (0, 9)}, ["queue 0", "offset 2 is beyond its end"]),
+    ],
+)
+def test_lost_messages_are_an_error_that_names_queue_and_offsets_unless_told_otherwise(
+    ranges: dict[MessageQueue, tuple[int, int]],
+    said: list[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    start = offsets_to_json({A0: QueueOffset(2), A1: QueueOffset(0)})
+    with pytest.raises(DataLost) as caught:
+        opened(Table(ranges)).next_end(start, OWN)
+    assert all(text in str(caught.value) for text in [*said, "failOnDataLoss"])
+    going_on = opened(Table(ranges), failOnDataLoss="false")
+    with caplog.at_level(logging.WARNING):
+        end = going_on.next_end(start, OWN)
+        going_on.stretches(start, end)
+        assert end_of(end)[A1] == 9
+        assert going_on.next_end(end, OWN) == end
+    assert all(text in caplog.text for text in said)
+
+
+def test_messages_that_went_since_the_batch_was_decided_are_an_error_too() -> None:
+    view = Table({A0: (0, 9)})
+    progress = opened(view)
+    end = progress.next_end(NEW, OWN)
+    view.ranges[A0] = (4, 9)
+    with pytest.raises(DataLost, match="offsets 0 to 3"):
+        opened(view).stretches(NEW, end)
+
+
+def test_a_broker_that_is_away_is_waited_for() -> None:
+    clock, view = HandClock(), Table({A0: (0, 4), B0: (0, 4)})
+    start = offsets_to_json({A0: QueueOffset(2), B0: QueueOffset(2)})
+    view.brokers.discard("broker-b")
+    view.errors = [Unreachable("broker-a at 127.0.0.1:1 cannot be reached")] * 3
+    begun_ms = clock.now_ms
+
+    def returns() -> None:
+        if clock.now_ms - begun_ms > 10_000:
+            view.brokers.add("broker-b")
+
+    clock.on_rest = returns
+    assert end_of(opened(view, clock).next_end(start, OWN)) == {A0: 4, B0: 4}
+
+
+def test_a_broker_that_stays_away_is_an_error_that_names_it() -> None:
+    clock, view = HandClock(), Table({A0: (0, 4), B0: (0, 4)})
+    start = offsets_to_json({A0: QueueOffset(2), B0: QueueOffset(2)})
+    view.brokers.discard("broker-b")
+    begun_ms = clock.now_ms
+    with pytest.raises(DataLost, match="broker-b, queue 0: its broker is no longer registered"):
+        opened(view, clock, readTimeout="20s").next_end(start, OWN)
+    assert 20_000 <= clock.now_ms - begun_ms < 22_000
+    view.errors = [Unreachable("broker-a at 127.0.0.1:1 cannot be reached")] * 1000
+    with pytest.raises(Unreachable, match="broker-a"):
+        opened(view, clock).next_end(start, OWN)
+
+
+def test_what_can_never_succeed_is_not_asked_again() -> None:
+    clock, view = HandClock(), Table({A0: (0, 4)})
+    view.errors = [UsageError("no")]
+    with pytest.raises(UsageError, match="no"):
+        opened(view, clock).next_end(NEW, OWN)
+    assert view.looks == 1
+
+
+def test_times_begin_at_the_first_message_that_is_as_late() -> None:
+    view = Table({A0: (0, 20), A1: (5, 9)})
+    end = opened(view, startingTimestamp="7").next_end(NEW, OWN)
+    assert end["from"] == {"TopicA": {"broker-a:0": 7, "broker-a:1": 7}}
+    with pytest.raises(UsageError, match="startingTimestamp"):
+        opened(view, startingTimestamp="15").next_end(NEW, OWN)
+
+
+def test_a_topic_that_is_missing_is_an_error_that_names_it() -> None:
+    view = Table({})
+    view.missing = {"TopicA"}
+    with pytest.raises(UsageError, match="TopicA"):
+        opened(view).next_end(NEW, OWN)
+
+
+def test_tasks_read_disjoint_stretches_as_many_as_asked_for() -> None:
+    view = Table({A0: (0, 100), A1: (0, 20)})
+    progress = opened(view, minPartitions="6", maxRecordsPerPartition="18")
+    found = progress.stretches(NEW, progress.next_end(NEW, OWN))
+    assert len(found) >= 6
+    assert max(stretch.messages for stretch in found) <= 18
+    offsets = [
+        (stretch.queue, offset) for stretch in found for offset in range(stretch.begin, stretch.end)
+    ]
+    assert sorted(offsets) == [(A0, n) for n in range(100)] + [(A1, n) for n in range(20)]
+
+
+def test_a_group_is_told_how_far_spark_is_when_asked_for() -> None:
+    view = Table({A0: (0, 4)})
+    end = opened(view).next_end(NEW, OWN)
+    opened(view).done(end)
+    opened(view, commitGroup="lake", commitMode="none").done(end)
+    assert not view.committed
+    opened(view, commitGroup="lake").done(end)
+    assert view.committed == [("lake", {A0: 4})]
+
+
+def test_a_commit_that_fails_does_not_end_the_query(caplog: pytest.LogCaptureFixture) -> None:
+    view = Table({A0: (0, 4)})
+    progress = opened(view, commitGroup="lake")
+    end = progress.next_end(NEW, OWN)
+    view.errors = [Unreachable("broker-a cannot be reached")]
+    with caplog.at_level(logging.WARNING):
+        progress.done(end)
+    assert "group=lake" in caplog.text
+    assert "broker-a cannot be reached" in caplog.text
+
+
+def test_the_ends_of_queues_are_told_without_asking_again() -> None:
+    view = Table({A0: (0, 4)})
+    progress = opened(view, maxOffsetsPerTrigger="1")
+    assert progress.latest() is None
+    progress.next_end(NEW, OWN)
+    assert progress.latest() == offsets_to_json({A0: QueueOffset(4)})
+    assert view.looks == 1
+
+
+def test_kafkas_view_refuses_brokers_whose_partition_numbers_are_equal() -> None:
+    names = ("broker-afi", "broker-ahi-rack")
+    table = Table({MessageQueue("TopicA", name, 0): (0, 1) for name in names})
+    opened(table).next_end(NEW, OWN)
+    with pytest.raises(UsageError, match="broker-afi and broker-ahi-rack"):
+        opened(table, view="kafka").next_end(NEW, OWN)
+
+
+def test_closing_closes_the_view() -> None:
+    view = Table({A0: (0, 4)})
+    opened(view).close()
+    assert view.is_closed
+
+
+def test_the_engines_limit_counts_where_it_is_the_tighter_one() -> None:
+    limits = asked(maxOffsetsPerTrigger="30", maxBytesPerTrigger="500").limits
+    tighter = BatchLimit(offsets_max=7, bytes_max=900).with_options(limits)
+    assert tighter == replace(limits, offsets_max=7)

@@ -1,0 +1,72 @@
+"""The face that Spark calls, without Spark's engine."""
+
+import json
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxFiles,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StringType, StructField, StructType
+
+from ternmq_model.errors import UsageError
+from ternmq_pipeline.options import read_options
+from ternmq_pipeline.source.stream_offsets import NEW
+from ternmq_pipeline.source.stream_progress import BatchLimit
+from ternmq_pipeline.source.stream_reader import TernmqStreamReader, batch_limit
+
+TOPIC = StructType([StructField("topic", StringType())])
+
+
+def reader(options: dict[str, str] | None = None, schema: StructType = TOPIC) -> TernmqStreamReader:
+    given = {"nameserver": "127.0.0.1:9", "subscribe": "TopicA"} | (options or {})
+    return TernmqStreamReader(read_options(given, streaming=True), schema)
+
+
+def test_making_one_and_asking_for_its_beginning_opens_no_connection() -> None:
+    made = reader()
+    assert made.initialOffset() == json.loads(json.dumps(made.initialOffset())) == NEW
+    assert isinstance(made, SupportsTriggerAvailableNow)
+    made.stop()
+
+
+def test_a_column_that_does_not_exist_is_refused_by_name() -> None:
+    with pytest.raises(UsageError, match="colour"):
+        reader(schema=StructType([StructField("colour", StringType())]))
+
+
+@pytest.mark.parametrize(
+    ("options", "limit"),
+    [
+        ({}, ReadAllAvailable()),
+        ({"maxOffsetsPerTrigger": "7", "minOffsetsPerTrigger": "3"}, ReadMaxRows(7)),
+        ({"maxBytesPerTrigger": "9000"}, ReadMaxBytes(9000)),
+        ({"minOffsetsPerTrigger": "3"}, ReadMinRows(3)),
+    ],
+)
+def test_sparks_own_limit_is_the_one_that_says_most_of_the_options(
+    options: dict[str, str], limit: ReadLimit
+) -> None:
+    assert reader(options).getDefaultReadLimit() == limit
+
+
+@pytest.mark.parametrize(
+    ("limit", "wanted"),
+    [
+        (ReadAllAvailable(), BatchLimit(everything=True)),
+        (ReadMaxRows(7), BatchLimit(offsets_max=7)),
+        (ReadMaxBytes(9), BatchLimit(bytes_max=9)),
+        (ReadMinRows(3), BatchLimit()),
+        (ReadMaxFiles(3), BatchLimit()),
+    ],
+)
+def test_what_spark_demands_of_a_batch_is_heeded(limit: ReadLimit, wanted: BatchLimit) -> None:
+    assert batch_limit(limit) == wanted
