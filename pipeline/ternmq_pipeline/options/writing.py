@@ -21,7 +21,7 @@ class WriteOptions:
 
     nameservers: tuple[str, ...]
     topic: str | None = None
-    """Of every row that has no topic of its own. None = each row must have one."""
+    """Of every row, whatever its column topic says. None = each row must name one."""
 
     staging_timeout_s: int = STAGING_TIMEOUT_S
     """How long brokers keep what tasks stored before they roll it back by themselves."""

@@ -63,7 +63,9 @@ def _stretch(
         losses.add(queue, gone(begin or 0, broker_is_registered=is_registered))
         return None
     if begin is None:
-        begin = min(there.begin, end)
+        if end <= there.begin:
+            return None
+        begin = there.begin
     if begin > end:
         # The queue was found to end before `begin` when `end` was decided.
         losses.add(queue, beyond_end(begin, end))

@@ -2,38 +2,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from ternmq_consumer.queue_ends import QueueRange
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_pipeline.offsets import Stretch
 from ternmq_pipeline.options import TriggerLimits
-from ternmq_pipeline.planning import DataLost, Measured, Moment, Snapshot, admit, targets_of
+from ternmq_pipeline.planning import DataLost, Measured, Moment, admit, targets_of
 from ternmq_pipeline.planning.admission import within_bytes
-
-A0 = MessageQueue("TopicA", "broker-a", 0)
-A1 = MessageQueue("TopicA", "broker-a", 1)
-B0 = MessageQueue("TopicA", "broker-b", 0)
-
-
-def snapshot(
-    ranges: dict[MessageQueue, tuple[int, int]],
-    *,
-    brokers: Sequence[str] = ("broker-a", "broker-b"),
-    stand_ins: Sequence[str] = (),
-) -> Snapshot:
-    return Snapshot(
-        {q: QueueRange(QueueOffset(a), QueueOffset(b)) for q, (a, b) in ranges.items()},
-        brokers=frozenset(brokers),
-        stand_ins=frozenset(stand_ins),
-    )
-
-
-def at(offsets: dict[MessageQueue, int]) -> dict[MessageQueue, QueueOffset]:
-    return {queue: QueueOffset(offset) for queue, offset in offsets.items()}
-
-
-def unasked(asked: Sequence[tuple[Stretch, int]]) -> Sequence[Measured]:
-    raise AssertionError(f"nobody needs the bytes of {asked}")
+from tests.support.planning import A0, A1, B0, offsets, snapshot, unasked
 
 
 def messages_of(size: int) -> "Measurer":
@@ -62,7 +37,7 @@ NO_LIMITS = TriggerLimits()
 
 def test_without_limits_a_batch_reads_all_there_is() -> None:
     found = admit(
-        at({A0: 3, A1: 5}),
+        offsets({A0: 3, A1: 5}),
         snapshot({A0: (0, 10), A1: (2, 5)}),
         NO_LIMITS,
         moment=Moment(),
@@ -73,7 +48,7 @@ def test_without_limits_a_batch_reads_all_there_is() -> None:
 
 def test_offsets_are_shared_in_proportion_to_what_waits() -> None:
     found = admit(
-        at({A0: 0, A1: 0, B0: 0}),
+        offsets({A0: 0, A1: 0, B0: 0}),
         snapshot({A0: (0, 900), A1: (0, 90), B0: (0, 10)}),
         TriggerLimits(offsets_max=100),
         moment=Moment(),
@@ -88,7 +63,7 @@ def test_offsets_are_shared_in_proportion_to_what_waits() -> None:
 def test_fewer_offsets_than_queues_go_round() -> None:
     limits = TriggerLimits(offsets_max=1)
     ends = snapshot({A0: (0, 2), A1: (0, 2), B0: (0, 2)})
-    place = at({A0: 0, A1: 0, B0: 0})
+    place = offsets({A0: 0, A1: 0, B0: 0})
     for turn in range(3):
         place = admit(place, ends, limits, moment=Moment(turn=turn), measure=unasked).end
     assert place == {A0: 1, A1: 1, B0: 1}
@@ -96,7 +71,7 @@ def test_fewer_offsets_than_queues_go_round() -> None:
 
 def test_a_batch_that_reads_everything_passes_over_limits() -> None:
     found = admit(
-        at({A0: 0}),
+        offsets({A0: 0}),
         snapshot({A0: (0, 500), A1: (7, 9)}),
         TriggerLimits(offsets_max=1, bytes_max=1, offsets_min=1_000),
         moment=Moment(everything=True),
@@ -107,13 +82,13 @@ def test_a_batch_that_reads_everything_passes_over_limits() -> None:
 
 def test_a_new_queue_enters_with_its_beginning_and_is_read_after_that() -> None:
     ends = snapshot({A0: (0, 4), B0: (2, 6)})
-    first = admit(at({A0: 0}), ends, NO_LIMITS, moment=Moment(), measure=unasked)
+    first = admit(offsets({A0: 0}), ends, NO_LIMITS, moment=Moment(), measure=unasked)
     assert first.end == {A0: 4, B0: 2}
     assert admit(first.end, ends, NO_LIMITS, moment=Moment(), measure=unasked).end[B0] == 6
 
 
 def test_too_few_messages_wait_until_the_delay_is_over() -> None:
-    start = at({A0: 0})
+    start = offsets({A0: 0})
     limits = TriggerLimits(offsets_min=10, delay_max_ms=1_000)
     ends = snapshot({A0: (0, 9)})
     early = admit(start, ends, limits, moment=Moment(waited_ms=999), measure=unasked)
@@ -126,7 +101,7 @@ def test_too_few_messages_wait_until_the_delay_is_over() -> None:
 
 def test_bytes_are_shared_and_every_stretch_stays_within_its_share() -> None:
     found = admit(
-        at({A0: 0, A1: 0}),
+        offsets({A0: 0, A1: 0}),
         snapshot({A0: (0, 1_000), A1: (0, 1_000)}),
         TriggerLimits(bytes_max=1_050),
         moment=Moment(),
@@ -139,7 +114,7 @@ def test_few_bytes_need_one_question() -> None:
     measure = messages_of(100)
     limits = TriggerLimits(bytes_max=1_000)
     ends = snapshot({A0: (0, 4), A1: (0, 6)})
-    found = admit(at({A0: 0, A1: 0}), ends, limits, moment=Moment(), measure=measure)
+    found = admit(offsets({A0: 0, A1: 0}), ends, limits, moment=Moment(), measure=measure)
     assert found.end == {A0: 4, A1: 6}
     assert measure.asked == 1
 
@@ -147,7 +122,7 @@ def test_few_bytes_need_one_question() -> None:
 def test_a_message_above_the_limit_goes_alone_and_all_get_their_turn() -> None:
     limits = TriggerLimits(bytes_max=10)
     ends = snapshot({A0: (0, 1), A1: (0, 1)})
-    place = at({A0: 0, A1: 0})
+    place = offsets({A0: 0, A1: 0})
     for turn in range(2):
         before = sum(place.values())
         moment = Moment(turn=turn)
@@ -166,7 +141,7 @@ def test_targets_end_a_stream_whatever_comes_or_goes_meanwhile() -> None:
     targets = targets_of(snapshot({A0: (0, 10), A1: (0, 10), B0: (0, 10)}))
     later = snapshot({A0: (0, 50), A1: (12, 50), MessageQueue("TopicA", "broker-c", 0): (0, 5)})
     moment = Moment(targets=targets)
-    place = at({A0: 2, A1: 2, B0: 10})
+    place = offsets({A0: 2, A1: 2, B0: 10})
     first = admit(place, later, NO_LIMITS, moment=moment, measure=unasked, fail_on_data_loss=False)
     assert first.end == {A0: 10, A1: 12}
     assert len(first.warnings) == 2
@@ -178,7 +153,7 @@ def test_targets_do_not_wait_for_a_fuller_batch() -> None:
     ends = snapshot({A0: (0, 1)})
     limits = TriggerLimits(offsets_min=100)
     moment = Moment(targets=targets_of(ends))
-    assert admit(at({A0: 0}), ends, limits, moment=moment, measure=unasked).end == {A0: 1}
+    assert admit(offsets({A0: 0}), ends, limits, moment=moment, measure=unasked).end == {A0: 1}
 
 
 @pytest.mark.parametrize(
@@ -193,13 +168,13 @@ def test_lost_messages_are_an_error_that_names_queue_and_option(
     saved: dict[MessageQueue, int], now: dict[MessageQueue, tuple[int, int]], told: str
 ) -> None:
     with pytest.raises(DataLost) as caught:
-        admit(at(saved), snapshot(now), NO_LIMITS, moment=Moment(), measure=unasked)
+        admit(offsets(saved), snapshot(now), NO_LIMITS, moment=Moment(), measure=unasked)
     for part in (told, "topic TopicA", "broker broker-a", "queue 0", "failOnDataLoss=false"):
         assert part in str(caught.value)
 
 
 def test_lost_messages_are_passed_over_when_told_so() -> None:
-    start = at({A0: 3, A1: 30, B0: 8})
+    start = offsets({A0: 3, A1: 30, B0: 8})
     now = snapshot({A0: (5, 9), A1: (5, 9)})
     found = admit(start, now, NO_LIMITS, moment=Moment(), measure=unasked, fail_on_data_loss=False)
     assert found.end == {A0: 9, A1: 9}
@@ -208,7 +183,7 @@ def test_lost_messages_are_passed_over_when_told_so() -> None:
 
 def test_a_queue_that_was_made_anew_is_read_from_its_first_message() -> None:
     found = admit(
-        at({A0: 30}),
+        offsets({A0: 30}),
         snapshot({A0: (0, 9)}),
         TriggerLimits(offsets_max=4),
         moment=Moment(),
@@ -220,13 +195,13 @@ def test_a_queue_that_was_made_anew_is_read_from_its_first_message() -> None:
 
 def test_a_slave_that_is_behind_has_lost_nothing() -> None:
     now = snapshot({A0: (0, 9)}, stand_ins=["broker-a"])
-    found = admit(at({A0: 30}), now, NO_LIMITS, moment=Moment(), measure=unasked)
+    found = admit(offsets({A0: 30}), now, NO_LIMITS, moment=Moment(), measure=unasked)
     assert found == ({A0: 30}, [])
 
 
 def test_the_queues_of_a_broker_that_is_not_registered_stay_where_they_are() -> None:
     now = snapshot({A0: (0, 9)}, brokers=["broker-a"])
-    start = at({A0: 0, B0: 4})
+    start = offsets({A0: 0, B0: 4})
     with pytest.raises(DataLost, match=r"broker is no longer registered; offset 4"):
         admit(start, now, NO_LIMITS, moment=Moment(), measure=unasked)
     found = admit(start, now, NO_LIMITS, moment=Moment(), measure=unasked, fail_on_data_loss=False)

@@ -1,0 +1,166 @@
+"""Whatever queues do and limits say: nothing is lost or read twice, and limits hold."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ternmq_model.offsets import QueueOffset
+from ternmq_model.queue import MessageQueue
+from ternmq_pipeline.offsets import Stretch, offsets_from_json, offsets_text
+from ternmq_pipeline.options import TriggerLimits
+from ternmq_pipeline.planning import Measured, Moment, admit, split, stretches, targets_of
+from ternmq_pipeline.planning.sharing import share
+from tests.support.planning import offsets, snapshot
+
+QUEUES = [MessageQueue("TopicA", f"broker-{name}", number) for name in "ab" for number in (0, 1)]
+SIZES = (1, 7, 100, 5_000)
+
+
+def size_of(queue: MessageQueue, offset: int) -> int:
+    """Return the bytes of a message: any, but always the same."""
+    return SIZES[(offset * 7 + queue.queue_id) % len(SIZES)]
+
+
+def measure(asked: Sequence[tuple[Stretch, int]]) -> Sequence[Measured]:
+    """Measure as a broker does: up to the message that reaches the bytes."""
+    found: list[Measured] = []
+    for stretch, bytes_max in asked:
+        end, total = int(stretch.begin), 0
+        while end < stretch.end and (bytes_max == 0 or total < bytes_max):
+            total += size_of(stretch.queue, end)
+            end += 1
+        found.append(Measured(end, total))
+    return found
+
+
+def bytes_of(read: Sequence[Stretch]) -> int:
+    return sum(
+        size_of(stretch.queue, offset)
+        for stretch in read
+        for offset in range(stretch.begin, stretch.end)
+    )
+
+
+limits_of = st.builds(
+    TriggerLimits,
+    offsets_max=st.none() | st.integers(1, 30),
+    bytes_max=st.none() | st.integers(1, 20_000),
+    offsets_min=st.none(),
+)
+growth = st.dictionaries(st.sampled_from(QUEUES), st.integers(0, 40), max_size=4)
+
+
+@given(st.lists(growth, min_size=1, max_size=8), limits_of)
+def test_every_message_is_read_once_in_order_within_the_limits(
+    steps: list[dict[MessageQueue, int]], limits: TriggerLimits
+) -> None:
+    ends: dict[MessageQueue, int] = dict.fromkeys(steps[0], 0)
+    place = offsets(ends)
+    read: dict[MessageQueue, list[int]] = {}
+    turn = 0
+    for step in [*steps, *[{}] * 2_000]:
+        for queue, more in step.items():
+            ends[queue] = ends.get(queue, 0) + more
+        now = snapshot({queue: (0, end) for queue, end in ends.items()})
+        end = admit(place, now, limits, moment=Moment(turn=turn), measure=measure).end
+        planned = stretches(place, end, now)
+        assert planned.warnings == []
+        _within(planned.stretches, limits)
+        for stretch in planned.stretches:
+            read.setdefault(stretch.queue, []).extend(range(stretch.begin, stretch.end))
+        assert place.keys() <= end.keys()
+        is_idle = end == place
+        place, turn = offsets_from_json(offsets_text(end)), turn + (not is_idle)
+        if not step and is_idle:
+            break
+    assert place == ends
+    assert {queue: len(seen) for queue, seen in read.items()} == {
+        queue: end for queue, end in ends.items() if end
+    }
+    assert all(seen == list(range(len(seen))) for seen in read.values())
+
+
+def _within(read: Sequence[Stretch], limits: TriggerLimits) -> None:
+    if limits.offsets_max is not None:
+        assert sum(stretch.messages for stretch in read) <= limits.offsets_max
+    if limits.bytes_max is not None and read:
+        # One message may go beyond: the one whose turn it is.
+        assert bytes_of(read) <= limits.bytes_max + max(SIZES)
+
+
+ranges_of = st.dictionaries(
+    st.sampled_from(QUEUES),
+    st.tuples(st.integers(0, 60), st.integers(0, 60)).map(lambda pair: (min(pair), max(pair))),
+)
+
+
+@given(ranges_of, st.lists(ranges_of, min_size=1, max_size=10), limits_of)
+def test_what_is_available_now_is_read_to_its_end_whatever_queues_do(
+    first: dict[MessageQueue, tuple[int, int]],
+    then: list[dict[MessageQueue, tuple[int, int]]],
+    limits: TriggerLimits,
+) -> None:
+    begun = snapshot(first)
+    moment = Moment(targets=targets_of(begun))
+    place = {queue: there.begin for queue, there in begun.ranges.items()}
+    last = then[-1]
+    for step, ranges in enumerate([*then, *[last] * 400]):
+        now = snapshot(ranges)
+        found = admit(place, now, limits, moment=moment, measure=measure, fail_on_data_loss=False)
+        for stretch in stretches(place, found.end, now, fail_on_data_loss=False).stretches:
+            assert ranges[stretch.queue][0] <= stretch.begin < stretch.end
+            assert stretch.end <= ranges[stretch.queue][1]
+        assert found.end.keys() <= first.keys()
+        if found.end == place and step >= len(then):
+            return
+        place = found.end
+    raise AssertionError("it does not end")
+
+
+@given(
+    st.dictionaries(st.sampled_from("abcdefgh"), st.integers(0, 10**12)),
+    st.integers(0, 10**12),
+    st.integers(0, 100),
+)
+def test_shares_use_the_budget_up_and_leave_nobody_out(
+    wanted: dict[str, int], budget: int, turn: int
+) -> None:
+    shares = share(wanted, budget, turn=turn)
+    assert shares.keys() == wanted.keys()
+    assert sum(shares.values()) == min(budget, sum(wanted.values()))
+    assert all(0 <= shares[key] <= wanted[key] for key in wanted)
+    waiting = [key for key in wanted if wanted[key]]
+    if budget >= len(waiting):
+        assert all(shares[key] for key in waiting)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 10**6), st.integers(1, 500)), max_size=5),
+    st.none() | st.integers(1, 200),
+    st.none() | st.integers(1, 300),
+)
+def test_partitions_are_disjoint_not_empty_and_whole(
+    lengths: list[tuple[int, int]], partitions_min: int | None, records_max: int | None
+) -> None:
+    whole = [
+        Stretch(
+            MessageQueue("TopicA", "broker-a", number),
+            QueueOffset(begin),
+            QueueOffset(begin + messages),
+        )
+        for number, (begin, messages) in enumerate(lengths)
+    ]
+    pieces = split(whole, partitions_min=partitions_min, records_max=records_max)
+    assert all(piece.messages > 0 for piece in pieces)
+    for stretch in whole:
+        mine = [piece for piece in pieces if piece.queue == stretch.queue]
+        assert mine[0].begin == stretch.begin
+        assert mine[-1].end == stretch.end
+        assert all(one.end == two.begin for one, two in pairwise(mine))
+    if records_max is not None:
+        assert all(piece.messages <= records_max for piece in pieces)
+    if partitions_min is not None and whole:
+        messages = sum(stretch.messages for stretch in whole)
+        assert len(pieces) >= min(partitions_min, messages)

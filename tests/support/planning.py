@@ -1,0 +1,42 @@
+"""Clusters as planning sees them, written down."""
+
+from collections.abc import Mapping, Sequence
+
+from ternmq_consumer.queue_ends import QueueRange
+from ternmq_model.offsets import QueueOffset
+from ternmq_model.queue import MessageQueue
+from ternmq_pipeline.offsets import Stretch
+from ternmq_pipeline.planning import Measured, Snapshot
+
+A0 = MessageQueue("TopicA", "broker-a", 0)
+A1 = MessageQueue("TopicA", "broker-a", 1)
+B0 = MessageQueue("TopicA", "broker-b", 0)
+
+
+def snapshot(
+    ranges: Mapping[MessageQueue, tuple[int, int]],
+    *,
+    brokers: Sequence[str] = ("broker-a", "broker-b"),
+    stand_ins: Sequence[str] = (),
+    missing: Sequence[str] = (),
+) -> Snapshot:
+    """Return what brokers would tell: first offset and end of each queue."""
+    return Snapshot(
+        {
+            queue: QueueRange(QueueOffset(begin), QueueOffset(end))
+            for queue, (begin, end) in ranges.items()
+        },
+        missing=frozenset(missing),
+        brokers=frozenset(brokers),
+        stand_ins=frozenset(stand_ins),
+    )
+
+
+def offsets(numbers: Mapping[MessageQueue, int]) -> dict[MessageQueue, QueueOffset]:
+    """Return plain numbers as offsets."""
+    return {queue: QueueOffset(number) for queue, number in numbers.items()}
+
+
+def unasked(asked: Sequence[tuple[Stretch, int]]) -> Sequence[Measured]:
+    """Stand for brokers that nobody may ask for bytes."""
+    raise AssertionError(f"nobody needs the bytes of {asked}")

@@ -1,0 +1,40 @@
+import pytest
+
+from ternmq_model.errors import TernError
+from ternmq_model.offsets import QueueOffset
+from ternmq_pipeline.planning import DataLost, Loss
+from ternmq_pipeline.planning.losses import Losses, place_of
+from tests.support.planning import A0, A1, snapshot
+
+
+def test_an_error_tells_of_ten_queues_and_counts_the_others() -> None:
+    losses = [Loss(A0._replace(queue_id=number), "lost") for number in range(12)]
+    error = DataLost(losses)
+    assert isinstance(error, TernError)
+    assert "queue 9: lost" in str(error)
+    assert "queue 10" not in str(error)
+    assert "and 2 queues more" in str(error)
+    assert len(error.losses) == 12
+
+
+def test_losses_are_an_error_or_warnings() -> None:
+    for fail in (True, False):
+        losses = Losses(fail=fail)
+        assert losses.warnings() == []
+        losses.add(A0, "lost")
+        if fail:
+            with pytest.raises(DataLost):
+                losses.warnings()
+        else:
+            assert losses.warnings() == ["topic TopicA, broker broker-a, queue 0: lost"]
+
+
+@pytest.mark.parametrize(("wanted", "place"), [(4, 5), (5, 5), (9, 9), (10, 9)])
+def test_reading_goes_on_at_the_nearest_offset_that_is_there(wanted: int, place: int) -> None:
+    now = snapshot({A0: (5, 9)})
+    assert place_of(A0, QueueOffset(wanted), now, Losses(fail=False)) == place
+
+
+def test_a_queue_that_is_gone_has_no_place() -> None:
+    now = snapshot({A0: (5, 9)})
+    assert place_of(A1, QueueOffset(1), now, Losses(fail=False)) is None

@@ -1,0 +1,80 @@
+import pytest
+
+from ternmq_model.errors import UsageError
+from ternmq_model.offsets import QueueOffset
+from ternmq_pipeline.offsets import Stretch
+from ternmq_pipeline.planning import DataLost, split, stretches
+from tests.support.planning import A0, A1, B0, offsets, snapshot
+
+
+def stretch(begin: int, end: int) -> Stretch:
+    return Stretch(A0, QueueOffset(begin), QueueOffset(end))
+
+
+def test_queues_with_nothing_to_read_have_no_stretch() -> None:
+    now = snapshot({A0: (0, 10), A1: (0, 10)})
+    found = stretches(offsets({A0: 2, A1: 5}), offsets({A0: 9, A1: 5}), now)
+    assert found == ([stretch(2, 9)], [])
+
+
+def test_a_queue_without_a_start_is_read_from_its_first_message() -> None:
+    found = stretches({}, offsets({A0: 9}), snapshot({A0: (4, 10)}))
+    assert found.stretches == [stretch(4, 9)]
+    # It entered with its beginning, and that moved on before anything was to be read.
+    assert stretches({}, offsets({A0: 3}), snapshot({A0: (4, 10)})) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "told", "left"),
+    [
+        (1, 9, "offsets 1 to 3 are no longer kept, it begins with 4 now", [stretch(4, 9)]),
+        (1, 3, "offsets 1 to 2 are no longer kept", []),
+        (5, 19, "offset 19 is beyond its end, which is 10", [stretch(5, 10)]),
+        (15, 19, "offset 19 is beyond its end", []),
+        (9, 6, "offset 9 is beyond its end, which is 6", []),
+    ],
+)
+def test_what_was_lost_since_is_an_error_or_passed_over(
+    begin: int, end: int, told: str, left: list[Stretch]
+) -> None:
+    now = snapshot({A0: (4, 10)})
+    start, until = offsets({A0: begin}), offsets({A0: end})
+    with pytest.raises(DataLost, match=told):
+        stretches(start, until, now)
+    found = stretches(start, until, now, fail_on_data_loss=False)
+    assert found.stretches == left
+    assert told in found.warnings[0]
+
+
+def test_a_queue_made_anew_is_read_from_message_0() -> None:
+    now = snapshot({A0: (0, 10)})
+    found = stretches(offsets({A0: 90}), offsets({A0: 6}), now, fail_on_data_loss=False)
+    assert found.stretches == [stretch(0, 6)]
+
+
+def test_a_queue_that_is_gone_is_an_error_unless_nothing_was_to_be_read() -> None:
+    now = snapshot({}, brokers=["broker-a"])
+    assert stretches(offsets({A0: 3}), offsets({A0: 3}), now) == ([], [])
+    with pytest.raises(DataLost, match="does not exist any more"):
+        stretches(offsets({A0: 3}), offsets({A0: 4}), now)
+    with pytest.raises(DataLost, match="broker is no longer registered"):
+        stretches(offsets({B0: 3}), offsets({B0: 4}), now)
+
+
+def test_a_slave_that_is_behind_is_waited_for_by_the_reader() -> None:
+    now = snapshot({A0: (0, 5)}, stand_ins=["broker-a"])
+    assert stretches(offsets({A0: 3}), offsets({A0: 9}), now).stretches == [stretch(3, 9)]
+
+
+def test_stretches_are_cut_into_as_many_partitions_as_wanted() -> None:
+    assert split([stretch(0, 10)], partitions_min=None, records_max=None) == [stretch(0, 10)]
+    assert split([stretch(0, 10)], partitions_min=3, records_max=None) == [
+        *(stretch(0, 3), stretch(3, 6), stretch(6, 10))
+    ]
+    assert len(split([stretch(0, 10)], partitions_min=None, records_max=4)) == 3
+    assert len(split([stretch(0, 2)], partitions_min=50, records_max=None)) == 2
+
+
+def test_too_many_partitions_are_refused() -> None:
+    with pytest.raises(UsageError, match="maxRecordsPerPartition=1: makes 200000 partitions"):
+        split([stretch(0, 200_000)], partitions_min=None, records_max=1)

@@ -1,0 +1,29 @@
+from ternmq_pipeline.options import Assign, Subscribe, SubscribePattern
+from ternmq_pipeline.planning import chosen_topics
+from tests.support.planning import A0
+
+KNOWN = [
+    *("TopicA", "TopicB", "%RETRY%group", "%DLQ%group", "SCHEDULE_TOPIC_XXXX"),
+    *("RMQ_SYS_TRANS_HALF_TOPIC", "TBW102", "rmq_sys_x", "DefaultCluster_REPLY_TOPIC"),
+]
+
+
+def test_names_take_what_exists_of_them() -> None:
+    assert chosen_topics(Subscribe(("TopicB", "TopicZ")), KNOWN) == ["TopicB"]
+    assert chosen_topics(Subscribe(("%DLQ%group",)), KNOWN) == ["%DLQ%group"]
+    assert chosen_topics(Assign((A0,)), KNOWN) == ["TopicA"]
+
+
+def test_a_pattern_takes_users_topics_unless_told_so() -> None:
+    everything = SubscribePattern(".*")
+    assert chosen_topics(everything, KNOWN) == ["TopicA", "TopicB"]
+    with_system = chosen_topics(everything, KNOWN, include_system=True)
+    assert with_system == [
+        *("DefaultCluster_REPLY_TOPIC", "SCHEDULE_TOPIC_XXXX", "TBW102", "TopicA", "TopicB"),
+        "rmq_sys_x",
+    ]
+
+
+def test_a_pattern_matches_the_whole_name() -> None:
+    assert chosen_topics(SubscribePattern("Topic"), KNOWN) == []
+    assert chosen_topics(SubscribePattern("TopicA|TopicB"), KNOWN) == ["TopicA", "TopicB"]
