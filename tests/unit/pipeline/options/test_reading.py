@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 
 from ternmq_model.errors import UsageError
@@ -5,6 +7,7 @@ from ternmq_model.queue import MessageQueue
 from ternmq_model.subscription import SQL92, TAG, Expression
 from ternmq_pipeline.options import (
     READ_OPTIONS,
+    WRITE_OPTIONS,
     Assign,
     AtOffsets,
     AtTime,
@@ -261,3 +264,10 @@ def test_every_option_has_a_test_that_refuses_it() -> None:
     others = {"startingOffsetsByTimestampStrategy", "endingOffsetsByTimestamp"}
     missing = set(READ_OPTIONS) - refused - others
     assert missing == {"arrow", "fetchOffset.retryIntervalMs"}
+
+
+def test_every_option_is_documented() -> None:
+    page = (Path(__file__).parents[4] / "docs" / "reference" / "spark.md").read_text()
+    assert [name for name in READ_OPTIONS if f"\n| `{name}` |" not in page] == []
+    sink = page.partition("## Options of the sink")[2].partition("\n## ")[0]
+    assert [name for name in WRITE_OPTIONS if f"\n| `{name}` |" not in sink] == []
