@@ -61,10 +61,14 @@ _INT: Final = struct.Struct(">i")
 _SHORT: Final = struct.Struct(">h")
 
 _NOT_PLAIN: Final = re.compile(
-    b"\x02(?:DELAY\x01|RECONSUME_|TRAN_|TIMER_|REAL_|INNER_|POP_CK|%b)"
+    b"\x02(?:DELAY\x01|RECONSUME_|TRAN_(?:MSG\x01)?|TIMER_|REAL_|INNER_|POP_CK|%b)"
     % b"|".join(re.escape(name.encode()) for name in (CRC32, TRANSIENT_PREFIX, STAGED_FOR))
 )
 """Begins, behind another pair, a name of `BROKERS_OWN` or `ROUTING`, or what is never stored."""
+
+_OF_HALF: Final = b"\x02TRAN_MSG\x01"
+_OF_HALVES: Final = frozenset({_OF_HALF, b"\x02" + STAGED_FOR.encode()})
+"""What `_NOT_PLAIN` finds of half messages: clients may send those."""
 
 
 class Refused(NamedTuple):
@@ -315,16 +319,16 @@ def _check(records: bytes, sizes: Ints, form: _Form) -> RecordBatch | NDArray[np
     parts = cut_out(records, properties, ends - CHECKSUM_BYTES * has_room)
     found = find_topics(records, topics, topic_bytes)
     names = [name for topic in found.names if (name := topic_name(topic)) is not None]
-    is_plain = not _may_be_special(b"".join(parts))
+    marks = _marks(b"".join(parts))
     if (
         len(names) < len(found.names)
-        or (not is_plain and any(map(_property_reason, parts)))
+        or (not marks <= _OF_HALVES and any(map(_property_reason, parts)))
         or not (heads["body_crc"] == body_crcs(records, bodies, topics - 1)).all()
     ):
         return _check_each(records, starts, ends, np.ones(len(sizes), dtype=bool), form)
     queues = queues_of(names, found.of_rows, heads["queue_id"].astype(np.int64))
     codes, is_checksummed = tag_codes_of(parts), form.is_checksummed
-    routed = () if is_plain else _routed_rows(parts)
+    routed = _routed_rows(parts) if marks else ()
     batch = RecordBatch(
         records, starts, sizes, heads, codes, queues, properties, is_checksummed, routed
     )
@@ -381,9 +385,13 @@ def _without_room(properties: bytes) -> bytes:
     return strip_checksum(properties) if properties.endswith(CHECKSUM_ROOM) else properties
 
 
-def _may_be_special(joined: bytes) -> bool:
-    """Tell whether a property may be more than the application's own; rarely a false alarm."""
-    return _NOT_PLAIN.search(b"\x02" + joined) is not None
+def is_plain(joined: bytes) -> bool:
+    """Tell whether encoded properties are the application's own; rarely a false alarm."""
+    return _NOT_PLAIN.search(b"\x02" + joined) is None
+
+
+def _marks(properties: bytes) -> set[bytes]:
+    return set(_NOT_PLAIN.findall(b"\x02" + properties))
 
 
 def _routed_rows(parts: Sequence[bytes]) -> tuple[int, ...]:
@@ -391,8 +399,14 @@ def _routed_rows(parts: Sequence[bytes]) -> tuple[int, ...]:
     return tuple(
         row
         for row, part in enumerate(parts)
-        if _may_be_special(part) and not ROUTING.isdisjoint(decode_properties(part))
+        if _is_half(part)
+        or (not is_plain(part) and not ROUTING.isdisjoint(decode_properties(part)))
     )
+
+
+def _is_half(properties: bytes) -> bool:
+    """Tell whether a property TRAN_MSG is there; False also when that is not quickly told."""
+    return _OF_HALF in properties and b"\x01\x02" not in properties
 
 
 def _check_each(
@@ -450,7 +464,7 @@ def _reason_of(decoded: Record, length: int, form: _Form) -> str:
 def _property_reason(properties: bytes) -> str:
     if properties and properties[-1] != _PAIR_END:
         return "properties do not end with 0x02"
-    if not _may_be_special(properties):
+    if _marks(properties) <= _OF_HALVES:
         return ""
     return reserved_reason(decode_properties(properties))
 

@@ -2,14 +2,22 @@
 
 import asyncio
 import os
+from collections.abc import Sequence
 
 import pytest
 
+from ternmq_broker.config import BrokerRole
+from ternmq_model.errors import TernError, UsageError
 from ternmq_model.message import Message
+from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.properties import STAGED_FOR
+from ternmq_model.stored_message import StoredMessage
 from ternmq_model.transaction import Resolution, TransactionState
 from ternmq_producer.staging import (
     EndFailed,
+    StagedMessage,
+    StagedMessages,
+    StageFailed,
     StagingProducer,
     decode_staged,
     encode_staged,
@@ -17,8 +25,9 @@ from ternmq_producer.staging import (
 from ternmq_producer.transactions import TransactionProducer
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_remoting import contracts
+from ternmq_store.config import FlushMode
 from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster, simulated_cluster
-from tests.support.simulated_replicas import standing
+from tests.support.simulated_replicas import caught_up, promote, standing
 from tests.support.virtual_time import run_in_virtual_time
 
 TOPIC = "flights"
@@ -103,11 +112,16 @@ def test_nothing_happens_before_its_time_is_over_and_then_it_is_rolled_back(rest
         async with simulated_cluster(brokers=("a",)) as cluster:
             await cluster.put_topic(TOPIC)
             # A live producer of the group would be asked, if anybody was.
-            checked: list[object] = []
+            checked: list[StoredMessage] = []
+
+            def check(message: StoredMessage) -> Resolution:
+                checked.append(message)
+                return COMMIT
+
             producer = TransactionProducer(
                 GROUP,
-                execute=lambda *_: Resolution.UNKNOWN,
-                check=lambda message: checked.append(message) or Resolution.COMMIT,  # type: ignore[func-returns-value,return-value]
+                execute=lambda message, argument: Resolution.UNKNOWN,
+                check=check,
                 topics=(TOPIC,),
                 nameserver=NAMESERVER,
                 env=cluster.environment("live"),
@@ -142,5 +156,236 @@ def test_nothing_happens_before_its_time_is_over_and_then_it_is_rolled_back(rest
             assert (told.asked, told.alone, told.parked) == (0, 0, 0)
             assert not checked
             assert await seen(cluster) == []
+
+    run_in_virtual_time(main())
+
+
+def delayed_rows(now_ms: int) -> list[Message]:
+    return [
+        Message(TOPIC, b"level", delay_level=3),
+        Message(TOPIC, b"after", deliver_after_ms=10_000),
+        Message(TOPIC, b"at", deliver_at_ms=now_ms + 60_000),
+        Message(TOPIC, b"past", deliver_at_ms=now_ms + 5_000),
+        Message(TOPIC, b"now"),
+    ]
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_delays_are_kept_and_followed_from_the_commit_on(restarts: bool) -> None:
+    async def main() -> None:
+        async with simulated_cluster(brokers=("a",)) as cluster, producer_of(cluster) as producer:
+            await cluster.put_topic(TOPIC)
+            messages = delayed_rows(cluster.now_ms())
+            staged = await producer.stage(messages, staged_for="q/1", immunity_s=600)
+            await asyncio.sleep(30)
+            await producer.end(staged, COMMIT)
+            assert await seen(cluster) == [b"now", b"past"]
+            if restarts:
+                cluster.kill("a")
+                await cluster.start("a")
+            assert await producer.states(staged) == [COMMITTED] * 5
+            await producer.end(staged, COMMIT)
+            with pytest.raises(EndFailed, match="was committed already"):
+                await producer.end(staged, ROLLBACK)
+            await asyncio.sleep(12)
+            assert await seen(cluster) == [b"after", b"level", b"now", b"past"]
+            await asyncio.sleep(20)
+            everything = sorted(message.body for message in messages)
+            assert await seen(cluster) == everything
+            if restarts:
+                cluster.kill("a")
+                await cluster.start("a")
+            assert await producer.states(staged) == [COMMITTED] * 5
+            await producer.end(staged, COMMIT)
+            assert await seen(cluster) == everything
+
+    run_in_virtual_time(main())
+
+
+def test_the_roll_back_and_an_end_at_the_same_moment_have_one_winner() -> None:
+    async def main(seed: int) -> set[TransactionState]:
+        async with simulated_cluster(seed, brokers=("a",)) as cluster:
+            await cluster.put_topic(TOPIC)
+            async with producer_of(cluster) as producer:
+                staged = await producer.stage(rows(60), staged_for="q/1", immunity_s=20)
+                await asyncio.sleep(19.5 + cluster.random.random())
+
+                async def commit(row: int) -> bool:
+                    await asyncio.sleep(cluster.random.random() * 1.5)
+                    try:
+                        await producer.end(staged[row : row + 1], COMMIT)
+                    except EndFailed as failed:
+                        if "rolled back already" not in str(failed):
+                            raise
+                        return False
+                    return True
+
+                won = await asyncio.gather(*(commit(row) for row in range(60)))
+                states = await producer.states(staged)
+                assert states == [COMMITTED if each else ROLLED_BACK for each in won]
+                expected = sorted(b"%d" % row for row in range(60) if won[row])
+                assert await seen(cluster) == expected
+                return set(states)
+
+    found: set[TransactionState] = set()
+    for seed in range(4):
+        found |= run_in_virtual_time(main(seed))
+    assert found == {COMMITTED, ROLLED_BACK}
+
+
+@pytest.mark.parametrize("role", [BrokerRole.SYNC_MASTER, BrokerRole.ASYNC_MASTER])
+def test_a_slave_that_is_promoted_knows_what_is_staged_and_for_how_long(role: BrokerRole) -> None:
+    async def main() -> None:
+        async with simulated_cluster(brokers=("a", "a-1"), role=role) as cluster:
+            await cluster.put_topic(TOPIC)
+            await caught_up(cluster, "a")
+            async with producer_of(cluster) as producer:
+                one = await producer.stage(rows(50), staged_for="q/1", immunity_s=600)
+                two = await producer.stage(rows(50, start=100), staged_for="q/2", immunity_s=600)
+                await asyncio.sleep(200)
+                await producer.end(one[:20], COMMIT)
+                await caught_up(cluster, "a")
+                cluster.kill("a")
+                await promote(cluster, "a-1", is_forced=True)
+                states = await producer.states(one + two)
+                assert states == [COMMITTED] * 20 + [OPEN] * 80
+                await producer.end(one, COMMIT)
+                assert await seen(cluster) == sorted(b"%d" % number for number in range(50))
+                assert (await described(cluster, "a-1")).staged == 50
+                await asyncio.sleep(370)
+                assert await producer.states(two) == [OPEN] * 50
+                await asyncio.sleep(40)
+                assert await producer.states(two) == [ROLLED_BACK] * 50
+                assert len(await seen(cluster)) == 50
+
+    run_in_virtual_time(main())
+
+
+def test_states_tell_of_ones_own_messages_alone_and_change_nothing() -> None:
+    async def main() -> None:
+        async with simulated_cluster(brokers=("a",)) as cluster, producer_of(cluster) as producer:
+            await cluster.put_topic(TOPIC)
+            staged = await producer.stage(rows(3), staged_for="q/1")
+            end = await log_end(cluster)
+            one = staged[0]
+            wrong = [
+                one,
+                one._replace(message_id="0" * 32),
+                one._replace(transaction=PhysicalOffset(one.transaction + 1)),
+                one._replace(transaction=PhysicalOffset(1 << 40)),
+            ]
+            assert await producer.states(wrong) == [OPEN, NOT_FOUND, NOT_FOUND, NOT_FOUND]
+            async with producer_of(cluster, "other", "others") as other:
+                assert await other.states(staged) == [NOT_FOUND] * 3
+                with pytest.raises(EndFailed, match="another producer group"):
+                    await other.end(staged, COMMIT)
+            await producer.end(staged[1:], ROLLBACK)
+            async with producer_of(cluster, "other", "others") as other:
+                assert await other.states(staged) == [NOT_FOUND] * 3
+            end = await log_end(cluster)
+            assert await producer.states(staged) == [OPEN, ROLLED_BACK, ROLLED_BACK]
+            assert await producer.states(StagedMessages()) == []
+            assert await log_end(cluster) == end
+            await cluster.ask("a", contracts.DELETE_TOPIC, admin.DeleteTopicRequest(topic=TOPIC))
+            assert await producer.states(staged[:1]) == [NOT_FOUND]
+            with pytest.raises(EndFailed, match="was deleted"):
+                await producer.end(staged[:1], COMMIT)
+
+    run_in_virtual_time(main())
+
+
+def test_a_broker_with_too_many_open_refuses_and_tells_what_was_staged() -> None:
+    async def main() -> None:
+        async with (
+            simulated_cluster(brokers=("a",), transactions_open_max=3000) as cluster,
+            producer_of(cluster) as producer,
+        ):
+            await cluster.put_topic(TOPIC)
+            with pytest.raises(StageFailed, match=r"broker\.transactions_open_max") as failed:
+                await producer.stage(rows(9000), staged_for="q/1", timeout_s=2)
+            staged = failed.value.staged
+            assert 3000 <= len(staged) < 9000
+            assert failed.value.retryable
+            await producer.end(staged, ROLLBACK)
+            assert (await described(cluster)).open == 0
+            assert len(await producer.stage(rows(10), staged_for="q/1")) == 10
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("mode", FlushMode)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_batches_are_seen_whole_or_not_at_all_while_brokers_die(seed: int, mode: FlushMode) -> None:
+    async def batch(cluster: SimulatedCluster, number: int, decided: dict[int, bool]) -> None:
+        """Stage a batch as a task does that may fail, and let its driver decide."""
+        start = number * 1000
+        async with producer_of(cluster, f"sink{number}") as producer:
+            staged: Sequence[StagedMessage]
+            try:
+                staged = await producer.stage(
+                    rows(40, start=start), staged_for=f"q/{number}", immunity_s=90
+                )
+            except TernError:
+                return
+            told = decode_staged(encode_staged(StagedMessages.of(staged)))
+            if await producer.states(told) != [OPEN] * 40:
+                return
+            decided[number] = cluster.random.random() < 0.7
+            await producer.end(told, COMMIT if decided[number] else ROLLBACK)
+
+    async def main() -> None:
+        async with simulated_cluster(seed, mode=mode) as cluster:
+            await cluster.put_topic(TOPIC)
+            decided: dict[int, bool] = {}
+            async with asyncio.TaskGroup() as tasks:
+                for number in range(12):
+                    tasks.create_task(batch(cluster, number, decided))
+                    await asyncio.sleep(cluster.random.random())
+                if mode is FlushMode.SYNC:
+                    await cluster.trouble(5, every_s=2)
+                else:
+                    await kills(cluster, 5)
+            await asyncio.sleep(120)
+            expected = sorted(
+                b"%d" % row
+                for number, commits in decided.items()
+                if commits
+                for row in range(number * 1000, number * 1000 + 40)
+            )
+            assert await seen(cluster) == expected, f"seed {seed}"
+            assert decided, f"seed {seed}"
+            for name in cluster.running:
+                assert (await described(cluster, name)).open == 0
+
+    run_in_virtual_time(main())
+
+
+async def kills(cluster: SimulatedCluster, times: int) -> None:
+    """Kill one broker after the other: what it wrote stays, flushed or not."""
+    for _ in range(times):
+        await asyncio.sleep(cluster.random.random() * 2)
+        name = cluster.random.choice(cluster.running)
+        cluster.kill(name)
+        await asyncio.sleep(cluster.random.random() * 3)
+        await cluster.start(name)
+
+
+@pytest.mark.parametrize(
+    ("staged_for", "immunity_s", "word"),
+    [("", 60, "staged_for"), ("a b", 60, "staged_for"), ("q" * 201, 60, "staged_for"),
+     ("é/1", 60, "staged_for"), ("q/1", 0, "immunity_s"), ("q/1", 1 << 31, "immunity_s")],
+)  # fmt: skip
+def test_what_cannot_be_staged_is_refused_by_name(
+    staged_for: str, immunity_s: int, word: str
+) -> None:
+    async def main() -> None:
+        async with simulated_cluster(brokers=("a",)) as cluster, producer_of(cluster) as producer:
+            with pytest.raises(UsageError, match=word):
+                await producer.stage(rows(1), staged_for=staged_for, immunity_s=immunity_s)
+            with pytest.raises(UsageError, match="COMMIT or ROLLBACK"):
+                await producer.end([], Resolution.UNKNOWN)
+            cancels = Message(TOPIC, b"x", deliver_at_ms=5, cancels="A" * 32)
+            with pytest.raises(StageFailed, match="cannot cancel"):
+                await producer.stage([cancels], staged_for="q/1")
 
     run_in_virtual_time(main())

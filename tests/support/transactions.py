@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from ternmq_model.properties import CHECK_IMMUNITY_S, STAGED_FOR
 from ternmq_model.stored_message import StoredMessage
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_protos.v1 import transactions_pb2 as transactions
@@ -39,11 +40,17 @@ class Begun:
 
 
 async def begin(
-    client: Client, *bodies: bytes, topic: str = "flights", immunity_s: int | None = None
+    client: Client,
+    *bodies: bytes,
+    topic: str = "flights",
+    immunity_s: int | None = None,
+    staged_for: str | None = None,
 ) -> list[Begun]:
     """Send half messages in one batch; the body is the unique key."""
     sender = await client.open_sender(producer_group=GROUP)
-    further = {} if immunity_s is None else {"CHECK_IMMUNITY_TIME_IN_SECONDS": str(immunity_s)}
+    further = {} if immunity_s is None else {CHECK_IMMUNITY_S: str(immunity_s)}
+    if staged_for is not None:
+        further[STAGED_FOR] = staged_for
     records = [
         sender.record(
             topic,
@@ -75,6 +82,23 @@ async def end(
     await stream.finish()
     assert reply is not None
     return list(reply.outcomes)
+
+
+async def find(
+    client: Client, *begun: Begun, group: str = GROUP
+) -> transactions.FindTransactionsReply:
+    """Ask where transactions stand."""
+    stream = client.connection.open(contracts.FIND_TRANSACTIONS)
+    request = transactions.FindTransactionsRequest(
+        producer_group=group,
+        transaction_offsets=[one.offset for one in begun],
+        message_ids=[one.key for one in begun],
+    )
+    await stream.write(request)
+    reply = await stream.read()
+    await stream.finish()
+    assert reply is not None
+    return reply
 
 
 async def lying(client: Client, topic: str = "flights", queue_id: int = 0) -> list[StoredMessage]:

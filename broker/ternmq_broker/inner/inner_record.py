@@ -54,10 +54,16 @@ class InnerRecord:
     prepared_offset: int = 0
 
 
-def inner_record_of(record: Record) -> InnerRecord:
-    """Return what can be stored again of a record that was read from the log or arrived."""
+def inner_record_of(record: Record, properties: dict[str, str] | None = None) -> InnerRecord:
+    """Return what can be stored again of a record that was read from the log or arrived.
+
+    Args:
+        record: Whole.
+        properties: Its own, decoded, when they are; they become the new one's.
+    """
     header = record.header
-    properties = decode_properties(record.properties)
+    if properties is None:
+        properties = decode_properties(record.properties)
     properties.pop(CRC32, None)
     return InnerRecord(
         topic=record.topic.decode("utf-8", "replace"),

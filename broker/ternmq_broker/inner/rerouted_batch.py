@@ -7,6 +7,7 @@ import numpy as np
 
 from ternmq_broker.inner.inner_record import InnerRecord, batches_of, encode_inner, inner_record_of
 from ternmq_broker.inner.rerouting import SPARE_BYTES, Rules, route
+from ternmq_broker.inner.staged_rows import stage_rows
 from ternmq_model.errors import RefusedError, UsageError
 from ternmq_model.names import HALF_TOPIC
 from ternmq_model.properties import CHECK_IMMUNITY_S, STAGED_FOR
@@ -48,6 +49,10 @@ def reroute(batch: RecordBatch, rules: Rules, *, store_host: bytes) -> Rerouted:
         rules: Of this broker at this moment.
         store_host: For the rewritten records.
     """
+    if (staged := stage_rows(batch, rules)) is not None:
+        told_s, everyone = staged.immunity_s, np.arange(len(batch), dtype=np.int64)
+        lasts_ms = STAGED_OWN if told_s is None else told_s * 1000
+        return Rerouted(staged.batch, everyone, {}, np.full_like(everyone, lasts_ms))
     refused: dict[int, Why] = {}
     forms: dict[int, InnerRecord] = {}
     for row in batch.routed:

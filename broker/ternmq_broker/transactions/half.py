@@ -3,7 +3,7 @@
 Source: RocketMQ `TransactionalMessageBridge`, `EndTransactionProcessor`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -64,7 +64,10 @@ class Half:
 
 
 def read_half(
-    record: Record, *, place_of: Callable[[QueueOffset], PhysicalOffset | None]
+    record: Record,
+    *,
+    place_of: Callable[[QueueOffset], PhysicalOffset | None],
+    properties: Mapping[str, str] | None = None,
 ) -> Half | None:
     """Return what a record of the half topic says; None when it can be no half message.
 
@@ -72,11 +75,12 @@ def read_half(
         record: Whole.
         place_of: Where the record at an offset of the half topic's queue lies, if it still does.
             For copies that RocketMQ has put back, which name their first half by that alone.
+        properties: The record's, decoded, when they are.
     """
     header = record.header
     if record.topic != HALF_TOPIC.encode():
         return None
-    pairs = decode_properties(record.properties)
+    pairs = decode_properties(record.properties) if properties is None else properties
     topic, queue_text = pairs.get(names.REAL_TOPIC, ""), pairs.get(names.REAL_QUEUE_ID, "")
     queue_id = _number(queue_text, _QUEUE_ID_MAX)
     if not topic or queue_id is None:

@@ -7,12 +7,9 @@ broker's clock. Nobody is asked about one that is staged.
 
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from ternmq_broker.transactions.half import Half
-
-_AGAIN_MS: Final = 1_000
-"""Until a roll-back that could not be stored is tried again."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -78,7 +75,7 @@ def judge(half: Half, rules: CheckRules, *, has_producer: bool, age_ms: int) -> 
         left_ms = staged_ms(half.immunity_ms, rules) - age_ms
         if left_ms > 0:
             return Verdict(Step.WAIT, left_ms)
-        return Verdict(Step.EXPIRE, min(rules.interval_ms, _AGAIN_MS))
+        return Verdict(Step.EXPIRE, rules.interval_ms)
     if age_ms > rules.age_max_ms:
         return Verdict(Step.PARK_AGE, rules.interval_ms)
     if half.checks >= rules.checks_max:

@@ -1,6 +1,7 @@
 """Reading half messages for whoever ends them or asks for them."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from ternmq_broker.inner.inner_record import InnerRecord, inner_record_of
 from ternmq_broker.reading import StoreReader
@@ -8,7 +9,10 @@ from ternmq_broker.transactions.half import Half, read_half
 from ternmq_model.errors import CorruptRecord
 from ternmq_model.names import HALF_TOPIC
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
+from ternmq_model.properties import decode_properties
 from ternmq_model.record import Record, decode_record
+
+_TOPIC: Final = HALF_TOPIC.encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +34,11 @@ class HalfReader:
             record = decode_record(data)
         except CorruptRecord:
             return None
-        half = None if record is None else self.half_of(record)
-        return None if half is None or record is None else (half, inner_record_of(record))
+        if record is None or record.topic != _TOPIC:
+            return None
+        properties = decode_properties(record.properties)
+        half = read_half(record, place_of=self._place_of, properties=properties)
+        return None if half is None else (half, inner_record_of(record, properties))
 
     def half_of(self, record: Record) -> Half | None:
         """Return what a record says as a half message; None when it is none."""

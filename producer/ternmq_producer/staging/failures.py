@@ -14,8 +14,10 @@ class StageFailed(TernError):
             (`may_have_happened`) the broker rolls back when its time is over.
     """
 
-    def __init__(self, reason: TernError, staged: StagedMessages, *, count: int) -> None:
-        super().__init__(f"{count - len(staged)} of {count} messages not staged: {reason}")
+    def __init__(
+        self, reason: TernError, staged: StagedMessages, *, failures: int, count: int
+    ) -> None:
+        super().__init__(f"{failures} of {count} messages not staged safely; the first: {reason}")
         self.staged = staged
         self.fault = reason.fault
         self.retryable = reason.retryable

@@ -1,6 +1,8 @@
 """Messages in the form in which they are staged. Pure."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import overload
 
 from ternmq_model.errors import IllegalMessage, UsageError
 from ternmq_model.message import Message
@@ -24,7 +26,13 @@ class HalfMessage(Message):
     """What makes it a staged half message: the properties that end its own, encoded."""
 
     def encoded_properties(self) -> bytes:
-        """Do what `Message.encoded_properties` does, with the suffix behind."""
+        """Do what `Message.encoded_properties` does, with the suffix behind.
+
+        Raises:
+            IllegalMessage: Also when it cancels another.
+        """
+        if self.cancels:
+            raise IllegalMessage(f"message for {self.topic!r}: a staged one cannot cancel another")
         return Message.encoded_properties(self) + self.suffix
 
 
@@ -51,16 +59,36 @@ def staging_suffix(group: str, *, staged_for: str, immunity_s: int) -> bytes:
     )
 
 
-def half_message(message: Message, suffix: bytes) -> HalfMessage:
-    """Return `message` in the form in which it is staged.
+class HalfMessages(Sequence[HalfMessage]):
+    """Messages in the form in which they are staged, each made when it is sent.
 
-    Raises:
-        IllegalMessage: It cancels another, or has system properties of its own.
+    Meanwhile brokers already work on those before it.
+
+    Args:
+        messages: Not to be changed.
+        suffix: As `staging_suffix` gives it.
     """
-    if message.cancels:
-        raise IllegalMessage(f"message for {message.topic!r}: a staged one cannot cancel another")
-    if message.__class__ is not Message:
-        raise IllegalMessage(f"message for {message.topic!r}: a plain Message can be staged")
+
+    def __init__(self, messages: Sequence[Message], suffix: bytes) -> None:
+        self._messages = messages
+        self._suffix = suffix
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    @overload
+    def __getitem__(self, index: int) -> HalfMessage: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[HalfMessage]: ...
+    def __getitem__(self, index: int | slice) -> HalfMessage | list[HalfMessage]:
+        if isinstance(index, slice):
+            suffix = self._suffix
+            return [half_message(message, suffix) for message in self._messages[index]]
+        return half_message(self._messages[index], self._suffix)
+
+
+def half_message(message: Message, suffix: bytes) -> HalfMessage:
+    """Return `message` in the form in which it is staged; whether it is legal is asked later."""
     return HalfMessage(
         message.topic,
         message.body,
@@ -72,6 +100,6 @@ def half_message(message: Message, suffix: bytes) -> HalfMessage:
         message.delay_level,
         message.deliver_at_ms,
         message.deliver_after_ms,
-        "",
+        message.cancels,
         suffix,
     )

@@ -18,7 +18,7 @@ from ternmq_producer.config import ProducerConfig
 from ternmq_producer.producer import Producer
 from ternmq_producer.staging.asking import Asking
 from ternmq_producer.staging.failures import StageFailed
-from ternmq_producer.staging.half_messages import half_message, staging_suffix
+from ternmq_producer.staging.half_messages import HalfMessages, staging_suffix
 from ternmq_producer.staging.staged import StagedMessage, StagedMessages
 from ternmq_remoting.environment import Environment
 from ternmq_runtime.lifecycle import Lifecycle
@@ -100,14 +100,16 @@ class StagingProducer(Lifecycle):
             timeout_s: For each part of them from when it found room in the buffer. None = 30.
 
         Raises:
-            UsageError: `staged_for`, `immunity_s` or a message is illegal; nothing was sent.
-            StageFailed: Some are not stored, or not safely, or nobody knows; its `staged` are.
+            UsageError: `staged_for` or `immunity_s` is illegal; nothing was sent.
+            StageFailed: Some are not stored, or not safely, or are illegal, or nobody knows; its
+                `staged` are.
         """
         suffix = staging_suffix(self.group, staged_for=staged_for, immunity_s=immunity_s)
         limit_s = _STAGE_TIMEOUT_S if timeout_s is None else timeout_s
-        halves = [half_message(message, suffix) for message in messages]
         try:
-            results = await self._producer.send_many(halves, timeout_s=limit_s)
+            results = await self._producer.send_many(
+                HalfMessages(messages, suffix), timeout_s=limit_s
+            )
         except SendManyFailed as failed:
             raise _stage_failed(failed.results) from failed
         if results.statuses.count(SendStatus.SEND_OK.value) < len(results):
@@ -198,7 +200,8 @@ def _stage_failed(results: Sequence[SendResult | TernError]) -> StageFailed:
         StagedMessage(one.queue.broker_name, one.queue.topic, one.physical_offset, one.message_id)
         for one in stored
     )
-    return StageFailed(reason, staged, count=len(results))
+    safe = sum(one.status is SendStatus.SEND_OK for one in stored)
+    return StageFailed(reason, staged, failures=len(results) - safe, count=len(results))
 
 
 def _unsafe(result: SendResult) -> RefusedError:

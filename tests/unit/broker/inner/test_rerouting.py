@@ -1,5 +1,7 @@
 """Where records lie before they come into their own queue."""
 
+from dataclasses import replace
+
 import pytest
 
 from ternmq_broker.inner.inner_record import InnerRecord
@@ -174,3 +176,41 @@ def test_what_cannot_be_followed_is_refused_by_name(
         route(message(**properties), rules)
     assert caught.value.code == code
     assert says in caught.value.remark
+
+
+STAGED = {"TRAN_MSG": "true", "PGROUP": "sink", "UNIQ_KEY": "AB", "TERNMQ_STAGED_FOR": "q/1"}
+
+
+def test_a_staged_half_keeps_its_delay() -> None:
+    form = route(message(**STAGED, DELAY="2", CHECK_IMMUNITY_TIME_IN_SECONDS="60"), RULES)
+    assert form.topic == "RMQ_SYS_TRANS_HALF_TOPIC"
+    assert form.properties["DELAY"] == "2"
+    assert form.properties["REAL_TOPIC"] == "flights"
+
+
+@pytest.mark.parametrize(
+    ("properties", "word"),
+    [
+        ({"TERNMQ_STAGED_FOR": "q/1"}, "'TERNMQ_STAGED_FOR' without 'TRAN_MSG'"),
+        ({**STAGED, "PGROUP": ""}, "'TRAN_MSG' without 'PGROUP'"),
+        ({**STAGED, "UNIQ_KEY": ""}, "'TERNMQ_STAGED_FOR' without 'UNIQ_KEY'"),
+        ({**STAGED, "TERNMQ_STAGED_FOR": "q 1"}, "'TERNMQ_STAGED_FOR'='q 1'"),
+        ({**STAGED, "TERNMQ_STAGED_FOR": "q" * 201}, "'TERNMQ_STAGED_FOR'='qqq"),
+        ({**STAGED, "CHECK_IMMUNITY_TIME_IN_SECONDS": "-1"}, "'-1' is no number of seconds"),
+        ({**STAGED, "CHECK_IMMUNITY_TIME_IN_SECONDS": "2147483649"}, "is no number of seconds"),
+        ({**STAGED, "DELAY": "x"}, "'DELAY'='x'"),
+        ({**STAGED, "TIMER_DELAY_MS": str(DELAY_MS_MAX + 1)}, "at most 3 days"),
+        ({**STAGED, "TIMER_DELIVER_MS": "5", "TIMER_DEL_UNIQKEY": "k"}, "TIMER_DEL_UNIQKEY"),
+    ],
+)
+def test_what_cannot_be_staged_is_refused_by_name(properties: dict[str, str], word: str) -> None:
+    told = {name: value for name, value in properties.items() if value}
+    with pytest.raises(RefusedError, match=word) as refused:
+        route(message(**told), RULES)
+    assert refused.value.code == ResponseCode.MESSAGE_ILLEGAL
+
+
+def test_a_committed_message_that_is_tried_again_may_say_what_it_was_staged_for() -> None:
+    retried = message(TERNMQ_STAGED_FOR="q/1")
+    retried = replace(retried, topic="%RETRY%g")
+    assert route(retried, RULES) is retried

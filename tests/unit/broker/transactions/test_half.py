@@ -117,3 +117,22 @@ def test_a_copy_of_a_copy_becomes_the_message_that_was_sent() -> None:
     assert message.properties == PROPERTIES | {"KEYS": "a"}
     parked = parked_of(twice, again)
     assert (parked.topic, parked.prepared_offset) == (CHECK_MAX_TOPIC, 5000)
+
+
+STAGED = {"TERNMQ_STAGED_FOR": "q/7", "CHECK_IMMUNITY_TIME_IN_SECONDS": "60"}
+
+
+def test_a_staged_half_keeps_its_delay_for_its_message() -> None:
+    plain = read(inner(STAGED))
+    assert plain is not None
+    assert (plain.staged_for, plain.is_delayed, plain.immunity_ms) == ("q/7", False, 60_000)
+    record = inner(STAGED | {"DELAY": "3"})
+    late = read(record)
+    assert late is not None
+    assert late.is_delayed
+    assert message_of(record, late, queue_id=3).properties == record.properties
+    ordinary = inner({"DELAY": "3"})
+    half = read(ordinary)
+    assert half is not None
+    assert (half.staged_for, half.is_delayed) == ("", False)
+    assert "DELAY" not in message_of(ordinary, half, queue_id=3).properties

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from ternmq_broker.transactions.half import Half
@@ -91,3 +93,30 @@ def test_a_half_message_that_holds_up_others_or_a_file_is_moved(
     behind: int, holds_file: bool, moves: bool
 ) -> None:
     assert is_left_behind(behind=behind, rules=RULES, holds_file=holds_file) == moves
+
+
+def staged(immunity_ms: int | None = None, checks: int = 0) -> Half:
+    return replace(half(checks, immunity_ms), staged_for="q/1")
+
+
+@pytest.mark.parametrize("has_producer", [True, False])
+@pytest.mark.parametrize(
+    ("immunity_ms", "age_ms", "step", "after_ms"),
+    [
+        (None, 5_999, Step.WAIT, 1),
+        (None, 6_000, Step.EXPIRE, 30_000),
+        (50_000, 6_000, Step.WAIT, 44_000),
+        (50_000, 49_999, Step.WAIT, 1),
+        (50_000, 50_000, Step.EXPIRE, 30_000),
+        (1 << 60, 72 * 3_600_000 - 1, Step.WAIT, 1),
+        (1 << 60, 72 * 3_600_000, Step.EXPIRE, 30_000),
+        (1 << 60, 80 * 3_600_000, Step.EXPIRE, 30_000),
+    ],
+)
+def test_nobody_is_asked_about_a_staged_one_and_then_it_is_over(
+    immunity_ms: int | None, age_ms: int, step: Step, after_ms: int, has_producer: bool
+) -> None:
+    verdict = judge(staged(immunity_ms), RULES, has_producer=has_producer, age_ms=age_ms)
+    assert (verdict.step, verdict.after_ms) == (step, after_ms)
+    wait_ms = look_after_ms(staged(immunity_ms), RULES, age_ms=age_ms, now_ms=age_ms)
+    assert wait_ms == (after_ms if step is Step.WAIT else 0)

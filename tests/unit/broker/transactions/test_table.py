@@ -138,3 +138,32 @@ def test_a_bounded_number_of_ends_is_remembered() -> None:
         table.remember(Ended(P(number), Resolution.COMMIT, "g", "m", P(0)))
     assert table.ended(P(9)) is None
     assert table.ended(P(10)) is not None
+
+
+def test_staged_ones_come_when_they_are_over_and_not_among_those_that_are_due() -> None:
+    table = table_with(2)
+    table.stage([P(900), P(1000), P(1100)], [Q(2), Q(3), Q(4)], now_ms=0, due_at_ms=60_000)
+    assert (len(table), table.staged) == (5, 3)
+    end(table, 1000, at=2000, record_at=1900)
+    assert [entry.transaction for entry in table.take_due(1 << 40, maximum=9)] == [100, 200]
+    assert table.take_expired(59_999, places_max=9) == ([], False)
+    assert table.take_expired(60_000, places_max=2) == ([entry_of(table, 900)], True)
+    expired, more = table.take_expired(60_000, places_max=2)
+    assert ([entry.transaction for entry in expired], more) == ([1100], False)
+    assert table.half_offset(P(1 << 40)) == 0
+    for transaction in (100, 200, 900, 1100):
+        end(table, transaction, at=3000)
+    assert (len(table), table.staged, table.half_offset(P(1 << 40))) == (0, 0, 5)
+
+
+def test_what_a_start_finds_staged_is_over_at_its_time() -> None:
+    table = TransactionTable()
+    found = [
+        Open(P(100 * number), P(100 * number), Q(number), 0, 5_000 * number, is_staged=number > 1)
+        for number in range(1, 4)
+    ]
+    table.restore(found)
+    assert table.staged == 2
+    assert [entry.transaction for entry in table.take_due(1 << 40, maximum=9)] == [100]
+    assert [entry.transaction for entry in table.take_expired(10_000, places_max=9)[0]] == [200]
+    assert [entry.transaction for entry in table.take_expired(15_000, places_max=9)[0]] == [300]

@@ -1,0 +1,161 @@
+"""Batches of nothing but staged half messages, rewritten without making an object of each. Pure.
+
+They come by the ten thousand, and but for their own properties in front all of a batch have the
+same: those end every record. What differs from that is left to `reroute`, which decides alike.
+"""
+
+from itertools import repeat
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from ternmq_broker.inner.inner_record import InnerRecord
+from ternmq_broker.inner.rerouting import SPARE_BYTES, Rules, check_staged
+from ternmq_model.errors import RefusedError
+from ternmq_model.names import DEAD_LETTER_PREFIX, HALF_TOPIC, RETRY_PREFIX
+from ternmq_model.properties import (
+    CHECK_IMMUNITY_S,
+    PRODUCER_GROUP,
+    REAL_QUEUE_ID,
+    REAL_TOPIC,
+    STAGED_FOR,
+    TRANSACTION_ID,
+    TRANSACTION_PREPARED,
+    UNIQUE_KEY,
+    decode_properties,
+)
+from ternmq_model.record import PROPERTIES_BYTES_MAX
+from ternmq_model.record_batch import RecordBatch, is_plain
+from ternmq_model.record_checksum import CHECKSUM_ROOM
+from ternmq_model.record_passes import QueueRows, cut_out
+
+_ROWS_MIN: Final = 8
+"""Fewer are sooner rewritten one by one."""
+
+_TAIL: Final = f"\x02{TRANSACTION_PREPARED}\x01true\x02{PRODUCER_GROUP}\x01".encode()
+_KEY: Final = f"{UNIQUE_KEY}\x01".encode()
+_KEY_AGAIN: Final = b"\x02" + _KEY
+_MARKS: Final = frozenset({TRANSACTION_PREPARED, STAGED_FOR})
+_TOPIC: Final = bytes((len(HALF_TOPIC),)) + HALF_TOPIC.encode()
+_ID: Final = f"{TRANSACTION_ID}\x01".encode()
+
+
+class StagedRows(NamedTuple):
+    """What became of a batch."""
+
+    batch: RecordBatch
+    immunity_s: int | None
+    """Of all of them; None = as the broker waits."""
+
+
+def stage_rows(batch: RecordBatch, rules: Rules) -> StagedRows | None:
+    """Return `batch` in the form in which staged half messages lie; None when it is not that plain.
+
+    Args:
+        batch: Checked.
+        rules: Of this broker at this moment.
+    """
+    if len(batch) < _ROWS_MIN or len(batch.routed) < len(batch) or rules.no_transactions:
+        return None
+    if any(queue.topic.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX)) for queue in batch.queues):
+        return None
+    ends = batch.starts + batch.sizes
+    parts = cut_out(batch.data, batch.properties, ends)
+    tail = _common_tail(parts, is_checksummed=batch.is_checksummed)
+    if tail is None:
+        return None
+    leads = [part.removesuffix(tail) for part in parts]
+    joined = b"".join(leads)
+    if sum(map(len, leads)) != sum(map(len, parts)) - len(tail) * len(parts) or (
+        not is_plain(joined)
+        or (b"\x02" + joined).count(_KEY_AGAIN) != len(leads)
+        or not all(lead.startswith(_KEY) for lead in leads)
+    ):
+        return None
+    told = _told(tail.removesuffix(CHECKSUM_ROOM), rules)
+    return None if told is None else _rewritten(batch, leads, tail, told)
+
+
+def _common_tail(parts: list[bytes], *, is_checksummed: bool) -> bytes | None:
+    first, last = parts[0], parts[-1]
+    at = first.rfind(_TAIL)
+    if at < 0:
+        return None
+    tail = first[at + 1 :]
+    if tail.endswith(CHECKSUM_ROOM) is not is_checksummed or not last.endswith(tail):
+        return None
+    return tail
+
+
+class _Told(NamedTuple):
+    immunity_s: int | None
+
+
+def _told(tail: bytes, rules: Rules) -> _Told | None:
+    """Return what the properties that all share say; None when that is for the longer way."""
+    pairs = decode_properties(tail)
+    if STAGED_FOR not in pairs or len(tail.split(b"\x02")) != len(pairs) + 1:
+        return None
+    others = {name: value for name, value in pairs.items() if name not in _MARKS}
+    if UNIQUE_KEY in others or not is_plain(
+        "".join(f"{name}\x01{value}\x02" for name, value in others.items()).encode()
+    ):
+        return None
+    one = InnerRecord(
+        topic="any",
+        queue_id=0,
+        body=b"",
+        properties=pairs | {UNIQUE_KEY: "any"},
+        born_at_ms=0,
+        born_host=b"",
+    )
+    try:
+        check_staged(one, rules)
+    except RefusedError:
+        return None
+    immunity = pairs.get(CHECK_IMMUNITY_S)
+    return _Told(None if immunity is None else int(immunity))
+
+
+def _rewritten(
+    batch: RecordBatch, leads: list[bytes], tail: bytes, told: _Told
+) -> StagedRows | None:
+    count = len(leads)
+    room = CHECKSUM_ROOM if batch.is_checksummed else b""
+    bare = tail.removesuffix(room) + _ID
+    places: list[bytes] = [b""] * count
+    for topic, queue_id, rows in batch.queues:
+        place = f"\x02{REAL_TOPIC}\x01{topic}\x02{REAL_QUEUE_ID}\x01{queue_id}\x02".encode() + room
+        for row in rows.tolist():
+            places[row] = place
+    begin = len(_KEY)
+    wholes = [
+        b"%b%b%b%b" % (lead, bare, lead[begin : lead.index(b"\x02")], place)
+        for lead, place in zip(leads, places, strict=True)
+    ]
+    lengths = np.fromiter(map(len, wholes), dtype=np.int64, count=count)
+    if int(lengths.max()) + SPARE_BYTES[HALF_TOPIC] > PROPERTIES_BYTES_MAX:
+        return None
+    bodies_end = batch.starts + batch.heads.dtype.itemsize + batch.heads["body_bytes"]
+    fronts = cut_out(batch.data, batch.starts, bodies_end)
+    two = lengths.astype(">i2").tobytes()
+    shorts = [two[at : at + 2] for at in range(0, 2 * count, 2)]
+    data = b"".join(
+        [part for row in zip(fronts, repeat(_TOPIC), shorts, wholes, strict=False) for part in row]
+    )
+    sizes = (bodies_end - batch.starts) + len(_TOPIC) + 2 + lengths
+    starts = np.cumsum(sizes) - sizes
+    heads = batch.heads.copy()
+    heads["total_bytes"] = sizes
+    heads["queue_id"] = 0
+    half = RecordBatch(
+        data,
+        starts,
+        sizes,
+        heads,
+        batch.tag_codes,
+        (QueueRows(HALF_TOPIC, 0, np.arange(count, dtype=np.int64)),),
+        starts + sizes - lengths,
+        batch.is_checksummed,
+    )
+    return StagedRows(half, told.immunity_s)
