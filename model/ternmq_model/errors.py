@@ -12,6 +12,7 @@
     * `RefusedError`: a peer answered, and the answer is no. `code` says why; some are retryable.
         * `TopicNotFound`, `GroupNotFound`, `BrokerBusy`, `MessageRefused`, `PermissionRefused`,
           `InvalidParameter`, `MessageNotFound`, `ClientNotOnline`
+        * `StretchLost`: messages that were to be read are not there, or no more
     * `TransportError`: no answer came.
         * `Unreachable` (retryable)
         * `RequestTimedOut` (retryable, may have happened)
@@ -169,6 +170,43 @@ class ClientNotOnline(RefusedError):
 
 class InvalidParameter(RefusedError):
     """The request names a queue, offset or value that cannot be."""
+
+
+class StretchLost(RefusedError):
+    """Messages that were to be read are not in their queue: it begins later, or ends earlier.
+
+    Attributes:
+        topic: The queue's topic.
+        broker_name: The queue's broker.
+        queue_id: The queue's number there.
+        wanted_offset: The first message that was wanted and is not there.
+        first_offset: The first one that the queue keeps.
+        end_offset: Behind the last one that it has; None = not asked, since it begins too late.
+    """
+
+    def __init__(
+        self,
+        *,
+        topic: str,
+        broker_name: str,
+        queue_id: int,
+        wanted_offset: int,
+        first_offset: int,
+        end_offset: int | None = None,
+    ) -> None:
+        if end_offset is None:
+            kept = f"messages before {first_offset} are no longer kept"
+        else:
+            kept = f"the queue ends at {end_offset}"
+        queue = f"queue {queue_id} of topic {topic!r} at broker {broker_name}"
+        remark = f"{queue} has no message at offset {wanted_offset}: {kept}"
+        super().__init__(ResponseCode.PULL_OFFSET_MOVED, remark)
+        self.topic = topic
+        self.broker_name = broker_name
+        self.queue_id = queue_id
+        self.wanted_offset = wanted_offset
+        self.first_offset = first_offset
+        self.end_offset = end_offset
 
 
 _BY_CODE: dict[int, type[RefusedError]] = {

@@ -7,6 +7,7 @@ from typing import ParamSpec, Protocol, TypeVar
 
 from ternmq_model.clock import Clock
 from ternmq_remoting.rpc import Network
+from ternmq_runtime.processes import Processes
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -25,7 +26,7 @@ class Blocking(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Environment:
-    """Clock, network, randomness and blocking calls. Files are a seam of the store.
+    """Clock, network, randomness, blocking calls and processes. Files are a seam of the store.
 
     A simulation builds one with a seed; `ternmq_remoting.system.system_environment` the real one.
     """
@@ -34,3 +35,5 @@ class Environment:
     network: Network
     random: Random
     blocking: Blocking
+    processes: Processes | None = None
+    """Spawns child processes; None = there are none, and what needs them is refused."""

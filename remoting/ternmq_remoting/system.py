@@ -10,6 +10,7 @@ from ternmq_remoting.environment import Environment
 from ternmq_remoting.grpc_network import GrpcNetwork
 from ternmq_runtime.blocking import BlockingPool
 from ternmq_runtime.clock import SystemClock
+from ternmq_runtime.processes import PythonProcesses
 
 _LAST_EVENTS_S: Final = 0.05
 
@@ -23,7 +24,11 @@ async def system_environment() -> AsyncGenerator[Environment]:
     async with BlockingPool() as blocking:
         try:
             yield Environment(
-                clock=SystemClock(), network=GrpcNetwork(), random=Random(), blocking=blocking
+                clock=SystemClock(),
+                network=GrpcNetwork(),
+                random=Random(),
+                blocking=blocking,
+                processes=PythonProcesses(),
             )
         finally:
             await _let_grpc_finish()

@@ -23,6 +23,7 @@ from ternmq_store.queues.units import PADDING_SIZE
 from ternmq_store.reading.cold_read import ColdRecord, Source
 from ternmq_store.reading.many_records import ManyRecords, RecordPlace
 from ternmq_store.reading.prepared_search import PreparedSearch
+from ternmq_store.reading.queue_sizes import StretchSize, plan_stretch_size
 from ternmq_store.reading.queue_times import (
     Boundary,
     TimedPlace,
@@ -241,6 +242,13 @@ class KeySearches:
         if queue is None:
             return None
         return plan_time_search(source.files, queue, source, at_ms, boundary)
+
+    def size_of(
+        self, topic: str, queue_id: int, begin: QueueOffset, end: QueueOffset, *, bytes_max: int
+    ) -> StretchSize:
+        """Return what measures a stretch of a queue; see `plan_stretch_size`."""
+        queue = self._queues.find(topic, queue_id)
+        return plan_stretch_size(self._source().files, queue, begin, end, bytes_max=bytes_max)
 
     def times_at(self, wanted: Sequence[tuple[str, int, Sequence[QueueOffset]]]) -> TimesAt:
         """Return the look for the store times of single messages.

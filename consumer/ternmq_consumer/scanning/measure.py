@@ -1,0 +1,68 @@
+"""How long stretches of queues are, asked of their brokers."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+from ternmq_consumer.scanning.patience import ScanClient, connected
+from ternmq_consumer.scanning.stretches import MeasuredStretch, StretchToMeasure
+from ternmq_protos.v1 import admin_pb2 as admin
+from ternmq_remoting.contracts import MEASURE_QUEUES
+
+REQUEST_STRETCHES_MAX: Final = 1_024
+
+
+async def measure(
+    client: ScanClient, stretches: Sequence[StretchToMeasure], *, timeout_s: float = 30.0
+) -> list[MeasuredStretch]:
+    """Return how long each stretch is, in their order. Brokers are asked side by side.
+
+    Args:
+        client: Open.
+        stretches: Any number, of any brokers.
+        timeout_s: For each request.
+
+    Raises:
+        TransportError: A broker did not answer.
+        RefusedError: One said no.
+    """
+    rows_of: dict[str, list[int]] = {}
+    for row, stretch in enumerate(stretches):
+        rows_of.setdefault(stretch.queue.broker_name, []).append(row)
+    asked = [
+        (broker_name, rows[first : first + REQUEST_STRETCHES_MAX])
+        for broker_name, rows in rows_of.items()
+        for first in range(0, len(rows), REQUEST_STRETCHES_MAX)
+    ]
+    answers = await asyncio.gather(
+        *(
+            _ask(client, broker_name, [stretches[row] for row in rows], timeout_s)
+            for broker_name, rows in asked
+        )
+    )
+    found = {
+        row: measured
+        for (_, rows), answer in zip(asked, answers, strict=True)
+        for row, measured in zip(rows, answer, strict=True)
+    }
+    return [found[row] for row in range(len(stretches))]
+
+
+async def _ask(
+    client: ScanClient, broker_name: str, stretches: list[StretchToMeasure], timeout_s: float
+) -> list[MeasuredStretch]:
+    connection = await connected(client, stretches[0].queue.topic, broker_name)
+    request = admin.MeasureQueuesRequest(
+        stretches=[
+            admin.QueueStretch(
+                topic=queue.topic,
+                queue_id=queue.queue_id,
+                begin_offset=begin,
+                end_offset=end,
+                bytes_max=bytes_max,
+            )
+            for queue, begin, end, bytes_max in stretches
+        ]
+    )
+    reply = await connection.call(MEASURE_QUEUES, request, timeout_s=timeout_s)
+    return [MeasuredStretch(each.end_offset, each.bytes) for each in reply.stretches]

@@ -1,0 +1,153 @@
+"""How long a stretch is tried again that gets no further."""
+
+import asyncio
+from typing import Final, Protocol
+
+from ternmq_client.retry import RetryPolicy
+from ternmq_client.route_cache import RouteCache
+from ternmq_model.errors import RefusedError, StretchLost, TernError, TransportError
+from ternmq_model.queue import MessageQueue
+from ternmq_model.response_code import ResponseCode
+from ternmq_model.route import MASTER_ID
+from ternmq_remoting.environment import Environment
+from ternmq_remoting.rpc import Connection
+
+_DELAYS: Final = RetryPolicy(delay_s_first=0.2, delay_s_max=2.0)
+
+_AGAIN: Final = frozenset(
+    {
+        ResponseCode.SYSTEM_BUSY,
+        ResponseCode.FLOW_CONTROL,
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        ResponseCode.PULL_RETRY_IMMEDIATELY,
+    }
+)
+"""By these a broker says that another member, or the same one later, may do what was asked."""
+
+
+class ScanClient(Protocol):
+    """What reading stretches needs of a client: a `ClientInstance`, or a test's own."""
+
+    @property
+    def env(self) -> Environment:
+        """The seams."""
+        ...
+
+    @property
+    def client_id(self) -> str:
+        """Whose streams they are."""
+        ...
+
+    @property
+    def routes(self) -> RouteCache:
+        """Routes by topic."""
+        ...
+
+    async def reader(self, broker_name: str) -> Connection:
+        """Return the connection to a broker's master, or to a slave that stands in for it."""
+        ...
+
+    def forget(self, broker_name: str, connection: Connection, broker_id: int = MASTER_ID) -> None:
+        """Dial the broker anew next time, since `connection` has failed."""
+        ...
+
+
+class Progress:
+    """How far a stretch is read. Owned by the reading of it.
+
+    Attributes:
+        queue: Whose stretch it is.
+        end: Behind its last message.
+        next_offset: Everything before it was given out.
+        first_offset: The first message that the queue kept, as was told last.
+    """
+
+    def __init__(self, queue: MessageQueue, begin: int, end: int) -> None:
+        self.queue = queue
+        self.end = end
+        self.next_offset = begin
+        self.first_offset = 0
+
+    def lost(self, *, end_offset: int | None = None) -> StretchLost:
+        """Return the error that says what is not there.
+
+        Args:
+            end_offset: Where the queue ends, when it does so before the stretch.
+        """
+        return StretchLost(
+            topic=self.queue.topic,
+            broker_name=self.queue.broker_name,
+            queue_id=self.queue.queue_id,
+            wanted_offset=self.next_offset,
+            first_offset=self.first_offset,
+            end_offset=end_offset,
+        )
+
+
+class Patience:
+    """Decides whether a failure is the end. Owned by the reading of one stretch.
+
+    Args:
+        env: Clock and randomness.
+        timeout_s: For so long reading may get no further.
+    """
+
+    def __init__(self, env: Environment, timeout_s: float) -> None:
+        self._env = env
+        self._timeout_ms = timeout_s * 1000
+        self._failures = 0
+        self._failing_since_ms = 0
+
+    def got_further(self) -> None:
+        """Take note of progress: the time begins anew with the next failure."""
+        self._failures = 0
+
+    async def pause(self, error: TernError, *, timeout_s: float | None = None) -> None:
+        """Wait before the next attempt.
+
+        Args:
+            error: Why the last one failed.
+            timeout_s: A shorter time, for a failure that is not expected to pass.
+
+        Raises:
+            TernError: `error`: it is for good, or has lasted too long.
+        """
+        if not _may_pass(error):
+            raise error
+        now_ms = self._env.clock.monotonic_ms()
+        if not self._failures:
+            self._failing_since_ms = now_ms
+        limit_ms = self._timeout_ms if timeout_s is None else min(self._timeout_ms, timeout_s * 1e3)
+        if now_ms - self._failing_since_ms >= limit_ms:
+            raise error
+        self._failures += 1
+        await asyncio.sleep(_DELAYS.delay_s(self._failures, self._env.random))
+
+
+def _may_pass(error: TernError) -> bool:
+    if isinstance(error, RefusedError):
+        return error.code in _AGAIN or error.code == ResponseCode.PULL_OFFSET_MOVED
+    return isinstance(error, TransportError)
+
+
+async def connected(client: ScanClient, topic: str, broker_name: str) -> Connection:
+    """Return the connection by which a queue is read now.
+
+    Raises:
+        TransportError: Nobody answers.
+        RefusedError: There is no such topic.
+    """
+    await client.routes.route(topic)
+    return await client.reader(broker_name)
+
+
+def drop(client: ScanClient, broker_name: str, connection: Connection) -> None:
+    """Dial anew next time, since `connection` has failed."""
+    identity = connection.identity
+    broker_id = MASTER_ID if identity is None else identity.broker_id
+    client.forget(broker_name, connection, broker_id)
+
+
+def is_master(connection: Connection) -> bool:
+    """Tell whether a master answers, which knows all that there is."""
+    return connection.identity is None or connection.identity.broker_id == MASTER_ID

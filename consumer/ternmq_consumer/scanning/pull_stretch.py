@@ -1,0 +1,172 @@
+"""A stretch of a queue as records, from brokers that do not scan: over a PullStream of no group."""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Final
+
+from ternmq_consumer.scanning.patience import (
+    Patience,
+    Progress,
+    ScanClient,
+    connected,
+    drop,
+    is_master,
+)
+from ternmq_consumer.scanning.scan_stretch import SHORT_S
+from ternmq_consumer.scanning.stretches import RETRY_TIMEOUT_S, PulledStretch, cut_records
+from ternmq_consumer.subscriptions import subscription_message
+from ternmq_model.errors import ConnectionLost, StretchLost, TernError, TransportError, refusal
+from ternmq_model.queue import MessageQueue
+from ternmq_model.response_code import ResponseCode
+from ternmq_model.subscription import ALL_TAGS, Subscription
+from ternmq_protos.v1 import admin_pb2 as admin
+from ternmq_protos.v1 import messages_pb2 as messages
+from ternmq_remoting.contracts import DESCRIBE_TOPIC, PULL_STREAM
+from ternmq_remoting.rpc import Connection
+
+_ASK_S: Final = 15.0
+_CREDIT_BYTES: Final = 4 << 20
+_CREDIT_MESSAGES: Final = 65_536
+_HANDLE: Final = 1
+
+
+async def pull_stretch(
+    client: ScanClient,
+    queue: MessageQueue,
+    begin: int,
+    end: int,
+    subscription: Subscription | None = None,
+    *,
+    retry_timeout_s: float = RETRY_TIMEOUT_S,
+) -> AsyncGenerator[PulledStretch]:
+    """Give the wanted messages from `begin` to `end`, without `end`, as records.
+
+    It goes on where it was when the connection breaks, as `scan_stretch` does. The broker compares
+    codes of tags, which several tags may share: whether the tag is the right one is to be looked at
+    here.
+
+    Raises:
+        StretchLost, RefusedError, TransportError: As `scan_stretch`.
+    """
+    reading = _Reading(client.client_id, queue, begin, end, subscription)
+    patience = Patience(client.env, retry_timeout_s)
+    while True:
+        reached = reading.next_offset
+        timeout_s: float | None = None
+        try:
+            connection = await connected(client, queue.topic, queue.broker_name)
+            try:
+                limit = await reading.check(connection)
+                async with aclosing(reading.over(connection, limit)) as pulled:
+                    async for some in pulled:
+                        yield some
+            except TransportError:
+                drop(client, queue.broker_name, connection)
+                raise
+            if reading.next_offset >= end:
+                return
+            failure: TernError = reading.lost(end_offset=limit)
+            timeout_s = SHORT_S if is_master(connection) else None
+        except StretchLost:
+            raise
+        except TernError as error:
+            failure = error
+        if reading.next_offset > reached:
+            patience.got_further()
+        await patience.pause(failure, timeout_s=timeout_s)
+
+
+class _Reading(Progress):
+    """How far a stretch is read by pulling."""
+
+    def __init__(
+        self,
+        client_id: str,
+        queue: MessageQueue,
+        begin: int,
+        end: int,
+        subscription: Subscription | None,
+    ) -> None:
+        super().__init__(queue, begin, end)
+        self._client_id = client_id
+        self._wanted = (
+            messages.Subscription(expression=ALL_TAGS)
+            if subscription is None
+            else subscription_message(subscription)
+        )
+
+    async def check(self, connection: Connection) -> int:
+        """Return how far the stretch can be read now: a stream would wait for what is beyond.
+
+        Raises:
+            StretchLost: Its beginning is no longer kept.
+        """
+        request = admin.DescribeTopicRequest(topic=self.queue.topic)
+        reply = await connection.call(DESCRIBE_TOPIC, request, timeout_s=_ASK_S)
+        for status in reply.queues:
+            if status.queue_id == self.queue.queue_id:
+                self.first_offset = status.min_offset
+                if self.next_offset < self.first_offset:
+                    raise self.lost()
+                return min(self.end, status.max_offset)
+        return 0
+
+    async def over(self, connection: Connection, limit: int) -> AsyncGenerator[PulledStretch]:
+        """Read on, over one connection, up to `limit`.
+
+        Raises:
+            TernError: It is not that far, and no more comes.
+        """
+        if self.next_offset >= limit:
+            return
+        stream = connection.open(PULL_STREAM)
+        try:
+            await stream.write(messages.PullStreamRequest(open=self._opening()))
+            await stream.write(messages.PullStreamRequest(subscribe=self._subscribe()))
+            while (reply := await stream.read()) is not None:
+                for pulled in reply.pulled:
+                    yield self._take(pulled, limit)
+                if self.next_offset >= limit:
+                    return
+                credit = _credit(reply)
+                await stream.write(messages.PullStreamRequest(credit=credit))
+            raise ConnectionLost(f"broker {self.queue.broker_name} ended a pull in its middle")
+        finally:
+            stream.cancel()
+
+    def _take(self, pulled: messages.PulledRecords, limit: int) -> PulledStretch:
+        code = pulled.status.code
+        self.first_offset = pulled.min_offset
+        if code == ResponseCode.PULL_OFFSET_MOVED or self.first_offset > self.next_offset:
+            raise self.lost()
+        if code:
+            raise refusal(code, pulled.status.remark, self.queue.broker_name)
+        self.next_offset = min(max(self.next_offset, pulled.next_offset), limit)
+        if pulled.next_offset <= limit:
+            return PulledStretch(pulled.records, pulled.record_sizes, self.next_offset)
+        return PulledStretch(
+            *cut_records(pulled.records, pulled.record_sizes, limit), self.next_offset
+        )
+
+    def _opening(self) -> messages.PullStreamOpen:
+        return messages.PullStreamOpen(client_id=self._client_id, group="")
+
+    def _subscribe(self) -> messages.PullSubscribe:
+        return messages.PullSubscribe(
+            handle=_HANDLE,
+            topic=self.queue.topic,
+            queue_id=self.queue.queue_id,
+            offset=self.next_offset,
+            subscription=self._wanted,
+            credit_bytes=_CREDIT_BYTES,
+            credit_messages=_CREDIT_MESSAGES,
+        )
+
+
+def _credit(reply: messages.PullStreamReply) -> messages.PullCredit:
+    """Return what lets the broker send as much as it has just sent."""
+    return messages.PullCredit(
+        handle=_HANDLE,
+        bytes=sum(len(pulled.records) for pulled in reply.pulled),
+        messages=sum(len(pulled.record_sizes) // 4 for pulled in reply.pulled),
+    )

@@ -1,0 +1,144 @@
+"""A stretch of a queue as Arrow batches, whatever happens to the broker meanwhile."""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Final
+
+from ternmq_consumer.scanning.patience import (
+    Patience,
+    Progress,
+    ScanClient,
+    connected,
+    drop,
+    is_master,
+)
+from ternmq_consumer.scanning.stretches import ScannedBatch, ScanOptions, split_schema
+from ternmq_consumer.subscriptions import subscription_message
+from ternmq_model.errors import ConnectionLost, StretchLost, TernError, TransportError, refusal
+from ternmq_model.queue import MessageQueue
+from ternmq_model.response_code import ResponseCode
+from ternmq_protos.v1 import messages_pb2 as messages
+from ternmq_remoting.contracts import SCAN
+from ternmq_remoting.rpc import Connection
+
+SHORT_S: Final = 5.0
+"""For so long a master is asked again whose queue ends before the stretch does."""
+
+
+async def scan_stretch(
+    client: ScanClient,
+    queue: MessageQueue,
+    begin: int,
+    end: int,
+    options: ScanOptions | None = None,
+) -> AsyncGenerator[ScannedBatch]:
+    """Give the wanted messages from `begin` to `end`, without `end`, as record batches.
+
+    When the connection breaks, or the broker or its process ends, it goes on behind the last batch
+    that was whole: no row is missing and none comes twice. Close the generator (`aclosing`) to stop
+    early.
+
+    Raises:
+        StretchLost: Messages of the stretch are no longer kept, or there are none yet.
+        RefusedError: The broker says no: REQUEST_CODE_NOT_SUPPORTED when it serves no scans, other
+            codes for what cannot be asked for.
+        TransportError: For `retry_timeout_s` nobody was there to get any further with.
+    """
+    wanted = ScanOptions() if options is None else options
+    reading = _Reading(queue, begin, end, wanted)
+    patience = Patience(client.env, wanted.retry_timeout_s)
+    while True:
+        reached = reading.next_offset
+        timeout_s: float | None = None
+        try:
+            connection = await connected(client, queue.topic, queue.broker_name)
+            try:
+                async with aclosing(reading.over(connection)) as batches:
+                    async for batch in batches:
+                        yield batch
+            except TransportError:
+                drop(client, queue.broker_name, connection)
+                raise
+            if reading.next_offset >= end:
+                return
+            failure: TernError = reading.lost(end_offset=reading.next_offset)
+            timeout_s = SHORT_S if is_master(connection) else None
+        except StretchLost:
+            raise
+        except TernError as error:
+            failure = error
+        if reading.next_offset > reached:
+            patience.got_further()
+        await patience.pause(failure, timeout_s=timeout_s)
+
+
+class _Reading(Progress):
+    """How far a stretch is read by scanning."""
+
+    def __init__(self, queue: MessageQueue, begin: int, end: int, options: ScanOptions) -> None:
+        super().__init__(queue, begin, end)
+        self._options = options
+        self._schema = b""
+        self._damaged = 0
+
+    async def over(self, connection: Connection) -> AsyncGenerator[ScannedBatch]:
+        """Read on, over one connection, until the broker says that the stretch is over.
+
+        Raises:
+            TernError: It is not, or broke.
+        """
+        stream = connection.open(SCAN)
+        pieces: list[bytes] = []
+        is_first, damaged_before = True, self._damaged
+        try:
+            await stream.write(self._request())
+            await stream.finish()
+            while (reply := await stream.read()) is not None:
+                self.first_offset = reply.min_offset
+                if reply.status.code:
+                    self._raise(reply.status.code, reply.status.remark)
+                self._damaged = damaged_before + reply.damaged
+                has_moved = reply.next_offset > self.next_offset
+                self.next_offset = max(self.next_offset, reply.next_offset)
+                if reply.piece:
+                    pieces.append(reply.piece)
+                if reply.ends_batch:
+                    data = b"".join(pieces)
+                    pieces.clear()
+                    if is_first:
+                        is_first = False
+                        self._schema, data = split_schema(data)
+                    yield self._batch(data)
+                elif has_moved:
+                    yield self._batch(b"")
+                if reply.ends_stretch:
+                    return
+            raise ConnectionLost(f"broker {self.queue.broker_name} ended a scan in its middle")
+        finally:
+            stream.cancel()
+
+    def _batch(self, data: bytes) -> ScannedBatch:
+        return ScannedBatch(self._schema, data, self.next_offset, self._damaged)
+
+    def _raise(self, code: int, remark: str) -> None:
+        if code == ResponseCode.PULL_OFFSET_MOVED:
+            raise self.lost()
+        raise refusal(code, remark, self.queue.broker_name)
+
+    def _request(self) -> messages.ScanRequest:
+        options = self._options
+        wanted = options.subscription
+        return messages.ScanRequest(
+            topic=self.queue.topic,
+            queue_id=self.queue.queue_id,
+            begin_offset=self.next_offset,
+            end_offset=self.end,
+            subscription=None if wanted is None else subscription_message(wanted),
+            stored_from_ms=options.stored_from_ms,
+            stored_before_ms=options.stored_before_ms,
+            keys=options.keys,
+            columns=options.columns,
+            batch_rows_max=options.batch_rows_max,
+            batch_bytes_max=options.batch_bytes_max,
+            skips_damaged=options.skips_damaged,
+        )

@@ -1,0 +1,125 @@
+"""What is asked of stretches of queues, and what comes of it. Pure."""
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from ternmq_model.queue import MessageQueue
+from ternmq_model.subscription import Subscription
+
+RETRY_TIMEOUT_S: Final = 60.0
+"""For so long reading may get no further, by default, before it fails."""
+
+_QUEUE_OFFSET: Final = slice(20, 28)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ScanOptions:
+    """What of a stretch is wanted, and how."""
+
+    subscription: Subscription | None = None
+    """By tags or a condition; None = all."""
+
+    stored_from_ms: int = 0
+    """Only what was stored then or later, Unix milliseconds; 0 = any."""
+
+    stored_before_ms: int = 0
+    """Only what was stored before; 0 = any."""
+
+    keys: tuple[str, ...] = ()
+    """Only messages with one of these keys; none = any."""
+
+    columns: tuple[str, ...] = ()
+    """Columns, in this order; none = all (docs/reference/spark.md)."""
+
+    batch_rows_max: int = 0
+    """Rows of one batch; 0 = 10,000, which is also the most."""
+
+    batch_bytes_max: int = 0
+    """A batch ends with the message that reaches so many bytes; 0 = 8 MiB, which is also the most.
+    """
+
+    skips_damaged: bool = False
+    """Damaged messages are passed over and counted; else the first one is an error."""
+
+    retry_timeout_s: float = RETRY_TIMEOUT_S
+    """For so long reading may get no further, while the broker is away, before it fails."""
+
+
+class ScannedBatch(NamedTuple):
+    """One whole record batch of a stretch, or only word of how far reading is."""
+
+    schema: bytes
+    """The Arrow IPC message of the schema; the same for all batches. Empty before the first."""
+
+    data: bytes
+    """The Arrow IPC message of the record batch; empty when there are no rows."""
+
+    next_offset: int
+    """Messages before it were looked at; wanted ones are in this batch or an earlier one."""
+
+    damaged: int
+    """Damaged messages of the stretch that were passed over so far."""
+
+
+class PulledStretch(NamedTuple):
+    """Some records of a stretch."""
+
+    records: bytes
+    """As they lie on disk, back to back. All are of the stretch."""
+
+    record_sizes: bytes
+    """Little-endian int32 each."""
+
+    next_offset: int
+    """Messages before it were looked at."""
+
+
+class StretchToMeasure(NamedTuple):
+    """A stretch of a queue whose length in bytes is wanted."""
+
+    queue: MessageQueue
+    begin: int
+    """The first message; what is not kept any more counts nothing."""
+
+    end: int
+    """Behind the last one; the queue's end at most."""
+
+    bytes_max: int = 0
+    """The stretch ends with the message that reaches so many bytes; 0 = no limit."""
+
+
+class MeasuredStretch(NamedTuple):
+    """How long a stretch is."""
+
+    end: int
+    """Behind the last message that was counted."""
+
+    bytes: int
+    """Of the records, as they lie in the log."""
+
+
+def cut_records(records: bytes, record_sizes: bytes, end: int) -> tuple[bytes, bytes]:
+    """Return those of records in a queue's order that come before the offset `end`."""
+    sizes = np.frombuffer(record_sizes, dtype="<i4")
+    count, length = len(sizes), len(records)
+    while count:
+        start = length - int(sizes[count - 1])
+        offset = records[start + _QUEUE_OFFSET.start : start + _QUEUE_OFFSET.stop]
+        if int.from_bytes(offset, "big", signed=True) < end:
+            break
+        count, length = count - 1, start
+    if length == len(records):
+        return records, record_sizes
+    return records[:length], record_sizes[: count * sizes.itemsize]
+
+
+def split_schema(data: bytes) -> tuple[bytes, bytes]:
+    """Return the schema that an Arrow IPC stream begins with, and what follows it.
+
+    A message is a mark (4 bytes of 0xff), the length of its description as a little-endian int32,
+    the description, and a body, which a schema does not have.
+    """
+    end = 8 + int.from_bytes(data[4:8], "little")
+    return data[:end], data[end:]

@@ -1,0 +1,166 @@
+"""The process itself: `python -m ternmq_store.scan_process.child`, spawned by a broker.
+
+It answers the wishes that come by its standard input, one after the other, and ends when that does.
+A broker that is killed closes it too. It never writes to the store's directory.
+"""
+
+import fcntl
+import logging
+import os
+import select
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Final, NamedTuple, Protocol
+
+from ternmq_store.scan_process.frames import (
+    FrameReader,
+    Header,
+    Kind,
+    Wish,
+    header_bytes,
+)
+
+NICENESS: Final = 10
+"""Sends come first."""
+
+_PIPE_BYTES: Final = 1 << 20
+_READ_BYTES: Final = 1 << 16
+_WRITE_BYTES: Final = 1 << 20
+
+
+class Answer(NamedTuple):
+    """A part of what there is to say to a wish; `payload` is bytes, or something like that."""
+
+    kind: Kind
+    payload: "bytes | memoryview" = b""
+    next_offset: int = 0
+    damaged: int = 0
+    rows: int = 0
+
+
+class _BrokerGone(Exception):
+    """Nobody is left to scan for."""
+
+
+class Pipes:
+    """The two pipes to the broker. Owned by this process.
+
+    Args:
+        input_fd: Wishes come by it.
+        output_fd: Answers go by it.
+    """
+
+    def __init__(self, input_fd: int, output_fd: int) -> None:
+        self._input = input_fd
+        self._output = output_fd
+        self._frames = FrameReader()
+        self._wishes: list[tuple[int, Wish]] = []
+        self._payload = b""
+        self._stopped = 0
+
+    def next_wish(self) -> tuple[int, Wish]:
+        """Wait for a wish and return it with its number.
+
+        Raises:
+            _BrokerGone: There is none any more.
+        """
+        while not self._wishes:
+            self._receive()
+        return self._wishes.pop(0)
+
+    def is_stopped(self, stretch: int) -> bool:
+        """Tell whether nobody wants the rest of a stretch. Does not wait.
+
+        Raises:
+            _BrokerGone: Nobody wants anything.
+        """
+        while select.select([self._input], [], [], 0)[0]:
+            self._receive()
+        return self._stopped >= stretch
+
+    def write(self, stretch: int, answer: Answer) -> None:
+        """Write a part of an answer, waiting while the broker's reader is slow.
+
+        Raises:
+            _BrokerGone: Nobody reads it.
+        """
+        kind, payload, next_offset, damaged, rows = answer
+        header = Header(kind, stretch, len(payload), next_offset, damaged, rows)
+        self._put(header_bytes(header))
+        self._put(payload)
+
+    def _put(self, data: "bytes | memoryview") -> None:
+        view = memoryview(data)
+        try:
+            while view:
+                view = view[os.write(self._output, view[:_WRITE_BYTES]) :]
+        except BrokenPipeError:
+            raise _BrokerGone from None
+
+    def _receive(self) -> None:
+        data = os.read(self._input, _READ_BYTES)
+        if not data:
+            raise _BrokerGone
+        for header, part, is_last in self._frames.feed(data):
+            self._payload += part
+            if is_last:
+                payload, self._payload = self._payload, b""
+                if header.kind is Kind.STOP:
+                    self._stopped = header.stretch
+                else:
+                    self._wishes.append((header.stretch, Wish.from_bytes(payload)))
+
+
+class Answers(Protocol):
+    """Answers wishes."""
+
+    def __call__(self, wish: Wish) -> Iterator[Answer]:
+        """Give out the schema, batches and progress, and the end or a refusal."""
+        ...
+
+
+def serve(pipes: Pipes, answer: Answers) -> None:
+    """Answer wishes until the broker is gone."""
+    with suppress(_BrokerGone):
+        while True:
+            stretch, wish = pipes.next_wish()
+            _serve_one(pipes, stretch, answer(wish))
+
+
+def _serve_one(pipes: Pipes, stretch: int, answers: Iterator[Answer]) -> None:
+    for each in answers:
+        pipes.write(stretch, each)
+        if each.kind is Kind.END:
+            return
+        if pipes.is_stopped(stretch):
+            break
+    pipes.write(stretch, Answer(Kind.END))
+
+
+def main(answers: Callable[[], Answers]) -> None:
+    """Be the process.
+
+    Args:
+        answers: Returns what answers wishes; may take its time.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # meant for the broker, which then ends this one
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
+    os.nice(NICENESS)
+    input_fd, output_fd = sys.stdin.fileno(), sys.stdout.fileno()
+    with suppress(AttributeError, OSError):  # Linux alone has it, and the user has so many pages
+        fcntl.fcntl(output_fd, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+    serve(Pipes(input_fd, output_fd), answers())
+
+
+def _from_the_disk() -> Answers:
+    """Return what answers from the disk: only now is Arrow loaded."""
+    from ternmq_store.disk.filesystem import RealFileSystem
+    from ternmq_store.scan_process.answers import answers
+
+    return answers(RealFileSystem())
+
+
+if __name__ == "__main__":
+    main(_from_the_disk)

@@ -1,0 +1,118 @@
+"""A stretch as records, pulled without a group."""
+
+from typing import Any
+
+import pytest
+
+from ternmq_consumer.scanning import PulledStretch, pull_stretch
+from ternmq_model.errors import ConnectionLost, RefusedError, StretchLost
+from ternmq_model.queue import MessageQueue
+from ternmq_model.response_code import ResponseCode
+from ternmq_protos.v1 import admin_pb2 as admin
+from ternmq_protos.v1 import messages_pb2 as messages
+from ternmq_remoting.contracts import DESCRIBE_TOPIC
+from tests.support.records import record, sizes_of
+from tests.support.scripted_scans import ScriptedClient, numbered
+from tests.support.virtual_time import run_in_virtual_time
+
+QUEUE = MessageQueue("T", "broker-a", 2)
+
+
+def pulled(begin: int, end: int, **fields: Any) -> messages.PullStreamReply:
+    records = [numbered(record("T", body=b"%d" % offset), offset) for offset in range(begin, end)]
+    fields = {"handle": 1, "next_offset": end, "max_offset": 1_000} | fields
+    some = messages.PulledRecords(
+        records=b"".join(records), record_sizes=sizes_of(records).tobytes(), **fields
+    )
+    return messages.PullStreamReply(pulled=[some])
+
+
+def client(
+    *scripts: list[Any], first: int = 0, end: int = 1_000, broker_ids: tuple[int, ...] = ()
+) -> ScriptedClient:
+    queues = [admin.QueueStatus(queue_id=2, min_offset=first, max_offset=end)]
+    answer = admin.DescribeTopicReply(queues=queues)
+    answers = {DESCRIBE_TOPIC: lambda _request: answer}
+    return ScriptedClient(scripts or [[]], answers=answers, broker_ids=broker_ids)
+
+
+async def offsets(client: ScriptedClient, begin: int, end: int) -> list[tuple[int, int]]:
+    read: list[tuple[int, int]] = []
+    async for some in pull_stretch(client, QUEUE, begin, end, retry_timeout_s=8):
+        assert isinstance(some, PulledStretch)
+        assert sum(sizes(some)) == len(some.records)
+        read.append((len(sizes(some)), some.next_offset))
+    return read
+
+
+def sizes(some: PulledStretch) -> list[int]:
+    text = some.record_sizes
+    return [int.from_bytes(text[at : at + 4], "little") for at in range(0, len(text), 4)]
+
+
+def test_records_are_cut_at_the_end_of_the_stretch() -> None:
+    async def main() -> None:
+        told = client([pulled(5, 9), pulled(9, 30)])
+        assert await offsets(told, 5, 11) == [(4, 9), (2, 11)]
+        _ask, opening, subscribe, credit = told.requests[0]
+        assert opening.open == messages.PullStreamOpen(client_id="test@1")
+        assert subscribe.subscribe.offset == 5
+        assert subscribe.subscribe.subscription.expression == "*"
+        assert credit.credit.messages == 4
+
+    run_in_virtual_time(main())
+
+
+def test_it_goes_on_where_it_was_when_the_connection_breaks() -> None:
+    async def main() -> None:
+        told = client(
+            [pulled(5, 9), ConnectionLost("broke")], [pulled(9, 10), None], [pulled(10, 12)]
+        )
+        assert await offsets(told, 5, 12) == [(4, 9), (1, 10), (2, 12)]
+        assert [requests[2].subscribe.offset for requests in told.requests] == [5, 9, 10]
+
+    run_in_virtual_time(main())
+
+
+def test_messages_that_are_filtered_out_count_as_looked_at() -> None:
+    async def main() -> None:
+        told = client([pulled(0, 0, next_offset=9), pulled(9, 12)])
+        assert await offsets(told, 5, 12) == [(0, 9), (3, 12)]
+
+    run_in_virtual_time(main())
+
+
+def test_what_is_no_longer_kept_is_named() -> None:
+    async def main() -> None:
+        with pytest.raises(StretchLost) as caught:
+            await offsets(client(first=20), 5, 12)
+        assert (caught.value.wanted_offset, caught.value.first_offset) == (5, 20)
+        moved = pulled(0, 0, next_offset=30, min_offset=30)
+        moved.pulled[0].status.code = ResponseCode.PULL_OFFSET_MOVED
+        for overtaken in (moved, pulled(30, 40, min_offset=30)):
+            with pytest.raises(StretchLost) as caught:
+                await offsets(client([pulled(5, 9), overtaken]), 5, 50)
+            assert (caught.value.wanted_offset, caught.value.first_offset) == (9, 30)
+
+    run_in_virtual_time(main())
+
+
+def test_a_queue_that_ends_before_the_stretch_is_asked_again_for_a_while() -> None:
+    async def main() -> None:
+        told = client([pulled(5, 9)], end=9)
+        with pytest.raises(StretchLost, match="the queue ends at 9"):
+            await offsets(told, 5, 12)
+        assert len(told.requests) > 2
+
+    run_in_virtual_time(main())
+
+
+def test_a_refusal_is_raised() -> None:
+    async def main() -> None:
+        reply = pulled(0, 0)
+        reply.pulled[0].status.code = ResponseCode.SUBSCRIPTION_PARSE_FAILED
+        with pytest.raises(RefusedError) as caught:
+            await offsets(client([reply]), 5, 12)
+        assert caught.value.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
+
+    run_in_virtual_time(main())

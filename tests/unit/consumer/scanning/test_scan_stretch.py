@@ -1,0 +1,254 @@
+"""A stretch comes whole and once, whatever happens to the broker."""
+
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+
+from ternmq_consumer.scanning import ScannedBatch, ScanOptions, scan_stretch
+from ternmq_model.errors import (
+    BrokerBusy,
+    ConnectionLost,
+    InvalidParameter,
+    RefusedError,
+    StretchLost,
+    Unreachable,
+    refusal,
+)
+from ternmq_model.queue import MessageQueue
+from ternmq_model.response_code import ResponseCode
+from ternmq_model.subscription import parse_subscription
+from ternmq_protos.v1 import messages_pb2 as messages
+from tests.support.scan_child import SCHEMA
+from tests.support.scripted_scans import ScriptedClient
+from tests.support.virtual_time import run_in_virtual_time
+
+QUEUE = MessageQueue("T", "broker-a", 2)
+
+
+def piece(data: bytes, next_offset: int, **fields: Any) -> messages.ScanReply:
+    return messages.ScanReply(piece=data, next_offset=next_offset, **fields)
+
+
+def batch(data: bytes, next_offset: int, **fields: Any) -> messages.ScanReply:
+    return piece(data, next_offset, ends_batch=True, **fields)
+
+
+def end(next_offset: int, **fields: Any) -> messages.ScanReply:
+    return piece(b"\xff\xff\xff\xff\0\0\0\0", next_offset, ends_stretch=True, **fields)
+
+
+def status(code: int, next_offset: int, min_offset: int = 0) -> messages.ScanReply:
+    reply = messages.ScanReply(next_offset=next_offset, min_offset=min_offset, ends_stretch=True)
+    reply.status.code = code
+    reply.status.remark = "so it is"
+    return reply
+
+
+async def _read(
+    client: ScriptedClient, begin: int, to: int, options: ScanOptions | None = None
+) -> list[ScannedBatch]:
+    return [each async for each in scan_stretch(client, QUEUE, begin, to, options)]
+
+
+def test_pieces_become_whole_batches_beside_their_schema() -> None:
+    async def main() -> None:
+        client = ScriptedClient(
+            [
+                [
+                    piece(SCHEMA[:5], 10),
+                    piece(SCHEMA[5:] + b"ba", 10),
+                    batch(b"tch", 15),
+                    messages.ScanReply(next_offset=18, damaged=2),
+                    batch(b"another", 19, damaged=2),
+                    end(20, damaged=2),
+                ]
+            ]
+        )
+        assert await _read(client, 10, 20) == [
+            (SCHEMA, b"batch", 15, 0),
+            (SCHEMA, b"", 18, 2),
+            (SCHEMA, b"another", 19, 2),
+            (SCHEMA, b"", 20, 2),
+        ]
+        assert client.cancelled == 1
+
+    run_in_virtual_time(main())
+
+
+def test_what_was_not_whole_is_read_again_and_nothing_comes_twice() -> None:
+    async def main() -> None:
+        client = ScriptedClient(
+            [
+                [
+                    piece(SCHEMA, 10),
+                    batch(b"one", 12, damaged=1),
+                    piece(b"tw", 12, damaged=1),
+                    ConnectionLost("broke"),
+                ],
+                [Unreachable("is away")],
+                [piece(SCHEMA, 12), batch(b"two", 14, damaged=1), None],
+                [piece(SCHEMA + b"thr", 14), batch(b"ee", 16), end(16)],
+            ]
+        )
+        read = await _read(client, 10, 16)
+        assert [each.data for each in read] == [b"one", b"two", b"three"]
+        assert [each.next_offset for each in read] == [12, 14, 16]
+        assert [each.damaged for each in read] == [1, 2, 2]
+        assert [requests[0].begin_offset for requests in client.requests] == [10, 12, 12, 14]
+        assert client.forgotten == [0, 0, 0]
+
+    run_in_virtual_time(main())
+
+
+def test_all_that_is_wanted_is_asked_for() -> None:
+    async def main() -> None:
+        client = ScriptedClient([[end(16)]])
+        options = ScanOptions(
+            subscription=parse_subscription("T", "a || b"),
+            stored_from_ms=1,
+            stored_before_ms=2,
+            keys=("k",),
+            columns=("body", "tags"),
+            batch_rows_max=3,
+            batch_bytes_max=4,
+            skips_damaged=True,
+        )
+        await _read(client, 10, 16, options)
+        ((request,),) = client.requests
+        assert request == messages.ScanRequest(
+            topic="T",
+            queue_id=2,
+            begin_offset=10,
+            end_offset=16,
+            subscription=messages.Subscription(
+                topic="T", expression="a || b", expression_type="TAG"
+            ),
+            stored_from_ms=1,
+            stored_before_ms=2,
+            keys=["k"],
+            columns=["body", "tags"],
+            batch_rows_max=3,
+            batch_bytes_max=4,
+            skips_damaged=True,
+        )
+
+    run_in_virtual_time(main())
+
+
+def test_what_is_no_longer_kept_is_named() -> None:
+    async def main() -> None:
+        code = ResponseCode.PULL_OFFSET_MOVED
+        client = ScriptedClient([[piece(SCHEMA, 10), batch(b"one", 12), status(code, 12, 40)]])
+        with pytest.raises(StretchLost) as caught:
+            await _read(client, 10, 16)
+        error = caught.value
+        assert (error.topic, error.broker_name, error.queue_id) == QUEUE
+        assert (error.wanted_offset, error.first_offset, error.end_offset) == (12, 40, None)
+        assert "queue 2 of topic 'T' at broker broker-a has no message at offset 12" in str(error)
+        assert error.code == code
+        assert not error.retryable
+
+    run_in_virtual_time(main())
+
+
+def test_a_queue_that_ends_before_the_stretch_is_asked_again_for_a_while() -> None:
+    async def main() -> None:
+        client = ScriptedClient([[end(12, min_offset=3)]])
+        begun_ms = client.env.clock.monotonic_ms()
+        with pytest.raises(StretchLost, match="the queue ends at 12") as caught:
+            await _read(client, 12, 16)
+        assert (caught.value.first_offset, caught.value.end_offset) == (3, 12)
+        assert 5_000 <= client.env.clock.monotonic_ms() - begun_ms < 10_000
+
+        client = ScriptedClient([[end(12)], [end(12)], [batch(SCHEMA + b"late", 16), end(16)]])
+        assert [each.data for each in await _read(client, 12, 16)] == [b"late"]
+
+    run_in_virtual_time(main())
+
+
+def test_a_slave_that_is_behind_gets_more_time_than_a_master() -> None:
+    async def main() -> None:
+        client = ScriptedClient([[end(12)]], broker_ids=[1] * 1_000)
+        begun_ms = client.env.clock.monotonic_ms()
+        with pytest.raises(StretchLost):
+            await _read(client, 12, 16, ScanOptions(retry_timeout_s=30))
+        assert client.env.clock.monotonic_ms() - begun_ms >= 30_000
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        status(ResponseCode.SYSTEM_BUSY, 10),
+        status(ResponseCode.SERVICE_NOT_AVAILABLE, 10),
+        BrokerBusy(ResponseCode.SYSTEM_BUSY, "reader took nothing"),
+        ConnectionLost("broke"),
+    ],
+)
+def test_what_may_pass_is_tried_again_until_it_has_lasted_too_long(said: Any) -> None:
+    async def main() -> None:
+        client = ScriptedClient([[said], [said], [batch(SCHEMA + b"x", 16), end(16)]])
+        assert [each.data for each in await _read(client, 10, 16)] == [b"x"]
+        client = ScriptedClient([[said]])
+        begun_ms = client.env.clock.monotonic_ms()
+        with pytest.raises((RefusedError, ConnectionLost)):
+            await _read(client, 10, 16, ScanOptions(retry_timeout_s=8))
+        assert 8_000 <= client.env.clock.monotonic_ms() - begun_ms < 12_000
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+        ResponseCode.INVALID_PARAMETER,
+        ResponseCode.TOPIC_NOT_EXIST,
+        ResponseCode.NO_PERMISSION,
+        ResponseCode.SYSTEM_ERROR,
+    ],
+)
+def test_what_is_refused_for_good_is_not_tried_again(code: int) -> None:
+    async def main() -> None:
+        for said in (status(code, 10), refusal(code, "no")):
+            client = ScriptedClient([[said]])
+            with pytest.raises(RefusedError) as caught:
+                await _read(client, 10, 16)
+            assert caught.value.code == code
+            assert len(client.requests) == 1
+
+    run_in_virtual_time(main())
+
+
+def test_progress_renews_patience() -> None:
+    async def main() -> None:
+        scripts: list[list[Any]] = []
+        for number in range(10, 20):
+            scripts.append([batch(SCHEMA + b"x", number + 1), ConnectionLost("broke")])
+            scripts += [[Unreachable("away")]] * 2
+        client = ScriptedClient([*scripts, [end(20)]])
+        batches = await _read(client, 10, 20, ScanOptions(retry_timeout_s=1.5))
+        assert [each.next_offset for each in batches] == list(range(11, 21))
+
+    run_in_virtual_time(main())
+
+
+def test_who_stops_early_ends_the_stream() -> None:
+    async def main() -> None:
+        client = ScriptedClient([[batch(SCHEMA + b"x", 11), batch(b"y", 12)]])
+        async with aclosing(scan_stretch(client, QUEUE, 10, 16)) as batches:
+            assert (await anext(batches)).data == b"x"
+        assert client.cancelled == 1
+
+    run_in_virtual_time(main())
+
+
+def test_an_error_of_the_server_names_what_cannot_be() -> None:
+    async def main() -> None:
+        client = ScriptedClient([[status(ResponseCode.INVALID_PARAMETER, 10)]])
+        with pytest.raises(InvalidParameter, match="broker-a: so it is"):
+            await _read(client, 10, 16)
+
+    run_in_virtual_time(main())

@@ -1,0 +1,93 @@
+"""Frames come out as they went in, however they were cut on the way."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ternmq_model.response_code import ResponseCode
+from ternmq_store.scan_process.frames import (
+    FrameReader,
+    Header,
+    Kind,
+    Refusal,
+    Wish,
+    frame_bytes,
+    header_bytes,
+)
+
+WISH = Wish(
+    root="/data/ü",
+    broker_name="broker-a",
+    topic="T",
+    queue_id=3,
+    begin_offset=5,
+    end_offset=9,
+    log_end=1 << 40,
+    expression_type="SQL92",
+    expression="a = 'ö'",
+    stored_from_ms=1,
+    stored_before_ms=2,
+    keys=("k1", "k2"),
+    columns=("body",),
+    batch_rows_max=10,
+    batch_bytes_max=20,
+    skips_damaged=True,
+)
+
+frames = st.lists(
+    st.tuples(
+        st.sampled_from(Kind),
+        st.integers(0, 1 << 62),
+        st.integers(-1, 1 << 62),
+        st.integers(0, 9),
+        st.binary(max_size=200),
+    )
+)
+
+
+@given(frames, st.lists(st.integers(1, 90), min_size=1))
+def test_frames_come_out_whole_however_they_are_cut(
+    sent: list[tuple[Kind, int, int, int, bytes]], cuts: list[int]
+) -> None:
+    data = b""
+    for kind, stretch, next_offset, rows, payload in sent:
+        header = Header(kind, stretch, len(payload), next_offset, 2, rows)
+        data += header_bytes(header) + payload
+    reader = FrameReader()
+    received: list[tuple[Kind, int, int, int, bytes]] = []
+    payload = b""
+    turn = 0
+    while data:
+        piece, data = data[: cuts[turn % len(cuts)]], data[cuts[turn % len(cuts)] :]
+        turn += 1
+        for header, part, is_last in reader.feed(piece):
+            payload += part
+            if is_last:
+                assert (header.payload_bytes, header.damaged) == (len(payload), 2)
+                received.append(
+                    (header.kind, header.stretch, header.next_offset, header.rows, payload)
+                )
+                payload = b""
+    assert received == sent
+
+
+def test_a_piece_that_lies_in_one_payload_is_not_copied() -> None:
+    reader = FrameReader()
+    assert list(reader.feed(header_bytes(Header(Kind.BATCH, 1, 100)))) == []
+    piece = bytes(60)
+    (part,) = reader.feed(piece)
+    assert part.data is piece
+    assert not part.is_last
+
+
+def test_what_is_no_frame_is_found() -> None:
+    with pytest.raises(ValueError, match="99"):
+        list(FrameReader().feed(bytes([99]) + bytes(100)))
+
+
+def test_wishes_and_refusals_come_back_as_they_were() -> None:
+    assert Wish.from_bytes(WISH.to_bytes()) == WISH
+    refusal = Refusal(ResponseCode.PULL_OFFSET_MOVED, "ä is gone")
+    assert Refusal.from_bytes(refusal.to_bytes()) == refusal
+    ((header, data, is_last),) = FrameReader().feed(frame_bytes(Kind.STOP, 7))
+    assert (header.kind, header.stretch, data, is_last) == (Kind.STOP, 7, b"", True)
