@@ -151,6 +151,15 @@ class BrokerConfig:
     short_polling_ms: int = 1_000
     """Short polling: how long a pull is held, and how often streams look for messages."""
 
+    scan_processes: int = 2
+    """Processes that read whole stretches of queues for data pipelines, as Arrow batches; who finds
+    all of them busy waits in turn. One that had nothing to do for a minute ends. Needs pyarrow.
+    0 = scans are refused, and pipelines pull."""
+
+    scan_stall_ms: int = 60_000
+    """A scan whose reader takes nothing for so long ends, and its reader asks again. Until then
+    retention leaves the files alone that it needs, unless the disk is full."""
+
     slave_read_enabled: bool = True
     """Slaves may be read from: when their master is gone, and by a group that is so far behind that
     its messages are no longer in the master's memory (`broker_id_when_slow` of its settings). Off:
@@ -244,6 +253,8 @@ class BrokerConfig:
             ("unread_max_ms", self.unread_max_ms, 1, 60_000),
             ("pull_wait_max_ms", self.pull_wait_max_ms, 0, 300_000),
             ("short_polling_ms", self.short_polling_ms, 10, 60_000),
+            ("scan_processes", self.scan_processes, 0, 64),
+            ("scan_stall_ms", self.scan_stall_ms, 1_000, 3_600_000),
             ("timer_pending_max", self.timer_pending_max, 1, 1 << 30),
             ("memory_bytes", self.memory_bytes, 0, 1 << 50),
             ("broken_session_ms", self.broken_session_ms, 0, 600_000),

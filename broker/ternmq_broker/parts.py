@@ -16,11 +16,9 @@ from ternmq_broker.intake import intake_of
 from ternmq_broker.live_settings.rpc import SettingsService
 from ternmq_broker.live_settings.settings import LiveSettings
 from ternmq_broker.memory import memory_bytes
-from ternmq_broker.pull_hold import PullHoldTable, TopicReaders
-from ternmq_broker.pull_rules import PullRules
-from ternmq_broker.pull_waker import PullWaker
-from ternmq_broker.pulls import MovedEvents, PullAnswers
+from ternmq_broker.pulls import MovedEvents
 from ternmq_broker.reading import StoreReader
+from ternmq_broker.reading_parts import ReadingParts
 from ternmq_broker.registration import Registrar
 from ternmq_broker.replication.lives.member import Member
 from ternmq_broker.replication.lives.promoting import PromotionService
@@ -30,7 +28,6 @@ from ternmq_broker.replication.slave.slave_side import SlaveSide
 from ternmq_broker.replication.slave_rules import slave_handlers
 from ternmq_broker.replies.forwarding import Replies
 from ternmq_broker.rpc_admin import AdminService, AdminServices
-from ternmq_broker.rpc_pull import PullService, PullServices
 from ternmq_broker.rpc_query import QueryService
 from ternmq_broker.rpc_send import SendService
 from ternmq_broker.rpc_store import StoreService
@@ -57,7 +54,6 @@ logger = logging.getLogger(__name__)
 
 _DRAIN_TIMEOUT_S: Final = 5.0
 _SETTLE_TIMEOUT_S: Final = 2.0
-_SECOND_MS: Final = 1000
 
 
 class Parts:
@@ -98,9 +94,7 @@ class Parts:
         self._registrar = registrar
         self._store_host: bytes | None = None
         self._is_closing = False
-        self._holds = PullHoldTable()
-        self._waker = self._pull_waker()
-        self._readers = TopicReaders()
+        self._reading = ReadingParts(config, env, store, is_closing=self.is_closing, wake=wake)
         self._statistics = BrokerStatistics(started_at_ms=env.clock.monotonic_ms())
         store.statistics.observer = self._statistics
         self._counted = StatisticsService(self._statistics, env.clock, identity.cluster)
@@ -128,7 +122,7 @@ class Parts:
         self._following = self._slave_side(wake) if member.is_slave else None
         self._services: Sequence[Service] = (
             self._send_service(store_config),
-            self._pull_service(),
+            *self._reading.services(self._live, tables, self._groups, self._moved, self._place),
             *self._groups.services(self._inner, self.is_closing),
             self._admin,
             self._groups.admin_service(self._admin.remove_topic),
@@ -163,7 +157,7 @@ class Parts:
             no_cleaning=self._retention.passes,
             store_loop=self._store_loop,
             topics_changed=self._registrar.changed,
-            topic_gone=self._readers.deleted,
+            topic_gone=self._reading.readers.deleted,
             wake=wake,
         )
 
@@ -281,44 +275,12 @@ class Parts:
             return None
         return StoredBefore(self._store, self._env.blocking, self._confirmations)
 
-    def _pull_waker(self) -> PullWaker:
-        return PullWaker(
-            self._holds,
-            lambda topic, queue_id: self._store.queue_range(topic, queue_id)[1],
-            short_polling_s=self._config.short_polling_ms / _SECOND_MS,
-            is_long_polling=self._config.long_polling_enabled,
-        )
-
     def _moved_events(self) -> MovedEvents:
         return MovedEvents(
             *(self._inner, self._tables.topics, self._env.clock),
             broker_name=self._config.name,
             store_host=self.store_host,
             on_created=self._registrar.changed,
-        )
-
-    def _pull_service(self) -> PullService:
-        tables = self._tables
-        return PullService(
-            PullServices(
-                store=self._store,
-                reader=StoreReader(self._store, self._env.blocking),
-                rules=PullRules(
-                    *(tables.topics, tables.groups, self._groups.sessions.table),
-                    self._groups.filters.rules,
-                ),
-                answers=PullAnswers(
-                    *(self._store, tables.groups, self._moved, self._place),
-                    slave_read_enabled=lambda: self._live.broker.slave_read_enabled,
-                    slave_offset_check_enabled=lambda: self._live.broker.slave_offset_check_enabled,
-                ),
-                offset_rules=self._groups.offset_rules,
-                holds=self._holds,
-                readers=self._readers,
-                clock=self._env.clock,
-                wait_ms_max=lambda: self._live.broker.pull_wait_ms,
-                is_closing=self.is_closing,
-            )
         )
 
     def _admin_service(self, identity: Identity) -> AdminService:
@@ -358,7 +320,7 @@ class Parts:
     def jobs(self) -> Sequence[Job]:
         """Return what runs beside the handlers."""
         store_jobs = (*self._store_loop.jobs(), *self._retention.jobs())
-        others = (*self._groups.jobs(), self._waker.job(), self._counted.job())
+        others = (*self._groups.jobs(), *self._reading.jobs(), self._counted.job())
         if not self._member.is_slave:
             others += tuple(self._transactions.jobs())
         return (*store_jobs, *self._tables.jobs(), *others)
@@ -390,7 +352,7 @@ class Parts:
             self.replicas.fence(epoch, who)
 
     def _arrived(self, arrivals: Sequence[Arrival]) -> None:
-        self._waker.arrived(arrivals)
+        self._reading.waker.arrived(arrivals)
         if self._following is None:
             self._waiting.arrived(arrivals)
 
@@ -404,7 +366,8 @@ class Parts:
         await self._tables.versions_file.save()
 
     async def end(self) -> None:
-        """Do what comes after the jobs: leave nothing half done in the log."""
+        """Do what comes after the jobs: leave no process, and nothing half done in the log."""
+        await self._reading.close()
         if self._following is None:
             await self._transactions.close()
 
@@ -427,14 +390,13 @@ class Parts:
         return self._is_closing
 
     async def drain(self) -> None:
-        """Accept nothing new, let waiting pulls go, and wait until every send is answered.
+        """Accept nothing new, let readers go, and wait until every send is answered.
 
         Slaves that keep up have all of it then, too. Sends that wait longer than the drain does
         stay unanswered; they are in the log.
         """
         self._is_closing = True
-        for pull in self._holds.take_all():
-            pull.wake()
+        self._reading.drain()
         look = asyncio.Event()
         self._intake.watch(self, look.set)
         try:
@@ -457,7 +419,7 @@ class Parts:
             bytes_max=config.unanswered_max_bytes,
             bytes_per_stream_max=config.stream_unanswered_max_bytes,
         )
-        self._waker.is_long_polling = config.long_polling_enabled
+        self._reading.waker.is_long_polling = config.long_polling_enabled
         self._tables.topics.set_template(
             queues=config.default_topic_queues,
             is_allowed=config.auto_create_topics,
@@ -471,7 +433,7 @@ class Parts:
         Raises:
             StoreError: The table could not be saved; it is, as soon as the disk allows it.
         """
-        for pull in self._holds.take_topic(topic):
+        for pull in self._reading.holds.take_topic(topic):
             pull.wake()
         saved = self._tables.topics_file.saved()
         if saved is not None:
@@ -485,7 +447,7 @@ class Parts:
         Raises:
             StoreError: A table could not be saved; it is, as soon as the disk allows it.
         """
-        self._readers.deleted(topic)
+        self._reading.readers.deleted(topic)
         self._tables.filters.remove_topic(topic)
         self._statistics.forget_topic(topic)
         saved = (self._tables.offsets_file.saved(), self._tables.versions_file.saved())

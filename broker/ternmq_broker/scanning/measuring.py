@@ -1,0 +1,77 @@
+"""MeasureQueues: exact bytes of stretches of queues."""
+
+from ternmq_broker.pull_rules import check_range
+from ternmq_broker.topics import TopicTable
+from ternmq_model.errors import RefusedError, refusal
+from ternmq_model.names import check_topic
+from ternmq_model.offsets import QueueOffset
+from ternmq_model.response_code import ResponseCode
+from ternmq_protos.v1 import admin_pb2 as admin
+from ternmq_remoting.environment import Blocking
+from ternmq_store.message_store import MessageStore
+from ternmq_store.reading.queue_sizes import StretchSize
+
+STRETCHES_MAX = 1_024
+"""Of one request."""
+
+
+async def measure_queues(
+    request: admin.MeasureQueuesRequest,
+    store: MessageStore,
+    topics: TopicTable,
+    blocking: Blocking,
+) -> admin.MeasureQueuesReply:
+    """Return how long stretches of queues are. Reads beside the loop; cancelling is safe.
+
+    Raises:
+        RefusedError: A stretch names what cannot be, or the disk failed.
+        IllegalName: The name of a topic is illegal.
+    """
+    check_range("number of stretches", len(request.stretches), 0, STRETCHES_MAX)
+    known = {topic for topic, _ in store.queues()}
+    for topic in dict.fromkeys(stretch.topic for stretch in request.stretches):
+        if topics.get(check_topic(topic)) is None and topic not in known:
+            raise refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {topic!r} does not exist")
+    sizes = [_plan(stretch, store) for stretch in request.stretches]
+    reply = admin.MeasureQueuesReply()
+    for size in sizes:
+        while not size.is_done:
+            try:
+                await blocking.run(_run_all, sizes)
+            except OSError as error:
+                raise _unreadable(error) from error
+        reply.stretches.add(end_offset=size.end, bytes=size.bytes)
+    return reply
+
+
+def _plan(stretch: admin.QueueStretch, store: MessageStore) -> StretchSize:
+    check_range("queue_id", stretch.queue_id, 0)
+    check_range("begin_offset", stretch.begin_offset, 0)
+    check_range("end_offset", stretch.end_offset, stretch.begin_offset)
+    check_range("bytes_max", stretch.bytes_max, 0)
+    return store.searches.size_of(
+        stretch.topic,
+        stretch.queue_id,
+        QueueOffset(stretch.begin_offset),
+        QueueOffset(stretch.end_offset),
+        bytes_max=stretch.bytes_max,
+    )
+
+
+def _run_all(sizes: list[StretchSize]) -> None:
+    """Count on at the first stretches that are not done, for one go of a long one, or many short.
+
+    A thread of the pool is not kept for longer: others wait for it to sync.
+    """
+    left = 64
+    for size in sizes:
+        if not size.is_done:
+            before = size.end
+            size.run()
+            left -= 1 + (size.end - before) // 8_192
+            if left <= 0:
+                return
+
+
+def _unreadable(error: OSError) -> RefusedError:
+    return refusal(ResponseCode.SYSTEM_ERROR, f"the disk cannot be read: {error}")

@@ -1,0 +1,243 @@
+"""The processes that scan: at most so many at once, the next stretch waits for its turn.
+
+A process does one stretch after the other. What it has read or not is never shared with the broker:
+it opens the store's files by itself and only reads them.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+from ternmq_model.clock import Clock
+from ternmq_model.errors import BrokerBusy, ClosedError
+from ternmq_model.response_code import ResponseCode
+from ternmq_runtime.processes import ChildProcess, Processes
+from ternmq_runtime.service import Job
+from ternmq_store.scan_process.frames import FrameReader, Kind, Part, Wish, frame_bytes
+
+logger = logging.getLogger(__name__)
+
+CHILD_MODULE: Final = "ternmq_store.scan_process.child"
+JOB: Final = "scan-processes"
+IDLE_MS: Final = 60_000
+"""A process that had nothing to do for so long ends."""
+
+_LOOK_S: Final = 10.0
+_STOP_S: Final = 10.0
+"""A process that goes on with what nobody wants for so long is killed."""
+
+_SILENT_S: Final = 120.0
+"""A process that says nothing for so long, though it is listened to, is killed."""
+
+
+class ScanProcess:
+    """A process that scans, and the stretch that it is at. Owned by its pool."""
+
+    def __init__(self, child: ChildProcess) -> None:
+        self.child = child
+        self.idle_since_ms = 0
+        self.is_scanning = False
+        self.is_broken = False
+        self._stretch = 0
+        self._frames = FrameReader()
+        self._parts: Iterator[Part] = iter(())
+
+    async def begin(self, wish: Wish) -> None:
+        """Let it scan.
+
+        Raises:
+            BrokerBusy: It has ended.
+        """
+        self._stretch += 1
+        self.is_scanning = True
+        try:
+            await self.child.write(frame_bytes(Kind.WISH, self._stretch, wish.to_bytes()))
+        except OSError:
+            raise self._ended() from None
+
+    async def read(self) -> Part:
+        """Return the next part of what it answers; `END` is the last one.
+
+        Raises:
+            BrokerBusy: It has ended, or says what cannot be.
+        """
+        while True:
+            for part in self._parts:
+                if part.header.stretch != self._stretch:
+                    raise self._ended()
+                if part.header.kind is Kind.END and part.is_last:
+                    self.is_scanning = False
+                return part
+            self._parts = self._frames.feed(await self._more())
+
+    async def _more(self) -> bytes:
+        try:
+            async with asyncio.timeout(_SILENT_S):
+                data = await self.child.read()
+        except (OSError, TimeoutError):
+            raise self._ended() from None
+        if not data:
+            raise self._ended()
+        return data
+
+    async def stop(self) -> None:
+        """Let it leave the stretch that it is at, and be ready for another.
+
+        Raises:
+            BrokerBusy: It has ended.
+            TimeoutError: It does not.
+        """
+        if not self.is_scanning:
+            return
+        async with asyncio.timeout(_STOP_S):
+            try:
+                await self.child.write(frame_bytes(Kind.STOP, self._stretch))
+            except OSError:
+                raise self._ended() from None
+            while self.is_scanning:
+                await self.read()
+
+    def _ended(self) -> BrokerBusy:
+        self.is_broken = True
+        return BrokerBusy(
+            ResponseCode.SYSTEM_BUSY,
+            f"the process that scanned (pid {self.child.pid}) has ended: try again",
+        )
+
+
+class ScanPool:
+    """The scanning processes of one broker's life. Owned by the broker's loop.
+
+    Args:
+        processes: Spawns them.
+        clock: Tells how long one was idle.
+        processes_max: How many there may be.
+        wake: Runs the job of that name now.
+    """
+
+    def __init__(
+        self,
+        processes: Processes,
+        clock: Clock,
+        *,
+        processes_max: int,
+        wake: Callable[[str], None],
+    ) -> None:
+        self._processes = processes
+        self._clock = clock
+        self._wake = wake
+        self._turns = asyncio.Semaphore(processes_max)
+        self._used: list[ScanProcess] = []
+        self._idle: list[ScanProcess] = []
+        self._stopping: list[ScanProcess] = []
+        """They are still at a stretch that nobody wants any more: each keeps its place."""
+        self._ending: list[ScanProcess] = []
+        self._is_open = True
+
+    @property
+    def pids(self) -> list[int]:
+        """The numbers of all processes there are."""
+        return sorted(one.child.pid for one in self._all())
+
+    @asynccontextmanager
+    async def process(self) -> AsyncGenerator[ScanProcess]:
+        """Give a process for one stretch, when its turn has come.
+
+        Leaving the block in mid-stretch is allowed: the process is told to stop.
+
+        Raises:
+            BrokerBusy: None can be had.
+            ClosedError: The pool was closed.
+        """
+        await self._turns.acquire()
+        try:
+            one = self._take()
+        except BaseException:
+            self._turns.release()
+            raise
+        self._used.append(one)
+        try:
+            yield one
+        finally:
+            self._used.remove(one)
+            self._give_back(one)
+
+    def job(self) -> Job:
+        """Return what stops processes, and ends those that are idle for long."""
+        return Job(name=JOB, interval_s=_LOOK_S, step=self._tidy)
+
+    def drain(self) -> None:
+        """Kill all processes and give none any more. Safe to repeat."""
+        self._is_open = False
+        for one in self._all():
+            one.child.kill()
+
+    async def close(self) -> None:
+        """See to it that no process is left, when none is used any more. Safe to repeat."""
+        self.drain()
+        while left := self._all():
+            for one in left:
+                await self._end(one)
+
+    def _all(self) -> list[ScanProcess]:
+        return [*self._used, *self._idle, *self._stopping, *self._ending]
+
+    def _take(self) -> ScanProcess:
+        if not self._is_open:
+            raise ClosedError("nothing is scanned any more")
+        while self._idle:
+            one = self._idle.pop()
+            if not one.child.has_ended:
+                return one
+            self._ending.append(one)
+        try:
+            child = self._processes.spawn(CHILD_MODULE)
+        except OSError as error:
+            remark = f"no process can be started: {error}"
+            raise BrokerBusy(ResponseCode.SYSTEM_BUSY, remark) from error
+        logger.info("scan process began pid=%s", child.pid)
+        return ScanProcess(child)
+
+    def _give_back(self, one: ScanProcess) -> None:
+        if one.is_broken or not self._is_open:
+            one.child.kill()
+            self._ending.append(one)
+        elif one.is_scanning:
+            self._stopping.append(one)
+            self._wake(JOB)
+            return
+        else:
+            self._rest(one)
+        self._turns.release()
+
+    def _rest(self, one: ScanProcess) -> None:
+        one.idle_since_ms = self._clock.monotonic_ms()
+        self._idle.append(one)
+
+    async def _tidy(self) -> bool:
+        while self._stopping:
+            one = self._stopping[0]
+            try:
+                await one.stop()
+            except (BrokerBusy, TimeoutError):
+                one.is_broken = True
+            self._stopping.remove(one)
+            self._give_back(one)
+        long_ago_ms = self._clock.monotonic_ms() - IDLE_MS
+        old = [one for one in self._idle if one.idle_since_ms <= long_ago_ms]
+        for one in (*self._ending, *old):
+            await self._end(one)
+        return False
+
+    async def _end(self, one: ScanProcess) -> None:
+        """End a process that nobody uses; it is known until then."""
+        if one in self._idle:
+            self._idle.remove(one)
+            self._ending.append(one)
+        code = await one.child.end()
+        for those in (self._used, self._stopping, self._ending):
+            if one in those:
+                those.remove(one)
+        logger.info("scan process ended pid=%s code=%s", one.child.pid, code)

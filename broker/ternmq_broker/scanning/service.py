@@ -1,0 +1,114 @@
+"""Scan and MeasureQueues, as they are served."""
+
+from collections.abc import Callable, Sequence
+
+from ternmq_broker.config import BrokerConfig
+from ternmq_broker.pull_hold import TopicReaders
+from ternmq_broker.pull_rules import PullRules
+from ternmq_broker.scanning.holds import ScanHolds
+from ternmq_broker.scanning.measuring import measure_queues
+from ternmq_broker.scanning.pool import ScanPool
+from ternmq_broker.scanning.stretch import ScanServerStream, ScanServices, serve_stretch
+from ternmq_broker.topics import TopicTable
+from ternmq_model.errors import ConnectionLost
+from ternmq_protos.v1 import admin_pb2 as admin
+from ternmq_remoting.contracts import MEASURE_QUEUES, SCAN
+from ternmq_remoting.environment import Environment
+from ternmq_remoting.rpc import Call, Handler, stream, unary
+from ternmq_runtime.service import Job
+from ternmq_store.columns.package import has_pyarrow
+from ternmq_store.message_store import MessageStore
+
+
+class ScanService:
+    """Serves Scan and MeasureQueues. Owns the processes that scan.
+
+    Args:
+        services: What scans stand on.
+        topics: Which there are.
+        env: Blocking calls.
+    """
+
+    def __init__(self, services: ScanServices, topics: TopicTable, env: Environment) -> None:
+        self._services = services
+        self._topics = topics
+        self._blocking = env.blocking
+
+    def handlers(self) -> Sequence[Handler]:
+        """Return what to serve."""
+        return (stream(SCAN, self.scan), unary(MEASURE_QUEUES, self.measure))
+
+    def jobs(self) -> Sequence[Job]:
+        """Return what runs beside the handlers."""
+        pool = self._services.pool
+        return () if pool is None else (pool.job(),)
+
+    def drain(self) -> None:
+        """End what is being scanned: who asked for it asks again, elsewhere or later."""
+        if self._services.pool is not None:
+            self._services.pool.drain()
+
+    async def close(self) -> None:
+        """See to it that no process is left. For when no handler runs any more."""
+        if self._services.pool is not None:
+            await self._services.pool.close()
+
+    async def scan(self, stream: ScanServerStream, call: Call) -> None:
+        """Serve one reader: stretch after stretch."""
+        try:
+            while (request := await stream.read()) is not None:
+                await serve_stretch(self._services, request, stream)
+        except ConnectionLost:
+            return
+
+    async def measure(
+        self, request: admin.MeasureQueuesRequest, call: Call
+    ) -> admin.MeasureQueuesReply:
+        """Return how long stretches of queues are. Cancelling is safe."""
+        return await measure_queues(request, self._services.store, self._topics, self._blocking)
+
+
+def scan_service(
+    config: BrokerConfig,
+    env: Environment,
+    store: MessageStore,
+    topics: TopicTable,
+    rules: PullRules,
+    readers: TopicReaders,
+    *,
+    is_slave: bool,
+    is_closing: Callable[[], bool],
+    wake: Callable[[str], None],
+) -> ScanService:
+    """Return what serves scans of one life of a broker.
+
+    Args:
+        config: How many processes it may have.
+        env: Where they come from, and the clock.
+        store: What they read; is told which files they need.
+        topics: Which there are.
+        rules: What readers may read.
+        readers: Tells of deleted topics.
+        is_slave: The broker follows a master.
+        is_closing: Tells whether nobody new is served any more.
+        wake: Runs the job of that name now.
+    """
+    pool: ScanPool | None = None
+    if env.processes is not None and config.scan_processes:
+        pool = ScanPool(*(env.processes, env.clock), processes_max=config.scan_processes, wake=wake)
+    holds = ScanHolds(env.clock, limit_ms=config.scan_stall_ms)
+    store.cleaner.holders.append(holds.needed_from)
+    services = ScanServices(
+        broker_name=config.name,
+        root=str(config.data.absolute()),
+        store=store,
+        rules=rules,
+        readers=readers,
+        holds=holds,
+        pool=pool,
+        has_arrow=has_pyarrow,
+        stall_s=config.scan_stall_ms / 1000,
+        is_slave=is_slave,
+        is_closing=is_closing,
+    )
+    return ScanService(services, topics, env)

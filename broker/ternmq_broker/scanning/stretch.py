@@ -1,0 +1,238 @@
+"""One stretch of a queue for one reader: what a process reads of it is passed on unopened."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from ternmq_broker.pull_hold import TopicReaders
+from ternmq_broker.pull_rules import PullRules, no_topic
+from ternmq_broker.scanning.holds import ScanHold, ScanHolds
+from ternmq_broker.scanning.pool import ScanPool, ScanProcess
+from ternmq_broker.scanning.wishes import CheckedScan, check_scan
+from ternmq_model.errors import BrokerBusy, ClosedError, RefusedError, TernError, refusal
+from ternmq_model.offsets import PhysicalOffset, QueueOffset
+from ternmq_model.response_code import ResponseCode
+from ternmq_protos.v1 import common_pb2 as common
+from ternmq_protos.v1 import messages_pb2 as messages
+from ternmq_remoting.rpc import ServerStream
+from ternmq_remoting.status import refusal_of
+from ternmq_store.message_store import MessageStore
+from ternmq_store.scan_process.frames import Header, Kind, Refusal, Wish
+
+ScanServerStream = ServerStream[messages.ScanRequest, messages.ScanReply]
+
+_CLOSING: Final = "the broker is closing"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ScanServices:
+    """What scanning stands on. All owned by the broker's loop."""
+
+    broker_name: str
+    root: str
+    """The store's directory."""
+
+    store: MessageStore
+    rules: PullRules
+    readers: TopicReaders
+    holds: ScanHolds
+    pool: ScanPool | None
+    """None = there are no processes here."""
+
+    has_arrow: Callable[[], bool]
+    stall_s: float
+    """A reader that takes nothing for so long is left."""
+
+    is_slave: bool
+    is_closing: Callable[[], bool]
+
+
+async def serve_stretch(
+    services: ScanServices, request: messages.ScanRequest, stream: ScanServerStream
+) -> None:
+    """Answer one request to its end.
+
+    Raises:
+        ConnectionLost: The reader is gone.
+        BrokerBusy: It took nothing for too long.
+    """
+    stretch = _Stretch(services, request, stream)
+    try:
+        await stretch.run()
+    except TernError as error:
+        if stretch.is_stalled or (refused := refusal_of(error)) is None:
+            raise
+        await stretch.refuse(refused)
+
+
+class _Stretch:
+    """One stretch. Owned by the reader's stream.
+
+    Attributes:
+        is_stalled: The reader takes nothing any more.
+    """
+
+    def __init__(
+        self, services: ScanServices, request: messages.ScanRequest, stream: ScanServerStream
+    ) -> None:
+        self._services = services
+        self._request = request
+        self._stream = stream
+        self._next = QueueOffset(request.begin_offset)
+        self._damaged = 0
+        self._is_deleted = False
+        self.is_stalled = False
+
+    async def run(self) -> None:
+        """Serve the stretch.
+
+        Raises:
+            TernError: Why it ends before its end.
+        """
+        services, request = self._services, self._request
+        if services.is_closing():
+            raise refusal(ResponseCode.SERVICE_NOT_AVAILABLE, _CLOSING)
+        wanted = check_scan(request, services.rules)
+        pool = services.pool
+        if pool is None or not services.has_arrow():
+            why = "pyarrow is not installed" if pool is not None else "broker.scan_processes is 0"
+            remark = f"this broker serves no Scan: {why}"
+            raise refusal(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark)
+        self._check_kept()
+        end = QueueOffset(min(request.end_offset, self._range()[1]))
+        place = services.store.searches.place_of(request.topic, request.queue_id, self._next)
+        if self._next >= end:
+            await self._write(ends_stretch=True)
+            return
+        with (
+            services.holds.hold(place or PhysicalOffset(0)) as hold,
+            services.readers.told(self._note_deleted),
+        ):
+            try:
+                async with pool.process() as process:
+                    self._check_kept()
+                    await process.begin(self._wish(wanted, end))
+                    await self._relay(process, hold)
+            except (BrokerBusy, ClosedError):
+                if services.is_closing():
+                    raise refusal(ResponseCode.SERVICE_NOT_AVAILABLE, _CLOSING) from None
+                raise
+
+    async def refuse(self, error: RefusedError) -> None:
+        """Tell the reader why the stretch ends here."""
+        status = common.Status(code=error.code, remark=error.remark)
+        await self._write(ends_stretch=True, status=status)
+
+    def _range(self) -> tuple[QueueOffset, QueueOffset]:
+        return self._services.store.queue_range(self._request.topic, self._request.queue_id)
+
+    def _note_deleted(self, topic: str) -> None:
+        self._is_deleted |= topic == self._request.topic
+
+    def _check_kept(self) -> None:
+        """Refuse what the queue does not keep any more, or is another queue's by now.
+
+        A slave may begin later than its master, which alone knows.
+        """
+        topic = self._request.topic
+        if self._is_deleted:
+            raise no_topic(topic)
+        first = self._range()[0]
+        if self._next >= first:
+            return
+        is_slave = self._services.is_slave
+        code = ResponseCode.PULL_RETRY_IMMEDIATELY if is_slave else ResponseCode.PULL_OFFSET_MOVED
+        remark = f"queue {self._request.queue_id} of topic {topic!r} begins at {first} now: "
+        raise refusal(code, remark + f"offset {self._next} is no longer kept")
+
+    def _wish(self, wanted: CheckedScan, end: QueueOffset) -> Wish:
+        services, request = self._services, self._request
+        return Wish(
+            root=services.root,
+            broker_name=services.broker_name,
+            topic=request.topic,
+            queue_id=request.queue_id,
+            begin_offset=self._next,
+            end_offset=end,
+            log_end=services.store.confirm_offset,
+            expression_type=wanted.expression_type,
+            expression=wanted.expression,
+            stored_from_ms=request.stored_from_ms,
+            stored_before_ms=request.stored_before_ms,
+            keys=tuple(request.keys),
+            columns=wanted.columns,
+            batch_rows_max=wanted.batch_rows_max,
+            batch_bytes_max=wanted.batch_bytes_max,
+            skips_damaged=request.skips_damaged,
+        )
+
+    async def _relay(self, process: ScanProcess, hold: ScanHold) -> None:
+        """Pass on what the process reads, as it comes: it waits while the reader does."""
+        refused = b""
+        while True:
+            header, data, is_last = await process.read()
+            if self._is_deleted:
+                raise no_topic(self._request.topic)
+            kind = header.kind
+            if kind is Kind.REFUSAL:
+                refused += data
+                continue
+            if is_last and kind in (Kind.BATCH, Kind.PROGRESS):
+                self._looked(header)
+            if kind is Kind.END and refused:
+                self._raise(Refusal.from_bytes(refused))
+            is_over = kind is Kind.END and is_last
+            is_batch = kind is Kind.BATCH and is_last
+            await self._write(piece=data, ends_batch=is_batch, ends_stretch=is_over)
+            self._took(hold)
+            if is_over:
+                return
+
+    def _looked(self, header: Header) -> None:
+        """Take note of how far the process is."""
+        self._next = QueueOffset(header.next_offset)
+        self._damaged = header.damaged
+        if header.rows:
+            statistics = self._services.store.statistics
+            statistics.got(header.rows, took_ms=0, from_disk=True)
+
+    def _took(self, hold: ScanHold) -> None:
+        """Take note that the reader goes on."""
+        services, request = self._services, self._request
+        place = services.store.searches.place_of(request.topic, request.queue_id, self._next)
+        services.holds.moved(hold, place)
+
+    def _raise(self, told: Refusal) -> None:
+        """Raise what the process told, in the broker's own words where it knows more."""
+        if told.code is ResponseCode.PULL_OFFSET_MOVED:
+            self._check_kept()
+            # The file is gone, and the queue does not know yet.
+            raise BrokerBusy(ResponseCode.SYSTEM_BUSY, told.remark)
+        raise refusal(told.code, told.remark)
+
+    async def _write(
+        self,
+        *,
+        piece: bytes = b"",
+        ends_batch: bool = False,
+        ends_stretch: bool = False,
+        status: common.Status | None = None,
+    ) -> None:
+        reply = messages.ScanReply(
+            status=status,
+            piece=piece,
+            ends_batch=ends_batch,
+            next_offset=self._next,
+            min_offset=self._range()[0],
+            damaged=self._damaged,
+            ends_stretch=ends_stretch,
+        )
+        stall_s = self._services.stall_s
+        try:
+            async with asyncio.timeout(stall_s):
+                await self._stream.write(reply)
+        except TimeoutError:
+            self.is_stalled = True
+            remark = f"the reader of a scan took nothing for {stall_s:g} s"
+            raise BrokerBusy(ResponseCode.SYSTEM_BUSY, remark) from None

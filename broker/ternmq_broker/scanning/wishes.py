@@ -1,0 +1,63 @@
+"""What a scan may ask for. Pure."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from ternmq_broker.pull_rules import PullRules, check_range
+from ternmq_model.errors import UsageError, refusal
+from ternmq_model.response_code import ResponseCode
+from ternmq_model.subscription import ALL_TAGS, TAG
+from ternmq_protos.v1 import messages_pb2 as messages
+from ternmq_store.columns.names import check_columns
+
+BATCH_ROWS_MAX: Final = 10_000
+BATCH_BYTES_MAX: Final = 8 << 20
+KEYS_MAX: Final = 64
+KEYS_BYTES_MAX: Final = 16 << 10
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CheckedScan:
+    """What is wanted of a queue, in order."""
+
+    expression_type: str
+    expression: str
+    columns: tuple[str, ...]
+    batch_rows_max: int
+    batch_bytes_max: int
+
+
+def check_scan(request: messages.ScanRequest, rules: PullRules) -> CheckedScan:
+    """Return what is wanted when it may be asked for.
+
+    Raises:
+        IllegalName: The topic's name.
+        RefusedError: There is no such topic, queue or column, it may not be read, or a value cannot
+            be; names it.
+    """
+    rules.check_queue(request.topic, request.queue_id)
+    check_range("begin_offset", request.begin_offset, 0)
+    check_range("end_offset", request.end_offset, request.begin_offset)
+    check_range("stored_from_ms", request.stored_from_ms, 0)
+    check_range("stored_before_ms", request.stored_before_ms, 0)
+    rows = check_range("batch_rows_max", request.batch_rows_max, 0, BATCH_ROWS_MAX)
+    length = check_range("batch_bytes_max", request.batch_bytes_max, 0, BATCH_BYTES_MAX)
+    check_range("number of keys", len(request.keys), 0, KEYS_MAX)
+    check_range("bytes of keys", sum(map(len, request.keys)), 0, KEYS_BYTES_MAX)
+    if not all(request.keys):
+        raise refusal(ResponseCode.INVALID_PARAMETER, "keys: one is empty")
+    try:
+        columns = tuple(check_columns(tuple(request.columns)))
+    except UsageError as error:
+        raise refusal(ResponseCode.INVALID_PARAMETER, str(error)) from None
+    kind, text = TAG, ALL_TAGS
+    if request.HasField("subscription"):
+        wanted = rules.filters.subscription_of(request.topic, request.subscription)
+        kind, text = wanted.expression_type or TAG, wanted.expression
+    return CheckedScan(
+        expression_type=kind,
+        expression=text,
+        columns=columns,
+        batch_rows_max=rows or BATCH_ROWS_MAX,
+        batch_bytes_max=length or BATCH_BYTES_MAX,
+    )
