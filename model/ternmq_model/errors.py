@@ -280,6 +280,48 @@ class CorruptBody(CorruptRecord):
     """The record at `offset` is whole, but its compressed body cannot be read."""
 
 
+class MessageDamaged(StoreError):
+    """What lies where a queue says that a message is, is not that message, or is known to be bad.
+
+    Attributes:
+        topic: The queue's.
+        queue_id: Its number; -1 when it is not known whose the bytes were.
+        offset: The message's place in it; then the place in the log.
+        reason: What is wrong.
+    """
+
+    def __init__(self, topic: str, queue_id: int, offset: int, reason: str) -> None:
+        where = f"topic {topic!r} queue {queue_id}: message {offset}"
+        if queue_id < 0:
+            where = f"commit log offset {offset}"
+        super().__init__(f"{where} is damaged: {reason}")
+        self.topic = topic
+        self.queue_id = queue_id
+        self.offset = offset
+        self.reason = reason
+
+
+class StretchGone(StoreError):
+    """Messages of a queue that are to be read are no longer kept.
+
+    Attributes:
+        topic: The queue's.
+        queue_id: Its number.
+        wanted_offset: The first one that is gone.
+        first_offset: The first one that the queue still has.
+    """
+
+    def __init__(self, topic: str, queue_id: int, wanted_offset: int, first_offset: int) -> None:
+        super().__init__(
+            f"topic {topic!r} queue {queue_id}: messages from {wanted_offset} on are no longer "
+            f"kept, the queue begins at {first_offset} now"
+        )
+        self.topic = topic
+        self.queue_id = queue_id
+        self.wanted_offset = wanted_offset
+        self.first_offset = first_offset
+
+
 class StoreFull(StoreError):
     """No space for another file. Reads still work."""
 

@@ -18,7 +18,7 @@ from ternmq_store.columns import names
 from ternmq_store.columns.arrow import arrow, compute
 from ternmq_store.columns.names import COLUMNS, check_columns
 from ternmq_store.columns.property_columns import LIST_TYPE, MAP_TYPE, PropertyColumns
-from ternmq_store.columns.records import Damage, Found, find_records, unpack_bodies
+from ternmq_store.columns.records import Damage, Expected, Found, find_records, unpack_bodies
 from ternmq_store.columns.slices import as_text, gather, numbers
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def build_rows(
     *,
     broker_name: str,
     columns: Sequence[str] = COLUMNS,
-    places: Ints | None = None,
+    expected: Expected | None = None,
     bytes_max: int | None = BATCH_BYTES_MAX,
 ) -> Built:
     """Return records as a batch, and which of them are damaged.
@@ -164,14 +164,14 @@ def build_rows(
         sizes: How long they are, together at most what fits in a batch.
         broker_name: Whose they are.
         columns: What is wanted of them, in this order.
-        places: The physical offsets that they must claim. None = any.
+        expected: What they must say of themselves. None = anything.
         bytes_max: The batch ends before records and unpacked bodies become more. None = never.
 
     Raises:
         MissingPackage: A body is compressed in a way that needs the extra `compression`.
     """
     starts, sizes = starts.astype(np.int64), sizes.astype(np.int64)
-    found, damaged = find_records(view, starts, sizes, places)
+    found, damaged = find_records(view, starts, sizes, expected)
     looked_at = len(starts)
     unpacked: Sequence[tuple[int, bytes]] = ()
     if found is not None and names.BODY in columns:

@@ -1,7 +1,7 @@
 """Finding the good ones among records that lie anywhere in a buffer, and unpacking their bodies."""
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Final, NamedTuple
 
@@ -18,8 +18,10 @@ from ternmq_model.record import (
     OVERHEAD_BYTES,
     decode_record,
 )
+from ternmq_model.record_checksum import match_checksums
 from ternmq_model.record_heads import Ints, head_type, take_heads
 from ternmq_model.record_layout import Layout, lay_out
+from ternmq_store.columns.slices import same_texts
 
 _HEAD: Final = head_type(8, 8)
 
@@ -31,6 +33,34 @@ class Damage(NamedTuple):
     """Which of those that were given."""
 
     error: CorruptRecord
+
+
+class Expected(NamedTuple):
+    """What records must say of themselves, and how much of them is checked."""
+
+    places: Ints
+    """Their physical offsets."""
+
+    numbers: Ints | None = None
+    """Their queue offsets. None = any, and of any queue."""
+
+    queues: Sequence[tuple[bytes, int]] = ()
+    """Topics and queue ids."""
+
+    queue_of: Ints | None = None
+    """Which of the queues each is of; None = the first."""
+
+    is_sealed: bool = False
+    """Each must have the right checksum of the whole record; else that of the body must be right.
+    """
+
+    def only(self, rows: Ints) -> "Expected":
+        """Return what is expected of some of them."""
+        return self._replace(
+            places=self.places[rows],
+            numbers=None if self.numbers is None else self.numbers[rows],
+            queue_of=None if self.queue_of is None else self.queue_of[rows],
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +93,7 @@ class Bodies:
 
 
 def find_records(
-    view: bytes | memoryview, starts: Ints, sizes: Ints, places: Ints | None
+    view: bytes | memoryview, starts: Ints, sizes: Ints, expected: Expected | None
 ) -> tuple[Found | None, list[Damage]]:
     """Return the good records and those that are damaged, both as they were given.
 
@@ -71,10 +101,11 @@ def find_records(
         view: Holds them.
         starts: Where they begin in it.
         sizes: How long they are.
-        places: The physical offsets that they must claim. None = any.
+        expected: What they must say of themselves. None = anything.
     """
     rows = np.arange(len(starts))
     ends = starts + sizes
+    places = None if expected is None else expected.places
     damaged: list[Damage] = []
     good = _have_heads(view, starts, sizes)
     layout: Layout | int = 0
@@ -88,14 +119,45 @@ def find_records(
         layout = lay_out(view, starts[rows], ends[rows], None)
         assert isinstance(layout, Layout), "what is good one by one is good together"
     found = Found(view, layout, rows)
-    good = _have_right_bodies(view, layout)
-    if not good.all():
-        for row in rows[~good].tolist():
-            error = CorruptRecord(_place(row, starts, places), "the body's checksum differs")
-            damaged.append(Damage(row, error))
+    told = expected.only(rows) if expected is not None and len(damaged) else expected
+    for bad, reason in _doubts(found, told):
+        if bad.any():
+            claimed = starts if places is None else places
+            damaged += [
+                Damage(row, CorruptRecord(PhysicalOffset(int(claimed[row])), reason))
+                for row in found.rows[bad].tolist()
+                if all(row != each.row for each in damaged)
+            ]
+    if len(damaged) + len(found.rows) > len(starts) or len(damaged):
         damaged.sort(key=lambda each: each.row)
-        found = found.only(good)
+        bad_rows = [each.row for each in damaged]
+        found = found.only(~np.isin(found.rows, bad_rows))
     return found if len(found.rows) else None, damaged
+
+
+def _doubts(found: Found, expected: Expected | None) -> Iterator[tuple[NDArray[np.bool_], str]]:
+    """Give which records are not what they should be, each time with the reason."""
+    layout = found.layout
+    if expected is not None and expected.numbers is not None:
+        yield ~_are_of_place(found, expected), "the record there is another message's"
+    if expected is not None and expected.is_sealed:
+        sealed = match_checksums(found.view, layout.starts, layout.properties, layout.ends)
+        yield ~sealed, "the record's checksum is missing or differs"
+    else:
+        yield ~_have_right_bodies(found.view, layout), "the body's checksum differs"
+
+
+def _are_of_place(found: Found, expected: Expected) -> NDArray[np.bool_]:
+    """Tell which records say that they are of their queue, and have their number there."""
+    layout, heads = found.layout, found.layout.heads
+    which = expected.queue_of
+    topics = [topic for topic, _ in expected.queues]
+    ids = np.array([queue_id for _, queue_id in expected.queues])
+    good: NDArray[np.bool_] = heads["queue_offset"] == expected.numbers
+    good &= heads["queue_id"] == (ids[0] if which is None else ids[which])
+    same = same_texts(found.view, layout.topics, layout.topics + layout.topic_bytes, topics, which)
+    good &= same
+    return good
 
 
 def _have_heads(view: bytes | memoryview, starts: Ints, sizes: Ints) -> NDArray[np.bool_]:

@@ -111,17 +111,17 @@ def walk_log(files: FileSystem, log_files: Sequence[LogFile]) -> Generator[LogPi
     Raises:
         OSError: A file cannot be read.
     """
-    used = [file for file in log_files if _is_begun(files, file)]
+    used = [file for file in log_files if is_begun(files, file)]
     for file in log_files:
         if file.file_bytes and used and file.base <= used[-1].base:
             yield from _walk_file(files, file, is_last=file == used[-1])
 
 
-def _is_begun(files: FileSystem, log_file: LogFile) -> bool:
+def is_begun(files: FileSystem, log_file: LogFile) -> bool:
     """Tell whether anything was written to a file: RocketMQ prepares the next one in the folder."""
     file = files.open(log_file.path, read_only=True)
     try:
-        return any(file.read(0, BLANK_BYTES)) or _next_content(Window(file), 0) is not None
+        return any(file.read(0, BLANK_BYTES)) or next_content(Window(file), 0) is not None
     finally:
         file.close()
 
@@ -136,9 +136,9 @@ def _walk_file(files: FileSystem, log_file: LogFile, *, is_last: bool) -> Genera
             try:
                 piece = _read_piece(window, log_file, position)
             except CorruptRecord as error:
-                if is_last and _next_content(window, position) is None:
+                if is_last and next_content(window, position) is None:
                     return
-                end = _next_piece(window, log_file, position + 1)
+                end = next_piece(window, log_file, position + 1)
                 if is_last and end == log_file.file_bytes:
                     end = _content_end(window, position)
                 yield BadStretch(log_file, at, end - position, error.reason)
@@ -211,7 +211,7 @@ def _problem(record: Record, left: int) -> str:
     return ""
 
 
-def _next_content(window: Window, position: int) -> int | None:
+def next_content(window: Window, position: int) -> int | None:
     """Return where the piece begins that holds the first byte that is not zero; None without."""
     while position < window.file_bytes:
         data = window.take(position, PIECE_BYTES)
@@ -236,7 +236,7 @@ def _content_end(window: Window, position: int) -> int:
     return end
 
 
-def _next_piece(window: Window, file: LogFile, start: int) -> int:
+def next_piece(window: Window, file: LogFile, start: int) -> int:
     """Return where, at or behind `start`, the next record begins; the file's end if none does."""
     position = start
     while position + BLANK_BYTES <= file.file_bytes:

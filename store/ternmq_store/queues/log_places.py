@@ -1,15 +1,31 @@
 """Where a queue stands when the log ends at some place."""
 
+from typing import Protocol
+
 import numpy as np
 
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
-from ternmq_store.queues.consume_queue import ConsumeQueue
-from ternmq_store.queues.units import PADDING_SIZE
+from ternmq_store.queues.units import PADDING_SIZE, Unit, Units
 
 _PIECE_UNITS = 4096
 
 
-def first_from(queue: ConsumeQueue, place: PhysicalOffset) -> QueueOffset:
+class UnitRow(Protocol):
+    """The units of a queue, wherever they are read."""
+
+    min_offset: QueueOffset
+    end: QueueOffset
+
+    def units(self, offset: QueueOffset, count: int) -> Units:
+        """Return up to `count` units from `offset` on, at least one where there are any."""
+        ...
+
+    def unit(self, offset: QueueOffset) -> Unit:
+        """Return the unit of message `offset`."""
+        ...
+
+
+def first_from(queue: UnitRow, place: PhysicalOffset) -> QueueOffset:
     """Return the queue's first message whose record lies at `place` or behind it.
 
     Offsets of records rise along a queue, so it is found by halving: some twenty units are read.
@@ -28,11 +44,13 @@ def first_from(queue: ConsumeQueue, place: PhysicalOffset) -> QueueOffset:
     return _first_message(queue, low, queue.end)
 
 
-def _first_message(queue: ConsumeQueue, begin: QueueOffset, end: QueueOffset) -> QueueOffset:
+def _first_message(queue: UnitRow, begin: QueueOffset, end: QueueOffset) -> QueueOffset:
     """Return the first unit from `begin` on that stands for a message; `end` if none does."""
     count = 1
     while begin < end:
         units = queue.units(begin, min(count, end - begin))
+        if not len(units):
+            return end
         found = np.flatnonzero(units["size"] != PADDING_SIZE)
         if len(found):
             return QueueOffset(begin + int(found[0]))

@@ -20,6 +20,7 @@ from ternmq_store.columns.batches import (
     build_rows,
 )
 from ternmq_store.columns.names import COLUMNS
+from ternmq_store.columns.records import Expected
 
 BOMB = record(body=zlib.compress(bytes(4 << 20)), sys_flag=1)
 BROKEN = record(body=b"no zlib", sys_flag=1)
@@ -101,7 +102,7 @@ def test_a_body_that_cannot_be_unpacked_is_damage_of_that_row_alone() -> None:
 
 def test_a_record_at_another_place_than_it_claims_is_damaged() -> None:
     view, starts, sizes = laid_out(record(), record())
-    built = build_rows(view, starts, sizes, broker_name="a", places=starts)
+    built = build_rows(view, starts, sizes, broker_name="a", expected=Expected(starts))
     ((row, error),) = built.damaged
     assert (row, error.offset) == (1, starts[1])
     assert built.rows.tolist() == [0]

@@ -1,0 +1,224 @@
+"""A store's directory as it is read from outside: which files it has, and what is known of them.
+
+Nothing is opened for writing, and the lengths of files are read off the files. A broker may use the
+directory meanwhile.
+"""
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from ternmq_model.errors import StoreError
+from ternmq_model.offsets import UNIT_BYTES, PhysicalOffset, QueueOffset
+from ternmq_model.record_scan import Verify
+from ternmq_store.disk.filesystem import FileSystem
+from ternmq_store.disk.layout import (
+    commit_log_folder,
+    consume_queue_folder,
+    file_base,
+    lock_path,
+    queue_ext_folder,
+    queue_folder,
+)
+from ternmq_store.inspection.log_inspection import LogFile, file_bytes, find_log_files
+from ternmq_store.inspection.queue_inspection import find_queues
+from ternmq_store.log.checksum_ranges import Ranges, is_inside, next_border
+from ternmq_store.log.log_notes import LastUse, last_use, load_abort, load_notes
+from ternmq_store.log.quarantine import Quarantine
+from ternmq_store.queues.consume_queue_ext import ExtSource
+from ternmq_store.queues.consume_queues import count_in_row, unit_file_bytes
+from ternmq_store.queues.log_places import first_from
+from ternmq_store.reading.cold_read import Source
+from ternmq_store.scanning.unit_files import UnitFiles
+from ternmq_store.scanning.wanted import QueueStretch
+
+logger = logging.getLogger(__name__)
+
+_NO_BYTES: Final = 0
+
+
+class StoreDirectory:
+    """What one reader knows of a directory since it was opened. Use `open`.
+
+    Attributes:
+        files: The file system.
+        root: The directory.
+        log_start: Where the log began then.
+        log_end: Behind its last file then.
+        log_file_bytes: Of each file of the log; 0 when there is none.
+        is_in_use: A broker used it then.
+        was_cut_short: A broker uses it, or the last one did not bring its use to an end.
+        quarantine: Stretches of the log that are known to be damaged.
+        checksummed: Ranges of the log in which every record has a checksum of the whole.
+    """
+
+    def __init__(self, files: FileSystem, root: Path) -> None:
+        self.files = files
+        self.root = root
+        log_files = [file for file in find_log_files(files, root) if file.file_bytes]
+        self.log_file_bytes = log_files[0].file_bytes if log_files else _NO_BYTES
+        _check_row(log_files, self.log_file_bytes)
+        self.log_start = PhysicalOffset(log_files[0].base if log_files else 0)
+        self.log_end = PhysicalOffset(log_files[-1].base + self.log_file_bytes if log_files else 0)
+        self.is_in_use = files.is_locked(lock_path(root))
+        notes = load_notes(files, root, self._tell)
+        abort = load_abort(files, root)
+        self.was_cut_short = abort is not None
+        use = last_use(notes, abort)
+        # What was noted before somebody else used the directory does not count.
+        counts = use in (LastUse.CLEAN, LastUse.CRASHED)
+        self.quarantine = Quarantine(notes.quarantined if counts else ())
+        self.checksummed: Ranges = tuple(notes.checksummed) if counts else ()
+        self._unit_file_bytes: int | None = None
+
+    @classmethod
+    def open(cls, files: FileSystem, root: Path) -> Self:
+        """Return what can be known of `root` without reading much.
+
+        Raises:
+            StoreNotFound: There is no store.
+            StoreError: Files of the log are missing, or have several lengths.
+            OSError: It cannot be read.
+        """
+        return cls(files, root)
+
+    def _tell(self, reason: str) -> None:
+        logger.warning("notes of a store do not count path=%s reason=%s", self.root, reason)
+
+    def source(self, log_start: int | None, log_end: int | None) -> Source:
+        """Return the log between these places; None = as far as it went."""
+        return Source(
+            files=self.files,
+            folder=commit_log_folder(self.root),
+            file_bytes=self.log_file_bytes,
+            start=self.log_start if log_start is None else PhysicalOffset(log_start),
+            end=self.log_end if log_end is None else PhysicalOffset(log_end),
+            verify=self.verify,
+            read_ahead=True,
+            beginnings=(),
+        )
+
+    def verify(self, offset: PhysicalOffset) -> Verify:
+        """Tell how much of the record at `offset` is checked."""
+        return Verify.WHOLE if is_inside(self.checksummed, offset) else Verify.BODY
+
+    def border_behind(self, offset: PhysicalOffset) -> PhysicalOffset | None:
+        """Return the first place behind `offset` where `verify` may tell another thing."""
+        return next_border(self.checksummed, offset)
+
+    @property
+    def unit_file_bytes(self) -> int:
+        """Length of the queues' files; 0 when there is none."""
+        if self._unit_file_bytes is None:
+            self._unit_file_bytes = unit_file_bytes(
+                [
+                    file.file_bytes
+                    for queue in find_queues(self.files, self.root)
+                    for file in queue.files
+                ]
+            )
+        return self._unit_file_bytes
+
+    def unit_files(self, topic: str, queue_id: int, begin: int, end: int) -> UnitFiles:
+        """Return the reader of a queue's units."""
+        folder = queue_folder(self.root, topic, queue_id)
+        return UnitFiles(self.files, folder, self.queue_file_bytes(topic, queue_id), begin, end)
+
+    def queue_file_bytes(self, topic: str, queue_id: int) -> int:
+        """Return the length of one queue's files; that of others when it has none yet."""
+        folder = queue_folder(self.root, topic, queue_id)
+        for name in self.files.files(folder):
+            if file_base(name) is not None:
+                length = file_bytes(self.files, folder / name)
+                if length and not length % UNIT_BYTES:
+                    return length
+        return self.unit_file_bytes or UNIT_BYTES
+
+    def ext_source(self, topic: str, queue_id: int) -> ExtSource | None:
+        """Return where the tag codes lie that units have no room for; None if there are none."""
+        folder = queue_ext_folder(self.root, topic, queue_id)
+        for name in self.files.files(folder):
+            if file_base(name) is not None and (length := file_bytes(self.files, folder / name)):
+                return ExtSource(self.files, folder, length)
+        return None
+
+    def queues(self) -> Sequence[QueueStretch]:
+        """Return every queue with what can be read of it: from its first message to its last unit.
+
+        Queues of which no message is left are not among them.
+
+        Raises:
+            StoreError: Files of a queue are missing, or have several lengths.
+            OSError: It cannot be read.
+        """
+        found: list[QueueStretch] = []
+        for queue in find_queues(self.files, self.root):
+            row = [file for file in queue.files if file.file_bytes]
+            if not row:
+                continue
+            length = row[0].file_bytes
+            _check_row(row, length)
+            begin, end = row[0].base // UNIT_BYTES, (row[-1].base + length) // UNIT_BYTES
+            units = UnitFiles(self.files, queue.folder, length, begin, end)
+            try:
+                units.end = units.written_end()
+                first = first_from(units, self.log_start)
+            finally:
+                units.close()
+            if first < units.end:
+                found.append(QueueStretch(queue.topic, queue.queue_id, first, units.end))
+        return found
+
+    def first_message(self, topic: str, queue_id: int, end: int) -> QueueOffset:
+        """Return the first message of a queue whose record the log has now; `end` if none has.
+
+        Args:
+            topic: The queue's.
+            queue_id: Its number.
+            end: Behind its last message.
+        """
+        folder = consume_queue_folder(self.root) / topic / str(queue_id)
+        bases = [base for base in map(file_base, self.files.files(folder)) if base is not None]
+        log = [
+            base
+            for name in self.files.files(commit_log_folder(self.root))
+            if (base := file_base(name)) is not None
+        ]
+        if not bases or not log:
+            return QueueOffset(end)
+        units = self.unit_files(topic, queue_id, min(bases) // UNIT_BYTES, end)
+        try:
+            return first_from(units, PhysicalOffset(min(log)))
+        finally:
+            units.close()
+
+    def close(self) -> None:
+        """Let go of it."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _check_row(row: Sequence[LogFile], length: int) -> None:
+    """Refuse files that do not follow each other.
+
+    Raises:
+        StoreError: One does not; names it.
+    """
+    fits = count_in_row([(file.base, file.file_bytes) for file in row], length)
+    if fits < len(row):
+        file = row[fits]
+        raise StoreError(
+            f"{file.path} has {file.file_bytes} bytes and does not follow the file before it, "
+            f"which has {length}: files are missing, or are of several stores"
+        )

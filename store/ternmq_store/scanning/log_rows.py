@@ -1,0 +1,247 @@
+"""Reading chosen records of one file of the log, and making those that are wanted rows."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ternmq_model.errors import CorruptRecord
+from ternmq_model.offsets import PhysicalOffset
+from ternmq_model.record_heads import Ints
+from ternmq_model.record_scan import Verify
+from ternmq_store.columns import names
+from ternmq_store.columns.arrow import arrow, compute
+from ternmq_store.columns.batches import build_rows
+from ternmq_store.columns.records import Damage, Expected
+from ternmq_store.disk.filesystem import File
+from ternmq_store.reading.record_filter import properties_at
+from ternmq_store.scanning.directory import StoreDirectory
+from ternmq_store.scanning.wanted import Wanted
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_GAP_BYTES_MAX: Final = 16 << 10
+"""To read so much in vain costs no more than another read."""
+
+_SLACK_BYTES: Final = 1 << 20
+_AHEAD_BYTES: Final = 8 << 20
+_SIZE_BYTES: Final = 4
+
+
+class Choice(NamedTuple):
+    """Records of one file of the log, as units tell of them."""
+
+    starts: Ints
+    sizes: Ints
+    numbers: Ints | None
+    """Their queue offsets; None when no unit tells."""
+
+    queues: Sequence[tuple[bytes, int]]
+    queue_of: Ints | None
+
+    def part(self, begin: int, end: int) -> "Choice":
+        """Return those from `begin` on before `end`."""
+        rows = slice(begin, end)
+        return self._replace(
+            starts=self.starts[rows],
+            sizes=self.sizes[rows],
+            numbers=None if self.numbers is None else self.numbers[rows],
+            queue_of=None if self.queue_of is None else self.queue_of[rows],
+        )
+
+
+class Rows(NamedTuple):
+    """What came of looking at some records, from the first one on."""
+
+    batch: "pa.RecordBatch | None"
+    looked_at: int
+    damaged: Sequence[Damage]
+
+
+class LogRows:
+    """Makes rows of the records in one file of the log. `close` it.
+
+    Args:
+        directory: The store.
+        wanted: What is wanted of them, checked.
+        broker_name: Whose they are.
+        base: Where the file begins.
+        log_end: Records that end behind it are not read.
+        has_quarantine: Records in stretches that are known to be damaged count as damaged.
+
+    Raises:
+        FileNotFoundError: The file was deleted.
+    """
+
+    def __init__(
+        self,
+        directory: StoreDirectory,
+        wanted: Wanted,
+        *,
+        broker_name: str,
+        base: int,
+        log_end: int | None,
+        has_quarantine: bool = True,
+    ) -> None:
+        source = directory.source(None, log_end)
+        self.base = base
+        self.end = base + source.file_bytes
+        self._directory = directory
+        self._wanted = wanted
+        self._broker_name = broker_name
+        self._columns = wanted.columns_needed
+        self._record_filter = wanted.record_filter
+        self._has_quarantine = has_quarantine
+        self._limit = min(self.end, int(source.end)) if log_end is not None else self.end
+        self._file, _ = source.open(base)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def take(self, choice: Choice) -> Rows:
+        """Look at records until a batch is full; at least at one, of which there must be one.
+
+        Raises:
+            OSError: The disk failed.
+            MissingPackage: A body is compressed in a way that needs the extra `compression`.
+        """
+        choice = choice.part(0, self._count(choice))
+        possible = self._possible(choice)
+        damaged = [
+            self._damage(choice, row, "its unit points behind the end of the log's file")
+            for row in np.flatnonzero(~possible).tolist()
+        ]
+        bad = np.zeros(len(possible), dtype=np.bool_)
+        if self._has_quarantine:
+            bad = self._directory.quarantine.is_bad(choice.starts) & possible
+        damaged += [
+            self._damage(choice, row, "it lies in a stretch of the log that is known as damaged")
+            for row in np.flatnonzero(bad).tolist()
+        ]
+        rows = np.flatnonzero(possible & ~bad)
+        if not len(rows):
+            return Rows(None, len(choice.starts), damaged)
+        view, positions = _read(self._file, self.base, choice.starts[rows], choice.sizes[rows])
+        if self._record_filter is not None:
+            kept = self._matching(view, positions, choice.sizes[rows])
+            rows, positions = rows[kept], positions[kept]
+            if not len(rows):
+                return Rows(None, len(choice.starts), damaged)
+        built = build_rows(
+            view,
+            positions,
+            choice.sizes[rows],
+            broker_name=self._broker_name,
+            columns=self._columns,
+            expected=Expected(
+                choice.starts,
+                choice.numbers,
+                choice.queues,
+                choice.queue_of,
+                self._is_sealed(choice),
+            ).only(rows),
+            bytes_max=self._wanted.batch_bytes_max,
+        )
+        looked_at = len(choice.starts)
+        if built.looked_at < len(rows):
+            looked_at = int(rows[built.looked_at])
+        damaged += [Damage(int(rows[row]), error) for row, error in built.damaged]
+        damaged = sorted((d for d in damaged if d.row < looked_at), key=lambda each: each.row)
+        batch = only_wanted(built.batch, self._wanted)
+        return Rows(batch if batch.num_rows else None, looked_at, damaged)
+
+    def _count(self, choice: Choice) -> int:
+        """Return how many of the records one batch may have."""
+        wanted = self._wanted
+        count = min(len(choice.starts), wanted.batch_rows_max)
+        ends = np.cumsum(choice.sizes[:count])
+        count = max(int(np.searchsorted(ends, wanted.batch_bytes_max, side="right")), 1)
+        border = self._directory.border_behind(PhysicalOffset(int(choice.starts[0])))
+        if border is not None:
+            behind = choice.starts[:count] >= border
+            count = max(int(behind.argmax()), 1) if behind.any() else count
+        return count
+
+    def _is_sealed(self, choice: Choice) -> bool:
+        return self._directory.verify(PhysicalOffset(int(choice.starts[0]))) is Verify.WHOLE
+
+    def _possible(self, choice: Choice) -> NDArray[np.bool_]:
+        """Tell which records end where they may; one that seems huge must say so itself."""
+        good: NDArray[np.bool_] = choice.starts + choice.sizes <= self._limit
+        good &= choice.starts >= self.base
+        for row in np.flatnonzero(good & (choice.sizes > self._wanted.batch_bytes_max)).tolist():
+            start, size = int(choice.starts[row]), int(choice.sizes[row])
+            says = int.from_bytes(self._file.read(start - self.base, _SIZE_BYTES), "big")
+            good[row] = says == size
+        return good
+
+    def _damage(self, choice: Choice, row: int, reason: str) -> Damage:
+        return Damage(row, CorruptRecord(PhysicalOffset(int(choice.starts[row])), reason))
+
+    def _matching(self, view: memoryview, positions: Ints, sizes: Ints) -> NDArray[np.bool_]:
+        """Tell which records the condition wants, and which cannot be read: those are damaged."""
+        keep = self._record_filter
+        assert keep is not None, "there is a condition"
+        found = [
+            (properties := properties_at(view, at, size)) is None or keep(properties)
+            for at, size in zip(positions.tolist(), sizes.tolist(), strict=True)
+        ]
+        return np.array(found, dtype=np.bool_)
+
+    def will_need(self, start: int) -> None:
+        """Tell the disk what is read next."""
+        self._file.will_need(start - self.base, _AHEAD_BYTES)
+
+
+def _read(file: File, base: int, starts: Ints, sizes: Ints) -> tuple[memoryview, Ints]:
+    """Return bytes that hold the records, and where in them each begins.
+
+    What lies between is read with them, unless that is much: then they are put side by side.
+    """
+    begin, end = int(starts.min()), int((starts + sizes).max())
+    if end - begin <= 2 * int(sizes.sum()) + _SLACK_BYTES:
+        return memoryview(file.read(begin - base, end - begin)), starts - begin
+    gaps = starts[1:] - starts[:-1] - sizes[:-1]
+    cuts = np.flatnonzero((gaps < 0) | (gaps > _GAP_BYTES_MAX)) + 1
+    pieces: list[memoryview] = []
+    for rows in np.split(np.arange(len(starts)), cuts):
+        # A part at a time, so that what lies between is never held for long.
+        while len(rows):
+            at = int(starts[rows[0]])
+            near = rows[: int(np.searchsorted(starts[rows], at + _SLACK_BYTES))]
+            last = near[-1]
+            data = memoryview(file.read(at - base, int(starts[last] + sizes[last]) - at))
+            begins = (starts[near] - at).tolist()
+            pairs = zip(begins, sizes[near].tolist(), strict=True)
+            pieces += [data[place : place + size] for place, size in pairs]
+            rows = rows[len(near) :]
+    lengths = np.array([len(piece) for piece in pieces], dtype=np.int64)
+    return memoryview(b"".join(pieces)), np.cumsum(lengths) - lengths
+
+
+def only_wanted(batch: "pa.RecordBatch", wanted: Wanted) -> "pa.RecordBatch":
+    """Return the rows that are wanted, with the columns that are."""
+    found: Any = batch
+    if wanted.tags:
+        found = found.filter(compute.is_in(found[names.TAGS], arrow.array(sorted(wanted.tags))))
+    if wanted.stored_from_ms or wanted.stored_before_ms:
+        at_us = found[names.STORED_AT].view(arrow.int64()).to_numpy()
+        good = at_us >= wanted.stored_from_ms * 1000
+        if wanted.stored_before_ms:
+            good &= at_us < wanted.stored_before_ms * 1000
+        if not good.all():
+            found = found.filter(arrow.array(good))
+    if wanted.keys:
+        keys = found[names.KEYS]
+        hit = compute.is_in(keys.flatten(), arrow.array(sorted(wanted.keys))).to_numpy(
+            zero_copy_only=False
+        )
+        rows = np.unique(compute.list_parent_indices(keys).to_numpy()[hit])
+        found = found.take(arrow.array(rows))
+    if len(found.schema) != len(wanted.columns):
+        found = found.select(list(wanted.columns))
+    kept: pa.RecordBatch = found
+    return kept

@@ -1,0 +1,249 @@
+"""Reading a whole store without a broker: by file of the log, the messages that queues reach.
+
+Each file is a part, which can be read by itself: its messages come in the order of the log,
+whatever their queues. What queues do not reach is not given: records that were never dispatched, or
+whose topic was deleted.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import ExitStack
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from ternmq_model.errors import MessageDamaged, StretchGone
+from ternmq_model.offsets import PhysicalOffset, QueueOffset
+from ternmq_model.record_heads import Ints
+from ternmq_store.queues.log_places import first_from
+from ternmq_store.queues.units import PADDING_SIZE
+from ternmq_store.reading.reader import select
+from ternmq_store.scanning.directory import StoreDirectory
+from ternmq_store.scanning.log_rows import Choice, LogRows
+from ternmq_store.scanning.queue_scan import NO_PLACE, narrowed_by_time
+from ternmq_store.scanning.topics import is_user_topic
+from ternmq_store.scanning.wanted import QueueStretch, Scanned, Wanted
+
+_PIECE_UNITS: Final = 4_096
+_WINDOW_BYTES: Final = 16 << 20
+"""Units are gathered for so much of the log at a time."""
+
+
+class LogPart(NamedTuple):
+    """The messages in one file of the log."""
+
+    base: int
+    """Where the file begins."""
+
+    stretches: Sequence[QueueStretch]
+    """What of each queue lies in it."""
+
+
+def plan_directory(
+    directory: StoreDirectory,
+    *,
+    topics: Collection[str] | None = None,
+    wanted: Wanted | None = None,
+) -> Sequence[LogPart]:
+    """Return what is to be read, by file of the log.
+
+    Args:
+        directory: The store.
+        topics: Whose messages; each is read whatever it is. None = those of all user topics.
+        wanted: Only its store times count here.
+
+    Raises:
+        StoreError: Files are missing.
+        OSError: The directory cannot be read.
+    """
+    chosen = [
+        queue
+        for queue in directory.queues()
+        if (is_user_topic(queue.topic) if topics is None else queue.topic in topics)
+    ]
+    if wanted is not None and (wanted.stored_from_ms or wanted.stored_before_ms):
+        source = directory.source(None, None)
+        chosen = [narrowed_by_time(directory, queue, wanted, source) for queue in chosen]
+    return plan_stretches(directory, chosen)
+
+
+def plan_stretches(
+    directory: StoreDirectory, stretches: Sequence[QueueStretch]
+) -> Sequence[LogPart]:
+    """Return the parts of the log that hold these messages.
+
+    Args:
+        directory: The store.
+        stretches: At most one of each queue, within what `directory.queues` tells.
+
+    Raises:
+        OSError: The disk failed.
+    """
+    step = directory.log_file_bytes
+    bases = range(directory.log_start, directory.log_end, step) if step else range(0)
+    found: dict[int, list[QueueStretch]] = {base: [] for base in bases}
+    for stretch in stretches:
+        units = directory.unit_files(*stretch)
+        try:
+            for base in bases:
+                if units.min_offset >= stretch.end:
+                    break
+                end = first_from(units, PhysicalOffset(base + step))
+                if end > units.min_offset:
+                    found[base].append(stretch._replace(begin=units.min_offset, end=end))
+                units.min_offset = end
+        finally:
+            units.close()
+    return [LogPart(base, tuple(some)) for base, some in found.items() if some]
+
+
+def scan_part(
+    directory: StoreDirectory, part: LogPart, wanted: Wanted, *, broker_name: str
+) -> Iterator[Scanned]:
+    """Give the wanted messages of one file of the log, in its order, a batch a step.
+
+    Args:
+        directory: The store.
+        part: As it was planned.
+        wanted: Which messages, and what of them. The topic of its subscription does not count.
+        broker_name: Whose they are.
+
+    Raises:
+        MessageDamaged: A message is, and damaged ones are not to be passed over.
+        StretchGone: The file was deleted since it was planned.
+        UsageError: `wanted` has a column that there is not.
+        MissingPackage: A body is compressed in a way that needs the extra `compression`.
+        OSError: The disk failed.
+    """
+    wanted = wanted.checked()
+    if not part.stretches:
+        return
+    with ExitStack() as stack:
+        try:
+            rows = LogRows(directory, wanted, broker_name=broker_name, base=part.base, log_end=None)
+        except FileNotFoundError:
+            topic, queue_id, begin, end = part.stretches[0]
+            raise StretchGone(topic, queue_id, begin, end) from None
+        stack.callback(rows.close)
+        yield from _PartScan(directory, part, wanted, rows, stack).run()
+
+
+class _PartScan:
+    """One scan of one file of the log."""
+
+    def __init__(
+        self,
+        directory: StoreDirectory,
+        part: LogPart,
+        wanted: Wanted,
+        rows: LogRows,
+        stack: ExitStack,
+    ) -> None:
+        self._part = part
+        self._wanted = wanted
+        self._rows = rows
+        self._damaged = 0
+        self._queues = [(queue.topic.encode(), queue.queue_id) for queue in part.stretches]
+        self._cursors = [_Cursor(directory, queue, wanted, stack) for queue in part.stretches]
+
+    def run(self) -> Iterator[Scanned]:
+        """Give what is wanted."""
+        waiting = self._gathered([])
+        for border in range(self._rows.base, self._rows.end, _WINDOW_BYTES):
+            is_last = border + _WINDOW_BYTES >= self._rows.end
+            end = None if is_last else border + _WINDOW_BYTES
+            waiting = self._gathered([waiting, *self._take_to(end)])
+            while len(waiting.starts) and (is_last or self._is_full(waiting)):
+                found = self._rows.take(waiting)
+                for damage in found.damaged:
+                    self._note(waiting, damage.row, damage.error.reason)
+                last = int(waiting.starts[found.looked_at - 1])
+                waiting = waiting.part(found.looked_at, len(waiting.starts))
+                yield Scanned(found.batch, last + 1, self._damaged)
+            if not is_last:
+                self._rows.will_need(border + _WINDOW_BYTES)
+        yield Scanned(None, self._rows.end, self._damaged)
+
+    def _is_full(self, waiting: Choice) -> bool:
+        is_long = int(waiting.sizes.sum()) > self._wanted.batch_bytes_max
+        return is_long or len(waiting.starts) > self._wanted.batch_rows_max
+
+    def _take_to(self, end: int | None) -> Iterator[Choice]:
+        for index, cursor in enumerate(self._cursors):
+            for starts, sizes, numbers, wrong in cursor.take_to(end):
+                queue_of = np.full(len(starts), index, dtype=np.int64)
+                choice = Choice(starts, sizes, numbers, self._queues, queue_of)
+                for number in wrong:
+                    self._note_at(index, number, NO_PLACE)
+                yield choice
+
+    def _gathered(self, choices: Sequence[Choice]) -> Choice:
+        """Return all of them as one, in the order of the log."""
+        nothing = np.zeros(0, dtype=np.int64)
+        columns = [
+            np.concatenate([nothing, *(getattr(choice, name) for choice in choices)])
+            for name in ("starts", "sizes", "numbers", "queue_of")
+        ]
+        order = np.argsort(columns[0], kind="stable")
+        starts, sizes, numbers, queue_of = (column[order] for column in columns)
+        return Choice(starts, sizes, numbers, self._queues, queue_of)
+
+    def _note(self, waiting: Choice, row: int, reason: str) -> None:
+        assert waiting.numbers is not None, "units tell of these records"
+        assert waiting.queue_of is not None, "units tell of these records"
+        self._note_at(int(waiting.queue_of[row]), int(waiting.numbers[row]), reason)
+
+    def _note_at(self, index: int, number: int, reason: str) -> None:
+        self._damaged += 1
+        if not self._wanted.skips_damaged:
+            queue = self._part.stretches[index]
+            raise MessageDamaged(queue.topic, queue.queue_id, number, reason)
+
+
+class _Cursor:
+    """Goes once through the units of a stretch, forwards."""
+
+    def __init__(
+        self, directory: StoreDirectory, stretch: QueueStretch, wanted: Wanted, stack: ExitStack
+    ) -> None:
+        self._source = directory.source(None, None)
+        self._stretch = stretch
+        self._codes = wanted.tag_codes
+        self._units = directory.unit_files(*stretch)
+        self._ext = None
+        if self._codes is not None:
+            self._ext = directory.ext_source(stretch.topic, stretch.queue_id)
+        stack.callback(self._units.close)
+        self._next = stretch.begin
+
+    def take_to(self, end: int | None) -> Iterator[tuple[Ints, Ints, Ints, Sequence[int]]]:
+        """Give what the units tell of records before `end`: starts, sizes, numbers; and wrong ones.
+
+        Args:
+            end: A place of the log. None = all that is left.
+
+        Raises:
+            StretchGone: Their file was deleted.
+            OSError: The disk failed.
+        """
+        while self._next < self._stretch.end:
+            count = min(_PIECE_UNITS, self._stretch.end - self._next)
+            units = self._units.units(QueueOffset(self._next), count)
+            if not len(units):
+                topic, queue_id, _, last = self._stretch
+                raise StretchGone(topic, queue_id, self._next, last)
+            read = len(units)
+            if end is not None:
+                behind = (units["offset"] >= end) & (units["size"] != PADDING_SIZE)
+                units = units[: int(behind.argmax())] if behind.any() else units
+            if len(units):
+                codes = None
+                if self._codes is not None and self._ext is not None:
+                    codes = self._ext.tag_codes(units)
+                chosen = select(units, self._source.start, self._source.end, self._codes, codes)
+                rows = np.arange(len(units)) if chosen.rows is None else chosen.rows
+                wrong = [self._next + row for row in chosen.wrong]
+                first = self._next
+                self._next += len(units)
+                yield chosen.starts, chosen.sizes, first + rows, wrong
+            if len(units) < read:
+                return

@@ -1,0 +1,205 @@
+"""Reading a stretch of one queue from the directory of its store.
+
+Source: RocketMQ `DefaultMessageStore.getMessage`.
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from ternmq_model.errors import MessageDamaged, StoreError, StretchGone
+from ternmq_model.offsets import QueueOffset
+from ternmq_store.disk.layout import base_of, queue_folder
+from ternmq_store.queues.units import PADDING_SIZE, Units
+from ternmq_store.reading.cold_read import Source
+from ternmq_store.reading.queue_times import Boundary, TimeSearch
+from ternmq_store.reading.reader import Selection, select
+from ternmq_store.scanning.directory import StoreDirectory
+from ternmq_store.scanning.log_rows import Choice, LogRows
+from ternmq_store.scanning.wanted import QueueStretch, Scanned, Wanted
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FILTER_UNITS: Final = 32_768
+"""Units looked at in one step when most messages may be passed over."""
+
+NO_PLACE: Final = "its unit points to no place of the log"
+
+
+def scan_queue(
+    directory: StoreDirectory,
+    stretch: QueueStretch,
+    wanted: Wanted,
+    *,
+    broker_name: str,
+    log_start: int | None = None,
+    log_end: int | None = None,
+) -> Iterator[Scanned]:
+    """Give the wanted messages of a stretch, in the order of the queue, a batch a step.
+
+    Args:
+        directory: The store.
+        stretch: Up to the queue's end at most, as it is when asked.
+        wanted: Which messages, and what of them.
+        broker_name: Whose they are.
+        log_start: Where the log begins. None = where its first file does.
+        log_end: Records that end behind it are not read. None = the end of the log's last file.
+
+    Raises:
+        MessageDamaged: A message is, and damaged ones are not to be passed over. Nothing of that
+            step is given.
+        StretchGone: Retention took messages of the stretch that are not read yet.
+        UsageError: `wanted` has a column that there is not.
+        MissingPackage: A body is compressed in a way that needs the extra `compression`.
+        StoreError: Files of the store are missing.
+        OSError: The disk failed.
+    """
+    wanted = wanted.checked()
+    with ExitStack() as stack:
+        scan = _QueueScan(directory, stretch, wanted, broker_name, stack)
+        yield from scan.run(directory.source(log_start, log_end), log_end)
+
+
+def narrowed_by_time(
+    directory: StoreDirectory, stretch: QueueStretch, wanted: Wanted, source: Source
+) -> QueueStretch:
+    """Return what of a stretch was stored in the wanted time, found by halving.
+
+    Raises:
+        OSError: The disk failed.
+    """
+    folder = queue_folder(directory.root, stretch.topic, stretch.queue_id)
+    file_bytes = directory.queue_file_bytes(stretch.topic, stretch.queue_id)
+
+    def first_since(begin: int, at_ms: int) -> int:
+        first, end = QueueOffset(begin), QueueOffset(stretch.end)
+        return TimeSearch(
+            directory.files, folder, file_bytes, first, end, source, at_ms, Boundary.LOWER
+        ).run()
+
+    begin, end = stretch.begin, stretch.end
+    if wanted.stored_from_ms and begin < end:
+        begin = first_since(begin, wanted.stored_from_ms)
+    if wanted.stored_before_ms and begin < end:
+        end = first_since(begin, wanted.stored_before_ms)
+    return stretch._replace(begin=begin, end=end)
+
+
+class _QueueScan:
+    """One scan of one queue."""
+
+    def __init__(
+        self,
+        directory: StoreDirectory,
+        stretch: QueueStretch,
+        wanted: Wanted,
+        broker_name: str,
+        stack: ExitStack,
+    ) -> None:
+        self._directory = directory
+        self._stretch = stretch
+        self._wanted = wanted
+        self._broker_name = broker_name
+        self._queues = [(stretch.topic.encode(), stretch.queue_id)]
+        self._ext = directory.ext_source(stretch.topic, stretch.queue_id)
+        self._units = directory.unit_files(*stretch)
+        stack.callback(self._units.close)
+        stack.callback(self._close)
+        self._rows: LogRows | None = None
+        self._damaged = 0
+
+    def _close(self) -> None:
+        if self._rows is not None:
+            self._rows.close()
+
+    def run(self, source: Source, log_end: int | None) -> Iterator[Scanned]:
+        """Give what is wanted."""
+        stretch = self._stretch
+        self._refuse_gone(stretch.begin)
+        inside = narrowed_by_time(self._directory, stretch, self._wanted, source)
+        offset = inside.begin
+        while offset < inside.end:
+            units = self._next_units(offset, inside.end)
+            chosen = self._select(units, offset, source)
+            for row in chosen.wrong:
+                self._note(offset + row, NO_PLACE)
+            if not len(chosen.starts):
+                offset += len(units)
+                yield Scanned(None, offset, self._damaged)
+                continue
+            found, batch = self._take(chosen, offset, log_end)
+            offset += chosen.scanned(found, len(units))
+            yield Scanned(batch, offset, self._damaged)
+        if inside.end < stretch.end or inside.begin >= inside.end:
+            yield Scanned(None, stretch.end, self._damaged)
+
+    def _next_units(self, offset: int, end: int) -> Units:
+        has_filter = self._wanted.tag_codes is not None
+        count = FILTER_UNITS if has_filter else self._wanted.batch_rows_max
+        units = self._units.units(QueueOffset(offset), min(count, end - offset))
+        if not len(units):
+            self._refuse_gone(offset)
+            raise StoreError(
+                f"topic {self._stretch.topic!r} queue {self._stretch.queue_id}: "
+                f"the file with the unit of message {offset} is missing"
+            )
+        return units
+
+    def _select(self, units: Units, offset: int, source: Source) -> Selection:
+        codes = None
+        if self._wanted.tag_codes is not None and self._ext is not None:
+            codes = self._ext.tag_codes(units)
+        chosen = select(units, source.start, source.end, self._wanted.tag_codes, codes)
+        is_gone = (units["offset"] < source.start) & (units["size"] != PADDING_SIZE)
+        is_gone[list(chosen.wrong)] = False
+        if is_gone.any():
+            raise self._gone(offset + int(is_gone.argmax()))
+        return chosen
+
+    def _take(
+        self, chosen: Selection, offset: int, log_end: int | None
+    ) -> tuple[int, "pa.RecordBatch | None"]:
+        """Look at the first of the chosen messages; return how many, and the wanted rows."""
+        numbers = offset + (np.arange(len(chosen.starts)) if chosen.rows is None else chosen.rows)
+        base = base_of(int(chosen.starts[0]), self._directory.log_file_bytes)
+        if self._rows is None or self._rows.base != base:
+            self._close()
+            self._rows = None
+            try:
+                self._rows = LogRows(
+                    self._directory,
+                    self._wanted,
+                    broker_name=self._broker_name,
+                    base=base,
+                    log_end=log_end,
+                )
+            except FileNotFoundError:
+                raise self._gone(int(numbers[0])) from None
+        outside = (chosen.starts < base) | (chosen.starts >= self._rows.end)
+        count = int(outside.argmax()) if outside.any() else len(chosen.starts)
+        choice = Choice(chosen.starts, chosen.sizes, numbers, self._queues, None).part(0, count)
+        found = self._rows.take(choice)
+        if found.looked_at < count:
+            self._rows.will_need(int(choice.starts[found.looked_at]))
+        for damage in found.damaged:
+            self._note(int(numbers[damage.row]), damage.error.reason)
+        return found.looked_at, found.batch
+
+    def _note(self, offset: int, reason: str) -> None:
+        self._damaged += 1
+        if not self._wanted.skips_damaged:
+            raise MessageDamaged(self._stretch.topic, self._stretch.queue_id, offset, reason)
+
+    def _refuse_gone(self, offset: int) -> None:
+        """Refuse to go on where the queue begins behind `offset` by now."""
+        topic, queue_id, _, end = self._stretch
+        if offset < end and self._directory.first_message(topic, queue_id, end) > offset:
+            raise self._gone(offset)
+
+    def _gone(self, offset: int) -> StretchGone:
+        topic, queue_id, _, end = self._stretch
+        first = self._directory.first_message(topic, queue_id, end)
+        return StretchGone(topic, queue_id, offset, max(first, offset + 1))

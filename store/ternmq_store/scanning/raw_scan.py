@@ -1,0 +1,179 @@
+"""Reading every record of a store's log, whatever it is and whether a queue reaches it or not."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from ternmq_model.errors import MessageDamaged, StoreError
+from ternmq_model.record import BLANK_BYTES, MAGIC_BLANK
+from ternmq_model.record_scan import follow_lengths
+from ternmq_store.disk.layout import commit_log_folder, file_name
+from ternmq_store.inspection.log_inspection import (
+    LogFile,
+    Window,
+    find_log_files,
+    is_begun,
+    next_content,
+    next_piece,
+)
+from ternmq_store.scanning.directory import StoreDirectory
+from ternmq_store.scanning.log_rows import Choice, LogRows
+from ternmq_store.scanning.wanted import Scanned, Wanted
+
+_WINDOW_BYTES: Final = 8 << 20
+_NOBODY: Final = -1
+
+
+class RawPart(NamedTuple):
+    """One file of the log."""
+
+    base: int
+    """Where it begins."""
+
+    is_last: bool
+    """Nothing was written to a file behind it: the log ends in it."""
+
+
+def plan_raw(directory: StoreDirectory) -> Sequence[RawPart]:
+    """Return the files of the log that hold records.
+
+    Raises:
+        OSError: The directory cannot be read.
+    """
+    files = [file for file in find_log_files(directory.files, directory.root) if file.file_bytes]
+    used = [file for file in files if is_begun(directory.files, file)]
+    if not used:
+        return ()
+    return [
+        RawPart(file.base, file.base == used[-1].base)
+        for file in files
+        if file.base <= used[-1].base
+    ]
+
+
+def scan_raw(
+    directory: StoreDirectory, part: RawPart, wanted: Wanted, *, broker_name: str
+) -> Iterator[Scanned]:
+    """Give the records of one file of the log, in its order, a batch a step.
+
+    Records whose transaction is not decided are among them, and those of system topics. What is
+    torn at the end of a log that was not closed does not count as damage.
+
+    Args:
+        directory: The store.
+        part: As it was planned.
+        wanted: Which messages, and what of them. The topic of its subscription does not count.
+        broker_name: Whose they are.
+
+    Raises:
+        MessageDamaged: A record is, and damaged ones are not to be passed over.
+        UsageError: `wanted` has a column that there is not.
+        MissingPackage: A body is compressed in a way that needs the extra `compression`.
+        StoreError: The file was deleted since it was planned.
+        OSError: The disk failed.
+    """
+    wanted = wanted.checked()
+    path = commit_log_folder(directory.root) / file_name(part.base)
+    with ExitStack() as stack:
+        try:
+            rows = LogRows(
+                directory,
+                wanted,
+                broker_name=broker_name,
+                base=part.base,
+                log_end=None,
+                has_quarantine=False,
+            )
+            stack.callback(rows.close)
+            file = directory.files.open(path, read_only=True)
+        except FileNotFoundError:
+            raise StoreError(f"{path} was deleted meanwhile") from None
+        stack.callback(file.close)
+        window = Window(file)
+        log_file = LogFile(path, part.base, window.file_bytes)
+        yield from _RawScan(directory, part, wanted, rows, window, log_file).run()
+
+
+class _RawScan:
+    """One scan of one file of the log."""
+
+    def __init__(
+        self,
+        directory: StoreDirectory,
+        part: RawPart,
+        wanted: Wanted,
+        rows: LogRows,
+        window: Window,
+        log_file: LogFile,
+    ) -> None:
+        self._part = part
+        self._wanted = wanted
+        self._rows = rows
+        self._window = window
+        self._log_file = log_file
+        self._may_be_torn = part.is_last and directory.was_cut_short
+        self._damaged = 0
+
+    def run(self) -> Iterator[Scanned]:
+        """Give what is wanted."""
+        position, base = 0, self._part.base
+        while position < self._log_file.file_bytes:
+            starts, end = self._records(position)
+            if starts:
+                begins = np.array(starts, dtype=np.int64) + base
+                choice = Choice(begins, np.diff(begins, append=end + base), None, (), None)
+                found = self._rows.take(choice)
+                position = end
+                if found.looked_at < len(starts):
+                    position = starts[found.looked_at]
+                for damage in found.damaged:
+                    if self._is_torn(starts[damage.row]):
+                        position = self._log_file.file_bytes
+                        break
+                    self._note(int(begins[damage.row]), damage.error.reason)
+                yield Scanned(found.batch, base + position, self._damaged)
+                continue
+            behind = self._behind(position)
+            if behind is None:
+                break
+            position = behind
+        yield Scanned(None, base + self._log_file.file_bytes, self._damaged)
+
+    def _records(self, position: int) -> tuple[list[int], int]:
+        """Return where records seem to lie from `position` on, and where the last one ends."""
+        view = self._window.take(position, self._wanted.batch_bytes_max)
+        starts, end, _ = follow_lengths(view, 0, len(view), self._wanted.batch_rows_max)
+        if not starts and len(view) >= BLANK_BYTES:
+            # The first one may be longer than what was read.
+            size = int.from_bytes(view[:4], "big")
+            if len(view) < size <= self._log_file.file_bytes - position:
+                view = self._window.take(position, size)
+                starts, end, _ = follow_lengths(view, 0, len(view), 1)
+        return [position + start for start in starts], position + end
+
+    def _behind(self, position: int) -> int | None:
+        """Return where records go on behind what is none; None where the file has no more."""
+        head = bytes(self._window.take(position, BLANK_BYTES))
+        left = self._log_file.file_bytes - position
+        is_blank = int.from_bytes(head[4:], "big", signed=True) == MAGIC_BLANK
+        if is_blank and int.from_bytes(head[:4], "big") == left:
+            return None
+        if self._part.is_last and next_content(self._window, position) is None:
+            return None
+        if self._is_torn(position):
+            return None
+        self._note(self._part.base + position, "no record begins there")
+        return next_piece(self._window, self._log_file, position + 1)
+
+    def _is_torn(self, position: int) -> bool:
+        """Tell whether the bytes at `position` are what was being written, or was last."""
+        if not self._may_be_torn:
+            return False
+        return next_piece(self._window, self._log_file, position + 1) >= self._log_file.file_bytes
+
+    def _note(self, place: int, reason: str) -> None:
+        self._damaged += 1
+        if not self._wanted.skips_damaged:
+            raise MessageDamaged("", _NOBODY, place, reason)
