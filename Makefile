@@ -1,7 +1,7 @@
 # What a developer runs. Needs Python 3.11 or newer, git and make; everything else goes into .venv.
 PYTHON3 := $(shell for p in python3 python3.13 python3.12 python3.11; do $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 BIN := .venv/bin
-.PHONY: help venv dev demo demo-kill test lint types fmt protos reference bench soak check
+.PHONY: help venv dev demo demo-kill demo-spark test lint types fmt protos reference bench soak check
 
 # $(## …) is a variable that nobody sets: `make help` finds the text, and no shell sees it.
 help: ; @sed -nE 's/^([a-z-]+):.*## ([a-z][^)]*).*/\1\t\2/p' Makefile | expand -t 12
@@ -9,6 +9,7 @@ venv: .venv/.dev .venv/.demo .venv/.spark ## make .venv with everything a develo
 dev: .venv/.core ; @exec $(BIN)/ternmq dev $(## run a NameServer and a broker in one process)
 demo: .venv/.demo ; @$(BIN)/python examples/flights/demo.py $(## send and consume 336,776 flights, then check them)
 demo-kill: .venv/.demo ; @$(BIN)/python examples/flights/demo.py --kill $(## the same with one consumer killed in the middle)
+demo-spark: .venv/.demo .venv/.spark ; @$(BIN)/python examples/flights/spark_demo.py $(## summarize the flights with Spark as they come, then check that)
 test: venv ; @$(BIN)/python tools/run_tests.py $(## lint, types, generated code, every test this machine allows)
 lint: .venv/.dev ; @$(BIN)/ruff check . && $(BIN)/ruff format --check . $(## look for mistakes and for another layout)
 types: .venv/.dev .venv/.spark ; @$(BIN)/python tools/check_types.py $(## mypy strict and pyright strict over every file)

@@ -7,13 +7,11 @@ The last line is the check; the exit code is 1 when it does not hold.
 import argparse
 import asyncio
 import json
-import signal
 import sys
 import tempfile
 import time
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from itertools import chain, islice
 from pathlib import Path
 
@@ -23,6 +21,7 @@ from rich.table import Table
 
 from flights import FLIGHTS, TOPIC, data_file, message_of, rows
 from ledger import Consumed, Ledger, verdict
+from processes import dev, process, ternmq
 from ternmq import Message, Producer
 
 QUEUES = 8
@@ -31,7 +30,6 @@ STALLED_AFTER_S = 60.0
 """Give up when nothing was consumed for so long. A killed consumer is gone after 10 s."""
 
 _HERE = Path(__file__).parent
-_LINE_BYTES_MAX = 16 << 20
 
 
 class ConsumerProcess:
@@ -64,49 +62,6 @@ class ConsumerProcess:
                     for offset, tail, carrier, delay in report["rows"]
                 ]
             self._news.set()
-
-
-@asynccontextmanager
-async def process(*arguments: str | Path, stdin: int | None = None) -> AsyncGenerator[Process]:
-    """Run a process of this Python while the block runs; it is killed if it then still runs."""
-    started = await asyncio.create_subprocess_exec(
-        sys.executable, *map(str, arguments), stdin=stdin, stdout=PIPE, limit=_LINE_BYTES_MAX
-    )
-    try:
-        yield started
-    finally:
-        if started.returncode is None:
-            started.kill()
-            await started.wait()
-
-
-async def ternmq(*arguments: str) -> bytes:
-    """Run a command of `ternmq` and return what it prints."""
-    async with process("-m", "ternmq", *arguments) as started:
-        output, _ = await started.communicate()
-        if started.returncode:
-            raise SystemExit(f"ternmq {' '.join(arguments)} failed with {started.returncode}")
-        return output
-
-
-@asynccontextmanager
-async def dev(data: Path) -> AsyncGenerator[str]:
-    """Run `ternmq dev` while the block runs, and yield its NameServer's address."""
-    arguments = ("--port-nameserver", "0", "--port-broker", "0", "--set", "logging.level=warning")
-    async with process("-m", "ternmq", "dev", "--data", data, *arguments) as started:
-        assert started.stdout is not None
-        nameserver = ""
-        async for line in started.stdout:
-            word, *rest = line.decode().split()
-            if word == "nameserver":
-                nameserver = rest[-1]
-            if word == "broker":
-                break
-        else:
-            raise SystemExit("ternmq dev did not start")
-        yield nameserver
-        started.send_signal(signal.SIGINT)
-        await asyncio.wait_for(started.wait(), 30)
 
 
 async def stored(nameserver: str) -> int:
