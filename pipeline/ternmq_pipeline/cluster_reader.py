@@ -10,6 +10,7 @@ from ternmq_client.config import ClientConfig
 from ternmq_client.instance import ClientInstance
 from ternmq_client.route_cache import LOSS_GRACE_MS
 from ternmq_consumer.queue_ends import QueueRange
+from ternmq_consumer.scanning import StretchToMeasure, measure
 from ternmq_model.errors import TernError, TopicNotFound, TransportError, Unreachable
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
@@ -23,7 +24,6 @@ from ternmq_remoting.contracts import (
     DESCRIBE_TOPIC,
     GET_CLUSTER,
     LIST_TOPICS,
-    MEASURE_QUEUES,
     QUERY_OFFSET_BY_TIME,
 )
 from ternmq_remoting.environment import Environment
@@ -33,9 +33,6 @@ from ternmq_runtime.lifecycle import Lifecycle
 T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
-
-STRETCHES_MAX: Final = 1_024
-"""Most stretches that one request measures."""
 
 UNDER_WAY_MAX: Final = 32
 """Most questions to brokers at a time."""
@@ -253,44 +250,11 @@ class ClusterReader(Lifecycle):
         return dict(zip(times_ms, offsets, strict=True))
 
     async def _measure(self, asked: Sequence[tuple[Stretch, int]]) -> list[Measured]:
-        by_broker: dict[str, list[int]] = {}
-        for place, (stretch, _) in enumerate(asked):
-            by_broker.setdefault(stretch.queue.broker_name, []).append(place)
-        batches = [
-            (broker_name, places[first : first + STRETCHES_MAX])
-            for broker_name, places in by_broker.items()
-            for first in range(0, len(places), STRETCHES_MAX)
+        wanted = [
+            StretchToMeasure(stretch.queue, stretch.begin, stretch.end, bytes_max)
+            for stretch, bytes_max in asked
         ]
-        answers = await asyncio.gather(
-            *(
-                self._measure_at(name, [asked[place] for place in places])
-                for name, places in batches
-            )
-        )
-        found = {
-            place: measured
-            for (_, places), answer in zip(batches, answers, strict=True)
-            for place, measured in zip(places, answer, strict=True)
-        }
-        return [found[place] for place in range(len(asked))]
-
-    async def _measure_at(
-        self, broker_name: str, asked: Sequence[tuple[Stretch, int]]
-    ) -> list[Measured]:
-        request = admin.MeasureQueuesRequest(
-            stretches=[
-                admin.QueueStretch(
-                    topic=stretch.queue.topic,
-                    queue_id=stretch.queue.queue_id,
-                    begin_offset=stretch.begin,
-                    end_offset=stretch.end,
-                    bytes_max=bytes_max,
-                )
-                for stretch, bytes_max in asked
-            ]
-        )
-        reply, _ = await self.ask(broker_name, MEASURE_QUEUES, request)
-        return [Measured(one.end_offset, one.bytes) for one in reply.stretches]
+        return [Measured(one.end, one.bytes) for one in await measure(self.client, wanted)]
 
     async def _again(self, question: Callable[[], Awaitable[T]]) -> T:
         """Ask until there is an answer, or the number of attempts is used up."""
