@@ -1,0 +1,121 @@
+"""What Spark's driver learns of a cluster whose services come and go."""
+
+import asyncio
+
+import pytest
+
+from ternmq_client.config import ClientConfig
+from ternmq_consumer.queue_ends import QueueRange
+from ternmq_model.errors import TransportError
+from ternmq_model.message import Message
+from ternmq_model.offsets import QueueOffset
+from ternmq_model.queue import MessageQueue
+from ternmq_pipeline.cluster_reader import ClusterReader
+from ternmq_pipeline.group_commits import GroupCommits
+from ternmq_pipeline.options import Subscribe, SubscribePattern
+from ternmq_protos.v1 import groups_pb2 as groups
+from ternmq_remoting.contracts import QUERY_OFFSET
+from ternmq_remoting.environment import Environment
+from tests.support.paired import NAMESERVER, TOPIC, paired
+from tests.support.simulated_cluster import simulated_cluster
+from tests.support.virtual_time import run_in_virtual_time
+
+HALF = QueueRange(QueueOffset(0), QueueOffset(100))
+
+
+def reader_at(env: Environment, nameserver: str = "ns:9876", retries_max: int = 3) -> ClusterReader:
+    return ClusterReader(ClientConfig(nameservers=(nameserver,)), retries_max=retries_max, env=env)
+
+
+def test_a_slave_tells_what_it_has_while_its_master_is_away() -> None:
+    async def main() -> None:
+        async with paired() as pair:
+            await pair.send(200)
+            await pair.start_slave()
+            await pair.synced()
+            async with reader_at(pair.environment("driver"), NAMESERVER) as reader:
+                before = await reader.snapshot(Subscribe((TOPIC,)))
+                assert before.stand_ins == frozenset()
+                await pair.stop()
+                found = await reader.snapshot(Subscribe((TOPIC,)))
+                assert found.stand_ins == {"a"}
+                assert set(found.ranges.values()) == {HALF}
+                assert found.brokers == {"a"}
+            async with reader_at(pair.environment("driver2"), NAMESERVER) as fresh:
+                assert (await fresh.snapshot(Subscribe((TOPIC,)))).ranges == found.ranges
+
+    run_in_virtual_time(main())
+
+
+def test_a_broker_that_does_not_answer_is_an_error_and_asked_again() -> None:
+    async def main() -> None:
+        async with simulated_cluster(brokers=("a", "b")) as cluster:
+            await cluster.put_topic("TopicA", queues=1)
+            choice = Subscribe(("TopicA",))
+            async with reader_at(cluster.environment("driver"), retries_max=1) as reader:
+                assert len((await reader.snapshot(choice)).ranges) == 2
+                cluster.network.partition("driver", "b")
+                with pytest.raises(TransportError):
+                    await reader.snapshot(choice)
+                asking = asyncio.create_task(reader.snapshot(choice))
+                await asyncio.sleep(0.5)
+                cluster.network.heal()
+                assert len((await asking).ranges) == 2
+
+    run_in_virtual_time(main())
+
+
+def test_a_broker_that_has_left_is_told_as_not_registered() -> None:
+    async def main() -> None:
+        async with simulated_cluster(brokers=("a", "b")) as cluster:
+            await cluster.put_topic("TopicA", queues=1)
+            choice = Subscribe(("TopicA",))
+            async with reader_at(cluster.environment("driver")) as reader:
+                before = await reader.snapshot(choice)
+                assert before.brokers == {"a", "b"}
+                await cluster.stop("b")
+                found = await reader.snapshot(choice, expected=before.ranges)
+                assert found.brokers == {"a"}
+                assert list(found.ranges) == [MessageQueue("TopicA", "a", 0)]
+                assert found.missing == frozenset()
+
+    run_in_virtual_time(main())
+
+
+def test_a_nameserver_that_has_just_started_is_given_time_to_learn() -> None:
+    async def main() -> None:
+        async with simulated_cluster(brokers=("a", "b")) as cluster:
+            await cluster.put_topic("TopicA", queues=1)
+            choice = SubscribePattern("TopicA")
+            async with reader_at(cluster.environment("driver")) as reader:
+                before = await reader.snapshot(choice)
+            await cluster.nameservers.stop("ns")
+            await cluster.nameservers.start("ns")
+            async with reader_at(cluster.environment("driver2")) as fresh:
+                assert not (await fresh.snapshot(choice)).ranges, "it knows nothing yet"
+                found = await fresh.snapshot(choice, expected=before.ranges)
+                assert found.ranges == before.ranges
+
+    run_in_virtual_time(main())
+
+
+def test_offsets_are_committed_at_every_broker_that_answers() -> None:
+    async def main() -> None:
+        async with simulated_cluster(brokers=("a", "b")) as cluster:
+            await cluster.put_topic("TopicA", queues=1)
+            queues = [MessageQueue("TopicA", name, 0) for name in "ab"]
+            async with cluster.producer() as producer:
+                for queue in queues:
+                    await producer.send(Message("TopicA", b"x"), queue=queue)
+            async with reader_at(cluster.environment("driver")) as reader:
+                commits = GroupCommits(reader, "group")
+                await reader.snapshot(Subscribe(("TopicA",)))
+                cluster.network.partition("driver", "a")
+                with pytest.raises(TransportError):
+                    await commits.commit(dict.fromkeys(queues, QueueOffset(1)))
+                cluster.network.heal()
+            request = groups.QueryOffsetRequest(group="group", topic="TopicA")
+            told = [await cluster.ask(name, QUERY_OFFSET, request) for name in "ab"]
+            assert [each.offset for each in told] == [0, 1]
+
+    run_in_virtual_time(main())
