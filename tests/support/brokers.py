@@ -20,6 +20,7 @@ from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting import contracts
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import ClientStream, Connection
+from ternmq_runtime.processes import Processes
 from ternmq_store.config import FlushMode, StoreConfig
 from tests.support.files import MemoryFileSystem
 from tests.support.memory_network import MemoryNetwork
@@ -59,6 +60,7 @@ class World:
     clock: VirtualClock = field(default_factory=VirtualClock)
     sync_s: float = 0.0
     """How long every blocking call takes."""
+    processes: Processes | None = None
 
     def environment(self, host: str = "localhost") -> Environment:
         """Return the seams as `host` has them."""
@@ -67,6 +69,7 @@ class World:
             network=self.network.host(host),
             random=Random(7),
             blocking=InlineBlocking(lambda: self.sync_s),
+            processes=self.processes,
         )
 
     def broker(self, host: str = "localhost", **settings: Any) -> Broker:

@@ -1,0 +1,181 @@
+"""The processes that scan: so many, in turn, and none left behind."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from ternmq_broker.scanning.pool import IDLE_MS, ScanPool
+from ternmq_model.errors import BrokerBusy, ClosedError
+from ternmq_store.scan_process.frames import Kind, Wish
+from tests.support.scan_child import answer
+from tests.support.scan_processes import MemoryProcesses
+from tests.support.virtual_time import VirtualClock, run_in_virtual_time
+from tests.unit.store.scan_process.test_frames import WISH
+
+PLAIN = replace(WISH, batch_rows_max=1, batch_bytes_max=8)
+
+
+class Place:
+    """A pool, whose job runs when it is told."""
+
+    def __init__(self, processes_max: int = 2) -> None:
+        self.processes = MemoryProcesses(answer)
+        self.woken: list[str] = []
+        self.pool = ScanPool(
+            *(self.processes, VirtualClock()),
+            processes_max=processes_max,
+            wake=self.woken.append,
+        )
+
+    async def tidy(self) -> None:
+        await self.pool.job().step()
+
+    async def scan(self, wish: Wish = PLAIN, *, parts: int = 1_000) -> list[Kind]:
+        kinds: list[Kind] = []
+        async with self.pool.process() as process:
+            await process.begin(wish)
+            while len(kinds) < parts and (not kinds or kinds[-1] is not Kind.END):
+                kinds.append((await process.read()).header.kind)
+        return kinds
+
+
+def test_a_process_serves_one_stretch_after_the_other() -> None:
+    async def main() -> None:
+        place = Place()
+        for _ in range(3):
+            assert await place.scan() == [Kind.SCHEMA, *[Kind.BATCH] * 4, Kind.END]
+        assert len(place.processes.children) == 1
+        assert place.pool.pids == [1]
+        assert not place.woken
+
+    run_in_virtual_time(main())
+
+
+def test_so_many_scan_at_once_and_the_next_waits_in_turn() -> None:
+    async def main() -> None:
+        place = Place()
+        served: list[int] = []
+        may_end = asyncio.Event()
+
+        async def use(number: int) -> None:
+            async with place.pool.process():
+                served.append(number)
+                await may_end.wait()
+
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(5):
+                tasks.create_task(use(number))
+                await asyncio.sleep(0)
+            await asyncio.sleep(1)
+            assert served == [0, 1]
+            may_end.set()
+        assert served == [0, 1, 2, 3, 4]
+        assert len(place.processes.children) == 2
+
+    run_in_virtual_time(main())
+
+
+def test_a_stretch_that_is_left_in_its_middle_is_stopped_before_the_next_one() -> None:
+    async def main() -> None:
+        place = Place(1)
+        await place.scan(parts=2)
+        assert place.woken == ["scan-processes"]
+        async with asyncio.TaskGroup() as tasks:
+            waiting = tasks.create_task(place.scan(parts=3))
+            await asyncio.sleep(1)
+            assert not waiting.done()
+            await place.tidy()
+        assert waiting.result() == [Kind.SCHEMA, Kind.BATCH, Kind.BATCH]
+        assert len(place.processes.children) == 1
+        assert len(place.processes.children[0].wishes) == 2
+
+    run_in_virtual_time(main())
+
+
+def test_a_process_that_does_not_stop_is_killed() -> None:
+    async def main() -> None:
+        place = Place(1)
+        await place.scan(parts=2)
+        place.processes.children[0].is_silent = True
+        await place.tidy()
+        await place.tidy()
+        assert place.pool.pids == []
+        assert len(await place.scan()) == 6
+        assert place.pool.pids == [2]
+
+    run_in_virtual_time(main())
+
+
+def test_a_process_that_dies_ends_its_stretch_and_no_other() -> None:
+    async def main() -> None:
+        place = Place(1)
+        with pytest.raises(BrokerBusy, match=r"\(pid 1\) has ended: try again"):
+            await place.scan(replace(PLAIN, topic="Dies"))
+        assert len(await place.scan()) == 6
+        place.processes.children[1].kill()
+        assert len(await place.scan()) == 6
+        await place.tidy()
+        assert place.pool.pids == [3]
+
+    run_in_virtual_time(main())
+
+
+def test_a_process_that_says_nothing_for_long_is_given_up() -> None:
+    async def main() -> None:
+        place = Place(1)
+        async with place.pool.process() as process:
+            place.processes.children[0].is_silent = True
+            await process.begin(PLAIN)
+            with pytest.raises(BrokerBusy):
+                await process.read()
+        assert not place.processes.living
+
+    run_in_virtual_time(main())
+
+
+def test_none_can_be_started_is_told_and_the_turn_is_not_lost() -> None:
+    async def main() -> None:
+        place = Place(1)
+        place.processes.failure = OSError("no memory")
+        for _ in range(2):
+            with pytest.raises(BrokerBusy, match="no memory"):
+                await place.scan()
+        place.processes.failure = None
+        assert len(await place.scan()) == 6
+
+    run_in_virtual_time(main())
+
+
+def test_idle_processes_end_after_a_minute() -> None:
+    async def main() -> None:
+        place = Place()
+        await place.scan()
+        await asyncio.sleep(IDLE_MS / 1000 - 1)
+        await place.tidy()
+        assert place.pool.pids == [1]
+        await asyncio.sleep(1)
+        await place.tidy()
+        assert place.pool.pids == []
+        assert not place.processes.living
+
+    run_in_virtual_time(main())
+
+
+def test_a_closed_pool_leaves_no_process_and_gives_none() -> None:
+    async def main() -> None:
+        place = Place()
+        await place.scan()
+        async with place.pool.process() as process:
+            await process.begin(PLAIN)
+            place.pool.drain()
+            with pytest.raises(BrokerBusy):
+                await process.read()
+        with pytest.raises(ClosedError):
+            await place.scan()
+        await place.pool.close()
+        await place.pool.close()
+        assert place.pool.pids == []
+        assert not place.processes.living
+
+    run_in_virtual_time(main())
