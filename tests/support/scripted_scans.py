@@ -11,7 +11,7 @@ from ternmq_remoting.rpc import Connection, Identity, Network
 from tests.support.virtual_time import InlineBlocking, VirtualClock
 
 Said = Any
-"""A reply, an error, or a function that is called when its turn comes."""
+"""A reply, an error, or None for the end of the stream."""
 
 
 def numbered(data: bytes, offset: int) -> bytes:
@@ -109,8 +109,6 @@ class _Connection:
         if not self._script:
             return None
         said = self._script.pop(0)
-        if callable(said):
-            said = await said()
         if isinstance(said, TernError):
             raise said
         return said

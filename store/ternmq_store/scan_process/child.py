@@ -12,7 +12,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from ternmq_store.scan_process.frames import (
     FrameReader,
@@ -113,12 +113,8 @@ class Pipes:
                     self._wishes.append((header.stretch, Wish.from_bytes(payload)))
 
 
-class Answers(Protocol):
-    """Answers wishes."""
-
-    def __call__(self, wish: Wish) -> Iterator[Answer]:
-        """Give out the schema, batches and progress, and the end or a refusal."""
-        ...
+Answers = Callable[[Wish], Iterator[Answer]]
+"""Answers a wish: gives out the schema, batches and progress, and the end or a refusal."""
 
 
 def serve(pipes: Pipes, answer: Answers) -> None:

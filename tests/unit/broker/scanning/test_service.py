@@ -14,6 +14,7 @@ from ternmq_model.route import Permission
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting import contracts
+from ternmq_remoting.rpc import ClientStream
 from ternmq_store.config import FlushMode
 from tests.support.brokers import Client, World, world
 from tests.support.scan_child import SCHEMA, answer
@@ -68,7 +69,9 @@ async def ask(stream: Any, topic: str = "T", **fields: Any) -> list[messages.Sca
     return replies
 
 
-async def to_the_end(stream: Any) -> messages.ScanReply | None:
+async def to_the_end(
+    stream: ClientStream[messages.ScanReply, messages.ScanRequest],
+) -> messages.ScanReply | None:
     """Return the reply that ends the stretch; None when the stream ends."""
     while (reply := await stream.read()) is not None and not reply.ends_stretch:
         pass

@@ -32,7 +32,11 @@ def client(
 ) -> ScriptedClient:
     queues = [admin.QueueStatus(queue_id=2, min_offset=first, max_offset=end)]
     answer = admin.DescribeTopicReply(queues=queues)
-    answers = {DESCRIBE_TOPIC: lambda _request: answer}
+
+    def describe(_request: admin.DescribeTopicRequest) -> admin.DescribeTopicReply:
+        return answer
+
+    answers = {DESCRIBE_TOPIC: describe}
     return ScriptedClient(scripts or [[]], answers=answers, broker_ids=broker_ids)
 
 
