@@ -119,6 +119,8 @@ def _transactions(told: admin_messages.OpenTransactions) -> dict[str, object]:
         "transactions_alone": told.alone,
         "transactions_parked": told.parked,
         "transactions_unreadable": told.unreadable,
+        "transactions_staged": told.staged,
+        "transactions_expired": told.expired,
     }
 
 

@@ -22,6 +22,12 @@ The states, and what leads from one to the next:
                           questions had no answer or the half is as old as the log's retention
     COMMITTED, ROLLED BACK: for ever
 
+A half with the property TERNMQ_STAGED_FOR is *staged*: one of a batch whose end is decided for all
+of it. Nobody is asked about it, and it stays where it is:
+
+    OPEN -> ROLLED BACK   its time is over, by the wall clock since its store time: the op is
+                          appended
+
 Every step is one append, and the table in memory changes in the same turn of the loop, so the two
 cannot differ. An answer to a client waits until the record that made the step is confirmed.
 

@@ -4,8 +4,8 @@ Source: RocketMQ `TransactionalMessageBridge`, `EndTransactionProcessor`.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import replace
+from typing import Final, NamedTuple
 
 from ternmq_broker.inner.inner_record import InnerRecord
 from ternmq_model import properties as names
@@ -28,8 +28,7 @@ _DELAYS: Final = frozenset(
 _QUEUE_ID_MAX: Final = (1 << 31) - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Half:
+class Half(NamedTuple):
     """What one record of the half topic says."""
 
     transaction: PhysicalOffset

@@ -12,15 +12,18 @@ Source: RocketMQ `TransactionalMessageServiceImpl.fillOpRemoveMap`; the third pa
 """
 
 import logging
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
+
+import numpy as np
 
 from ternmq_broker.reading import give_way
 from ternmq_broker.transactions.half import Half
-from ternmq_broker.transactions.judge import CheckRules, look_after_ms
+from ternmq_broker.transactions.judge import CheckRules, look_after_ms, staged_ms
 from ternmq_broker.transactions.ops import OP_TAG, decode_ops
 from ternmq_broker.transactions.reading import HalfReader
+from ternmq_broker.transactions.staged_halves import StagedHalf, staged_halves
 from ternmq_broker.transactions.table import Ended, Open, TransactionTable
 from ternmq_model.clock import Clock
 from ternmq_model.errors import CorruptRecord
@@ -34,8 +37,8 @@ from ternmq_store.reading.reader import Limits, ReadRequest, ReadResult
 
 logger = logging.getLogger(__name__)
 
-_READ: Final = Limits(256, 1 << 20)
-_ENTRIES_AT_ONCE: Final = 1_000
+_READ: Final = Limits(1024, 1 << 20)
+_ENDS_AT_ONCE: Final = 256
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,19 +60,6 @@ class RebuildServices:
     """Of the log when the broker started: what lies behind it the table is told as it happens."""
 
 
-@dataclass(slots=True)
-class _Found:
-    """A transaction that the half topic tells of."""
-
-    half: Half
-    """Its newest half message."""
-
-    began_at_ms: int
-    """Wall clock."""
-
-    earlier: list[QueueOffset] = field(default_factory=list[QueueOffset])
-
-
 class Rebuild:
     """One rebuild, from a start's table to one that holds what the log says.
 
@@ -86,9 +76,14 @@ class Rebuild:
         self._reader = services.halves.reader
         self._end = services.end
         self._ops: list[tuple[QueueOffset, QueueOffset]] = []
-        self._found: dict[PhysicalOffset, _Found] = {}
+        self._found: dict[PhysicalOffset, Open] = {}
+        """What the table will hold. There may be a million: nothing else is kept of each."""
+
         self._by_place: dict[QueueOffset, PhysicalOffset] = {}
-        self._ended: list[tuple[_Found, Ended, PhysicalOffset]] = []
+        self._groups: dict[str, str] = {}
+        self._ended: list[tuple[Open, Ended, PhysicalOffset]] = []
+        self._now_ms = services.clock.monotonic_ms()
+        self._wall_ms = services.clock.wall_ms()
 
     async def run(self) -> None:
         """Fill the table. Reads in bounded pieces; what else the broker does goes first.
@@ -99,45 +94,94 @@ class Rebuild:
             RefusedError: The disk failed; another one may be tried.
             OSError: Likewise.
         """
-        half_end = await self._read(HALF_TOPIC, self._services.half_offset, self._take_half)
-        op_end = await self._read(OP_TOPIC, self._services.op_offset, self._take_op)
+        half_end = await self._read(HALF_TOPIC, self._services.half_offset, self._take_halves)
+        op_end = await self._read(OP_TOPIC, self._services.op_offset, self._take_ops)
+        self._by_place.clear()
         if self._found:
             await self._scan()
-        self._hand_over(await self._entries(), half_end, op_end)
+        self._hand_over(half_end, op_end)
 
     async def _read(
-        self, topic: str, offset: QueueOffset, take: Callable[[Record], None]
+        self, topic: str, offset: QueueOffset, take: Callable[[ReadResult], None]
     ) -> QueueOffset:
-        """Give every record of a queue from `offset` on to `take`; return where the queue ends."""
+        """Give all of a queue from `offset` on to `take`; return where the queue ends."""
         begin, end = self._reader.store.queue_range(topic, 0)
         at = max(offset, begin)
         while at < end:
             request = ReadRequest(topic=topic, queue_id=0, offset=at, hot=_READ, cold=_READ)
             result = await self._reader.read(request)
-            for record in _records(result):
-                if record is None:
-                    self.unreadable += 1
-                elif record.header.physical_offset < self._end:
-                    take(record)
+            take(result)
             self.unreadable += result.skipped
             at = result.next_offset if result.next_offset > at else QueueOffset(at + 1)
             await give_way()
         return end
+
+    def _take_halves(self, result: ReadResult) -> None:
+        """Take records of the half topic: of staged ones, only what is needed is decoded."""
+        data, sizes = bytes(result.records), result.record_sizes.astype(np.int64)
+        starts = np.cumsum(sizes) - sizes
+        staged = staged_halves(data, starts, sizes)
+        for half, start, size in zip(staged, starts.tolist(), sizes.tolist(), strict=True):
+            if half is None:
+                record = _record(data, start, size)
+                if record is None:
+                    self.unreadable += 1
+                elif record.header.physical_offset < self._end:
+                    self._take_half(record)
+            elif half.physical_offset < self._end:
+                self._take_staged(half)
+
+    def _take_staged(self, half: StagedHalf) -> None:
+        age_ms = max(0, self._wall_ms - half.stored_at_ms)
+        lasts_ms = staged_ms(half.immunity_ms, self._services.rules)
+        place = half.physical_offset
+        self._found[place] = Open(
+            *(place, place, half.queue_offset),
+            self._now_ms - age_ms,
+            self._now_ms + max(0, lasts_ms - age_ms),
+            group=self._groups.setdefault(half.group, half.group),
+            is_staged=True,
+        )
+        self._by_place[half.queue_offset] = place
+
+    def _take_ops(self, result: ReadResult) -> None:
+        data, at = bytes(result.records), 0
+        for size in result.record_sizes.tolist():
+            record = _record(data, at, size)
+            if record is None:
+                self.unreadable += 1
+            elif record.header.physical_offset < self._end:
+                self._take_op(record)
+            at += size
 
     def _take_half(self, record: Record) -> None:
         half = self._services.halves.half_of(record)
         if half is None:
             self.unreadable += 1
             return
+        entry = self._entry_of(half)
         known = self._found.get(half.transaction)
-        if known is None:
-            self._found[half.transaction] = _Found(half, half.began_at_ms)
-        else:
-            known.earlier.append(known.half.queue_offset)
-            known.half = half
+        if known is not None:
+            entry.began_at_ms = known.began_at_ms
+            entry.earlier = (*known.earlier, known.queue_offset)
+        self._found[entry.transaction] = entry
         self._by_place[half.queue_offset] = half.transaction
         if half.first_queue_offset < half.queue_offset:
             self._by_place.setdefault(half.first_queue_offset, half.transaction)
+
+    def _entry_of(self, half: Half) -> Open:
+        age_ms = max(0, self._wall_ms - half.began_at_ms)
+        rules = self._services.rules
+        after_ms = look_after_ms(half, rules, age_ms=age_ms, now_ms=self._wall_ms)
+        return Open(
+            half.transaction,
+            half.physical_offset,
+            half.queue_offset,
+            self._now_ms - age_ms,
+            self._now_ms + after_ms,
+            group=self._groups.setdefault(half.group, half.group),
+            is_staged=bool(half.staged_for),
+        )
 
     def _take_op(self, record: Record) -> None:
         if decode_properties(record.properties).get(TAGS) != OP_TAG:
@@ -163,58 +207,44 @@ class Rebuild:
         search = store.searches.prepared(start, self._found, skipped_topic=HALF_TOPIC)
         while await self._reader.blocking.run(search.step):
             continue
-        for record in search.found:
-            found = self._found.pop(record.prepared_offset, None)
-            if found is None:
-                continue
-            is_parked = record.topic == CHECK_MAX_TOPIC
-            ended = Ended(
-                record.prepared_offset,
-                Resolution.ROLLBACK if is_parked else Resolution.COMMIT,
-                found.half.group,
-                found.half.message_id,
-                record.end,
-                *_place(found.half, record),
-                why="nobody told its end" if is_parked else "",
-            )
-            self._ended.append((found, ended, record.physical_offset))
-
-    async def _entries(self) -> dict[PhysicalOffset, Open]:
-        """Return what the table is to hold of all that was found."""
-        clock, rules = self._services.clock, self._services.rules
-        now_ms, wall_ms = clock.monotonic_ms(), clock.wall_ms()
-        entries: dict[PhysicalOffset, Open] = {}
-        ended = [found for found, _, _ in self._ended]
-        for number, found in enumerate((*self._found.values(), *ended), 1):
-            half = found.half
-            age_ms = max(0, wall_ms - found.began_at_ms)
-            after_ms = look_after_ms(half, rules, age_ms=age_ms, now_ms=wall_ms)
-            entries[half.transaction] = Open(
-                half.transaction,
-                half.physical_offset,
-                half.queue_offset,
-                now_ms - age_ms,
-                now_ms + after_ms,
-                group=half.group,
-                earlier=tuple(found.earlier),
-                is_staged=bool(half.staged_for),
-            )
-            if number % _ENTRIES_AT_ONCE == 0:
+        for number, record in enumerate(search.found, 1):
+            entry = self._found.pop(record.prepared_offset, None)
+            if entry is not None:
+                end = await self._end_of(entry, record)
+                self._ended.append((entry, end, record.physical_offset))
+            if number % _ENDS_AT_ONCE == 0:
                 await give_way()
-        return entries
 
-    def _hand_over(
-        self, entries: dict[PhysicalOffset, Open], half_end: QueueOffset, op_end: QueueOffset
-    ) -> None:
+    async def _end_of(self, entry: Open, record: PreparedRecord) -> Ended:
+        """Return how a transaction ended; without its half message, only that it did."""
+        found = await self._services.halves.read(entry.physical_offset)
+        half = None if found is None else found[0]
+        is_parked = record.topic == CHECK_MAX_TOPIC
+        place = (record.queue_id, record.queue_offset)
+        if is_parked:
+            place = (0, -1)
+        elif half is not None and half.is_delayed:
+            place = (half.queue_id, -1)
+        return Ended(
+            entry.transaction,
+            Resolution.ROLLBACK if is_parked else Resolution.COMMIT,
+            entry.group,
+            "" if half is None else half.message_id,
+            record.end,
+            *place,
+            why="nobody told its end" if is_parked else "",
+        )
+
+    def _hand_over(self, half_end: QueueOffset, op_end: QueueOffset) -> None:
         """Let the table have what was found, in one go."""
         table = self._services.table
         table.half_end = max(table.half_end, half_end)
         table.op_end = max(table.op_end, op_end)
         for highest, number in self._ops:
             table.op_found(highest, number)
-        table.restore(entries.values())
-        for found, end, record_at in self._ended:
-            table.end(entries[found.half.transaction], end, record_at=record_at)
+        table.restore((*self._found.values(), *(entry for entry, _, _ in self._ended)))
+        for entry, end, record_at in self._ended:
+            table.end(entry, end, record_at=record_at)
         if self._found or self._ended or self.unreadable:
             logger.info(
                 "transactions found open=%d ended_without_op=%d unreadable=%d",
@@ -222,20 +252,9 @@ class Rebuild:
             )
 
 
-def _place(half: Half, record: PreparedRecord) -> tuple[int, int]:
-    """Return the queue and the place in it of what ended a transaction, as its producer is told."""
-    if record.topic == CHECK_MAX_TOPIC:
-        return 0, -1
-    return (half.queue_id, -1) if half.is_delayed else (record.queue_id, record.queue_offset)
-
-
-def _records(result: ReadResult) -> Iterator[Record | None]:
-    """Yield the records of a read; None for one that is damaged."""
-    data = memoryview(result.records)
-    at = 0
-    for size in result.record_sizes.tolist():
-        try:
-            yield decode_record(data[at : at + size], check_crc=False)
-        except CorruptRecord:
-            yield None
-        at += size
+def _record(data: bytes, start: int, size: int) -> Record | None:
+    """Return one record of a read; None when it is damaged."""
+    try:
+        return decode_record(memoryview(data)[start : start + size], check_crc=False)
+    except CorruptRecord:
+        return None

@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 import pytest
 
 from ternmq_broker.transactions.half import Half
@@ -96,7 +94,7 @@ def test_a_half_message_that_holds_up_others_or_a_file_is_moved(
 
 
 def staged(immunity_ms: int | None = None, checks: int = 0) -> Half:
-    return replace(half(checks, immunity_ms), staged_for="q/1")
+    return half(checks, immunity_ms)._replace(staged_for="q/1")
 
 
 @pytest.mark.parametrize("has_producer", [True, False])
