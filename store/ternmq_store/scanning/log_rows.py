@@ -1,5 +1,6 @@
 """Reading chosen records of one file of the log, and making those that are wanted rows."""
 
+import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -14,7 +15,7 @@ from ternmq_store.columns import names
 from ternmq_store.columns.arrow import arrow, compute
 from ternmq_store.columns.batches import build_rows
 from ternmq_store.columns.records import Damage, Expected
-from ternmq_store.disk.filesystem import File
+from ternmq_store.disk.filesystem import File, Region
 from ternmq_store.reading.record_filter import properties_at
 from ternmq_store.scanning.directory import StoreDirectory
 from ternmq_store.scanning.wanted import Wanted
@@ -96,9 +97,16 @@ class LogRows:
         self._has_quarantine = has_quarantine
         self._limit = min(self.end, int(source.end)) if log_end is not None else self.end
         self._file, _ = source.open(base)
+        self._region: Region | None = None
+        self._can_map = True
 
     def close(self) -> None:
         """Close the file."""
+        region, self._region = self._region, None
+        if region is not None:
+            # An error on its way out may hold a slice of the map: then the map goes with it.
+            with contextlib.suppress(BufferError):
+                region.close()
         self._file.close()
 
     def take(self, choice: Choice) -> Rows:
@@ -124,7 +132,7 @@ class LogRows:
         rows = np.flatnonzero(possible & ~bad)
         if not len(rows):
             return Rows(None, len(choice.starts), damaged)
-        view, positions = _read(self._file, self.base, choice.starts[rows], choice.sizes[rows])
+        view, positions = self._bytes_of(choice.starts[rows], choice.sizes[rows])
         if self._record_filter is not None:
             kept = self._matching(view, positions, choice.sizes[rows])
             rows, positions = rows[kept], positions[kept]
@@ -191,19 +199,31 @@ class LogRows:
         ]
         return np.array(found, dtype=np.bool_)
 
+    def _bytes_of(self, starts: Ints, sizes: Ints) -> tuple[memoryview, Ints]:
+        """Return bytes that hold the records, and where in them each begins.
+
+        Records that lie close together are read with what is between them; others are left where
+        they are, in the map of the file; where that cannot be had, they are put side by side.
+        """
+        begin, end = int(starts.min()), int((starts + sizes).max())
+        if end - begin <= 2 * int(sizes.sum()) + _SLACK_BYTES:
+            data = self._file.read(begin - self.base, end - begin)
+            return memoryview(data), starts - begin
+        if self._region is None and self._can_map:
+            try:
+                self._region = self._file.map()
+            except OSError:
+                self._can_map = False
+        if self._region is not None:
+            return self._region.view, starts - self.base
+        return _read_each(self._file, self.base, starts, sizes)
+
     def will_need(self, start: int) -> None:
         """Tell the disk what is read next."""
         self._file.will_need(start - self.base, _AHEAD_BYTES)
 
 
-def _read(file: File, base: int, starts: Ints, sizes: Ints) -> tuple[memoryview, Ints]:
-    """Return bytes that hold the records, and where in them each begins.
-
-    What lies between is read with them, unless that is much: then they are put side by side.
-    """
-    begin, end = int(starts.min()), int((starts + sizes).max())
-    if end - begin <= 2 * int(sizes.sum()) + _SLACK_BYTES:
-        return memoryview(file.read(begin - base, end - begin)), starts - begin
+def _read_each(file: File, base: int, starts: Ints, sizes: Ints) -> tuple[memoryview, Ints]:
     gaps = starts[1:] - starts[:-1] - sizes[:-1]
     cuts = np.flatnonzero((gaps < 0) | (gaps > _GAP_BYTES_MAX)) + 1
     pieces: list[memoryview] = []

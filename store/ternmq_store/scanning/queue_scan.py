@@ -124,14 +124,14 @@ class _QueueScan:
         while offset < inside.end:
             units = self._next_units(offset, inside.end)
             chosen = self._select(units, offset, source)
+            found, batch = 0, None
+            if len(chosen.starts):
+                found, batch = self._take(chosen, offset, log_end)
+            scanned = chosen.scanned(found, len(units))
             for row in chosen.wrong:
-                self._note(offset + row, NO_PLACE)
-            if not len(chosen.starts):
-                offset += len(units)
-                yield Scanned(None, offset, self._damaged)
-                continue
-            found, batch = self._take(chosen, offset, log_end)
-            offset += chosen.scanned(found, len(units))
+                if row < scanned:
+                    self._note(offset + row, NO_PLACE)
+            offset += scanned
             yield Scanned(batch, offset, self._damaged)
         if inside.end < stretch.end or inside.begin >= inside.end:
             yield Scanned(None, stretch.end, self._damaged)

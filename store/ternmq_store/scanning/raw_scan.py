@@ -22,7 +22,7 @@ from ternmq_store.scanning.directory import StoreDirectory
 from ternmq_store.scanning.log_rows import Choice, LogRows
 from ternmq_store.scanning.wanted import Scanned, Wanted
 
-_WINDOW_BYTES: Final = 8 << 20
+_READ_BYTES_MIN: Final = 64 << 10
 _NOBODY: Final = -1
 
 
@@ -143,9 +143,9 @@ class _RawScan:
 
     def _records(self, position: int) -> tuple[list[int], int]:
         """Return where records seem to lie from `position` on, and where the last one ends."""
-        view = self._window.take(position, self._wanted.batch_bytes_max)
+        view = self._window.take(position, max(self._wanted.batch_bytes_max, _READ_BYTES_MIN))
         starts, end, _ = follow_lengths(view, 0, len(view), self._wanted.batch_rows_max)
-        if not starts and len(view) >= BLANK_BYTES:
+        if not starts:
             # The first one may be longer than what was read.
             size = int.from_bytes(view[:4], "big")
             if len(view) < size <= self._log_file.file_bytes - position:

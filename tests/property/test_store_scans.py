@@ -1,0 +1,213 @@
+"""Whatever happens to a store's bytes: a scan gives what was stored, or says what is damaged."""
+
+import copy
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ternmq_model.errors import MessageDamaged
+from ternmq_model.subscription import parse_subscription
+from ternmq_store.columns.names import COLUMNS
+from ternmq_store.config import StoreConfig
+from ternmq_store.message_store import MessageStore
+from ternmq_store.scanning.directory import StoreDirectory
+from ternmq_store.scanning.wanted import QueueStretch, Scanned, Wanted
+from tests.support.files import MemoryFileSystem
+from tests.support.records import batch_of, record
+from tests.support.rows import message_of, row_of
+from tests.support.stores import ROOT, append, drain, open_store, settle
+
+pytest.importorskip("pyarrow")
+
+from ternmq_store.scanning.part_scan import plan_directory, plan_stretches, scan_part
+from ternmq_store.scanning.queue_scan import scan_queue
+from ternmq_store.scanning.raw_scan import plan_raw, scan_raw
+
+CONFIG = StoreConfig(
+    commit_log_file_bytes=16_384, consume_queue_file_units=20, index_slots=20, index_entries=40
+)
+QUEUES = (("A", 0), ("A", 1), ("B", 0))
+COUNT = 150
+
+Row = Mapping[str, Any]
+Rows = dict[tuple[str, int, int], Row]
+
+WANTED = st.builds(
+    Wanted,
+    batch_rows_max=st.sampled_from([1, 7, 10_000]),
+    batch_bytes_max=st.sampled_from([1, 3_000, 8 << 20]),
+    columns=st.one_of(
+        st.just(COLUMNS), st.lists(st.sampled_from(COLUMNS), min_size=1, unique=True)
+    ),
+    subscription=st.sampled_from(
+        [
+            None,
+            parse_subscription("A", "t1"),
+            parse_subscription("A", "Aa || nobody"),
+            parse_subscription("A", "n > 3", "SQL92"),
+        ]
+    ),
+    keys=st.sampled_from([frozenset[str](), frozenset(["k1"]), frozenset(["k1", "both", "x"])]),
+)
+
+
+def fill(store: MessageStore) -> None:
+    """Store messages of several queues; two of their tags have one hash."""
+    for number in range(COUNT):
+        topic, queue_id = QUEUES[number % len(QUEUES)]
+        properties = {"UNIQ_KEY": f"{number:032d}", "n": str(number % 7)}
+        if number % 5:
+            properties["TAGS"] = ["t1", "t2", "Aa", "BB"][number % 4]
+        if number % 4:
+            properties["KEYS"] = f"k{number % 3} both"
+        body = b"%04d" % number * (number % 9)
+        append(store, batch_of(record(topic, queue_id, body, properties)))
+    settle(store)
+
+
+def filled() -> tuple[MemoryFileSystem, Rows]:
+    """Return a store that was closed, and its messages as rows."""
+    files = MemoryFileSystem()
+    store = open_store(files, config=CONFIG)
+    fill(store)
+    rows = {
+        (topic, queue_id, offset): row_of(message_of(data, "b"))
+        for topic, queue_id in QUEUES
+        for offset, data in drain(store, topic, queue_id)
+    }
+    store.close()
+    assert len(rows) == COUNT
+    return files, rows
+
+
+FILES, ROWS = filled()
+
+
+def is_wanted(row: Row, wanted: Wanted) -> bool:
+    """Tell what a scan must decide."""
+    if wanted.subscription is not None and not wanted.subscription.matches(row["properties"]):
+        return False
+    return not wanted.keys or bool(wanted.keys & set(row["keys"]))
+
+
+def whole(row: Row) -> Row:
+    """Return a row whose properties can be asked for by name."""
+    return {**row, "properties": dict(row["properties"])}
+
+
+def expected(rows: Iterable[Row], wanted: Wanted) -> list[Row]:
+    """Return what a scan of these must give."""
+    return [
+        {name: row[name] for name in wanted.columns}
+        for row in rows
+        if is_wanted(whole(row), wanted)
+    ]
+
+
+def collected(scan: Iterable[Scanned], wanted: Wanted) -> list[Row]:
+    """Return the rows of a scan, and hold its batches to their limits."""
+    rows: list[Row] = []
+    last = -1
+    for each in scan:
+        assert each.damaged == 0
+        assert each.next_offset >= last
+        last = each.next_offset
+        if each.batch is not None:
+            assert 0 < each.batch.num_rows <= wanted.batch_rows_max
+            rows.extend(each.batch.to_pylist())
+    return rows
+
+
+@given(WANTED, st.sampled_from(QUEUES), st.integers(0, 50), st.integers(0, 50), st.booleans())
+@settings(deadline=None, max_examples=50)
+def test_a_stretch_of_a_queue_is_what_was_stored(
+    wanted: Wanted, queue: tuple[str, int], begin: int, end: int, is_open: bool
+) -> None:
+    store = open_store(FILES, config=CONFIG) if is_open else None
+    directory = StoreDirectory.open(FILES, ROOT)
+    assert directory.is_in_use is is_open
+    stretch = QueueStretch(*queue, begin, max(begin, end))
+    found = collected(scan_queue(directory, stretch, wanted, broker_name="b"), wanted)
+    there = [ROWS[*queue, offset] for offset in range(stretch.begin, stretch.end)]
+    assert found == expected(there, wanted)
+    if store is not None:
+        store.close()
+
+
+@given(WANTED, st.sampled_from([None, ["A"], ["B", "nobody"]]), st.booleans())
+@settings(deadline=None, max_examples=50)
+def test_the_parts_of_a_log_are_its_messages_in_their_order(
+    wanted: Wanted, topics: Sequence[str] | None, is_raw: bool
+) -> None:
+    directory = StoreDirectory.open(FILES, ROOT)
+    there = sorted(ROWS.values(), key=lambda row: row["msgId"])
+    found: list[Row] = []
+    if is_raw:
+        for raw in plan_raw(directory):
+            found += collected(scan_raw(directory, raw, wanted, broker_name="b"), wanted)
+    else:
+        there = [row for row in there if topics is None or row["topic"] in topics]
+        for part in plan_directory(directory, topics=topics):
+            found += collected(scan_part(directory, part, wanted, broker_name="b"), wanted)
+    assert found == expected(there, wanted)
+
+
+@given(st.data())
+@settings(deadline=None, max_examples=50)
+def test_parts_of_stretches_are_these_stretches(data: st.DataObject) -> None:
+    directory = StoreDirectory.open(FILES, ROOT)
+    stretches = [
+        queue._replace(begin=begin, end=data.draw(st.integers(begin, queue.end)))
+        for queue in directory.queues()
+        for begin in [data.draw(st.integers(queue.begin, queue.end))]
+    ]
+    numbers = [
+        (queue.topic, queue.queue_id, offset)
+        for part in plan_stretches(directory, stretches)
+        for queue in part.stretches
+        for offset in range(queue.begin, queue.end)
+    ]
+    assert sorted(numbers) == sorted(
+        (queue.topic, queue.queue_id, offset)
+        for queue in stretches
+        for offset in range(queue.begin, queue.end)
+    )
+
+
+@given(st.data(), st.sampled_from([1, 20, 10_000]))
+@settings(deadline=None, max_examples=60)
+def test_a_byte_that_changed_costs_one_message_and_is_told(
+    data: st.DataObject, rows_max: int
+) -> None:
+    files, rows = copy.deepcopy(FILES), ROWS
+    paths = sorted(
+        path for path in files.nodes if {"commitlog", "consumequeue"} & set(Path(path).parts)
+    )
+    node = files.nodes[data.draw(st.sampled_from(paths))]
+    position = data.draw(st.integers(0, len(node.data) - 1))
+    node.data[position] ^= data.draw(st.integers(1, 255))
+    directory = StoreDirectory.open(files, ROOT)
+    skipping = Wanted(batch_rows_max=rows_max, skips_damaged=True)
+    passed_over = 0
+    for topic, queue_id in QUEUES:
+        stretch = QueueStretch(topic, queue_id, 0, COUNT // 3)
+        steps = list(scan_queue(directory, stretch, skipping, broker_name="b"))
+        found = [row for each in steps if each.batch is not None for row in each.batch.to_pylist()]
+        assert steps[-1].next_offset == stretch.end
+        assert all(row == rows[topic, queue_id, row["queueOffset"]] for row in found)
+        assert len(found) + steps[-1].damaged == COUNT // 3
+        passed_over += steps[-1].damaged
+        strict = Wanted(batch_rows_max=rows_max)
+        scan = scan_queue(directory, stretch, strict, broker_name="b")
+        if not steps[-1].damaged:
+            assert collected(scan, strict) == found
+            continue
+        with pytest.raises(MessageDamaged) as raised:
+            collected(scan, strict)
+        assert (raised.value.topic, raised.value.queue_id) == (topic, queue_id)
+        assert raised.value.offset not in {row["queueOffset"] for row in found}
+    assert passed_over <= 1
