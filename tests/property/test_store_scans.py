@@ -74,7 +74,7 @@ def filled() -> tuple[MemoryFileSystem, Rows]:
     files = MemoryFileSystem()
     store = open_store(files, config=CONFIG)
     fill(store)
-    rows = {
+    rows: Rows = {
         (topic, queue_id, offset): row_of(message_of(data, "b"))
         for topic, queue_id in QUEUES
         for offset, data in drain(store, topic, queue_id)

@@ -1,0 +1,115 @@
+"""Reading a store by file of its log, what its queues reach."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import pytest
+
+from ternmq_model.errors import MessageDamaged, StretchGone
+from ternmq_store.scanning.directory import StoreDirectory
+from ternmq_store.scanning.wanted import QueueStretch, Scanned, Wanted
+from tests.support.files import MemoryFileSystem
+from tests.support.records import batch_of, record
+from tests.support.stores import ROOT, SMALL, HandClock, append, flush, open_store, settle
+
+pytest.importorskip("pyarrow")
+
+from ternmq_store.scanning.part_scan import plan_directory, scan_part
+
+CONFIG = replace(SMALL, record_checksum=True)
+FIRST_MS = 1_700_000_000_000
+WANTED = Wanted(columns=["topic", "queueOffset"])
+
+
+def filled(*topics: str, count: int = 20) -> MemoryFileSystem:
+    """Return a closed store with messages of several topics in turn, one a second."""
+    files, clock = MemoryFileSystem(), HandClock(FIRST_MS)
+    store = open_store(files, config=CONFIG, clock=clock)
+    for _ in range(count):
+        for topic in topics:
+            append(store, batch_of(record(topic, 0, bytes(400))))
+        clock.now_ms += 1000
+    settle(store)
+    store.close()
+    return files
+
+
+def scan(
+    files: MemoryFileSystem, wanted: Wanted = WANTED, topics: Sequence[str] | None = None
+) -> list[Scanned]:
+    """Scan every part."""
+    with StoreDirectory.open(files, ROOT) as directory:
+        parts = plan_directory(directory, topics=topics, wanted=wanted)
+        return [
+            step for part in parts for step in scan_part(directory, part, wanted, broker_name="b")
+        ]
+
+
+def rows(scanned: Iterable[Scanned]) -> list[tuple[str, int]]:
+    """Return topics and queue offsets."""
+    batches = [each.batch for each in scanned if each.batch is not None]
+    return [(row["topic"], row["queueOffset"]) for batch in batches for row in batch.to_pylist()]
+
+
+def test_topics_that_are_not_users_are_left_out_unless_they_are_named() -> None:
+    files = filled("A", "%RETRY%g", "SCHEDULE_TOPIC_XXXX")
+    assert rows(scan(files)) == [("A", number) for number in range(20)]
+    assert rows(scan(files, topics=["%RETRY%g"])) == [("%RETRY%g", n) for n in range(20)]
+    assert rows(scan(files, topics=["nobody"])) == []
+
+
+def test_messages_that_no_queue_reaches_are_not_given() -> None:
+    files = MemoryFileSystem()
+    store = open_store(files, config=CONFIG)
+    for _ in range(3):
+        append(store, batch_of(record("A", 0)))
+    settle(store)
+    append(store, batch_of(record("A", 0)))
+    flush(store)
+    assert rows(scan(files)) == [("A", 0), ("A", 1), ("A", 2)]
+    store.close()
+
+
+def test_the_store_times_that_are_wanted_narrow_what_is_read() -> None:
+    files = filled("A", "B", count=40)
+    wanted = replace(WANTED, stored_from_ms=FIRST_MS + 30_000, stored_before_ms=FIRST_MS + 32_000)
+    assert rows(scan(files, wanted)) == [("A", 30), ("B", 30), ("A", 31), ("B", 31)]
+    with StoreDirectory.open(files, ROOT) as directory:
+        parts = plan_directory(directory, wanted=wanted)
+        assert len(parts) < len(plan_directory(directory))
+        assert parts[0].stretches[0] == QueueStretch("A", 0, 30, 32)
+
+
+def test_files_that_retention_took_are_no_parts_and_later_ones_are_read() -> None:
+    files = filled("A", "B", count=30)
+    before = rows(scan(files))
+    files.remove(min(path for path in files.nodes if path.parent.name == "commitlog"))
+    left = rows(scan(files))
+    assert left == before[-len(left) :]
+    assert 0 < len(left) < len(before)
+
+
+def test_a_file_that_goes_after_the_plan_is_told_with_a_queue() -> None:
+    files = filled("A", count=30)
+    with StoreDirectory.open(files, ROOT) as directory:
+        part = plan_directory(directory)[0]
+        files.remove(min(path for path in files.nodes if path.parent.name == "commitlog"))
+        with pytest.raises(StretchGone, match="'A' queue 0"):
+            list(scan_part(directory, part, WANTED, broker_name="b"))
+
+
+def test_a_damaged_message_is_named_by_its_queue_or_passed_over() -> None:
+    files = filled("A", "B", count=5)
+    node = files.nodes[min(path for path in files.nodes if path.parent.name == "commitlog")]
+    node.data[bytes(node.data).rindex(b"\x01B") - 40] ^= 1
+    with pytest.raises(MessageDamaged, match="topic 'B' queue 0: message 4 "):
+        scan(files)
+    steps = scan(files, replace(WANTED, skips_damaged=True))
+    assert steps[-1].damaged == 1
+    assert len(rows(steps)) == 9
+
+
+def test_an_empty_store_has_no_parts() -> None:
+    files = MemoryFileSystem()
+    open_store(files).close()
+    assert scan(files) == []

@@ -1,0 +1,238 @@
+"""Reading a stretch of a queue from outside of its broker."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ternmq_model.errors import MessageDamaged, StoreError, StretchGone, UsageError
+from ternmq_model.offsets import PhysicalOffset, QueueOffset
+from ternmq_model.subscription import parse_subscription
+from ternmq_store.config import StoreConfig
+from ternmq_store.log.log_notes import load_notes, save_notes
+from ternmq_store.log.quarantine import Stretch
+from ternmq_store.message_store import MessageStore
+from ternmq_store.queues.units import make_padding, unit_bytes
+from ternmq_store.scanning.directory import StoreDirectory
+from ternmq_store.scanning.wanted import QueueStretch, Scanned, Wanted
+from tests.support.files import MemoryFileSystem
+from tests.support.records import batch_of, record
+from tests.support.stores import ROOT, SMALL, HandClock, append, open_store, settle
+
+pytest.importorskip("pyarrow")
+
+from ternmq_store.scanning.queue_scan import scan_queue
+
+LOG_FILE_BYTES = 8192
+CONFIG = replace(SMALL, record_checksum=True)
+FIRST_MS = 1_700_000_000_000
+NUMBERS = Wanted(columns=["queueOffset"])
+
+
+def filled(
+    count: int = 40, *, config: StoreConfig = CONFIG, body_bytes: int = 500
+) -> MemoryFileSystem:
+    """Return a closed store: a message a second in one queue, over several files."""
+    files, clock = MemoryFileSystem(), HandClock(FIRST_MS)
+    store = open_store(files, config=config, clock=clock)
+    add(store, clock, count, body_bytes=body_bytes)
+    store.close()
+    return files
+
+
+def add(store: MessageStore, clock: HandClock, count: int, *, body_bytes: int = 500) -> None:
+    """Store messages with two tags of one hash, in turn."""
+    for number in range(count):
+        tag = {"TAGS": "Aa" if number % 2 else "BB"}
+        append(store, batch_of(record("A", 0, bytes((number,)) * body_bytes, tag)))
+        clock.now_ms += 1000
+    settle(store)
+
+
+def scan(
+    files: MemoryFileSystem, begin: int, end: int, wanted: Wanted = NUMBERS, **bounds: int
+) -> list[Scanned]:
+    """Scan the queue."""
+    with StoreDirectory.open(files, ROOT) as directory:
+        stretch = QueueStretch("A", 0, begin, end)
+        return list(scan_queue(directory, stretch, wanted, broker_name="b", **bounds))
+
+
+def numbers(scanned: Iterable[Scanned]) -> Sequence[int]:
+    """Return the queue offsets of the rows."""
+    batches = [each.batch for each in scanned if each.batch is not None]
+    return [row["queueOffset"] for batch in batches for row in batch.to_pylist()]
+
+
+def log_path(number: int) -> Any:
+    """Return the path of a file of the log."""
+    return ROOT / "commitlog" / f"{number * LOG_FILE_BYTES:020d}"
+
+
+def test_a_stretch_is_read_over_the_borders_of_files() -> None:
+    files = filled()
+    assert numbers(scan(files, 3, 37)) == list(range(3, 37))
+    assert scan(files, 3, 37)[-1].next_offset == 37
+    assert numbers(scan(files, 5, 5)) == []
+
+
+def test_two_tags_of_one_hash_are_told_apart() -> None:
+    wanted = replace(NUMBERS, subscription=parse_subscription("A", "Aa"))
+    assert numbers(scan(filled(), 0, 40, wanted)) == list(range(1, 40, 2))
+
+
+def test_tag_codes_that_units_have_no_room_for_are_looked_up() -> None:
+    config = replace(CONFIG, consume_queue_ext_enabled=True)
+    files = filled(config=config)
+    assert any("consumequeue_ext" in str(path) for path in files.nodes)
+    wanted = replace(NUMBERS, subscription=parse_subscription("A", "BB"))
+    assert numbers(scan(files, 0, 40, wanted)) == list(range(0, 40, 2))
+    wanted = replace(NUMBERS, subscription=parse_subscription("A", "other"))
+    assert numbers(scan(files, 0, 40, wanted)) == []
+
+
+def test_a_time_is_found_by_halving_and_its_end_does_not_belong_to_it() -> None:
+    wanted = replace(NUMBERS, stored_from_ms=FIRST_MS + 10_000, stored_before_ms=FIRST_MS + 20_000)
+    steps = scan(filled(), 0, 40, wanted)
+    assert numbers(steps) == list(range(10, 20))
+    assert steps[-1].next_offset == 40
+    same = replace(wanted, stored_before_ms=wanted.stored_from_ms)
+    assert numbers(scan(filled(), 0, 40, same)) == []
+    assert numbers(scan(filled(), 15, 40, replace(wanted, stored_before_ms=0))) == [*range(15, 40)]
+
+
+def test_nothing_behind_the_given_end_of_the_log_is_read() -> None:
+    files = filled()
+    with StoreDirectory.open(files, ROOT) as directory:
+        end = directory.unit_files("A", 0, 0, 40).unit(QueueOffset(10)).offset
+    assert numbers(scan(files, 0, 10, log_end=end)) == list(range(10))
+    with pytest.raises(MessageDamaged, match="queue 0: message 10 "):
+        scan(files, 0, 11, log_end=end)
+
+
+def test_an_open_store_is_read_while_it_grows() -> None:
+    files, clock = MemoryFileSystem(), HandClock(FIRST_MS)
+    store = open_store(files, config=CONFIG, clock=clock)
+    add(store, clock, 15)
+    directory = StoreDirectory.open(files, ROOT)
+    assert directory.is_in_use
+    steps = scan_queue(
+        directory, QueueStretch("A", 0, 0, 15), replace(NUMBERS, batch_rows_max=5), broker_name="b"
+    )
+    assert numbers([next(steps)]) == list(range(5))
+    add(store, clock, 15)
+    assert numbers(steps) == list(range(5, 15))
+    later = QueueStretch("A", 0, 15, 30)
+    end = int(store.confirm_offset)
+    found = scan_queue(directory, later, NUMBERS, broker_name="b", log_end=end)
+    assert numbers(found) == list(range(15, 30))
+    store.close()
+
+
+def test_what_retention_took_is_named_with_where_the_queue_begins() -> None:
+    files = filled()
+    files.remove(log_path(0))
+    with pytest.raises(StretchGone, match="'A' queue 0: messages from 4 ") as raised:
+        scan(files, 4, 40)
+    first = raised.value.first_offset
+    assert 4 < first < 40
+    assert numbers(scan(files, first, 40)) == list(range(first, 40))
+    with StoreDirectory.open(files, ROOT) as directory:
+        assert directory.queues() == [QueueStretch("A", 0, first, 40)]
+
+
+def test_what_retention_takes_in_the_middle_of_a_scan_ends_it() -> None:
+    files = filled()
+    directory = StoreDirectory.open(files, ROOT)
+    steps = scan_queue(
+        directory, QueueStretch("A", 0, 0, 40), replace(NUMBERS, batch_rows_max=3), broker_name="b"
+    )
+    assert numbers([next(steps)]) == [0, 1, 2]
+    files.remove(log_path(0))
+    files.remove(log_path(1))
+    given: list[int] = []
+    with pytest.raises(StretchGone) as raised:
+        given.extend(number for step in steps for number in numbers([step]))
+    assert raised.value.wanted_offset > given[-1]
+    assert raised.value.first_offset > raised.value.wanted_offset
+
+
+def test_units_that_stand_for_nothing_are_no_messages_and_no_damage() -> None:
+    files = filled(count=5)
+    node = files.nodes[ROOT / "consumequeue" / "A" / "0" / f"{0:020d}"]
+    node.data[20:60] = unit_bytes(make_padding(2))
+    assert numbers(scan(files, 0, 5)) == [0, 3, 4]
+    assert [(each.batch, each.next_offset) for each in scan(files, 1, 3)] == [(None, 3)]
+
+
+def test_a_unit_that_was_never_written_is_damage() -> None:
+    files = filled(count=5)
+    files.nodes[ROOT / "consumequeue" / "A" / "0" / f"{0:020d}"].data[40:60] = 0
+    with pytest.raises(MessageDamaged, match="message 2 is damaged: its unit"):
+        scan(files, 0, 5)
+    steps = scan(files, 0, 5, replace(NUMBERS, skips_damaged=True))
+    assert (numbers(steps), steps[-1].damaged) == ([0, 1, 3, 4], 1)
+
+
+def test_what_is_known_as_damaged_is_not_served() -> None:
+    files = filled(count=5)
+    notes = load_notes(files, ROOT, lambda reason: None)
+    with StoreDirectory.open(files, ROOT) as directory:
+        units = directory.unit_files("A", 0, 0, 5)
+        places = units.units(units.min_offset, 5)["offset"].tolist()
+    stretch = Stretch(PhysicalOffset(places[1]), PhysicalOffset(places[3]), "bits")
+    save_notes(files, ROOT, replace(notes, quarantined=(stretch,)))
+    with pytest.raises(MessageDamaged, match=r"message 1 .*known as damaged"):
+        scan(files, 0, 5)
+    steps = scan(files, 0, 5, replace(NUMBERS, skips_damaged=True))
+    assert (numbers(steps), steps[-1].damaged) == ([0, 3, 4], 2)
+
+
+@pytest.mark.parametrize("is_checksummed", [True, False])
+def test_a_changed_property_is_noticed_where_records_have_a_checksum(
+    is_checksummed: bool,
+) -> None:
+    files = filled(count=3, config=replace(CONFIG, record_checksum=is_checksummed))
+    node = files.nodes[log_path(0)]
+    at = bytes(node.data).index(b"TAGS\x01")
+    node.data[at + 5] ^= 2
+    if is_checksummed:
+        with pytest.raises(MessageDamaged, match=r"message 0 .*checksum"):
+            scan(files, 0, 3)
+    else:
+        assert numbers(scan(files, 0, 3)) == [0, 1, 2]
+
+
+def test_a_record_of_another_queue_is_not_taken_for_the_message() -> None:
+    files = filled(count=3, config=replace(CONFIG, record_checksum=False))
+    node = files.nodes[ROOT / "consumequeue" / "A" / "0" / f"{0:020d}"]
+    node.data[20:40] = node.data[:20].copy()
+    with pytest.raises(MessageDamaged, match=r"message 1 .*another message's"):
+        scan(files, 0, 3)
+
+
+def test_far_apart_records_are_read_without_what_is_between() -> None:
+    files, clock = MemoryFileSystem(), HandClock()
+    config = replace(CONFIG, commit_log_file_bytes=4 << 20)
+    store = open_store(files, config=config, clock=clock)
+    for _ in range(30):
+        append(store, batch_of(record("A", 0, b"mine")))
+        append(store, batch_of(record("B", 0, bytes(100_000))))
+    settle(store)
+    store.close()
+    assert numbers(scan(files, 0, 30)) == list(range(30))
+
+
+def test_files_that_do_not_belong_together_are_refused_by_name() -> None:
+    files = filled()
+    files.remove(log_path(1))
+    with pytest.raises(StoreError, match=log_path(2).name):
+        StoreDirectory.open(files, ROOT)
+
+
+def test_a_column_that_there_is_not_is_refused() -> None:
+    with pytest.raises(UsageError, match="'nobody'"):
+        scan(filled(count=1), 0, 1, Wanted(columns=["nobody"]))
+    with pytest.raises(UsageError, match="at least one"):
+        scan(filled(count=1), 0, 1, Wanted(batch_rows_max=0))

@@ -1,0 +1,22 @@
+"""Which topics hold users' messages."""
+
+import pytest
+
+from ternmq_store.scanning.topics import is_user_topic
+
+
+@pytest.mark.parametrize("topic", ["flights", "rmq", "RETRY", "a_REPLY_TOPICS"])
+def test_a_topic_that_users_made_is_read(topic: str) -> None:
+    assert is_user_topic(topic)
+
+
+@pytest.mark.parametrize(
+    "topic",
+    [
+        "%RETRY%group", "%DLQ%group", "SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC",
+        "RMQ_SYS_TRANS_OP_HALF_TOPIC", "RMQ_SYS_TRACE_TOPIC", "rmq_sys_wheel_timer", "TBW102",
+        "RMQ_SYS_ANYTHING", "DefaultCluster_REPLY_TOPIC", "%LMQ%light", "OFFSET_MOVED_EVENT",
+    ],
+)  # fmt: skip
+def test_what_brokers_keep_for_themselves_and_for_groups_is_not(topic: str) -> None:
+    assert not is_user_topic(topic)
