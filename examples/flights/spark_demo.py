@@ -13,6 +13,7 @@ import os
 import sys
 import tempfile
 import time
+import warnings
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -69,6 +70,8 @@ def lines() -> Iterator[str]:
 
 def session(folder: Path) -> SparkSession:
     """Start Spark on two cores, reachable from this machine alone."""
+    # Arrow's way of reading a result says so of any pandas from 3.0 on.
+    warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
     os.environ.update(
         PYSPARK_PYTHON=sys.executable,
         PYSPARK_DRIVER_PYTHON=sys.executable,
