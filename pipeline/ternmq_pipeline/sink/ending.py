@@ -1,0 +1,178 @@
+"""What the driver does: it ends all that the tasks of a batch staged, or none of it.
+
+First every broker is asked whether every half message is still open. If one is not, nothing was
+ended yet, and nothing is: the batch fails as a whole. Only then the first is ended.
+"""
+
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from ternmq_model.clock import Clock
+from ternmq_model.errors import Fault, TernError, UsageError
+from ternmq_model.transaction import Resolution, TransactionState
+from ternmq_pipeline.sink.commit_message import StagedPart
+from ternmq_pipeline.sink.identity import BatchIdentity
+from ternmq_pipeline.sink.staging import OpenStager, Stager, join, roll_back
+from ternmq_producer.staging import EndFailed, StagedMessages
+
+logger = logging.getLogger(__name__)
+
+_MARGIN_SHARE: Final = 10
+_MARGIN_S_MAX: Final = 60
+
+
+class BatchNotCommitted(TernError):
+    """A batch failed before the first of its rows was ended: none is visible, none will be."""
+
+    fault = Fault.CALLER
+
+
+class BatchHalfCommitted(TernError):
+    """A commit failed in the middle: part of the batch is visible, the rest may never be.
+
+    Attributes:
+        batch: Which one.
+        unconfirmed: How many rows nobody has confirmed.
+        rows: How many there are.
+    """
+
+    fault = Fault.BROKER
+    may_have_happened = True
+
+    def __init__(self, batch: BatchIdentity, unconfirmed: int, rows: int, why: object) -> None:
+        super().__init__(
+            f"batch {batch.batch} of {batch.query}: the commit failed in the middle: "
+            f"{rows - unconfirmed} of {rows} rows are visible, {unconfirmed} are not confirmed; "
+            f"a repeat delivers all of them again (SPARK_QUERY and SPARK_BATCH tell them): {why}"
+        )
+        self.batch = batch
+        self.unconfirmed = unconfirmed
+        self.rows = rows
+
+
+def margin_s(immunity_s: int) -> float:
+    """Return how long before the end of their immunity half messages are no longer committed.
+
+    They could otherwise be rolled back while the commit runs.
+    """
+    return min(immunity_s / _MARGIN_SHARE, _MARGIN_S_MAX)
+
+
+def check_parts(batch: int, parts: Sequence[StagedPart | None]) -> list[StagedPart]:
+    """Return the parts of a batch that is to be committed.
+
+    Args:
+        batch: Its number.
+        parts: What each task told.
+
+    Raises:
+        BatchNotCommitted: A task told nothing, or told of another batch.
+    """
+    known = [part for part in parts if part is not None]
+    if len(known) < len(parts):
+        missing = len(parts) - len(known)
+        raise BatchNotCommitted(f"batch {batch}: {missing} tasks did not say what they staged")
+    for part in known:
+        wanted = BatchIdentity(known[0].part.of.query, batch)
+        if part.part.of != wanted:
+            of = f"{part.part} of {part.part.of.query}"
+            raise BatchNotCommitted(f"{_name(wanted)}: {of} is not of it")
+    return known
+
+
+def commit_parts(
+    parts: Sequence[StagedPart], *, open_stager: OpenStager, clock: Clock, timeout_s: float
+) -> int:
+    """Make every row of a batch visible.
+
+    Args:
+        parts: All of one batch.
+        open_stager: Opens a producer of their group.
+        clock: Tells how old the parts are.
+        timeout_s: How long a broker may be away while it is asked, and again while it is told.
+
+    Returns:
+        How many rows there are.
+
+    Raises:
+        BatchNotCommitted: A row was open no more, or a broker did not answer. None is visible, and
+            those that are open are rolled back.
+        BatchHalfCommitted: A broker failed for longer while it was told.
+    """
+    staged = join([part.staged for part in parts])
+    if not staged:
+        return 0
+    with open_stager() as stager:
+        try:
+            _verify(parts, staged, stager, clock, timeout_s)
+        except TernError:
+            roll_back(stager, staged)
+            raise
+        try:
+            stager.end(staged, Resolution.COMMIT, timeout_s=timeout_s)
+        except EndFailed as error:
+            batch = parts[0].part.of
+            raise BatchHalfCommitted(batch, error.failures, len(staged), error) from error
+    return len(staged)
+
+
+def abort_parts(parts: Sequence[StagedPart | None], *, open_stager: OpenStager) -> None:
+    """Roll back what tasks told of, as far as the brokers answer. Never fails.
+
+    What was committed before stays so.
+    """
+    staged = join([part.staged for part in parts if part is not None])
+    if staged:
+        try:
+            with open_stager() as stager:
+                roll_back(stager, staged)
+        except TernError as error:
+            logger.warning("rows remain until stagingTimeout error=%s", error)
+
+
+def _verify(
+    parts: Sequence[StagedPart],
+    staged: StagedMessages,
+    stager: Stager,
+    clock: Clock,
+    timeout_s: float,
+) -> None:
+    """Find out whether all can be committed.
+
+    Raises:
+        BatchNotCommitted: They cannot, or nobody can tell.
+    """
+    batch = parts[0].part.of
+    try:
+        states = stager.states(staged, timeout_s=timeout_s)
+    except UsageError:
+        raise
+    except TernError as error:
+        raise BatchNotCommitted(
+            f"{_name(batch)}: nothing was committed: a broker did not say whether its rows are "
+            f"still staged: {error}"
+        ) from error
+    closed = [place for place, state in enumerate(states) if state is not TransactionState.OPEN]
+    immunity_s = min(part.immunity_s for part in parts)
+    if closed:
+        first = staged[closed[0]]
+        raise BatchNotCommitted(
+            f"{_name(batch)}: nothing was committed: {len(closed)} of {len(staged)} rows are "
+            f"staged no more, the first at broker {first.broker_name} for topic {first.topic!r} "
+            f"({states[closed[0]].name}): most likely stagingTimeout={immunity_s} s passed before "
+            "the commit; it must be longer than a batch takes"
+        )
+    now_ms = clock.wall_ms()
+    for part in parts:
+        age_s = (now_ms - part.began_at_ms) / 1000
+        if part.staged and age_s > part.immunity_s - margin_s(part.immunity_s):
+            raise BatchNotCommitted(
+                f"{_name(batch)}: nothing was committed: {part.part} was staged {age_s:.0f} s ago, "
+                f"too close to stagingTimeout={part.immunity_s} s; it must be longer than a batch "
+                "takes"
+            )
+
+
+def _name(batch: BatchIdentity) -> str:
+    return f"batch {batch.batch} of {batch.query}"

@@ -1,0 +1,67 @@
+"""Which row of which batch a message is. Pure.
+
+A batch that Spark repeats is delivered again. Whoever must recognise that compares these
+properties, which every message of the sink carries.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from ternmq_model.errors import UsageError
+
+QUERY: Final = "SPARK_QUERY"
+"""The streaming query's id, which its checkpoint keeps; of a batch write a random one."""
+
+BATCH: Final = "SPARK_BATCH"
+"""The micro-batch's number; of a batch write 0."""
+
+PARTITION: Final = "SPARK_PARTITION"
+ROW: Final = "SPARK_ROW"
+"""Its place in the partition, from 0."""
+
+ATTEMPT: Final = "SPARK_ATTEMPT"
+"""Which attempt at the partition sent it: random, so it differs also after a driver's restart."""
+
+NAMES: Final = frozenset({QUERY, BATCH, PARTITION, ATTEMPT, ROW})
+
+
+@dataclass(frozen=True, slots=True)
+class BatchIdentity:
+    """One batch: what is decided as a whole."""
+
+    query: str
+    """Printable ASCII without blanks and slashes."""
+
+    batch: int
+
+    def __post_init__(self) -> None:
+        if not self.query or not self.query.isascii() or not self.query.isprintable():
+            raise UsageError(f"query id {self.query!r}: must be printable ASCII")
+        if self.batch < 0 or " " in self.query or "/" in self.query:
+            raise UsageError(f"batch {self.batch} of query {self.query!r}: cannot be one")
+
+    @property
+    def staged_for(self) -> str:
+        """What its half messages say they wait for."""
+        return f"{self.query}/{self.batch}"
+
+
+@dataclass(frozen=True, slots=True)
+class PartIdentity:
+    """One attempt at one partition of a batch: what a task stages."""
+
+    of: BatchIdentity
+    partition: int
+    attempt: str
+
+    def __str__(self) -> str:
+        return f"partition {self.partition} of batch {self.of.batch}"
+
+    def properties(self) -> dict[str, str]:
+        """Return what all its messages say; the row is to be added."""
+        return {
+            QUERY: self.of.query,
+            BATCH: str(self.of.batch),
+            PARTITION: str(self.partition),
+            ATTEMPT: self.attempt,
+        }

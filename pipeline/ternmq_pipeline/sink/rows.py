@@ -1,0 +1,190 @@
+"""Rows of Spark, as Arrow record batches, become messages. Pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ternmq_model import properties as names
+from ternmq_model.delay import DELAY_MS_MAX
+from ternmq_model.errors import IllegalMessage, IllegalName, UsageError
+from ternmq_model.message import Message
+from ternmq_model.record import PROPERTIES_BYTES_MAX
+from ternmq_pipeline.options.writing import written_topic
+from ternmq_pipeline.sink import columns, identity
+from ternmq_pipeline.sink.columns import Layout
+from ternmq_pipeline.sink.identity import PartIdentity
+
+_NOT_OF_USERS: Final = names.RESERVED | {names.CHECK_IMMUNITY_S, names.PRODUCER_GROUP}
+_OF_A_LIFE: Final = _NOT_OF_USERS | {names.TRANSACTION_ID, names.SHARDING_KEY} | identity.NAMES
+"""What a message that was read says of its own sending: one that is made of it is sent anew."""
+
+_US_IN_MS: Final = 1000
+_PROPERTIES_BYTES_MAX: Final = PROPERTIES_BYTES_MAX - 1024
+"""What is left for a row beside what producers and brokers add while it is staged."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowReader:
+    """Makes the messages of one partition.
+
+    Args:
+        layout: Where the columns are.
+        part: Which partition it is.
+    """
+
+    layout: Layout
+    part: PartIdentity
+
+    def messages(self, batch: pa.RecordBatch, *, first_row: int, now_ms: int) -> list[Message]:
+        """Return a message for each row.
+
+        What a message checks of itself is not looked at; see `name_illegal`.
+
+        Args:
+            batch: Rows with the columns of the layout.
+            first_row: The place of its first row in the partition.
+            now_ms: Wall time.
+
+        Raises:
+            IllegalMessage: A value cannot be; it names row and column.
+        """
+        layout, count = self.layout, batch.num_rows
+        bodies = self._bodies(_column(batch, layout.body), first_row)
+        topics = self._topics(batch, first_row)
+        tags = _values(batch, layout.tags) or [""] * count
+        sharding = _values(batch, layout.sharding_key) or [""] * count
+        keys = self._keys(batch) or [()] * count
+        delays = self._delays(batch, first_row, now_ms) or [0] * count
+        maps = _values(batch, layout.properties) or [None] * count
+        own = self.part.properties()
+        messages: list[Message] = []
+        delay_name = "deliver_at_ms" if layout.delay_is_time else "deliver_after_ms"
+        for row, (body, topic, tag, key, keys_, delay, pairs) in enumerate(
+            zip(bodies, topics, tags, sharding, keys, delays, maps, strict=True), first_row
+        ):
+            told, kept_key = self._properties(pairs, row) if pairs else ({}, "")
+            told.update(own)
+            told[identity.ROW] = str(row)
+            message = Message(topic, body, tag or "", keys_ or (), told, key or kept_key)
+            if delay:
+                setattr(message, delay_name, delay)
+            messages.append(message)
+        return messages
+
+    def illegal(self, row: int, column: str, why: str) -> IllegalMessage:
+        """Return the error for a value of this partition."""
+        return IllegalMessage(f"row {row} of {self.part}: column {column!r}: {why}")
+
+    def name_illegal(self, messages: Iterable[Message], *, first_row: int) -> IllegalMessage | None:
+        """Return the error for the first message that breaks a limit, naming its row."""
+        for row, message in enumerate(messages, first_row):
+            try:
+                encoded = message.encoded_properties()
+            except (IllegalMessage, IllegalName) as error:
+                return IllegalMessage(f"row {row} of {self.part}: {error}")
+            if len(encoded) > _PROPERTIES_BYTES_MAX:
+                why = f"{len(encoded)} bytes of properties, at most {_PROPERTIES_BYTES_MAX} fit"
+                return IllegalMessage(f"row {row} of {self.part}: {why}")
+        return None
+
+    def _bodies(self, column: Any, first_row: int) -> list[bytes]:
+        null = _first_null(column)
+        if null is not None:
+            raise self.illegal(first_row + null, columns.BODY, "is null")
+        if pa.types.is_string(column.type):
+            column = column.cast(pa.binary())
+        elif pa.types.is_large_string(column.type):
+            column = column.cast(pa.large_binary())
+        return list(column.to_pylist())
+
+    def _topics(self, batch: pa.RecordBatch, first_row: int) -> list[str]:
+        layout = self.layout
+        if layout.topic_for_all is not None:
+            return [layout.topic_for_all] * batch.num_rows
+        assert layout.topic is not None, "the layout has a topic"
+        column = _column(batch, layout.topic)
+        null = _first_null(column)
+        if null is not None:
+            why = "is null, and there is no option 'topic'"
+            raise self.illegal(first_row + null, columns.TOPIC, why)
+        topics: list[str] = column.to_pylist()
+        for topic in dict.fromkeys(topics):
+            try:
+                written_topic(columns.TOPIC, topic)
+            except UsageError as error:
+                row = first_row + topics.index(topic)
+                raise self.illegal(row, columns.TOPIC, str(error)) from None
+        return topics
+
+    def _keys(self, batch: pa.RecordBatch) -> list[Sequence[str]] | None:
+        told = _values(batch, self.layout.keys)
+        if told is not None and self.layout.keys_are_text:
+            return [text.split() if text else () for text in told]
+        return told
+
+    def _delays(self, batch: pa.RecordBatch, first_row: int, now_ms: int) -> list[int] | None:
+        """Return for each row its delay or its time in milliseconds, 0 for at once."""
+        if self.layout.delay is None:
+            return None
+        column = _column(batch, self.layout.delay)
+        told: list[int | None] = column.cast(pa.int64()).to_pylist()
+        if self.layout.delay_is_time:
+            due = (-(-at_us // _US_IN_MS) if at_us is not None else 0 for at_us in told)
+            told = [at_ms if at_ms > now_ms else 0 for at_ms in due]
+        ahead_ms = now_ms if self.layout.delay_is_time else 0
+        delays: list[int] = []
+        for row, value in enumerate(told, first_row):
+            delay = value or 0
+            if delay < 0:
+                raise self.illegal(row, columns.DELAY, f"is {delay}, must not be negative")
+            if delay - ahead_ms > DELAY_MS_MAX:
+                text = f"is {delay - ahead_ms} ms ahead, at most {DELAY_MS_MAX} (3 days) are taken"
+                raise self.illegal(row, columns.DELAY, text)
+            delays.append(delay)
+        return delays
+
+    def _properties(
+        self, pairs: Sequence[tuple[str, str | None]], row: int
+    ) -> tuple[dict[str, str], str]:
+        """Return a row's properties, and the sharding key that they tell.
+
+        Those of a message that was read, which are known by its unique key, hold what its clients
+        and brokers wrote; that is left out. Anywhere else such a name is a mistake.
+        """
+        told: dict[str, Any] = dict(pairs)
+        if names.UNIQUE_KEY in told:
+            kept_key = told.get(names.SHARDING_KEY) or ""
+            return {name: text for name, text in told.items() if name not in _OF_A_LIFE}, kept_key
+        self._check_names(told, row)
+        return told, ""
+
+    def _check_names(self, told: Mapping[str, str | None], row: int) -> None:
+        for name, text in told.items():
+            if text is None:
+                raise self.illegal(row, columns.PROPERTIES, f"property {name!r} is null")
+            if name in _NOT_OF_USERS or name == names.SHARDING_KEY or name in identity.NAMES:
+                why = f"property {name!r} has a meaning of its own; pick another name"
+                raise self.illegal(row, columns.PROPERTIES, why)
+
+
+def _values(batch: pa.RecordBatch, place: int | None) -> list[Any] | None:
+    """Return the values of a column, None when there is no such column."""
+    if place is None:
+        return None
+    values: list[Any] = _column(batch, place).to_pylist()
+    return values
+
+
+def _column(batch: Any, place: int) -> Any:
+    """Return a column, whose type Arrow tells at run time alone."""
+    return batch.column(place)
+
+
+def _first_null(column: Any) -> int | None:
+    """Return where the first null of a column is."""
+    if not column.null_count:
+        return None
+    return int(pc.index(column.is_null(), True).as_py())  # pyright: ignore[reportUnknownMemberType]

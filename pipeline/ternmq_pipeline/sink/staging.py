@@ -1,0 +1,154 @@
+"""What a task does: it stages the rows of one partition, or takes back what it staged."""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Final, Protocol
+
+import pyarrow as pa
+
+from ternmq_model.clock import Clock
+from ternmq_model.errors import TernError
+from ternmq_model.message import Message
+from ternmq_model.transaction import Resolution, TransactionState
+from ternmq_pipeline.options import WriteOptions
+from ternmq_pipeline.sink.commit_message import StagedPart
+from ternmq_pipeline.sink.rows import RowReader
+from ternmq_producer.staging import StagedMessage, StagedMessages, StageFailed
+
+logger = logging.getLogger(__name__)
+
+CHUNK_ROWS: Final = 8192
+CHUNK_BYTES: Final = 16 << 20
+"""What is staged at once: so much lies in memory twice."""
+
+ROLL_BACK_S: Final = 10.0
+"""How long one goes on trying to take back what was staged. What remains, its broker takes back
+when its immunity is over."""
+
+
+class Stager(Protocol):
+    """What the sink needs of a producer. `BlockingStagingProducer` is one."""
+
+    def stage(
+        self, messages: Sequence[Message], *, staged_for: str, immunity_s: int, timeout_s: float
+    ) -> StagedMessages:
+        """Stage messages, in their order."""
+        ...
+
+    def states(
+        self, staged: Sequence[StagedMessage], *, timeout_s: float
+    ) -> list[TransactionState]:
+        """Tell what became of each."""
+        ...
+
+    def end(
+        self, staged: Sequence[StagedMessage], resolution: Resolution, *, timeout_s: float
+    ) -> None:
+        """Commit all, or roll all back."""
+        ...
+
+
+OpenStager = Callable[[], AbstractContextManager[Stager]]
+
+
+def stage_partition(
+    batches: Iterable[pa.RecordBatch],
+    reader: RowReader,
+    options: WriteOptions,
+    *,
+    open_stager: OpenStager,
+    clock: Clock,
+) -> StagedPart:
+    """Stage every row of a partition.
+
+    A partition without rows reaches no broker.
+
+    Args:
+        batches: The rows.
+        reader: Makes messages of them.
+        options: How long they stay staged, and how long one chunk may take.
+        open_stager: Opens a producer of the options' group.
+        clock: Tells when the first row was staged.
+
+    Raises:
+        IllegalMessage: A row cannot be a message; it is named.
+        StageFailed: A broker did not take a row in time.
+        Exception: What `batches` raised. In every case what was staged is rolled back as far as
+            the brokers answer; the others roll back the rest when its immunity is over.
+    """
+    chunks = _chunks(batches)
+    first = next(chunks, None)
+    began_at_ms = clock.wall_ms()
+    staged: list[StagedMessages] = []
+    if first is not None:
+        with open_stager() as stager:
+            try:
+                row = 0
+                chunk: pa.RecordBatch | None = first
+                while chunk is not None:
+                    messages = reader.messages(chunk, first_row=row, now_ms=clock.wall_ms())
+                    staged.append(_stage(messages, reader, options, stager, first_row=row))
+                    row += chunk.num_rows
+                    chunk = next(chunks, None)
+            except BaseException as error:
+                if isinstance(error, StageFailed):
+                    staged.append(error.staged)
+                roll_back(stager, join(staged))
+                raise
+    settings = options.producer_group, options.staging_timeout_s
+    return StagedPart(reader.part, *settings, began_at_ms, join(staged))
+
+
+def roll_back(stager: Stager, staged: StagedMessages) -> None:
+    """Roll back what is still open of `staged`, as far as the brokers answer. Never fails."""
+    if not staged:
+        return
+    try:
+        stager.end(staged, Resolution.ROLLBACK, timeout_s=ROLL_BACK_S)
+    except TernError as error:
+        logger.warning(
+            "staged rows remain until stagingTimeout rows=%d error=%s", len(staged), error
+        )
+
+
+def join(parts: Sequence[StagedMessages]) -> StagedMessages:
+    """Return all of `parts` as one, in order."""
+    if len(parts) <= 1:
+        return parts[0] if parts else StagedMessages()
+    middle = len(parts) // 2  # halves, so that nothing is copied more than log n times
+    return join(parts[:middle]) + join(parts[middle:])
+
+
+def _stage(
+    messages: list[Message],
+    reader: RowReader,
+    options: WriteOptions,
+    stager: Stager,
+    *,
+    first_row: int,
+) -> StagedMessages:
+    try:
+        return stager.stage(
+            messages,
+            staged_for=reader.part.of.staged_for,
+            immunity_s=options.staging_timeout_s,
+            timeout_s=options.send_timeout_s,
+        )
+    except TernError as error:
+        illegal = reader.name_illegal(messages, first_row=first_row)
+        if illegal is None:
+            raise
+        if isinstance(error, StageFailed):
+            roll_back(stager, error.staged)
+        raise illegal from error
+
+
+def _chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows in pieces of a bounded size; none is empty."""
+    for batch in batches:
+        if batch.num_rows:
+            row_bytes = batch.nbytes // batch.num_rows + 1
+            rows = max(1, min(CHUNK_ROWS, CHUNK_BYTES // row_bytes))
+            for first in range(0, batch.num_rows, rows):
+                yield batch.slice(first, rows)

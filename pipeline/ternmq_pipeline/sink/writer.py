@@ -1,0 +1,208 @@
+"""The classes that Spark calls to write.
+
+Spark makes a new writer in a new process for a micro-batch's commit, so what commits needs comes
+from the commit messages alone.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+
+from ternmq_model.errors import UsageError
+from ternmq_pipeline.options import WriteOptions, write_options
+from ternmq_pipeline.sink.columns import Layout, lay_out
+from ternmq_pipeline.sink.identity import BatchIdentity, PartIdentity
+from ternmq_runtime.chance import unique_name
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from ternmq_pipeline.sink.commit_message import StagedPart
+    from ternmq_pipeline.sink.staging import OpenStager
+    from ternmq_producer.staging import BlockingStagingProducer
+
+_QUERY_ID: Final = "sql.streaming.queryId"
+_BATCH_ID: Final = "streaming.sql.batchId"
+"""The properties of a task with which Spark says what it belongs to."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartMessage(WriterCommitMessage):
+    """What a task tells the driver; `ternmq_pipeline.sink.commit_message` knows the bytes."""
+
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Sink:
+    """What both kinds of writers do. Plain values: Spark sends it to the tasks."""
+
+    options: WriteOptions
+    layout: Layout
+
+    def write(self, batches: "Iterator[pa.RecordBatch]", batch: BatchIdentity) -> PartMessage:
+        """Stage one partition and return its commit message."""
+        from ternmq_pipeline.sink.commit_message import encode_part
+        from ternmq_pipeline.sink.rows import RowReader
+        from ternmq_pipeline.sink.staging import stage_partition
+        from ternmq_runtime.clock import SystemClock
+
+        part = PartIdentity(batch, _task().partitionId(), unique_name(4))
+        staged = stage_partition(
+            batches,
+            RowReader(self.layout, part),
+            self.options,
+            open_stager=self.stagers(self.options.producer_group),
+            clock=SystemClock(),
+        )
+        return PartMessage(encode_part(staged))
+
+    def commit(self, messages: "Sequence[WriterCommitMessage | None]", batch_id: int) -> int:
+        """Make every row of a batch visible, and return how many they are."""
+        from ternmq_pipeline.sink.ending import check_parts, commit_parts
+        from ternmq_runtime.clock import SystemClock
+
+        parts = check_parts(batch_id, _parts(messages))
+        if not parts:
+            return 0
+        return commit_parts(
+            parts,
+            open_stager=self.stagers(parts[0].group),
+            clock=SystemClock(),
+            timeout_s=self.options.commit_timeout_s,
+        )
+
+    def abort(self, messages: "Sequence[WriterCommitMessage | None]") -> None:
+        """Roll back what the tasks told of."""
+        if any(message is not None for message in messages):
+            from ternmq_pipeline.sink.ending import abort_parts
+
+            parts = _parts(messages)
+            group = next(part.group for part in parts if part is not None)
+            abort_parts(parts, open_stager=self.stagers(group))
+
+    def stagers(self, group: str) -> "OpenStager":
+        """Return what opens a producer of a group."""
+
+        def open_stager() -> "BlockingStagingProducer":
+            from ternmq_client.config import ClientConfig
+            from ternmq_producer.staging import BlockingStagingProducer
+
+            client = ClientConfig(
+                nameservers=self.options.nameservers,
+                request_timeout_s=self.options.request_timeout_s,
+            )
+            return BlockingStagingProducer(group, client=client)
+
+        return open_stager
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """Writes a DataFrame: all of it becomes visible, or nothing.
+
+    Args:
+        sink: What it does.
+        query: The random id of this write.
+    """
+
+    def __init__(self, sink: Sink, query: str) -> None:
+        self.sink = sink
+        self.batch = BatchIdentity(query, 0)
+
+    def write(  # type: ignore[override]  # PySpark's Arrow writers do so themselves
+        self, iterator: "Iterator[pa.RecordBatch]"
+    ) -> WriterCommitMessage:
+        """Stage a partition, in a task."""
+        return self.sink.write(iterator, self.batch)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """End what all tasks staged, in the driver."""
+        self.sink.commit(messages, self.batch.batch)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Roll back what the tasks staged, in the driver."""
+        self.sink.abort(messages)
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """Writes the micro-batches of a streaming query: each becomes visible as a whole.
+
+    Args:
+        sink: What it does.
+    """
+
+    def __init__(self, sink: Sink) -> None:
+        self.sink = sink
+
+    def write(  # type: ignore[override]  # PySpark's Arrow writers do so themselves
+        self, iterator: "Iterator[pa.RecordBatch]"
+    ) -> WriterCommitMessage:
+        """Stage a partition of a micro-batch, in a task."""
+        task = _task()
+        query, batch = task.getLocalProperty(_QUERY_ID), task.getLocalProperty(_BATCH_ID)
+        if not query or not batch:
+            raise UsageError("Spark does not say which query and batch this task belongs to")
+        return self.sink.write(iterator, BatchIdentity(query, int(batch)))
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        """End what all tasks of a micro-batch staged, in the driver."""
+        self.sink.commit(messages, batchId)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        """Roll back what the tasks of a micro-batch staged, in the driver."""
+        self.sink.abort(messages)
+
+
+def batch_writer(options: Mapping[str, str], schema: "StructType", overwrite: bool) -> BatchWriter:
+    """Return the writer for a DataFrame.
+
+    Raises:
+        UsageError: An option or a column cannot be, or the mode is `overwrite`; it is named.
+    """
+    return BatchWriter(_sink(options, schema, overwrite, streaming=False), unique_name())
+
+
+def stream_writer(
+    options: Mapping[str, str], schema: "StructType", overwrite: bool
+) -> StreamWriter:
+    """Return the writer for the micro-batches of a query.
+
+    Raises:
+        UsageError: An option or a column cannot be, or the mode is `complete`; it is named.
+    """
+    return StreamWriter(_sink(options, schema, overwrite, streaming=True))
+
+
+def _sink(
+    options: Mapping[str, str], schema: "StructType", overwrite: bool, *, streaming: bool
+) -> Sink:
+    if overwrite:
+        mode = "output mode 'complete'" if streaming else "mode 'overwrite'"
+        raise UsageError(f"{mode}: messages cannot be overwritten; use 'append'")
+    chosen = write_options(options)
+    fields = [(field.name, field.dataType.simpleString()) for field in schema.fields]
+    return Sink(chosen, lay_out(fields, topic=chosen.topic))
+
+
+def _task() -> TaskContext:
+    task = TaskContext.get()
+    if task is None:
+        raise UsageError("the sink writes inside Spark's tasks alone")
+    return task
+
+
+def _parts(messages: Sequence[WriterCommitMessage | None]) -> "list[StagedPart | None]":
+    from ternmq_pipeline.sink.commit_message import decode_part
+
+    return [
+        decode_part(message.data) if isinstance(message, PartMessage) else None
+        for message in messages
+    ]

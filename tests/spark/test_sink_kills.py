@@ -1,0 +1,161 @@
+"""Tasks, executors, drivers and brokers die while rows are written."""
+
+from collections import Counter
+from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tests.spark.conftest import TERNMQ
+from tests.support.dev_process import DevProcess, running_dev
+from tests.support.sink_doubles import (
+    HalfwaySource,
+    fails_at,
+    is_reached,
+    open_gate,
+    stops_at,
+)
+from tests.support.sink_driver import WAIT, Task, kill_driver, sink_driver
+from tests.support.spark_data import make_topic
+from tests.support.spark_session import executor_pids, kill
+from tests.support.spark_sink import (
+    bodies,
+    eventually,
+    halves,
+    read_topic,
+    waiting_halves,
+    write_beside,
+)
+
+DRIVER_ENDS_WITHIN_S = 100
+
+
+def numbers(spark: SparkSession, count: int) -> DataFrame:
+    """Return a frame with the body `0`, `1`, … in two partitions."""
+    return spark.range(0, count, 1, 2).select(F.col("id").cast("string").alias("body"))
+
+
+def put_file(folder: Path, name: str, lines: list[str]) -> None:
+    """Give the driver a file: one batch."""
+    (folder / "input").mkdir(exist_ok=True)
+    (folder / "input" / name).write_text("".join(f"{line}\n" for line in lines))
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Generator[DevProcess]:
+    """A NameServer and a broker of the test's own."""
+    with running_dev(TERNMQ, tmp_path) as running:
+        yield running
+
+
+def test_a_retried_task_is_written_once(spark_cluster: SparkSession, own: DevProcess) -> None:
+    make_topic(own.nameserver, "retried")
+    frame = numbers(spark_cluster, 6).select(fails_at(F.col("body"), "5", attempts=2).alias("body"))
+    options = {"nameserver": own.nameserver, "topic": "retried"}
+    frame.write.format("ternmq").options(**options).mode("append").save()
+    assert bodies(own.nameserver, "retried") == list("012345")
+
+
+def test_a_killed_executor_leaves_the_whole_batch_once(
+    spark_cluster: SparkSession, own: DevProcess, tmp_path: Path
+) -> None:
+    make_topic(own.nameserver, "executor")
+    gate = tmp_path / "gate"
+    frame = numbers(spark_cluster, 6).select(stops_at(F.col("body"), "5", gate).alias("body"))
+    with ThreadPoolExecutor(1) as pool:
+        options = {"nameserver": own.nameserver, "topic": "executor", "stagingTimeout": "60"}
+        done = write_beside(pool, frame, "ternmq", **options)
+        eventually(lambda: is_reached(gate), "a task waits", beside=done)
+        eventually(lambda: waiting_halves(own.nameserver) == 3, "the other has staged")
+        for pid in executor_pids():
+            kill(pid)
+        assert bodies(own.nameserver, "executor") == []
+        open_gate(gate)
+        done.result(100)
+    assert bodies(own.nameserver, "executor") == list("012345")
+
+
+def test_nothing_of_a_driver_killed_before_its_commit_is_ever_visible(
+    own: DevProcess, tmp_path: Path
+) -> None:
+    make_topic(own.nameserver, "driver")
+    rows = [*(f"row-{number}" for number in range(12)), WAIT]
+    put_file(tmp_path, "0", rows)
+    task = Task(
+        nameserver=own.nameserver, topic="driver", folder=str(tmp_path), staging_timeout="3"
+    )
+    with sink_driver(task) as driver:
+        eventually(lambda: is_reached(task.gate), "a task waits in the middle")
+        eventually(lambda: sum(halves(own.nameserver)) > 0, "the other has staged")
+        kill_driver(driver)
+    open_gate(task.gate)
+    eventually(lambda: waiting_halves(own.nameserver) == 0, "what it staged is rolled back")
+    assert halves(own.nameserver).rolled_back > 0
+    assert bodies(own.nameserver, "driver") == []
+    with sink_driver(task) as driver:
+        assert driver.wait(DRIVER_ENDS_WITHIN_S) == 0
+    assert bodies(own.nameserver, "driver") == sorted(rows)
+
+
+def test_a_driver_killed_in_its_commit_repeats_the_batch_whole(
+    own: DevProcess, tmp_path: Path
+) -> None:
+    make_topic(own.nameserver, "halfway")
+    rows = [f"row-{number}" for number in range(20)]
+    put_file(tmp_path, "0", rows)
+    task = Task(nameserver=own.nameserver, topic="halfway", folder=str(tmp_path), halfway=True)
+    with sink_driver(task) as driver:
+        assert driver.wait(DRIVER_ENDS_WITHIN_S) < 0
+    open_gate(task.gate)  # the process that commits may outlive its driver
+    seen = Counter(bodies(own.nameserver, "halfway"))
+    assert len(seen) >= 10
+    put_file(tmp_path, "1", ["more"])
+    again = Task(nameserver=own.nameserver, topic="halfway", folder=str(tmp_path))
+    with sink_driver(again) as driver:
+        assert driver.wait(DRIVER_ENDS_WITHIN_S) == 0
+    found = read_topic(own.nameserver, "halfway")
+    whole = Counter({row: 1 for row in [*rows, "more"]})
+    assert Counter(message.body.decode() for message in found) == seen + whole
+    assert len({message.properties["SPARK_QUERY"] for message in found}) == 1
+    of_first = [message for message in found if message.properties["SPARK_BATCH"] == "0"]
+    assert {message.body.decode() for message in of_first} == set(rows)
+    assert {message.properties["SPARK_BATCH"] for message in found} == {"0", "1"}
+    doubled = [message for message in of_first if seen[message.body.decode()]]
+    places = {
+        tuple(message.properties[f"SPARK_{n}"] for n in ("PARTITION", "ROW")) for message in doubled
+    }
+    assert len(places) == len(seen)
+
+
+@pytest.mark.parametrize("moment", ["staging", "commit"])
+def test_a_broker_killed_and_started_again_loses_no_row_and_shows_none_early(
+    spark: SparkSession, tmp_path: Path, moment: str
+) -> None:
+    gate = tmp_path / "gate"
+    frame = numbers(spark, 600)
+    options = {"topic": "broker", "commitTimeout": "60", "sendTimeout": "60"}
+    name = "ternmq" if moment == "staging" else "halfway"
+    if moment == "staging":
+        frame = frame.select(stops_at(F.col("body"), "599", gate).alias("body"))
+    else:
+        spark.dataSource.register(HalfwaySource)
+        options["gate"] = str(gate)
+    with ThreadPoolExecutor(1) as pool:
+        with running_dev(TERNMQ, tmp_path) as first:
+            make_topic(first.nameserver, "broker")
+            done = write_beside(pool, frame, name, nameserver=first.nameserver, **options)
+            eventually(lambda: is_reached(gate), "the write is in the middle", beside=done)
+            if moment == "staging":
+                eventually(lambda: waiting_halves(first.nameserver) == 300, "a task has staged")
+            visible = bodies(first.nameserver, "broker")
+            assert len(visible) == (0 if moment == "staging" else 300)
+        port = int(first.nameserver.rpartition(":")[2])
+        with running_dev(TERNMQ, tmp_path, port_nameserver=port) as second:
+            assert bodies(second.nameserver, "broker") == visible
+            open_gate(gate)
+            done.result(100)
+            assert bodies(second.nameserver, "broker") == sorted(map(str, range(600)))
+            assert waiting_halves(second.nameserver) == 0

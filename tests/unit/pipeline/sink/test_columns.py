@@ -1,0 +1,90 @@
+"""Which columns the sink takes, without Spark."""
+
+import pytest
+
+from ternmq_model.errors import UsageError
+from ternmq_pipeline.sink.columns import TYPES, Layout, lay_out
+
+ALL = [
+    ("delay", "bigint"),
+    ("shardingKey", "string"),
+    ("properties", "map<string,string>"),
+    ("keys", "array<string>"),
+    ("tags", "string"),
+    ("topic", "string"),
+    ("body", "binary"),
+]
+
+
+def test_every_column_is_found_in_any_order() -> None:
+    layout = lay_out(ALL, topic=None)
+    assert layout == Layout(body=6, topic=5, tags=4, keys=3, properties=2, sharding_key=1, delay=0)
+
+
+def test_names_may_be_in_any_case() -> None:
+    assert lay_out([("BODY", "binary"), ("shardingkey", "string")], topic="t").sharding_key == 1
+
+
+@pytest.mark.parametrize(
+    "body", ["binary", "string", "varchar(9)", "char(3)", "string collate UTF8_LCASE"]
+)
+def test_a_body_may_be_any_text_or_bytes(body: str) -> None:
+    assert lay_out([("body", body)], topic="t").body == 0
+
+
+def test_keys_may_be_one_string() -> None:
+    assert lay_out([("body", "binary"), ("keys", "string")], topic="t").keys_are_text
+    assert not lay_out([("body", "binary"), ("keys", "array<varchar(3)>")], topic="t").keys_are_text
+
+
+@pytest.mark.parametrize("name", ["tinyint", "smallint", "int", "bigint"])
+def test_a_delay_may_be_a_whole_number(name: str) -> None:
+    assert not lay_out([("body", "binary"), ("delay", name)], topic="t").delay_is_time
+
+
+def test_a_delay_may_be_a_time() -> None:
+    assert lay_out([("body", "binary"), ("delay", "timestamp")], topic="t").delay_is_time
+
+
+def test_a_column_of_nulls_alone_is_none() -> None:
+    layout = lay_out([("body", "binary"), ("tags", "void"), ("topic", "void")], topic="t")
+    assert layout.tags is None
+    assert layout.topic is None
+
+
+def test_the_option_goes_before_the_column() -> None:
+    layout = lay_out([("body", "binary"), ("topic", "string")], topic="all")
+    assert layout.topic_for_all == "all"
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ([("body", "binary"), ("value", "binary")], "column 'value'"),
+        ([("body", "binary"), ("Body", "binary")], "column 'body' is there twice"),
+        ([("tags", "string")], "no column 'body'"),
+        ([("body", "void")], "column 'body' has the type void"),
+        ([("body", "int")], "column 'body' has the type int"),
+        ([("body", "binary"), ("keys", "array<int>")], "column 'keys'"),
+        ([("body", "binary"), ("delay", "double")], "column 'delay'"),
+        ([("body", "binary"), ("delay", "timestamp_ntz")], "column 'delay'"),
+        ([("body", "binary"), ("properties", "map<string,int>")], "column 'properties'"),
+        ([("body", "binary"), ("tags", "array<string>")], "column 'tags'"),
+    ],
+)
+def test_what_cannot_be_written_is_named(fields: list[tuple[str, str]], told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        lay_out(fields, topic="t")
+
+
+def test_every_row_must_have_a_topic() -> None:
+    with pytest.raises(UsageError, match="neither an option 'topic' nor a column 'topic'"):
+        lay_out([("body", "binary")], topic=None)
+    with pytest.raises(UsageError, match="'topic'"):
+        lay_out([("body", "binary"), ("topic", "void")], topic=None)
+
+
+def test_an_unknown_column_names_those_that_are_known() -> None:
+    with pytest.raises(UsageError) as caught:
+        lay_out([("body", "binary"), ("key", "string")], topic="t")
+    assert all(name in str(caught.value) for name in TYPES)

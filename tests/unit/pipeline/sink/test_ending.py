@@ -1,0 +1,165 @@
+"""What a driver does, with a toy for brokers."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from ternmq_model.errors import Unreachable
+from ternmq_model.message import Message
+from ternmq_model.transaction import TransactionState
+from ternmq_pipeline.sink.commit_message import StagedPart
+from ternmq_pipeline.sink.ending import (
+    BatchHalfCommitted,
+    BatchNotCommitted,
+    abort_parts,
+    check_parts,
+    commit_parts,
+    margin_s,
+)
+from ternmq_pipeline.sink.identity import BatchIdentity, PartIdentity
+from ternmq_producer.staging import StagedMessages
+from tests.support.toy_stager import ToyStager
+
+BATCH = BatchIdentity("query", 4)
+BEGAN_MS = 1_700_000_000_000
+IMMUNITY_S = 100
+
+
+class SetClock:
+    """Says what it was told to."""
+
+    def __init__(self, after_s: float = 1) -> None:
+        self.after_s = after_s
+
+    def monotonic_ms(self) -> int:
+        return 5
+
+    def wall_ms(self) -> int:
+        return BEGAN_MS + round(self.after_s * 1000)
+
+
+def part_of(stager: ToyStager, partition: int, *bodies: bytes) -> StagedPart:
+    """Stage `bodies` as a task does."""
+    part = PartIdentity(BATCH, partition, "a1")
+    staged = StagedMessages()
+    if bodies:
+        messages = [Message("t", body) for body in bodies]
+        staged = stager.stage(
+            messages, staged_for=BATCH.staged_for, immunity_s=IMMUNITY_S, timeout_s=1
+        )
+    return StagedPart(part, "group", IMMUNITY_S, BEGAN_MS, staged)
+
+
+def commit(stager: ToyStager, parts: Sequence[StagedPart], after_s: float = 1) -> int:
+    """Commit `parts` as the driver does."""
+    return commit_parts(parts, open_stager=stager, clock=SetClock(after_s), timeout_s=5)
+
+
+def test_every_part_becomes_visible() -> None:
+    stager = ToyStager()
+    parts = [part_of(stager, 0, b"a", b"b"), part_of(stager, 1), part_of(stager, 2, b"c")]
+    assert commit(stager, parts) == 3
+    assert stager.bodies(TransactionState.COMMITTED) == [b"a", b"b", b"c"]
+
+
+def test_an_attempt_that_is_not_named_stays_staged() -> None:
+    stager = ToyStager()
+    part_of(stager, 0, b"lost attempt")
+    commit(stager, [part_of(stager, 0, b"a")])
+    assert stager.bodies(TransactionState.OPEN) == [b"lost attempt"]
+
+
+@pytest.mark.parametrize("partitions", [0, 2])
+def test_a_batch_without_rows_asks_nobody(partitions: int) -> None:
+    stager = ToyStager()
+    assert commit(stager, [part_of(stager, number) for number in range(partitions)]) == 0
+    assert stager.opened == 0
+
+
+def test_nothing_is_committed_when_one_row_is_staged_no_more() -> None:
+    stager = ToyStager()
+    parts = [part_of(stager, 0, b"a", b"b"), part_of(stager, 1, b"c")]
+    stager.states_of[1] = TransactionState.ROLLED_BACK
+    with pytest.raises(BatchNotCommitted, match=r"1 of 3 rows .*ROLLED_BACK.*stagingTimeout=100 s"):
+        commit(stager, parts)
+    assert not stager.bodies(TransactionState.COMMITTED)
+    assert stager.bodies(TransactionState.ROLLED_BACK) == [b"a", b"b", b"c"]
+
+
+def test_nothing_is_committed_close_to_the_end_of_the_immunity() -> None:
+    stager = ToyStager()
+    parts = [part_of(stager, 0, b"a"), part_of(stager, 1)]
+    with pytest.raises(BatchNotCommitted, match=r"partition 0 .* 91 s ago.*stagingTimeout=100 s"):
+        commit(stager, parts, after_s=91)
+    assert stager.bodies(TransactionState.ROLLED_BACK) == [b"a"]
+
+
+def test_an_empty_part_may_be_old() -> None:
+    stager = ToyStager()
+    old = StagedPart(PartIdentity(BATCH, 1, "a1"), "group", IMMUNITY_S, 0, StagedMessages())
+    assert commit(stager, [part_of(stager, 0, b"a"), old]) == 1
+
+
+def test_the_margin_is_a_share_with_a_limit() -> None:
+    assert margin_s(10) == 1
+    assert margin_s(3600) == 60
+
+
+def test_nothing_is_committed_when_a_broker_does_not_answer() -> None:
+    stager = ToyStager()
+    parts = [part_of(stager, 0, b"a")]
+    stager.is_away = True
+    with pytest.raises(BatchNotCommitted, match=r"nothing was committed: .*nobody answers"):
+        commit(stager, parts)
+    assert stager.bodies(TransactionState.OPEN) == [b"a"]
+
+
+def test_a_commit_that_fails_in_the_middle_says_that_part_is_visible() -> None:
+    stager = ToyStager()
+    parts = [part_of(stager, 0, b"a", b"b", b"c")]
+    stager.commits_left = 1
+    with pytest.raises(BatchHalfCommitted, match="1 of 3 rows are visible, 2 are not") as caught:
+        commit(stager, parts)
+    assert (caught.value.unconfirmed, caught.value.rows) == (2, 3)
+    assert caught.value.may_have_happened
+    abort_parts(parts, open_stager=stager)
+    assert stager.bodies(TransactionState.COMMITTED) == [b"a"]
+    assert stager.bodies(TransactionState.ROLLED_BACK) == [b"b", b"c"]
+
+
+def test_an_abort_rolls_back_what_is_named_and_passes_over_tasks_without_a_word() -> None:
+    stager = ToyStager()
+    abort_parts([None, part_of(stager, 0, b"a"), None], open_stager=stager)
+    assert stager.bodies(TransactionState.ROLLED_BACK) == [b"a"]
+    abort_parts([None], open_stager=stager)
+    abort_parts([], open_stager=stager)
+    assert stager.opened == 1
+
+
+def test_an_abort_never_fails() -> None:
+    class Unreached:
+        def __call__(self) -> ToyStager:
+            raise Unreachable("nobody is there")
+
+    stager = ToyStager()
+    part = part_of(stager, 0, b"a")
+    abort_parts([part], open_stager=Unreached())
+    stager.is_away = True
+    abort_parts([part], open_stager=stager)
+    assert stager.bodies(TransactionState.OPEN) == [b"a"]
+
+
+def test_a_task_without_a_word_is_no_part_of_a_commit() -> None:
+    stager = ToyStager()
+    with pytest.raises(BatchNotCommitted, match="1 tasks did not say"):
+        check_parts(4, [part_of(stager, 0, b"a"), None])
+
+
+def test_no_word_at_all_is_an_empty_batch() -> None:
+    assert check_parts(4, []) == []
+
+
+def test_a_part_of_another_batch_is_refused() -> None:
+    stager = ToyStager()
+    with pytest.raises(BatchNotCommitted, match=r"batch 5 of query.*batch 4"):
+        check_parts(5, [part_of(stager, 0, b"a")])

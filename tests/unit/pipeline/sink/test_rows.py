@@ -1,0 +1,230 @@
+"""Rows become messages, without Spark."""
+
+import re
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from ternmq_model.errors import IllegalMessage
+from ternmq_model.message import Message
+from ternmq_pipeline.sink.columns import Layout, lay_out
+from ternmq_pipeline.sink.identity import BatchIdentity, PartIdentity
+from ternmq_pipeline.sink.rows import RowReader
+
+NOW_MS = 1_700_000_000_000
+DAY_MS = 24 * 3600 * 1000
+PART = PartIdentity(BatchIdentity("query", 4), 2, "a1")
+OWN = {
+    "SPARK_QUERY": "query",
+    "SPARK_BATCH": "4",
+    "SPARK_PARTITION": "2",
+    "SPARK_ATTEMPT": "a1",
+}
+TYPES: dict[str, tuple[Any, str]] = {
+    "body": (pa.binary(), "binary"),
+    "topic": (pa.string(), "string"),
+    "tags": (pa.string(), "string"),
+    "keys": (pa.list_(pa.string()), "array<string>"),
+    "properties": (pa.map_(pa.string(), pa.string()), "map<string,string>"),
+    "shardingKey": (pa.string(), "string"),
+    "delay": (pa.int64(), "bigint"),
+}
+
+
+def messages_of(
+    columns: dict[str, list[Any]],
+    *,
+    topic: str | None = "flights",
+    types: dict[str, tuple[Any, str]] | None = None,
+    first_row: int = 0,
+) -> list[Message]:
+    """Return the messages of rows with these columns."""
+    known = TYPES | (types or {})
+    arrays: list[Any] = [pa.array(values, known[name][0]) for name, values in columns.items()]
+    batch = pa.record_batch(arrays, names=list(columns))
+    layout = lay_out([(name, known[name][1]) for name in columns], topic=topic)
+    return RowReader(layout, PART).messages(batch, first_row=first_row, now_ms=NOW_MS)
+
+
+def test_a_body_alone_is_a_message() -> None:
+    (message,) = messages_of({"body": [b"x"]})
+    assert message == Message("flights", b"x", properties=OWN | {"SPARK_ROW": "0"})
+    message.encoded_properties()
+
+
+def test_every_column_goes_into_its_place() -> None:
+    (message,) = messages_of(
+        {
+            "body": [b"x"],
+            "topic": ["other"],
+            "tags": ["late"],
+            "keys": [["a", "b"]],
+            "properties": [[("carrier", "UA")]],
+            "shardingKey": ["EWR"],
+            "delay": [1500],
+        },
+        topic=None,
+        first_row=9,
+    )
+    assert message == Message(
+        "other",
+        b"x",
+        tags="late",
+        keys=["a", "b"],
+        properties={"carrier": "UA"} | OWN | {"SPARK_ROW": "9"},
+        sharding_key="EWR",
+        deliver_after_ms=1500,
+    )
+    assert list(message.properties) == ["carrier", *OWN, "SPARK_ROW"]
+
+
+def test_nulls_and_empty_values_are_as_if_they_were_not_there() -> None:
+    empty: dict[str, Any] = {
+        "tags": "",
+        "keys": [],
+        "properties": [],
+        "shardingKey": "",
+        "delay": 0,
+    }
+    columns = {name: [None, value] for name, value in empty.items()}
+    first, second = messages_of({"body": [b"", b""], **columns})
+    for row, message in enumerate((first, second)):
+        assert message == Message("flights", b"", properties=OWN | {"SPARK_ROW": str(row)})
+
+
+def test_text_is_sent_as_utf_8() -> None:
+    for arrow in (pa.string(), pa.large_string()):
+        (message,) = messages_of({"body": ["Zürich"]}, types={"body": (arrow, "string")})
+        assert message.body == "Zürich".encode()
+
+
+def test_large_columns_of_arrow_are_read_too() -> None:
+    types = {
+        "body": (pa.large_binary(), "binary"),
+        "keys": (pa.large_list(pa.large_string()), "array<string>"),
+    }
+    (message,) = messages_of({"body": [b"x"], "keys": [["k"]]}, types=types)
+    assert (message.body, list(message.keys)) == (b"x", ["k"])
+
+
+def test_keys_in_one_string_are_split_at_blanks() -> None:
+    first, second = messages_of(
+        {"body": [b"x", b"y"], "keys": ["a  b ", None]}, types={"keys": (pa.string(), "string")}
+    )
+    assert list(first.keys) == ["a", "b"]
+    assert list(second.keys) == []
+
+
+def test_rows_of_a_slice_are_the_slices_own() -> None:
+    batch = pa.record_batch([pa.array([b"a", b"b", b"c"], pa.binary())], names=["body"])
+    reader = RowReader(Layout(body=0, topic_for_all="t"), PART)
+    told = reader.messages(batch.slice(1, 2), first_row=1, now_ms=NOW_MS)
+    assert [(message.body, message.properties["SPARK_ROW"]) for message in told] == [
+        (b"b", "1"),
+        (b"c", "2"),
+    ]
+
+
+def test_the_option_topic_goes_before_the_column() -> None:
+    told = messages_of({"body": [b"x", b"y"], "topic": ["a", None]}, topic="all")
+    assert [message.topic for message in told] == ["all", "all"]
+
+
+def test_a_time_is_kept_as_a_time_unless_it_is_past() -> None:
+    times = [NOW_MS * 1000 + 1, (NOW_MS - 1) * 1000, None, (NOW_MS + 3 * DAY_MS) * 1000]
+    told = messages_of(
+        {"body": [b"x"] * 4, "delay": times},
+        types={"delay": (pa.timestamp("us", tz="UTC"), "timestamp")},
+    )
+    assert [message.deliver_at_ms for message in told] == [NOW_MS + 1, 0, 0, NOW_MS + 3 * DAY_MS]
+    assert not any(message.deliver_after_ms for message in told)
+
+
+@pytest.mark.parametrize(
+    ("columns", "topic", "told"),
+    [
+        ({"body": [b"x", None]}, "t", "row 11 of partition 2 of batch 4: column 'body': is null"),
+        ({"body": [b"x", b""], "topic": ["a", None]}, None, "row 11 .*column 'topic': is null"),
+        (
+            {"body": [b"x", b""], "topic": ["a", "white space"]},
+            None,
+            "row 11 .*column 'topic': topic='white space'",
+        ),
+        ({"body": [b"x"], "topic": ["%RETRY%g"]}, None, "row 10 .*brokers alone"),
+        ({"body": [b"x"], "delay": [-1]}, "t", "row 10 .*column 'delay': is -1"),
+        ({"body": [b"x"], "delay": [3 * DAY_MS + 1]}, "t", "row 10 .*column 'delay': .*3 days"),
+        (
+            {"body": [b"x"], "properties": [[("a", None)]]},
+            "t",
+            "row 10 .*column 'properties': property 'a' is null",
+        ),
+        ({"body": [b"x"], "properties": [[("TAGS", "a")]]}, "t", "property 'TAGS' has a meaning"),
+        ({"body": [b"x"], "properties": [[("SPARK_ROW", "1")]]}, "t", "property 'SPARK_ROW'"),
+        (
+            {"body": [b"x"], "properties": [[("CHECK_IMMUNITY_TIME_IN_SECONDS", "1")]]},
+            "t",
+            "property 'CHECK_IMMUNITY_TIME_IN_SECONDS'",
+        ),
+    ],
+)
+def test_an_illegal_value_names_row_and_column(
+    columns: dict[str, list[Any]], topic: str | None, told: str
+) -> None:
+    with pytest.raises(IllegalMessage, match=told):
+        messages_of(columns, topic=topic, first_row=10)
+
+
+def test_a_time_too_far_ahead_names_its_row() -> None:
+    with pytest.raises(IllegalMessage, match=r"row 0 .*'delay': is 259200001 ms ahead"):
+        messages_of(
+            {"body": [b"x"], "delay": [(NOW_MS + 3 * DAY_MS + 1) * 1000]},
+            types={"delay": (pa.timestamp("us", tz="UTC"), "timestamp")},
+        )
+
+
+def test_what_was_read_can_be_written_as_it_is() -> None:
+    read = {
+        "UNIQ_KEY": "7F000001",
+        "KEYS": "a b",
+        "TAGS": "late",
+        "WAIT": "true",
+        "__SHARDINGKEY": "EWR",
+        "__transactionId__": "7F000001",
+        "TIMER_DELIVER_MS": "1",
+        "CLUSTER": "c",
+        "SPARK_QUERY": "the one before",
+        "carrier": "UA",
+    }
+    (message,) = messages_of({"body": [b"x"], "properties": [list(read.items())]})
+    assert message.properties == {"carrier": "UA"} | OWN | {"SPARK_ROW": "0"}
+    assert message.sharding_key == "EWR"
+    message.encoded_properties()
+
+
+def test_the_column_of_the_sharding_key_goes_before_what_was_read() -> None:
+    pairs = [("UNIQ_KEY", "1"), ("__SHARDINGKEY", "old")]
+    (message,) = messages_of({"body": [b"x"], "properties": [pairs], "shardingKey": ["new"]})
+    assert message.sharding_key == "new"
+
+
+@pytest.mark.parametrize(
+    ("columns", "told"),
+    [
+        ({"tags": ["ok", "a|b"]}, "row 6 .*tag 'a|b'"),
+        ({"keys": [["ok"], ["a b"]]}, "row 6 .*key 'a b'"),
+        ({"properties": [[("a", "b")], [("a", "")]]}, "row 6 .*property 'a'"),
+        ({"shardingKey": ["ok", "\x01"]}, "row 6 .*property"),
+        ({"tags": ["ok", "x" * 32_000]}, "row 6 .* bytes of properties, at most 31743 fit"),
+    ],
+)
+def test_what_a_message_refuses_names_its_row(columns: dict[str, list[Any]], told: str) -> None:
+    messages = messages_of({"body": [b"x", b"y"], **columns}, first_row=5)
+    error = RowReader(Layout(body=0), PART).name_illegal(messages, first_row=5)
+    assert error is not None
+    assert re.search(told, str(error))
+
+
+def test_legal_messages_have_no_error() -> None:
+    messages = messages_of({"body": [b"x"]})
+    assert RowReader(Layout(body=0), PART).name_illegal(messages, first_row=0) is None

@@ -1,0 +1,9 @@
+"""Names that nobody else has."""
+
+from ternmq_runtime.chance import unique_name
+
+
+def test_names_differ_and_have_the_length_asked_for() -> None:
+    assert len({unique_name(4) for _ in range(50)}) > 48
+    assert len(unique_name(4)) == 8
+    assert len(bytes.fromhex(unique_name())) == 16
