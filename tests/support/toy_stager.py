@@ -70,7 +70,9 @@ class ToyStager:
             for at, message in enumerate(messages[:room])
         )
         if room < len(messages):
-            raise StageFailed(Unreachable("the toy is full"), staged, count=len(messages))
+            left = len(messages) - room
+            reason = Unreachable("the toy is full")
+            raise StageFailed(reason, staged, failures=left, count=len(messages))
         return staged
 
     def states(
