@@ -1,0 +1,35 @@
+"""Without pyarrow all else works, and what needs it says so."""
+
+import subprocess
+import sys
+
+import pytest
+
+from ternmq_model.errors import MissingPackage
+from ternmq_store.columns.package import check_pyarrow, has_pyarrow
+
+WITHOUT = """
+import sys
+sys.modules["pyarrow"] = None
+import ternmq_store.columns.names, ternmq_store.columns.package
+import ternmq_store.scanning.directory, ternmq_store.scanning.topics, ternmq_store.scanning.wanted
+from ternmq_model.errors import MissingPackage
+try:
+    import ternmq_store.scanning.queue_scan
+except MissingPackage as error:
+    print(error)
+"""
+
+
+def test_a_missing_pyarrow_is_told_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    assert not has_pyarrow()
+    with pytest.raises(MissingPackage, match=r"ternmq\[spark\]"):
+        check_pyarrow()
+
+
+def test_what_plans_a_scan_is_imported_without_pyarrow_and_what_makes_batches_is_not() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=True
+    )
+    assert "ternmq[spark]" in done.stdout
