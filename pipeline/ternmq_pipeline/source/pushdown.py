@@ -9,7 +9,7 @@ import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias
 
 from pyspark.sql.datasource import (
     EqualNullSafe,
@@ -263,9 +263,7 @@ def _with_keys(rows: Narrowing, condition: Filter) -> Narrowing | None:
     if not isinstance(condition, EqualTo | EqualNullSafe) or rows.keys:
         return None
     keys: Any = condition.value
-    if not isinstance(keys, Sequence) or not keys or isinstance(keys, str):
-        return None
-    first: Any = cast("Sequence[Any]", keys)[0]
+    first: Any = keys[0] if type(keys) is list and keys else None
     if not isinstance(first, str) or not first or KEY_SEPARATOR in first:
         return None
     return replace(rows, keys=(first,))

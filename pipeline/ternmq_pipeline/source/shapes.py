@@ -69,7 +69,8 @@ class Shape:
             self._column(batch, name, field.type)
             for name, field in zip(self._names, fields, strict=True)
         ]
-        return _arrow.RecordBatch.from_arrays(columns, schema=self.arrow_schema)
+        made: pa.RecordBatch = _arrow.RecordBatch.from_arrays(columns, schema=self.arrow_schema)
+        return made
 
     def _column(self, batch: Any, name: str, wanted: Any) -> Made:
         is_ours = self._view is View.TERNMQ
