@@ -115,7 +115,7 @@ def conditions(draw: st.DrawFn) -> Filter:
     else:
         # Spark has no such comparison with null but the null-safe one.
         operand = draw(st.none() | values if kind is EqualNullSafe else values)
-        compared: Callable[[tuple[str], Any], Filter] = kind
+        compared: Any = kind
         condition = compared((name,), operand)
     return Not(condition) if draw(st.booleans()) else condition
 

@@ -262,11 +262,16 @@ def _with_keys(rows: Narrowing, condition: Filter) -> Narrowing | None:
     """Narrow by `keys = array('a', …)`: Spark hands no other condition on the keys' members in."""
     if not isinstance(condition, EqualTo | EqualNullSafe) or rows.keys:
         return None
-    keys: Any = condition.value
-    first: Any = keys[0] if type(keys) is list and keys else None
+    # Each must be there: to look for one is enough.
+    first = _first_of(condition.value)
     if not isinstance(first, str) or not first or KEY_SEPARATOR in first:
         return None
     return replace(rows, keys=(first,))
+
+
+def _first_of(values: Any) -> Any:
+    members: list[Any] = [*values] if isinstance(values, list) else []
+    return members[0] if members else None
 
 
 _Bounds: TypeAlias = tuple[Any, bool, Any, bool]
