@@ -23,6 +23,8 @@ class DevProcess:
     nameserver: str
     broker_name: str
     broker: str
+    data: Path
+    """Where it keeps everything."""
 
     def interrupt(self) -> int:
         """Press Ctrl-C and return the exit code."""
@@ -69,7 +71,9 @@ def running_dev(
                     log.seek(0)
                     raise AssertionError(f"it is not ready; printed {printed!r}\n{log.read()}")
                 printed += line
-            yield DevProcess(process, found["nameserver"], found["name"], found["broker"])
+            yield DevProcess(
+                process, found["nameserver"], found["name"], found["broker"], folder / "data"
+            )
         finally:
             process.kill()
 

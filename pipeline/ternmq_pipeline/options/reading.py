@@ -9,6 +9,7 @@ from ternmq_client.config import default_nameservers, nameserver_texts
 from ternmq_model.address import parse_address
 from ternmq_model.errors import ConfigError, IllegalName, UsageError
 from ternmq_model.names import check_group, is_system_group
+from ternmq_model.route import check_broker_name
 from ternmq_model.subscription import (
     ALL_TAGS,
     SQL92,
@@ -37,6 +38,8 @@ from ternmq_pipeline.options.topics import (
     topic_choice,
 )
 from ternmq_pipeline.strict_json import shown
+
+STORE_BROKER: Final = "store"
 
 
 class View(Enum):
@@ -99,6 +102,9 @@ class ReadOptions:
     store: str | None = None
     """A store's directory, to be read without a broker."""
 
+    broker_name: str = STORE_BROKER
+    """What the rows of a store's directory have as broker's name: the store does not know it."""
+
     raw: bool = False
     """Every record of the store's commit log, as it lies there."""
 
@@ -145,8 +151,6 @@ _STREAM_ONLY: Final = (
 )
 _CLUSTER_ONLY: Final = (
     "nameserver",
-    "failOnDataLoss",
-    "minPartitions",
     "maxRecordsPerPartition",
     "scan",
     "fetchOffset.numRetries",
@@ -154,10 +158,12 @@ _CLUSTER_ONLY: Final = (
     "requestTimeout",
     "readTimeout",
 )
+_STORE_ONLY: Final = ("brokerName",)
 _NOT_RAW: Final = (
     *TOPIC_OPTIONS,
     *STARTING,
     *ENDING,
+    "minPartitions",
     "view",
     "includeHeaders",
     "includeSystemTopics",
@@ -169,7 +175,8 @@ READ_OPTIONS: Final = tuple(
     dict.fromkeys(
         (
             *(*TOPIC_OPTIONS, *STARTING, *ENDING, *_STREAM_ONLY, *_CLUSTER_ONLY, *_NOT_RAW),
-            *("store", "raw", "pushdown", "arrow", "batchRows"),
+            *("store", "raw", "failOnDataLoss", "minPartitions", "pushdown", "arrow", "batchRows"),
+            *_STORE_ONLY,
         )
     )
 )
@@ -220,6 +227,7 @@ def read_options(options: Mapping[str, str], *, streaming: bool | None = None) -
         nameservers=given_nameservers(given) if store is None else (),
         topics=topics,
         store=store,
+        broker_name=_broker_name(given),
         raw=raw,
         include_system_topics=include_system,
         view=view,
@@ -276,10 +284,22 @@ def _refuse_what_does_not_fit(
         given.refuse(_CLUSTER_ONLY, "is for reading from brokers, not from a store's directory")
         if "\0" in store:
             raise ConfigError("store", shown(store), "must be the path of a directory")
-    elif raw:
+    else:
+        given.refuse(_STORE_ONLY, "needs the option store: brokers know their names")
+    if raw and store is None:
         raise ConfigError("raw", "true", "needs the option store: brokers serve queues alone")
     if raw:
         given.refuse(_NOT_RAW, "raw=true gives every record of the store, of all topics")
+
+
+def _broker_name(given: Given) -> str:
+    name = given.text("brokerName")
+    if name is None:
+        return STORE_BROKER
+    try:
+        return check_broker_name(name)
+    except IllegalName as error:
+        raise ConfigError("brokerName", shown(name), f"the name {error.rule}") from None
 
 
 def _refuse_other_topics(choice: TopicChoice | None, position: Position, kind: str) -> None:

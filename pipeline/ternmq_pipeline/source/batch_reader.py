@@ -1,0 +1,93 @@
+"""Batch reads: from brokers, or from a store's directory."""
+
+import sys
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+
+from ternmq_pipeline.options.reading import Pushdown, ReadOptions
+from ternmq_pipeline.source.planned import planned_stretches
+from ternmq_pipeline.source.pushdown import Pushed, push
+from ternmq_pipeline.source.reading import StretchPartition, StretchReading
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+PUSHDOWN_WORKER: Final = "pyspark.sql.worker.data_source_pushdown_filters"
+"""The program of Spark's that plans when `spark.sql.python.filterPushdown.enabled` is true."""
+
+
+def batch_reader(options: ReadOptions, schema: "StructType") -> DataSourceReader:
+    """Return what plans and reads a batch.
+
+    Raises:
+        UsageError: The schema asks for a column that does not exist; it is named.
+    """
+    pushes = options.pushdown is Pushdown.ALWAYS or (
+        options.pushdown is Pushdown.AUTO and spark_pushes()
+    )
+    if options.store is not None:
+        from ternmq_pipeline.source.offline import OfflineReader, PushingOfflineReader
+
+        offline = PushingOfflineReader if pushes else OfflineReader
+        return offline(options, schema)
+    return PushingBatchReader(options, schema) if pushes else BatchReader(options, schema)
+
+
+def spark_pushes() -> bool:
+    """Tell whether this process plans for a session that hands conditions in.
+
+    There is no session in Spark's planning processes, but each runs one program only. A reader that
+    takes conditions while the setting is off would be refused.
+    """
+    return PUSHDOWN_WORKER in sys.modules or _main_module() == PUSHDOWN_WORKER
+
+
+def _main_module() -> str:
+    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
+    return "" if spec is None else str(spec.name)
+
+
+class BatchReader(DataSourceReader):
+    """Plans in the driver which stretches are read, and reads them in tasks. Spark pickles it.
+
+    Args:
+        options: Of the source.
+        schema: The columns that the query asks for.
+    """
+
+    def __init__(self, options: ReadOptions, schema: "StructType") -> None:
+        self._options = options
+        self._schema = schema
+        self._pushed = Pushed()
+        self._reading = StretchReading(options, schema)
+
+    def partitions(self) -> list[InputPartition]:
+        """Return what each task reads; every queue is asked what it has, once.
+
+        Raises:
+            UsageError: An option names a topic, queue or offset that does not exist.
+            DataLost: What the options name is no longer there.
+            TernError: The cluster does not answer.
+        """
+        found = planned_stretches(self._options, self._pushed)
+        return [StretchPartition(stretch) for stretch in found]
+
+    def read(
+        self, partition: InputPartition
+    ) -> "Iterator[pa.RecordBatch] | Iterator[tuple[Any, ...]]":
+        """Give the rows of a partition. See `StretchReading.read`."""
+        return self._reading.read(partition)
+
+
+class PushingBatchReader(BatchReader):
+    """The same for sessions that let a source apply conditions."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Take what conditions can be applied here, and return those that Spark must test."""
+        has_own = self._options.filter is not None
+        self._pushed, left = push(filters, self._options.view, has_own_filter=has_own)
+        self._reading = StretchReading(self._options, self._schema, self._pushed.rows)
+        return left

@@ -1,0 +1,235 @@
+"""One stretch of a queue as Arrow batches with our columns: by Scan, else by records as they lie.
+
+The connections belong to the process; see `ternmq_consumer.scanning.shared_scanner`.
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute
+
+from ternmq_consumer.scanning import PulledStretch, ScanOptions, shared_scanner
+from ternmq_model.errors import RefusedError, StretchLost
+from ternmq_model.offsets import QueueOffset
+from ternmq_model.response_code import ResponseCode
+from ternmq_model.subscription import Subscription, parse_subscription
+from ternmq_pipeline.offsets import Stretch
+from ternmq_pipeline.options.reading import ReadOptions, Scan
+from ternmq_pipeline.planning.losses import DataLost, Loss, beyond_end, no_longer_kept
+from ternmq_pipeline.source.pushdown import Narrowing
+from ternmq_store.columns.batches import build_rows
+
+TO_GO_ON: Final = "Option failOnDataLoss=false passes it over."
+
+_compute: Any = pyarrow.compute
+"""Its functions take more than their types tell."""
+
+Test: TypeAlias = Callable[[Any], Any]
+"""Tells of each cell of a column whether its row is wanted."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wanted:
+    """What is wanted of a stretch, and how it is got. Made by `wanted_of`."""
+
+    nameserver: str
+    columns: tuple[str, ...]
+    subscription: Subscription | None
+    stored_from_ms: int
+    stored_before_ms: int
+    keys: tuple[str, ...]
+    rows_max: int
+    by_scan: bool
+    fail_on_data_loss: bool
+    timeout_s: float
+
+
+class Fetched(NamedTuple):
+    """Some rows of a stretch, and how far it was looked at with them."""
+
+    batch: pa.RecordBatch | None
+    next_offset: int
+
+
+def wanted_of(
+    options: ReadOptions,
+    narrowing: Narrowing,
+    topic: str,
+    columns: tuple[str, ...],
+    rows_max: int,
+) -> Wanted:
+    """Return what a task wants of a stretch of `topic`."""
+    expression = options.filter or narrowing.tags_of(topic)
+    return Wanted(
+        nameserver=options.nameserver,
+        columns=columns,
+        subscription=parse_subscription(topic, *expression) if expression else None,
+        stored_from_ms=narrowing.stored_from_ms,
+        stored_before_ms=narrowing.stored_before_ms,
+        keys=narrowing.keys,
+        rows_max=rows_max,
+        by_scan=options.scan is not Scan.NEVER,
+        fail_on_data_loss=options.fail_on_data_loss,
+        timeout_s=options.read_timeout_s,
+    )
+
+
+def fetch_stretch(stretch: Stretch, wanted: Wanted) -> Iterator[pa.RecordBatch]:
+    """Give the rows of a stretch, each once and in order, whatever its broker goes through.
+
+    Raises:
+        DataLost: Messages of it are no longer there, and `wanted` does not put up with that.
+        TernError: Another failure, which lasted longer than `wanted.timeout_s`.
+    """
+    fetch = _scanned if wanted.by_scan else _pulled
+    begin = stretch.begin
+    while begin < stretch.end:
+        left = Stretch(stretch.queue, begin, stretch.end)
+        try:
+            for fetched in fetch(left, wanted):
+                begin = QueueOffset(fetched.next_offset)
+                if fetched.batch is not None and fetched.batch.num_rows:
+                    yield fetched.batch
+            return
+        except StretchLost as lost:
+            begin = _behind_the_loss(left, lost, wanted)
+        except RefusedError as error:
+            if fetch is _pulled or error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                raise
+            _log.info("no scan queue=%s reason=%s: records are read", stretch.queue, error)
+            fetch = _pulled
+
+
+def _behind_the_loss(stretch: Stretch, lost: StretchLost, wanted: Wanted) -> QueueOffset:
+    """Return where to read on after messages of `stretch` were found to be gone.
+
+    Raises:
+        DataLost: That is an error.
+    """
+    begin, end = stretch.begin, stretch.end
+    if lost.end_offset is None:
+        first = min(QueueOffset(lost.first_offset), end)
+        reason = no_longer_kept(begin, first, lost.first_offset)
+    else:
+        first, reason = end, beyond_end(lost.wanted_offset, lost.end_offset)
+    loss = Loss(stretch.queue, reason)
+    if wanted.fail_on_data_loss:
+        raise DataLost([loss]) from lost
+    _log.warning("messages are gone: %s", loss)
+    return first
+
+
+def _scanned(stretch: Stretch, wanted: Wanted) -> Iterator[Fetched]:
+    options = ScanOptions(
+        subscription=wanted.subscription,
+        stored_from_ms=wanted.stored_from_ms,
+        stored_before_ms=wanted.stored_before_ms,
+        keys=wanted.keys,
+        columns=wanted.columns,
+        batch_rows_max=wanted.rows_max,
+        skips_damaged=not wanted.fail_on_data_loss,
+        retry_timeout_s=wanted.timeout_s,
+    )
+    damaged = 0
+    told, schema = b"", pa.schema([])
+    scanner = shared_scanner(wanted.nameserver)
+    with scanner.scan(stretch.queue, stretch.begin, stretch.end, options) as pieces:
+        for piece in pieces:
+            if piece.damaged > damaged:
+                _log.warning(
+                    "damaged messages are passed over queue=%s before=%d count=%d",
+                    *(stretch.queue, piece.next_offset, piece.damaged - damaged),
+                )
+                damaged = piece.damaged
+            if not piece.data:
+                yield Fetched(None, piece.next_offset)
+                continue
+            if piece.schema is not told:
+                told, schema = piece.schema, pa.ipc.read_schema(pa.py_buffer(piece.schema))
+            batch = pa.ipc.read_record_batch(pa.py_buffer(piece.data), schema)
+            yield Fetched(batch, piece.next_offset)
+
+
+def _pulled(stretch: Stretch, wanted: Wanted) -> Iterator[Fetched]:
+    """Give a stretch as `_scanned` does, but make the batches here.
+
+    The broker compares codes of tags alone, so tags, and all else that it does not look at, are
+    tested here.
+    """
+    tests = _tests(wanted)
+    columns = tuple(dict.fromkeys((*wanted.columns, *tests)))
+    next_offset = int(stretch.begin)
+    scanner = shared_scanner(wanted.nameserver)
+    with scanner.pull(
+        *(stretch.queue, stretch.begin, stretch.end, wanted.subscription),
+        retry_timeout_s=wanted.timeout_s,
+    ) as pieces:
+        for piece in pieces:
+            for batch in _batches_of(piece, stretch, wanted, columns):
+                rows = batch
+                for name, test in tests.items():
+                    rows = rows.filter(test(rows.column(name)))
+                yield Fetched(rows, next_offset)
+            next_offset = piece.next_offset
+            yield Fetched(None, next_offset)
+
+
+def _batches_of(
+    piece: PulledStretch, stretch: Stretch, wanted: Wanted, columns: tuple[str, ...]
+) -> Iterator[pa.RecordBatch]:
+    sizes = np.frombuffer(piece.record_sizes, "<i4").astype(np.int64)
+    starts = np.cumsum(sizes) - sizes
+    done = 0
+    while done < len(sizes):
+        rows = slice(done, done + wanted.rows_max)
+        built = build_rows(
+            *(piece.records, starts[rows], sizes[rows]),
+            broker_name=stretch.queue.broker_name,
+            columns=columns,
+        )
+        for damage in built.damaged:
+            if wanted.fail_on_data_loss:
+                damage.error.add_note(f"It is of {stretch.queue}. {TO_GO_ON}")
+                raise damage.error
+            _log.warning(
+                "a damaged message is passed over queue=%s %s", stretch.queue, damage.error
+            )
+        yield built.batch
+        done += built.looked_at
+
+
+def _tests(wanted: Wanted) -> dict[str, Test]:
+    """Return what the broker leaves to be tested, by column."""
+    tests: dict[str, Test] = {}
+    if wanted.subscription is not None and wanted.subscription.tags:
+        tags = pa.array(sorted(wanted.subscription.tags), pa.string())
+        tests["tags"] = lambda column: _compute.is_in(column, tags)
+    if wanted.keys:
+        keys = pa.array(wanted.keys, pa.string())
+        tests["keys"] = lambda column: _has_one(column, keys)
+    if wanted.stored_from_ms or wanted.stored_before_ms:
+        begin, end = wanted.stored_from_ms, wanted.stored_before_ms
+        tests["storeTimestamp"] = lambda column: _between(column, begin, end)
+    return tests
+
+
+def _has_one(lists: Any, wanted: Any) -> Any:
+    """Tell of each list whether it has one of the wanted values."""
+    rows = _compute.list_parent_indices(lists).filter(
+        _compute.is_in(_compute.list_flatten(lists), wanted)
+    )
+    found = np.zeros(len(lists), np.bool_)
+    found[rows.to_numpy()] = True
+    return pa.array(found)
+
+
+def _between(times: Any, begin_ms: int, end_ms: int) -> Any:
+    at_ms = _compute.divide(times.cast(pa.int64()), 1_000)
+    found = _compute.greater_equal(at_ms, begin_ms)
+    return _compute.and_(found, _compute.less(at_ms, end_ms)) if end_ms else found

@@ -1,0 +1,158 @@
+"""Reading a store's directory without a broker. Nothing in it is changed.
+
+A broker may use the directory meanwhile: what it has dispatched to its queues when the read is
+planned is read.
+"""
+
+import logging
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+
+from ternmq_model.errors import StoreError
+from ternmq_model.subscription import Subscription, parse_subscription
+from ternmq_pipeline.options import ReadOptions
+from ternmq_pipeline.source.asked_schema import columns_asked
+from ternmq_pipeline.source.offline_plan import (
+    check_offline,
+    planned_parts,
+    refuse_no_store,
+    times_ms,
+)
+from ternmq_pipeline.source.pushdown import Narrowing, Pushed, push
+from ternmq_pipeline.source.reading import rows_of_a_batch
+from ternmq_pipeline.source.shapes import Shape, tuples_of
+from ternmq_store.disk.filesystem import RealFileSystem
+from ternmq_store.scanning.directory import StoreDirectory
+from ternmq_store.scanning.part_scan import LogPart, scan_part
+from ternmq_store.scanning.raw_scan import RawPart, plan_raw, scan_raw
+from ternmq_store.scanning.wanted import Scanned, Wanted
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class LogPartition(InputPartition):
+    """A part of a store's log as Spark hands it to a task."""
+
+    part: LogPart | RawPart
+
+
+class OfflineReader(DataSourceReader):
+    """Plans in the driver which parts of the log are read, and reads them in tasks.
+
+    Both must find the directory under the same path.
+
+    Args:
+        options: Of the source.
+        schema: The columns that the query asks for.
+
+    Raises:
+        UsageError: The schema or an option asks for what a directory does not have.
+    """
+
+    def __init__(self, options: ReadOptions, schema: "StructType") -> None:
+        check_offline(options)
+        self._options = options
+        self._schema = schema
+        self._names = columns_asked(options, schema)
+        self._pushed = Pushed()
+
+    def partitions(self) -> list[InputPartition]:
+        """Return what each task reads.
+
+        Raises:
+            UsageError: The directory is no store, or does not have what options name.
+            DataLost: Offsets that options name are no longer there.
+        """
+        with self._directory() as directory:
+            if self._options.raw:
+                return [LogPartition(part) for part in plan_raw(directory)]
+            parts = planned_parts(directory, self._options, self._pushed)
+        return [LogPartition(part) for part in parts]
+
+    def read(
+        self, partition: InputPartition
+    ) -> Iterator[pa.RecordBatch] | Iterator[tuple[Any, ...]]:
+        """Give the rows of a part, in the order of the log.
+
+        Raises:
+            StoreError: A record is damaged, or was deleted since the planning.
+        """
+        if not isinstance(partition, LogPartition):
+            # Spark makes a partition of its own when there is nothing to read.
+            return iter(())
+        batches = self._batches(partition.part)
+        return batches if self._options.arrow else tuples_of(batches)
+
+    def _directory(self) -> StoreDirectory:
+        path = self._options.store or ""
+        try:
+            return StoreDirectory.open(RealFileSystem(), Path(path))
+        except (OSError, StoreError) as error:
+            raise refuse_no_store(path, error) from None
+
+    def _batches(self, part: LogPart | RawPart) -> Iterator[pa.RecordBatch]:
+        shape = Shape(self._options.view, self._names, self._schema)
+        wanted = self._wanted(shape.sources)
+        damaged = 0
+        with self._directory() as directory:
+            for scanned in self._scanned(directory, part, wanted):
+                if scanned.damaged > damaged:
+                    _log.warning(
+                        "damaged messages are passed over store=%s before=%d count=%d",
+                        *(self._options.store, scanned.next_offset, scanned.damaged - damaged),
+                    )
+                    damaged = scanned.damaged
+                if scanned.batch is not None and scanned.batch.num_rows:
+                    yield shape.of(scanned.batch)
+
+    def _scanned(
+        self, directory: StoreDirectory, part: LogPart | RawPart, wanted: Wanted
+    ) -> Iterator[Scanned]:
+        name = self._options.broker_name
+        if isinstance(part, RawPart):
+            return scan_raw(directory, part, wanted, broker_name=name)
+        return scan_part(directory, part, wanted, broker_name=name)
+
+    def _wanted(self, columns: tuple[str, ...]) -> Wanted:
+        rows = self._pushed.rows
+        from_ms, before_ms = times_ms(self._options)
+        befores = [at_ms for at_ms in (before_ms, rows.stored_before_ms) if at_ms]
+        return Wanted(
+            subscription=self._subscription(rows),
+            stored_from_ms=max(from_ms, rows.stored_from_ms),
+            stored_before_ms=min(befores, default=0),
+            keys=frozenset(rows.keys),
+            columns=columns,
+            batch_rows_max=rows_of_a_batch(self._options.batch_rows_max),
+            skips_damaged=not self._options.fail_on_data_loss,
+        )
+
+    def _subscription(self, rows: Narrowing) -> Subscription | None:
+        """Return what selects messages of any topic: that of the subscription is not looked at."""
+        any_topic = "Topic"
+        expression = self._options.filter
+        if expression is None and not self._options.include_system_topics:
+            expression = rows.tags_of(any_topic)
+        return parse_subscription(any_topic, *expression) if expression else None
+
+
+class PushingOfflineReader(OfflineReader):
+    """The same for sessions that let a source apply conditions."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Take what conditions can be applied here, and return those that Spark must test."""
+        if self._options.raw:
+            # Its records lie in no queue, and may be of topics whose tags' codes are times.
+            return filters
+        has_own = self._options.filter is not None
+        self._pushed, left = push(filters, self._options.view, has_own_filter=has_own)
+        return left

@@ -1,0 +1,177 @@
+"""What is read of a store's directory: parts of its log, and in each the stretches of queues.
+
+The positions that options name are decided as for a cluster, from what the directory has. Times are
+compared with each record instead, since the log of one broker is in the order of its clock.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+
+from ternmq_consumer.queue_ends import QueueRange
+from ternmq_model.errors import ConfigError, UsageError
+from ternmq_model.names import is_system_topic
+from ternmq_model.offsets import QueueOffset
+from ternmq_model.queue import MessageQueue
+from ternmq_pipeline.offsets import Stretch
+from ternmq_pipeline.options import (
+    Assign,
+    AtTime,
+    AtTimes,
+    Edge,
+    Position,
+    ReadOptions,
+    Subscribe,
+)
+from ternmq_pipeline.planning import (
+    Snapshot,
+    chosen_topics,
+    ending_offsets,
+    starting_offsets,
+    stretches,
+)
+from ternmq_pipeline.source.pushdown import Pushed
+from ternmq_store.disk.layout import consume_queue_folder
+from ternmq_store.scanning.directory import StoreDirectory
+from ternmq_store.scanning.part_scan import LogPart, plan_directory
+from ternmq_store.scanning.topics import is_user_topic
+from ternmq_store.scanning.wanted import QueueStretch
+
+_log = logging.getLogger(__name__)
+
+
+def check_offline(options: ReadOptions) -> None:
+    """Refuse positions that a directory cannot be asked for.
+
+    Raises:
+        ConfigError: The times of single queues are given, or queues of another broker.
+    """
+    for kind, position in (("starting", options.starting), ("ending", options.ending)):
+        if isinstance(position, AtTimes):
+            rule = f"is for reading from brokers: with the option store use {kind}Timestamp"
+            raise ConfigError(f"{kind}OffsetsByTimestamp", "…", rule)
+    if isinstance(options.topics, Assign):
+        for queue in options.topics.queues:
+            if queue.broker_name != options.broker_name:
+                rule = f"the rows' broker name is {options.broker_name!r}: see option brokerName"
+                raise ConfigError("assign", str(queue), rule)
+
+
+def planned_parts(directory: StoreDirectory, options: ReadOptions, pushed: Pushed) -> list[LogPart]:
+    """Return what the tasks read, one part for each.
+
+    Raises:
+        UsageError: An option names a topic, queue or offset that the directory does not have.
+        DataLost: Offsets that options name are no longer there.
+        StoreError: The directory is no store that can be read.
+    """
+    snapshot = _snapshot(directory, options)
+    starting, ending = _without_times(options.starting), _without_times(options.ending)
+    start = starting_offsets(starting, snapshot, {}, fail_on_data_loss=options.fail_on_data_loss)
+    end = ending_offsets(
+        Edge.LATEST if isinstance(options.ending, AtTime) else ending,
+        snapshot,
+        {},
+        fail_on_data_loss=options.fail_on_data_loss,
+    )
+    planned = stretches(
+        start.offsets, end.offsets, snapshot, fail_on_data_loss=options.fail_on_data_loss
+    )
+    for warning in (*start.warnings, *end.warnings, *planned.warnings):
+        _log.warning("messages are gone: %s", warning)
+    wanted = {
+        (stretch.queue.topic, stretch.queue.queue_id): stretch
+        for stretch in pushed.of(planned.stretches)
+    }
+    topics = sorted({topic for topic, _ in wanted})
+    parts = plan_directory(directory, topics=topics) if topics else ()
+    return split_parts(clipped(parts, wanted), options.partitions_min or 1)
+
+
+def _without_times(position: Position) -> Position:
+    return Edge.EARLIEST if isinstance(position, AtTime) else position
+
+
+def times_ms(options: ReadOptions) -> tuple[int, int]:
+    """Return from when on and before when messages were stored that options ask for; 0 = any."""
+    starting, ending = options.starting, options.ending
+    return (
+        starting.at_ms if isinstance(starting, AtTime) else 0,
+        max(ending.at_ms, 1) if isinstance(ending, AtTime) else 0,
+    )
+
+
+def _snapshot(directory: StoreDirectory, options: ReadOptions) -> Snapshot:
+    there = directory.queues()
+    known = {queue.topic for queue in there}
+    choice = options.topics
+    missing: set[str] = set()
+    if choice is None:
+        is_read = is_system_topic if options.include_system_topics else lambda _: False
+        topics = {topic for topic in known if is_user_topic(topic) or is_read(topic)}
+    else:
+        topics = set(chosen_topics(choice, known, include_system=options.include_system_topics))
+        if isinstance(choice, Subscribe | Assign):
+            missing = {topic for topic in choice.topics if not _has_topic(directory, topic)}
+    ranges = {
+        MessageQueue(queue.topic, options.broker_name, queue.queue_id): QueueRange(
+            QueueOffset(queue.begin), QueueOffset(queue.end)
+        )
+        for queue in there
+        if queue.topic in topics
+    }
+    if isinstance(choice, Assign):
+        ranges = {queue: ranges[queue] for queue in choice.queues if queue in ranges}
+    return Snapshot(ranges, frozenset(missing), frozenset({options.broker_name}))
+
+
+def _has_topic(directory: StoreDirectory, topic: str) -> bool:
+    return bool(directory.files.folders(consume_queue_folder(directory.root) / topic))
+
+
+def clipped(parts: Sequence[LogPart], wanted: Mapping[tuple[str, int], Stretch]) -> list[LogPart]:
+    """Return parts with what is wanted of their stretches, without those that have nothing."""
+    found: list[LogPart] = []
+    for part in parts:
+        kept: list[QueueStretch] = []
+        for topic, queue_id, begin, end in part.stretches:
+            stretch = wanted.get((topic, queue_id))
+            if stretch is None:
+                continue
+            first, last = max(begin, stretch.begin), min(end, stretch.end)
+            if first < last:
+                kept.append(QueueStretch(topic, queue_id, first, last))
+        if kept:
+            found.append(part._replace(stretches=tuple(kept)))
+    return found
+
+
+def split_parts(parts: Sequence[LogPart], partitions_min: int) -> list[LogPart]:
+    """Cut parts so that there are so many at least: by queues' offsets, the rows stay the same.
+
+    Args:
+        parts: Not empty ones.
+        partitions_min: Fewer come out when there are not so many messages.
+    """
+    if not parts:
+        return []
+    pieces = -(-partitions_min // len(parts))
+    return [piece for part in parts for piece in _cut(part, pieces)]
+
+
+def _cut(part: LogPart, pieces: int) -> list[LogPart]:
+    found: list[LogPart] = []
+    for place in range(pieces):
+        kept = [
+            QueueStretch(topic, queue_id, first, last)
+            for topic, queue_id, begin, end in part.stretches
+            if (first := begin + (end - begin) * place // pieces)
+            < (last := begin + (end - begin) * (place + 1) // pieces)
+        ]
+        if kept:
+            found.append(part._replace(stretches=tuple(kept)))
+    return found
+
+
+def refuse_no_store(path: str, error: Exception) -> UsageError:
+    """Return the error that tells that the option `store` names no store."""
+    return UsageError(f"store: {path!r} cannot be read as a store: {error}")

@@ -1,0 +1,68 @@
+"""Which stretches a batch reads: asked of the cluster, decided by `ternmq_pipeline.planning`."""
+
+import logging
+
+from ternmq_model.errors import UsageError
+from ternmq_pipeline.cluster_view import ClusterView, open_cluster_view
+from ternmq_pipeline.offsets import Offsets, Stretch
+from ternmq_pipeline.options.reading import ReadOptions, View
+from ternmq_pipeline.planning import (
+    check_partition_numbers,
+    ending_offsets,
+    split,
+    starting_offsets,
+    stretches,
+    times_of,
+)
+from ternmq_pipeline.planning.snapshot import Snapshot
+from ternmq_pipeline.source.pushdown import Pushed
+
+_log = logging.getLogger(__name__)
+
+
+def planned_stretches(options: ReadOptions, pushed: Pushed) -> list[Stretch]:
+    """Return what a batch reads, one stretch for each task, sorted by queue.
+
+    Raises:
+        UsageError: An option names a topic, queue or offset that does not exist.
+        DataLost: What the options name is no longer there.
+        TernError: The cluster does not answer.
+    """
+    if options.topics is None:
+        raise UsageError("one of the options subscribe, subscribePattern, assign must be given")
+    with open_cluster_view(options) as view:
+        snapshot = view.snapshot(options.topics, include_system=options.include_system_topics)
+        if options.view is View.KAFKA:
+            check_partition_numbers(queue.broker_name for queue in snapshot.ranges)
+        start, end = _edges(options, view, snapshot)
+    planned = stretches(start, end, snapshot, fail_on_data_loss=options.fail_on_data_loss)
+    _warn(planned.warnings)
+    wanted = pushed.of(planned.stretches)
+    return split(
+        wanted,
+        partitions_min=options.partitions_min,
+        records_max=options.partition_records_max,
+    )
+
+
+def _edges(options: ReadOptions, view: ClusterView, snapshot: Snapshot) -> tuple[Offsets, Offsets]:
+    start = starting_offsets(
+        options.starting,
+        snapshot,
+        view.offsets_at(times_of(options.starting, snapshot)),
+        strategy=options.starting_strategy,
+        fail_on_data_loss=options.fail_on_data_loss,
+    )
+    end = ending_offsets(
+        options.ending,
+        snapshot,
+        view.offsets_at(times_of(options.ending, snapshot)),
+        fail_on_data_loss=options.fail_on_data_loss,
+    )
+    _warn([*start.warnings, *end.warnings])
+    return start.offsets, end.offsets
+
+
+def _warn(warnings: list[str]) -> None:
+    for warning in warnings:
+        _log.warning("messages are gone: %s", warning)

@@ -1,0 +1,229 @@
+import functools
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import IntegerType, StringType, StructField, StructType
+
+from ternmq_model.message import Message
+from ternmq_pipeline.planning import partition_number
+from tests.support.dev_process import DevProcess
+from tests.support.spark_data import fill, make_topic, send
+from tests.support.spark_read import bodies, read_with, refusal_of
+from tests.support.spark_session import PUSHDOWN, setting
+
+COUNT = 500
+EXPECTED = [b"message-%06d" % n for n in range(COUNT)]
+
+Read = Callable[..., DataFrame]
+
+
+@pytest.fixture(scope="module")
+def topic(dev: DevProcess) -> str:
+    fill(dev.nameserver, "BatchRead", COUNT, queues=3)
+    return "BatchRead"
+
+
+@pytest.fixture
+def read(spark: SparkSession, dev: DevProcess, topic: str) -> Read:
+    return functools.partial(read_with, spark, nameserver=dev.nameserver, subscribe=topic)
+
+
+@pytest.mark.parametrize("options", [{}, {"scan": "never"}, {"arrow": "false"}])
+def test_a_row_says_what_its_message_says(
+    read: Read, dev: DevProcess, topic: str, options: dict[str, str]
+) -> None:
+    now = datetime.now(UTC)
+    rows = read(**options).collect()
+    assert bodies(rows) == EXPECTED
+    row = next(row for row in rows if bytes(row.body) == b"message-000007")
+    assert (row.topic, row.brokerName) == (topic, dev.broker_name)
+    assert (row.tags, row["keys"]) == ("odd", ["k7"])
+    assert row.properties["n"] == "7"
+    assert row.properties["UNIQ_KEY"] == row.msgId
+    assert "__CRC32#" not in row.properties
+    assert (row.reconsumeTimes, row.sysFlag) == (0, 0)
+    assert row.bornHost.startswith("127.0.0.1:")
+    assert abs(row.storeTimestamp.astimezone(UTC) - now).total_seconds() < 600
+    assert row.bornTimestamp <= row.storeTimestamp
+    places = {(row.queueId, row.queueOffset) for row in rows}
+    assert len(places) == COUNT
+    assert {queue for queue, _ in places} == {0, 1, 2}
+
+
+def test_a_message_without_tag_keys_and_properties_has_none(
+    spark: SparkSession, dev: DevProcess
+) -> None:
+    make_topic(dev.nameserver, "BatchBare", 1)
+    send(dev.nameserver, [Message("BatchBare", b"")])
+    options = {"nameserver": dev.nameserver, "subscribe": "BatchBare"}
+    (row,) = read_with(spark, **options).collect()
+    assert (bytes(row.body), row.tags, row["keys"]) == (b"", None, [])
+    (row,) = read_with(spark, view="kafka", **options).collect()
+    assert (bytes(row.value), row.key) == (b"", None)
+
+
+def test_a_narrower_schema_reads_those_columns_in_its_order(read: Read) -> None:
+    frame = read("body binary, queueOffset bigint")
+    assert frame.columns == ["body", "queueOffset"]
+    assert bodies(frame.collect()) == EXPECTED
+
+
+def test_a_schema_may_say_that_there_are_no_nulls(read: Read, spark: SparkSession) -> None:
+    schema = StructType([StructField("queueId", IntegerType(), nullable=False)])
+    assert read(schema).count() == COUNT
+    schema = StructType([StructField("tags", StringType(), nullable=False)])
+
+
+@pytest.mark.parametrize(
+    ("schema", "told"),
+    [
+        ("body binary, offset bigint", "'offset'"),
+        ("Body binary", "'body'"),
+        ("body string", "'body' is of type binary, not string"),
+        ("queueId bigint", "'queueId' is of type int"),
+        ("keys array<int>", "'keys'"),
+        ("body binary, body binary", "body"),
+    ],
+)
+def test_a_schema_that_does_not_fit_is_refused_by_the_columns_name(
+    spark: SparkSession, dev: DevProcess, topic: str, schema: str, told: str
+) -> None:
+    assert told in refusal_of(spark, schema, nameserver=dev.nameserver, subscribe=topic)
+
+
+def test_rows_are_counted_and_conditions_hold_without_pushdown(read: Read) -> None:
+    assert read().count() == COUNT
+    assert read().where("queueId = 1 and tags = 'odd'").count() > 0
+    assert read().where("array_contains(keys, 'k3')").count() == 1
+    assert read().limit(3).count() == 3
+
+
+def test_one_frame_reads_the_same_each_time(read: Read, dev: DevProcess) -> None:
+    make_topic(dev.nameserver, "BatchGrows", 1)
+    send(dev.nameserver, [Message("BatchGrows", b"first")])
+    frame = read(subscribe="BatchGrows")
+    assert frame.count() == 1
+    send(dev.nameserver, [Message("BatchGrows", b"second")])
+    assert frame.count() == 1
+    assert read(subscribe="BatchGrows").count() == 2
+
+
+def test_the_kafka_view_has_the_columns_of_kafkas_source(
+    read: Read, dev: DevProcess, topic: str
+) -> None:
+    frame = read(view="kafka", includeHeaders="true")
+    assert frame.columns == [
+        *("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
+    ]
+    rows = frame.collect()
+    assert sorted(bytes(row.value) for row in rows) == EXPECTED
+    row = next(row for row in rows if bytes(row.value) == b"message-000007")
+    assert (bytes(row.key), row.topic, row.timestampType) == (b"k7", topic, 1)
+    assert row.partition in {partition_number(dev.broker_name, queue) for queue in range(3)}
+    headers = {header.key: bytes(header.value) for header in row.headers}
+    assert headers["n"] == b"7"
+    assert headers["TAGS"] == b"odd"
+    assert read("value binary", view="kafka").count() == COUNT
+
+
+def test_an_empty_topic_has_no_rows_and_its_columns(read: Read, dev: DevProcess) -> None:
+    make_topic(dev.nameserver, "BatchEmpty", 2)
+    frame = read(subscribe="BatchEmpty")
+    assert frame.collect() == []
+    assert len(frame.columns) == 14
+
+
+def test_a_topic_that_does_not_exist_is_refused_by_its_name(
+    spark: SparkSession, dev: DevProcess
+) -> None:
+    assert "BatchNowhere" in refusal_of(spark, nameserver=dev.nameserver, subscribe="BatchNowhere")
+
+
+def test_a_nameserver_that_is_not_there_is_told(spark: SparkSession) -> None:
+    options = {"nameserver": "127.0.0.1:1", "fetchOffset.numRetries": "0", "subscribe": "T"}
+    assert "127.0.0.1:1" in refusal_of(spark, **options)
+
+
+CONDITIONS = [
+    "queueId = 1",
+    "queueId <> 1",
+    "queueId in (0, 2) and tags = 'even'",
+    "queueId is not null and not (queueId in (0, null))",
+    "queueOffset >= 10 and queueOffset < 20",
+    "queueOffset in (3, 5) or queueId = 2",
+    "tags = 'odd'",
+    "tags <> 'odd'",
+    "tags is null",
+    "tags in ('odd', 'other', null)",
+    "tags <=> null",
+    "keys = array('k3')",
+    "array_contains(keys, 'k3') and topic = 'BatchRead'",
+    "topic = 'Other'",
+    "storeTimestamp > timestamp'2020-01-01 00:00:00' and tags = 'even' and queueOffset < 7",
+    "storeTimestamp < timestamp'2020-01-01 00:00:00'",
+    "brokerName like 'no%'",
+    "properties['n'] = '12' and queueOffset < 100",
+]
+
+
+def test_pushed_conditions_change_no_result(read: Read, spark: SparkSession) -> None:
+    narrow = "topic string, brokerName string, queueId int, queueOffset bigint, tags string, \
+        keys array<string>, storeTimestamp timestamp, properties map<string,string>, body binary"
+
+    def results(**options: str) -> dict[str, list[bytes]]:
+        return {each: bodies(read(narrow, **options).where(each).collect()) for each in CONDITIONS}
+
+    rows = read(narrow).collect()
+    everything = spark.createDataFrame(rows, read(narrow).schema).cache()
+    plain = {each: bodies(everything.where(each).collect()) for each in CONDITIONS}
+    with setting(spark, PUSHDOWN, "true"):
+        assert results() == plain
+        assert results(scan="never") == plain
+    assert 0 < len(plain["queueId = 1"]) < COUNT
+    assert len(plain["keys = array('k3')"]) == 1
+
+
+def test_pushed_conditions_save_work(read: Read, spark: SparkSession) -> None:
+    with setting(spark, PUSHDOWN, "true"):
+        assert read().where("queueId = 1").rdd.getNumPartitions() == 1
+        plan = read().where("queueId = 1 and queueOffset < 5")
+        assert "Filter (" not in plan._jdf.queryExecution().executedPlan().toString()  # pyright: ignore
+        assert read(pushdown="false").where("queueId = 1").rdd.getNumPartitions() == 3
+    assert read().where("queueId = 1").rdd.getNumPartitions() == 3
+
+
+def test_pushdown_that_spark_does_not_allow_is_refused(
+    spark: SparkSession, dev: DevProcess, topic: str
+) -> None:
+    options = {"nameserver": dev.nameserver, "subscribe": topic, "pushdown": "true"}
+    assert PUSHDOWN in refusal_of(spark, **options)
+
+
+FRESH = """
+import sys
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+options = {"nameserver": sys.argv[1], "subscribe": "BatchRead"}
+print("rows", spark.read.format("ternmq").options(**options).load().count())
+"""
+
+
+def test_the_format_is_known_to_a_program_that_registers_nothing(
+    sessions: object, dev: DevProcess, topic: str, tmp_path: Path
+) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(FRESH)
+    found = subprocess.run(
+        [sys.executable, program, dev.nameserver],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert f"rows {COUNT}" in found.stdout, found.stderr
