@@ -87,8 +87,8 @@ def test_files_of_the_log_are_read_side_by_side(read: Read, root: Path) -> None:
     assert read(raw="true").rdd.getNumPartitions() == files
     assert read(minPartitions="12").rdd.getNumPartitions() >= 12
     columns = "topic string, queueId int, queueOffset bigint"
-    places = [tuple(row) for row in read(columns, minPartitions="12").collect()]
-    assert Counter(places) == Counter(tuple(row) for row in read(columns).collect())
+    cut = read(columns, minPartitions="12").collect()
+    assert Counter(cut) == Counter(read(columns).collect())
 
 
 def test_topics_queues_and_offsets_are_chosen(read: Read, reached: list[Line]) -> None:

@@ -245,7 +245,7 @@ def read_options(options: Mapping[str, str], *, streaming: bool | None = None) -
         pushdown=given.choice("pushdown", Pushdown.AUTO),
         arrow=given.boolean("arrow", True),
         scan=given.choice("scan", Scan.AUTO),
-        batch_rows_max=given.count("batchRows", 10_000, minimum=1, maximum=1_000_000),
+        batch_rows_max=given.count("batchRows", 10_000, minimum=1, maximum=10_000),
         retries_max=given.count("fetchOffset.numRetries", 3, minimum=0, maximum=1_000),
         retry_interval_s=given.milliseconds(
             "fetchOffset.retryIntervalMs", 1_000, minimum=0, maximum=3_600_000

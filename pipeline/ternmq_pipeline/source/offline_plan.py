@@ -106,8 +106,12 @@ def _snapshot(directory: StoreDirectory, options: ReadOptions) -> Snapshot:
     choice = options.topics
     missing: set[str] = set()
     if choice is None:
-        is_read = is_system_topic if options.include_system_topics else lambda _: False
-        topics = {topic for topic in known if is_user_topic(topic) or is_read(topic)}
+        with_system = options.include_system_topics
+        topics = {
+            topic
+            for topic in known
+            if is_user_topic(topic) or (with_system and is_system_topic(topic))
+        }
     else:
         topics = set(chosen_topics(choice, known, include_system=options.include_system_topics))
         if isinstance(choice, Subscribe | Assign):

@@ -245,7 +245,10 @@ HOSTILE: list[tuple[dict[str, str], bool | None, str]] = [
     ({"store": ""}, None, "store="),
     ({"store": "/x\0"}, None, "store="),
     ({"store": "/x", "nameserver": "a:1"}, None, "nameserver="),
-    ({"store": "/x", "minPartitions": "3"}, None, "minPartitions="),
+    ({"store": "/x", "raw": "true", "minPartitions": "3"}, None, "minPartitions="),
+    ({"store": "/x", "maxRecordsPerPartition": "3"}, None, "maxRecordsPerPartition="),
+    ({"store": "/x", "brokerName": "../x"}, None, "brokerName="),
+    ({"subscribe": "A", "brokerName": "x"}, None, "brokerName="),
 ]
 
 
