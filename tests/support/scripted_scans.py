@@ -1,7 +1,7 @@
 """A client whose brokers say what a test has written down."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
 from typing import Any, cast
 
@@ -37,7 +37,7 @@ class ScriptedClient:
         self,
         scripts: Sequence[Iterable[Said]] = ((),),
         *,
-        answers: dict[Any, Callable[[Any], Any]] | None = None,
+        answers: Mapping[Any, Callable[[Any], Any]] | None = None,
         broker_ids: Sequence[int] = (),
     ) -> None:
         self.env = Environment(

@@ -1,0 +1,312 @@
+"""Scans through real processes: what a queue holds comes whole and once, whatever dies."""
+
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable, Generator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ternmq_client.admin import AdminClient
+from ternmq_client.blocking import shared_loop_thread
+from ternmq_client.config import ClientConfig
+from ternmq_consumer.scanning import (
+    BlockingScanner,
+    ScannedBatch,
+    ScanOptions,
+    StretchToMeasure,
+)
+from ternmq_model.errors import RefusedError, StretchLost
+from ternmq_model.message import Message
+from ternmq_model.queue import MessageQueue
+from ternmq_model.response_code import ResponseCode
+from ternmq_model.stored_message import StoredMessage, decode_records
+from ternmq_model.subscription import SQL92, Subscription, parse_subscription
+from tests.support.dev_process import DevProcess, running_dev
+from tests.support.spark_data import make_topic, send
+
+pa = pytest.importorskip("pyarrow")
+
+TERNMQ = (sys.executable, "-m", "ternmq")
+EVER = 1 << 40
+
+
+@pytest.fixture(scope="module")
+def dev(tmp_path_factory: pytest.TempPathFactory) -> Generator[DevProcess]:
+    with running_dev(TERNMQ, tmp_path_factory.mktemp("dev")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def scanner(dev: DevProcess) -> Generator[BlockingScanner]:
+    with BlockingScanner(dev.nameserver) as opened:
+        yield opened
+
+
+def rows_of(batch: ScannedBatch) -> list[dict[str, Any]]:
+    """Return a batch's rows, and that they are of it alone."""
+    if not batch.data:
+        return []
+    schema = pa.ipc.read_schema(pa.py_buffer(batch.schema))
+    rows: list[dict[str, Any]] = pa.ipc.read_record_batch(
+        pa.py_buffer(batch.data), schema
+    ).to_pylist()
+    assert all(row["queueOffset"] < batch.next_offset for row in rows)
+    return rows
+
+
+def scan(
+    scanner: BlockingScanner, queue: MessageQueue, begin: int, end: int, **options: Any
+) -> list[dict[str, Any]]:
+    with scanner.scan(queue, begin, end, ScanOptions(**options)) as batches:
+        return [row for batch in batches for row in rows_of(batch)]
+
+
+def end_of(scanner: BlockingScanner, queue: MessageQueue) -> int:
+    return scanner.measure([StretchToMeasure(queue, 0, EVER)])[0].end
+
+
+def pull(
+    scanner: BlockingScanner,
+    queue: MessageQueue,
+    begin: int,
+    end: int,
+    subscription: Subscription | None = None,
+) -> list[StoredMessage]:
+    with scanner.pull(queue, begin, end, subscription) as pulled:
+        return [
+            message
+            for some in pulled
+            for message in decode_records(
+                some.records, np.frombuffer(some.record_sizes, dtype="<i4"), queue
+            )
+        ]
+
+
+def told(messages: list[StoredMessage]) -> list[tuple[Any, ...]]:
+    return [
+        (each.queue_offset, each.message_id, each.body, each.tags or None, list(each.keys))
+        for each in messages
+    ]
+
+
+def shown(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    return [
+        (row["queueOffset"], row["msgId"], row["body"], row["tags"], row["keys"]) for row in rows
+    ]
+
+
+def fill(nameserver: str, topic: str, count: int, *, body_bytes: int = 20) -> None:
+    """Send messages to the one queue of a topic, with tags, keys and numbers."""
+    make_topic(nameserver, topic, 1)
+    chance = Random(count)  # what can be compressed would be
+    send(
+        nameserver,
+        [
+            Message(
+                topic,
+                chance.randbytes(body_bytes),
+                tags=("", "a", "b")[number % 3],
+                keys=(f"k{number}", f"shared{number % 7}") if number % 5 else (),
+                properties={"n": str(number)},
+            )
+            for number in range(count)
+        ],
+    )
+
+
+def test_a_scan_says_what_pulling_and_filtering_here_says(
+    dev: DevProcess, scanner: BlockingScanner
+) -> None:
+    fill(dev.nameserver, "Filters", 1_000)
+    queue = MessageQueue("Filters", dev.broker_name, 0)
+    messages = pull(scanner, queue, 0, 1_000)
+    assert [each.queue_offset for each in messages] == list(range(1_000))
+    assert shown(scan(scanner, queue, 0, 1_000, batch_rows_max=64)) == told(messages)
+    assert shown(scan(scanner, queue, 37, 612)) == told(messages[37:612])
+    assert scan(scanner, queue, 5, 5) == []
+
+    tags = parse_subscription("Filters", "a || c")
+    sql = parse_subscription("Filters", "n > 400 AND TAGS = 'b'", SQL92)
+    middle, later = messages[300].stored_at_ms, messages[900].stored_at_ms
+    filters: list[tuple[dict[str, Any], Callable[[StoredMessage], bool]]] = [
+        ({"subscription": tags}, lambda each: each.tags == "a"),
+        ({"subscription": sql}, lambda each: sql.matches(each.properties)),
+        ({"keys": ("shared3", "k8")}, lambda each: {"shared3", "k8"} & set(each.keys) != set()),
+        (
+            {"stored_from_ms": middle, "stored_before_ms": later},
+            lambda each: middle <= each.stored_at_ms < later,
+        ),
+        (
+            {"subscription": tags, "keys": ("shared3",), "stored_from_ms": middle},
+            lambda each: (
+                each.tags == "a" and "shared3" in each.keys and each.stored_at_ms >= middle
+            ),
+        ),
+    ]
+    for options, is_wanted in filters:
+        expected = told([each for each in messages if is_wanted(each)])
+        assert shown(scan(scanner, queue, 0, 1_000, batch_rows_max=50, **options)) == expected
+    for wanted in (tags, sql):
+        pulled = pull(scanner, queue, 0, 1_000, wanted)
+        assert [each.queue_offset for each in pulled if wanted.matches(each.properties)] == [
+            row["queueOffset"] for row in scan(scanner, queue, 0, 1_000, subscription=wanted)
+        ]
+
+
+def test_fewer_columns_come_in_the_order_of_the_wish(
+    dev: DevProcess, scanner: BlockingScanner
+) -> None:
+    fill(dev.nameserver, "Columns", 10)
+    queue = MessageQueue("Columns", dev.broker_name, 0)
+    with scanner.scan(queue, 0, 10, ScanOptions(columns=("body", "queueOffset"))) as batches:
+        (batch,) = [each for each in batches if each.data]
+    schema = pa.ipc.read_schema(pa.py_buffer(batch.schema))
+    assert schema.names == ["body", "queueOffset"]
+    with pytest.raises(RefusedError, match="'flag'"):
+        scan(scanner, queue, 0, 10, columns=("flag",))
+
+
+def test_measured_bytes_are_those_of_the_records(dev: DevProcess, scanner: BlockingScanner) -> None:
+    fill(dev.nameserver, "Measured", 300)
+    queue = MessageQueue("Measured", dev.broker_name, 0)
+    with scanner.pull(queue, 0, 300) as pulled:
+        length = sum(len(some.records) for some in pulled)
+    assert scanner.measure([StretchToMeasure(queue, 0, EVER)]) == [(300, length)]
+
+
+def test_an_iterator_that_is_closed_early_reads_no_more(
+    dev: DevProcess, scanner: BlockingScanner
+) -> None:
+    fill(dev.nameserver, "Early", 1_000, body_bytes=10_000)
+    queue = MessageQueue("Early", dev.broker_name, 0)
+    with scanner.scan(queue, 0, 1_000, ScanOptions(batch_rows_max=10)) as batches:
+        assert len(rows_of(next(batches))) == 10
+    assert list(batches) == []
+    batches.close()
+    assert len(scan(scanner, queue, 0, 1_000)) == 1_000
+
+
+def test_a_scanning_process_that_is_killed_costs_no_row(
+    dev: DevProcess, scanner: BlockingScanner
+) -> None:
+    fill(dev.nameserver, "Killed", 2_000, body_bytes=10_000)
+    queue = MessageQueue("Killed", dev.broker_name, 0)
+    offsets: list[int] = []
+    kills = 0
+    with scanner.scan(queue, 0, 2_000, ScanOptions(batch_rows_max=20)) as batches:
+        for batch in batches:
+            offsets += [row["queueOffset"] for row in rows_of(batch)]
+            if kills < 2 and len(offsets) >= 200 * (kills + 1):
+                for child in children_of(dev.process.pid):
+                    os.kill(child, signal.SIGKILL)
+                kills += 1
+    assert kills == 2
+    assert offsets == list(range(2_000))
+
+
+def test_a_broker_that_is_killed_leaves_no_process_and_its_return_ends_the_stretch(
+    tmp_path: Path,
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as reserved:
+        port = reserved.getsockname()[1]
+    offsets: list[int] = []
+    with BlockingScanner(f"127.0.0.1:{port}") as scanner:
+        with running_dev(TERNMQ, tmp_path, port_nameserver=port) as dev:
+            fill(dev.nameserver, "Restart", 2_000, body_bytes=10_000)
+            queue = MessageQueue("Restart", dev.broker_name, 0)
+            batches = scanner.scan(queue, 0, 2_000, ScanOptions(batch_rows_max=20))
+            offsets += [row["queueOffset"] for row in rows_of(next(batches))]
+            (child,) = children_of(dev.process.pid)
+            dev.process.kill()
+            dev.process.wait()
+        with running_dev(TERNMQ, tmp_path, port_nameserver=port):
+            for batch in batches:
+                offsets += [row["queueOffset"] for row in rows_of(batch)]
+        assert offsets == list(range(2_000))
+        assert not is_alive(child)
+
+
+def test_retention_waits_for_a_scan_and_overtakes_one_that_stands_still(tmp_path: Path) -> None:
+    settings = {
+        "TERNMQ_STORE__FILE_RESERVED_HOURS": "0",
+        "TERNMQ_STORE__COMMIT_LOG_FILE_BYTES": str(1 << 20),
+        "TERNMQ_STORE__DELETE_PAUSE_MS": "0",
+        "TERNMQ_BROKER__SCAN_STALL_MS": "3000",
+    }
+    with (
+        running_dev(TERNMQ, tmp_path, env={**os.environ, **settings}) as dev,
+        BlockingScanner(dev.nameserver) as scanner,
+    ):
+        fill(dev.nameserver, "Gone", 3_000, body_bytes=10_000)
+        queue = MessageQueue("Gone", dev.broker_name, 0)
+        with scanner.scan(queue, 0, 3_000, ScanOptions(batch_rows_max=20)) as batches:
+            offsets = [row["queueOffset"] for row in rows_of(next(batches))]
+            clean(dev)
+            for batch in batches:
+                offsets += [row["queueOffset"] for row in rows_of(batch)]
+        assert offsets == list(range(3_000))
+
+        fill(dev.nameserver, "Gone", 3_000, body_bytes=10_000)
+        end = end_of(scanner, queue)
+        begin = end - 3_000
+        with scanner.scan(queue, begin, end, ScanOptions(batch_rows_max=20)) as batches:
+            offsets = [row["queueOffset"] for row in rows_of(next(batches))]
+            while first_of(scanner, queue, end) <= end - 500:
+                clean(dev)
+            with pytest.raises(StretchLost) as caught:
+                offsets.extend(row["queueOffset"] for batch in batches for row in rows_of(batch))
+        error = caught.value
+        assert offsets == list(range(begin, error.wanted_offset))
+        assert (error.topic, error.broker_name, error.queue_id) == queue
+        assert error.first_offset > error.wanted_offset
+
+
+def test_a_broker_without_arrow_says_so_and_can_be_pulled_from(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['pyarrow'] = None\n")
+    env = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    with running_dev(TERNMQ, tmp_path, env=env) as dev, BlockingScanner(dev.nameserver) as scanner:
+        fill(dev.nameserver, "Plain", 100)
+        queue = MessageQueue("Plain", dev.broker_name, 0)
+        with pytest.raises(RefusedError, match="pyarrow") as caught:
+            scan(scanner, queue, 0, 100)
+        assert caught.value.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+        assert len(pull(scanner, queue, 0, 100)) == 100
+
+
+def children_of(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return " Z " not in Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        return False
+
+
+def first_of(scanner: BlockingScanner, queue: MessageQueue, end: int) -> int:
+    """Return the first message that is measured: no earlier one is kept."""
+    begin, last = 0, end
+    while begin < last:
+        middle = (begin + last + 1) // 2
+        if scanner.measure([StretchToMeasure(queue, 0, middle)])[0].bytes:
+            last = middle - 1
+        else:
+            begin = middle
+    return begin
+
+
+def clean(dev: DevProcess) -> None:
+    """Let the broker delete what has expired."""
+
+    async def ask() -> None:
+        async with AdminClient(ClientConfig(nameservers=(dev.nameserver,))) as operator:
+            await operator.clean_store(dev.broker_name)
+
+    shared_loop_thread().run(ask())

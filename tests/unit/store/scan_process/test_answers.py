@@ -1,0 +1,51 @@
+"""What the scanning process says to wishes about a store that lies in memory."""
+
+import sys
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ternmq_model.response_code import ResponseCode
+from ternmq_store.disk.filesystem import RealFileSystem
+from ternmq_store.scan_process.answers import answers
+from ternmq_store.scan_process.child import Answer
+from ternmq_store.scan_process.frames import Kind, Refusal, Wish
+from tests.unit.store.scan_process.test_frames import WISH
+
+PLAIN = replace(WISH, root="/nowhere", expression_type="TAG", expression="*", columns=("body",))
+
+
+def said(wish: Wish) -> list[Answer]:
+    return list(answers(RealFileSystem())(wish))
+
+
+def refusal(said: list[Answer]) -> Refusal:
+    assert said[-1].kind is Kind.END
+    assert said[-2].kind is Kind.REFUSAL
+    return Refusal.from_bytes(bytes(said[-2].payload))
+
+
+@pytest.mark.parametrize("name", ["pyarrow", "ternmq_store.columns.batches"])
+def test_without_arrow_every_wish_is_refused(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    for module in [each for each in sys.modules if each.startswith("ternmq_store.columns")]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, name, None)
+    told = refusal(said(PLAIN))
+    assert told.code is ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+    assert "serves no Scan" in told.remark
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({}, ResponseCode.SYSTEM_ERROR),
+        ({"columns": ("no",)}, ResponseCode.INVALID_PARAMETER),
+        ({"expression_type": "SQL92", "expression": "a >"}, ResponseCode.INVALID_PARAMETER),
+    ],
+)
+def test_what_cannot_be_done_is_a_refusal_and_not_the_end_of_the_process(
+    fields: dict[str, Any], code: ResponseCode
+) -> None:
+    pytest.importorskip("pyarrow")
+    assert refusal(said(replace(PLAIN, **fields))).code is code
