@@ -14,7 +14,7 @@ from ternmq_broker.inner.rerouting import Rules, waiting
 from ternmq_broker.inner.room import Safety
 from ternmq_broker.transactions.gate import Gate
 from ternmq_broker.transactions.half import message_of
-from ternmq_broker.transactions.past_ends import Meant, PastEnds, wrong_ids
+from ternmq_broker.transactions.past_ends import PastEnds, wrong_ids
 from ternmq_broker.transactions.reading import HalfReader
 from ternmq_broker.transactions.steps import Change, Steps
 from ternmq_broker.transactions.table import Ended, Open, TransactionTable
@@ -38,11 +38,6 @@ class EndRequest(NamedTuple):
     message_id: str
     transaction: PhysicalOffset
     resolution: Resolution
-
-    @property
-    def meant(self) -> Meant:
-        """Return which transaction is meant."""
-        return Meant(self.group, self.message_id, self.transaction, self.topic)
 
 
 class Outcome(NamedTuple):
@@ -181,7 +176,7 @@ class Ender:
             remark = f"the half message of transaction {request.transaction} cannot be read"
             raise refusal(ResponseCode.SYSTEM_ERROR, remark)
         half, inner = found
-        if (wrong := wrong_ids(request.meant, half)) is not None:
+        if (wrong := wrong_ids(request, half)) is not None:
             raise wrong
         if request.resolution is Resolution.ROLLBACK:
             return Change(entry, half, inner)
@@ -200,17 +195,28 @@ class Ender:
         """Give outcomes to all that have none: their transactions ended, now or long ago."""
         services = self._services
         ends: dict[int, Ended] = {}
-        over = [index for index in range(len(requests)) if index not in outcomes]
+        over: list[int] = []
+        for index, request in enumerate(requests):
+            if index not in outcomes:
+                known = services.table.ended(request.transaction)
+                if known is None:
+                    over.append(index)
+                else:
+                    ends[index] = known
         try:
-            found = await services.past.find([requests[index].meant for index in over])
+            found = await services.past.find([requests[index] for index in over])
         except TernError as error:
             found = [_refusal(error)] * len(over)
         for index, ended in zip(over, found, strict=True):
-            wrong = rule_against(requests[index], ended) if isinstance(ended, Ended) else ended
+            if isinstance(ended, Ended):
+                ends[index] = ended
+            else:
+                outcomes[index] = Outcome(ended)
+        for index, ended in list(ends.items()):
+            wrong = rule_against(requests[index], ended)
             if wrong is not None:
                 outcomes[index] = Outcome(wrong)
-            elif isinstance(ended, Ended):
-                ends[index] = ended
+                del ends[index]
         unsafe: RefusedError | None = None
         last = max((ended.end for ended in ends.values()), default=PhysicalOffset(0))
         if not services.safety.confirmations.reached(last) or (
@@ -232,7 +238,7 @@ def rule_against(request: EndRequest, ended: Ended) -> RefusedError | None:
 
     It ended the other way, or it is not the transaction that is meant.
     """
-    wrong = wrong_ids(request.meant, ended)
+    wrong = wrong_ids(request, ended)
     if wrong is not None or request.resolution is ended.resolution:
         return wrong
     done = "committed" if ended.resolution is Resolution.COMMIT else "rolled back"

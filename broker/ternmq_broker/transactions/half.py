@@ -137,17 +137,24 @@ def message_of(inner: InnerRecord, half: Half, *, queue_id: int) -> InnerRecord:
         half: What it says.
         queue_id: Its queue: the real one, unless the topic has lost that since.
     """
-    return replace(
-        inner,
+    properties = inner.properties
+    if not half.staged_for or half.transaction != half.physical_offset:
+        properties = {
+            name: value
+            for name, value in properties.items()
+            if name not in _OURS and (half.staged_for or name not in _DELAYS)
+        }
+    return InnerRecord(  # `replace` takes much longer, and a batch has many
         topic=half.topic,
         queue_id=queue_id,
+        body=inner.body,
+        properties=properties,
+        born_at_ms=inner.born_at_ms,
+        born_host=inner.born_host,
+        flag=inner.flag,
         sys_flag=(inner.sys_flag & ~FLAG_TRANSACTION_MASK) | FLAG_COMMIT,
+        reconsume_times=inner.reconsume_times,
         prepared_offset=half.transaction,
-        properties={
-            name: value
-            for name, value in inner.properties.items()
-            if name not in _OURS and (half.staged_for or name not in _DELAYS)
-        },
     )
 
 

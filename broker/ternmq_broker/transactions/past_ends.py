@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from ternmq_broker.transactions.half import Half
 from ternmq_broker.transactions.reading import HalfReader
@@ -18,6 +18,30 @@ from ternmq_store.reading.unique_search import UNIQUE_KEYS_MAX
 
 _WAITING: Final = (SCHEDULE_TOPIC, WHEEL_TOPIC)
 """Where a committed message may wait for its time, and what it then was before."""
+
+
+class Named(Protocol):
+    """Whatever names a transaction as `Meant` does."""
+
+    @property
+    def group(self) -> str:
+        """Whose it is."""
+        ...
+
+    @property
+    def message_id(self) -> str:
+        """Of its message."""
+        ...
+
+    @property
+    def transaction(self) -> PhysicalOffset:
+        """Where it begins."""
+        ...
+
+    @property
+    def topic(self) -> str:
+        """That its message is meant for; empty = any."""
+        ...
 
 
 class Meant(NamedTuple):
@@ -37,7 +61,7 @@ class PastEnds:
     table: TransactionTable
     halves: HalfReader
 
-    async def find(self, meant: Sequence[Meant]) -> list[Ended | RefusedError]:
+    async def find(self, meant: Sequence[Named]) -> list[Ended | RefusedError]:
         """Return how each of these transactions ended; none is open.
 
         Returns:
@@ -123,7 +147,7 @@ def _ended(half: Half, header: RecordHeader | None) -> Ended:
     return Ended(half.transaction, Resolution.COMMIT, *told, *place)
 
 
-def wrong_ids(meant: Meant, told: Half | Ended) -> RefusedError | None:
+def wrong_ids(meant: Named, told: Half | Ended) -> RefusedError | None:
     """Return why a request does not mean the transaction that is there; None when it does.
 
     Returns:

@@ -12,7 +12,7 @@ import itertools
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from ternmq_broker.transactions.deadlines import Deadlines
 from ternmq_broker.transactions.ops import ops_bytes
@@ -61,8 +61,7 @@ class Open:
     """Nobody is asked about it, and it stays where it is; when it is due, it is rolled back."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(NamedTuple):
     """How a transaction ended."""
 
     transaction: PhysicalOffset
