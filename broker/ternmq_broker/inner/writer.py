@@ -81,6 +81,27 @@ class InnerWriter:
                 raise
         return _joined(appended)
 
+    def append_batch(self, batch: RecordBatch) -> Appended:
+        """Store records that are encoded already, all or none, as `append` does.
+
+        Args:
+            batch: With hosts of 8 bytes, and checksums as `is_checksummed` tells.
+
+        Raises:
+            TernError: As `append`; nothing is stored.
+        """
+        return self._append(batch)
+
+    @property
+    def is_checksummed(self) -> bool:
+        """Whether records end with a checksum."""
+        return self._is_checksummed
+
+    @property
+    def is_ipv4(self) -> bool:
+        """Whether records have a STOREHOST of 8 bytes."""
+        return len(self._store_host()) == 8
+
     async def put(
         self, records: Sequence[InnerRecord], *, timeout_s: float | None = None
     ) -> Appended:

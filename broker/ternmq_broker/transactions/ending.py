@@ -7,6 +7,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Final, NamedTuple
 
 from ternmq_broker.inner.real_topics import RealTopics
@@ -16,6 +17,7 @@ from ternmq_broker.transactions.gate import Gate
 from ternmq_broker.transactions.half import message_of
 from ternmq_broker.transactions.past_ends import PastEnds, wrong_ids
 from ternmq_broker.transactions.reading import HalfReader
+from ternmq_broker.transactions.staged_ends import Claimed, StagedEnds
 from ternmq_broker.transactions.steps import Change, Steps
 from ternmq_broker.transactions.table import Ended, Open, TransactionTable
 from ternmq_model.errors import MessageRefused, RefusedError, TernError, UsageError, refusal
@@ -57,6 +59,7 @@ class EndServices:
     halves: HalfReader
     topics: RealTopics
     safety: Safety
+    staged: StagedEnds
     gate: Gate
     past: PastEnds
     rules: Callable[[], Rules]
@@ -119,6 +122,7 @@ class Ender:
         outcomes: dict[int, Outcome],
     ) -> None:
         """End the claimed ones, some at a time; a refused one has its outcome afterwards."""
+        claimed = claimed[await self._commit_staged(requests, claimed) :]
         rollbacks: list[tuple[int, Change]] = []
         commits: list[tuple[int, Change]] = []
         waiting_bytes = 0
@@ -144,6 +148,18 @@ class Ender:
         except TernError as error:
             for index, _ in rollbacks:
                 outcomes[index] = Outcome(_refusal(error))
+
+    async def _commit_staged(
+        self, requests: Sequence[EndRequest], claimed: Sequence[tuple[int, Open]]
+    ) -> int:
+        """Commit what is staged and comes first; return how many those are."""
+        commits = takewhile(
+            lambda pair: requests[pair[0]].resolution is Resolution.COMMIT and pair[1].is_staged,
+            claimed,
+        )
+        return await self._services.staged.commit_first(
+            [Claimed(requests[index], entry) for index, entry in commits]
+        )
 
     async def _commit(
         self, commits: Sequence[tuple[int, Change]], outcomes: dict[int, Outcome]

@@ -44,7 +44,9 @@ class StagedHalf(NamedTuple):
     immunity_ms: int
 
 
-class _Told(NamedTuple):
+class Told(NamedTuple):
+    """What the properties say that a producer gives to all of a batch."""
+
     group: str
     immunity_ms: int
 
@@ -84,7 +86,7 @@ def staged_halves(data: bytes, starts: Ints, sizes: Ints) -> Sequence[StagedHalf
             and data.startswith(_TOPIC, begin)
             and int.from_bytes(data[at - 2 : at], "big") == end - at
         ):
-            told = _told_of(data[at:end])
+            told = told_of_staged(data[at:end])
         found.append(
             None
             if told is None
@@ -93,7 +95,8 @@ def staged_halves(data: bytes, starts: Ints, sizes: Ints) -> Sequence[StagedHalf
     return found
 
 
-def _told_of(properties: bytes) -> _Told | None:
+def told_of_staged(properties: bytes) -> Told | None:
+    """Return what the properties of a plain staged half message say; None when it is not plain."""
     begin = properties.rfind(_BEGIN)
     end = properties.find(_END, begin)
     if (
@@ -108,7 +111,7 @@ def _told_of(properties: bytes) -> _Told | None:
 
 
 @lru_cache(maxsize=1024)
-def _told(shared: bytes) -> _Told | None:
+def _told(shared: bytes) -> Told | None:
     """Return what the properties say that a producer gives to all of a batch."""
     pairs = decode_properties(shared)
     immunity = pairs.get(CHECK_IMMUNITY_S, "")
@@ -116,4 +119,4 @@ def _told(shared: bytes) -> _Told | None:
         return None
     if len(immunity) > len(str(IMMUNITY_S_MAX)) or int(immunity) > IMMUNITY_S_MAX:
         return None
-    return _Told(pairs[PRODUCER_GROUP], int(immunity) * 1000)
+    return Told(pairs[PRODUCER_GROUP], int(immunity) * 1000)

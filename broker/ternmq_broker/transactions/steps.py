@@ -14,11 +14,14 @@ from ternmq_broker.inner.room import append_with_room
 from ternmq_broker.inner.writer import InnerWriter
 from ternmq_broker.transactions.half import Half
 from ternmq_broker.transactions.ops import OP_TAG, encode_ops
+from ternmq_broker.transactions.plain_commits import PlainCommit, commit_batch
 from ternmq_broker.transactions.table import Ended, Open, TransactionTable
 from ternmq_model.clock import Clock
+from ternmq_model.errors import UsageError
 from ternmq_model.names import OP_TOPIC
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.properties import TAGS
+from ternmq_model.record_batch import RecordBatch
 from ternmq_model.transaction import Resolution
 
 
@@ -82,6 +85,30 @@ class Steps:
                 queue_offset,
             )
             self._table.end(change.entry, ended, record_at=physical)
+        if self._table.unwritten_bytes >= self._op_bytes_max:
+            self.write_ops()
+
+    async def commit_plain(self, entries: Sequence[Open], commits: Sequence[PlainCommit]) -> None:
+        """Store the messages of staged transactions: they are committed.
+
+        Raises:
+            TernError: Also when the broker has an address that they cannot have.
+        """
+        if not self._writer.is_ipv4:
+            raise UsageError("records with hosts of another length")
+        batch = commit_batch(commits, is_checksummed=self._writer.is_checksummed)
+        store = partial(self._commit_plain, entries, commits, batch)
+        await append_with_room(store, self._room_made)
+
+    def _commit_plain(
+        self, entries: Sequence[Open], commits: Sequence[PlainCommit], batch: RecordBatch
+    ) -> None:
+        appended = self._writer.append_batch(batch)
+        places, numbers = appended.physical_offsets.tolist(), appended.queue_offsets.tolist()
+        for entry, one, physical, number in zip(entries, commits, places, numbers, strict=True):
+            told = (one.group, one.message_id, appended.end, one.queue_id, number)
+            ended = Ended(one.transaction, Resolution.COMMIT, *told)
+            self._table.end(entry, ended, record_at=physical)
         if self._table.unwritten_bytes >= self._op_bytes_max:
             self.write_ops()
 

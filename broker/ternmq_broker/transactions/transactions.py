@@ -29,6 +29,7 @@ from ternmq_broker.transactions.progress import GROUP, ScanOffset
 from ternmq_broker.transactions.reading import HalfReader
 from ternmq_broker.transactions.rebuild import Rebuild, RebuildServices
 from ternmq_broker.transactions.rpc import TransactionService
+from ternmq_broker.transactions.staged_ends import StagedEnds
 from ternmq_broker.transactions.steps import Steps
 from ternmq_broker.transactions.table import TransactionTable
 from ternmq_model.clock import Clock
@@ -130,6 +131,9 @@ class Transactions:
                 halves=self._halves,
                 topics=services.real_topics,
                 safety=services.safety,
+                staged=StagedEnds(
+                    services.reader, self._steps, services.real_topics, services.safety
+                ),
                 gate=gate,
                 past=past,
                 rules=services.rules,

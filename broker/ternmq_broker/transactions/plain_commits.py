@@ -1,0 +1,172 @@
+"""Messages of staged transactions, made of their half messages' bytes without decoding them. Pure.
+
+What is not as plain as producers stage it goes the longer way, by `read_half` and `message_of`,
+which comes to the same.
+"""
+
+import struct
+import zlib
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from ternmq_broker.transactions.past_ends import Named
+from ternmq_broker.transactions.staged_halves import told_of_staged
+from ternmq_model.names import HALF_TOPIC
+from ternmq_model.offsets import PhysicalOffset
+from ternmq_model.properties import REAL_QUEUE_ID, REAL_TOPIC, TRANSACTION_ID, UNIQUE_KEY
+from ternmq_model.record import (
+    FLAG_BORN_HOST_V6,
+    FLAG_COMMIT,
+    FLAG_STORE_HOST_V6,
+    FLAG_TRANSACTION_MASK,
+    MAGIC_V1,
+    RecordHeader,
+    header_struct,
+)
+from ternmq_model.record_batch import RecordBatch
+from ternmq_model.record_checksum import CHECKSUM_ROOM, strip_checksum
+from ternmq_model.record_heads import head_type, take_heads
+from ternmq_model.record_passes import queues_of, tag_codes_of
+
+_HEAD: Final = header_struct(0)
+_IPV4: Final = head_type(8, 8)
+_HOSTS_V6: Final = FLAG_BORN_HOST_V6 | FLAG_STORE_HOST_V6
+_TOPIC: Final = bytes((len(HALF_TOPIC),)) + HALF_TOPIC.encode()
+_SHORT: Final = struct.Struct(">h")
+_ID: Final = f"\x02{TRANSACTION_ID}\x01".encode()
+_KEY: Final = f"{UNIQUE_KEY}\x01".encode()
+_REAL_TOPIC: Final = f"{REAL_TOPIC}\x01".encode()
+_REAL_QUEUE_ID: Final = f"{REAL_QUEUE_ID}\x01".encode()
+_DELAYS: Final = (b"DELAY\x01", b"TIMER_")
+_DIGITS_MAX: Final = 9
+
+
+class PlainCommit(NamedTuple):
+    """A message that a half message becomes."""
+
+    group: str
+    message_id: str
+    topic: str
+    queue_id: int
+    """The real one."""
+
+    transaction: PhysicalOffset
+    front: bytes
+    """Header and body, as they lie there."""
+
+    properties: bytes
+    """Without a checksum."""
+
+
+def plain_commit(data: bytes, meant: Named) -> PlainCommit | None:
+    """Return the message that a half message becomes; None when that is for the longer way.
+
+    Args:
+        data: Its record.
+        meant: Who wants to commit it: it is checked here that this is it.
+    """
+    if len(data) < _HEAD.size + len(_TOPIC) + 2:
+        return None
+    head = RecordHeader._make(_HEAD.unpack_from(data))
+    body_end = _HEAD.size + head.body_bytes
+    at = body_end + len(_TOPIC) + 2
+    if (
+        head.magic != MAGIC_V1
+        or head.total_bytes != len(data)
+        or head.sys_flag & (_HOSTS_V6 | FLAG_TRANSACTION_MASK)
+        or head.physical_offset != meant.transaction
+        or head.prepared_offset
+        or head.body_bytes < 0
+        or not data.startswith(_TOPIC, body_end)
+        or len(data) - at != _SHORT.unpack_from(data, at - 2)[0]
+        or zlib.crc32(memoryview(data)[_HEAD.size : body_end]) & 0x7FFFFFFF != head.body_crc
+    ):
+        return None
+    properties = strip_checksum(data[at:])
+    told = told_of_staged(properties)
+    place = _place_of(properties)
+    if told is None or place is None or any(mark in properties for mark in _DELAYS):
+        return None
+    key, topic, queue_id = place
+    if (
+        told.group != meant.group
+        or key != meant.message_id
+        or meant.topic not in ("", topic)
+        or head.reconsume_times
+    ):
+        return None
+    return PlainCommit(
+        told.group, key, topic, queue_id, meant.transaction, data[:body_end], properties
+    )
+
+
+def _place_of(properties: bytes) -> tuple[str, str, int] | None:
+    """Return id, topic and queue that end the properties of a half message; None when not so."""
+    end = properties.rfind(_ID)
+    parts = properties[end + len(_ID) :].split(b"\x02")
+    if end < 0 or len(parts) != 4 or parts[3]:
+        return None
+    key, topic, queue = parts[0], parts[1], parts[2]
+    number = queue.removeprefix(_REAL_QUEUE_ID)
+    name = topic.removeprefix(_REAL_TOPIC)
+    if (
+        not key
+        or not properties.startswith(_KEY + key + b"\x02")
+        or properties.count(_KEY) != 1
+        or len(name) == len(topic)
+        or len(number) == len(queue)
+        or not number.isdigit()
+        or len(number) > _DIGITS_MAX
+        or not (key + name).isascii()
+    ):
+        return None
+    return key.decode(), name.decode(), int(number)
+
+
+def commit_batch(commits: Sequence[PlainCommit], *, is_checksummed: bool) -> RecordBatch:
+    """Return the messages as the log takes them, in their order.
+
+    Args:
+        commits: At least one; their queues are there.
+        is_checksummed: Whether they are to end with a checksum.
+    """
+    topics: dict[str, int] = {}
+    pieces: list[bytes] = []
+    middles: list[int] = []
+    room = CHECKSUM_ROOM if is_checksummed else b""
+    for one in commits:
+        topics.setdefault(one.topic, len(topics))
+        properties = one.properties + room
+        topic = one.topic.encode()
+        pieces += (
+            *(one.front, bytes((len(topic),)), topic),
+            *(_SHORT.pack(len(properties)), properties),
+        )
+        middles.append(len(one.front) + len(topic) + 3)
+    count = len(commits)
+    tails = np.array(middles, dtype=np.int64)
+    sizes = tails + np.fromiter((len(one.properties) for one in commits), np.int64, count)
+    sizes += len(room)
+    starts = np.cumsum(sizes) - sizes
+    data = b"".join(pieces)
+    heads = take_heads(data, starts, _IPV4)
+    heads["total_bytes"] = sizes
+    heads["queue_id"] = [one.queue_id for one in commits]
+    heads["sys_flag"] |= FLAG_COMMIT
+    heads["prepared_offset"] = [one.transaction for one in commits]
+    return RecordBatch(
+        data,
+        starts,
+        sizes,
+        heads,
+        tag_codes_of([one.properties for one in commits]),
+        queues_of(
+            tuple(topics),
+            np.array([topics[one.topic] for one in commits], dtype=np.int64),
+            heads["queue_id"].astype(np.int64),
+        ),
+        starts + tails,
+        is_checksummed,
+    )

@@ -1,0 +1,86 @@
+"""Committing many staged transactions at once, without making objects of their messages."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from ternmq_broker.inner.real_topics import RealTopics
+from ternmq_broker.inner.room import Safety
+from ternmq_broker.reading import StoreReader
+from ternmq_broker.transactions.past_ends import Named
+from ternmq_broker.transactions.plain_commits import PlainCommit, plain_commit
+from ternmq_broker.transactions.steps import Steps
+from ternmq_broker.transactions.table import Open
+from ternmq_model.errors import TernError
+from ternmq_model.offsets import PhysicalOffset
+from ternmq_model.route import TopicConfig
+
+_ROWS_MAX: Final = 256
+_BYTES_MAX: Final = 1 << 20
+
+
+class Claimed(NamedTuple):
+    """A commit that nobody else works on."""
+
+    meant: Named
+    entry: Open
+
+
+@dataclass(frozen=True, slots=True)
+class StagedEnds:
+    """Commits plain ones. Owns nothing; all of it is the broker's loop's."""
+
+    reader: StoreReader
+    steps: Steps
+    topics: RealTopics
+    safety: Safety
+
+    async def commit_first(self, claimed: Sequence[Claimed]) -> int:
+        """Commit as many of the first as are plain, in their order; return how many.
+
+        What comes then, and what went wrong, is for the longer way, which can tell why.
+        """
+        done = 0
+        known: dict[tuple[str, int], TopicConfig] = {}
+        while done < len(claimed):
+            plain = await self._plain(claimed[done : done + _ROWS_MAX], known)
+            if not plain:
+                break
+            entries = [one.entry for one in claimed[done : done + len(plain)]]
+            try:
+                await self.steps.commit_plain(entries, plain)
+            except TernError:
+                break
+            done += len(plain)
+            await asyncio.sleep(0)
+        return done
+
+    async def _plain(
+        self, claimed: Sequence[Claimed], known: dict[tuple[str, int], TopicConfig]
+    ) -> list[PlainCommit]:
+        found: list[PlainCommit] = []
+        size = 0
+        for meant, entry in claimed:
+            offset = entry.physical_offset
+            if not self.safety.confirmations.reached(PhysicalOffset(offset + 1)):
+                break
+            try:
+                data = await self.reader.record(offset)
+                one = None if data is None else plain_commit(data, meant)
+                if one is None:
+                    break
+                config = known.get((one.topic, one.queue_id))
+                if config is None:
+                    config = self.topics.find(one.topic, one.queue_id, offset)
+                if config is None:
+                    break
+            except TernError:
+                break
+            known[one.topic, one.queue_id] = config
+            queues = max(config.read_queues, config.write_queues, 1)
+            found.append(one._replace(queue_id=one.queue_id % queues))
+            size += len(one.front)
+            if size >= _BYTES_MAX:
+                break
+        return found
