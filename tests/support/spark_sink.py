@@ -13,7 +13,7 @@ from ternmq_client.config import ClientConfig
 from ternmq_consumer import BlockingPullConsumer
 from ternmq_model.stored_message import StoredMessage
 
-_WITHIN_S: Final = 60.0
+_WITHIN_S: Final = 100.0
 _PAUSE_S: Final = 0.05
 
 
@@ -78,7 +78,7 @@ def eventually(holds: Callable[[], bool], what: str, *, beside: Future[None] | N
 
     Args:
         holds: Asked again and again.
-        what: Said when it does not within a minute.
+        what: Said when it does not within that time.
         beside: A write that goes on meanwhile: if it fails, so does this.
     """
     pause = threading.Event()
