@@ -8,9 +8,11 @@ import pytest
 
 from ternmq_broker.transactions import transactions as module
 from ternmq_model.errors import RefusedError
+from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import transactions_pb2 as transactions
 from ternmq_remoting import contracts
+from ternmq_store.config import FlushMode
 from tests.support.brokers import SMALL_STORE, Client, serving, world
 from tests.support.transactions import COMMIT, begin, bodies_of, end, find, open_producer
 from tests.support.virtual_time import run_in_virtual_time
@@ -138,5 +140,31 @@ def test_a_question_about_too_many_or_of_two_lengths_is_refused() -> None:
             )
             with pytest.raises(RefusedError, match="1 transaction offsets and 0 message ids"):
                 await stream.read()
+
+    run_in_virtual_time(main())
+
+
+def test_what_is_not_confirmed_yet_is_waited_for() -> None:
+    async def main() -> None:
+        async with serving(topics=ONE, flush_mode=FlushMode.SYNC) as (around, client):
+            one, two = await begin(client, b"1", b"2", immunity_s=60, staged_for="q/1")
+            around.sync_s = 2.0
+            began_ms = around.clock.monotonic_ms()
+            async with asyncio.TaskGroup() as tasks:
+                ending = tasks.create_task(end(client, one.end(COMMIT)))
+                await asyncio.sleep(0.1)
+                found = await find(client, one, two)
+                assert not found.status.code
+                assert list(found.states) == [transactions.TRANSACTION_COMMITTED, OPEN]
+                assert around.clock.monotonic_ms() - began_ms >= 1_900
+                await ending
+            around.sync_s = 60.0
+            async with asyncio.TaskGroup() as tasks:
+                ending = tasks.create_task(end(client, two.end(COMMIT)))
+                await asyncio.sleep(0.1)
+                found = await find(client, two)
+                assert found.status.code == ResponseCode.FLUSH_DISK_TIMEOUT
+                assert not found.states
+                await ending
 
     run_in_virtual_time(main())
