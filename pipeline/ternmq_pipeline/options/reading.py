@@ -23,6 +23,7 @@ from ternmq_pipeline.options.positions import (
     ENDING,
     STARTING,
     AtOffsets,
+    AtTime,
     AtTimes,
     Edge,
     Position,
@@ -218,6 +219,13 @@ def read_options(options: Mapping[str, str], *, streaming: bool | None = None) -
     ending = ending_position(given, streaming=streaming)
     _refuse_other_topics(topics, starting, "starting")
     _refuse_other_topics(topics, ending, "ending")
+    if (
+        isinstance(starting, AtTime)
+        and isinstance(ending, AtTime)
+        and starting.at_ms > ending.at_ms
+    ):
+        rule = f"must not be after endingTimestamp={ending.at_ms}"
+        raise ConfigError("startingTimestamp", starting.at_ms, rule)
     view = given.choice("view", View.TERNMQ)
     include_headers = given.boolean("includeHeaders", False)
     if include_headers and view is not View.KAFKA:

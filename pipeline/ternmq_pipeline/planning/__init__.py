@@ -8,6 +8,7 @@ from ternmq_pipeline.planning.admission import admit as admit
 from ternmq_pipeline.planning.admission import targets_of as targets_of
 from ternmq_pipeline.planning.edges import Resolved as Resolved
 from ternmq_pipeline.planning.edges import ending_offsets as ending_offsets
+from ternmq_pipeline.planning.edges import refuse_backwards as refuse_backwards
 from ternmq_pipeline.planning.edges import refuse_missing as refuse_missing
 from ternmq_pipeline.planning.edges import starting_offsets as starting_offsets
 from ternmq_pipeline.planning.edges import times_of as times_of

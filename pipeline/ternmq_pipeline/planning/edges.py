@@ -125,6 +125,22 @@ def refuse_missing(snapshot: Snapshot) -> None:
         raise UsageError(f"no broker has {_listed(sorted(snapshot.missing))}")
 
 
+def refuse_backwards(
+    start: Mapping[MessageQueue, QueueOffset], end: Mapping[MessageQueue, QueueOffset]
+) -> None:
+    """Refuse a batch that ends before it begins.
+
+    Raises:
+        UsageError: It does in one queue.
+    """
+    for queue in sorted(start.keys() & end.keys()):
+        if start[queue] > end[queue]:
+            raise UsageError(
+                f"{queue}: the batch begins with offset {start[queue]} and ends before "
+                f"{end[queue]}: see the options of starting and ending offsets and times"
+            )
+
+
 def _edges(edge: Edge, snapshot: Snapshot) -> dict[MessageQueue, QueueOffset]:
     return {
         queue: there.begin if edge is Edge.EARLIEST else there.end

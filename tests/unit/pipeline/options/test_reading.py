@@ -213,6 +213,7 @@ HOSTILE: list[tuple[dict[str, str], bool | None, str]] = [
     ({"subscribe": "A", "endingOffsets": '{"A":{"b:0":-2}}'}, False, "endingOffsets="),
     ({"subscribe": "A", "endingOffsets": "latest"}, True, "endingOffsets="),
     ({"subscribe": "A", "endingTimestamp": "1"}, True, "endingTimestamp="),
+    ({"subscribe": "A", "startingTimestamp": "2", "endingTimestamp": "1"}, False, "Timestamp=2"),
     ({"subscribe": "A", "failOnDataLoss": "no"}, None, "failOnDataLoss="),
     ({"subscribe": "A", "maxOffsetsPerTrigger": "0"}, True, "maxOffsetsPerTrigger="),
     ({"subscribe": "A", "maxOffsetsPerTrigger": "5"}, False, "maxOffsetsPerTrigger="),

@@ -2,7 +2,13 @@ import pytest
 
 from ternmq_model.errors import UsageError
 from ternmq_pipeline.options import AtOffsets, AtTime, AtTimes, Edge, TimeStrategy
-from ternmq_pipeline.planning import DataLost, ending_offsets, starting_offsets, times_of
+from ternmq_pipeline.planning import (
+    DataLost,
+    ending_offsets,
+    refuse_backwards,
+    starting_offsets,
+    times_of,
+)
 from tests.support.planning import A0, A1, offsets, snapshot
 
 NOW = snapshot({A0: (5, 10), A1: (0, 3)})
@@ -88,3 +94,9 @@ def test_an_offset_that_the_queue_does_not_have_is_an_error_or_the_nearest(
 def test_a_slave_that_is_behind_may_be_told_an_offset_beyond_its_end() -> None:
     now = snapshot({A0: (0, 10)}, stand_ins=["broker-a"])
     assert starting_offsets(AtOffsets({A0: 11}), now, {}).offsets == {A0: 11}
+
+
+def test_a_batch_that_ends_before_it_begins_is_refused() -> None:
+    refuse_backwards(offsets({A0: 5, A1: 9}), offsets({A0: 5}))
+    with pytest.raises(UsageError, match=r"TopicA@broker-a:0: .* offset 6 and ends before 5"):
+        refuse_backwards(offsets({A0: 6}), offsets({A0: 5}))
