@@ -9,6 +9,7 @@ from ternmq_pipeline.options.reading import ReadOptions, View
 from ternmq_pipeline.planning import (
     check_partition_numbers,
     ending_offsets,
+    refuse_backwards,
     split,
     starting_offsets,
     stretches,
@@ -60,6 +61,7 @@ def _edges(options: ReadOptions, view: ClusterView, snapshot: Snapshot) -> tuple
         fail_on_data_loss=options.fail_on_data_loss,
     )
     _warn([*start.warnings, *end.warnings])
+    refuse_backwards(start.offsets, end.offsets)
     return start.offsets, end.offsets
 
 
