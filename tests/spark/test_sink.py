@@ -214,7 +214,8 @@ def test_a_batch_older_than_its_staging_timeout_fails_before_anything_is_visible
             beside=done,
         )
         open_gate(tmp_path / "gate")
-        with pytest.raises(Exception, match=r"nothing was committed: [3-6] of 6.*stagingTimeout=1 s"):
+        why = r"nothing was committed: [3-6] of 6.*stagingTimeout=1 s"
+        with pytest.raises(Exception, match=why):
             done.result(60)
     assert bodies(dev.nameserver, "sink-late") == []
     eventually(lambda: waiting_halves(dev.nameserver) == 0, "the rest is rolled back")

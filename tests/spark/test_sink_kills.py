@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -95,7 +96,7 @@ def test_nothing_of_a_driver_killed_before_its_commit_is_ever_visible(
     eventually(lambda: waiting_halves(own.nameserver) == 0, "what it staged is rolled back")
     assert halves(own.nameserver).rolled_back > 0
     assert bodies(own.nameserver, "driver") == []
-    with sink_driver(task) as driver:
+    with sink_driver(replace(task, staging_timeout="3600")) as driver:
         assert driver.wait(DRIVER_ENDS_WITHIN_S) == 0
     assert bodies(own.nameserver, "driver") == sorted(rows)
 
@@ -113,8 +114,7 @@ def test_a_driver_killed_in_its_commit_repeats_the_batch_whole(
     seen = Counter(bodies(own.nameserver, "halfway"))
     assert len(seen) >= 10
     put_file(tmp_path, "1", ["more"])
-    again = Task(nameserver=own.nameserver, topic="halfway", folder=str(tmp_path))
-    with sink_driver(again) as driver:
+    with sink_driver(replace(task, halfway=False)) as driver:
         assert driver.wait(DRIVER_ENDS_WITHIN_S) == 0
     found = read_topic(own.nameserver, "halfway")
     whole = Counter({row: 1 for row in [*rows, "more"]})
