@@ -8,15 +8,15 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from pyspark.sql.datasource import WriterCommitMessage  # noqa: E402
-from pyspark.sql.types import BinaryType, IntegerType, StructType  # noqa: E402
+from pyspark.sql.datasource import WriterCommitMessage
+from pyspark.sql.types import BinaryType, IntegerType, StructType
 
-from ternmq_model.errors import UsageError  # noqa: E402
-from ternmq_pipeline.sink.commit_message import StagedPart, encode_part  # noqa: E402
-from ternmq_pipeline.sink.ending import BatchNotCommitted  # noqa: E402
-from ternmq_pipeline.sink.identity import BatchIdentity, PartIdentity  # noqa: E402
-from ternmq_pipeline.sink.writer import PartMessage, batch_writer, stream_writer  # noqa: E402
-from ternmq_producer.staging import StagedMessages  # noqa: E402
+from ternmq_model.errors import UsageError
+from ternmq_pipeline.sink.commit_message import StagedPart, encode_part
+from ternmq_pipeline.sink.ending import BatchNotCommitted
+from ternmq_pipeline.sink.identity import BatchIdentity, PartIdentity
+from ternmq_pipeline.sink.writer import PartMessage, batch_writer, stream_writer
+from ternmq_producer.staging import StagedMessages
 
 OPTIONS = {"nameserver": "127.0.0.1:1", "topic": "t", "checkpointLocation": "/tmp/x"}
 SCHEMA = StructType().add("body", BinaryType())
