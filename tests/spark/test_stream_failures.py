@@ -1,0 +1,86 @@
+"""Brokers and executors that die while a batch is read."""
+
+import contextlib
+from pathlib import Path
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+
+from tests.support.cluster_process import SMALL, RunningService, running_service
+from tests.support.dev_process import DevProcess
+from tests.support.spark_data import make_topic
+from tests.support.spark_session import executor_pids, kill
+from tests.support.stream_gate import Gate
+from tests.support.stream_runs import (
+    PLACE,
+    RUN_WITHIN_S,
+    Sent,
+    arrived,
+    batches,
+    run,
+    source,
+    start,
+)
+
+BODY = bytes(10_000)
+"""So large that what Spark's processes hold between them is a small part of a batch."""
+
+COUNT = 3_000
+SCHEMA = "topic string, brokerName string, queueId int, queueOffset long"
+
+
+def test_a_broker_that_is_killed_in_mid_batch_and_returns_costs_no_row(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    folder = tmp_path / "cluster"
+
+    def broker(port: str, nameserver: str) -> contextlib.AbstractContextManager[RunningService]:
+        return running_service(
+            folder / "broker-a",
+            *("broker", "--name", "broker-a", "--port-broker", port),
+            *("--data", str(folder / "broker-a" / "data"), "--nameserver", nameserver),
+            *(word for each in SMALL for word in ("--set", each)),
+        )
+
+    with running_service(folder, "nameserver", "--port-nameserver", "0") as nameserver:
+        address = nameserver.address
+        gate = Gate(tmp_path)
+        with broker("0", address) as first:
+            make_topic(address, "BrokerDies", 2)
+            sent = Sent(address)
+            sent.send("BrokerDies", COUNT, body=BODY)
+            frame = source(spark, address, subscribe="BrokerDies", batchRows=50)
+            held = frame.select(*PLACE, "body").mapInArrow(gate.step(), SCHEMA + ", body binary")
+            query = start(held.drop("body"), tmp_path)
+            gate.wait()
+            first.process.kill()
+            first.process.wait()
+        port = first.address.rpartition(":")[2]
+        with broker(port, address) as second:
+            gate.open()
+            assert query.awaitTermination(RUN_WITHIN_S)
+            assert [each.numInputRows for each in batches(query)] == [COUNT]
+            assert arrived(spark, tmp_path) == sent.places
+            second.process.kill()
+            second.process.wait()
+        frame = source(spark, address, subscribe="BrokerDies", readTimeout="3s")
+        with pytest.raises(StreamingQueryException, match="broker-a"):
+            run(frame, tmp_path)
+
+
+def test_an_executor_that_is_killed_in_mid_batch_costs_and_doubles_no_row(
+    spark_cluster: SparkSession, dev: DevProcess, tmp_path: Path
+) -> None:
+    make_topic(dev.nameserver, "ExecutorDies", 2)
+    sent = Sent(dev.nameserver)
+    sent.send("ExecutorDies", COUNT, body=BODY)
+    gate = Gate(tmp_path)
+    frame = source(spark_cluster, dev.nameserver, subscribe="ExecutorDies", batchRows=50)
+    held = frame.select(*PLACE, "body").mapInArrow(gate.step(), SCHEMA + ", body binary")
+    query = start(held.drop("body"), tmp_path)
+    gate.wait()
+    kill(executor_pids()[0])
+    gate.open()
+    assert query.awaitTermination(RUN_WITHIN_S)
+    assert arrived(spark_cluster, tmp_path) == sent.places

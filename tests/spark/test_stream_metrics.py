@@ -1,0 +1,68 @@
+"""What a stream tells while it runs: its lag, and how far its group is."""
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from ternmq_model.queue import MessageQueue
+from ternmq_pipeline.source.metrics import StreamListener, StreamReport
+from ternmq_runtime.clock import rest
+from tests.support.cluster_process import TERNMQ
+from tests.support.dev_process import DevProcess
+from tests.support.spark_data import make_topic
+from tests.support.stream_runs import RUN_WITHIN_S, Sent, run, source, start
+
+
+def described(dev: DevProcess, group: str, topic: str) -> list[tuple[int, int]]:
+    """Return offset and lag of each queue that `ternmq group describe` shows for `group`."""
+    command = [*TERNMQ, "group", "describe", group, "--nameserver", dev.nameserver, "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    rows: list[dict[str, Any]] = json.loads(done.stdout)["progress"]
+    return [(row["committed"], row["lag"]) for row in rows if row["topic"] == topic]
+
+
+def eventually(done: Callable[[], bool], told: Callable[[], object]) -> None:
+    for _ in range(200):
+        if done():
+            return
+        rest(0.05)
+    raise AssertionError(told())
+
+
+def test_a_group_shows_how_far_a_stream_is_one_batch_late_by_the_option_exactly_by_the_listener(
+    spark: SparkSession, dev: DevProcess, tmp_path: Path
+) -> None:
+    make_topic(dev.nameserver, "Watched", 1)
+    Sent(dev.nameserver).send("Watched", 20)
+    options = {"subscribe": "Watched", "maxOffsetsPerTrigger": 8}
+    reports: list[StreamReport] = []
+    listener = StreamListener(
+        observe=reports.append,
+        commit_group="watch-exactly",
+        query_name="watched",
+        nameserver=dev.nameserver,
+    )
+    spark.streams.addListener(listener)
+    try:
+        frame = source(spark, dev.nameserver, **options, commitGroup="watch-late")
+        query = start(frame, tmp_path, name="watched")
+        assert query.awaitTermination(RUN_WITHIN_S)
+        run(source(spark, dev.nameserver, subscribe="Watched"), tmp_path / "other")
+        queue = MessageQueue("Watched", dev.broker_name, 0)
+        eventually(lambda: len(reports) >= 3, lambda: reports)
+        assert [report.behind.queues for report in reports if report.behind] == [
+            {queue: 12},
+            {queue: 4},
+            {queue: 0},
+        ]
+        assert reports[0].behind is not None
+        assert reports[0].behind.metrics()["maxOffsetsBehindLatest"] == 12
+        assert described(dev, "watch-late", "Watched") == [(16, 4)]
+        assert described(dev, "watch-exactly", "Watched") == [(20, 0)]
+    finally:
+        spark.streams.removeListener(listener)
+        listener.close()
