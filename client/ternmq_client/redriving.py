@@ -13,7 +13,7 @@ from ternmq_model.stored_message import StoredMessage
 from ternmq_protos.v1 import messages_pb2 as messages
 
 _BROKERS: Final = frozenset({names.REGION, names.TRACE_ON, names.CLUSTER, names.WAIT})
-_SPENT: Final = (
+SPENT: Final = (
     names.BROKERS_OWN
     | _BROKERS
     | {
@@ -28,7 +28,11 @@ _SPENT: Final = (
         names.TRANSACTION_PREPARED,
     }
 )
-"""What belongs to the life that is over: brokers and clients set it anew."""
+"""Properties of the life that is over: brokers and clients set them anew. So are those that begin
+with `TIMER_PREFIX`."""
+
+ORIGIN_TOPICS: Final = (names.DLQ_ORIGIN_TOPIC, names.RETRY_TOPIC)
+"""Properties that tell where a letter was sent to first; the first that is there counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +52,7 @@ class DeadLetter:
     def origin_topic(self) -> str:
         """Where it was sent to first; empty when nothing says it."""
         told = self.message.properties
-        return told.get(names.DLQ_ORIGIN_TOPIC) or told.get(names.RETRY_TOPIC, "")
+        return next((told[name] for name in ORIGIN_TOPICS if told.get(name)), "")
 
     @property
     def origin_message_id(self) -> str:
@@ -101,7 +105,7 @@ def redrive_request(letter: DeadLetter, *, to_group: bool) -> messages.SendReque
     told = {
         name: value
         for name, value in message.properties.items()
-        if name not in _SPENT and not name.startswith(names.TIMER_PREFIX)
+        if name not in SPENT and not name.startswith(names.TIMER_PREFIX)
     }
     told[names.UNIQUE_KEY] = redrive_key(letter)
     if to_group:

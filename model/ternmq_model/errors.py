@@ -114,6 +114,10 @@ class MissingPackage(UsageError):
     """What was asked for needs a package that is not installed."""
 
 
+class JobFailed(TernError):
+    """A job of the pipeline ended with an error that is nobody's answer: what it had done stays."""
+
+
 class ClosedError(UsageError):
     """The object was used before it was opened or after it was closed."""
 

@@ -5,17 +5,17 @@ for row in made.slow:
     print(row.group, row.topic, row.lag_s)
 """
 
-import asyncio
-from collections.abc import Sequence
 from pathlib import Path
 
 from ternmq_client.admin import AdminClient
 from ternmq_client.config import ClientConfig, nameserver_texts
-from ternmq_client.descriptions import QueueStatus
 from ternmq_model.clock import Clock
 from ternmq_model.errors import UsageError
+from ternmq_pipeline.cluster_reader import ClusterReader
+from ternmq_pipeline.jobs.cluster import ask
 from ternmq_pipeline.jobs.reporting.asking import ask_cluster
 from ternmq_pipeline.jobs.reporting.files import write_tables, write_text
+from ternmq_pipeline.jobs.reporting.measuring import kept_bytes
 from ternmq_pipeline.jobs.reporting.page import page
 from ternmq_pipeline.jobs.reporting.tables import Report
 from ternmq_pipeline.jobs.requirements import need
@@ -60,23 +60,22 @@ def report(
         need("the report as HTML", "matplotlib")
     if parquet is not None:
         need("the report as Parquet", "pyarrow")
-    made = asyncio.run(
-        _ask(nameserver, (clock or SystemClock()).wall_ms(), hours, round(slow_after_s * 1000))
-    )
+    now_ms, slow_after_ms = (clock or SystemClock()).wall_ms(), round(slow_after_s * 1000)
+
+    async def question(admin: AdminClient) -> Report:
+        config = ClientConfig(nameservers=nameserver_texts(nameserver))
+        async with ClusterReader(config, retries_max=0) as reader:
+            return await ask_cluster(
+                admin,
+                lambda queues: kept_bytes(reader, queues),
+                now_ms=now_ms,
+                hours=hours,
+                slow_after_ms=slow_after_ms,
+            )
+
+    made = ask(nameserver, question)
     if parquet is not None:
         write_tables(made, Path(parquet))
     if html is not None:
         write_text(Path(html), page(made))
     return made
-
-
-async def _ask(nameserver: str, now_ms: int, hours: int, slow_after_ms: int) -> Report:
-    config = ClientConfig(nameservers=nameserver_texts(nameserver))
-    async with AdminClient(config) as admin:
-        return await ask_cluster(
-            admin, _unmeasured, now_ms=now_ms, hours=hours, slow_after_ms=slow_after_ms
-        )
-
-
-async def _unmeasured(_: Sequence[QueueStatus]) -> int | None:
-    return None

@@ -1,0 +1,276 @@
+"""`ternmq pipeline archive|replay|redrive`: topics to and from files, with Spark."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import Any, Final, TypeVar
+
+import click
+
+from ternmq_console.exits import errors_as_exits
+from ternmq_console.options import duration_ms, nameserver_option, output_option, time_ms
+from ternmq_console.output import print_record
+from ternmq_pipeline.jobs.archive import BATCH_ROWS as ARCHIVE_ROWS
+from ternmq_pipeline.jobs.archive import archive as archive_topics
+from ternmq_pipeline.jobs.progress import BatchProgress
+from ternmq_pipeline.jobs.redrive import redrive as redrive_letters
+from ternmq_pipeline.jobs.replay import BATCH_FILES
+from ternmq_pipeline.jobs.replay import replay as replay_messages
+from ternmq_pipeline.jobs.sending import BATCH_ROWS, Sent
+from ternmq_pipeline.jobs.session import LOCAL
+from ternmq_pipeline.jobs.starting import EDGES
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+INTERRUPTED: Final = 130
+"""The exit code that a shell shows of a process that Ctrl-C ended."""
+
+_ROWS: Final = click.IntRange(min=1)
+
+
+def setting(text: str) -> tuple[str, str]:
+    """Return name and value of a setting of Spark's.
+
+    Raises:
+        BadParameter: It has no `=`, or no name before it.
+    """
+    name, equals, value = text.partition("=")
+    if not equals or not name.startswith("spark."):
+        raise click.BadParameter(f"{text!r} is no setting such as spark.driver.memory=4g")
+    return name, value
+
+
+def start(text: str) -> str:
+    """Return where a stream begins, as a job is to be told.
+
+    Raises:
+        BadParameter: It is neither an edge nor a time.
+    """
+    return text if text in EDGES else str(time_ms(text))
+
+
+def spark_options(function: F) -> F:
+    """Add `--master` and `--conf`, which become the arguments `master` and `settings`."""
+    function = click.option(
+        "--conf",
+        "settings",
+        type=setting,
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="A setting of Spark, such as spark.driver.memory=4g; may be repeated.",
+    )(function)
+    return click.option(
+        "--master",
+        default=LOCAL,
+        show_default=True,
+        help="Spark's master.",
+    )(function)
+
+
+@click.command()
+@click.argument("topics", nargs=-1)
+@click.option("--pattern", default="", metavar="REGEX", help="Every topic that it matches.")
+@click.option("--to", "folder", required=True, metavar="DIR", help="The archive: a path or a URI.")
+@click.option(
+    "--from",
+    "begin",
+    type=start,
+    default="earliest",
+    show_default=True,
+    metavar="earliest|latest|TIME",
+    help="Where the first run begins.",
+)
+@click.option("--available-now", is_flag=True, help="End when all that is there is archived.")
+@click.option(
+    "--interval",
+    type=duration_ms,
+    metavar="DURATION",
+    help="Go on until Ctrl-C, with a micro-batch so often.",
+)
+@click.option(
+    "--batch-rows",
+    type=_ROWS,
+    default=ARCHIVE_ROWS,
+    show_default=True,
+    help="The most messages of a micro-batch.",
+)
+@click.option("--checkpoint", default="", metavar="DIR", help="Instead of _checkpoint in --to.")
+@spark_options
+@nameserver_option
+@output_option
+def archive(
+    topics: tuple[str, ...],
+    pattern: str,
+    folder: str,
+    begin: str,
+    available_now: bool,
+    interval: int | None,
+    batch_rows: int,
+    checkpoint: str,
+    master: str,
+    settings: tuple[tuple[str, str], ...],
+    nameserver: str,
+    output: str,
+) -> None:
+    """Keep TOPICS as Parquet in a folder, parted by topic and date, each message once.
+
+    Give the command again and it goes on where it was, whatever ended it. Without --interval it
+    ends when all is archived that was there when it began.
+    """
+    if available_now and interval is not None:
+        raise click.UsageError("either --available-now, which is what happens, or --interval")
+    with errors_as_exits():
+        done = archive_topics(
+            topics,
+            folder,
+            nameserver=nameserver,
+            pattern=pattern,
+            start=begin,
+            interval_s=None if interval is None else interval / 1000,
+            batch_rows=batch_rows,
+            checkpoint=checkpoint,
+            observe=show_progress,
+            master=master,
+            settings=dict(settings),
+        )
+    print_record(_record(asdict(done), done.seconds), output)
+    # Who runs it with --interval ends it so: it has done what it was to do.
+    if done.is_stopped and interval is None:
+        raise SystemExit(INTERRUPTED)
+
+
+@click.command()
+@click.argument("to_topic")
+@click.option("--parquet", "folder", default="", metavar="DIR", help="Send these files.")
+@click.option("--topic", default="", help="Send what this topic keeps.")
+@click.option("--from-nameserver", default="", metavar="HOST:PORT", help="--topic is there.")
+@click.option("--from", "begin", type=time_ms, metavar="TIME", help="What was stored since then.")
+@click.option("--to", "end", type=time_ms, metavar="TIME", help="What was stored before.")
+@click.option("--where", default="", metavar="SQL", help="Only rows for which this is true.")
+@click.option("--checkpoint", default="", metavar="DIR", help="Keeps what was sent.")
+@click.option("--once", is_flag=True, help="All in one batch, whatever was sent before.")
+@click.option("--dry-run", is_flag=True, help="Send nothing, and count.")
+@click.option(
+    "--batch-rows",
+    type=_ROWS,
+    default=BATCH_ROWS,
+    show_default=True,
+    help="The most messages of a micro-batch from a topic.",
+)
+@click.option(
+    "--batch-files",
+    type=_ROWS,
+    default=BATCH_FILES,
+    show_default=True,
+    help="The most files of a micro-batch from Parquet.",
+)
+@spark_options
+@nameserver_option
+@output_option
+def replay(
+    to_topic: str,
+    folder: str,
+    topic: str,
+    from_nameserver: str,
+    begin: int | None,
+    end: int | None,
+    where: str,
+    checkpoint: str,
+    once: bool,
+    dry_run: bool,
+    batch_rows: int,
+    batch_files: int,
+    master: str,
+    settings: tuple[tuple[str, str], ...],
+    nameserver: str,
+    output: str,
+) -> None:
+    """Send messages of an archive, of any Parquet or of a topic to TO_TOPIC again.
+
+    With --checkpoint nothing is sent twice, however often the command is given; each micro-batch
+    becomes visible as a whole. Tags, keys, sharding keys and properties are kept.
+    """
+    if not dry_run and once == bool(checkpoint):
+        raise click.UsageError("tell which: --checkpoint DIR, to send nothing twice, or --once")
+    with errors_as_exits():
+        done = replay_messages(
+            to_topic,
+            nameserver=nameserver,
+            folder=folder,
+            topic=topic,
+            from_nameserver=from_nameserver,
+            start_ms=begin,
+            end_ms=end,
+            where=where,
+            checkpoint=checkpoint,
+            dry_run=dry_run,
+            batch_rows=batch_rows,
+            batch_files=batch_files,
+            observe=show_progress,
+            master=master,
+            settings=dict(settings),
+        )
+    _print_sent(done, output)
+
+
+@click.command()
+@click.option("--group", required=True, help="Whose dead letters.")
+@click.option("--where", default="", metavar="SQL", help="Only letters for which this is true.")
+@click.option("--checkpoint", default="", metavar="DIR", help="Keeps what was sent.")
+@click.option("--dry-run", is_flag=True, help="Send nothing, and count.")
+@click.option(
+    "--batch-rows",
+    type=_ROWS,
+    default=BATCH_ROWS,
+    show_default=True,
+    help="The most letters of a micro-batch.",
+)
+@spark_options
+@nameserver_option
+@output_option
+def redrive(
+    group: str,
+    where: str,
+    checkpoint: str,
+    dry_run: bool,
+    batch_rows: int,
+    master: str,
+    settings: tuple[tuple[str, str], ...],
+    nameserver: str,
+    output: str,
+) -> None:
+    """Send dead letters to the topics that they were sent to first, each once.
+
+    The first run begins with those that wait, as `ternmq dlq list` counts them.
+    """
+    if not dry_run and not checkpoint:
+        raise click.UsageError("name a folder where it is kept what was sent: --checkpoint DIR")
+    with errors_as_exits():
+        done = redrive_letters(
+            group,
+            nameserver=nameserver,
+            checkpoint=checkpoint,
+            where=where,
+            dry_run=dry_run,
+            batch_rows=batch_rows,
+            observe=show_progress,
+            master=master,
+            settings=dict(settings),
+        )
+    _print_sent(done, output)
+
+
+def show_progress(progress: BatchProgress) -> None:
+    """Print a line for a micro-batch on standard error, where it does not meet the summary."""
+    click.echo(str(progress), err=True)
+
+
+def _print_sent(done: Sent, output: str) -> None:
+    print_record(_record(asdict(done), done.seconds), output)
+    if done.is_stopped:
+        raise SystemExit(INTERRUPTED)
+
+
+def _record(fields: Mapping[str, object], seconds: float) -> dict[str, object]:
+    """Return a summary: `is_stopped` is what a program asks for, `stopped` what people read."""
+    found = {name: value for name, value in fields.items() if name not in ("is_stopped", "seconds")}
+    return {**found, "seconds": round(seconds, 1), "stopped": fields["is_stopped"]}

@@ -1,0 +1,189 @@
+"""Topics into Parquet, each message exactly once, in a folder parted by topic and date.
+
+    done = archive(["orders"], "/lake/orders", nameserver="127.0.0.1:9876")
+    print(done.rows, done.files)
+
+The archive is what Spark's log in the folder says, `_spark_metadata`: Spark reads just those files
+(`spark.read.parquet`), and so does whoever asks `archived_files`. Others may be there as well, left
+over from a run that was killed.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from ternmq_model.clock import Clock
+from ternmq_model.errors import UsageError
+from ternmq_pipeline.jobs import file_log
+from ternmq_pipeline.jobs.cluster import check_topics
+from ternmq_pipeline.jobs.file_log import CommittedFile
+from ternmq_pipeline.jobs.places import Folder, claim, place_of
+from ternmq_pipeline.jobs.running import Observe, run
+from ternmq_pipeline.jobs.session import LOCAL, spark_session
+from ternmq_pipeline.jobs.starting import start_options
+from ternmq_runtime.clock import SystemClock
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+CHECKPOINT: Final = "_checkpoint"
+"""Where an archive's checkpoint is, below its folder, when nobody says otherwise."""
+
+BATCH_ROWS: Final = 1_000_000
+"""The most messages of one micro-batch: a run that is killed loses the work on no more."""
+
+_DATE: Final = "date_from_unix_date(cast(unix_micros(storeTimestamp) div 86400000000 as int))"
+"""Of UTC, whatever the session's time zone is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Archived:
+    """What one run has added to an archive."""
+
+    folder: str
+    rows: int
+    batches: int
+    files: int
+    bytes: int
+    """Of those files."""
+
+    topics: tuple[str, ...]
+    """Whose messages they hold, sorted."""
+
+    seconds: float
+    is_stopped: bool
+    """It was interrupted; the next run goes on there."""
+
+
+def archive(
+    topics: Sequence[str],
+    folder: str | Path,
+    *,
+    nameserver: str,
+    pattern: str = "",
+    start: str = "earliest",
+    interval_s: float | None = None,
+    batch_rows: int = BATCH_ROWS,
+    checkpoint: str | Path = "",
+    observe: Observe | None = None,
+    master: str = LOCAL,
+    settings: Mapping[str, str] | None = None,
+    spark: "SparkSession | None" = None,
+    clock: Clock | None = None,
+) -> Archived:
+    """Add to an archive what its topics have got since the last run.
+
+    Each run goes on where the one before was committed, whatever ended that: every message is in
+    the archive once. Ctrl-C or SIGTERM end a run, the micro-batch under way is done anew then.
+
+    Args:
+        topics: Names; empty with `pattern`.
+        folder: A path or a URI that Spark can write to. A new or empty folder, or this archive.
+        nameserver: `HOST:PORT`; several separated by commas.
+        pattern: A regular expression that whole names of topics match, new ones in mid-run too.
+        start: Where the first run begins: `earliest`, `latest` or Unix milliseconds.
+        interval_s: Go on until somebody ends it, with a micro-batch so often; 0 = one after the
+            other. None = end when all is archived that is there now.
+        batch_rows: The most messages of a micro-batch.
+        checkpoint: Where progress is kept; `_checkpoint` in the folder when empty.
+        observe: Is told of each micro-batch.
+        master: Spark's master.
+        settings: More settings of Spark.
+        spark: Use this session and leave it as it is.
+        clock: Tells how long it takes; None = the system's.
+
+    Raises:
+        UsageError: Folder or checkpoint hold something else, or an option cannot be.
+        TopicNotFound: A topic is on no broker.
+        MissingPackage: The extra `spark` or Java is not installed.
+        TransportError: No NameServer answers.
+        JobFailed: The run ended with an error; what it had committed stays.
+    """
+    clock = clock or SystemClock()
+    began_ms = clock.monotonic_ms()
+    options = start_options(start, option="start") | _source(topics, pattern, batch_rows)
+    where = place_of(str(folder), option="folder")
+    kept = place_of(str(checkpoint), option="checkpoint") if checkpoint else f"{where}/{CHECKPOINT}"
+    check_topics(nameserver, topics)
+    with spark_session("archive", master=master, settings=settings, spark=spark) as session:
+        to = Folder(session, where)
+        _claim(to, Folder(session, kept), topics, pattern)
+        before = to.last_batch()
+        rows = session.readStream.format("ternmq").options(nameserver=nameserver, **options).load()
+        totals = run(lambda: _query(rows, where, kept, interval_s), "archive", observe)
+        added = to.committed(after=before)
+    seconds = (clock.monotonic_ms() - began_ms) / 1000
+    return Archived(
+        where,
+        totals.rows_in,
+        totals.batches,
+        len(added),
+        sum(file.bytes for file in added),
+        tuple(sorted({file.partition("topic") or "" for file in added})),
+        seconds,
+        totals.is_stopped,
+    )
+
+
+def archived_files(folder: str | Path) -> list[CommittedFile]:
+    """Return the files of an archive on the local disk, without Spark. Read just these.
+
+    Raises:
+        UsageError: There is no archive.
+        JobFailed: Its log cannot be read.
+    """
+    log = Path(folder, file_log.FOLDER)
+    names = [path.name for path in log.iterdir()] if log.is_dir() else []
+    if not names:
+        raise UsageError(f"folder={folder}: has no archive: there is no {file_log.FOLDER} in it")
+    return [
+        file
+        for name in file_log.wanted(names)
+        for file in file_log.files_of((log / name).read_text("utf-8"), name=str(log / name))
+    ]
+
+
+def _source(topics: Sequence[str], pattern: str, batch_rows: int) -> dict[str, str]:
+    if bool(topics) == bool(pattern):
+        raise UsageError("tell which topics: their names, or a pattern")
+    if batch_rows < 1:
+        raise UsageError(f"batch_rows={batch_rows}: at least 1")
+    which = {"subscribePattern": pattern} if pattern else {"subscribe": ",".join(topics)}
+    return {**which, "maxOffsetsPerTrigger": str(batch_rows)}
+
+
+def _claim(to: Folder, checkpoint: Folder, topics: Sequence[str], pattern: str) -> None:
+    """Make sure that folder and checkpoint belong together, or that both are new.
+
+    Spark itself would take a log without its checkpoint for batches that it has done, and lose
+    what it reads.
+    """
+    has_log = to.last_batch() >= 0
+    others = [name for name in to.names() if name not in (file_log.FOLDER, CHECKPOINT)]
+    if others and not has_log and not checkpoint.names():
+        raise UsageError(f"folder {to} is not empty and holds no archive: give a new one")
+    if has_log and not checkpoint.names():
+        raise UsageError(
+            f"folder {to} holds an archive whose checkpoint is not at {checkpoint}: name that"
+        )
+    job: dict[str, object] = {"job": "archive", "folder": to.place}
+    job |= {"pattern": pattern} if pattern else {"topics": sorted(set(topics))}
+    if claim(checkpoint, job) and not has_log:
+        raise UsageError(f"checkpoint {checkpoint} is of an archive that is not in {to} any more")
+
+
+def _query(
+    rows: "DataFrame", folder: str, checkpoint: str, interval_s: float | None
+) -> "StreamingQuery":
+    writer = (
+        rows.selectExpr("*", f"{_DATE} AS date")
+        .writeStream.format("parquet")
+        .partitionBy("topic", "date")
+        .option("path", folder)
+        .option("checkpointLocation", checkpoint)
+    )
+    if interval_s is None:
+        return writer.trigger(availableNow=True).start()
+    return writer.trigger(processingTime=f"{round(interval_s * 1000)} milliseconds").start()

@@ -1,0 +1,90 @@
+"""The log in which Spark keeps what of a folder is committed, `_spark_metadata`. Pure.
+
+A batch's file, named by its number, has a line for each file that it added; one that ends with
+`.compact` has those of all batches up to it. Files of the folder that no line names are left
+over from batches that were interrupted.
+"""
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import unquote
+
+from ternmq_model.errors import JobFailed
+
+FOLDER: Final = "_spark_metadata"
+
+_NAME: Final = re.compile(r"([0-9]{1,18})(\.compact)?", re.ASCII)
+_VERSION: Final = "v1"
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedFile:
+    """A file of the folder that belongs to it."""
+
+    path: str
+    """As a URI."""
+
+    bytes: int
+
+    def partition(self, column: str) -> str | None:
+        """Return its value of a column by which the folder is parted."""
+        for part in self.path.split("/"):
+            name, equals, value = part.partition("=")
+            if equals and name == column:
+                # Once for the URI, once for Spark's own escaping of names.
+                return unquote(unquote(value))
+        return None
+
+
+def wanted(names: Iterable[str], *, after: int = -1) -> list[str]:
+    """Return the files of the log that tell all that is committed behind a batch, in order.
+
+    Args:
+        names: Of the log's files; others are passed over.
+        after: Only what later batches than this one added, if it can be told apart.
+    """
+    found: dict[int, str] = {}
+    compact = -1
+    for name in names:
+        match = _NAME.fullmatch(name)
+        if match is not None:
+            batch = int(match[1])
+            if match[2]:
+                compact = max(compact, batch)
+            if match[2] or batch not in found:
+                found[batch] = name
+    least = compact if compact > after else after + 1
+    return [found[batch] for batch in sorted(found) if batch >= least]
+
+
+def last_batch(names: Iterable[str]) -> int:
+    """Return the number of the last batch that is committed, −1 when none is."""
+    found = (_NAME.fullmatch(name) for name in names)
+    return max((int(match[1]) for match in found if match), default=-1)
+
+
+def files_of(text: str, *, name: str) -> list[CommittedFile]:
+    """Return what one file of the log adds.
+
+    Args:
+        text: The file.
+        name: What it is called, for errors.
+
+    Raises:
+        JobFailed: It is no such file.
+    """
+    version, *lines = text.splitlines() or [""]
+    if version != _VERSION:
+        raise JobFailed(f"{name}: is version {version[:20]!r} of Spark's log; {_VERSION} is read")
+    found: list[CommittedFile] = []
+    for line in lines:
+        try:
+            told = json.loads(line)
+            if told["action"] == "add":
+                found.append(CommittedFile(str(told["path"]), int(told["size"])))
+        except (ValueError, KeyError, TypeError) as error:
+            raise JobFailed(f"{name}: is no log of Spark's: {line[:80]!r}") from error
+    return found

@@ -1,0 +1,126 @@
+"""Dead letters of a group, sent again to the topics that they were sent to first.
+
+    redrive("billing", nameserver="127.0.0.1:9876", where="reconsumeTimes > 3",
+            checkpoint="/var/lib/redriven/billing")
+
+What is restored of a letter follows the rules of `ternmq dlq redrive`
+(`ternmq_client.redriving`). That one is for some letters, or all of them, by hand; this one is
+for many, by a condition.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ternmq_client.admin import AdminClient
+from ternmq_model.clock import Clock
+from ternmq_model.errors import GroupNotFound, UsageError
+from ternmq_model.names import DEAD_LETTER_PREFIX, DEAD_LETTER_TOOLS, check_group
+from ternmq_pipeline.jobs.cluster import ask, check_topics
+from ternmq_pipeline.jobs.places import Folder, claim, committed_offsets, place_of
+from ternmq_pipeline.jobs.resending import OF_A_LETTER, message_columns, origin_topic
+from ternmq_pipeline.jobs.running import Observe
+from ternmq_pipeline.jobs.sending import (
+    BATCH_ROWS,
+    Sent,
+    count_rows,
+    only,
+    planned,
+    send_stream,
+    sent,
+    types_of,
+)
+from ternmq_pipeline.jobs.session import LOCAL, spark_session
+from ternmq_pipeline.offsets import offsets_text
+from ternmq_runtime.clock import SystemClock
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def redrive(
+    group: str,
+    *,
+    nameserver: str,
+    checkpoint: str | Path = "",
+    where: str = "",
+    dry_run: bool = False,
+    batch_rows: int = BATCH_ROWS,
+    observe: Observe | None = None,
+    master: str = LOCAL,
+    settings: Mapping[str, str] | None = None,
+    spark: "SparkSession | None" = None,
+    clock: Clock | None = None,
+) -> Sent:
+    """Send a group's dead letters to their first topics, each once.
+
+    The first run begins with the letters that wait: neither redriven nor dropped by `ternmq dlq`.
+    Later ones with the same checkpoint go on behind. The letters stay where they are. Those that do
+    not tell where they came from are counted, and left.
+
+    Args:
+        group: Who gave them up.
+        nameserver: `HOST:PORT`; several separated by commas.
+        checkpoint: A folder where it is kept what was sent. Give the same again to go on.
+        where: A condition in Spark's SQL over the source's columns: only such letters are sent.
+        dry_run: Send nothing, and count.
+        batch_rows: The most letters of a micro-batch.
+        observe: Is told of each micro-batch.
+        master: Spark's master.
+        settings: More settings of Spark.
+        spark: Use this session and leave it as it is.
+        clock: Tells how long it takes; None = the system's.
+
+    Raises:
+        UsageError: What is asked for cannot be; nothing was sent.
+        TopicNotFound: The group has no dead letters.
+        MissingPackage: The extra `spark` or Java is not installed.
+        TransportError: No NameServer answers.
+        JobFailed: It ended with an error; the batches that were committed are sent.
+    """
+    clock = clock or SystemClock()
+    began_ms = clock.monotonic_ms()
+    letters = DEAD_LETTER_PREFIX + check_group(group)
+    if batch_rows < 1:
+        raise UsageError(f"batch_rows={batch_rows}: at least 1")
+    if not checkpoint and not dry_run:
+        raise UsageError("checkpoint: name a folder where it is kept what was sent")
+    kept = place_of(str(checkpoint), option="checkpoint") if checkpoint else ""
+    check_topics(nameserver, [letters])
+    source = {"nameserver": nameserver, "subscribe": letters}
+    with spark_session("redrive", master=master, settings=settings, spark=spark) as session:
+        start = committed_offsets(Folder(session, kept)) if kept else ""
+        source["startingOffsets"] = start or ask(nameserver, lambda admin: _waiting(admin, letters))
+        if dry_run:
+            rows = session.read.format("ternmq").options(**source).load()
+            counts = count_rows(_messages(rows, where), "redrive")
+            return planned(counts, (clock.monotonic_ms() - began_ms) / 1000)
+        source["maxOffsetsPerTrigger"] = str(batch_rows)
+        rows = session.readStream.format("ternmq").options(**source).load()
+        frame = _messages(rows, where)
+        claim(Folder(session, kept), {"job": "redrive", "group": group, "where": where or None})
+        totals = send_stream(
+            frame, "redrive", nameserver=nameserver, checkpoint=kept, observe=observe
+        )
+    return sent(totals, (clock.monotonic_ms() - began_ms) / 1000)
+
+
+async def _waiting(admin: AdminClient, topic: str) -> str:
+    """Return where the letters begin that are not handled, as the source's startingOffsets."""
+    described = await admin.describe_topic(topic)
+    handled: dict[Any, int] = {}
+    try:
+        for one in (await admin.describe_group(DEAD_LETTER_TOOLS)).progress:
+            handled[one.queue] = one.committed_offset
+    except GroupNotFound:
+        pass
+    starts: dict[Any, Any] = {
+        one.queue: min(max(handled.get(one.queue, 0), one.min_offset), one.max_offset)
+        for one in described.queues
+    }
+    return offsets_text(starts)
+
+
+def _messages(letters: "DataFrame", where: str) -> "DataFrame":
+    columns = message_columns(types_of(letters), left_out=OF_A_LETTER)
+    return only(letters, where).selectExpr(*columns, f"{origin_topic()} AS topic")

@@ -1,0 +1,242 @@
+"""Messages of an archive, of any Parquet, or of a topic, sent to a topic again.
+
+    replay("orders-again", folder="/lake/orders", nameserver="127.0.0.1:9876",
+           where="tags = 'eu'", checkpoint="/lake/replayed")
+
+Tags, keys, sharding key and the senders' own properties are kept; what brokers and clients wrote
+about the first sending is left out.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from ternmq_model.clock import Clock
+from ternmq_model.errors import UsageError
+from ternmq_pipeline.jobs.cluster import check_topics
+from ternmq_pipeline.jobs.places import Folder, claim, committed_offsets, place_of
+from ternmq_pipeline.jobs.progress import reason_of
+from ternmq_pipeline.jobs.resending import OF_A_LIFE, all_of, between, message_columns, text
+from ternmq_pipeline.jobs.running import Observe
+from ternmq_pipeline.jobs.sending import (
+    BATCH_ROWS,
+    Sent,
+    count_rows,
+    only,
+    planned,
+    send_batch,
+    send_stream,
+    sent,
+    types_of,
+)
+from ternmq_pipeline.jobs.session import LOCAL, spark_session
+from ternmq_pipeline.jobs.starting import start_options
+from ternmq_pipeline.options.writing import written_topic
+from ternmq_runtime.clock import SystemClock
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+BATCH_FILES: Final = 100
+"""The most files of one micro-batch from Parquet."""
+
+_PLACE: Final = ("topic", "brokerName", "queueId", "queueOffset")
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What is sent again."""
+
+    folder: str
+    """Of Parquet files; empty = a topic is read."""
+
+    topic: str
+    nameserver: str
+    """Of the cluster that has the topic."""
+
+    start_ms: int | None
+    end_ms: int | None
+    where: str
+
+    @property
+    def mark(self) -> dict[str, object]:
+        """What makes a checkpoint this job's."""
+        which: dict[str, object] = (
+            {"parquet": self.folder} if self.folder else {"topic": self.topic}
+        )
+        return which | {"start": self.start_ms, "end": self.end_ms, "where": self.where or None}
+
+
+def replay(
+    to_topic: str,
+    *,
+    nameserver: str,
+    folder: str | Path = "",
+    topic: str = "",
+    from_nameserver: str = "",
+    start_ms: int | None = None,
+    end_ms: int | None = None,
+    where: str = "",
+    checkpoint: str | Path = "",
+    dry_run: bool = False,
+    batch_rows: int = BATCH_ROWS,
+    batch_files: int = BATCH_FILES,
+    observe: Observe | None = None,
+    master: str = LOCAL,
+    settings: Mapping[str, str] | None = None,
+    spark: "SparkSession | None" = None,
+    clock: Clock | None = None,
+) -> Sent:
+    """Send messages again, all that are there when it begins.
+
+    With a checkpoint, what a run has sent no later run sends, and each micro-batch becomes visible
+    as a whole. Without one everything is sent in one batch, each time that this is called. The
+    messages of a queue keep their order when they come from a topic, and in one batch.
+
+    Args:
+        to_topic: An existing topic.
+        nameserver: Of the cluster that gets them.
+        folder: Parquet files with a column `body`, or an archive; else give `topic`.
+        topic: A topic to read.
+        from_nameserver: Of the cluster that has it, if it is another one.
+        start_ms: Only what was stored then or later, Unix milliseconds.
+        end_ms: Only what was stored before. Needed to read a topic into itself.
+        where: A condition in Spark's SQL over the columns of what is read.
+        checkpoint: A folder where it is kept what was sent. Give the same again to go on.
+        dry_run: Send nothing, and count. From a topic, what the checkpoint has as sent is left out.
+        batch_rows: The most messages of a micro-batch, of those read from a topic.
+        batch_files: The most files of a micro-batch.
+        observe: Is told of each micro-batch.
+        master: Spark's master.
+        settings: More settings of Spark.
+        spark: Use this session and leave it as it is.
+        clock: Tells how long it takes; None = the system's.
+
+    Raises:
+        UsageError: What is asked for cannot be; nothing was sent.
+        TopicNotFound: A topic is on no broker.
+        MissingPackage: The extra `spark` or Java is not installed.
+        TransportError: No NameServer answers.
+        JobFailed: It ended with an error; the batches that were committed are sent.
+    """
+    clock = clock or SystemClock()
+    began_ms = clock.monotonic_ms()
+    origin = _origin(folder, topic, from_nameserver or nameserver, start_ms, end_ms, where)
+    kept = place_of(str(checkpoint), option="checkpoint") if checkpoint else ""
+    if dry_run and kept and origin.folder:
+        raise UsageError("a dry run over Parquet counts all rows: leave checkpoint out")
+    _check(origin, to_topic, nameserver, batch_rows, batch_files)
+    with spark_session("replay", master=master, settings=settings, spark=spark) as session:
+        if dry_run:
+            after = committed_offsets(Folder(session, kept)) if kept else ""
+            counts = count_rows(
+                _messages(_batch(session, origin, after), origin, to_topic), "replay"
+            )
+            return planned(counts, (clock.monotonic_ms() - began_ms) / 1000)
+        if kept:
+            frame = _messages(_stream(session, origin, batch_rows, batch_files), origin, to_topic)
+            claim(Folder(session, kept), {"job": "replay", "to": to_topic} | origin.mark)
+            totals = send_stream(
+                frame, "replay", nameserver=nameserver, checkpoint=kept, observe=observe
+            )
+        else:
+            frame = _messages(_in_order(_batch(session, origin, "")), origin, to_topic)
+            totals = send_batch(frame, "replay", nameserver=nameserver)
+    return sent(totals, (clock.monotonic_ms() - began_ms) / 1000)
+
+
+def _origin(
+    folder: str | Path,
+    topic: str,
+    nameserver: str,
+    start_ms: int | None,
+    end_ms: int | None,
+    where: str,
+) -> Origin:
+    if bool(str(folder)) == bool(topic):
+        raise UsageError("tell what to send: Parquet files or a topic")
+    if start_ms is not None and end_ms is not None and start_ms >= end_ms:
+        raise UsageError(f"start_ms={start_ms}: must be before end_ms={end_ms}")
+    place = place_of(str(folder), option="folder") if str(folder) else ""
+    return Origin(place, topic, nameserver, start_ms, end_ms, where)
+
+
+def _check(
+    origin: Origin, to_topic: str, nameserver: str, batch_rows: int, batch_files: int
+) -> None:
+    """Refuse what can be seen to fail before Spark is started."""
+    if batch_rows < 1 or batch_files < 1:
+        raise UsageError(f"batch_rows={batch_rows}, batch_files={batch_files}: at least 1")
+    written_topic("to_topic", to_topic)
+    same = origin.topic == to_topic and origin.nameserver == nameserver
+    if same and origin.end_ms is None:
+        raise UsageError(f"topic {to_topic!r} would be read into itself: give end_ms, an end")
+    check_topics(nameserver, [to_topic])
+    if origin.topic:
+        check_topics(origin.nameserver, [origin.topic])
+
+
+def _stream(
+    session: "SparkSession", origin: Origin, batch_rows: int, batch_files: int
+) -> "DataFrame":
+    if origin.folder:
+        schema = _batch(session, origin, "").schema
+        reader = session.readStream.schema(schema).option("maxFilesPerTrigger", batch_files)
+        return reader.parquet(origin.folder)
+    reader = session.readStream.format("ternmq").options(
+        **_source(origin), maxOffsetsPerTrigger=str(batch_rows)
+    )
+    return reader.load()
+
+
+def _batch(session: "SparkSession", origin: Origin, after: str) -> "DataFrame":
+    if origin.folder:
+        return _parquet(session, origin.folder)
+    options = _source(origin)
+    if after:
+        options = {name: value for name, value in options.items() if "starting" not in name}
+        options["startingOffsets"] = after
+    if origin.end_ms is not None:
+        options["endingTimestamp"] = str(origin.end_ms)
+    return session.read.format("ternmq").options(**options).load()
+
+
+def _parquet(session: "SparkSession", folder: str) -> "DataFrame":
+    """Return the rows of files. Names of topics stay texts, also those that look like numbers."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql.types import StringType, StructField, StructType
+
+    try:
+        found = session.read.parquet(folder).schema
+        as_text = ("topic", "date")
+        fields: list[Any] = [
+            StructField(field.name, StringType()) if field.name in as_text else field
+            for field in found.fields
+        ]
+        return session.read.schema(StructType(fields)).parquet(folder)
+    except PySparkException as error:
+        raise UsageError(f"folder={folder}: {reason_of(str(error))}") from None
+
+
+def _source(origin: Origin) -> dict[str, str]:
+    start = "earliest" if origin.start_ms is None else str(origin.start_ms)
+    found = {"nameserver": origin.nameserver, "subscribe": origin.topic}
+    return found | start_options(start, option="start_ms")
+
+
+def _in_order(frame: "DataFrame") -> "DataFrame":
+    """Let each queue's rows be sent in the order that they had there, where rows tell it."""
+    if not all(name in frame.columns for name in _PLACE):
+        return frame
+    return frame.repartition(*_PLACE[:-1]).sortWithinPartitions(*_PLACE)
+
+
+def _messages(frame: "DataFrame", origin: Origin, to_topic: str) -> "DataFrame":
+    fields = types_of(frame)
+    conditions = between(origin.start_ms, origin.end_ms)
+    if conditions and "storeTimestamp" not in fields:
+        raise UsageError("start_ms and end_ms need a column 'storeTimestamp'")
+    columns = message_columns(fields, left_out=OF_A_LIFE)
+    chosen = only(frame.where(all_of(conditions)), origin.where)
+    return chosen.selectExpr(*columns, f"{text(to_topic)} AS topic")

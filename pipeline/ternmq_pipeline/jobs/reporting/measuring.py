@@ -1,0 +1,43 @@
+"""How many bytes queues keep, as their brokers measure it."""
+
+from collections.abc import Sequence
+
+from ternmq_client.descriptions import QueueStatus
+from ternmq_model.errors import RefusedError
+from ternmq_model.offsets import QueueOffset
+from ternmq_model.response_code import ResponseCode
+from ternmq_pipeline.cluster_reader import ClusterReader
+from ternmq_pipeline.offsets import Stretch
+
+
+async def kept_bytes(reader: ClusterReader, queues: Sequence[QueueStatus]) -> int | None:
+    """Return the bytes of the records that queues keep together; None when a broker does not say.
+
+    Args:
+        reader: Open.
+        queues: As they were described.
+
+    Raises:
+        TransportError: A broker does not answer.
+    """
+    left = [
+        Stretch(one.queue, QueueOffset(one.min_offset), QueueOffset(one.max_offset))
+        for one in queues
+        if one.max_offset > one.min_offset
+    ]
+    total = 0
+    try:
+        await reader.find_brokers({stretch.queue.topic for stretch in left})
+        while left:
+            measured = await reader.measure([(stretch, 0) for stretch in left])
+            total += sum(one.bytes for one in measured)
+            left = [
+                Stretch(stretch.queue, QueueOffset(one.end), stretch.end)
+                for stretch, one in zip(left, measured, strict=True)
+                if stretch.begin < one.end < stretch.end
+            ]
+    except RefusedError as error:
+        if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            return None
+        raise
+    return total

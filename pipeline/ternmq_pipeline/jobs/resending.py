@@ -1,0 +1,111 @@
+"""Rows that were messages as rows for the sink: Spark's expressions for its columns. Pure."""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final
+
+from ternmq_client.redriving import ORIGIN_TOPICS, SPENT
+from ternmq_model import properties as names
+from ternmq_model.errors import UsageError
+from ternmq_pipeline.sink.identity import NAMES
+
+OF_A_LIFE: Final[frozenset[str]] = (
+    names.RESERVED
+    | NAMES
+    | {
+        names.CHECK_IMMUNITY_S,
+        names.PRODUCER_GROUP,
+        names.SHARDING_KEY,
+        names.TRANSACTION_ID,
+        names.DLQ_ORIGIN_TOPIC,
+        names.DLQ_ORIGIN_MESSAGE_ID,
+    }
+)
+"""Properties in which clients, brokers and the sink told of a message's sending: a copy has its
+own. Tags, keys and sharding key are handed on in columns."""
+
+OF_A_LETTER: Final[frozenset[str]] = OF_A_LIFE | SPENT
+"""The same for dead letters."""
+
+_BODIES: Final = ("binary", "string")
+_KEYS: Final = ("array<string>", "string")
+
+
+def message_columns(fields: Mapping[str, str], *, left_out: Collection[str]) -> list[str]:
+    """Return the sink's columns, but for the topic, of rows that have these fields.
+
+    A row needs a body alone: tags, keys, properties and shardingKey are taken where they are, and
+    other columns are not looked at.
+
+    Args:
+        fields: Spark's short type of each column, by name.
+        left_out: Properties that are not handed on.
+
+    Raises:
+        UsageError: There is no body, or a column has a type that cannot be sent; it is named.
+    """
+    if "body" not in fields:
+        raise UsageError(
+            f"there is no column 'body'; the columns are {', '.join(fields) or 'none at all'}"
+        )
+    _check(fields, "body", _BODIES)
+    found = ["cast(body AS binary) AS body"]
+    if _check(fields, "tags", ("string",)):
+        found.append("tags")
+    if _check(fields, "keys", _KEYS):
+        found.append("keys")
+    has_properties = _check(fields, "properties", ("map<string,string>",))
+    if has_properties:
+        found.append(f"{kept_properties(left_out)} AS properties")
+    if _check(fields, "shardingKey", ("string",)):
+        found.append("shardingKey")
+    elif has_properties:
+        found.append(f"properties[{text(names.SHARDING_KEY)}] AS shardingKey")
+    return found
+
+
+def kept_properties(left_out: Collection[str]) -> str:
+    """Return the map of those properties that are handed on."""
+    listed = ", ".join(map(text, sorted(left_out)))
+    timers = f"NOT startswith(name, {text(names.TIMER_PREFIX)})"
+    return (
+        "map_filter(properties, (name, value) -> value IS NOT NULL "
+        f"AND name NOT IN ({listed}) AND {timers})"
+    )
+
+
+def origin_topic() -> str:
+    """Return where a dead letter was sent to first; null when nothing says it."""
+    told = (f"nullif(properties[{text(name)}], '')" for name in ORIGIN_TOPICS)
+    return f"coalesce({', '.join(told)})"
+
+
+def between(start_ms: int | None, end_ms: int | None) -> list[str]:
+    """Return conditions for rows stored from one time on, and before another."""
+    found: list[str] = []
+    if start_ms is not None:
+        found.append(f"storeTimestamp >= timestamp_millis({start_ms})")
+    if end_ms is not None:
+        found.append(f"storeTimestamp < timestamp_millis({end_ms})")
+    return found
+
+
+def all_of(conditions: Iterable[str]) -> str:
+    """Return one condition for all of these, `true` for none."""
+    return " AND ".join(f"({condition})" for condition in conditions) or "true"
+
+
+def text(value: str) -> str:
+    """Return a text as Spark's SQL writes it."""
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def _check(fields: Mapping[str, str], name: str, types: Collection[str]) -> bool:
+    """Tell whether a column is there."""
+    if name not in fields:
+        return False
+    if fields[name] not in types:
+        raise UsageError(
+            f"column {name!r} has the type {fields[name]}; it must be {' or '.join(types)}"
+        )
+    return True

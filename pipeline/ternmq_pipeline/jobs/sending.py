@@ -1,0 +1,140 @@
+"""Rows to topics: through a stream with a checkpoint, in one batch, or only counted."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from ternmq_model.errors import JobFailed, UsageError
+from ternmq_pipeline.jobs.progress import reason_of
+from ternmq_pipeline.jobs.running import Observe, Totals, run
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+
+BATCH_ROWS: Final = 200_000
+"""The most messages of one micro-batch: its messages become visible together."""
+
+LETTERS: Final = "rows"
+LEFT: Final = "left"
+"""Rows without a topic, which are not sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What one run has sent, or would send."""
+
+    rows: int
+    """Messages that were sent."""
+
+    left: int
+    """Rows that say no topic to send them to."""
+
+    batches: int
+    topics: Mapping[str, int]
+    """Of a dry run: how many messages would go to each topic, sorted. Else empty."""
+
+    seconds: float
+    is_stopped: bool
+    """It was interrupted, and goes on where it is when it is started again."""
+
+
+def only(frame: "DataFrame", where: str) -> "DataFrame":
+    """Return the rows for which a condition holds.
+
+    Raises:
+        UsageError: It is no condition in Spark's SQL over these columns.
+    """
+    if not where:
+        return frame
+    from pyspark.errors import PySparkException
+
+    try:
+        return frame.where(where)
+    except PySparkException as error:
+        raise UsageError(f"where={where!r}: {reason_of(str(error))}") from None
+
+
+def send_stream(
+    frame: "DataFrame", job: str, *, nameserver: str, checkpoint: str, observe: Observe | None
+) -> Totals:
+    """Send all rows of a stream that are there now. A batch under way is ended before a stop.
+
+    Args:
+        frame: Rows with the sink's columns; those whose topic is null are counted and left.
+        job: Its name, for errors.
+        nameserver: Of the cluster that gets them.
+        checkpoint: Where progress is kept.
+        observe: Is told of each micro-batch.
+
+    Raises:
+        JobFailed: It ended with an error; batches that were committed stay.
+    """
+
+    def start() -> "StreamingQuery":
+        writer = _counted(frame).where("topic IS NOT NULL").writeStream.format("ternmq")
+        writer = writer.option("nameserver", nameserver).option("checkpointLocation", checkpoint)
+        return writer.trigger(availableNow=True).start()
+
+    return run(start, job, observe, ends_batches=True)
+
+
+def send_batch(frame: "DataFrame", job: str, *, nameserver: str) -> Totals:
+    """Send all rows of a batch, whatever was sent before; all of them become visible, or none.
+
+    Raises:
+        JobFailed: Nothing was sent, but for what an interruption in the very end has left.
+    """
+    from pyspark.errors import PySparkException
+    from pyspark.sql import Observation
+
+    counts = Observation()
+    try:
+        rows: Any = _counted(frame, counts).where("topic IS NOT NULL").write
+        rows.format("ternmq").mode("append").option("nameserver", nameserver).save()
+        found: Mapping[str, int | None] = counts.get
+    except PySparkException as error:
+        raise JobFailed(f"{job}: {reason_of(str(error))}") from error
+    totals = Totals(batches=1)
+    totals.observed = {name: count or 0 for name, count in found.items()}
+    return totals
+
+
+def count_rows(frame: "DataFrame", job: str) -> dict[str | None, int]:
+    """Return how many rows of a batch there are for each topic; None = they say none.
+
+    Raises:
+        JobFailed: They cannot be read.
+    """
+    from pyspark.errors import PySparkException
+
+    try:
+        found: list[Any] = frame.groupBy("topic").count().collect()
+    except PySparkException as error:
+        raise JobFailed(f"{job}: {reason_of(str(error))}") from error
+    return {row["topic"]: row["count"] for row in found}
+
+
+def sent(totals: Totals, seconds: float) -> Sent:
+    """Return what a run has sent."""
+    left = totals.observed.get(LEFT, 0)
+    rows = totals.observed.get(LETTERS, 0) - left
+    return Sent(rows, left, totals.batches, {}, seconds, totals.is_stopped)
+
+
+def planned(counts: Mapping[str | None, int], seconds: float) -> Sent:
+    """Return what a run would send."""
+    topics = {topic: counts[topic] for topic in sorted(filter(None, counts))}
+    return Sent(sum(topics.values()), counts.get(None, 0), 0, topics, seconds, is_stopped=False)
+
+
+def types_of(frame: "DataFrame") -> dict[str, str]:
+    """Return the short type of each column, by name."""
+    return dict(frame.dtypes)
+
+
+def _counted(frame: "DataFrame", name: Any = "counts") -> "DataFrame":
+    from pyspark.sql import functions
+
+    counts = (f"count(*) AS {LETTERS}", f"count_if(topic IS NULL) AS {LEFT}")
+    return frame.observe(name, *map(functions.expr, counts))

@@ -1,0 +1,33 @@
+from typing import Any
+
+import pytest
+
+from ternmq_model.errors import TransportError, UsageError
+from ternmq_pipeline.jobs.replay import replay
+
+NOBODY = "127.0.0.1:1"
+
+
+@pytest.mark.parametrize(
+    ("to_topic", "options", "named"),
+    [
+        ("T", {}, "Parquet files or a topic"),
+        ("T", {"folder": "/x", "topic": "U"}, "Parquet files or a topic"),
+        ("T", {"topic": "U", "start_ms": 9, "end_ms": 9}, "start_ms=9: must be before end_ms=9"),
+        ("T", {"topic": "T"}, "into itself: give end_ms"),
+        ("T", {"topic": "U", "batch_rows": 0}, "batch_rows=0"),
+        ("%DLQ%g", {"topic": "U"}, "brokers alone write"),
+        ("T", {"folder": "/x", "checkpoint": "/y", "dry_run": True}, "leave checkpoint out"),
+        ("T", {"topic": "U", "checkpoint": "a\0b"}, "checkpoint="),
+    ],
+)
+def test_what_cannot_be_is_refused_by_name(
+    to_topic: str, options: dict[str, Any], named: str
+) -> None:
+    with pytest.raises(UsageError, match=named):
+        replay(to_topic, nameserver=NOBODY, **options)
+
+
+def test_a_cluster_that_does_not_answer_is_told_before_spark_starts() -> None:
+    with pytest.raises(TransportError, match=NOBODY):
+        replay("T", nameserver=NOBODY, folder="/x")

@@ -1,0 +1,78 @@
+import pytest
+
+from ternmq_model.errors import UsageError
+from ternmq_pipeline.jobs.resending import (
+    OF_A_LETTER,
+    OF_A_LIFE,
+    all_of,
+    between,
+    message_columns,
+    origin_topic,
+    text,
+)
+
+
+def test_a_body_is_enough() -> None:
+    assert message_columns({"x": "int", "body": "string"}, left_out=()) == [
+        "cast(body AS binary) AS body"
+    ]
+
+
+def test_what_a_message_has_is_taken() -> None:
+    fields = {
+        "topic": "string",
+        "body": "binary",
+        "tags": "string",
+        "keys": "array<string>",
+        "properties": "map<string,string>",
+    }
+    body, tags, keys, properties, sharding = message_columns(fields, left_out={"B", "A"})
+    assert (body, tags, keys) == ("cast(body AS binary) AS body", "tags", "keys")
+    assert "name NOT IN ('A', 'B')" in properties
+    assert sharding == "properties['__SHARDINGKEY'] AS shardingKey"
+
+
+def test_a_column_goes_before_the_property() -> None:
+    fields = {"body": "binary", "shardingKey": "string", "properties": "map<string,string>"}
+    assert message_columns(fields, left_out=())[-1] == "shardingKey"
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({}, "no column 'body'"),
+        ({"value": "binary"}, "the columns are value"),
+        ({"body": "int"}, "'body' has the type int"),
+        ({"body": "binary", "tags": "int"}, "'tags'"),
+        ({"body": "binary", "keys": "array<int>"}, "'keys'"),
+        ({"body": "binary", "properties": "string"}, "'properties'"),
+        ({"body": "binary", "shardingKey": "bigint"}, "'shardingKey'"),
+    ],
+)
+def test_rows_that_cannot_be_sent_are_refused_by_column(fields: dict[str, str], named: str) -> None:
+    with pytest.raises(UsageError, match=named):
+        message_columns(fields, left_out=())
+
+
+def test_what_told_of_the_first_sending_is_left_out() -> None:
+    assert {"UNIQ_KEY", "TRAN_MSG", "__SHARDINGKEY", "SPARK_ROW", "DELAY", "TAGS"} <= OF_A_LIFE
+    assert {"DLQ_ORIGIN_TOPIC", "RETRY_TOPIC", "RECONSUME_TIME"} <= OF_A_LETTER
+
+
+def test_the_first_topic_of_a_letter_is_asked_for_in_both_ways() -> None:
+    first, second = origin_topic().index("DLQ_ORIGIN_TOPIC"), origin_topic().index("RETRY_TOPIC")
+    assert first < second
+
+
+def test_conditions_of_time_are_half_open() -> None:
+    assert between(None, None) == []
+    assert between(5, 9) == [
+        "storeTimestamp >= timestamp_millis(5)",
+        "storeTimestamp < timestamp_millis(9)",
+    ]
+    assert all_of([]) == "true"
+    assert all_of(["a OR b", "c"]) == "(a OR b) AND (c)"
+
+
+def test_a_text_ends_where_it_should() -> None:
+    assert text("a'b\\") == "'a\\'b\\\\'"
