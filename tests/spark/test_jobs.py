@@ -26,6 +26,7 @@ from ternmq_pipeline.jobs.report import report
 from tests.support.buried import bury
 from tests.support.dev_process import DevProcess
 from tests.support.spark_data import fill, make_topic, send
+from tests.support.spark_session import setting
 
 ENDS_WITHIN_S = 240
 
@@ -40,9 +41,7 @@ def topic_rows(spark: SparkSession, dev: DevProcess, topic: str) -> Any:
 
 
 @contextlib.contextmanager
-def command(
-    dev: DevProcess, folder: Path, *arguments: str
-) -> Generator["subprocess.Popen[str]"]:
+def command(dev: DevProcess, folder: Path, *arguments: str) -> Generator["subprocess.Popen[str]"]:
     """Run `ternmq pipeline …` in a folder for itself, for its temporary files too."""
     scratch = folder / "scratch"
     scratch.mkdir(exist_ok=True)
@@ -53,11 +52,13 @@ def command(
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        start_new_session=True,
     ) as process:
         try:
             yield process
         finally:
-            process.kill()
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 SMALL = ("--master", "local[1]", "--conf", "spark.driver.memory=512m")
@@ -80,7 +81,8 @@ def test_an_archive_gets_what_is_new_each_time_in_folders_by_topic_and_date(
     sent.update(fill(dev.nameserver, "kept-too", 10, begin=60))
     told: list[BatchProgress] = []
     options: dict[str, Any] = {"nameserver": dev.nameserver, "spark": spark}
-    first = archive(["kept", "kept-too"], lake, batch_rows=50, observe=told.append, **options)
+    with setting(spark, "spark.sql.session.timeZone", "Pacific/Kiritimati"):
+        first = archive(["kept", "kept-too"], lake, batch_rows=50, observe=told.append, **options)
     assert (first.rows, first.topics, first.batches) == (70, ("kept", "kept-too"), 2)
     assert [one.rows_in for one in told] == [50, 20]
     assert [one.behind for one in told] == [20, 0]
@@ -89,7 +91,7 @@ def test_an_archive_gets_what_is_new_each_time_in_folders_by_topic_and_date(
     assert (second.rows, second.topics) == (30, ("kept",))
     assert archive(["kept", "kept-too"], lake, **options).rows == 0
     assert bodies(spark.read.parquet(str(lake))) == sent
-    date = datetime.fromtimestamp(report_time_ms(dev) / 1000, UTC).date().isoformat()
+    date = datetime.fromtimestamp(newest_ms(dev, "kept") / 1000, UTC).date().isoformat()
     found = {path.name for path in lake.glob(f"topic=kept/date={date}/*.parquet")}
     files = archived_files(lake)
     assert {Path(file.path).name for file in files if file.partition("topic") == "kept"} == found
@@ -103,9 +105,9 @@ def test_an_archive_gets_what_is_new_each_time_in_folders_by_topic_and_date(
             archive(topics, folder, checkpoint=checkpoint, **options)
 
 
-def report_time_ms(dev: DevProcess) -> int:
+def newest_ms(dev: DevProcess, topic: str) -> int:
     """Return when the newest message of a topic was stored."""
-    description = ask(dev.nameserver, lambda admin: admin.describe_topic("kept"))
+    description = ask(dev.nameserver, lambda admin: admin.describe_topic(topic))
     return max(one.last_stored_at_ms for one in description.queues)
 
 
@@ -118,7 +120,7 @@ def test_an_archive_that_was_interrupted_and_killed_has_every_row_once(
     with command(dev, tmp_path, *go_on, "--json") as process:
         assert process.stderr is not None
         assert process.stderr.readline().startswith("batch 0: 20 rows")
-        process.send_signal(signal.SIGINT)
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does
         printed, told = process.communicate(timeout=ENDS_WITHIN_S)
     assert process.returncode == 0, told
     done = json.loads(printed)
@@ -170,11 +172,14 @@ def test_a_replay_sends_what_was_archived_once_and_as_it_was(
     assert sorted(rows[0].collect()) == sorted(rows[1].collect())
     with pytest.raises(UsageError, match="to again, this one has evens"):
         replay("evens", folder=lake, checkpoint=kept, **options)
-    where = {"where": "tags = 'even'", "start_ms": 1, "end_ms": report_end_ms(dev)}
-    assert replay("evens", topic="played", batch_rows=15, checkpoint=tmp_path / "e", **where,
-                  **options).rows == 20  # fmt: skip
-    assert replay("evens", topic="played", dry_run=True, checkpoint=tmp_path / "e", **where,
-                  **options).rows == 0  # fmt: skip
+    where: dict[str, Any] = {
+        "where": "tags = 'even'",
+        "start_ms": 1,
+        "end_ms": newest_ms(dev, "played") + 1,
+    }
+    where |= {"topic": "played", "checkpoint": tmp_path / "evens"}
+    assert replay("evens", batch_rows=15, **where, **options).rows == 20
+    assert replay("evens", dry_run=True, **where, **options).rows == 0
     assert bodies(topic_rows(spark, dev, "evens")) == Counter(b"%d" % n for n in range(0, 40, 2))
     told, _ = summary(dev, tmp_path, "replay", "in-order", "--parquet", str(lake), "--once")
     assert (told["rows"], told["batches"]) == (40, 1)
@@ -182,11 +187,6 @@ def test_a_replay_sends_what_was_archived_once_and_as_it_was(
     for shard in range(3):
         of_shard = [int(row["body"]) for row in placed if int(row["body"]) % 3 == shard]
         assert of_shard == sorted(of_shard)
-
-
-def report_end_ms(dev: DevProcess) -> int:
-    description = ask(dev.nameserver, lambda admin: admin.describe_topic("played"))
-    return max(one.last_stored_at_ms for one in description.queues) + 1
 
 
 def test_dead_letters_go_to_their_first_topic_once(
@@ -199,7 +199,7 @@ def test_dead_letters_go_to_their_first_topic_once(
     kept = tmp_path / "redriven"
     would = redrive("undertaker", dry_run=True, **options)
     assert (would.topics, would.left) == ({"letters": 20}, 1)
-    even = {"where": "tags = 'even'", "checkpoint": kept}
+    even: dict[str, Any] = {"where": "tags = 'even'", "checkpoint": kept}
     assert redrive("undertaker", batch_rows=12, **even, **options).rows == 10
     assert redrive("undertaker", **even, **options).rows == 0
     with pytest.raises(UsageError, match="where tags = 'even', this one has none"):
@@ -210,7 +210,11 @@ def test_dead_letters_go_to_their_first_topic_once(
     assert bodies(again) == expected
     for row in again.where("queueOffset >= 10").collect():
         told = row["properties"]
-        assert (row["tags"], told["n"], row["reconsumeTimes"]) == ("even", str(int(row["body"][-6:])), 0)
+        assert (row["tags"], told["n"], row["reconsumeTimes"]) == (
+            "even",
+            str(int(row["body"][-6:])),
+            0,
+        )
         assert not {"DLQ_ORIGIN_TOPIC", "RETRY_TOPIC", "DLQ_ORIGIN_MESSAGE_ID"} & told.keys()
     rest = ("--where", "tags is null or tags = 'odd'", "--checkpoint", str(tmp_path / "rest"))
     told, progress = summary(dev, tmp_path, "redrive", "--group", "undertaker", *rest)
@@ -224,9 +228,9 @@ def test_a_job_that_fails_says_why_in_one_line(
     fill(dev.nameserver, "failing", 3)
     make_topic(dev.nameserver, "never-there")
     options: dict[str, Any] = {"nameserver": dev.nameserver, "spark": spark}
+    options |= {"topic": "failing", "checkpoint": tmp_path / "c"}
     with pytest.raises(JobFailed, match=r"^replay: message-00000\d$"):
-        replay("never-there", topic="failing", where="raise_error(body) = 1",
-               checkpoint=tmp_path / "c", **options)  # fmt: skip
+        replay("never-there", where="raise_error(body) = 1", **options)
 
 
 def test_without_java_a_job_says_so_at_once(dev: DevProcess, tmp_path: Path) -> None:
@@ -252,7 +256,8 @@ def test_a_report_tells_what_is_known(dev: DevProcess, tmp_path: Path) -> None:
     made = report(dev.nameserver, html=html, parquet=tables)
     (row,) = (row for row in made.topics if row.topic == "told")
     assert (row.messages, row.queues, row.in_24h) == (25, 2, 25)
-    assert row.bytes is None or row.bytes > 25 * 100
+    assert row.bytes is not None
+    assert row.bytes > 25 * 100
     assert sum(each.messages for each in made.traffic if each.topic == "told") == 25
     text = html.read_text()
     assert "told" in text

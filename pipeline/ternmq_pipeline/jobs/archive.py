@@ -34,8 +34,8 @@ CHECKPOINT: Final = "_checkpoint"
 BATCH_ROWS: Final = 1_000_000
 """The most messages of one micro-batch: a run that is killed loses the work on no more."""
 
-_DATE: Final = "date_from_unix_date(cast(unix_micros(storeTimestamp) div 86400000000 as int))"
-"""Of UTC, whatever the session's time zone is."""
+DATE: Final = "date_from_unix_date(cast(unix_micros(storeTimestamp) div 86400000000 as int))"
+"""The day of a row in UTC, whatever the session's time zone is: Spark's expression."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ def archive(
         observe: Is told of each micro-batch.
         master: Spark's master.
         settings: More settings of Spark.
-        spark: Use this session and leave it as it is.
+        spark: A session of Spark to take; it is left as it is.
         clock: Tells how long it takes; None = the system's.
 
     Raises:
@@ -178,7 +178,7 @@ def _query(
     rows: "DataFrame", folder: str, checkpoint: str, interval_s: float | None
 ) -> "StreamingQuery":
     writer = (
-        rows.selectExpr("*", f"{_DATE} AS date")
+        rows.selectExpr("*", f"{DATE} AS date")
         .writeStream.format("parquet")
         .partitionBy("topic", "date")
         .option("path", folder)

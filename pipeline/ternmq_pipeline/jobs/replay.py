@@ -110,7 +110,7 @@ def replay(
         observe: Is told of each micro-batch.
         master: Spark's master.
         settings: More settings of Spark.
-        spark: Use this session and leave it as it is.
+        spark: A session of Spark to take; it is left as it is.
         clock: Tells how long it takes; None = the system's.
 
     Raises:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, cast
 
 from ternmq_model.errors import JobFailed
+from ternmq_pipeline.jobs.progress import reason_of
 from ternmq_pipeline.jobs.requirements import need, need_java
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ _QUIET: Final = {
     "spark.sql.streaming.stopTimeout": "60s",
 }
 _LOOPBACK: Final = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
-_LOG_LINES: Final = 5
+_LOG_LINES: Final = 3
 
 
 @contextmanager
@@ -103,8 +104,10 @@ def _start(job: str, settings: Mapping[str, str], log: Path) -> "SparkSession":
             with _standard_error(file):
                 return builder.getOrCreate()
         except Exception as error:
-            lines = log.read_text(errors="replace").splitlines()[-_LOG_LINES:]
-            raise JobFailed(f"{job}: Spark does not start: {error}: {' / '.join(lines)}") from error
+            printed = log.read_text(errors="replace").splitlines()
+            told = [line.strip() for line in printed if not line.startswith("\tat ")]
+            why = " / ".join((reason_of(str(error)), *told[-_LOG_LINES:]))
+            raise JobFailed(f"{job}: Spark does not start: {why}") from error
 
 
 @contextmanager

@@ -21,8 +21,8 @@ header p { margin: 0; color: #c6d3e1; }
 .tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(112px, 1fr)); gap: 12px;
   margin-top: -40px; }
 .tile, section { background: #fff; border: 1px solid #e3e7ec; border-radius: 8px; }
-.tile { padding: 12px 14px; }
-.tile b { display: block; font-size: 21px; font-weight: 650; white-space: nowrap; }
+.tile { padding: 12px; }
+.tile b { display: block; font-size: 19px; font-weight: 650; white-space: nowrap; }
 .tile span { color: #66717f; font-size: 13px; }
 .alarm b, td.alarm { color: #c2413b; }
 td.alarm { font-weight: 600; }
@@ -30,7 +30,7 @@ section { margin: 16px 0; padding: 18px 20px; min-width: 0; }
 h2 { font-size: 16px; margin: 0 0 10px; font-weight: 650; }
 h2 small { font-weight: 400; color: #66717f; font-size: 13px; margin-left: 6px; }
 .pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(440px, 1fr)); gap: 0 16px;
-  align-items: start; }
+  align-items: stretch; }
 figure { margin: 0; }
 svg { width: 100%; height: auto; display: block; }
 svg text { font-family: inherit !important; }

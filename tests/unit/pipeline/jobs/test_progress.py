@@ -56,7 +56,9 @@ java.lang.RuntimeException: other
 def test_without_an_error_of_ours_the_first_line_and_the_exception_are_told() -> None:
     text = "[FAILED] it failed\n  File x\nValueError: no number\n\tat java.Thing"
     assert reason_of(text) == "it failed: ValueError: no number"
-    text = "[STREAM_X] Query [id = 1-a, runId = 2-b] terminated with exception: [USER_X] no such day"
+    text = (
+        "[STREAM_X] Query [id = 1-a, runId = 2-b] terminated with exception: [USER_X] no such day"
+    )
     assert reason_of(text) == "no such day"
     text = "[A.B_2] A column `x` cannot be found. SQLSTATE: 42703; line 1 pos 0;\n'Filter"
     assert reason_of(text) == "A column `x` cannot be found."

@@ -11,7 +11,7 @@ from ternmq_pipeline.jobs.running import Totals, interruptions
 def test_a_first_signal_is_noted_and_a_second_one_ends_the_job(number: signal.Signals) -> None:
     before = signal.getsignal(number)
     with interruptions() as noted:
-        assert not noted.is_wanted
+        assert [noted.is_wanted] == [False]
         os.kill(os.getpid(), number)
         assert noted.is_wanted
         with pytest.raises(KeyboardInterrupt):
