@@ -58,7 +58,7 @@ class PreparedSearch:
         self.at = max(start, source.start)
         self.found: list[PreparedRecord] = []
         self._source = source
-        self._wanted = np.fromiter(transactions, dtype=np.int64)
+        self._wanted = np.sort(np.fromiter(transactions, dtype=np.int64))
         self._skipped_topic = skipped_topic
 
     def step(self) -> bool:
@@ -111,7 +111,14 @@ class PreparedSearch:
         heads = batch.heads
         prepared = heads["prepared_offset"].astype(np.int64)
         is_message = heads["sys_flag"] & FLAG_TRANSACTION_MASK == FLAG_COMMIT
-        matched = np.isin(prepared, self._wanted) & (is_message | (prepared > 0))
+        matched = is_message | (prepared > 0)
+        if not len(self._wanted) or not matched.any():
+            return
+        # There may be a million of them, and few records are of any: `isin` would sort them anew.
+        rows = np.flatnonzero(matched)
+        places = np.searchsorted(self._wanted, prepared[rows])
+        places[places == len(self._wanted)] = 0
+        matched[rows] = self._wanted[places] == prepared[rows]
         if not matched.any():
             return
         for queue in batch.queues:
