@@ -226,8 +226,9 @@ class ScanPool:
             self._stopping.remove(one)
             self._give_back(one)
         long_ago_ms = self._clock.monotonic_ms() - IDLE_MS
-        old = [one for one in self._idle if one.idle_since_ms <= long_ago_ms]
-        for one in (*self._ending, *old):
+        idle = self._idle
+        over = [one for one in idle if one.idle_since_ms <= long_ago_ms or one.child.has_ended]
+        for one in (*self._ending, *over):
             await self._end(one)
         return False
 

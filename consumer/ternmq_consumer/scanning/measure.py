@@ -30,28 +30,25 @@ async def measure(
     for row, stretch in enumerate(stretches):
         rows_of.setdefault(stretch.queue.broker_name, []).append(row)
     asked = [
-        (broker_name, rows[first : first + REQUEST_STRETCHES_MAX])
-        for broker_name, rows in rows_of.items()
+        rows[first : first + REQUEST_STRETCHES_MAX]
+        for rows in rows_of.values()
         for first in range(0, len(rows), REQUEST_STRETCHES_MAX)
     ]
     answers = await asyncio.gather(
-        *(
-            _ask(client, broker_name, [stretches[row] for row in rows], timeout_s)
-            for broker_name, rows in asked
-        )
+        *(_ask(client, [stretches[row] for row in rows], timeout_s) for rows in asked)
     )
     found = {
         row: measured
-        for (_, rows), answer in zip(asked, answers, strict=True)
+        for rows, answer in zip(asked, answers, strict=True)
         for row, measured in zip(rows, answer, strict=True)
     }
     return [found[row] for row in range(len(stretches))]
 
 
 async def _ask(
-    client: ScanClient, broker_name: str, stretches: list[StretchToMeasure], timeout_s: float
+    client: ScanClient, stretches: list[StretchToMeasure], timeout_s: float
 ) -> list[MeasuredStretch]:
-    connection = await connected(client, stretches[0].queue.topic, broker_name)
+    connection = await connected(client, stretches[0].queue)
     request = admin.MeasureQueuesRequest(
         stretches=[
             admin.QueueStretch(

@@ -5,7 +5,14 @@ from typing import Final, Protocol
 
 from ternmq_client.retry import RetryPolicy
 from ternmq_client.route_cache import RouteCache
-from ternmq_model.errors import RefusedError, StretchLost, TernError, TransportError
+from ternmq_model.errors import (
+    RefusedError,
+    StretchLost,
+    TernError,
+    TopicNotFound,
+    TransportError,
+    Unreachable,
+)
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import MASTER_ID
@@ -60,6 +67,7 @@ class Progress:
         end: Behind its last message.
         next_offset: Everything before it was given out.
         first_offset: The first message that the queue kept, as was told last.
+        has_begun: Somebody was connected to for it.
     """
 
     def __init__(self, queue: MessageQueue, begin: int, end: int) -> None:
@@ -67,6 +75,7 @@ class Progress:
         self.end = end
         self.next_offset = begin
         self.first_offset = 0
+        self.has_begun = False
 
     def lost(self, *, end_offset: int | None = None) -> StretchLost:
         """Return the error that says what is not there.
@@ -130,15 +139,28 @@ def _may_pass(error: TernError) -> bool:
     return isinstance(error, TransportError)
 
 
-async def connected(client: ScanClient, topic: str, broker_name: str) -> Connection:
+async def connected(
+    client: ScanClient, queue: MessageQueue, *, was_there: bool = False
+) -> Connection:
     """Return the connection by which a queue is read now.
+
+    Args:
+        client: Open.
+        queue: Which one.
+        was_there: It was read before: that no NameServer knows its topic may pass, since one that
+            has just started knows nothing yet.
 
     Raises:
         TransportError: Nobody answers.
-        RefusedError: There is no such topic.
+        TopicNotFound: There is no such topic.
     """
-    await client.routes.route(topic)
-    return await client.reader(broker_name)
+    try:
+        await client.routes.route(queue.topic)
+    except TopicNotFound as error:
+        if was_there:
+            raise Unreachable(str(error)) from error
+        raise
+    return await client.reader(queue.broker_name)
 
 
 def drop(client: ScanClient, broker_name: str, connection: Connection) -> None:

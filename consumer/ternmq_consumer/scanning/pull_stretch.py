@@ -54,7 +54,8 @@ async def pull_stretch(
         reached = reading.next_offset
         timeout_s: float | None = None
         try:
-            connection = await connected(client, queue.topic, queue.broker_name)
+            connection = await connected(client, queue, was_there=reading.has_begun)
+            reading.has_begun = True
             try:
                 limit = await reading.check(connection)
                 async with aclosing(reading.over(connection, limit)) as pulled:

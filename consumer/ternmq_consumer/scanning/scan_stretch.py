@@ -51,7 +51,8 @@ async def scan_stretch(
         reached = reading.next_offset
         timeout_s: float | None = None
         try:
-            connection = await connected(client, queue.topic, queue.broker_name)
+            connection = await connected(client, queue, was_there=reading.has_begun)
+            reading.has_begun = True
             try:
                 async with aclosing(reading.over(connection)) as batches:
                     async for batch in batches:

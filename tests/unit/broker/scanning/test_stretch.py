@@ -1,0 +1,142 @@
+"""What a stretch's reader is told when the queue does not keep it."""
+
+from collections.abc import Iterator
+from typing import Any, cast
+
+import pytest
+
+from ternmq_broker.pull_hold import TopicReaders
+from ternmq_broker.pull_rules import PullRules
+from ternmq_broker.scanning.holds import ScanHolds
+from ternmq_broker.scanning.pool import ScanPool
+from ternmq_broker.scanning.stretch import ScanServices, serve_stretch
+from ternmq_model.response_code import ResponseCode
+from ternmq_protos.v1 import messages_pb2 as messages
+from ternmq_store.message_store import MessageStore
+from ternmq_store.scan_process.child import Answer
+from ternmq_store.scan_process.frames import Kind, Refusal, Wish
+from tests.support.scan_processes import MemoryProcesses
+from tests.support.virtual_time import VirtualClock, run_in_virtual_time
+
+
+class Store:
+    """A store whose one queue begins and ends where a test says."""
+
+    def __init__(self, first: int, end: int) -> None:
+        self.range = (first, end)
+        self.confirm_offset = 1_000
+        self.searches: Any = self
+        self.statistics: Any = self
+        self.counted: list[int] = []
+
+    def queue_range(self, topic: str, queue_id: int) -> tuple[int, int]:
+        return self.range
+
+    def place_of(self, topic: str, queue_id: int, offset: int) -> int | None:
+        return None if offset < self.range[0] else offset * 10
+
+    def got(self, count: int, *, took_ms: int, from_disk: bool) -> None:
+        self.counted.append(count)
+
+
+class Stream:
+    def __init__(self) -> None:
+        self.replies: list[messages.ScanReply] = []
+
+    async def write(self, reply: messages.ScanReply) -> None:
+        self.replies.append(reply)
+
+
+class Rules:
+    """Allow everything."""
+
+    def check_queue(self, topic: str, queue_id: int) -> None:
+        return
+
+
+class Place:
+    def __init__(self, store: Store, answer: Any = None, *, is_slave: bool = False) -> None:
+        clock = VirtualClock()
+        self.store = store
+        self.holds = ScanHolds(clock, limit_ms=60_000)
+        self.services = ScanServices(
+            broker_name="broker-a",
+            root="/store",
+            store=cast("MessageStore", store),
+            rules=cast("PullRules", Rules()),
+            readers=TopicReaders(),
+            holds=self.holds,
+            pool=ScanPool(
+                *(MemoryProcesses(answer), clock), processes_max=1, wake=lambda _job: None
+            ),
+            has_arrow=lambda: True,
+            stall_s=60.0,
+            is_slave=is_slave,
+            is_closing=lambda: False,
+        )
+
+    async def ask(self, begin: int, end: int) -> list[messages.ScanReply]:
+        stream = Stream()
+        request = messages.ScanRequest(topic="T", begin_offset=begin, end_offset=end)
+        await serve_stretch(self.services, request, cast("Any", stream))
+        return stream.replies
+
+
+@pytest.mark.parametrize(
+    ("is_slave", "code"),
+    [(False, ResponseCode.PULL_OFFSET_MOVED), (True, ResponseCode.PULL_RETRY_IMMEDIATELY)],
+)
+def test_a_stretch_that_begins_before_the_queue_is_refused_by_who_can_know(
+    is_slave: bool, code: int
+) -> None:
+    async def main() -> None:
+        (reply,) = await Place(Store(20, 50), is_slave=is_slave).ask(5, 30)
+        assert reply.status.code == code
+        assert (reply.next_offset, reply.min_offset, reply.ends_stretch) == (5, 20, True)
+        assert "begins at 20 now: offset 5" in reply.status.remark
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize(
+    ("first_now", "code"),
+    [(40, ResponseCode.PULL_OFFSET_MOVED), (20, ResponseCode.SYSTEM_BUSY)],
+)
+def test_a_file_that_is_gone_counts_as_lost_only_when_the_queue_says_so_too(
+    first_now: int, code: int
+) -> None:
+    async def main() -> None:
+        store = Store(20, 50)
+
+        def overtaken(wish: Wish) -> Iterator[Answer]:
+            yield Answer(Kind.BATCH, b"x", 30, 0, 10)
+            store.range = (first_now, 50)
+            gone = Refusal(ResponseCode.PULL_OFFSET_MOVED, "it is gone")
+            yield Answer(Kind.REFUSAL, gone.to_bytes())
+            yield Answer(Kind.END)
+
+        replies = await Place(store, overtaken).ask(20, 50)
+        assert [each.status.code for each in replies] == [0, code]
+        assert (replies[-1].next_offset, replies[-1].min_offset) == (30, first_now)
+        assert store.counted == [10]
+
+    run_in_virtual_time(main())
+
+
+def test_the_hold_follows_the_reader_and_ends_with_the_stretch() -> None:
+    async def main() -> None:
+        needed: list[int | None] = []
+
+        def two(wish: Wish) -> Iterator[Answer]:
+            for end in (30, 50):
+                needed.append(place.holds.needed_from())
+                yield Answer(Kind.BATCH, b"x", end, 0, 1)
+            needed.append(place.holds.needed_from())
+            yield Answer(Kind.END, b"", 50)
+
+        place = Place(Store(20, 50), two)
+        await place.ask(20, 50)
+        assert needed == [200, 300, 500]
+        assert place.holds.needed_from() is None
+
+    run_in_virtual_time(main())

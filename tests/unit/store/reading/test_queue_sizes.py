@@ -1,0 +1,82 @@
+"""Lengths of stretches, added up from units."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ternmq_model.offsets import UNIT_BYTES, QueueOffset
+from ternmq_store.queues.consume_queue import ConsumeQueue
+from ternmq_store.queues.units import PADDING_SIZE, make_units
+from ternmq_store.reading import queue_sizes
+from ternmq_store.reading.queue_sizes import StretchSize, plan_stretch_size
+from tests.support.files import MemoryFileSystem
+
+FILE_UNITS = 16
+
+
+def queue_of(files: MemoryFileSystem, sizes: list[int]) -> ConsumeQueue:
+    queue = ConsumeQueue(files, Path("/store"), "T", 0, FILE_UNITS * UNIT_BYTES)
+    for first in range(0, len(sizes), 5):
+        some = np.array(sizes[first : first + 5], dtype=np.int64)
+        queue.append(make_units(some * 0, some, some * 0))
+    return queue
+
+
+def measured(size: StretchSize) -> tuple[int, int]:
+    while not size.is_done:
+        before = size.end
+        size.run()
+        assert size.end > before
+    return size.end, size.bytes
+
+
+@given(
+    st.lists(st.integers(1, 90) | st.just(PADDING_SIZE), max_size=60),
+    st.integers(0, 70),
+    st.integers(0, 70),
+    st.integers(0, 900),
+    st.integers(0, 30),
+)
+def test_a_stretch_has_the_bytes_of_its_records_up_to_its_limit(
+    sizes: list[int], begin: int, end: int, bytes_max: int, first: int
+) -> None:
+    files = MemoryFileSystem()
+    queue = queue_of(files, sizes)
+    queue.min_offset = QueueOffset(min(first, len(sizes)))
+    size = plan_stretch_size(
+        files, queue, QueueOffset(begin), QueueOffset(end), bytes_max=bytes_max
+    )
+    last = min(end, len(sizes))
+    at = max(begin, min(queue.min_offset, last))
+    total = 0
+    while at < last and not (bytes_max and total >= bytes_max):
+        total += 0 if sizes[at] == PADDING_SIZE else sizes[at]
+        at += 1
+    assert measured(size) == (at, total)
+
+
+def test_a_long_stretch_takes_several_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue_sizes, "_PIECE_UNITS", 3)
+    files = MemoryFileSystem()
+    size = plan_stretch_size(
+        *(files, queue_of(files, [7] * 50), QueueOffset(1), QueueOffset(50)), bytes_max=0
+    )
+    size.run()
+    assert not size.is_done
+    assert measured(size) == (50, 49 * 7)
+
+
+def test_what_retention_takes_meanwhile_counts_nothing() -> None:
+    files = MemoryFileSystem()
+    queue = queue_of(files, [7] * 50)
+    size = plan_stretch_size(files, queue, QueueOffset(0), QueueOffset(50), bytes_max=0)
+    files.remove(queue.files.folder / "00000000000000000000")
+    assert measured(size) == (50, 34 * 7)
+
+
+def test_a_queue_that_was_never_written_to_has_nothing() -> None:
+    size = plan_stretch_size(MemoryFileSystem(), None, QueueOffset(3), QueueOffset(50), bytes_max=0)
+    assert measured(size) == (3, 0)
