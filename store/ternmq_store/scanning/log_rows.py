@@ -44,7 +44,10 @@ class Choice(NamedTuple):
 
     def part(self, begin: int, end: int) -> "Choice":
         """Return those from `begin` on before `end`."""
-        rows = slice(begin, end)
+        return self.only(slice(begin, end))
+
+    def only(self, rows: slice | NDArray[np.bool_]) -> "Choice":
+        """Return some of them."""
         return self._replace(
             starts=self.starts[rows],
             sizes=self.sizes[rows],

@@ -87,10 +87,12 @@ def plan_stretches(
             for base in bases:
                 if units.min_offset >= stretch.end:
                     break
-                end = first_from(units, PhysicalOffset(base + step))
+                # Each unit falls to a part, even where a damaged one misleads the search.
+                is_last = base == bases[-1]
+                end = stretch.end if is_last else first_from(units, PhysicalOffset(base + step))
                 if end > units.min_offset:
                     found[base].append(stretch._replace(begin=units.min_offset, end=end))
-                units.min_offset = end
+                units.min_offset = QueueOffset(end)
         finally:
             units.close()
     return [LogPart(base, tuple(some)) for base, some in found.items() if some]
@@ -124,7 +126,11 @@ def scan_part(
             topic, queue_id, begin, end = part.stretches[0]
             raise StretchGone(topic, queue_id, begin, end) from None
         stack.callback(rows.close)
-        yield from _PartScan(directory, part, wanted, rows, stack).run()
+        scan = _PartScan(directory, part, wanted, rows, stack)
+        yield from scan.run()
+        for base in scan.bases_elsewhere():
+            yield from scan.run_elsewhere(base, broker_name)
+        yield Scanned(None, rows.end, scan.damaged)
 
 
 class _PartScan:
@@ -138,11 +144,13 @@ class _PartScan:
         rows: LogRows,
         stack: ExitStack,
     ) -> None:
+        self._directory = directory
         self._part = part
         self._wanted = wanted
         self._rows = rows
-        self._damaged = 0
+        self.damaged = 0
         self._queues = [(queue.topic.encode(), queue.queue_id) for queue in part.stretches]
+        self._elsewhere = self._gathered([])
         self._cursors = [_Cursor(directory, queue, wanted, stack) for queue in part.stretches]
 
     def run(self) -> Iterator[Scanned]:
@@ -151,17 +159,60 @@ class _PartScan:
         for border in range(self._rows.base, self._rows.end, _WINDOW_BYTES):
             is_last = border + _WINDOW_BYTES >= self._rows.end
             end = None if is_last else border + _WINDOW_BYTES
-            waiting = self._gathered([waiting, *self._take_to(end)])
+            waiting = self._here(self._gathered([waiting, *self._take_to(end)]))
             while len(waiting.starts) and (is_last or self._is_full(waiting)):
-                found = self._rows.take(waiting)
-                for damage in found.damaged:
-                    self._note(waiting, damage.row, damage.error.reason)
-                last = int(waiting.starts[found.looked_at - 1])
-                waiting = waiting.part(found.looked_at, len(waiting.starts))
-                yield Scanned(found.batch, last + 1, self._damaged)
+                waiting, scanned = self._step(self._rows, waiting)
+                yield scanned
             if not is_last:
                 self._rows.will_need(border + _WINDOW_BYTES)
-        yield Scanned(None, self._rows.end, self._damaged)
+
+    def _here(self, waiting: Choice) -> Choice:
+        """Return those in this file; a damaged unit may have misled who planned for some."""
+        is_here = (waiting.starts >= self._rows.base) & (waiting.starts < self._rows.end)
+        if is_here.all():
+            return waiting
+        self._elsewhere = self._gathered([self._elsewhere, waiting.only(~is_here)])
+        return waiting.only(is_here)
+
+    def bases_elsewhere(self) -> Sequence[int]:
+        """Return where the other files begin that hold messages of these stretches."""
+        step = self._directory.log_file_bytes
+        bases: list[int] = np.unique(self._elsewhere.starts // step * step).tolist()
+        return bases
+
+    def run_elsewhere(self, base: int, broker_name: str) -> Iterator[Scanned]:
+        """Give what is wanted of them in one of these files."""
+        step = self._directory.log_file_bytes
+        waiting = self._elsewhere.only(self._elsewhere.starts // step * step == base)
+        try:
+            rows = LogRows(
+                self._directory, self._wanted, broker_name=broker_name, base=base, log_end=None
+            )
+        except FileNotFoundError:
+            raise self._gone(waiting) from None
+        try:
+            while len(waiting.starts):
+                waiting, scanned = self._step(rows, waiting)
+                yield scanned
+        finally:
+            rows.close()
+
+    def _step(self, rows: LogRows, waiting: Choice) -> tuple[Choice, Scanned]:
+        """Look at some of the waiting messages; return the others, and what came of these."""
+        found = rows.take(waiting)
+        for damage in found.damaged:
+            self._note(waiting, damage.row, damage.error.reason)
+        last = int(waiting.starts[found.looked_at - 1])
+        return (
+            waiting.part(found.looked_at, len(waiting.starts)),
+            Scanned(found.batch, last + 1, self.damaged),
+        )
+
+    def _gone(self, waiting: Choice) -> StretchGone:
+        assert waiting.numbers is not None, "units tell of these records"
+        assert waiting.queue_of is not None, "units tell of these records"
+        queue = self._part.stretches[int(waiting.queue_of[0])]
+        return StretchGone(queue.topic, queue.queue_id, int(waiting.numbers[0]), queue.end)
 
     def _is_full(self, waiting: Choice) -> bool:
         is_long = int(waiting.sizes.sum()) > self._wanted.batch_bytes_max
@@ -193,7 +244,7 @@ class _PartScan:
         self._note_at(int(waiting.queue_of[row]), int(waiting.numbers[row]), reason)
 
     def _note_at(self, index: int, number: int, reason: str) -> None:
-        self._damaged += 1
+        self.damaged += 1
         if not self._wanted.skips_damaged:
             queue = self._part.stretches[index]
             raise MessageDamaged(queue.topic, queue.queue_id, number, reason)
@@ -233,7 +284,9 @@ class _Cursor:
                 raise StretchGone(topic, queue_id, self._next, last)
             read = len(units)
             if end is not None:
-                behind = (units["offset"] >= end) & (units["size"] != PADDING_SIZE)
+                # What points behind the log's end is damaged, and is not to hold up the others.
+                behind = (units["offset"] >= end) & (units["offset"] < self._source.end)
+                behind &= units["size"] != PADDING_SIZE
                 units = units[: int(behind.argmax())] if behind.any() else units
             if len(units):
                 codes = None

@@ -125,20 +125,19 @@ class _RawScan:
                 begins = np.array(starts, dtype=np.int64) + base
                 choice = Choice(begins, np.diff(begins, append=end + base), None, (), None)
                 found = self._rows.take(choice)
-                position = end
-                if found.looked_at < len(starts):
-                    position = starts[found.looked_at]
-                for damage in found.damaged:
-                    if self._is_torn(starts[damage.row]):
-                        position = self._log_file.file_bytes
-                        break
-                    self._note(int(begins[damage.row]), damage.error.reason)
-                yield Scanned(found.batch, base + position, self._damaged)
+                position = starts[found.looked_at] if found.looked_at < len(starts) else end
+                if not found.damaged:
+                    yield Scanned(found.batch, base + position, self._damaged)
+                    continue
+                # Its length may be what is damaged: where records go on is looked for anew.
+                row, error = found.damaged[0]
+                if row:
+                    yield from self._good(choice.part(0, row))
+                position = self._behind_bad(starts[row], error.reason)
                 continue
-            behind = self._behind(position)
-            if behind is None:
+            if self._is_end(position):
                 break
-            position = behind
+            position = self._behind_bad(position, "no record begins there")
         yield Scanned(None, base + self._log_file.file_bytes, self._damaged)
 
     def _records(self, position: int) -> tuple[list[int], int]:
@@ -153,25 +152,32 @@ class _RawScan:
                 starts, end, _ = follow_lengths(view, 0, len(view), 1)
         return [position + start for start in starts], position + end
 
-    def _behind(self, position: int) -> int | None:
-        """Return where records go on behind what is none; None where the file has no more."""
+    def _good(self, choice: Choice) -> Iterator[Scanned]:
+        """Give records that were found to be good."""
+        while len(choice.starts):
+            found = self._rows.take(choice)
+            ends = choice.starts + choice.sizes
+            yield Scanned(found.batch, int(ends[found.looked_at - 1]), self._damaged)
+            choice = choice.part(found.looked_at, len(choice.starts))
+
+    def _is_end(self, position: int) -> bool:
+        """Tell whether the file has no more, since the next one goes on or the log ends."""
         head = bytes(self._window.take(position, BLANK_BYTES))
         left = self._log_file.file_bytes - position
         is_blank = int.from_bytes(head[4:], "big", signed=True) == MAGIC_BLANK
         if is_blank and int.from_bytes(head[:4], "big") == left:
-            return None
-        if self._part.is_last and next_content(self._window, position) is None:
-            return None
-        if self._is_torn(position):
-            return None
-        self._note(self._part.base + position, "no record begins there")
-        return next_piece(self._window, self._log_file, position + 1)
+            return True
+        return self._part.is_last and next_content(self._window, position) is None
 
-    def _is_torn(self, position: int) -> bool:
-        """Tell whether the bytes at `position` are what was being written, or was last."""
-        if not self._may_be_torn:
-            return False
-        return next_piece(self._window, self._log_file, position + 1) >= self._log_file.file_bytes
+    def _behind_bad(self, position: int, reason: str) -> int:
+        """Return where records go on behind one that is damaged; the file's end if none does.
+
+        What was being written, or was last, in a log that was not closed is no damage.
+        """
+        behind = next_piece(self._window, self._log_file, position + 1)
+        if behind < self._log_file.file_bytes or not self._may_be_torn:
+            self._note(self._part.base + position, reason)
+        return behind
 
     def _note(self, place: int, reason: str) -> None:
         self._damaged += 1

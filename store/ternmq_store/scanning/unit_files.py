@@ -11,6 +11,7 @@ from ternmq_store.disk.filesystem import File, FileSystem
 from ternmq_store.disk.layout import base_of, file_name
 from ternmq_store.queues.units import UNIT, Unit, Units
 
+_PIECE_UNITS: Final = 4_096
 _EMPTY: Final = np.zeros(0, dtype=UNIT)
 
 
@@ -66,7 +67,11 @@ class UnitFiles:
         return Unit(PhysicalOffset(place), size, tag_code)
 
     def written_end(self) -> QueueOffset:
-        """Return where the written units end: none of a queue has an unwritten one before it."""
+        """Return where the written units end.
+
+        No sound queue has an unwritten one before it, so the end is found by halving; what may
+        lie behind a hole, which a crash or a lost sector left, is looked for all the same.
+        """
         low, high = int(self.min_offset), int(self.end)
         while low < high:
             middle = (low + high) // 2
@@ -74,7 +79,16 @@ class UnitFiles:
                 low = middle + 1
             else:
                 high = middle
-        return QueueOffset(low)
+        end = low
+        while low < self.end:
+            units = self.units(QueueOffset(low), _PIECE_UNITS)
+            if not len(units):
+                break
+            written = np.flatnonzero(units["size"])
+            if len(written):
+                end = low + int(written[-1]) + 1
+            low += len(units)
+        return QueueOffset(end)
 
     def close(self) -> None:
         """Close the file."""
