@@ -29,6 +29,9 @@ class Dev:
 
     nameserver: str
     process_id: int
+    data: Path
+    """Where it keeps everything; the broker's store is `broker` in it."""
+
     ready_ms: float
     """From the command to the second address line."""
 
@@ -57,7 +60,7 @@ def dev(parent: Path, mode: str, settings: Sequence[str] = ()) -> Generator[Dev]
                 word, *rest = lines.next(READY_WITHIN_S).split()
                 found[word] = rest[-1]
             ready_ms = (time.perf_counter() - begun_s) * 1e3
-            yield Dev(found["nameserver"], process.pid, ready_ms)
+            yield Dev(found["nameserver"], process.pid, Path(folder), ready_ms)
             process.send_signal(signal.SIGINT)
             process.wait(ENDS_WITHIN_S)
 

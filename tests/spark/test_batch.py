@@ -178,8 +178,8 @@ def test_pushed_conditions_change_no_result(read: Read, spark: SparkSession) -> 
     narrow = "topic string, brokerName string, queueId int, queueOffset bigint, tags string, \
         keys array<string>, storeTimestamp timestamp, properties map<string,string>, body binary"
 
-    def results(**options: str) -> dict[str, list[bytes]]:
-        return {each: bodies(read(narrow, **options).where(each).collect()) for each in CONDITIONS}
+    def results(conditions: list[str], **options: str) -> dict[str, list[bytes]]:
+        return {each: bodies(read(narrow, **options).where(each).collect()) for each in conditions}
 
     rows = read(narrow).collect()
     everything = spark.createDataFrame(rows, read(narrow).schema).cache()
