@@ -189,7 +189,7 @@ def change_a_byte(files: MemoryFileSystem, data: st.DataObject) -> None:
     node.data[position] ^= data.draw(st.integers(1, 255))
 
 
-@given(st.data(), st.sampled_from([1, 20, 10_000]))
+@given(st.data(), st.sampled_from([4, 20, 10_000]))
 @settings(deadline=None, max_examples=60)
 def test_a_byte_that_changed_costs_one_message_and_is_told(
     data: st.DataObject, rows_max: int
@@ -219,7 +219,7 @@ def test_a_byte_that_changed_costs_one_message_and_is_told(
     assert passed_over <= 1
 
 
-@given(st.data(), st.sampled_from([1, 20, 10_000]), st.booleans())
+@given(st.data(), st.sampled_from([4, 20, 10_000]), st.booleans())
 @settings(deadline=None, max_examples=60)
 def test_a_byte_that_changed_costs_no_other_message_of_the_log(
     data: st.DataObject, rows_max: int, is_raw: bool

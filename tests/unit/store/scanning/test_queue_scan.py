@@ -1,15 +1,19 @@
 """Reading a stretch of a queue from outside of its broker."""
 
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ternmq_model.errors import MessageDamaged, StoreError, StretchGone, UsageError
+from ternmq_model.compression import compress
+from ternmq_model.errors import MessageDamaged, MissingPackage, StoreError, StretchGone, UsageError
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.subscription import parse_subscription
 from ternmq_store.config import StoreConfig
+from ternmq_store.disk.filesystem import RealFileSystem
 from ternmq_store.log.log_notes import load_notes, save_notes
 from ternmq_store.log.quarantine import Stretch
 from ternmq_store.message_store import MessageStore
@@ -236,3 +240,25 @@ def test_a_column_that_there_is_not_is_refused() -> None:
         scan(filled(count=1), 0, 1, Wanted(columns=["nobody"]))
     with pytest.raises(UsageError, match="at least one"):
         scan(filled(count=1), 0, 1, Wanted(batch_rows_max=0))
+
+
+def test_a_body_that_needs_a_package_says_so_while_the_log_is_mapped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body, flags = compress(bytes(10_000), "lz4", 0)
+    config = replace(CONFIG, commit_log_file_bytes=4 << 20)
+    store = open_store(RealFileSystem(), config=config, root=tmp_path)
+    for _ in range(20):
+        append(store, batch_of(record("A", 0, body, sys_flag=flags)))
+        append(store, batch_of(record("B", 0, bytes(150_000))))
+    settle(store)
+    store.close()
+    with StoreDirectory.open(RealFileSystem(), tmp_path) as directory:
+        stretch = QueueStretch("A", 0, 0, 20)
+        whole = Wanted(columns=["body"])
+        batches = [step.batch for step in scan_queue(directory, stretch, whole, broker_name="b")]
+        rows = [row for batch in batches if batch is not None for row in batch.to_pylist()]
+        assert rows == [{"body": bytes(10_000)}] * 20
+        monkeypatch.setitem(sys.modules, "lz4.frame", None)
+        with pytest.raises(MissingPackage, match=r"ternmq\[compression\]"):
+            list(scan_queue(directory, stretch, whole, broker_name="b"))
