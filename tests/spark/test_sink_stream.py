@@ -34,7 +34,7 @@ def test_each_batch_is_written_once_over_restarts(
         for number in range(2):
             name = f"{2 * start + number}"
             (tmp_path / "input" / name).write_text(f"{name}-a\n{name}-b\n")
-        ids.add(run(rows, dev, tmp_path, topic="stream-sink", mode=("append", "update")[start]))
+        ids.add(run(rows, dev, tmp_path, topic="stream-sink"))
     found = read_topic(dev.nameserver, "stream-sink")
     assert sorted(message.body.decode() for message in found) == [
         f"{name}-{row}" for name in range(4) for row in "ab"
@@ -82,5 +82,7 @@ def test_a_stream_that_cannot_be_written_is_refused_by_name(
     counted = lines.withColumnRenamed("value", "body").groupBy("body").count().select("body")
     with pytest.raises(Exception, match="output mode 'complete': messages cannot be overwritten"):
         run(counted, dev, tmp_path / "complete", mode="complete", topic="stream-refused")
+    with pytest.raises(Exception, match="does not support Update mode"):
+        run(counted, dev, tmp_path / "update", mode="update", topic="stream-refused")
     make_topic(dev.nameserver, "stream-refused")
     assert bodies(dev.nameserver, "stream-refused") == []
