@@ -10,7 +10,9 @@ from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
 from ternmq_consumer.push import PushConsumer
 from ternmq_model.message import Message
 from ternmq_model.stored_message import StoredMessage
+from ternmq_pipeline.cluster_reader import ClusterReader
 from ternmq_pipeline.jobs.reporting.asking import ask_cluster
+from ternmq_pipeline.jobs.reporting.measuring import first_offsets
 from ternmq_pipeline.jobs.reporting.tables import HOUR_MS, Report
 from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster, simulated_cluster
 from tests.support.virtual_time import run_in_virtual_time
@@ -23,9 +25,15 @@ async def report_of(cluster: SimulatedCluster, hours: int = 3) -> Report:
         return 100 * sum(one.max_offset - one.min_offset for one in queues)
 
     config = ClientConfig(nameservers=(NAMESERVER,))
-    async with AdminClient(config, env=cluster.environment("tool")) as admin:
+    env = cluster.environment("tool")
+    async with AdminClient(config, env=env) as admin, ClusterReader(config, env=env) as reader:
         return await ask_cluster(
-            admin, measure, now_ms=cluster.now_ms(), hours=hours, slow_after_ms=SLOW_AFTER_MS
+            admin,
+            measure,
+            lambda times_ms: first_offsets(reader, times_ms),
+            now_ms=cluster.now_ms(),
+            hours=hours,
+            slow_after_ms=SLOW_AFTER_MS,
         )
 
 

@@ -15,7 +15,7 @@ from ternmq_pipeline.cluster_reader import ClusterReader
 from ternmq_pipeline.jobs.cluster import ask
 from ternmq_pipeline.jobs.reporting.asking import ask_cluster
 from ternmq_pipeline.jobs.reporting.files import write_tables, write_text
-from ternmq_pipeline.jobs.reporting.measuring import kept_bytes
+from ternmq_pipeline.jobs.reporting.measuring import first_offsets, kept_bytes
 from ternmq_pipeline.jobs.reporting.page import page
 from ternmq_pipeline.jobs.reporting.tables import Report
 from ternmq_pipeline.jobs.requirements import need
@@ -68,6 +68,7 @@ def report(
             return await ask_cluster(
                 admin,
                 lambda queues: kept_bytes(reader, queues),
+                lambda times_ms: first_offsets(reader, times_ms),
                 now_ms=now_ms,
                 hours=hours,
                 slow_after_ms=slow_after_ms,

@@ -13,6 +13,7 @@ from ternmq_model.names import (
     is_system_group,
     is_system_topic,
 )
+from ternmq_model.queue import MessageQueue
 from ternmq_pipeline.jobs.reporting.tables import (
     DeadLettersRow,
     GroupRow,
@@ -28,6 +29,9 @@ from ternmq_protos.v1.groups_pb2 import RunningState
 
 Measure = Callable[[Sequence[QueueStatus]], Awaitable[int | None]]
 """Returns the bytes that queues keep together; None when a broker does not measure."""
+
+OffsetsAt = Callable[[Mapping[MessageQueue, int]], Awaitable[Mapping[MessageQueue, int]]]
+"""Returns of each queue the first message stored at its time or later, else its end."""
 
 _DAY: Final = 2
 """The last of a counter's spans; the first is a minute."""
@@ -50,7 +54,13 @@ Counted = Mapping[str, Mapping[str, Rate]]
 
 
 async def ask_cluster(
-    admin: AdminClient, measure: Measure, *, now_ms: int, hours: int, slow_after_ms: int
+    admin: AdminClient,
+    measure: Measure,
+    offsets_at: OffsetsAt,
+    *,
+    now_ms: int,
+    hours: int,
+    slow_after_ms: int,
 ) -> Report:
     """Return a report of all topics and groups but those of the system.
 
@@ -59,6 +69,7 @@ async def ask_cluster(
     Args:
         admin: An open client.
         measure: Tells how many bytes queues keep.
+        offsets_at: Tells where queues stood.
         now_ms: Unix milliseconds.
         hours: How far back messages are counted by the hour.
         slow_after_ms: From which lag in time on a group is slow.
@@ -78,7 +89,7 @@ async def ask_cluster(
             continue
         try:
             found = await admin.describe_topic(name)
-            traffic += await _traffic(admin, found, hour_starts(now_ms, hours))
+            traffic += await _traffic(offsets_at, found, hour_starts(now_ms, hours))
         except TopicNotFound:
             continue
         topics.append(topic_row(found, await measure(found.queues), counted, descriptions))
@@ -246,20 +257,17 @@ async def _members(
 
 
 async def _traffic(
-    admin: AdminClient, found: TopicDescription, starts: Sequence[int]
+    offsets_at: OffsetsAt, found: TopicDescription, starts: Sequence[int]
 ) -> list[HourRow]:
     """Return a topic's messages by the hour: differences of the offsets at which hours begin.
 
-    Brokers find those by halving, so no message is read. Nobody is asked about hours that cannot
-    have a message.
+    Brokers find those by halving, so no message is read. Nobody is asked about queues that got
+    nothing since then.
     """
-    kept = sum(one.max_offset for one in found.queues)
-    last_ms = max((one.last_stored_at_ms for one in found.queues), default=0)
+    ends = {one.queue: one.max_offset for one in found.queues}
     totals: list[int] = []
     for start in starts:
-        if start > last_ms:
-            totals.append(kept)
-        else:
-            at = await admin.offsets_at(found.topic, start)
-            totals.append(sum(offset for _, offset in at))
-    return hourly(found.topic, starts, [*totals, kept])
+        asked = {one.queue: start for one in found.queues if one.last_stored_at_ms >= start}
+        at: Mapping[MessageQueue, int] = await offsets_at(asked) if asked else {}
+        totals.append(sum(at.get(queue, end) for queue, end in ends.items()))
+    return hourly(found.topic, starts, [*totals, sum(ends.values())])

@@ -1,10 +1,11 @@
-"""How many bytes queues keep, as their brokers measure it."""
+"""What brokers find out about queues: how many bytes they keep, and where they stood."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ternmq_client.descriptions import QueueStatus
 from ternmq_model.errors import RefusedError
 from ternmq_model.offsets import QueueOffset
+from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
 from ternmq_pipeline.cluster_reader import ClusterReader
 from ternmq_pipeline.offsets import Stretch
@@ -41,3 +42,16 @@ async def kept_bytes(reader: ClusterReader, queues: Sequence[QueueStatus]) -> in
             return None
         raise
     return total
+
+
+async def first_offsets(
+    reader: ClusterReader, times_ms: Mapping[MessageQueue, int]
+) -> Mapping[MessageQueue, int]:
+    """Return of each queue the first message stored at its time or later, else its end.
+
+    Raises:
+        TransportError: A broker does not answer.
+        RefusedError: One said no: the topic is gone.
+    """
+    await reader.find_brokers({queue.topic for queue in times_ms})
+    return await reader.offsets_at(times_ms)
