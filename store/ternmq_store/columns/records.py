@@ -18,10 +18,11 @@ from ternmq_model.record import (
     OVERHEAD_BYTES,
     decode_record,
 )
+from ternmq_model.record_check import has_lost_sector
 from ternmq_model.record_checksum import match_checksums
 from ternmq_model.record_heads import Ints, head_type, take_heads
 from ternmq_model.record_layout import Layout, lay_out
-from ternmq_store.columns.slices import same_texts
+from ternmq_store.columns.slices import gather, parts_of, same_texts
 
 _HEAD: Final = head_type(8, 8)
 
@@ -145,6 +146,21 @@ def _doubts(found: Found, expected: Expected | None) -> Iterator[tuple[NDArray[n
         yield ~sealed, "the record's checksum is missing or differs"
     else:
         yield ~_have_right_bodies(found.view, layout), "the body's checksum differs"
+        if expected is not None:
+            yield _have_lost_sectors(found, expected.places), "part of the properties is lost"
+
+
+def _have_lost_sectors(found: Found, places: Ints) -> NDArray[np.bool_]:
+    """Tell which properties have a sector of zeros: their checksum would tell, if they had one."""
+    layout = found.layout
+    lost = np.zeros(len(layout.starts), dtype=np.bool_)
+    texts = gather(found.view, layout.properties, layout.ends)
+    data, bounds = parts_of(texts)
+    rows = np.searchsorted(bounds, np.flatnonzero(data == 0), side="right") - 1
+    for row in np.unique(rows).tolist():
+        at = int(places[row] + layout.properties[row] - layout.starts[row])
+        lost[row] = has_lost_sector(data[bounds[row] : bounds[row + 1]].tobytes(), at)
+    return lost
 
 
 def _are_of_place(found: Found, expected: Expected) -> NDArray[np.bool_]:

@@ -208,6 +208,15 @@ def test_a_changed_property_is_noticed_where_records_have_a_checksum(
         assert numbers(scan(files, 0, 3)) == [0, 1, 2]
 
 
+def test_properties_that_lost_a_sector_are_noticed_where_records_have_no_checksum() -> None:
+    files = filled(count=3, config=replace(CONFIG, record_checksum=False))
+    node = files.nodes[log_path(0)]
+    at = bytes(node.data).index(b"TAGS\x01")
+    node.data[at + 5 : at + 8] = 0
+    with pytest.raises(MessageDamaged, match=r"message 0 .*properties is lost"):
+        scan(files, 0, 3)
+
+
 def test_a_record_of_another_queue_is_not_taken_for_the_message() -> None:
     files = filled(count=3, config=replace(CONFIG, record_checksum=False))
     node = files.nodes[ROOT / "consumequeue" / "A" / "0" / f"{0:020d}"]
