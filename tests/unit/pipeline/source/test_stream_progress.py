@@ -2,120 +2,24 @@
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from ternmq_consumer.queue_ends import QueueRange
-from ternmq_model.errors import TernError, Unreachable, UsageError
+from ternmq_model.errors import Unreachable, UsageError
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
-from ternmq_pipeline.offsets import Offsets, Stretch, offsets_from_json, offsets_to_json
-from ternmq_pipeline.options import ReadOptions, TopicChoice, read_options
-from ternmq_pipeline.planning import DataLost, Measured, Snapshot
+from ternmq_pipeline.offsets import Stretch, offsets_from_json, offsets_to_json
+from ternmq_pipeline.planning import DataLost
 from ternmq_pipeline.source.stream_offsets import NEW
-from ternmq_pipeline.source.stream_progress import BatchLimit, StreamProgress
+from ternmq_pipeline.source.stream_progress import BatchLimit
+from tests.support.stream_table import HandClock, Table, asked, opened
 
 A0 = MessageQueue("TopicA", "broker-a", 0)
 A1 = MessageQueue("TopicA", "broker-a", 1)
 B0 = MessageQueue("TopicA", "broker-b", 0)
-BYTES = 100
-
-
-class Table:
-    """A cluster as a table. `answers` are errors that come before anything else is told."""
-
-    def __init__(self, ranges: Mapping[MessageQueue, tuple[int, int]]) -> None:
-        self.ranges = dict(ranges)
-        self.brokers = {queue.broker_name for queue in ranges}
-        self.missing: set[str] = set()
-        self.errors: list[TernError] = []
-        self.committed: list[tuple[str, Offsets]] = []
-        self.looks = 0
-        self.is_closed = False
-
-    def snapshot(
-        self,
-        choice: TopicChoice,
-        *,
-        include_system: bool = False,
-        expected: Iterable[MessageQueue] = (),
-    ) -> Snapshot:
-        """Tell what the table has."""
-        self.looks += 1
-        if self.errors:
-            raise self.errors.pop(0)
-        return Snapshot(
-            {
-                queue: QueueRange(QueueOffset(begin), QueueOffset(end))
-                for queue, (begin, end) in self.ranges.items()
-                if queue.broker_name in self.brokers
-            },
-            missing=frozenset(self.missing),
-            brokers=frozenset(self.brokers),
-        )
-
-    def offsets_at(
-        self, times_ms: Mapping[MessageQueue, int]
-    ) -> Mapping[MessageQueue, QueueOffset]:
-        """Tell that each message was stored at the time that its offset is."""
-        return {
-            queue: QueueOffset(min(at_ms, self.ranges[queue][1]))
-            for queue, at_ms in times_ms.items()
-        }
-
-    def measure(self, asked: Sequence[tuple[Stretch, int]]) -> Sequence[Measured]:
-        """Tell that each message has 100 bytes."""
-        found: list[Measured] = []
-        for stretch, bytes_max in asked:
-            count = min(stretch.messages, -(-bytes_max // BYTES) if bytes_max else stretch.messages)
-            found.append(Measured(stretch.begin + count, count * BYTES))
-        return found
-
-    def commit(self, group: str, offsets: Offsets) -> None:
-        """Remember it, or fail."""
-        if self.errors:
-            raise self.errors.pop(0)
-        self.committed.append((group, dict(offsets)))
-
-    def close(self) -> None:
-        """Remember it."""
-        self.is_closed = True
-
-
-class HandClock:
-    """A clock that goes by resting alone."""
-
-    def __init__(self) -> None:
-        self.now_ms = 5_000
-        self.on_rest: Callable[[], None] = lambda: None
-
-    def monotonic_ms(self) -> int:
-        """Tell it."""
-        return self.now_ms
-
-    def wall_ms(self) -> int:
-        """Tell it."""
-        return self.now_ms
-
-    def rest(self, seconds: float) -> None:
-        """Let time go by."""
-        self.now_ms += int(seconds * 1_000)
-        self.on_rest()
-
-
-def opened(table: Table, clock: HandClock | None = None, **options: str) -> StreamProgress:
-    clock = clock or HandClock()
-    return StreamProgress(asked(**options), table, clock, clock.rest)
-
-
-def asked(**options: str) -> ReadOptions:
-    given = {"nameserver": "127.0.0.1:9876", "subscribe": "TopicA", "startingOffsets": "earliest"}
-    if any(name.startswith("starting") for name in options):
-        del given["startingOffsets"]
-    return read_options(given | options, streaming=True)
 
 
 def end_of(told: Mapping[str, Any]) -> dict[MessageQueue, QueueOffset]:

@@ -1,0 +1,112 @@
+"""What a micro-batch costs beyond its rows: streams of the source `ternmq` into Parquet.
+
+    python benchmarks/spark_stream.py                 # 12 batches of each kind
+    python benchmarks/spark_stream.py --batches 5
+
+Each batch is made by sending and waited for. *Nothing to give*: 100 messages that the filter passes
+over, so that a batch runs and has no row. *Small*: 100 messages of 1 KiB. *From send to file*: from
+the first send until Spark says that the batch is done. The first batch of a session also starts
+Python workers, and is told by itself.
+"""
+
+import argparse
+import os
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from benchmarks.machine import describe
+from benchmarks.services import dev
+from ternmq import BlockingProducer, Message
+
+TOPIC: Final = "stream-overhead"
+MESSAGES: Final = 100
+TARGET_S: Final = 3.0
+
+
+def session(folder: Path) -> SparkSession:
+    """Start Spark as small as the tests have it, with this Python for its workers."""
+    os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    settings = {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.memory": "1g",
+        "spark.local.dir": str(folder / "scratch"),
+        "spark.log.level": "ERROR",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    builder = SparkSession.Builder().master("local[2]").appName("spark_stream")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def measure(
+    spark: SparkSession, nameserver: str, folder: Path, tag: str, batches: int
+) -> tuple[list[float], list[float]]:
+    """Return the seconds of each batch as Spark tells them, and from send to file."""
+    spark_s: list[float] = []
+    total_s: list[float] = []
+    frame = (
+        spark.readStream.format("ternmq")
+        .options(nameserver=nameserver, subscribe=TOPIC, filter="wanted")
+        .load()
+    )
+    writer = frame.writeStream.format("parquet").option("path", str(folder / tag / "rows"))
+    writer = writer.option("checkpointLocation", str(folder / tag / "checkpoint"))
+    query = writer.trigger(processingTime="0 seconds").start()
+    with BlockingProducer("benchmark-stream", nameserver=nameserver) as producer:
+        query.processAllAvailable()
+        for _ in range(batches):
+            before = last_batch(query)
+            begun_s = time.perf_counter()
+            producer.send_many([Message(TOPIC, os.urandom(1024), tags=tag)] * MESSAGES)
+            while last_batch(query) == before:
+                query.processAllAvailable()
+            total_s.append(time.perf_counter() - begun_s)
+            done = query.lastProgress
+            assert done is not None
+            spark_s.append(done.durationMs["triggerExecution"] / 1_000)
+    query.stop()
+    return spark_s, total_s
+
+
+def last_batch(query: StreamingQuery) -> int:
+    """Return the number of the last batch that is done."""
+    done = query.lastProgress
+    return -1 if done is None else done.batchId
+
+
+def main(options: argparse.Namespace) -> None:
+    """Measure both kinds and print a table."""
+    print(*describe(options.folder), sep="\n")
+    with tempfile.TemporaryDirectory(dir=options.folder) as name, dev(Path(name), "async") as ran:
+        spark = session(Path(name))
+        with BlockingProducer("benchmark-stream", nameserver=ran.nameserver) as producer:
+            producer.send_many([Message(TOPIC, b"first", tags="wanted")])
+        print("| micro-batch into Parquet, s | median | slowest | first of a session | target |")
+        print("|---|---:|---:|---:|---:|")
+        for row, tag in (("nothing to give", "other"), ("small", "wanted")):
+            spark_s, total_s = measure(spark, ran.nameserver, Path(name), tag, options.batches + 1)
+            for kind, took in (("", spark_s), (", from send to file", total_s)):
+                median, slowest = statistics.median(took[1:]), max(took[1:])
+                met = "" if median <= TARGET_S else " ✗"
+                print(
+                    f"| {row}{kind} | {median:.2f}{met} | {slowest:.2f} | {took[0]:.2f} "
+                    f"| ≤ {TARGET_S:g} |"
+                )
+        spark.stop()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--batches", type=int, default=12)
+    parser.add_argument("--folder", type=Path, default=Path("/var/tmp"))
+    main(parser.parse_args())
