@@ -29,6 +29,7 @@ from ternmq_pipeline.planning import (
     starting_offsets,
     stretches,
 )
+from ternmq_pipeline.planning.sharing import share
 from ternmq_pipeline.source.pushdown import Pushed
 from ternmq_store.disk.layout import consume_queue_folder
 from ternmq_store.scanning.directory import StoreDirectory
@@ -150,16 +151,21 @@ def clipped(parts: Sequence[LogPart], wanted: Mapping[tuple[str, int], Stretch])
 
 
 def split_parts(parts: Sequence[LogPart], partitions_min: int) -> list[LogPart]:
-    """Cut parts so that there are so many at least: by queues' offsets, the rows stay the same.
+    """Cut parts so that there are so many: each piece has its share of every queue.
+
+    So a piece lies together in the log. Queues of few messages leave some pieces without any, and
+    those are left out.
 
     Args:
         parts: Not empty ones.
-        partitions_min: Fewer come out when there are not so many messages.
+        partitions_min: How many there should be.
     """
-    if not parts:
-        return []
-    pieces = -(-partitions_min // len(parts))
-    return [piece for part in parts for piece in _cut(part, pieces)]
+    sizes = {
+        place: sum(stretch.end - stretch.begin for stretch in part.stretches)
+        for place, part in enumerate(parts)
+    }
+    pieces = share(sizes, max(partitions_min, len(parts)))
+    return [piece for place, part in enumerate(parts) for piece in _cut(part, pieces[place])]
 
 
 def _cut(part: LogPart, pieces: int) -> list[LogPart]:

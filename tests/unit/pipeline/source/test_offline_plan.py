@@ -1,0 +1,68 @@
+from collections import Counter
+
+import pytest
+
+from ternmq_model.errors import ConfigError
+from ternmq_model.offsets import QueueOffset
+from ternmq_model.queue import MessageQueue
+from ternmq_pipeline.offsets import Stretch
+from ternmq_pipeline.options import read_options
+from ternmq_pipeline.source.offline_plan import check_offline, clipped, split_parts, times_ms
+from ternmq_store.scanning.part_scan import LogPart
+from ternmq_store.scanning.wanted import QueueStretch
+
+PARTS = [
+    LogPart(0, (QueueStretch("A", 0, 0, 10), QueueStretch("B", 1, 5, 6))),
+    LogPart(65536, (QueueStretch("A", 0, 10, 13),)),
+]
+
+
+def messages(parts: list[LogPart]) -> Counter[tuple[int, str, int, int]]:
+    return Counter(
+        (part.base, topic, queue_id, offset)
+        for part in parts
+        for topic, queue_id, begin, end in part.stretches
+        for offset in range(begin, end)
+    )
+
+
+@pytest.mark.parametrize("wanted", [1, 2, 3, 5, 8, 100])
+def test_parts_that_are_cut_have_the_same_messages_in_the_same_files(wanted: int) -> None:
+    cut = split_parts(PARTS, wanted)
+    assert messages(cut) == messages(PARTS)
+    assert len(cut) >= min(wanted, 8)
+    assert all(part.stretches for part in cut)
+
+
+def test_nothing_is_cut_into_nothing() -> None:
+    assert split_parts([], 5) == []
+
+
+def test_parts_keep_what_is_wanted_of_their_stretches() -> None:
+    queue = MessageQueue("A", "store", 0)
+    wanted = {("A", 0): Stretch(queue, QueueOffset(8), QueueOffset(11))}
+    assert clipped(PARTS, wanted) == [
+        LogPart(0, (QueueStretch("A", 0, 8, 10),)),
+        LogPart(65536, (QueueStretch("A", 0, 10, 11),)),
+    ]
+    assert clipped(PARTS, {}) == []
+
+
+def test_times_are_compared_with_each_record() -> None:
+    options = {"store": "/x", "startingTimestamp": "5", "endingTimestamp": "9"}
+    assert times_ms(read_options(options)) == (5, 9)
+    assert times_ms(read_options({"store": "/x"})) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("assign", '{"A":["broker-a:0"]}'),
+        ("startingOffsetsByTimestamp", '{"A":{"store:0":1}}'),
+        ("endingOffsetsByTimestamp", '{"A":{"store:0":1}}'),
+    ],
+)
+def test_what_a_directory_cannot_tell_is_refused_by_name(option: str, value: str) -> None:
+    options = read_options({"store": "/x", option: value})
+    with pytest.raises(ConfigError, match=option):
+        check_offline(options)

@@ -1,0 +1,155 @@
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark import TaskContext
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.types import BinaryType, StringType, StructType
+
+from ternmq_model.errors import RefusedError, StretchLost, UsageError
+from ternmq_model.offsets import QueueOffset
+from ternmq_model.queue import MessageQueue
+from ternmq_model.response_code import ResponseCode
+from ternmq_pipeline.offsets import Stretch
+from ternmq_pipeline.options import read_options
+from ternmq_pipeline.planning import DataLost
+from ternmq_pipeline.source import fetching
+from ternmq_pipeline.source.fetching import Fetched, Wanted, fetch_stretch, wanted_of
+from ternmq_pipeline.source.pushdown import EVERYTHING, Narrowing
+from ternmq_pipeline.source.reading import (
+    ROWS_SETTING,
+    StretchReading,
+    rows_of_a_batch,
+)
+
+QUEUE = MessageQueue("T", "broker-a", 3)
+STRETCH = Stretch(QUEUE, QueueOffset(10), QueueOffset(20))
+
+
+def batch(*offsets: int) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"queueOffset": pa.array(offsets, pa.int64())})
+
+
+def wanted(**options: str) -> Wanted:
+    chosen = read_options({"subscribe": "T"} | options)
+    return wanted_of(chosen, EVERYTHING, "T", ("queueOffset",), 100)
+
+
+def lost(*, wanted_offset: int, first: int, end: int | None = None) -> StretchLost:
+    return StretchLost(
+        topic="T", broker_name="broker-a", queue_id=3,
+        wanted_offset=wanted_offset, first_offset=first, end_offset=end,
+    )  # fmt: skip
+
+
+class Brokers:
+    """Answers questions for stretches as it was told to, and remembers them."""
+
+    def __init__(self, *answers: Sequence[Fetched | Exception]) -> None:
+        self._answers = list(answers)
+        self.asked: list[tuple[int, int]] = []
+
+    def __call__(self, stretch: Stretch, _: Wanted) -> Iterator[Fetched]:
+        self.asked.append((stretch.begin, stretch.end))
+        for answer in self._answers.pop(0):
+            if isinstance(answer, Exception):
+                raise answer
+            yield answer
+
+
+def offsets(batches: Iterator[Any]) -> list[int]:
+    return [offset for one in batches for offset in one.column(0).to_pylist()]
+
+
+def test_a_stretch_that_lost_its_beginning_is_an_error_that_names_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fetching, "_scanned", Brokers([lost(wanted_offset=10, first=14)]))
+    with pytest.raises(DataLost, match="queue 3: offsets 10 to 13 are no longer kept"):
+        offsets(fetch_stretch(STRETCH, wanted()))
+
+
+def test_a_stretch_that_lost_its_beginning_is_read_on_when_that_is_allowed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    brokers = Brokers(
+        [Fetched(batch(10, 11), 12), lost(wanted_offset=12, first=14)],
+        [Fetched(batch(14, 15), 20)],
+    )
+    monkeypatch.setattr(fetching, "_scanned", brokers)
+    assert offsets(fetch_stretch(STRETCH, wanted(failOnDataLoss="false"))) == [10, 11, 14, 15]
+    assert brokers.asked == [(10, 20), (14, 20)]
+
+
+def test_a_queue_that_ends_early_is_read_to_its_end_when_that_is_allowed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answer: Sequence[Fetched | Exception] = [
+        Fetched(batch(10), 11),
+        lost(wanted_offset=11, first=0, end=11),
+    ]
+    monkeypatch.setattr(fetching, "_scanned", Brokers(answer))
+    assert offsets(fetch_stretch(STRETCH, wanted(failOnDataLoss="false"))) == [10]
+    monkeypatch.setattr(fetching, "_scanned", Brokers(answer))
+    with pytest.raises(DataLost, match="offset 11 is beyond its end, which is 11"):
+        offsets(fetch_stretch(STRETCH, wanted()))
+
+
+def test_a_broker_without_scan_is_asked_for_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = RefusedError(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "no pyarrow here")
+    monkeypatch.setattr(fetching, "_scanned", Brokers([refused]))
+    monkeypatch.setattr(fetching, "_pulled", Brokers([Fetched(batch(10, 11), 20)]))
+    assert offsets(fetch_stretch(STRETCH, wanted())) == [10, 11]
+
+
+def test_other_refusals_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = RefusedError(ResponseCode.SYSTEM_ERROR, "damaged")
+    monkeypatch.setattr(fetching, "_scanned", Brokers([refused]))
+    with pytest.raises(RefusedError, match="damaged"):
+        offsets(fetch_stretch(STRETCH, wanted()))
+
+
+def test_the_option_filter_goes_before_tags_of_the_query() -> None:
+    options = read_options({"subscribe": "T", "filter": "a"})
+    found = wanted_of(options, Narrowing(tags=("b",)), "T", (), 1).subscription
+    assert found is not None
+    assert found.tags == {"a"}
+
+
+class Task:
+    def __init__(self, rows: str | None) -> None:
+        self._rows = rows
+
+    def getLocalProperty(self, name: str) -> str | None:
+        assert name == ROWS_SETTING
+        return self._rows
+
+
+@pytest.mark.parametrize(
+    ("setting", "asked", "rows"),
+    [
+        (None, 10_000, 10_000),
+        ("7", 10_000, 7),
+        ("50000", 10_000, 10_000),
+        ("7", 5, 5),
+        ("-1", 9, 9),
+    ],
+)
+def test_a_batch_has_as_many_rows_as_spark_and_the_option_allow(
+    monkeypatch: pytest.MonkeyPatch, setting: str | None, asked: int, rows: int
+) -> None:
+    monkeypatch.setattr(TaskContext, "get", lambda: Task(setting))
+    assert rows_of_a_batch(asked) == rows
+
+
+def test_a_partition_of_sparks_own_has_no_rows() -> None:
+    schema = StructType().add("body", BinaryType())
+    reading = StretchReading(read_options({"subscribe": "T"}), schema)
+    assert list(reading.read(InputPartition(None))) == []
+
+
+def test_a_column_that_may_be_null_cannot_be_asked_for_without_nulls() -> None:
+    schema = StructType().add("tags", StringType(), nullable=False)
+    with pytest.raises(UsageError, match="'tags' may be null"):
+        StretchReading(read_options({"subscribe": "T"}), schema)
