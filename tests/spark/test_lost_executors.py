@@ -1,0 +1,31 @@
+import functools
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from ternmq_pipeline.source.reading import ROWS_SETTING
+from tests.spark.test_broker_restart import WAITS_S, stop_in_the_middle, wait_for
+from tests.support.dev_process import DevProcess
+from tests.support.spark_data import fill
+from tests.support.spark_read import bodies, read_with
+from tests.support.spark_session import executor_pids, kill, setting
+
+COUNT = 5_000
+
+
+def test_tasks_of_a_killed_executor_read_the_same_rows_again(
+    spark_cluster: SparkSession, dev: DevProcess, tmp_path: Path
+) -> None:
+    expected = fill(dev.nameserver, "LostExecutor", COUNT, queues=2)
+    frame = read_with(
+        spark_cluster, "body binary", nameserver=dev.nameserver, subscribe="LostExecutor"
+    )
+    slow = functools.partial(stop_in_the_middle, folder=tmp_path)
+    with ThreadPoolExecutor() as pool, setting(spark_cluster, ROWS_SETTING, "100"):
+        result = pool.submit(frame.mapInArrow(slow, frame.schema).collect)
+        wait_for(tmp_path / "begun")
+        kill(executor_pids()[0])
+        (tmp_path / "back").touch()
+        rows = result.result(2 * WAITS_S)
+    assert bodies(rows) == sorted(expected)
