@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.dev_process import running_dev
-from tools.project import PACKAGES, ROOT
+from tools.project import PACKAGES, REGISTERING, ROOT
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def test_the_wheel_has_every_module_and_nothing_else(wheel: Path) -> None:
     shipped = {name for name in names if ".dist-info/" not in name}
     expected = {
         path.relative_to(package.parent).as_posix()
-        for package in PACKAGES.values()
+        for package in (*PACKAGES.values(), REGISTERING)
         for path in package.rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }

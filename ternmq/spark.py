@@ -1,0 +1,13 @@
+"""For programs around Spark, beside `format("ternmq")`: the jobs, and a listener for streams.
+
+Needs the extra: `pip install "ternmq[spark]"`.
+"""
+
+from ternmq_pipeline.jobs.archive import Archived as Archived
+from ternmq_pipeline.jobs.archive import archive as archive
+from ternmq_pipeline.jobs.archive import archived_files as archived_files
+from ternmq_pipeline.jobs.redrive import redrive as redrive
+from ternmq_pipeline.jobs.replay import replay as replay
+from ternmq_pipeline.jobs.report import report as report
+from ternmq_pipeline.source.metrics import StreamListener as StreamListener
+from ternmq_pipeline.source.metrics import StreamReport as StreamReport
