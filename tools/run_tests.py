@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -37,10 +38,10 @@ class Report:
     closing_line: str = ""
     failed: bool = False
 
-    def step(self, name: str, run: Callable[[], bool]) -> None:
-        """Run one step and remember how it went and how long it took."""
+    def step(self, name: str, run: Callable[[], bool], *, began_s: float | None = None) -> None:
+        """Run one step, or wait for one that began earlier, and remember how it went."""
         print(f"--- {name}", flush=True)
-        began_s = time.monotonic()
+        began_s = time.monotonic() if began_s is None else began_s
         passed = run()
         self.failed |= not passed
         word = "ok" if passed else "FAILED"
@@ -67,7 +68,7 @@ def pytest(
         )
         assert process.stdout is not None
         for line in process.stdout:
-            print(line, end="", flush=True)
+            print(f"{label}: {line}", end="", flush=True)
             if found := CLOSING.match(line):
                 report.closing_line = found[1]
         status = process.wait()
@@ -123,16 +124,21 @@ def test_elsewhere(version: str, base: Path, report: Report) -> bool:
 
 
 def run_other_pythons(report: Report) -> None:
-    """Run the tests on every other Python that is there; name those that are not."""
-    for version in OTHER_PYTHONS:
-        if version == HERE:
-            continue
-        base = find_python(version)
-        if base is None:
-            report.left_out.append(f"unit and property tests on Python {version}: not found here")
-        else:
-            run = functools.partial(test_elsewhere, version, base, report)
-            report.step(f"unit and property tests on Python {version}", run)
+    """Run the tests on every other Python that is there, side by side; name those that are not."""
+    bases = {version: find_python(version) for version in OTHER_PYTHONS if version != HERE}
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        began_s = time.monotonic()
+        running = {
+            version: pool.submit(test_elsewhere, version, base, report)
+            for version, base in bases.items()
+            if base is not None
+        }
+        for version, base in bases.items():
+            name = f"unit and property tests on Python {version}"
+            if base is None:
+                report.left_out.append(f"{name}: not found here")
+            else:
+                report.step(name, running[version].result, began_s=began_s)
 
 
 def main() -> int:
