@@ -64,8 +64,8 @@ def offsets_from_json(value: object) -> dict[MessageQueue, QueueOffset]:
     """Return the offsets that a checkpoint holds.
 
     Args:
-        value: What `offsets_to_json` or `offsets_text` made. `from`, where the first batch of a
-            stream began, may stand beside it and is passed over.
+        value: What `offsets_to_json` or `offsets_text` made. `from`, where a batch began,
+            may stand beside it and is passed over.
 
     Raises:
         UsageError: It is something else, such as the offsets of another source or of a newer
@@ -110,7 +110,7 @@ def queue_from_text(topic: str, text: str) -> MessageQueue:
 
 def _numbers(found: Mapping[str, Any], *, option: str, minimum: int) -> dict[MessageQueue, int]:
     topics, beginnings = _topics(found, option)
-    # Where the first batch began: only what begins a stream again asks for it.
+    # Where a batch began: only what begins a stream again asks for it.
     _numbers_of_topics(beginnings, option=option, minimum=minimum)
     return _numbers_of_topics(topics, option=option, minimum=minimum)
 
@@ -136,7 +136,7 @@ def _numbers_of_topics(
 
 
 def _topics(found: Mapping[str, Any], option: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """Return what stands for each topic, of either form, and where a first batch began."""
+    """Return what stands for each topic, of either form, and where a batch began."""
     version = found.get("v")
     if "v" not in found or isinstance(version, dict):
         return found, {}

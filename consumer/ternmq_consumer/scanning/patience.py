@@ -19,6 +19,9 @@ from ternmq_model.route import MASTER_ID
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Connection
 
+SHORT_S: Final = 5.0
+"""For so long a master is asked again whose queue ends before the stretch does."""
+
 _DELAYS: Final = RetryPolicy(delay_s_first=0.2, delay_s_max=2.0)
 
 _AGAIN: Final = frozenset(
@@ -92,6 +95,28 @@ class Progress:
             end_offset=end_offset,
         )
 
+    def begins_late(self, connection: Connection) -> TernError:
+        """Return the error of a queue that begins behind `next_offset` over `connection`.
+
+        What a slave does not have its master may: that is no loss.
+        """
+        if is_master(connection):
+            return self.lost()
+        return self._waits_for_master(f"messages from {self.first_offset} on")
+
+    def ends_early(self, connection: Connection, end_offset: int) -> TernError:
+        """Return the error of a queue that ends before the stretch does over `connection`."""
+        if is_master(connection):
+            return self.lost(end_offset=end_offset)
+        return self._waits_for_master(f"messages before {end_offset}")
+
+    def _waits_for_master(self, kept: str) -> Unreachable:
+        topic, broker_name, queue_id = self.queue
+        return Unreachable(
+            f"broker {broker_name}: a slave stands in and has of queue {queue_id} of topic "
+            f"{topic!r} only {kept}, not yet offset {self.next_offset}"
+        )
+
 
 class Patience:
     """Decides whether a failure is the end. Owned by the reading of one stretch.
@@ -106,17 +131,22 @@ class Patience:
         self._timeout_ms = timeout_s * 1000
         self._failures = 0
         self._failing_since_ms = 0
+        self._lost_since_ms: int | None = None
 
     def got_further(self) -> None:
         """Take note of progress: the time begins anew with the next failure."""
         self._failures = 0
+        self._lost_since_ms = None
 
-    async def pause(self, error: TernError, *, timeout_s: float | None = None) -> None:
+    async def pause(self, error: TernError) -> None:
         """Wait before the next attempt.
+
+        That messages are lost is not expected to pass: it is believed sooner, but counts from when
+        it was first said. A broker that was away and returns may have its last messages a little
+        later.
 
         Args:
             error: Why the last one failed.
-            timeout_s: A shorter time, for a failure that is not expected to pass.
 
         Raises:
             TernError: `error`: it is for good, or has lasted too long.
@@ -126,8 +156,14 @@ class Patience:
         now_ms = self._env.clock.monotonic_ms()
         if not self._failures:
             self._failing_since_ms = now_ms
-        limit_ms = self._timeout_ms if timeout_s is None else min(self._timeout_ms, timeout_s * 1e3)
-        if now_ms - self._failing_since_ms >= limit_ms:
+        since_ms, limit_ms = self._failing_since_ms, self._timeout_ms
+        if not isinstance(error, StretchLost):
+            self._lost_since_ms = None
+        else:
+            if self._lost_since_ms is None:
+                self._lost_since_ms = now_ms
+            since_ms, limit_ms = self._lost_since_ms, min(limit_ms, SHORT_S * 1000)
+        if now_ms - since_ms >= limit_ms:
             raise error
         self._failures += 1
         await asyncio.sleep(_DELAYS.delay_s(self._failures, self._env.random))

@@ -10,9 +10,7 @@ from ternmq_consumer.scanning.patience import (
     ScanClient,
     connected,
     drop,
-    is_master,
 )
-from ternmq_consumer.scanning.scan_stretch import SHORT_S
 from ternmq_consumer.scanning.stretches import RETRY_TIMEOUT_S, PulledStretch, cut_records
 from ternmq_consumer.subscriptions import subscription_message
 from ternmq_model.errors import ConnectionLost, StretchLost, TernError, TransportError, refusal
@@ -52,7 +50,6 @@ async def pull_stretch(
     patience = Patience(client.env, retry_timeout_s)
     while True:
         reached = reading.next_offset
-        timeout_s: float | None = None
         try:
             connection = await connected(client, queue, was_there=reading.has_begun)
             reading.has_begun = True
@@ -66,15 +63,14 @@ async def pull_stretch(
                 raise
             if reading.next_offset >= end:
                 return
-            failure: TernError = reading.lost(end_offset=limit)
-            timeout_s = SHORT_S if is_master(connection) else None
+            failure = reading.ends_early(connection, limit)
         except StretchLost:
             raise
         except TernError as error:
             failure = error
         if reading.next_offset > reached:
             patience.got_further()
-        await patience.pause(failure, timeout_s=timeout_s)
+        await patience.pause(failure)
 
 
 class _Reading(Progress):
@@ -100,7 +96,7 @@ class _Reading(Progress):
         """Return how far the stretch can be read now: a stream would wait for what is beyond.
 
         Raises:
-            StretchLost: Its beginning is no longer kept.
+            TernError: Its beginning is not there.
         """
         request = admin.DescribeTopicRequest(topic=self.queue.topic)
         reply = await connection.call(DESCRIBE_TOPIC, request, timeout_s=_ASK_S)
@@ -108,7 +104,7 @@ class _Reading(Progress):
             if status.queue_id == self.queue.queue_id:
                 self.first_offset = status.min_offset
                 if self.next_offset < self.first_offset:
-                    raise self.lost()
+                    raise self.begins_late(connection)
                 return min(self.end, status.max_offset)
         return 0
 
@@ -126,6 +122,8 @@ class _Reading(Progress):
             await stream.write(messages.PullStreamRequest(subscribe=self._subscribe()))
             while (reply := await stream.read()) is not None:
                 for pulled in reply.pulled:
+                    if self._is_overtaken(pulled):
+                        raise self.begins_late(connection)
                     yield self._take(pulled, limit)
                 if self.next_offset >= limit:
                     return
@@ -135,12 +133,13 @@ class _Reading(Progress):
         finally:
             stream.cancel()
 
-    def _take(self, pulled: messages.PulledRecords, limit: int) -> PulledStretch:
-        code = pulled.status.code
+    def _is_overtaken(self, pulled: messages.PulledRecords) -> bool:
         self.first_offset = pulled.min_offset
-        if code == ResponseCode.PULL_OFFSET_MOVED or self.first_offset > self.next_offset:
-            raise self.lost()
-        if code:
+        moved = pulled.status.code == ResponseCode.PULL_OFFSET_MOVED
+        return moved or self.first_offset > self.next_offset
+
+    def _take(self, pulled: messages.PulledRecords, limit: int) -> PulledStretch:
+        if code := pulled.status.code:
             raise refusal(code, pulled.status.remark, self.queue.broker_name)
         self.next_offset = min(max(self.next_offset, pulled.next_offset), limit)
         if pulled.next_offset <= limit:

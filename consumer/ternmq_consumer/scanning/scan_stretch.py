@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Final
 
 from ternmq_consumer.scanning.patience import (
     Patience,
@@ -10,7 +9,6 @@ from ternmq_consumer.scanning.patience import (
     ScanClient,
     connected,
     drop,
-    is_master,
 )
 from ternmq_consumer.scanning.stretches import ScannedBatch, ScanOptions, split_schema
 from ternmq_consumer.subscriptions import subscription_message
@@ -20,9 +18,6 @@ from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting.contracts import SCAN
 from ternmq_remoting.rpc import Connection
-
-SHORT_S: Final = 5.0
-"""For so long a master is asked again whose queue ends before the stretch does."""
 
 
 async def scan_stretch(
@@ -42,14 +37,14 @@ async def scan_stretch(
         StretchLost: Messages of the stretch are no longer kept, or there are none yet.
         RefusedError: The broker says no: REQUEST_CODE_NOT_SUPPORTED when it serves no scans, other
             codes for what cannot be asked for.
-        TransportError: For `retry_timeout_s` nobody was there to get any further with.
+        TransportError: For `retry_timeout_s` nobody was there to get any further with, or only a
+            slave that has not got so far.
     """
     wanted = ScanOptions() if options is None else options
     reading = _Reading(queue, begin, end, wanted)
     patience = Patience(client.env, wanted.retry_timeout_s)
     while True:
         reached = reading.next_offset
-        timeout_s: float | None = None
         try:
             connection = await connected(client, queue, was_there=reading.has_begun)
             reading.has_begun = True
@@ -62,15 +57,14 @@ async def scan_stretch(
                 raise
             if reading.next_offset >= end:
                 return
-            failure: TernError = reading.lost(end_offset=reading.next_offset)
-            timeout_s = SHORT_S if is_master(connection) else None
+            failure = reading.ends_early(connection, reading.next_offset)
         except StretchLost:
             raise
         except TernError as error:
             failure = error
         if reading.next_offset > reached:
             patience.got_further()
-        await patience.pause(failure, timeout_s=timeout_s)
+        await patience.pause(failure)
 
 
 class _Reading(Progress):

@@ -165,10 +165,12 @@ def _nearest(
         return there.begin
     if wanted == LATEST:
         return there.end
+    if queue.broker_name in snapshot.stand_ins:
+        return QueueOffset(wanted)
     if wanted < there.begin:
         losses.add(queue, no_longer_kept(wanted, there.begin, there.begin))
         return there.begin
-    if wanted > there.end and queue.broker_name not in snapshot.stand_ins:
+    if wanted > there.end:
         losses.add(queue, beyond_end(wanted, there.end))
         return there.end
     return QueueOffset(wanted)

@@ -115,10 +115,12 @@ def place_of(
         is_registered = queue.broker_name in snapshot.brokers
         losses.add(queue, gone(wanted, broker_is_registered=is_registered))
         return None if is_registered else wanted
+    if queue.broker_name in snapshot.stand_ins:
+        return wanted
     if wanted < there.begin:
         losses.add(queue, no_longer_kept(wanted, there.begin, there.begin))
         return there.begin
-    if wanted > there.end and queue.broker_name not in snapshot.stand_ins:
+    if wanted > there.end:
         losses.add(queue, beyond_end(wanted, there.end))
         return there.begin if there.begin == 0 else there.end
     return wanted

@@ -24,5 +24,5 @@ class Snapshot:
     """Names of all registered brokers, whether they have a topic that is read or not."""
 
     stand_ins: frozenset[str] = frozenset()
-    """Of these brokers a slave answered. It may be behind its master: an offset above the end that
-    it told is no loss."""
+    """Of these brokers a slave answered. It may begin later than its master and be behind it: what
+    it does not have is no loss."""

@@ -70,10 +70,12 @@ def _stretch(
         # The queue was found to end before `begin` when `end` was decided.
         losses.add(queue, beyond_end(begin, end))
         begin = QueueOffset(0) if there.begin == 0 else end
+    if queue.broker_name in snapshot.stand_ins:
+        return Stretch(queue, begin, end)
     if begin < there.begin:
         losses.add(queue, no_longer_kept(begin, min(end, there.begin), there.begin))
         begin = there.begin
-    if end > there.end and queue.broker_name not in snapshot.stand_ins:
+    if end > there.end:
         losses.add(queue, beyond_end(end, there.end))
         end = there.end
     return Stretch(queue, begin, end)

@@ -3,7 +3,9 @@
 They are those of `ternmq_pipeline.offsets`. Spark journals the ends of batches only, and asks anew
 where a query begins when its first batch is repeated: "latest" would lie further on then, and the
 rows between would be lost. So a query begins at `NEW`, which names no queue; its first batch
-decides where that is, and its end tells it, as `from`.
+decides where that is, and its end tells it, as `from`. So does the end of a later batch in which a
+queue is read that was not there before: retention may have taken its beginning when that batch is
+repeated.
 """
 
 from collections.abc import Mapping
@@ -24,8 +26,8 @@ Told = Mapping[str, Any]
 """Offsets as Spark hands them over: the JSON object, read."""
 
 
-def first_end(begin: Offsets, end: Offsets) -> dict[str, Any]:
-    """Return the end of a query's first batch, which began at `begin`."""
+def end_with_beginning(begin: Offsets, end: Offsets) -> dict[str, Any]:
+    """Return the end of a batch that began at `begin`, of queues that its start does not tell."""
     return {FROM: offsets_to_json(begin)[TOPICS], **offsets_to_json(end)}
 
 
@@ -35,8 +37,7 @@ def beginning(start: Told, end: Told) -> dict[MessageQueue, QueueOffset]:
     Raises:
         UsageError: One of them is not of this source or of a newer version.
     """
-    if start != NEW:
-        return offsets_from_json(start)
-    if FROM not in end:
+    if start == NEW and FROM not in end:
         raise UsageError("the checkpoint's offsets do not tell where their first batch began")
-    return offsets_from_json({**end, TOPICS: end[FROM]})
+    told = {} if start == NEW else offsets_from_json(start)
+    return {**offsets_from_json({**end, TOPICS: end.get(FROM, {})}), **told}

@@ -1,9 +1,9 @@
 """How far a stream is, between Spark's questions: what it reads next, and what is done."""
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from ternmq_model.clock import Clock
 from ternmq_model.errors import TernError
@@ -23,7 +23,9 @@ from ternmq_pipeline.planning import (
     targets_of,
     times_of,
 )
-from ternmq_pipeline.source.stream_offsets import NEW, Told, beginning, first_end
+from ternmq_pipeline.source.stream_offsets import NEW, Told, beginning, end_with_beginning
+
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -125,9 +127,11 @@ class StreamProgress:
         """
         is_first = start == NEW
         begin = {} if is_first else offsets_from_json(start)
-        snapshot = self._look(begin)
+        snapshot = self._look(begin, waits=self._options.fail_on_data_loss)
         if is_first:
             begin = self._starting(snapshot)
+        elif not self._batches:
+            self._aim_at_those_that_were_away(begin, snapshot)
         now_ms = self._clock.monotonic_ms()
         moment = Moment(
             waited_ms=now_ms - self._batch_at_ms,
@@ -140,7 +144,7 @@ class StreamProgress:
             snapshot,
             limit.with_options(self._options.limits),
             moment=moment,
-            measure=self._view.measure,
+            measure=self._measure,
             fail_on_data_loss=self._options.fail_on_data_loss,
         )
         self._warn(admitted.warnings)
@@ -148,7 +152,7 @@ class StreamProgress:
             return dict(start)
         self._batches += 1
         self._batch_at_ms = now_ms
-        end = first_end(begin, admitted.end) if is_first else offsets_to_json(admitted.end)
+        end = self._told(begin, admitted.end, snapshot, is_first=is_first)
         self._planned = (end, snapshot)
         return end
 
@@ -162,7 +166,7 @@ class StreamProgress:
         Raises:
             TernError: The cluster does not answer, or a topic is missing.
         """
-        snapshot = self._look({})
+        snapshot = self._look({}, waits=False)
         self._targets = targets_of(snapshot)
 
     def stretches(self, start: Told, end: Told) -> list[Stretch]:
@@ -179,7 +183,7 @@ class StreamProgress:
         planned = stretches(
             begin,
             until,
-            self._snapshot_of(end, until),
+            self._snapshot_of(end, {queue for queue in until if until[queue] != begin.get(queue)}),
             fail_on_data_loss=options.fail_on_data_loss,
         )
         self._warn(planned.warnings)
@@ -212,48 +216,85 @@ class StreamProgress:
         found = starting_offsets(
             options.starting,
             snapshot,
-            self._view.offsets_at(times_ms) if times_ms else {},
+            self._patiently(lambda: self._view.offsets_at(times_ms)) if times_ms else {},
             strategy=options.starting_strategy,
             fail_on_data_loss=options.fail_on_data_loss,
         )
         self._warn(found.warnings)
         return found.offsets
 
-    def _look(self, needed: Offsets) -> Snapshot:
-        """Return what there is. The brokers of `needed` may be away for `readTimeout`.
+    def _told(
+        self, begin: Offsets, end: Offsets, snapshot: Snapshot, *, is_first: bool
+    ) -> dict[str, Any]:
+        """Return the end of a batch, with what a repeat of it could not find out."""
+        if is_first:
+            return end_with_beginning(begin, end)
+        fresh = {
+            queue: snapshot.ranges[queue].begin
+            for queue in end.keys() - begin.keys()
+            if end[queue] > snapshot.ranges[queue].begin
+        }
+        return end_with_beginning(fresh, end) if fresh else offsets_to_json(end)
 
-        With failOnDataLoss=false a broker that is not registered is not waited for: its queues stay
-        where they are until it returns.
+    def _aim_at_those_that_were_away(self, begin: Offsets, snapshot: Snapshot) -> None:
+        """Let a run that ends read known queues too whose broker was not seen when it began."""
+        if self._targets is not None:
+            ends = targets_of(snapshot)
+            known = {queue: ends[queue] for queue in begin if queue in ends}
+            self._targets = {**known, **self._targets}
+
+    def _measure(self, asked: Sequence[tuple[Stretch, int]]) -> Sequence[Measured]:
+        return self._patiently(lambda: self._view.measure(asked))
+
+    def _look(self, needed: Collection[MessageQueue], *, waits: bool) -> Snapshot:
+        """Return what there is. Brokers that do not answer are asked for `readTimeout`.
+
+        Args:
+            needed: Queues that were there before.
+            waits: So long their brokers may be unregistered, too. Else such queues stay where they
+                are until their broker returns.
         """
         options = self._options
-        assert options.topics is not None, "a stream has topics: read_options sees to it"
-        wanted = {queue.broker_name for queue in needed if options.fail_on_data_loss}
-        give_up_at_ms = self._clock.monotonic_ms() + int(options.read_timeout_s * 1_000)
-        while True:
-            is_last = self._clock.monotonic_ms() >= give_up_at_ms
-            try:
-                snapshot = self._view.snapshot(
-                    options.topics,
-                    include_system=options.include_system_topics,
-                    expected=needed,
-                )
-            except TernError as error:
-                if is_last or not error.retryable:
-                    raise
-            else:
-                if is_last or wanted <= snapshot.brokers:
-                    break
-            self._rest(AWAY_INTERVAL_S)
+        topics = options.topics
+        assert topics is not None, "a stream has topics: read_options sees to it"
+        wanted = {queue.broker_name for queue in needed if waits}
+        snapshot = self._patiently(
+            lambda: self._view.snapshot(
+                topics, include_system=options.include_system_topics, expected=needed
+            ),
+            is_enough=lambda found: wanted <= found.brokers,
+        )
         if options.view is View.KAFKA:
             check_partition_numbers(queue.broker_name for queue in snapshot.ranges)
         self._latest = offsets_to_json(targets_of(snapshot))
         return snapshot
 
-    def _snapshot_of(self, end: Told, needed: Offsets) -> Snapshot:
-        """Return what was seen when `end` was decided; what is seen now, if by another run."""
+    def _patiently(
+        self, ask: Callable[[], T], is_enough: Callable[[T], bool] = lambda _: True
+    ) -> T:
+        """Ask until there is an answer that is enough, or `readTimeout` is over."""
+        give_up_at_ms = self._clock.monotonic_ms() + int(self._options.read_timeout_s * 1_000)
+        while True:
+            is_last = self._clock.monotonic_ms() >= give_up_at_ms
+            try:
+                found = ask()
+            except TernError as error:
+                if is_last or not error.retryable:
+                    raise
+            else:
+                if is_last or is_enough(found):
+                    return found
+            self._rest(AWAY_INTERVAL_S)
+
+    def _snapshot_of(self, end: Told, needed: Collection[MessageQueue]) -> Snapshot:
+        """Return what was seen when `end` was decided; what is seen now, if by another run.
+
+        A batch of another run must read what it was to read: its offsets go on behind it, also
+        with failOnDataLoss=false.
+        """
         if self._planned is not None and self._planned[0] == end:
             return self._planned[1]
-        return self._look(needed)
+        return self._look(needed, waits=True)
 
     def _warn(self, warnings: Sequence[str]) -> None:
         for warning in warnings:

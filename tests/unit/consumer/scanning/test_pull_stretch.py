@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from ternmq_consumer.scanning import PulledStretch, pull_stretch
-from ternmq_model.errors import ConnectionLost, RefusedError, StretchLost
+from ternmq_model.errors import ConnectionLost, RefusedError, StretchLost, Unreachable
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import admin_pb2 as admin
@@ -107,6 +107,21 @@ def test_a_queue_that_ends_before_the_stretch_is_asked_again_for_a_while() -> No
         with pytest.raises(StretchLost, match="the queue ends at 9"):
             await offsets(told, 5, 12)
         assert len(told.requests) > 2
+
+    run_in_virtual_time(main())
+
+
+def test_what_a_slave_does_not_have_is_waited_for_and_never_lost() -> None:
+    async def main() -> None:
+        for behind in (client([pulled(5, 9)], end=9), client(first=20)):
+            behind.broker_ids = [1] * 1_000
+            begun_ms = behind.env.clock.monotonic_ms()
+            with pytest.raises(Unreachable, match="a slave stands in"):
+                await offsets(behind, 5, 12)
+            assert behind.env.clock.monotonic_ms() - begun_ms >= 8_000
+        behind = client([pulled(30, 40, min_offset=30)], [pulled(5, 12)])
+        behind.broker_ids = [1]
+        assert await offsets(behind, 5, 12) == [(7, 12)]
 
     run_in_virtual_time(main())
 

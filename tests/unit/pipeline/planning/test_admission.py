@@ -197,6 +197,9 @@ def test_a_slave_that_is_behind_has_lost_nothing() -> None:
     now = snapshot({A0: (0, 9)}, stand_ins=["broker-a"])
     found = admit(offsets({A0: 30}), now, NO_LIMITS, moment=Moment(), measure=unasked)
     assert found == ({A0: 30}, [])
+    later = snapshot({A0: (40, 50)}, stand_ins=["broker-a"])
+    found = admit(offsets({A0: 30}), later, NO_LIMITS, moment=Moment(), measure=unasked)
+    assert found == ({A0: 50}, [])
 
 
 def test_the_queues_of_a_broker_that_is_not_registered_stay_where_they_are() -> None:

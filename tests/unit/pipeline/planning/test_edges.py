@@ -94,6 +94,8 @@ def test_an_offset_that_the_queue_does_not_have_is_an_error_or_the_nearest(
 def test_a_slave_that_is_behind_may_be_told_an_offset_beyond_its_end() -> None:
     now = snapshot({A0: (0, 10)}, stand_ins=["broker-a"])
     assert starting_offsets(AtOffsets({A0: 11}), now, {}).offsets == {A0: 11}
+    later = snapshot({A0: (5, 10)}, stand_ins=["broker-a"])
+    assert starting_offsets(AtOffsets({A0: 3}), later, {}) == ({A0: 3}, [])
 
 
 def test_a_batch_that_ends_before_it_begins_is_refused() -> None:

@@ -61,9 +61,10 @@ def test_a_queue_that_is_gone_is_an_error_unless_nothing_was_to_be_read() -> Non
         stretches(offsets({B0: 3}), offsets({B0: 4}), now)
 
 
-def test_a_slave_that_is_behind_is_waited_for_by_the_reader() -> None:
-    now = snapshot({A0: (0, 5)}, stand_ins=["broker-a"])
-    assert stretches(offsets({A0: 3}), offsets({A0: 9}), now).stretches == [stretch(3, 9)]
+@pytest.mark.parametrize("told", [(0, 5), (4, 12), (20, 30)])
+def test_what_a_slave_does_not_have_is_waited_for_by_the_reader(told: tuple[int, int]) -> None:
+    now = snapshot({A0: told}, stand_ins=["broker-a"])
+    assert stretches(offsets({A0: 3}), offsets({A0: 9}), now) == ([stretch(3, 9)], [])
 
 
 def test_stretches_are_cut_into_as_many_partitions_as_wanted() -> None:

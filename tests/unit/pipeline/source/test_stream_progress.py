@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +12,7 @@ from ternmq_model.errors import Unreachable, UsageError
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_pipeline.offsets import Stretch, offsets_from_json, offsets_to_json
-from ternmq_pipeline.planning import DataLost
+from ternmq_pipeline.planning import DataLost, Measured, Snapshot
 from ternmq_pipeline.source.stream_offsets import NEW
 from ternmq_pipeline.source.stream_progress import BatchLimit
 from tests.support.stream_table import HandClock, Table, asked, opened
@@ -152,6 +152,19 @@ def test_lost_messages_are_an_error_that_names_queue_and_offsets_unless_told_oth
     assert all(text in caplog.text for text in said)
 
 
+def test_a_new_queues_beginning_that_went_since_the_batch_was_decided_is_an_error_too() -> None:
+    view = Table({A0: (0, 9)})
+    progress = opened(view)
+    start = progress.next_end(NEW, ALL)
+    view.ranges[A1] = (3, 8)
+    end = progress.next_end(start, ALL)
+    wanted = [Stretch(A1, QueueOffset(3), QueueOffset(8))]
+    assert progress.stretches(start, end) == opened(view).stretches(start, end) == wanted
+    view.ranges[A1] = (5, 8)
+    with pytest.raises(DataLost, match="queue 1: offsets 3 to 4"):
+        opened(view).stretches(start, end)
+
+
 def test_messages_that_went_since_the_batch_was_decided_are_an_error_too() -> None:
     view = Table({A0: (0, 9)})
     progress = opened(view)
@@ -187,6 +200,50 @@ def test_a_broker_that_stays_away_is_an_error_that_names_it() -> None:
     view.errors = [Unreachable("broker-a at 127.0.0.1:1 cannot be reached")] * 1000
     with pytest.raises(Unreachable, match="broker-a"):
         opened(view, clock).next_end(start, OWN)
+
+
+def test_a_batch_that_is_repeated_waits_for_its_brokers_whatever_failOnDataLoss_says() -> None:
+    clock, view = HandClock(), Table({A0: (0, 4), B0: (0, 4)})
+    end = opened(view, failOnDataLoss="false").next_end(NEW, OWN)
+    view.brokers.discard("broker-b")
+    clock.on_rest = lambda: view.brokers.add("broker-b")
+    found = opened(view, clock, failOnDataLoss="false").stretches(NEW, end)
+    assert [stretch.queue for stretch in found] == [A0, B0]
+    view.brokers.discard("broker-b")
+    clock.on_rest = lambda: None
+    begun_ms = clock.now_ms
+    gone = opened(view, clock, failOnDataLoss="false", readTimeout="20s")
+    assert [stretch.queue for stretch in gone.stretches(NEW, end)] == [A0]
+    assert 20_000 <= clock.now_ms - begun_ms < 22_000
+
+
+def test_a_broker_that_goes_away_between_two_questions_is_waited_for_too() -> None:
+    class Flickering(Table):
+        def measure(self, asked: Sequence[tuple[Stretch, int]]) -> Sequence[Measured]:
+            if self.errors:
+                raise self.errors.pop(0)
+            return super().measure(asked)
+
+        def snapshot(self, *arguments: Any, **named: Any) -> Snapshot:
+            found = super().snapshot(*arguments, **named)
+            self.errors = [Unreachable("broker-a at 127.0.0.1:1 cannot be reached")] * 5
+            return found
+
+    progress = opened(Flickering({A0: (0, 100)}), maxBytesPerTrigger="1000")
+    assert end_of(progress.next_end(NEW, OWN)) == {A0: 10}
+
+
+def test_a_run_over_what_is_available_reads_brokers_too_that_were_away_when_it_began() -> None:
+    view = Table({A0: (0, 4), B0: (0, 4)})
+    start = offsets_to_json({A0: QueueOffset(2), B0: QueueOffset(2)})
+    view.brokers.discard("broker-b")
+    progress = opened(view)
+    progress.aim_at_present()
+    view.brokers.add("broker-b")
+    end = progress.next_end(start, ALL)
+    assert end_of(end) == {A0: 4, B0: 4}
+    view.ranges |= {A0: (0, 9), B0: (0, 9)}
+    assert progress.next_end(end, ALL) == end
 
 
 def test_what_can_never_succeed_is_not_asked_again() -> None:
