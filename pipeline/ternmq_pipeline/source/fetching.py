@@ -4,7 +4,7 @@ The connections belong to the process; see `ternmq_consumer.scanning.shared_scan
 """
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute
 
 from ternmq_consumer.scanning import PulledStretch, ScanOptions, shared_scanner
-from ternmq_model.errors import RefusedError, StretchLost
+from ternmq_model.errors import RefusedError, StretchLost, TernError
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.subscription import Subscription, parse_subscription
@@ -22,6 +22,11 @@ from ternmq_pipeline.options.reading import ReadOptions, Scan
 from ternmq_pipeline.planning.losses import DataLost, Loss, beyond_end, no_longer_kept
 from ternmq_pipeline.source.pushdown import Narrowing
 from ternmq_store.columns.batches import build_rows
+
+JOINED_BYTES: Final = 4 << 20
+"""So many bytes of records are enough for a batch."""
+
+_SIZE_BYTES: Final = 4
 
 TO_GO_ON: Final = "Option failOnDataLoss=false passes it over."
 
@@ -170,7 +175,7 @@ def _pulled(stretch: Stretch, wanted: Wanted) -> Iterator[Fetched]:
         *(stretch.queue, stretch.begin, stretch.end, wanted.subscription),
         retry_timeout_s=wanted.timeout_s,
     ) as pieces:
-        for piece in pieces:
+        for piece in joined(pieces, wanted.rows_max):
             for batch in _batches_of(piece, stretch, wanted, columns):
                 rows = batch
                 for name, test in tests.items():
@@ -178,6 +183,42 @@ def _pulled(stretch: Stretch, wanted: Wanted) -> Iterator[Fetched]:
                 yield Fetched(rows, next_offset)
             next_offset = piece.next_offset
             yield Fetched(None, next_offset)
+
+
+def joined(pieces: Iterable[PulledStretch], rows_max: int) -> Iterator[PulledStretch]:
+    """Give small pieces as fewer large ones: a batch costs much, a row of it little.
+
+    Args:
+        pieces: Of one stretch, in their order.
+        rows_max: A piece that has so many records is not joined to others.
+
+    Raises:
+        TernError: As `pieces` does, when what came before was given.
+    """
+    waiting: list[PulledStretch] = []
+    rows = size = 0
+    try:
+        for piece in pieces:
+            waiting.append(piece)
+            rows += len(piece.record_sizes) // _SIZE_BYTES
+            size += len(piece.records)
+            if rows >= rows_max or size >= JOINED_BYTES:
+                yield _as_one(waiting)
+                waiting, rows, size = [], 0, 0
+    except TernError:
+        if waiting:
+            yield _as_one(waiting)
+        raise
+    if waiting:
+        yield _as_one(waiting)
+
+
+def _as_one(pieces: Sequence[PulledStretch]) -> PulledStretch:
+    return PulledStretch(
+        b"".join([piece.records for piece in pieces]),
+        b"".join([piece.record_sizes for piece in pieces]),
+        pieces[-1].next_offset,
+    )
 
 
 def _batches_of(

@@ -1,0 +1,126 @@
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from ternmq_consumer.scanning import PulledStretch, ScannedBatch, ScanOptions
+from ternmq_model.errors import TernError
+from ternmq_model.offsets import QueueOffset
+from ternmq_model.queue import MessageQueue
+from ternmq_pipeline.offsets import Stretch
+from ternmq_pipeline.options import read_options
+from ternmq_pipeline.source import fetching
+from ternmq_pipeline.source.fetching import fetch_stretch, joined, wanted_of
+from ternmq_pipeline.source.pushdown import Narrowing
+
+ItemT = TypeVar("ItemT")
+STRETCH = Stretch(MessageQueue("T", "broker-a", 0), QueueOffset(0), QueueOffset(30))
+SCHEMA = pa.schema([pa.field("queueOffset", pa.int64())])
+
+
+class Opened(Generic[ItemT]):
+    """What a scanner gives, and whether it was given up."""
+
+    def __init__(self, items: Sequence[ItemT]) -> None:
+        self._items = iter(items)
+        self.is_closed = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.is_closed = True
+
+    def __iter__(self) -> Iterator[ItemT]:
+        return self._items
+
+
+class Scanner:
+    """A blocking scanner with one stretch of three batches."""
+
+    def __init__(self) -> None:
+        schema = SCHEMA.serialize().to_pybytes()
+        batches = [
+            ScannedBatch(schema, rows(begin), begin + 10, damaged=0) for begin in (0, 10, 20)
+        ]
+        self.opened = Opened([ScannedBatch(schema, b"", 0, damaged=0), *batches])
+        self.options: ScanOptions | None = None
+
+    def scan(
+        self, queue: MessageQueue, begin: int, end: int, options: ScanOptions
+    ) -> Opened[ScannedBatch]:
+        assert (queue, begin, end) == STRETCH
+        self.options = options
+        return self.opened
+
+
+def rows(begin: int) -> bytes:
+    columns = {"queueOffset": list(range(begin, begin + 10))}
+    return pa.RecordBatch.from_pydict(columns, schema=SCHEMA).serialize().to_pybytes()
+
+
+@pytest.fixture
+def scanner(monkeypatch: pytest.MonkeyPatch) -> Scanner:
+    found = Scanner()
+
+    def shared(_: str) -> Scanner:
+        return found
+
+    monkeypatch.setattr(fetching, "shared_scanner", shared)
+    return found
+
+
+def fetched(narrowing: Narrowing, **options: str) -> Iterator[Any]:
+    chosen = read_options({"subscribe": "T"} | options)
+    return fetch_stretch(STRETCH, wanted_of(chosen, narrowing, "T", ("queueOffset",), 7))
+
+
+def test_what_is_wanted_is_asked_of_the_broker(scanner: Scanner) -> None:
+    narrowing = Narrowing(stored_from_ms=1, stored_before_ms=2, tags=("a", "b"), keys=("k",))
+    batches = list(fetched(narrowing, failOnDataLoss="false", readTimeout="5s"))
+    assert [offset for one in batches for offset in one.column(0).to_pylist()] == list(range(30))
+    asked = scanner.options
+    assert asked is not None
+    assert asked.subscription is not None
+    assert asked.subscription.tags == {"a", "b"}
+    assert (asked.stored_from_ms, asked.stored_before_ms, asked.keys) == (1, 2, ("k",))
+    assert (asked.columns, asked.batch_rows_max) == (("queueOffset",), 7)
+    assert (asked.skips_damaged, asked.retry_timeout_s) == (True, 5.0)
+    assert scanner.opened.is_closed
+
+
+def test_who_stops_reading_gives_the_stream_up(scanner: Scanner) -> None:
+    batches: Any = fetched(Narrowing())
+    assert next(batches).num_rows == 10
+    assert not scanner.opened.is_closed
+    batches.close()
+    assert scanner.opened.is_closed
+
+
+def piece(*sizes: int, next_offset: int) -> PulledStretch:
+    return PulledStretch(b"x" * sum(sizes), np.array(sizes, "<i4").tobytes(), next_offset)
+
+
+def test_small_pieces_are_joined_up_to_so_many_rows() -> None:
+    pieces = [piece(5, next_offset=1), piece(6, 7, next_offset=3), piece(8, next_offset=4)]
+    assert list(joined(pieces, 3)) == [piece(5, 6, 7, next_offset=3), piece(8, next_offset=4)]
+    assert list(joined([], 3)) == []
+
+
+def test_what_came_before_a_failure_is_given_first() -> None:
+    def failing() -> Iterator[PulledStretch]:
+        yield piece(5, next_offset=1)
+        raise TernError("gone")
+
+    found: list[PulledStretch] = []
+    with pytest.raises(TernError, match="gone"):
+        found.extend(joined(failing(), 3))
+    assert found == [piece(5, next_offset=1)]
