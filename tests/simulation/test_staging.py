@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -257,6 +258,27 @@ def test_a_slave_that_is_promoted_knows_what_is_staged_and_for_how_long(role: Br
                 await asyncio.sleep(40)
                 assert await producer.states(two) == [ROLLED_BACK] * 50
                 assert len(await seen(cluster)) == 50
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("is_away", [False, True])
+def test_batches_wait_for_slow_slaves_and_for_none_that_is_away(is_away: bool) -> None:
+    async def main() -> None:
+        slow: dict[str, Any] = {} if is_away else {"latency_s": 0.4, "slave_timeout_ms": 10}
+        brokers, role = ("a", "a-1"), BrokerRole.SYNC_MASTER
+        async with simulated_cluster(brokers=brokers, role=role, **slow) as cluster:
+            await cluster.put_topic(TOPIC)
+            await caught_up(cluster, "a")
+            if is_away:
+                cluster.kill("a-1")
+            async with producer_of(cluster) as producer:
+                for number in range(20):
+                    start = number * 10
+                    staged = await producer.stage(rows(10, start=start), staged_for=f"q/{number}")
+                    assert await producer.states(staged) == [OPEN] * 10
+                    await producer.end(staged, COMMIT)
+            assert len(await seen(cluster)) == 200
 
     run_in_virtual_time(main())
 

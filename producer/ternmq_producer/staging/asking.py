@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ternmq_client.instance import ClientInstance
 from ternmq_client.retry import RetryPolicy
-from ternmq_model.errors import ConnectionLost, TernError
+from ternmq_model.errors import ConnectionLost, RefusedError, TernError
 from ternmq_model.transaction import Resolution
 from ternmq_producer.staging.exchange import LATER, ROWS_MAX, Exchange, Unanswered
 from ternmq_producer.staging.failures import EndFailed
@@ -91,7 +91,7 @@ class Asking:
         def take(reply: transactions.FindTransactionsReply) -> None:
             if reply.status.code:
                 error = error_of(reply.status, broker_name)
-                raise Unanswered(error) if error.code in LATER else error
+                raise Unanswered(error) if _is_passing(error) else error
             if len(reply.states) != len(rows):
                 raise ConnectionLost(f"broker {broker_name}: another number of answers")
             states[rows] = np.array(list(reply.states), dtype=np.uint8)
@@ -177,7 +177,7 @@ class _Left:
             if not outcome.status.code:
                 continue
             error = error_of(outcome.status, self._broker_name)
-            if error.code in LATER or error.may_have_happened:
+            if _is_passing(error):
                 again.append(number)
                 reason = error
             else:
@@ -185,3 +185,8 @@ class _Left:
         self.rows = self.rows[again]
         if reason is not None:
             raise Unanswered(reason)
+
+
+def _is_passing(error: RefusedError) -> bool:
+    """Tell whether a broker may say otherwise soon: it is busy, or waits for disks or slaves."""
+    return error.code in LATER or error.may_have_happened

@@ -17,7 +17,7 @@ class StageFailed(TernError):
     def __init__(
         self, reason: TernError, staged: StagedMessages, *, failures: int, count: int
     ) -> None:
-        super().__init__(f"{failures} of {count} messages not staged safely; the first: {reason}")
+        super().__init__(f"{failures} of {count} messages not staged; the first: {reason}")
         self.staged = staged
         self.fault = reason.fault
         self.retryable = reason.retryable

@@ -10,9 +10,8 @@ import numpy as np
 
 from ternmq_client.config import ClientConfig
 from ternmq_client.retry import RetryPolicy
-from ternmq_model.errors import RefusedError, TernError, UsageError, refusal
-from ternmq_model.message import Message, SendManyFailed, SendResult, SendStatus
-from ternmq_model.response_code import ResponseCode
+from ternmq_model.errors import TernError, UsageError
+from ternmq_model.message import Message, SendManyFailed, SendResult
 from ternmq_model.transaction import Resolution, TransactionState
 from ternmq_producer.config import ProducerConfig
 from ternmq_producer.producer import Producer
@@ -91,6 +90,9 @@ class StagingProducer(Lifecycle):
         on. Cancelling stops the waiting: they may be stored all the same, and are rolled back when
         their time is over.
 
+        One that its broker has stored but not confirmed yet (another status than SEND_OK, as while
+        a slave is away) is staged: `states` waits until it is, and finds it when it was lost.
+
         Args:
             messages: Of any topics. All are encoded at once: give some ten thousand at a time.
             staged_for: Whose batch they are, such as `query/7`: 1 to 200 printable ASCII characters
@@ -101,8 +103,7 @@ class StagingProducer(Lifecycle):
 
         Raises:
             UsageError: `staged_for` or `immunity_s` is illegal; nothing was sent.
-            StageFailed: Some are not stored, or not safely, or are illegal, or nobody knows; its
-                `staged` are.
+            StageFailed: Some are not stored, or are illegal, or nobody knows; its `staged` are.
         """
         suffix = staging_suffix(self.group, staged_for=staged_for, immunity_s=immunity_s)
         limit_s = _STAGE_TIMEOUT_S if timeout_s is None else timeout_s
@@ -112,8 +113,6 @@ class StagingProducer(Lifecycle):
             )
         except SendManyFailed as failed:
             raise _stage_failed(failed.results) from failed
-        if results.statuses.count(SendStatus.SEND_OK.value) < len(results):
-            raise _stage_failed(list(results))
         names: dict[tuple[str, str], int] = {}
         places = [
             names.setdefault((queue.broker_name, queue.topic), len(names))
@@ -190,20 +189,12 @@ class StagingProducer(Lifecycle):
 
 
 def _stage_failed(results: Sequence[SendResult | TernError]) -> StageFailed:
-    stored = [result for result in results if isinstance(result, SendResult)]
-    reason = next((result for result in results if isinstance(result, TernError)), None)
-    if reason is None:
-        reason = _unsafe(next(one for one in stored if one.status is not SendStatus.SEND_OK))
-    if any(isinstance(one, TernError) and one.may_have_happened for one in results):
-        reason.may_have_happened = True
+    errors = [result for result in results if isinstance(result, TernError)]
+    reason = errors[0]
+    reason.may_have_happened = any(error.may_have_happened for error in errors)
     staged = StagedMessages.of(
         StagedMessage(one.queue.broker_name, one.queue.topic, one.physical_offset, one.message_id)
-        for one in stored
+        for one in results
+        if isinstance(one, SendResult)
     )
-    safe = sum(one.status is SendStatus.SEND_OK for one in stored)
-    return StageFailed(reason, staged, failures=len(results) - safe, count=len(results))
-
-
-def _unsafe(result: SendResult) -> RefusedError:
-    code = ResponseCode(result.status.value)
-    return refusal(code, f"broker {result.queue.broker_name}: stored, but not safely")
+    return StageFailed(reason, staged, failures=len(errors), count=len(results))
