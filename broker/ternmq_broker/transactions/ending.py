@@ -29,6 +29,9 @@ from ternmq_remoting.status import refusal_of
 logger = logging.getLogger(__name__)
 
 REQUESTS_MAX: Final = 1024
+_SOON: Final = frozenset(
+    {ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.FLOW_CONTROL}
+)
 _CHUNK_BYTES: Final = 1 << 20
 
 
@@ -121,17 +124,25 @@ class Ender:
         claimed: Sequence[tuple[int, Open]],
         outcomes: dict[int, Outcome],
     ) -> None:
-        """End the claimed ones, some at a time; a refused one has its outcome afterwards."""
+        """End the claimed ones, some at a time; a refused one has its outcome afterwards.
+
+        When a staged one cannot be committed now but may be later, so are those behind it: they
+        keep their order.
+        """
         claimed = claimed[await self._commit_staged(requests, claimed) :]
         rollbacks: list[tuple[int, Change]] = []
         commits: list[tuple[int, Change]] = []
         waiting_bytes = 0
+        held: RefusedError | None = None
         for index, entry in claimed:
             request = requests[index]
             try:
+                if held is not None and entry.is_staged and request.resolution is Resolution.COMMIT:
+                    raise held
                 change = await self._change(request, entry)
             except TernError as error:
-                outcomes[index] = Outcome(_refusal(error))
+                outcomes[index] = Outcome(refused := _refusal(error))
+                held = held or _holding(refused)
                 continue
             if request.resolution is Resolution.ROLLBACK:
                 rollbacks.append((index, change))
@@ -139,7 +150,7 @@ class Ender:
             commits.append((index, change))
             waiting_bytes += len(change.record.body)
             if waiting_bytes >= _CHUNK_BYTES:
-                await self._commit(commits, outcomes)
+                held = await self._commit(commits, outcomes) or held
                 commits, waiting_bytes = [], 0
                 await asyncio.sleep(0)
         await self._commit(commits, outcomes)
@@ -163,7 +174,8 @@ class Ender:
 
     async def _commit(
         self, commits: Sequence[tuple[int, Change]], outcomes: dict[int, Outcome]
-    ) -> None:
+    ) -> RefusedError | None:
+        """Commit; return why that may only be done later, if so."""
         try:
             await self._services.steps.commit([change for _, change in commits])
         except (UsageError, MessageRefused) as error:
@@ -174,9 +186,12 @@ class Ender:
             if len(commits) == 1:
                 outcomes[commits[0][0]] = Outcome(_refusal(error))
         except TernError as error:
+            refused = _refusal(error)
             for index, change in commits:
                 if self._services.table.is_open(change.entry):
-                    outcomes[index] = Outcome(_refusal(error))
+                    outcomes[index] = Outcome(refused)
+            return _holding(refused)
+        return None
 
     async def _change(self, request: EndRequest, entry: Open) -> Change:
         """Return what ends an open transaction as asked.
@@ -261,6 +276,11 @@ def rule_against(request: EndRequest, ended: Ended) -> RefusedError | None:
     why = f": {ended.why}" if ended.why else ""
     remark = f"transaction {request.transaction} was {done} already{why}"
     return refusal(ResponseCode.ILLEGAL_OPERATION, remark)
+
+
+def _holding(refused: RefusedError) -> RefusedError | None:
+    """Return the refusal when what it refuses may be done soon."""
+    return refused if refused.code in _SOON or refused.may_have_happened else None
 
 
 def _refusal(error: TernError) -> RefusedError:
