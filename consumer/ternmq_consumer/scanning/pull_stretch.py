@@ -15,7 +15,6 @@ from ternmq_consumer.scanning.stretches import RETRY_TIMEOUT_S, PulledStretch, c
 from ternmq_consumer.subscriptions import subscription_message
 from ternmq_model.errors import ConnectionLost, StretchLost, TernError, TransportError, refusal
 from ternmq_model.queue import MessageQueue
-from ternmq_model.response_code import ResponseCode
 from ternmq_model.subscription import ALL_TAGS, Subscription
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import messages_pb2 as messages
@@ -135,8 +134,7 @@ class _Reading(Progress):
 
     def _is_overtaken(self, pulled: messages.PulledRecords) -> bool:
         self.first_offset = pulled.min_offset
-        moved = pulled.status.code == ResponseCode.PULL_OFFSET_MOVED
-        return moved or self.first_offset > self.next_offset
+        return self.first_offset > self.next_offset
 
     def _take(self, pulled: messages.PulledRecords, limit: int) -> PulledStretch:
         if code := pulled.status.code:

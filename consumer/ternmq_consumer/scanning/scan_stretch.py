@@ -116,7 +116,7 @@ class _Reading(Progress):
         return ScannedBatch(self._schema, data, self.next_offset, self._damaged)
 
     def _raise(self, code: int, remark: str) -> None:
-        if code == ResponseCode.PULL_OFFSET_MOVED:
+        if code == ResponseCode.PULL_OFFSET_MOVED and self.first_offset > self.next_offset:
             raise self.lost()
         raise refusal(code, remark, self.queue.broker_name)
 

@@ -97,8 +97,11 @@ def find_log_files(files: FileSystem, root: Path) -> Sequence[LogFile]:
 
 
 def file_bytes(files: FileSystem, path: Path) -> int:
-    """Return the length of the file at `path`."""
-    file = files.open(path, read_only=True)
+    """Return the length of the file at `path`; 0 when it was deleted meanwhile."""
+    try:
+        file = files.open(path, read_only=True)
+    except FileNotFoundError:
+        return 0
     try:
         return file.size()
     finally:

@@ -101,6 +101,16 @@ def test_what_is_no_longer_kept_is_named() -> None:
     run_in_virtual_time(main())
 
 
+def test_who_moves_a_reader_to_what_it_has_read_is_asked_again() -> None:
+    async def main() -> None:
+        moved = pulled(0, 0, next_offset=0)
+        moved.pulled[0].status.code = ResponseCode.PULL_OFFSET_MOVED
+        told = client([pulled(5, 9), moved], [pulled(9, 12)])
+        assert await offsets(told, 5, 12) == [(4, 9), (3, 12)]
+
+    run_in_virtual_time(main())
+
+
 def test_a_queue_that_ends_before_the_stretch_is_asked_again_for_a_while() -> None:
     async def main() -> None:
         told = client([pulled(5, 9)], end=9)

@@ -152,6 +152,17 @@ def test_what_is_no_longer_kept_is_named() -> None:
     run_in_virtual_time(main())
 
 
+def test_who_moves_a_reader_to_what_it_has_read_is_asked_again() -> None:
+    async def main() -> None:
+        moved = status(ResponseCode.PULL_OFFSET_MOVED, 12, 0)
+        client = ScriptedClient(
+            [[batch(SCHEMA + b"one", 12), moved], [batch(SCHEMA + b"two", 16), end(16)]]
+        )
+        assert [each.data for each in await _read(client, 10, 16)] == [b"one", b"two"]
+
+    run_in_virtual_time(main())
+
+
 def test_a_queue_that_ends_before_the_stretch_is_asked_again_for_a_while() -> None:
     async def main() -> None:
         client = ScriptedClient([[end(12, min_offset=3)]])

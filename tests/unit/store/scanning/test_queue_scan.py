@@ -162,6 +162,22 @@ def test_what_retention_takes_in_the_middle_of_a_scan_ends_it() -> None:
     assert raised.value.first_offset > raised.value.wanted_offset
 
 
+def test_a_file_that_goes_while_the_directory_is_opened_is_not_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    files = filled()
+    files_of = files.files
+    names = files_of(log_path(0).parent)
+    files.remove(log_path(0))
+
+    def listed_before(folder: Path) -> Sequence[str]:
+        return names if folder == log_path(0).parent else files_of(folder)
+
+    monkeypatch.setattr(files, "files", listed_before)
+    with StoreDirectory.open(files, ROOT) as directory:
+        assert directory.log_start == LOG_FILE_BYTES
+
+
 def test_units_that_stand_for_nothing_are_no_messages_and_no_damage() -> None:
     files = filled(count=5)
     node = files.nodes[ROOT / "consumequeue" / "A" / "0" / f"{0:020d}"]
