@@ -143,7 +143,7 @@ def _walk_file(files: FileSystem, log_file: LogFile, *, is_last: bool) -> Genera
                     return
                 end = next_piece(window, log_file, position + 1)
                 if is_last and end == log_file.file_bytes:
-                    end = _content_end(window, position)
+                    end = content_end(window, position)
                 yield BadStretch(log_file, at, end - position, error.reason)
                 position = end
                 continue
@@ -226,7 +226,7 @@ def next_content(window: Window, position: int) -> int | None:
     return None
 
 
-def _content_end(window: Window, position: int) -> int:
+def content_end(window: Window, position: int) -> int:
     """Return where, behind `position`, only zeros follow to the file's end."""
     end = position
     while position < window.file_bytes:

@@ -10,8 +10,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from ternmq_model.errors import StoreError
+from ternmq_model.errors import CorruptRecord, StoreError
 from ternmq_model.offsets import UNIT_BYTES, PhysicalOffset, QueueOffset
+from ternmq_model.record import decode_record
 from ternmq_model.record_scan import Verify
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import (
@@ -22,7 +23,13 @@ from ternmq_store.disk.layout import (
     queue_ext_folder,
     queue_folder,
 )
-from ternmq_store.inspection.log_inspection import LogFile, file_bytes, find_log_files
+from ternmq_store.inspection.log_inspection import (
+    LogFile,
+    Window,
+    content_end,
+    file_bytes,
+    find_log_files,
+)
 from ternmq_store.inspection.queue_inspection import find_queues
 from ternmq_store.log.checksum_ranges import Ranges, is_inside, next_border
 from ternmq_store.log.log_notes import LastUse, last_use, load_abort, load_notes
@@ -30,6 +37,7 @@ from ternmq_store.log.quarantine import Quarantine
 from ternmq_store.queues.consume_queue_ext import ExtSource
 from ternmq_store.queues.consume_queues import count_in_row, unit_file_bytes
 from ternmq_store.queues.log_places import first_from
+from ternmq_store.queues.units import PADDING_SIZE
 from ternmq_store.reading.cold_read import Source
 from ternmq_store.scanning.unit_files import UnitFiles
 from ternmq_store.scanning.wanted import QueueStretch
@@ -147,13 +155,17 @@ class StoreDirectory:
     def queues(self) -> Sequence[QueueStretch]:
         """Return every queue with what can be read of it: from its first message to its last unit.
 
-        Queues of which no message is left are not among them.
+        Where nobody closed the store, as after a crash and in a copy of a directory in use, the
+        last units may tell of messages that the log does not have: these do not count, as they
+        would not for a broker that opens it. Queues of which no message is left are not returned.
 
         Raises:
             StoreError: Files of a queue are missing, or have several lengths.
             OSError: It cannot be read.
         """
         found: list[QueueStretch] = []
+        is_closed = self.is_in_use or not self.was_cut_short
+        content = None if is_closed else self._content_end()
         for queue in find_queues(self.files, self.root):
             row = [file for file in queue.files if file.file_bytes]
             if not row:
@@ -164,12 +176,51 @@ class StoreDirectory:
             units = UnitFiles(self.files, queue.folder, length, begin, end)
             try:
                 units.end = units.written_end()
+                if content is not None:
+                    self._cut(units, content, queue.folder)
                 first = first_from(units, self.log_start)
             finally:
                 units.close()
             if first < units.end:
                 found.append(QueueStretch(queue.topic, queue.queue_id, first, units.end))
         return found
+
+    def _content_end(self) -> PhysicalOffset:
+        """Return where the log ends: behind it is nothing but zeros."""
+        for file in reversed(find_log_files(self.files, self.root)):
+            opened = self.files.open(file.path, read_only=True)
+            try:
+                if end := content_end(Window(opened), 0):
+                    return PhysicalOffset(file.base + end)
+            finally:
+                opened.close()
+        return self.log_start
+
+    def _cut(self, units: UnitFiles, content: PhysicalOffset, folder: Path) -> None:
+        """Leave out the last units when the log, which ends at `content`, lacks their records."""
+        written = units.end
+        units.end = first_from(units, content)
+        if units.end > units.min_offset:
+            place, size, _ = units.unit(QueueOffset(units.end - 1))
+            is_last = size != PADDING_SIZE and place + size >= content and place >= self.log_start
+            if is_last and not self._is_whole(place, size):
+                units.end = QueueOffset(units.end - 1)
+        if units.end < written:
+            logger.warning(
+                "the log ends before a queue does, which nobody closed path=%s messages=%d to %d",
+                *(folder, units.end, written - 1),
+            )
+
+    def _is_whole(self, place: PhysicalOffset, size: int) -> bool:
+        """Tell whether the log's last record is all there: no property ends with a zero."""
+        file, base = self.source(None, None).open(place)
+        try:
+            record = decode_record(file.read(place - base, size), 0, at=place)
+        except CorruptRecord:
+            return False
+        finally:
+            file.close()
+        return record is not None and not record.properties.endswith(b"\0")
 
     def first_message(self, topic: str, queue_id: int, end: int) -> QueueOffset:
         """Return the first message of a queue whose record the log has now; `end` if none has.

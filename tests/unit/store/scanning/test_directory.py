@@ -1,0 +1,90 @@
+"""What a directory says of itself that a broker uses, used, or did not close."""
+
+from dataclasses import replace
+from typing import Final
+
+import pytest
+
+from ternmq_model.errors import MessageDamaged
+from ternmq_model.offsets import QueueOffset
+from ternmq_store.scanning.directory import StoreDirectory
+from ternmq_store.scanning.wanted import QueueStretch, Wanted
+from tests.support.damage import copied
+from tests.support.files import MemoryFileSystem
+from tests.support.records import batch_of, record
+from tests.support.stores import ROOT, SMALL, append, open_store, settle
+
+pytest.importorskip("pyarrow")
+
+from ternmq_store.scanning.part_scan import plan_directory, scan_part
+
+LOG: Final = ROOT / "commitlog"
+SEALED: Final = replace(SMALL, record_checksum=True)
+
+
+def copied_late(*, record_checksum: bool = True) -> MemoryFileSystem:
+    """Return a copy of a directory in use: 14 messages of its log, and then 40 of its queue."""
+    files = MemoryFileSystem()
+    store = open_store(files, config=replace(SMALL, record_checksum=record_checksum))
+    early = MemoryFileSystem()
+    for number in range(40):
+        if number == 14:
+            early = copied(files)
+        append(store, batch_of(record("A", 0, bytes(400))))
+        settle(store)
+    late = copied(files)
+    store.close()
+    for path in [path for path in late.nodes if path.parent == LOG]:
+        if path in early.nodes:
+            late.nodes[path] = early.nodes[path]
+        else:
+            late.remove(path)
+    return late
+
+
+def queue_end(files: MemoryFileSystem) -> int:
+    """Return where queue 0 of topic A ends, having read what is before."""
+    with StoreDirectory.open(files, ROOT) as directory:
+        (queue,) = directory.queues()
+        wanted = Wanted(columns=["queueOffset"])
+        steps = [
+            step
+            for part in plan_directory(directory)
+            for step in scan_part(directory, part, wanted, broker_name="b")
+        ]
+    assert sum(step.batch.num_rows for step in steps if step.batch is not None) == queue.end
+    assert queue == QueueStretch("A", 0, 0, queue.end)
+    return queue.end
+
+
+@pytest.mark.parametrize("record_checksum", [False, True])
+def test_a_copy_ends_where_its_log_does(
+    record_checksum: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert queue_end(copied_late(record_checksum=record_checksum)) == 14
+    assert "consumequeue/A/0 messages=14 to 39" in caplog.text
+
+
+@pytest.mark.parametrize("lost_bytes", [1, 20, 450])
+def test_the_last_record_of_a_log_that_was_not_closed_may_be_there_in_part(lost_bytes: int) -> None:
+    files = copied_late()
+    with StoreDirectory.open(files, ROOT) as directory:
+        last = QueueOffset(directory.queues()[0].end - 1)
+        place, size, _ = directory.unit_files("A", 0, 0, 40).unit(last)
+    end = place + size - directory.log_start
+    files.open(LOG / f"{0:020d}").write(end - lost_bytes, bytes(lost_bytes))
+    assert queue_end(files) == 13
+
+
+def test_a_directory_that_is_in_use_or_was_closed_has_what_its_queues_say() -> None:
+    files = MemoryFileSystem()
+    store = open_store(files, config=SEALED)
+    for _ in range(5):
+        append(store, batch_of(record("A", 0, bytes(400))))
+    settle(store)
+    assert queue_end(files) == 5
+    store.close()
+    assert queue_end(files) == 5
+    files.open(LOG / f"{0:020d}").write(1500, bytes(8192 - 1500))
+    with pytest.raises(MessageDamaged, match="queue 0: message "):
+        queue_end(files)
