@@ -5,6 +5,7 @@ ended yet, and nothing is: the batch fails as a whole. Only then the first is en
 """
 
 import logging
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
@@ -19,7 +20,9 @@ from ternmq_producer.staging import EndFailed, StagedMessages
 logger = logging.getLogger(__name__)
 
 _MARGIN_SHARE: Final = 10
-_MARGIN_S_MAX: Final = 60
+_MARGIN_S: Final = 30
+_ROWS_A_SECOND: Final = 5_000
+"""So many one broker ends at least, also when it has much else to do."""
 
 
 class BatchNotCommitted(TernError):
@@ -51,12 +54,18 @@ class BatchHalfCommitted(TernError):
         self.rows = rows
 
 
-def margin_s(immunity_s: int) -> float:
+def margin_s(immunity_s: int, rows: int, timeout_s: float) -> float:
     """Return how long before the end of their immunity half messages are no longer committed.
 
     They could otherwise be rolled back while the commit runs.
+
+    Args:
+        immunity_s: Of them. At most a tenth of it is asked for.
+        rows: How many there are.
+        timeout_s: How long a broker may be away meanwhile.
     """
-    return min(immunity_s / _MARGIN_SHARE, _MARGIN_S_MAX)
+    longest_s = _MARGIN_S + timeout_s + rows / _ROWS_A_SECOND
+    return min(immunity_s / _MARGIN_SHARE, longest_s)
 
 
 def check_parts(batch: int, parts: Sequence[StagedPart | None]) -> list[StagedPart]:
@@ -67,7 +76,8 @@ def check_parts(batch: int, parts: Sequence[StagedPart | None]) -> list[StagedPa
         parts: What each task told.
 
     Raises:
-        BatchNotCommitted: A task told nothing, or told of another batch.
+        BatchNotCommitted: A task told nothing, or told of another batch, or two told of one
+            partition.
     """
     known = [part for part in parts if part is not None]
     if len(known) < len(parts):
@@ -78,6 +88,11 @@ def check_parts(batch: int, parts: Sequence[StagedPart | None]) -> list[StagedPa
         if part.part.of != wanted:
             of = f"{part.part} of {part.part.of.query}"
             raise BatchNotCommitted(f"{_name(wanted)}: {of} is not of it")
+    partitions = Counter(part.part.partition for part in known)
+    for partition, attempts in partitions.items():
+        if attempts > 1:
+            of = f"{attempts} attempts at partition {partition}"
+            raise BatchNotCommitted(f"batch {batch}: {of} are to be committed")
     return known
 
 
@@ -166,11 +181,12 @@ def _verify(
     now_ms = clock.wall_ms()
     for part in parts:
         age_s = (now_ms - part.began_at_ms) / 1000
-        if part.staged and age_s > part.immunity_s - margin_s(part.immunity_s):
+        margin = margin_s(part.immunity_s, len(staged), timeout_s)
+        if part.staged and age_s > part.immunity_s - margin:
             raise BatchNotCommitted(
                 f"{_name(batch)}: nothing was committed: {part.part} was staged {age_s:.0f} s ago, "
-                f"too close to stagingTimeout={part.immunity_s} s; it must be longer than a batch "
-                "takes"
+                f"too close to stagingTimeout={part.immunity_s} s, of which the commit may take "
+                f"{margin:.0f} s; it must be longer than a batch takes"
             )
 
 

@@ -100,9 +100,19 @@ def test_an_empty_part_may_be_old() -> None:
     assert commit(stager, [part_of(stager, 0, b"a"), old]) == 1
 
 
-def test_the_margin_is_a_share_with_a_limit() -> None:
-    assert margin_s(10) == 1
-    assert margin_s(3600) == 60
+def test_the_margin_is_what_a_commit_may_take_but_no_more_than_a_share() -> None:
+    assert margin_s(10, 1, 120) == 1
+    assert margin_s(3600, 50_000, 120) == 160
+    assert margin_s(3600, 50_000_000, 120) == 360
+
+
+def test_a_broker_may_be_away_in_a_commit_without_its_rows_being_rolled_back() -> None:
+    stager = ToyStager()
+    staged = part_of(stager, 0, b"a").staged
+    part = StagedPart(PartIdentity(BATCH, 0, "a1"), "group", 3600, BEGAN_MS, staged)
+    with pytest.raises(BatchNotCommitted, match=r"the commit may take 150 s"):
+        commit_parts([part], open_stager=stager, clock=SetClock(3451), timeout_s=120)
+    assert stager.bodies(TransactionState.ROLLED_BACK) == [b"a"]
 
 
 def test_nothing_is_committed_when_a_broker_does_not_answer() -> None:
@@ -163,3 +173,10 @@ def test_a_part_of_another_batch_is_refused() -> None:
     stager = ToyStager()
     with pytest.raises(BatchNotCommitted, match=r"batch 5 of query.*batch 4"):
         check_parts(5, [part_of(stager, 0, b"a")])
+
+
+def test_two_attempts_at_one_partition_are_refused() -> None:
+    stager = ToyStager()
+    parts = [part_of(stager, 0, b"a"), part_of(stager, 1), part_of(stager, 0, b"a")]
+    with pytest.raises(BatchNotCommitted, match="2 attempts at partition 0"):
+        check_parts(4, parts)
