@@ -1,5 +1,6 @@
 """Telling what became of transactions, and changing nothing."""
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -18,6 +19,7 @@ _STATES: Final = {
     Resolution.COMMIT: TransactionState.COMMITTED,
     Resolution.ROLLBACK: TransactionState.ROLLED_BACK,
 }
+_LOOKS_AT_ONCE: Final = 128
 _NOT_THERE: Final = frozenset({ResponseCode.QUERY_NOT_FOUND, ResponseCode.INVALID_PARAMETER})
 
 
@@ -49,6 +51,8 @@ class Finder:
         for index, one in enumerate(meant):
             entry = self.table.get(one.transaction)
             state = None if entry is None else await self._state_of_open(one, entry)
+            if index % _LOOKS_AT_ONCE == 0:
+                await asyncio.sleep(0)
             if state is None:
                 over.append(index)
             else:
