@@ -6,8 +6,8 @@ The wish's topic says how it behaves.
 from collections.abc import Iterator
 
 from ternmq_model.response_code import ResponseCode
-from ternmq_store.scan_process.child import Answer, main
-from ternmq_store.scan_process.frames import Kind, Refusal, Wish
+from ternmq_store.scan_process.child import main
+from ternmq_store.scan_process.frames import Answer, Kind, Refusal, Wish
 
 SCHEMA = b"\xff\xff\xff\xff" + (4).to_bytes(4, "little") + b"schm"
 """As long as it says that it is."""

@@ -4,8 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from ternmq_store.scan_process.child import Answer
-from ternmq_store.scan_process.frames import FrameReader, Header, Kind, Wish, header_bytes
+from ternmq_store.scan_process.frames import Answer, FrameReader, Header, Kind, Wish, header_bytes
 
 CHUNK_BYTES = 256 << 10
 

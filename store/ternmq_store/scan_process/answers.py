@@ -11,8 +11,7 @@ from ternmq_model.errors import MessageDamaged, MissingPackage, StoreError, Stre
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.subscription import parse_subscription
 from ternmq_store.disk.filesystem import FileSystem
-from ternmq_store.scan_process.child import Answer, Answers
-from ternmq_store.scan_process.frames import Kind, Refusal, Wish
+from ternmq_store.scan_process.frames import Answer, Answers, Kind, Refusal, Wish
 
 END_OF_STREAM: Final = b"\xff\xff\xff\xff\0\0\0\0"
 """What an Arrow stream ends with."""

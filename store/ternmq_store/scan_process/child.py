@@ -12,9 +12,11 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Final, NamedTuple
+from typing import Final
 
 from ternmq_store.scan_process.frames import (
+    Answer,
+    Answers,
     FrameReader,
     Header,
     Kind,
@@ -28,16 +30,6 @@ NICENESS: Final = 10
 _PIPE_BYTES: Final = 1 << 20
 _READ_BYTES: Final = 1 << 16
 _WRITE_BYTES: Final = 1 << 20
-
-
-class Answer(NamedTuple):
-    """A part of what there is to say to a wish; `payload` is bytes, or something like that."""
-
-    kind: Kind
-    payload: "bytes | memoryview" = b""
-    next_offset: int = 0
-    damaged: int = 0
-    rows: int = 0
 
 
 class _BrokerGone(Exception):
@@ -111,10 +103,6 @@ class Pipes:
                     self._stopped = header.stretch
                 else:
                     self._wishes.append((header.stretch, Wish.from_bytes(payload)))
-
-
-Answers = Callable[[Wish], Iterator[Answer]]
-"""Answers a wish: gives out the schema, batches and progress, and the end or a refusal."""
 
 
 def serve(pipes: Pipes, answer: Answers) -> None:

@@ -9,7 +9,7 @@ piece by piece as it comes.
 import enum
 import json
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Final, NamedTuple
 
@@ -182,3 +182,17 @@ class FrameReader:
             if is_last:
                 self._frame = None
             yield Part(frame, part, is_last)
+
+
+class Answer(NamedTuple):
+    """A part of what there is to say to a wish; `payload` is bytes, or something like that."""
+
+    kind: Kind
+    payload: "bytes | memoryview" = b""
+    next_offset: int = 0
+    damaged: int = 0
+    rows: int = 0
+
+
+Answers = Callable[[Wish], Iterator[Answer]]
+"""Answers a wish: gives out the schema, batches and progress, and the end or a refusal."""

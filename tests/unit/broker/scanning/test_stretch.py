@@ -13,8 +13,7 @@ from ternmq_broker.scanning.stretch import ScanServices, serve_stretch
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_store.message_store import MessageStore
-from ternmq_store.scan_process.child import Answer
-from ternmq_store.scan_process.frames import Kind, Refusal, Wish
+from ternmq_store.scan_process.frames import Answer, Kind, Refusal, Wish
 from tests.support.scan_processes import MemoryProcesses
 from tests.support.virtual_time import VirtualClock, run_in_virtual_time
 

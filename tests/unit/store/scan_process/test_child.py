@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from ternmq_store.scan_process.child import Answer, Pipes, serve
-from ternmq_store.scan_process.frames import FrameReader, Header, Kind, Wish, frame_bytes
+from ternmq_store.scan_process.child import Pipes, serve
+from ternmq_store.scan_process.frames import Answer, FrameReader, Header, Kind, Wish, frame_bytes
 from tests.unit.store.scan_process.test_frames import WISH
 
 
