@@ -72,13 +72,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         folder = Path(name).resolve()
         print("$ .venv/bin/python benchmarks/spark.py", *(arguments or sys.argv[1:]))
         print(*machine.describe(folder), sep="\n", flush=True)
+        # First, since it forks: gRPC's threads do not bear that.
+        spark = session(folder)
         with dev(folder, "async") as running:
             fill(running.nameserver, chosen.rows)
             sources = {
                 "broker": {"nameserver": running.nameserver, "subscribe": TOPIC},
                 "store": {"store": str(running.data / "broker"), "subscribe": TOPIC},
             }
-            found = measure(session(folder), sources, folder, chosen.rows, chosen.rounds)
+            found = measure(spark, sources, folder, chosen.rows, chosen.rounds)
         print(f"rows     {chosen.rows} of {BODY_BYTES} bytes, medians of {chosen.rounds}\n")
         print(table(found))
         print()

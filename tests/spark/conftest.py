@@ -38,7 +38,7 @@ def sessions(tmp_path_factory: pytest.TempPathFactory) -> Generator[Sessions]:
         pytest.skip(f"needs Java: {missing}")
     sessions = Sessions(tmp_path_factory.mktemp("spark"))
     yield sessions
-    sessions.end()
+    sessions.close()
 
 
 @pytest.fixture

@@ -6,13 +6,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from ternmq_model.message import Message
 from ternmq_pipeline.planning import partition_number
 from tests.support.dev_process import DevProcess
-from tests.support.spark_data import fill, make_topic, send
+from tests.support.spark_data import delete_topic, fill, make_topic, send
 from tests.support.spark_read import bodies, read_with, refusal_of
 from tests.support.spark_session import PUSHDOWN, setting
 
@@ -111,6 +112,22 @@ def test_one_frame_reads_the_same_each_time(read: Read, dev: DevProcess) -> None
     send(dev.nameserver, [Message("BatchGrows", b"second")])
     assert frame.count() == 1
     assert read(subscribe="BatchGrows").count() == 2
+
+
+def test_messages_that_go_between_planning_and_reading_are_an_error_unless_told_otherwise(
+    read: Read, dev: DevProcess
+) -> None:
+    fill(dev.nameserver, "BatchGone", 10, queues=1)
+    strict = read("body binary", subscribe="BatchGone")
+    lenient = read("body binary", subscribe="BatchGone", failOnDataLoss="false")
+    assert (strict.count(), lenient.count()) == (10, 10)
+    delete_topic(dev.nameserver, "BatchGone")
+    left = fill(dev.nameserver, "BatchGone", 3, queues=1)
+    with pytest.raises(PySparkException) as caught:
+        strict.collect()
+    for told in ("topic BatchGone", "queue 0", "offset 3 is beyond its end", "failOnDataLoss"):
+        assert told in str(caught.value)
+    assert bodies(lenient.collect()) == left
 
 
 def test_the_kafka_view_has_the_columns_of_kafkas_source(

@@ -1,7 +1,7 @@
 """Real Spark sessions for tests: at most one at a time, on loopback, quiet, with our Python.
 
-The JVM starts with the first session and ends with the tests' process; a session on it takes about
-two seconds.
+The JVM starts with the first test that asks for a session and ends with the last one; a session on
+it takes about two seconds.
 """
 
 import contextlib
@@ -9,13 +9,16 @@ import os
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 import pyspark
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 ROOT: Final = Path(__file__).parents[2]
@@ -24,6 +27,12 @@ JAVA_MAJOR_MIN: Final = 17
 LOCAL: Final = "local[2]"
 TWO_EXECUTORS: Final = "local-cluster[2,1,1024]"
 """Executors in processes of their own, which a test may kill."""
+
+DRIVER_MEMORY: Final = "spark.driver.memory=1g"
+JVM_ENDS_WITHIN_S: Final = 60.0
+_CONNECTION: Final = struct.Struct(">ii")
+"""What the JVM writes into a file: its port, and the length of the secret that follows."""
+
 
 PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
 
@@ -42,10 +51,15 @@ def java_missing() -> str:
 
 
 class Sessions:
-    """Owner of the one session that may live: asked for another kind, it ends the present one."""
+    """Owner of the one session that may live: asked for another kind, it ends the present one.
+
+    And of the JVM in which sessions live. PySpark would start it by forking this process, which the
+    threads of gRPC do not bear: the JVM would now and then end before it has begun.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._jvm = start_jvm(folder)
         self._spark: SparkSession | None = None
         self._kind: tuple[str, Mapping[str, str]] | None = None
 
@@ -77,6 +91,50 @@ class Sessions:
             self._spark.stop()
             self._spark = None
 
+    def close(self) -> None:
+        """Stop the session, if one lives, and the JVM."""
+        self.end()
+        assert self._jvm.stdin is not None
+        self._jvm.stdin.close()
+        self._jvm.wait(JVM_ENDS_WITHIN_S)
+
+
+def start_jvm(folder: Path) -> "subprocess.Popen[bytes]":
+    """Start a JVM, and connect PySpark to it. It ends when its input is closed."""
+    told = folder / "gateway"
+    os.environ.update(_environment(folder))
+    submit = str(folder / "home" / "bin" / "spark-submit")
+    command = [submit, "--conf", DRIVER_MEMORY, "pyspark-shell"]
+    own = {"SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(told)}
+    jvm = subprocess.Popen(
+        command, env=os.environ | own, stdin=subprocess.PIPE, start_new_session=True
+    )
+    never = threading.Event()
+    while not told.exists():
+        assert jvm.poll() is None, f"the JVM ended with {jvm.returncode}"
+        never.wait(0.05)
+    port, length = _CONNECTION.unpack_from(data := told.read_bytes())
+    secret = data[_CONNECTION.size : _CONNECTION.size + length].decode()
+    # Only now: programs that tests start must have JVMs of their own.
+    gateway = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
+    os.environ.update(gateway)
+    try:
+        SparkContext._ensure_initialized()  # pyright: ignore[reportPrivateUsage]
+    finally:
+        for name in gateway:
+            del os.environ[name]
+    return jvm
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    return {
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PYTHONPATH": str(ROOT),
+        "SPARK_HOME": str(_spark_home(folder)),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+
 
 def make_session(master: str, folder: Path, settings: Mapping[str, str]) -> SparkSession:
     """Start a session. Workers run this Python and find our packages and `tests`.
@@ -86,13 +144,7 @@ def make_session(master: str, folder: Path, settings: Mapping[str, str]) -> Spar
         folder: Where it keeps what is temporary, its warehouse too.
         settings: What differs from the rest.
     """
-    os.environ.update(
-        PYSPARK_PYTHON=sys.executable,
-        PYSPARK_DRIVER_PYTHON=sys.executable,
-        PYTHONPATH=str(ROOT),
-        SPARK_HOME=str(_spark_home(folder)),
-        SPARK_LOCAL_IP="127.0.0.1",
-    )
+    os.environ.update(_environment(folder))
     builder = SparkSession.Builder().master(master).appName("tests")
     for name, value in (_SETTINGS | _places(folder) | dict(settings)).items():
         builder = builder.config(name, value)
@@ -102,7 +154,6 @@ def make_session(master: str, folder: Path, settings: Mapping[str, str]) -> Spar
 _SETTINGS: Final = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
-    "spark.driver.memory": "1g",
     "spark.executor.memory": "512m",
     "spark.executorEnv.PYTHONPATH": str(ROOT),
     "spark.log.level": "ERROR",
