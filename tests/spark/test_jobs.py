@@ -1,20 +1,24 @@
-"""The jobs of the pipeline with real Spark: through their functions, and as commands."""
+"""The jobs of the pipeline with real Spark: through their functions, and one as a command."""
 
 import contextlib
+import importlib
 import json
 import os
 import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Generator
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from click.testing import CliRunner, Result
 from pyspark.sql import SparkSession
 
+from ternmq_console.main import ternmq
 from ternmq_model.errors import JobFailed, UsageError
 from ternmq_model.message import Message
 from ternmq_pipeline.jobs.archive import archive, archived_files
@@ -22,11 +26,12 @@ from ternmq_pipeline.jobs.cluster import ask
 from ternmq_pipeline.jobs.progress import BatchProgress
 from ternmq_pipeline.jobs.redrive import redrive
 from ternmq_pipeline.jobs.replay import replay
-from ternmq_pipeline.jobs.report import report
 from tests.support.buried import bury
 from tests.support.dev_process import DevProcess
 from tests.support.spark_data import fill, make_topic, send
 from tests.support.spark_session import setting
+
+pq: Any = importlib.import_module("pyarrow.parquet")
 
 ENDS_WITHIN_S = 240
 
@@ -40,37 +45,9 @@ def topic_rows(spark: SparkSession, dev: DevProcess, topic: str) -> Any:
     return reader.option("subscribe", topic).load()
 
 
-@contextlib.contextmanager
-def command(dev: DevProcess, folder: Path, *arguments: str) -> Generator["subprocess.Popen[str]"]:
-    """Run `ternmq pipeline …` in a folder for itself, for its temporary files too."""
-    scratch = folder / "scratch"
-    scratch.mkdir(exist_ok=True)
-    with subprocess.Popen(
-        [*(sys.executable, "-m", "ternmq", "pipeline", *arguments), "--nameserver", dev.nameserver],
-        cwd=folder,
-        env={**os.environ, "TMPDIR": str(scratch)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    ) as process:
-        try:
-            yield process
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-
-
-SMALL = ("--master", "local[1]", "--conf", "spark.driver.memory=512m")
-
-
-def summary(dev: DevProcess, folder: Path, *arguments: str) -> tuple[dict[str, Any], str]:
-    """Run a command to its end and return its summary, and its progress."""
-    with command(dev, folder, *arguments, *SMALL, "--json") as process:
-        printed, told = process.communicate(timeout=ENDS_WITHIN_S)
-    assert process.returncode == 0, told
-    assert not list((folder / "scratch").iterdir())
-    return json.loads(printed), told
+def interrupt(_: BatchProgress) -> None:
+    """Press Ctrl-C."""
+    os.kill(os.getpid(), signal.SIGINT)
 
 
 def test_an_archive_gets_what_is_new_each_time_in_folders_by_topic_and_date(
@@ -87,7 +64,9 @@ def test_an_archive_gets_what_is_new_each_time_in_folders_by_topic_and_date(
     assert [one.rows_in for one in told] == [50, 20]
     assert [one.behind for one in told] == [20, 0]
     sent.update(fill(dev.nameserver, "kept", 30, begin=70))
-    second = archive(["kept-too", "kept"], lake, **options)
+    with setting(spark, "spark.sql.streaming.fileSink.log.compactInterval", "3"):
+        second = archive(["kept-too", "kept"], lake, **options)
+    assert (lake / "_spark_metadata" / "2.compact").exists()
     assert (second.rows, second.topics) == (30, ("kept",))
     assert archive(["kept", "kept-too"], lake, **options).rows == 0
     assert bodies(spark.read.parquet(str(lake))) == sent
@@ -115,28 +94,52 @@ def test_an_archive_that_was_interrupted_and_killed_has_every_row_once(
     spark: SparkSession, dev: DevProcess, tmp_path: Path
 ) -> None:
     sent = Counter(fill(dev.nameserver, "going-on", 100))
-    lake = str(tmp_path / "lake")
-    go_on = ("archive", "going-on", "--to", lake, "--interval", "0", "--batch-rows", "20", *SMALL)
-    with command(dev, tmp_path, *go_on, "--json") as process:
-        assert process.stderr is not None
-        assert process.stderr.readline().startswith("batch 0: 20 rows")
-        os.killpg(process.pid, signal.SIGINT)  # as a terminal does
-        printed, told = process.communicate(timeout=ENDS_WITHIN_S)
+    lake, scratch = tmp_path / "lake", tmp_path / "scratch"
+    scratch.mkdir()
+    go_on = ("archive", "going-on", "--to", str(lake), "--interval", "0", "--batch-rows", "20")
+    small = ("--master", "local[1]", "--conf", "spark.driver.memory=512m")
+    with subprocess.Popen(
+        [
+            *(sys.executable, "-m", "ternmq", "pipeline", *go_on, *small, "--json"),
+            *("--nameserver", dev.nameserver),
+        ],
+        env={**os.environ, "TMPDIR": str(scratch)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            assert process.stderr is not None
+            assert process.stderr.readline().startswith("batch 0: 20 rows")
+            os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+            printed, told = process.communicate(timeout=ENDS_WITHIN_S)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
     assert process.returncode == 0, told
     done = json.loads(printed)
     assert done["stopped"]
     assert 20 <= done["rows"] <= 100
     assert "Traceback" not in told
-    assert not list((tmp_path / "scratch").iterdir())
-    sent.update(fill(dev.nameserver, "going-on", 100, begin=100))
-    with command(dev, tmp_path, *go_on) as process:
-        assert process.stderr is not None
-        for _ in range(2):
-            assert process.stderr.readline().startswith("batch ")
-        process.kill()
-    last = archive(["going-on"], lake, nameserver=dev.nameserver, spark=spark)
-    assert last.rows < 200 - done["rows"]
-    assert bodies(spark.read.parquet(lake)) == sent
+    assert not list(scratch.iterdir())
+    sent.update(fill(dev.nameserver, "going-on", 50, begin=100))
+    options: dict[str, Any] = {"nameserver": dev.nameserver, "spark": spark}
+    assert archive(["going-on"], lake, **options).rows == 150 - done["rows"]
+    for is_in_archive in (True, False):
+        forget_last_batch(lake, is_in_archive=is_in_archive)
+        archive(["going-on"], lake, **options)
+        assert bodies(spark.read.parquet(str(lake))) == sent
+    assert len(archived_files(lake)) < len(list(lake.glob("topic=*/date=*/*.parquet")))
+
+
+def forget_last_batch(lake: Path, *, is_in_archive: bool) -> None:
+    """Leave an archive as a kill in its last batch does: before its commit, or before its log."""
+    commits = lake / "_checkpoint" / "commits"
+    last = max(int(path.name) for path in commits.iterdir() if path.name.isdecimal())
+    for folder in (commits,) if is_in_archive else (commits, lake / "_spark_metadata"):
+        for name in (str(last), f".{last}.crc"):
+            (folder / name).unlink()
 
 
 def test_a_replay_sends_what_was_archived_once_and_as_it_was(
@@ -181,12 +184,28 @@ def test_a_replay_sends_what_was_archived_once_and_as_it_was(
     assert replay("evens", batch_rows=15, **where, **options).rows == 20
     assert replay("evens", dry_run=True, **where, **options).rows == 0
     assert bodies(topic_rows(spark, dev, "evens")) == Counter(b"%d" % n for n in range(0, 40, 2))
-    told, _ = summary(dev, tmp_path, "replay", "in-order", "--parquet", str(lake), "--once")
-    assert (told["rows"], told["batches"]) == (40, 1)
+    in_order = replay("in-order", folder=lake, **options)
+    assert (in_order.rows, in_order.batches) == (40, 1)
     placed = topic_rows(spark, dev, "in-order").orderBy("queueId", "queueOffset").collect()
     for shard in range(3):
         of_shard = [int(row["body"]) for row in placed if int(row["body"]) % 3 == shard]
         assert of_shard == sorted(of_shard)
+
+
+def test_a_replay_goes_on_with_files_that_are_older_than_those_it_knows(
+    spark: SparkSession, dev: DevProcess, tmp_path: Path
+) -> None:
+    make_topic(dev.nameserver, "copied")
+    files = tmp_path / "files"
+    files.mkdir()
+    options: dict[str, Any] = {"nameserver": dev.nameserver, "spark": spark, "folder": files}
+    for number, days in enumerate((0, 30)):
+        file = files / f"{number}.parquet"
+        pq.write_table(pa.table({"body": [f"{number}"]}), file)
+        modified = file.stat().st_mtime - days * 86_400
+        os.utime(file, (modified, modified))
+        assert replay("copied", checkpoint=tmp_path / "c", **options).rows == 1
+    assert bodies(topic_rows(spark, dev, "copied")) == Counter([b"0", b"1"])
 
 
 def test_dead_letters_go_to_their_first_topic_once(
@@ -216,10 +235,12 @@ def test_dead_letters_go_to_their_first_topic_once(
             0,
         )
         assert not {"DLQ_ORIGIN_TOPIC", "RETRY_TOPIC", "DLQ_ORIGIN_MESSAGE_ID"} & told.keys()
-    rest = ("--where", "tags is null or tags = 'odd'", "--checkpoint", str(tmp_path / "rest"))
-    told, progress = summary(dev, tmp_path, "redrive", "--group", "undertaker", *rest)
-    assert (told["rows"], told["left"]) == (10, 1)
-    assert progress.startswith("batch 0: ")
+    rest: dict[str, Any] = {"where": "tags is null or tags = 'odd'", "checkpoint": tmp_path / "c"}
+    begun = redrive("undertaker", batch_rows=7, observe=interrupt, **rest, **options)
+    assert begun.is_stopped
+    ended = redrive("undertaker", **rest, **options)
+    assert (begun.rows + ended.rows, begun.left + ended.left) == (10, 1)
+    assert bodies(topic_rows(spark, dev, "letters")) == Counter(sent + sent)
 
 
 def test_a_job_that_fails_says_why_in_one_line(
@@ -235,15 +256,10 @@ def test_a_job_that_fails_says_why_in_one_line(
 
 def test_without_java_a_job_says_so_at_once(dev: DevProcess, tmp_path: Path) -> None:
     fill(dev.nameserver, "javaless", 1)
-    archive_it = ("pipeline", "archive", "javaless", "--to", str(tmp_path / "lake"))
-    done = subprocess.run(
-        [*(sys.executable, "-m", "ternmq"), *archive_it, "--nameserver", dev.nameserver],
-        env={"PATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 2
+    archive_it = ("archive", "javaless", "--to", str(tmp_path / "lake"))
+    nowhere = {"PATH": str(tmp_path), "JAVA_HOME": None}
+    done = run_command(dev, *archive_it, environment=nowhere)
+    assert done.exit_code == 2
     assert done.stderr == (
         "ternmq: archive needs Java 17 or later, for Spark: install it, or set JAVA_HOME\n"
     )
@@ -253,17 +269,22 @@ def test_without_java_a_job_says_so_at_once(dev: DevProcess, tmp_path: Path) -> 
 def test_a_report_tells_what_is_known(dev: DevProcess, tmp_path: Path) -> None:
     fill(dev.nameserver, "told", 25)
     html, tables = tmp_path / "page.html", tmp_path / "tables"
-    made = report(dev.nameserver, html=html, parquet=tables)
-    (row,) = (row for row in made.topics if row.topic == "told")
-    assert (row.messages, row.queues, row.in_24h) == (25, 2, 25)
-    assert row.bytes is not None
-    assert row.bytes > 25 * 100
-    assert sum(each.messages for each in made.traffic if each.topic == "told") == 25
+    done = run_command(dev, "report", "--parquet", str(tables), "--html", str(html), "--json")
+    assert done.exit_code == 0, done.stderr
+    told = json.loads(done.stdout)
+    (row,) = (row for row in told["topics"] if row["topic"] == "told")
+    assert (row["messages"], row["queues"], row["in_24h"]) == (25, 2, 25)
+    assert row["bytes"] > 25 * 100
+    assert sum(row["messages"] for row in told["traffic"] if row["topic"] == "told") == 25
+    assert pq.read_metadata(tables / "topics.parquet").num_rows == len(told["topics"])
     text = html.read_text()
     assert "told" in text
     assert "<svg" in text
-    arguments = ("--parquet", str(tables), "--html", str(html))
-    with command(dev, tmp_path, "report", *arguments, "--json") as process:
-        printed, _ = process.communicate(timeout=ENDS_WITHIN_S)
-    assert process.returncode == 0
-    assert next(r for r in json.loads(printed)["topics"] if r["topic"] == "told")["messages"] == 25
+
+
+def run_command(
+    dev: DevProcess, *arguments: str, environment: Mapping[str, str | None] | None = None
+) -> Result:
+    """Run `ternmq pipeline …` in this process."""
+    command = ["pipeline", *arguments, "--nameserver", dev.nameserver]
+    return CliRunner().invoke(ternmq, command, env=environment)

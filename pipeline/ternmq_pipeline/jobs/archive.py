@@ -110,10 +110,10 @@ def archive(
     with spark_session("archive", master=master, settings=settings, spark=spark) as session:
         to = Folder(session, where)
         _claim(to, Folder(session, kept), topics, pattern)
-        before = to.last_batch()
+        before = set(to.committed())
         rows = session.readStream.format("ternmq").options(nameserver=nameserver, **options).load()
         totals = run(lambda: _query(rows, where, kept, interval_s), "archive", observe)
-        added = to.committed(after=before)
+        added = [file for file in to.committed() if file not in before]
     seconds = (clock.monotonic_ms() - began_ms) / 1000
     return Archived(
         where,

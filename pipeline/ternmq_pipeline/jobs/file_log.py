@@ -39,12 +39,11 @@ class CommittedFile:
         return None
 
 
-def wanted(names: Iterable[str], *, after: int = -1) -> list[str]:
-    """Return the files of the log that tell all that is committed behind a batch, in order.
+def wanted(names: Iterable[str]) -> list[str]:
+    """Return the files of the log that tell together all that is committed, in order.
 
     Args:
         names: Of the log's files; others are passed over.
-        after: Only what later batches than this one added, if it can be told apart.
     """
     found: dict[int, str] = {}
     compact = -1
@@ -56,8 +55,7 @@ def wanted(names: Iterable[str], *, after: int = -1) -> list[str]:
                 compact = max(compact, batch)
             if match[2] or batch not in found:
                 found[batch] = name
-    least = compact if compact > after else after + 1
-    return [found[batch] for batch in sorted(found) if batch >= least]
+    return [found[batch] for batch in sorted(found) if batch >= compact]
 
 
 def last_batch(names: Iterable[str]) -> int:

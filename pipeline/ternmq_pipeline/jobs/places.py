@@ -74,9 +74,9 @@ class Folder:
         finally:
             stream.close()
 
-    def committed(self, *, after: int = -1) -> list[CommittedFile]:
-        """Return the files that Spark's log says are in the folder, of later batches than one."""
-        names = file_log.wanted(self.names(file_log.FOLDER), after=after)
+    def committed(self) -> list[CommittedFile]:
+        """Return the files that Spark's log says are in the folder."""
+        names = file_log.wanted(self.names(file_log.FOLDER))
         return [
             file
             for name in names

@@ -3,9 +3,9 @@
     redrive("billing", nameserver="127.0.0.1:9876", where="reconsumeTimes > 3",
             checkpoint="/var/lib/redriven/billing")
 
-What is restored of a letter follows the rules of `ternmq dlq redrive`
-(`ternmq_client.redriving`). That one is for some letters, or all of them, by hand; this one is
-for many, by a condition.
+A letter becomes a new message with the body, tags, keys, sharding key and senders' properties of
+the first one. `ternmq dlq redrive` (`ternmq_client.redriving`) is for some letters, or all of them,
+by hand, and restores more of them; this one is for many, by a condition.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from ternmq_model.errors import GroupNotFound, UsageError
 from ternmq_model.names import DEAD_LETTER_PREFIX, DEAD_LETTER_TOOLS, check_group
 from ternmq_pipeline.jobs.cluster import ask, check_topics
 from ternmq_pipeline.jobs.places import Folder, claim, committed_offsets, place_of
-from ternmq_pipeline.jobs.resending import OF_A_LETTER, message_columns, origin_topic
+from ternmq_pipeline.jobs.resending import message_columns, origin_topic
 from ternmq_pipeline.jobs.running import Observe
 from ternmq_pipeline.jobs.sending import (
     BATCH_ROWS,
@@ -122,5 +122,5 @@ async def _waiting(admin: AdminClient, topic: str) -> str:
 
 
 def _messages(letters: "DataFrame", where: str) -> "DataFrame":
-    columns = message_columns(types_of(letters), left_out=OF_A_LETTER)
+    columns = message_columns(types_of(letters))
     return only(letters, where).selectExpr(*columns, f"{origin_topic()} AS topic")

@@ -17,7 +17,7 @@ from ternmq_model.errors import UsageError
 from ternmq_pipeline.jobs.cluster import check_topics
 from ternmq_pipeline.jobs.places import Folder, claim, committed_offsets, place_of
 from ternmq_pipeline.jobs.progress import reason_of
-from ternmq_pipeline.jobs.resending import OF_A_LIFE, all_of, between, message_columns, text
+from ternmq_pipeline.jobs.resending import all_of, between, message_columns, text
 from ternmq_pipeline.jobs.running import Observe
 from ternmq_pipeline.jobs.sending import (
     BATCH_ROWS,
@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 
 BATCH_FILES: Final = 100
 """The most files of one micro-batch from Parquet."""
+
+_ANY_AGE: Final = "36500d"
+"""Spark passes over files a week older than the newest it knows: copies may keep an old time."""
 
 _PLACE: Final = ("topic", "brokerName", "queueId", "queueOffset")
 
@@ -183,7 +186,7 @@ def _stream(
     if origin.folder:
         schema = _batch(session, origin, "").schema
         reader = session.readStream.schema(schema).option("maxFilesPerTrigger", batch_files)
-        return reader.parquet(origin.folder)
+        return reader.option("maxFileAge", _ANY_AGE).parquet(origin.folder)
     reader = session.readStream.format("ternmq").options(
         **_source(origin), maxOffsetsPerTrigger=str(batch_rows)
     )
@@ -237,6 +240,6 @@ def _messages(frame: "DataFrame", origin: Origin, to_topic: str) -> "DataFrame":
     conditions = between(origin.start_ms, origin.end_ms)
     if conditions and "storeTimestamp" not in fields:
         raise UsageError("start_ms and end_ms need a column 'storeTimestamp'")
-    columns = message_columns(fields, left_out=OF_A_LIFE)
+    columns = message_columns(fields)
     chosen = only(frame.where(all_of(conditions)), origin.where)
     return chosen.selectExpr(*columns, f"{text(to_topic)} AS topic")

@@ -3,34 +3,16 @@
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
-from ternmq_client.redriving import ORIGIN_TOPICS, SPENT
+from ternmq_client.redriving import ORIGIN_TOPICS
 from ternmq_model import properties as names
 from ternmq_model.errors import UsageError
-from ternmq_pipeline.sink.identity import NAMES
-
-OF_A_LIFE: Final[frozenset[str]] = (
-    names.RESERVED
-    | NAMES
-    | {
-        names.CHECK_IMMUNITY_S,
-        names.PRODUCER_GROUP,
-        names.SHARDING_KEY,
-        names.TRANSACTION_ID,
-        names.DLQ_ORIGIN_TOPIC,
-        names.DLQ_ORIGIN_MESSAGE_ID,
-    }
-)
-"""Properties in which clients, brokers and the sink told of a message's sending: a copy has its
-own. Tags, keys and sharding key are handed on in columns."""
-
-OF_A_LETTER: Final[frozenset[str]] = OF_A_LIFE | SPENT
-"""The same for dead letters."""
+from ternmq_pipeline.sink.reserved import OF_A_LIFE
 
 _BODIES: Final = ("binary", "string")
 _KEYS: Final = ("array<string>", "string")
 
 
-def message_columns(fields: Mapping[str, str], *, left_out: Collection[str]) -> list[str]:
+def message_columns(fields: Mapping[str, str]) -> list[str]:
     """Return the sink's columns, but for the topic, of rows that have these fields.
 
     A row needs a body alone: tags, keys, properties and shardingKey are taken where they are, and
@@ -38,7 +20,6 @@ def message_columns(fields: Mapping[str, str], *, left_out: Collection[str]) -> 
 
     Args:
         fields: Spark's short type of each column, by name.
-        left_out: Properties that are not handed on.
 
     Raises:
         UsageError: There is no body, or a column has a type that cannot be sent; it is named.
@@ -55,22 +36,12 @@ def message_columns(fields: Mapping[str, str], *, left_out: Collection[str]) -> 
         found.append("keys")
     has_properties = _check(fields, "properties", ("map<string,string>",))
     if has_properties:
-        found.append(f"{kept_properties(left_out)} AS properties")
+        found.append(f"{_KEPT} AS properties")
     if _check(fields, "shardingKey", ("string",)):
         found.append("shardingKey")
     elif has_properties:
         found.append(f"properties[{text(names.SHARDING_KEY)}] AS shardingKey")
     return found
-
-
-def kept_properties(left_out: Collection[str]) -> str:
-    """Return the map of those properties that are handed on."""
-    listed = ", ".join(map(text, sorted(left_out)))
-    timers = f"NOT startswith(name, {text(names.TIMER_PREFIX)})"
-    return (
-        "map_filter(properties, (name, value) -> value IS NOT NULL "
-        f"AND name NOT IN ({listed}) AND {timers})"
-    )
 
 
 def origin_topic() -> str:
@@ -109,3 +80,11 @@ def _check(fields: Mapping[str, str], name: str, types: Collection[str]) -> bool
             f"column {name!r} has the type {fields[name]}; it must be {' or '.join(types)}"
         )
     return True
+
+
+_KEPT: Final = (
+    "map_filter(properties, (name, value) -> value IS NOT NULL "
+    f"AND name NOT IN ({', '.join(map(text, sorted(OF_A_LIFE)))}) "
+    f"AND NOT startswith(name, {text(names.TIMER_PREFIX)}))"
+)
+"""The map of those properties that are handed on."""

@@ -16,10 +16,7 @@ from ternmq_pipeline.options.writing import written_topic
 from ternmq_pipeline.sink import columns, identity
 from ternmq_pipeline.sink.columns import Layout
 from ternmq_pipeline.sink.identity import PartIdentity
-
-_NOT_OF_USERS: Final = names.RESERVED | {names.CHECK_IMMUNITY_S, names.PRODUCER_GROUP}
-_OF_A_LIFE: Final = _NOT_OF_USERS | {names.TRANSACTION_ID, names.SHARDING_KEY} | identity.NAMES
-"""What a message that was read says of its own sending: one that is made of it is sent anew."""
+from ternmq_pipeline.sink.reserved import NOT_OF_USERS, OF_A_LIFE
 
 _US_IN_MS: Final = 1000
 _PROPERTIES_BYTES_MAX: Final = PROPERTIES_BYTES_MAX - 1024
@@ -157,7 +154,7 @@ class RowReader:
         told: dict[str, Any] = dict(pairs)
         if names.UNIQUE_KEY in told:
             kept_key = told.get(names.SHARDING_KEY) or ""
-            return {name: text for name, text in told.items() if name not in _OF_A_LIFE}, kept_key
+            return {name: text for name, text in told.items() if name not in OF_A_LIFE}, kept_key
         self._check_names(told, row)
         return told, ""
 
@@ -165,7 +162,7 @@ class RowReader:
         for name, text in told.items():
             if text is None:
                 raise self.illegal(row, columns.PROPERTIES, f"property {name!r} is null")
-            if name in _NOT_OF_USERS or name == names.SHARDING_KEY or name in identity.NAMES:
+            if name in NOT_OF_USERS:
                 why = f"property {name!r} has a meaning of its own; pick another name"
                 raise self.illegal(row, columns.PROPERTIES, why)
 

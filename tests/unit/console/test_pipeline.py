@@ -1,9 +1,17 @@
+import json
+from collections.abc import Callable
+from typing import Any
+
 import click
 import pytest
 from click.testing import CliRunner
 
+from ternmq_console import pipeline
 from ternmq_console.main import ternmq
-from ternmq_console.pipeline import setting, start
+from ternmq_console.pipeline import setting, show_progress, start
+from ternmq_pipeline.jobs.archive import Archived
+from ternmq_pipeline.jobs.progress import BatchProgress
+from ternmq_pipeline.jobs.sending import Sent
 
 
 def test_a_setting_of_spark_has_a_name_and_a_value() -> None:
@@ -55,3 +63,134 @@ def test_a_cluster_that_does_not_answer_is_exit_code_4(arguments: list[str]) -> 
     assert done.exit_code == 4
     (line,) = done.stderr.splitlines()
     assert line.startswith("ternmq: ")
+
+
+def job(given: dict[str, Any], done: Archived | Sent) -> Callable[..., Archived | Sent]:
+    """Return a job that notes what it is told, reports one micro-batch, and is done."""
+
+    def run(*what: object, **options: Any) -> Archived | Sent:
+        given.update(options, what=what)
+        options["observe"](BatchProgress(0, 20, None, 1234.5, 80))
+        return done
+
+    return run
+
+
+SPARK = ("--master", "local[1]", "--conf", "spark.a=1", "--conf", "spark.b=2=3")
+
+
+def archived(*, is_stopped: bool) -> Archived:
+    return Archived("/lake", 20, 1, 2, 999, ("T", "U"), 1.26, is_stopped)
+
+
+def test_archive_hands_on_what_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: dict[str, Any] = {}
+    monkeypatch.setattr(pipeline, "archive_topics", job(given, archived(is_stopped=False)))
+    arguments = (
+        *("pipeline", "archive", "T", "U", "--to", "lake", "--from", "1970-01-01T00:00:01Z"),
+        *("--interval", "2s", "--batch-rows", "20", "--checkpoint", "c", *SPARK),
+        *("--nameserver", "n:1", "--json"),
+    )
+    done = CliRunner().invoke(ternmq, arguments)
+    assert done.exit_code == 0
+    assert given == {
+        "what": (("T", "U"), "lake"),
+        "nameserver": "n:1",
+        "pattern": "",
+        "start": "1000",
+        "interval_s": 2.0,
+        "batch_rows": 20,
+        "checkpoint": "c",
+        "observe": show_progress,
+        "master": "local[1]",
+        "settings": {"spark.a": "1", "spark.b": "2=3"},
+    }
+    assert done.stderr == "batch 0: 20 rows, 1,234 rows/s, 80 behind\n"
+    assert json.loads(done.stdout) == {
+        "folder": "/lake",
+        "rows": 20,
+        "batches": 1,
+        "files": 2,
+        "bytes": 999,
+        "topics": ["T", "U"],
+        "seconds": 1.3,
+        "stopped": False,
+    }
+
+
+def test_replay_hands_on_what_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: dict[str, Any] = {}
+    done_so = Sent(19, 1, 1, {}, 1.26, is_stopped=False)
+    monkeypatch.setattr(pipeline, "replay_messages", job(given, done_so))
+    arguments = (
+        *("pipeline", "replay", "T", "--topic", "U", "--from-nameserver", "m:1"),
+        *("--from", "1970-01-01T00:00:01Z", "--to", "1970-01-01T00:00:02Z", "--where", "x = 1"),
+        *("--checkpoint", "c", "--batch-rows", "20", "--batch-files", "3", *SPARK),
+        *("--nameserver", "n:1", "--json"),
+    )
+    done = CliRunner().invoke(ternmq, arguments)
+    assert done.exit_code == 0
+    assert given == {
+        "what": ("T",),
+        "nameserver": "n:1",
+        "folder": "",
+        "topic": "U",
+        "from_nameserver": "m:1",
+        "start_ms": 1000,
+        "end_ms": 2000,
+        "where": "x = 1",
+        "checkpoint": "c",
+        "dry_run": False,
+        "batch_rows": 20,
+        "batch_files": 3,
+        "observe": show_progress,
+        "master": "local[1]",
+        "settings": {"spark.a": "1", "spark.b": "2=3"},
+    }
+    told = json.loads(done.stdout)
+    assert (told["rows"], told["left"], told["stopped"]) == (19, 1, False)
+
+
+def test_redrive_hands_on_what_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: dict[str, Any] = {}
+    planned = Sent(19, 1, 0, {"T": 19}, 1.26, is_stopped=False)
+    monkeypatch.setattr(pipeline, "redrive_letters", job(given, planned))
+    arguments = (
+        *("pipeline", "redrive", "--group", "g", "--where", "x = 1", "--checkpoint", "c"),
+        *("--dry-run", "--batch-rows", "20", *SPARK, "--nameserver", "n:1", "--json"),
+    )
+    done = CliRunner().invoke(ternmq, arguments)
+    assert done.exit_code == 0
+    assert given == {
+        "what": ("g",),
+        "nameserver": "n:1",
+        "where": "x = 1",
+        "checkpoint": "c",
+        "dry_run": True,
+        "batch_rows": 20,
+        "observe": show_progress,
+        "master": "local[1]",
+        "settings": {"spark.a": "1", "spark.b": "2=3"},
+    }
+    assert json.loads(done.stdout)["topics"] == {"T": 19}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["archive", "T", "--to", "d"], 130),
+        (["archive", "T", "--to", "d", "--interval", "1m"], 0),
+        (["replay", "T", "--parquet", "d", "--once"], 130),
+        (["redrive", "--group", "g", "--checkpoint", "d"], 130),
+    ],
+)
+def test_an_interrupted_job_says_so_unless_that_is_its_only_end(
+    monkeypatch: pytest.MonkeyPatch, arguments: list[str], code: int
+) -> None:
+    stopped = Sent(19, 1, 1, {}, 1.26, is_stopped=True)
+    monkeypatch.setattr(pipeline, "archive_topics", job({}, archived(is_stopped=True)))
+    monkeypatch.setattr(pipeline, "replay_messages", job({}, stopped))
+    monkeypatch.setattr(pipeline, "redrive_letters", job({}, stopped))
+    done = CliRunner().invoke(ternmq, ["pipeline", *arguments, "--json"])
+    assert done.exit_code == code
+    assert json.loads(done.stdout)["stopped"]

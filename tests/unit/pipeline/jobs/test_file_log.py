@@ -13,12 +13,6 @@ def test_the_log_is_read_from_its_last_compact_file_on() -> None:
     assert wanted([]) == []
 
 
-def test_only_later_batches_are_read_where_they_can_be_told_apart() -> None:
-    assert wanted(["0", "1", "2"], after=0) == ["1", "2"]
-    assert wanted(["9.compact", "10", "11"], after=10) == ["11"]
-    assert wanted(["8", "9.compact", "10"], after=8) == ["9.compact", "10"]
-
-
 def test_the_last_batch_is_the_highest_number() -> None:
     assert last_batch(["0", "9.compact", "10", ".11.crc"]) == 10
     assert last_batch(["_x"]) == -1
