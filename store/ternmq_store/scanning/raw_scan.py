@@ -24,6 +24,7 @@ from ternmq_store.scanning.wanted import Scanned, Wanted
 
 _READ_BYTES_MIN: Final = 64 << 10
 _NOBODY: Final = -1
+_NOWHERE: Final = -1
 
 
 class RawPart(NamedTuple):
@@ -114,6 +115,8 @@ class _RawScan:
         self._window = window
         self._log_file = log_file
         self._may_be_torn = part.is_last and directory.was_cut_short
+        self._may_grow = part.is_last and directory.is_in_use
+        self._looked_again = _NOWHERE
         self._damaged = 0
 
     def run(self) -> Iterator[Scanned]:
@@ -172,10 +175,14 @@ class _RawScan:
     def _behind_bad(self, position: int, reason: str) -> int:
         """Return where records go on behind one that is damaged; the file's end if none does.
 
-        What was being written, or was last, in a log that was not closed is no damage.
+        What was being written, or was last, in a log that was not closed is no damage. What is bad
+        in a log that grows is looked at twice: records behind one may have come while it was read.
         """
         behind = next_piece(self._window, self._log_file, position + 1)
         if behind < self._log_file.file_bytes or not self._may_be_torn:
+            if self._may_grow and self._looked_again != position:
+                self._looked_again, self._window = position, Window(self._window.file)
+                return position
             self._note(self._part.base + position, reason)
         return behind
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from ternmq_model.errors import MessageDamaged
+from ternmq_store.inspection.log_inspection import LogFile, Window
 from ternmq_store.scanning.directory import StoreDirectory
 from ternmq_store.scanning.wanted import Scanned, Wanted
 from tests.support.files import MemoryFileSystem, Node
@@ -14,6 +15,7 @@ from tests.support.stores import ROOT, SMALL, append, flush, open_store
 
 pytest.importorskip("pyarrow")
 
+from ternmq_store.scanning import raw_scan
 from ternmq_store.scanning.raw_scan import plan_raw, scan_raw
 
 CONFIG = replace(SMALL, record_checksum=True)
@@ -70,6 +72,30 @@ def test_records_go_on_behind_damaged_bytes() -> None:
     steps = scan(files, SKIPPING)
     assert numbers(steps) == list(range(1, 30))
     assert sum(each.damaged for each in steps if each.damaged) >= 1
+
+
+def test_a_record_that_was_being_written_is_looked_at_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    files = MemoryFileSystem()
+    store = open_store(files, config=CONFIG)
+    for _ in range(3):
+        append(store, batch_of(record("A", 0, b"x" * 400)))
+    data = log_file(files, 0).data
+    written = data.copy()
+    data[900:] = 0  # the second record in part, the third not yet
+    look_behind = raw_scan.next_piece
+
+    def written_meanwhile(window: Window, file: LogFile, start: int) -> int:
+        data[:] = written
+        return look_behind(Window(window.file), file, start)
+
+    monkeypatch.setattr(raw_scan, "next_piece", written_meanwhile)
+    assert numbers(scan(files)) == [0, 1, 2]
+    data[900:950] = written[900:950] = 7
+    with pytest.raises(MessageDamaged):
+        scan(files)
+    store.close()
 
 
 def test_a_record_longer_than_what_is_read_at_once_is_given() -> None:
