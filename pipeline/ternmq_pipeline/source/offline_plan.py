@@ -20,7 +20,8 @@ from ternmq_pipeline.options import (
     Edge,
     Position,
     ReadOptions,
-    Subscribe,
+    SubscribePattern,
+    TopicChoice,
 )
 from ternmq_pipeline.planning import (
     Snapshot,
@@ -105,7 +106,6 @@ def _snapshot(directory: StoreDirectory, options: ReadOptions) -> Snapshot:
     there = directory.queues()
     known = {queue.topic for queue in there}
     choice = options.topics
-    missing: set[str] = set()
     if choice is None:
         with_system = options.include_system_topics
         topics = {
@@ -114,9 +114,8 @@ def _snapshot(directory: StoreDirectory, options: ReadOptions) -> Snapshot:
             if is_user_topic(topic) or (with_system and is_system_topic(topic))
         }
     else:
+        _refuse_missing(directory, choice)
         topics = set(chosen_topics(choice, known, include_system=options.include_system_topics))
-        if isinstance(choice, Subscribe | Assign):
-            missing = {topic for topic in choice.topics if not _has_topic(directory, topic)}
     ranges = {
         MessageQueue(queue.topic, options.broker_name, queue.queue_id): QueueRange(
             QueueOffset(queue.begin), QueueOffset(queue.end)
@@ -126,11 +125,25 @@ def _snapshot(directory: StoreDirectory, options: ReadOptions) -> Snapshot:
     }
     if isinstance(choice, Assign):
         ranges = {queue: ranges[queue] for queue in choice.queues if queue in ranges}
-    return Snapshot(ranges, frozenset(missing), frozenset({options.broker_name}))
+    return Snapshot(ranges, brokers=frozenset({options.broker_name}))
 
 
-def _has_topic(directory: StoreDirectory, topic: str) -> bool:
-    return bool(directory.files.folders(consume_queue_folder(directory.root) / topic))
+def _refuse_missing(directory: StoreDirectory, choice: TopicChoice) -> None:
+    """Refuse topics and queues that options name and that nobody ever stored a message in.
+
+    Raises:
+        ConfigError: One is not there; names it.
+    """
+    option = "assign" if isinstance(choice, Assign) else "subscribe"
+    named = () if isinstance(choice, SubscribePattern) else choice.topics
+    folder = consume_queue_folder(directory.root)
+    rule = f"is not in the directory {str(directory.root)!r}"
+    for topic in named:
+        if not directory.files.folders(folder / topic):
+            raise ConfigError(option, topic, rule)
+    for topic, broker_name, queue_id in choice.queues if isinstance(choice, Assign) else ():
+        if str(queue_id) not in directory.files.folders(folder / topic):
+            raise ConfigError(option, f"{topic} {broker_name}:{queue_id}", rule)
 
 
 def clipped(parts: Sequence[LogPart], wanted: Mapping[tuple[str, int], Stretch]) -> list[LogPart]:

@@ -1,4 +1,6 @@
+import re
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -7,7 +9,16 @@ from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_pipeline.offsets import Stretch
 from ternmq_pipeline.options import read_options
-from ternmq_pipeline.source.offline_plan import check_offline, clipped, split_parts, times_ms
+from ternmq_pipeline.source.offline_plan import (
+    check_offline,
+    clipped,
+    planned_parts,
+    split_parts,
+    times_ms,
+)
+from ternmq_pipeline.source.pushdown import Pushed
+from ternmq_store.disk.filesystem import RealFileSystem
+from ternmq_store.scanning.directory import StoreDirectory
 from ternmq_store.scanning.part_scan import LogPart
 from ternmq_store.scanning.wanted import QueueStretch
 
@@ -52,6 +63,25 @@ def test_times_are_compared_with_each_record() -> None:
     options = {"store": "/x", "startingTimestamp": "5", "endingTimestamp": "9"}
     assert times_ms(read_options(options)) == (5, 9)
     assert times_ms(read_options({"store": "/x"})) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "told"),
+    [
+        ("subscribe", "A,Nobody", "subscribe='Nobody': is not in the directory "),
+        ("assign", '{"Nobody":["store:0"]}', "assign='Nobody': is not in the directory "),
+        ("assign", '{"A":["store:0","store:7"]}', "assign='A store:7': is not in the directory "),
+    ],
+)
+def test_what_nobody_stored_anything_in_is_refused_by_name(
+    tmp_path: Path, option: str, value: str, told: str
+) -> None:
+    (tmp_path / "commitlog").mkdir()
+    (tmp_path / "consumequeue" / "A" / "0").mkdir(parents=True)
+    directory = StoreDirectory.open(RealFileSystem(), tmp_path)
+    assert planned_parts(directory, read_options({"store": "/x", "subscribe": "A"}), Pushed()) == []
+    with pytest.raises(ConfigError, match=re.escape(told)):
+        planned_parts(directory, read_options({"store": "/x", option: value}), Pushed())
 
 
 @pytest.mark.parametrize(
