@@ -72,7 +72,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         folder = Path(name).resolve()
         print("$ .venv/bin/python benchmarks/spark.py", *(arguments or sys.argv[1:]))
         print(*machine.describe(folder), sep="\n", flush=True)
-        # First, since it forks: gRPC's threads do not bear that.
         spark = session(folder)
         with dev(folder, "async") as running:
             fill(running.nameserver, chosen.rows)

@@ -53,8 +53,8 @@ def java_missing() -> str:
 class Sessions:
     """Owner of the one session that may live: asked for another kind, it ends the present one.
 
-    And of the JVM in which sessions live. PySpark would start it by forking this process, which the
-    threads of gRPC do not bear: the JVM would now and then end before it has begun.
+    And of the JVM in which sessions live. PySpark would start it by forking this process, in which
+    other tests' threads run, and leave it to the collector.
     """
 
     def __init__(self, folder: Path) -> None:
