@@ -48,18 +48,18 @@ async def begin(
 ) -> list[Begun]:
     """Send half messages in one batch; the body is the unique key."""
     sender = await client.open_sender(producer_group=GROUP)
-    further = {} if immunity_s is None else {CHECK_IMMUNITY_S: str(immunity_s)}
-    if staged_for is not None:
-        further[STAGED_FOR] = staged_for
+    further = {} if staged_for is None else {STAGED_FOR: staged_for}
+    if immunity_s is not None:
+        further[CHECK_IMMUNITY_S] = str(immunity_s)
     records = [
         sender.record(
             topic,
             body=body,
             properties={
                 "UNIQ_KEY": body.decode(),
-                **further,
                 "TRAN_MSG": "true",
                 "PGROUP": GROUP,
+                **further,
             },
         )
         for body in bodies
