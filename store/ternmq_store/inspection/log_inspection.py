@@ -143,7 +143,7 @@ def _walk_file(files: FileSystem, log_file: LogFile, *, is_last: bool) -> Genera
                     return
                 end = next_piece(window, log_file, position + 1)
                 if is_last and end == log_file.file_bytes:
-                    end = content_end(window, position)
+                    end = content_end(window.file, position)
                 yield BadStretch(log_file, at, end - position, error.reason)
                 position = end
                 continue
@@ -226,17 +226,15 @@ def next_content(window: Window, position: int) -> int | None:
     return None
 
 
-def content_end(window: Window, position: int) -> int:
+def content_end(file: File, position: int) -> int:
     """Return where, behind `position`, only zeros follow to the file's end."""
-    end = position
-    while position < window.file_bytes:
-        data = window.take(position, PIECE_BYTES)
-        if not data:
-            break
-        kept = len(bytes(data).rstrip(b"\0"))
-        end = position + kept if kept else end
-        position += len(data)
-    return end
+    end = file.size()
+    while end > position:
+        begin = max(position, end - PIECE_BYTES)
+        if kept := len(file.read(begin, end - begin).rstrip(b"\0")):
+            return begin + kept
+        end = begin
+    return position
 
 
 def next_piece(window: Window, file: LogFile, start: int) -> int:

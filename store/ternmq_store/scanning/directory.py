@@ -6,6 +6,7 @@ directory meanwhile.
 
 import logging
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -25,7 +26,6 @@ from ternmq_store.disk.layout import (
 )
 from ternmq_store.inspection.log_inspection import (
     LogFile,
-    Window,
     content_end,
     file_bytes,
     find_log_files,
@@ -165,7 +165,7 @@ class StoreDirectory:
         """
         found: list[QueueStretch] = []
         is_closed = self.is_in_use or not self.was_cut_short
-        content = None if is_closed else self._content_end()
+        content = None if is_closed else self._content_end
         for queue in find_queues(self.files, self.root):
             row = [file for file in queue.files if file.file_bytes]
             if not row:
@@ -185,12 +185,13 @@ class StoreDirectory:
                 found.append(QueueStretch(queue.topic, queue.queue_id, first, units.end))
         return found
 
+    @cached_property
     def _content_end(self) -> PhysicalOffset:
         """Return where the log ends: behind it is nothing but zeros."""
         for file in reversed(find_log_files(self.files, self.root)):
             opened = self.files.open(file.path, read_only=True)
             try:
-                if end := content_end(Window(opened), 0):
+                if end := content_end(opened, 0):
                     return PhysicalOffset(file.base + end)
             finally:
                 opened.close()
