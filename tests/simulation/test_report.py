@@ -8,10 +8,12 @@ from ternmq_client.config import ClientConfig
 from ternmq_client.descriptions import QueueStatus
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
 from ternmq_consumer.push import PushConsumer
+from ternmq_model.errors import refusal
 from ternmq_model.message import Message
+from ternmq_model.response_code import ResponseCode
 from ternmq_model.stored_message import StoredMessage
 from ternmq_pipeline.cluster_reader import ClusterReader
-from ternmq_pipeline.jobs.reporting.asking import ask_cluster
+from ternmq_pipeline.jobs.reporting.asking import Measure, ask_cluster
 from ternmq_pipeline.jobs.reporting.measuring import first_offsets
 from ternmq_pipeline.jobs.reporting.tables import HOUR_MS, Report
 from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster, simulated_cluster
@@ -20,10 +22,13 @@ from tests.support.virtual_time import run_in_virtual_time
 SLOW_AFTER_MS = 60_000
 
 
-async def report_of(cluster: SimulatedCluster, hours: int = 3) -> Report:
-    async def measure(queues: Sequence[QueueStatus]) -> int | None:
-        return 100 * sum(one.max_offset - one.min_offset for one in queues)
+async def measured(queues: Sequence[QueueStatus]) -> int | None:
+    return 100 * sum(one.max_offset - one.min_offset for one in queues)
 
+
+async def report_of(
+    cluster: SimulatedCluster, hours: int = 3, measure: Measure = measured
+) -> Report:
     config = ClientConfig(nameservers=(NAMESERVER,))
     env = cluster.environment("tool")
     async with AdminClient(config, env=env) as admin, ClusterReader(config, env=env) as reader:
@@ -87,6 +92,23 @@ def test_topics_tell_what_they_keep_and_got_by_the_hour() -> None:
             assert by_hour == {hour: count for hour, count in sent.items() if count}
             assert len([row for row in found.traffic if row.topic == "orders"]) == 4
             assert sum(row.messages for row in (await report_of(cluster, hours=1)).traffic) == 30
+
+    run_in_virtual_time(main())
+
+
+def test_a_topic_that_is_deleted_while_it_is_asked_about_is_left_out() -> None:
+    async def deleted(queues: Sequence[QueueStatus]) -> int | None:
+        if queues[0].queue.topic == "gone":
+            raise refusal(ResponseCode.TOPIC_NOT_EXIST, "topic 'gone' is on no broker")
+        return await measured(queues)
+
+    async def main() -> None:
+        async with simulated_cluster() as cluster:
+            await cluster.put_topic("gone", 1)
+            await cluster.put_topic("orders", 1)
+            found = await report_of(cluster, measure=deleted)
+            assert [row.topic for row in found.topics] == ["orders"]
+            assert {row.topic for row in found.traffic} == {"orders"}
 
     run_in_virtual_time(main())
 

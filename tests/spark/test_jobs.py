@@ -68,7 +68,6 @@ def test_an_archive_gets_what_is_new_each_time_in_folders_by_topic_and_date(
         second = archive(["kept-too", "kept"], lake, **options)
     assert (lake / "_spark_metadata" / "2.compact").exists()
     assert (second.rows, second.topics) == (30, ("kept",))
-    assert archive(["kept", "kept-too"], lake, **options).rows == 0
     assert bodies(spark.read.parquet(str(lake))) == sent
     date = datetime.fromtimestamp(newest_ms(dev, "kept") / 1000, UTC).date().isoformat()
     found = {path.name for path in lake.glob(f"topic=kept/date={date}/*.parquet")}
@@ -220,7 +219,6 @@ def test_dead_letters_go_to_their_first_topic_once(
     assert (would.topics, would.left) == ({"letters": 20}, 1)
     even: dict[str, Any] = {"where": "tags = 'even'", "checkpoint": kept}
     assert redrive("undertaker", batch_rows=12, **even, **options).rows == 10
-    assert redrive("undertaker", **even, **options).rows == 0
     with pytest.raises(UsageError, match="where tags = 'even', this one has none"):
         redrive("undertaker", checkpoint=kept, **options)
     expected = Counter(sent)

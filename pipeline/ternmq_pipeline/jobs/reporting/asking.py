@@ -89,10 +89,12 @@ async def ask_cluster(
             continue
         try:
             found = await admin.describe_topic(name)
-            traffic += await _traffic(offsets_at, found, hour_starts(now_ms, hours))
+            by_hour = await _traffic(offsets_at, found, hour_starts(now_ms, hours))
+            kept_bytes = await measure(found.queues)
         except TopicNotFound:
             continue
-        topics.append(topic_row(found, await measure(found.queues), counted, descriptions))
+        traffic += by_hour
+        topics.append(topic_row(found, kept_bytes, counted, descriptions))
     return Report(
         now_ms,
         hours,
