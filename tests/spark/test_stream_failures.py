@@ -7,10 +7,11 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
+from ternmq_pipeline.source.reading import ROWS_SETTING
 from tests.support.cluster_process import SMALL, RunningService, running_service
 from tests.support.dev_process import DevProcess
 from tests.support.spark_data import make_topic
-from tests.support.spark_session import executor_pids, kill
+from tests.support.spark_session import executor_pids, kill, setting
 from tests.support.stream_gate import Gate
 from tests.support.stream_runs import (
     PLACE,
@@ -25,6 +26,9 @@ from tests.support.stream_runs import (
 
 BODY = bytes(10_000)
 """So large that what Spark's processes hold between them is a small part of a batch."""
+
+SMALL_BATCHES = "50"
+"""Rows that Spark hands the gate at once. By default they are all of a partition, read by then."""
 
 COUNT = 3_000
 SCHEMA = "topic string, brokerName string, queueId int, queueOffset long"
@@ -50,9 +54,10 @@ def test_a_broker_that_is_killed_in_mid_batch_and_returns_costs_no_row(
             make_topic(address, "BrokerDies", 2)
             sent = Sent(address)
             sent.send("BrokerDies", COUNT, body=BODY)
-            frame = source(spark, address, subscribe="BrokerDies", batchRows=50)
+            frame = source(spark, address, subscribe="BrokerDies")
             held = frame.select(*PLACE, "body").mapInArrow(gate.step(), SCHEMA + ", body binary")
-            query = start(held.drop("body"), tmp_path)
+            with setting(spark, ROWS_SETTING, SMALL_BATCHES):
+                query = start(held.drop("body"), tmp_path)
             gate.wait()
             first.process.kill()
             first.process.wait()
@@ -76,9 +81,10 @@ def test_an_executor_that_is_killed_in_mid_batch_costs_and_doubles_no_row(
     sent = Sent(dev.nameserver)
     sent.send("ExecutorDies", COUNT, body=BODY)
     gate = Gate(tmp_path)
-    frame = source(spark_cluster, dev.nameserver, subscribe="ExecutorDies", batchRows=50)
+    frame = source(spark_cluster, dev.nameserver, subscribe="ExecutorDies")
     held = frame.select(*PLACE, "body").mapInArrow(gate.step(), SCHEMA + ", body binary")
-    query = start(held.drop("body"), tmp_path)
+    with setting(spark_cluster, ROWS_SETTING, SMALL_BATCHES):
+        query = start(held.drop("body"), tmp_path)
     gate.wait()
     kill(executor_pids()[0])
     gate.open()
