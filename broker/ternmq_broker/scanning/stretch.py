@@ -80,6 +80,7 @@ class _Stretch:
         self._request = request
         self._stream = stream
         self._next = QueueOffset(request.begin_offset)
+        self._end = self._next
         self._damaged = 0
         self._is_deleted = False
         self.is_stalled = False
@@ -100,9 +101,9 @@ class _Stretch:
             remark = f"this broker serves no Scan: {why}"
             raise refusal(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark)
         self._check_kept()
-        end = QueueOffset(min(request.end_offset, self._range()[1]))
+        self._end = QueueOffset(min(request.end_offset, self._range()[1]))
         place = services.store.searches.place_of(request.topic, request.queue_id, self._next)
-        if self._next >= end:
+        if self._next >= self._end:
             await self._write(ends_stretch=True)
             return
         with (
@@ -112,7 +113,7 @@ class _Stretch:
             try:
                 async with pool.process() as process:
                     self._check_kept()
-                    await process.begin(self._wish(wanted, end))
+                    await process.begin(self._wish(wanted))
                     await self._relay(process, hold)
             except (BrokerBusy, ClosedError):
                 if services.is_closing():
@@ -146,7 +147,7 @@ class _Stretch:
         remark = f"queue {self._request.queue_id} of topic {topic!r} begins at {first} now: "
         raise refusal(code, remark + f"offset {self._next} is no longer kept")
 
-    def _wish(self, wanted: CheckedScan, end: QueueOffset) -> Wish:
+    def _wish(self, wanted: CheckedScan) -> Wish:
         services, request = self._services, self._request
         return Wish(
             root=services.root,
@@ -154,7 +155,7 @@ class _Stretch:
             topic=request.topic,
             queue_id=request.queue_id,
             begin_offset=self._next,
-            end_offset=end,
+            end_offset=self._end,
             log_end=services.store.confirm_offset,
             expression_type=wanted.expression_type,
             expression=wanted.expression,
@@ -208,6 +209,9 @@ class _Stretch:
         if told.code is ResponseCode.PULL_OFFSET_MOVED:
             self._check_kept()
             # The file is gone, and the queue does not know yet.
+            raise BrokerBusy(ResponseCode.SYSTEM_BUSY, told.remark)
+        if self._range()[1] < self._end:
+            # A slave cut its log beneath the process, which could read anything there.
             raise BrokerBusy(ResponseCode.SYSTEM_BUSY, told.remark)
         raise refusal(told.code, told.remark)
 

@@ -122,6 +122,29 @@ def test_a_file_that_is_gone_counts_as_lost_only_when_the_queue_says_so_too(
     run_in_virtual_time(main())
 
 
+@pytest.mark.parametrize(
+    ("end_now", "code"), [(50, ResponseCode.SYSTEM_ERROR), (40, ResponseCode.SYSTEM_BUSY)]
+)
+def test_what_cannot_be_read_is_tried_again_where_the_log_was_cut_beneath_the_process(
+    end_now: int, code: int
+) -> None:
+    async def main() -> None:
+        store = Store(20, 50)
+
+        def cut(wish: Wish) -> Iterator[Answer]:
+            assert wish.end_offset == 50
+            yield Answer(Kind.BATCH, b"x", 30, 0, 10)
+            store.range = (20, end_now)
+            bad = Refusal(ResponseCode.SYSTEM_ERROR, "message 40 is damaged")
+            yield Answer(Kind.REFUSAL, bad.to_bytes())
+            yield Answer(Kind.END)
+
+        replies = await Place(store, cut, is_slave=True).ask(20, 60)
+        assert [each.status.code for each in replies] == [0, code]
+
+    run_in_virtual_time(main())
+
+
 def test_the_hold_follows_the_reader_and_ends_with_the_stretch() -> None:
     async def main() -> None:
         needed: list[int | None] = []

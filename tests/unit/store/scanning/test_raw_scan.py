@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from ternmq_model.errors import MessageDamaged
-from ternmq_store.inspection.log_inspection import LogFile, Window
+from ternmq_store.inspection.log_inspection import LogFile, Window, next_piece
 from ternmq_store.scanning.directory import StoreDirectory
 from ternmq_store.scanning.wanted import Scanned, Wanted
 from tests.support.files import MemoryFileSystem, Node
@@ -84,11 +84,10 @@ def test_a_record_that_was_being_written_is_looked_at_again(
     data = log_file(files, 0).data
     written = data.copy()
     data[900:] = 0  # the second record in part, the third not yet
-    look_behind = raw_scan.next_piece
 
     def written_meanwhile(window: Window, file: LogFile, start: int) -> int:
         data[:] = written
-        return look_behind(Window(window.file), file, start)
+        return next_piece(Window(window.file), file, start)
 
     monkeypatch.setattr(raw_scan, "next_piece", written_meanwhile)
     assert numbers(scan(files)) == [0, 1, 2]
