@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Final, NamedTuple, TypeVar
 
@@ -177,6 +177,7 @@ class ClusterReader(Lifecycle):
         topics = await self._topics(choice, include_system)
         routes = await self._routes(topics)
         queues = [queue for route in routes for queue in route.read_queues()]
+        routed = {queue.topic for queue in queues}
         if isinstance(choice, Assign):
             queues = sorted(set(queues) & set(choice.queues))
         places = sorted({(queue.topic, queue.broker_name) for queue in queues})
@@ -190,7 +191,7 @@ class ClusterReader(Lifecycle):
                 ranges[queue] = answer.ranges.get(queue, unwritten)
         return Snapshot(
             ranges,
-            missing=_missing(choice, ranges),
+            missing=_missing(choice, ranges, routed),
             brokers=frozenset(data.broker_name for data in cluster.brokers),
             stand_ins=frozenset(
                 name for (_, name), answer in told.items() if answer and answer.is_stand_in
@@ -269,16 +270,24 @@ class ClusterReader(Lifecycle):
         raise AssertionError("the last attempt returns or raises")
 
 
-def _missing(choice: TopicChoice, ranges: Mapping[MessageQueue, QueueRange]) -> frozenset[str]:
-    """Return which topics and queues are named and not there. Pure."""
+def _missing(
+    choice: TopicChoice, ranges: Mapping[MessageQueue, QueueRange], routed: Collection[str]
+) -> frozenset[str]:
+    """Return which topics and queues are named and not there. Pure.
+
+    Args:
+        choice: What is named.
+        ranges: What is there of it.
+        routed: Topics that exist, whichever of their queues are named.
+    """
     if isinstance(choice, SubscribePattern):
         return frozenset()
-    topics = {queue.topic for queue in ranges}
-    absent = {f"topic {topic}" for topic in choice.topics if topic not in topics}
     if isinstance(choice, Assign):
-        absent |= {
-            f"queue {queue}"
-            for queue in choice.queues
-            if queue.topic in topics and queue not in ranges
-        }
-    return frozenset(absent)
+        absent = set(choice.queues) - ranges.keys()
+        return frozenset(
+            f"queue {queue}" if queue.topic in routed else f"topic {queue.topic}"
+            for queue in absent
+        )
+    return frozenset(
+        f"topic {topic}" for topic in set(choice.topics) - {each.topic for each in ranges}
+    )
