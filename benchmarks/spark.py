@@ -56,8 +56,8 @@ print(time.perf_counter() - begun_s)
 """
 IMPORTED: Final[Mapping[str, str]] = {
     "planning process": "pyspark_ternmq, ternmq_pipeline.source.batch_reader",
-    "worker": "ternmq_pipeline.source.reading, ternmq_pipeline.source.fetching",
-    "worker, offline": "ternmq_pipeline.source.offline",
+    "worker": "ternmq_pipeline.source.tasks.reading, ternmq_pipeline.source.tasks.fetching",
+    "worker, offline": "ternmq_pipeline.source.offline.reader",
 }
 
 

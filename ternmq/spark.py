@@ -9,5 +9,5 @@ from ternmq_pipeline.jobs.archive import archived_files as archived_files
 from ternmq_pipeline.jobs.redrive import redrive as redrive
 from ternmq_pipeline.jobs.replay import replay as replay
 from ternmq_pipeline.jobs.report import report as report
-from ternmq_pipeline.source.metrics import StreamListener as StreamListener
-from ternmq_pipeline.source.metrics import StreamReport as StreamReport
+from ternmq_pipeline.source.streams.metrics import StreamListener as StreamListener
+from ternmq_pipeline.source.streams.metrics import StreamReport as StreamReport

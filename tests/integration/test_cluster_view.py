@@ -11,7 +11,7 @@ from ternmq_client.config import ClientConfig
 from ternmq_model.errors import TransportError
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
-from ternmq_pipeline.cluster_view import ClusterView, open_cluster_view
+from ternmq_pipeline.cluster.view import ClusterView, open_cluster_view
 from ternmq_pipeline.offsets import Stretch
 from ternmq_pipeline.options import Assign, ReadOptions, Subscribe, SubscribePattern, read_options
 from tests.support.dev_process import DevProcess, running_dev

@@ -10,8 +10,8 @@ from ternmq_model.errors import TransportError
 from ternmq_model.message import Message
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
-from ternmq_pipeline.cluster_reader import ClusterReader
-from ternmq_pipeline.group_commits import GroupCommits
+from ternmq_pipeline.cluster.group_commits import GroupCommits
+from ternmq_pipeline.cluster.reader import ClusterReader
 from ternmq_pipeline.options import Subscribe, SubscribePattern
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_remoting.contracts import QUERY_OFFSET

@@ -12,7 +12,7 @@ from ternmq_model.errors import refusal
 from ternmq_model.message import Message
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.stored_message import StoredMessage
-from ternmq_pipeline.cluster_reader import ClusterReader
+from ternmq_pipeline.cluster.reader import ClusterReader
 from ternmq_pipeline.jobs.reporting.asking import Measure, ask_cluster
 from ternmq_pipeline.jobs.reporting.measuring import first_offsets
 from ternmq_pipeline.jobs.reporting.tables import HOUR_MS, Report

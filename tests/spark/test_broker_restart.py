@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from ternmq_pipeline.source.reading import ROWS_SETTING
+from ternmq_pipeline.source.tasks.reading import ROWS_SETTING
 from tests.spark.conftest import TERNMQ
 from tests.support.dev_process import running_dev
 from tests.support.spark_data import fill

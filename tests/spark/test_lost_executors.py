@@ -4,7 +4,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from ternmq_pipeline.source.reading import ROWS_SETTING
+from ternmq_pipeline.source.tasks.reading import ROWS_SETTING
 from tests.spark.test_broker_restart import WAITS_S, stop_in_the_middle, wait_for
 from tests.support.dev_process import DevProcess
 from tests.support.spark_data import fill

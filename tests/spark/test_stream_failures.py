@@ -7,7 +7,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from ternmq_pipeline.source.reading import ROWS_SETTING
+from ternmq_pipeline.source.tasks.reading import ROWS_SETTING
 from tests.support.cluster_process import SMALL, RunningService, running_service
 from tests.support.dev_process import DevProcess
 from tests.support.spark_data import make_topic

@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from ternmq_model.queue import MessageQueue
-from ternmq_pipeline.source.metrics import StreamListener, StreamReport
+from ternmq_pipeline.source.streams.metrics import StreamListener, StreamReport
 from ternmq_runtime.clock import rest
 from tests.support.cluster_process import TERNMQ
 from tests.support.dev_process import DevProcess

@@ -9,7 +9,7 @@ from ternmq_model.queue import MessageQueue
 from ternmq_pipeline.offsets import Offsets, Stretch
 from ternmq_pipeline.options import ReadOptions, TopicChoice, read_options
 from ternmq_pipeline.planning import Measured, Snapshot
-from ternmq_pipeline.source.stream_progress import StreamProgress
+from ternmq_pipeline.source.streams.progress import StreamProgress
 
 BYTES = 100
 

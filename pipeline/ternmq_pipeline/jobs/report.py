@@ -11,7 +11,7 @@ from ternmq_client.admin import AdminClient
 from ternmq_client.config import ClientConfig, nameserver_texts
 from ternmq_model.clock import Clock
 from ternmq_model.errors import UsageError
-from ternmq_pipeline.cluster_reader import ClusterReader
+from ternmq_pipeline.cluster.reader import ClusterReader
 from ternmq_pipeline.jobs.cluster import ask
 from ternmq_pipeline.jobs.reporting.asking import ask_cluster
 from ternmq_pipeline.jobs.reporting.files import write_tables, write_text

@@ -9,7 +9,7 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from ternmq_pipeline.options.reading import Pushdown, ReadOptions
 from ternmq_pipeline.source.planned import planned_stretches
 from ternmq_pipeline.source.pushdown import Pushed, push
-from ternmq_pipeline.source.reading import StretchPartition, StretchReading
+from ternmq_pipeline.source.tasks.reading import StretchPartition, StretchReading
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,7 +29,7 @@ def batch_reader(options: ReadOptions, schema: "StructType") -> DataSourceReader
         options.pushdown is Pushdown.AUTO and spark_pushes()
     )
     if options.store is not None:
-        from ternmq_pipeline.source.offline import OfflineReader, PushingOfflineReader
+        from ternmq_pipeline.source.offline.reader import OfflineReader, PushingOfflineReader
 
         offline = PushingOfflineReader if pushes else OfflineReader
         return offline(options, schema)

@@ -54,7 +54,7 @@ class TernmqDataSource(DataSource):
         Raises:
             UsageError: An option or a column of the schema is refused; it is named.
         """
-        from ternmq_pipeline.source.stream_reader import TernmqStreamReader
+        from ternmq_pipeline.source.streams.reader import TernmqStreamReader
 
         return TernmqStreamReader(read_options(self.options, streaming=True), schema)
 

@@ -3,7 +3,7 @@
 import logging
 
 from ternmq_model.errors import UsageError
-from ternmq_pipeline.cluster_view import ClusterView, open_cluster_view
+from ternmq_pipeline.cluster.view import ClusterView, open_cluster_view
 from ternmq_pipeline.offsets import Offsets, Stretch
 from ternmq_pipeline.options.reading import ReadOptions, View
 from ternmq_pipeline.planning import (

@@ -7,7 +7,7 @@ from ternmq_model.errors import RefusedError
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
-from ternmq_pipeline.cluster_reader import ClusterReader
+from ternmq_pipeline.cluster.reader import ClusterReader
 from ternmq_pipeline.offsets import Stretch
 
 

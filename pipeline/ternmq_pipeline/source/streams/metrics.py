@@ -18,10 +18,10 @@ from pyspark.sql.streaming.listener import (
 
 from ternmq_client.config import default_nameservers, nameserver_texts
 from ternmq_model.errors import TernError
-from ternmq_pipeline.cluster_view import open_cluster_view
+from ternmq_pipeline.cluster.view import open_cluster_view
 from ternmq_pipeline.offsets import Offsets
 from ternmq_pipeline.options import ReadOptions
-from ternmq_pipeline.source.behind import Behind, offsets_behind, source_offsets
+from ternmq_pipeline.source.streams.behind import Behind, offsets_behind, source_offsets
 
 logger = logging.getLogger(__name__)
 

@@ -12,9 +12,9 @@ from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_pipeline.offsets import Stretch
 from ternmq_pipeline.options import read_options
-from ternmq_pipeline.source import fetching
-from ternmq_pipeline.source.fetching import fetch_stretch, joined, wanted_of
 from ternmq_pipeline.source.pushdown import Narrowing
+from ternmq_pipeline.source.tasks import fetching
+from ternmq_pipeline.source.tasks.fetching import fetch_stretch, joined, wanted_of
 
 ItemT = TypeVar("ItemT")
 STRETCH = Stretch(MessageQueue("T", "broker-a", 0), QueueOffset(0), QueueOffset(30))

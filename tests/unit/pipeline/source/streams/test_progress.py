@@ -13,8 +13,8 @@ from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_pipeline.offsets import Stretch, offsets_from_json, offsets_to_json
 from ternmq_pipeline.planning import DataLost, Measured, Snapshot
-from ternmq_pipeline.source.stream_offsets import NEW
-from ternmq_pipeline.source.stream_progress import BatchLimit
+from ternmq_pipeline.source.streams.offsets import NEW
+from ternmq_pipeline.source.streams.progress import BatchLimit
 from tests.support.stream_table import HandClock, Table, asked, opened
 
 A0 = MessageQueue("TopicA", "broker-a", 0)

@@ -7,8 +7,8 @@ from ternmq_client.blocking import BlockingFace
 from ternmq_client.config import ClientConfig
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
-from ternmq_pipeline.cluster_reader import ClusterReader
-from ternmq_pipeline.group_commits import GroupCommits
+from ternmq_pipeline.cluster.group_commits import GroupCommits
+from ternmq_pipeline.cluster.reader import ClusterReader
 from ternmq_pipeline.offsets import Offsets, Stretch
 from ternmq_pipeline.options import ReadOptions, TopicChoice
 from ternmq_pipeline.planning import Measured, Snapshot

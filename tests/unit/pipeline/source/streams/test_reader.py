@@ -19,9 +19,9 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from ternmq_model.errors import UsageError
 from ternmq_pipeline.options import read_options
-from ternmq_pipeline.source.stream_offsets import NEW
-from ternmq_pipeline.source.stream_progress import BatchLimit
-from ternmq_pipeline.source.stream_reader import TernmqStreamReader, batch_limit
+from ternmq_pipeline.source.streams.offsets import NEW
+from ternmq_pipeline.source.streams.progress import BatchLimit
+from ternmq_pipeline.source.streams.reader import TernmqStreamReader, batch_limit
 
 TOPIC = StructType([StructField("topic", StringType())])
 

@@ -14,10 +14,10 @@ from ternmq_model.response_code import ResponseCode
 from ternmq_pipeline.offsets import Stretch
 from ternmq_pipeline.options import read_options
 from ternmq_pipeline.planning import DataLost
-from ternmq_pipeline.source import fetching
-from ternmq_pipeline.source.fetching import Fetched, Wanted, fetch_stretch, wanted_of
 from ternmq_pipeline.source.pushdown import EVERYTHING, Narrowing
-from ternmq_pipeline.source.reading import (
+from ternmq_pipeline.source.tasks import fetching
+from ternmq_pipeline.source.tasks.fetching import Fetched, Wanted, fetch_stretch, wanted_of
+from ternmq_pipeline.source.tasks.reading import (
     ROWS_SETTING,
     StretchReading,
     rows_of_a_batch,

@@ -13,11 +13,11 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from ternmq_pipeline.cluster_view import open_cluster_view
+from ternmq_pipeline.cluster.view import open_cluster_view
 from ternmq_pipeline.options import ReadOptions, TriggerLimits
-from ternmq_pipeline.source.reading import StretchPartition, StretchReading
-from ternmq_pipeline.source.stream_offsets import NEW
-from ternmq_pipeline.source.stream_progress import BatchLimit, StreamProgress
+from ternmq_pipeline.source.streams.offsets import NEW
+from ternmq_pipeline.source.streams.progress import BatchLimit, StreamProgress
+from ternmq_pipeline.source.tasks.reading import StretchPartition, StretchReading
 from ternmq_runtime.clock import SystemClock, rest
 
 if TYPE_CHECKING:

@@ -17,15 +17,15 @@ from ternmq_model.errors import StoreError
 from ternmq_model.subscription import Subscription, parse_subscription
 from ternmq_pipeline.options import ReadOptions
 from ternmq_pipeline.source.asked_schema import columns_asked
-from ternmq_pipeline.source.offline_plan import (
+from ternmq_pipeline.source.offline.plan import (
     check_offline,
     planned_parts,
     refuse_no_store,
     times_ms,
 )
 from ternmq_pipeline.source.pushdown import Narrowing, Pushed, push
-from ternmq_pipeline.source.reading import rows_of_a_batch
-from ternmq_pipeline.source.shapes import Shape, tuples_of
+from ternmq_pipeline.source.tasks.reading import rows_of_a_batch
+from ternmq_pipeline.source.tasks.shapes import Shape, tuples_of
 from ternmq_store.disk.filesystem import RealFileSystem
 from ternmq_store.scanning.directory import StoreDirectory
 from ternmq_store.scanning.part_scan import LogPart, scan_part

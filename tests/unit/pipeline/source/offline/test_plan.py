@@ -9,7 +9,7 @@ from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_pipeline.offsets import Stretch
 from ternmq_pipeline.options import read_options
-from ternmq_pipeline.source.offline_plan import (
+from ternmq_pipeline.source.offline.plan import (
     check_offline,
     clipped,
     planned_parts,

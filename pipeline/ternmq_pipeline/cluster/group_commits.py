@@ -6,7 +6,7 @@ import logging
 from ternmq_model.errors import TernError
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
-from ternmq_pipeline.cluster_reader import ClusterReader
+from ternmq_pipeline.cluster.reader import ClusterReader
 from ternmq_pipeline.offsets import Offsets, topics_of
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_remoting.contracts import COMMIT_OFFSETS, QUERY_OFFSET

@@ -23,7 +23,7 @@ from ternmq_pipeline.planning import (
     targets_of,
     times_of,
 )
-from ternmq_pipeline.source.stream_offsets import NEW, Told, beginning, end_with_beginning
+from ternmq_pipeline.source.streams.offsets import NEW, Told, beginning, end_with_beginning
 
 T = TypeVar("T")
 
@@ -34,7 +34,7 @@ AWAY_INTERVAL_S: Final = 0.5
 
 
 class StreamView(Protocol):
-    """What a stream asks a cluster: see `ternmq_pipeline.cluster_view.ClusterView`."""
+    """What a stream asks a cluster: see `ternmq_pipeline.cluster.view.ClusterView`."""
 
     def snapshot(
         self,

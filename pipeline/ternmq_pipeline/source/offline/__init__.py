@@ -1,0 +1,1 @@
+"""Reads of a store's directory, without a broker."""
