@@ -202,8 +202,8 @@ def test_pushed_conditions_change_no_result(read: Read, spark: SparkSession) -> 
     everything = spark.createDataFrame(rows, read(narrow).schema).cache()
     plain = {each: bodies(everything.where(each).collect()) for each in CONDITIONS}
     with setting(spark, PUSHDOWN, "true"):
-        assert results(CONDITIONS) == plain
-        pulled = results(SELECTED_HERE, scan="never")
+        assert results(CONDITIONS, pushdown="auto") == plain
+        pulled = results(SELECTED_HERE, scan="never", pushdown="auto")
     assert pulled == {each: plain[each] for each in SELECTED_HERE}
     assert 0 < len(plain["queueId = 1"]) < COUNT
     assert len(plain["keys = array('k3')"]) == 1
@@ -211,11 +211,25 @@ def test_pushed_conditions_change_no_result(read: Read, spark: SparkSession) -> 
 
 def test_pushed_conditions_save_work(read: Read, spark: SparkSession) -> None:
     with setting(spark, PUSHDOWN, "true"):
-        assert read().where("queueId = 1").rdd.getNumPartitions() == 1
-        plan = read().where("queueId = 1 and queueOffset < 5")
+        for choice in ("auto", "true"):
+            found = read(pushdown=choice).where("queueId = 1")
+            assert found.rdd.getNumPartitions() == 1
+        plan = read(pushdown="auto").where("queueId = 1 and queueOffset < 5")
         assert "Filter (" not in plan._jdf.queryExecution().executedPlan().toString()  # pyright: ignore
         assert read(pushdown="false").where("queueId = 1").rdd.getNumPartitions() == 3
-    assert read().where("queueId = 1").rdd.getNumPartitions() == 3
+    assert read(pushdown="auto").where("queueId = 1").rdd.getNumPartitions() == 3
+
+
+def test_a_frame_that_was_not_asked_to_push_serves_any_number_of_queries(
+    read: Read, spark: SparkSession
+) -> None:
+    frame = read("queueId int, body binary")
+    with setting(spark, PUSHDOWN, "true"):
+        one, another = frame.where("queueId = 0"), frame.where("queueId <> 0")
+        assert bodies(one.union(another).collect()) == EXPECTED
+        assert 0 < another.count() < COUNT
+        assert frame.count() == COUNT
+        assert frame.where("queueId = 0 or length(body) > 0").count() == COUNT
 
 
 def test_pushdown_that_spark_does_not_allow_is_refused(

@@ -62,7 +62,12 @@ class CommitMode(Enum):
 
 
 class Pushdown(Enum):
-    """Whether a batch read lets brokers apply conditions of the query."""
+    """Whether a batch read lets brokers apply conditions of the query.
+
+    Spark 4.3 keeps one plan for each loaded frame, with the conditions of the query that was
+    planned last, and reads other queries of the frame by it. Nothing that a source sees tells one
+    query from another, so pushing is for frames that serve one query.
+    """
 
     AUTO = "auto"
     """As Spark's setting `spark.sql.python.filterPushdown.enabled` says."""
@@ -122,7 +127,7 @@ class ReadOptions:
     filter: Expression | None = None
     commit_group: str = ""
     commit_mode: CommitMode = CommitMode.NONE
-    pushdown: Pushdown = Pushdown.AUTO
+    pushdown: Pushdown = Pushdown.NEVER
     arrow: bool = True
     """False: rows are handed to Spark as tuples, to compare."""
 
@@ -250,7 +255,7 @@ def read_options(options: Mapping[str, str], *, streaming: bool | None = None) -
         filter=_filter(given),
         commit_group=group,
         commit_mode=mode,
-        pushdown=given.choice("pushdown", Pushdown.AUTO),
+        pushdown=given.choice("pushdown", Pushdown.NEVER),
         arrow=given.boolean("arrow", True),
         scan=given.choice("scan", Scan.AUTO),
         batch_rows_max=given.count("batchRows", 10_000, minimum=1, maximum=10_000),

@@ -39,7 +39,7 @@ def test_defaults_are_those_of_kafkas_source() -> None:
     assert batch.fail_on_data_loss
     assert batch.view is View.TERNMQ
     assert batch.topics == Subscribe(("TopicA",))
-    assert (batch.scan, batch.pushdown, batch.arrow) == (Scan.AUTO, Pushdown.AUTO, True)
+    assert (batch.scan, batch.pushdown, batch.arrow) == (Scan.AUTO, Pushdown.NEVER, True)
     assert batch.limits == TriggerLimits(delay_max_ms=900_000)
 
 
