@@ -65,6 +65,22 @@ def test_a_broker_that_does_not_answer_is_an_error_and_asked_again() -> None:
     run_in_virtual_time(main())
 
 
+def test_a_question_is_asked_again_when_others_gave_up_its_connection() -> None:
+    async def main() -> None:
+        async with simulated_cluster(latency_s=0.2) as cluster:
+            await cluster.put_topic("TopicA", queues=1)
+            queue = MessageQueue("TopicA", "a", 0)
+            async with reader_at(cluster.environment("driver")) as reader:
+                await reader.find_brokers(["TopicA"])
+                connection = await reader.client.reader("a")
+                asking = asyncio.create_task(reader.offsets_at({queue: 5}))
+                await asyncio.sleep(0.1)
+                reader.client.forget("a", connection)
+                assert await asking == {queue: 0}
+
+    run_in_virtual_time(main())
+
+
 def test_a_broker_that_has_left_is_told_as_not_registered() -> None:
     async def main() -> None:
         async with simulated_cluster(brokers=("a", "b")) as cluster:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from ternmq_consumer.scanning.patience import ScanClient, connected
+from ternmq_consumer.scanning.patience import ScanClient, connected, given_up_when_broken
 from ternmq_consumer.scanning.stretches import MeasuredStretch, StretchToMeasure
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_remoting.contracts import MEASURE_QUEUES
@@ -48,6 +48,7 @@ async def measure(
 async def _ask(
     client: ScanClient, stretches: list[StretchToMeasure], timeout_s: float
 ) -> list[MeasuredStretch]:
+    broker_name = stretches[0].queue.broker_name
     connection = await connected(client, stretches[0].queue)
     request = admin.MeasureQueuesRequest(
         stretches=[
@@ -61,5 +62,6 @@ async def _ask(
             for queue, begin, end, bytes_max in stretches
         ]
     )
-    reply = await connection.call(MEASURE_QUEUES, request, timeout_s=timeout_s)
+    with given_up_when_broken(client, broker_name, connection):
+        reply = await connection.call(MEASURE_QUEUES, request, timeout_s=timeout_s)
     return [MeasuredStretch(each.end_offset, each.bytes) for each in reply.stretches]

@@ -1,11 +1,15 @@
 """How long a stretch is tried again that gets no further."""
 
 import asyncio
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Final, Protocol
 
 from ternmq_client.retry import RetryPolicy
 from ternmq_client.route_cache import RouteCache
 from ternmq_model.errors import (
+    ClosedError,
+    ConnectionLost,
     RefusedError,
     StretchLost,
     TernError,
@@ -199,11 +203,25 @@ async def connected(
     return await client.reader(queue.broker_name)
 
 
-def drop(client: ScanClient, broker_name: str, connection: Connection) -> None:
-    """Dial anew next time, since `connection` has failed."""
-    identity = connection.identity
-    broker_id = MASTER_ID if identity is None else identity.broker_id
-    client.forget(broker_name, connection, broker_id)
+@contextmanager
+def given_up_when_broken(
+    client: ScanClient, broker_name: str, connection: Connection
+) -> Generator[None]:
+    """Have the broker dialled anew next time when `connection` fails in the block.
+
+    Raises:
+        TransportError: As the block did; also where another user of the connection gave it up.
+    """
+    try:
+        yield
+    except TransportError:
+        identity = connection.identity
+        broker_id = MASTER_ID if identity is None else identity.broker_id
+        client.forget(broker_name, connection, broker_id)
+        raise
+    except ClosedError as error:
+        # Not the client, or to connect again will say so.
+        raise ConnectionLost(str(error)) from error
 
 
 def is_master(connection: Connection) -> bool:

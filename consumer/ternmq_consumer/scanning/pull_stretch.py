@@ -9,11 +9,11 @@ from ternmq_consumer.scanning.patience import (
     Progress,
     ScanClient,
     connected,
-    drop,
+    given_up_when_broken,
 )
 from ternmq_consumer.scanning.stretches import RETRY_TIMEOUT_S, PulledStretch, cut_records
 from ternmq_consumer.subscriptions import subscription_message
-from ternmq_model.errors import ConnectionLost, StretchLost, TernError, TransportError, refusal
+from ternmq_model.errors import ConnectionLost, StretchLost, TernError, refusal
 from ternmq_model.queue import MessageQueue
 from ternmq_model.subscription import ALL_TAGS, Subscription
 from ternmq_protos.v1 import admin_pb2 as admin
@@ -52,14 +52,11 @@ async def pull_stretch(
         try:
             connection = await connected(client, queue, was_there=reading.has_begun)
             reading.has_begun = True
-            try:
+            with given_up_when_broken(client, queue.broker_name, connection):
                 limit = await reading.check(connection)
                 async with aclosing(reading.over(connection, limit)) as pulled:
                     async for some in pulled:
                         yield some
-            except TransportError:
-                drop(client, queue.broker_name, connection)
-                raise
             if reading.next_offset >= end:
                 return
             failure = reading.ends_early(connection, limit)

@@ -8,11 +8,11 @@ from ternmq_consumer.scanning.patience import (
     Progress,
     ScanClient,
     connected,
-    drop,
+    given_up_when_broken,
 )
 from ternmq_consumer.scanning.stretches import ScannedBatch, ScanOptions, split_schema
 from ternmq_consumer.subscriptions import subscription_message
-from ternmq_model.errors import ConnectionLost, StretchLost, TernError, TransportError, refusal
+from ternmq_model.errors import ConnectionLost, StretchLost, TernError, refusal
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import messages_pb2 as messages
@@ -48,13 +48,10 @@ async def scan_stretch(
         try:
             connection = await connected(client, queue, was_there=reading.has_begun)
             reading.has_begun = True
-            try:
+            with given_up_when_broken(client, queue.broker_name, connection):
                 async with aclosing(reading.over(connection)) as batches:
                     async for batch in batches:
                         yield batch
-            except TransportError:
-                drop(client, queue.broker_name, connection)
-                raise
             if reading.next_offset >= end:
                 return
             failure = reading.ends_early(connection, reading.next_offset)

@@ -10,8 +10,8 @@ from ternmq_client.config import ClientConfig
 from ternmq_client.instance import ClientInstance
 from ternmq_client.route_cache import LOSS_GRACE_MS
 from ternmq_consumer.queue_ends import QueueRange
-from ternmq_consumer.scanning import StretchToMeasure, measure
-from ternmq_model.errors import TernError, TopicNotFound, TransportError, Unreachable
+from ternmq_consumer.scanning import StretchToMeasure, given_up_when_broken, measure
+from ternmq_model.errors import TernError, TopicNotFound, Unreachable
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_model.route import MASTER_ID, TopicRoute
@@ -165,12 +165,9 @@ class ClusterReader(Lifecycle):
             connection = await self.client.reader(broker_name)
             identity = connection.identity
             broker_id = MASTER_ID if identity is None else identity.broker_id
-            try:
+            with given_up_when_broken(self.client, broker_name, connection):
                 timeout_s = self.client.config.request_timeout_s
                 return await connection.call(rpc, request, timeout_s=timeout_s), broker_id
-            except TransportError:
-                self.client.forget(broker_name, connection, broker_id)
-                raise
 
     async def _snapshot(self, choice: TopicChoice, include_system: bool) -> Snapshot:
         cluster = await self.client.nameservers.call(GET_CLUSTER, nameserver.GetClusterRequest())

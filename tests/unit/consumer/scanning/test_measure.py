@@ -2,7 +2,10 @@
 
 from typing import Any
 
+import pytest
+
 from ternmq_consumer.scanning import StretchToMeasure, measure
+from ternmq_model.errors import ClosedError, ConnectionLost, TernError, Unreachable
 from ternmq_model.queue import MessageQueue
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_remoting.contracts import MEASURE_QUEUES
@@ -35,5 +38,27 @@ def test_answers_come_in_the_order_of_the_questions_from_as_many_requests_as_it_
             *(476, 476, 1_024, 1_024)
         ]
         assert await measure(client, []) == []
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize(
+    ("failure", "told", "forgotten"),
+    [
+        (Unreachable("is away"), Unreachable, [0]),
+        (ClosedError("another user of the connection gave it up"), ConnectionLost, []),
+    ],
+)
+def test_a_connection_that_fails_is_dialled_anew_next_time(
+    failure: TernError, told: type[TernError], forgotten: list[int]
+) -> None:
+    def fail(_request: Any) -> admin.MeasureQueuesReply:
+        raise failure
+
+    async def main() -> None:
+        client = ScriptedClient(answers={MEASURE_QUEUES: fail})
+        with pytest.raises(told):
+            await measure(client, [StretchToMeasure(MessageQueue("T", "a", 0), 0, 5)])
+        assert client.forgotten == forgotten
 
     run_in_virtual_time(main())

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from ternmq_consumer.scanning import PulledStretch, pull_stretch
-from ternmq_model.errors import ConnectionLost, RefusedError, StretchLost, Unreachable
+from ternmq_model.errors import ClosedError, ConnectionLost, RefusedError, StretchLost, Unreachable
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import admin_pb2 as admin
@@ -70,10 +70,13 @@ def test_records_are_cut_at_the_end_of_the_stretch() -> None:
 def test_it_goes_on_where_it_was_when_the_connection_breaks() -> None:
     async def main() -> None:
         told = client(
-            [pulled(5, 9), ConnectionLost("broke")], [pulled(9, 10), None], [pulled(10, 12)]
+            [pulled(5, 9), ConnectionLost("broke")],
+            [pulled(9, 10), None],
+            [ClosedError("another user of the connection gave it up")],
+            [pulled(10, 12)],
         )
         assert await offsets(told, 5, 12) == [(4, 9), (1, 10), (2, 12)]
-        assert [requests[2].subscribe.offset for requests in told.requests] == [5, 9, 10]
+        assert [requests[2].subscribe.offset for requests in told.requests] == [5, 9, 10, 10]
 
     run_in_virtual_time(main())
 

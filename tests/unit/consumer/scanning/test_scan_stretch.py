@@ -8,6 +8,7 @@ import pytest
 from ternmq_consumer.scanning import ScannedBatch, ScanOptions, scan_stretch
 from ternmq_model.errors import (
     BrokerBusy,
+    ClosedError,
     ConnectionLost,
     InvalidParameter,
     RefusedError,
@@ -211,6 +212,7 @@ def test_what_a_slave_has_not_got_yet_is_waited_for_and_never_lost() -> None:
         status(ResponseCode.SERVICE_NOT_AVAILABLE, 10),
         BrokerBusy(ResponseCode.SYSTEM_BUSY, "reader took nothing"),
         ConnectionLost("broke"),
+        ClosedError("another user of the connection gave it up"),
     ],
 )
 def test_what_may_pass_is_tried_again_until_it_has_lasted_too_long(said: Any) -> None:
