@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 
 from ternmq_broker.config import BrokerRole
+from ternmq_client.config import ClientConfig
+from ternmq_client.instance import ClientInstance
+from ternmq_client.retry import RetryPolicy
 from ternmq_model.errors import TernError, UsageError
 from ternmq_model.message import Message
 from ternmq_model.offsets import PhysicalOffset
@@ -23,8 +26,10 @@ from ternmq_producer.staging import (
     decode_staged,
     encode_staged,
 )
+from ternmq_producer.staging.exchange import Exchange
 from ternmq_producer.transactions import TransactionProducer
 from ternmq_protos.v1 import admin_pb2 as admin
+from ternmq_protos.v1 import transactions_pb2 as transactions
 from ternmq_remoting import contracts
 from ternmq_store.config import FlushMode
 from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster, simulated_cluster
@@ -81,6 +86,31 @@ def test_staged_messages_are_seen_when_they_are_committed_and_not_before() -> No
             assert len(await seen(cluster)) == 300
             for _, message in await cluster.records(TOPIC):
                 assert message.properties[STAGED_FOR] == "q/1"
+
+    run_in_virtual_time(main())
+
+
+def test_a_broker_is_asked_again_when_others_gave_up_the_connection_to_it() -> None:
+    async def main() -> None:
+        async with simulated_cluster(brokers=("a",), latency_s=0.2) as cluster:
+            await cluster.put_topic(TOPIC)
+            config = ClientConfig(nameservers=(NAMESERVER,))
+            async with ClientInstance(config, env=cluster.environment("sink")) as client:
+                exchange = Exchange(
+                    *(client, "a", [TOPIC], contracts.END_TRANSACTIONS),
+                    retry=RetryPolicy(),
+                    timeout_s=10,
+                )
+                answers: list[transactions.EndTransactionsReply] = []
+                ask = exchange.ask(transactions.EndTransactionsRequest, answers.append)
+                await client.routes.route(TOPIC)
+                connection = await client.broker("a")
+                asking = asyncio.create_task(ask)
+                await asyncio.sleep(0.01)
+                client.forget("a", connection)
+                await asking
+                assert len(answers) == 1
+                exchange.close()
 
     run_in_virtual_time(main())
 

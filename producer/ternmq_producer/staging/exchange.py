@@ -11,6 +11,7 @@ from google.protobuf.message import Message
 from ternmq_client.instance import ClientInstance
 from ternmq_client.retry import RetryPolicy
 from ternmq_model.errors import (
+    ClosedError,
     ConnectionLost,
     RefusedError,
     RequestTimedOut,
@@ -143,6 +144,10 @@ class Exchange(Generic[Request, Reply]):
         except TransportError:
             self._forget()
             raise
+        except ClosedError as error:
+            # Others gave the connection up. A client that is closed says so when it opens another.
+            self.close()
+            raise ConnectionLost(str(error)) from error
         except BaseException:
             self.close()
             raise
