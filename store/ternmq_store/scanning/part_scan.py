@@ -27,6 +27,9 @@ _PIECE_UNITS: Final = 4_096
 _WINDOW_BYTES: Final = 16 << 20
 """Units are gathered for so much of the log at a time."""
 
+_OPEN_MAX: Final = 256
+"""Of more queues, the files are opened anew for each window: a process may open a thousand."""
+
 
 class LogPart(NamedTuple):
     """The messages in one file of the log."""
@@ -219,6 +222,7 @@ class _PartScan:
         return is_long or len(waiting.starts) > self._wanted.batch_rows_max
 
     def _take_to(self, end: int | None) -> Iterator[Choice]:
+        are_many = len(self._cursors) > _OPEN_MAX
         for index, cursor in enumerate(self._cursors):
             for starts, sizes, numbers, wrong in cursor.take_to(end):
                 queue_of = np.full(len(starts), index, dtype=np.int64)
@@ -226,6 +230,8 @@ class _PartScan:
                 for number in wrong:
                     self._note_at(index, number, NO_PLACE)
                 yield choice
+            if are_many:
+                cursor.close()
 
     def _gathered(self, choices: Sequence[Choice]) -> Choice:
         """Return all of them as one, in the order of the log."""
@@ -300,3 +306,7 @@ class _Cursor:
                 yield chosen.starts, chosen.sizes, first + rows, wrong
             if len(units) < read:
                 return
+
+    def close(self) -> None:
+        """Close the file of units, which may be opened again."""
+        self._units.close()

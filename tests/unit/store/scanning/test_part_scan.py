@@ -2,18 +2,20 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from ternmq_model.errors import MessageDamaged, StretchGone
 from ternmq_store.scanning.directory import StoreDirectory
 from ternmq_store.scanning.wanted import QueueStretch, Scanned, Wanted
-from tests.support.files import MemoryFileSystem
+from tests.support.files import MemoryFile, MemoryFileSystem, Node
 from tests.support.records import batch_of, record
 from tests.support.stores import ROOT, SMALL, HandClock, append, flush, open_store, settle
 
 pytest.importorskip("pyarrow")
 
+from ternmq_store.scanning import part_scan
 from ternmq_store.scanning.part_scan import plan_directory, scan_part
 
 CONFIG = replace(SMALL, record_checksum=True)
@@ -107,6 +109,47 @@ def test_a_damaged_message_is_named_by_its_queue_or_passed_over() -> None:
     steps = scan(files, replace(WANTED, skips_damaged=True))
     assert steps[-1].damaged == 1
     assert len(rows(steps)) == 9
+
+
+class CountedFile(MemoryFile):
+    """A file that counts while it is open."""
+
+    def __init__(self, files: "CountingFiles", path: Path) -> None:
+        super().__init__(files, path, files.nodes[path], read_only=True)
+        self._now_open = files.now_open
+        self._now_open.add(id(self))
+
+    def close(self) -> None:
+        self._now_open.discard(id(self))
+
+
+class CountingFiles(MemoryFileSystem):
+    """Files of which only so many may be open."""
+
+    def __init__(self, nodes: dict[Path, Node], made_folders: set[Path]) -> None:
+        super().__init__()
+        self.nodes, self.made_folders = nodes, made_folders
+        self.now_open: set[int] = set()
+        self.open_most = 0
+
+    def open(self, path: Path, *, create: bool = False, read_only: bool = False) -> MemoryFile:
+        super().open(path, create=create, read_only=read_only)
+        file = CountedFile(self, path)
+        self.open_most = max(self.open_most, len(self.now_open))
+        return file
+
+
+def test_few_files_are_open_however_many_queues_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    topics = [f"T{number}" for number in range(30)]
+    made = filled(*topics, count=3)
+    files = CountingFiles(made.nodes, made.made_folders)
+    assert len(rows(scan(files))) == 90
+    assert files.open_most > 10
+    monkeypatch.setattr(part_scan, "_OPEN_MAX", 5)
+    files.open_most = 0
+    assert len(rows(scan(files))) == 90
+    assert files.open_most < 10
+    assert not files.now_open
 
 
 def test_an_empty_store_has_no_parts() -> None:
