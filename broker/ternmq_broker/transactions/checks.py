@@ -16,6 +16,7 @@ from typing import Final
 
 from ternmq_broker.clients import Session
 from ternmq_broker.inner.inner_record import InnerRecord
+from ternmq_broker.reading import LOOKS_AT_ONCE, let_in
 from ternmq_broker.sessions import Sessions
 from ternmq_broker.transactions.half import Half, copy_of, parked_of
 from ternmq_broker.transactions.judge import CheckRules, Step, Verdict, is_left_behind, judge
@@ -129,6 +130,8 @@ class Checker:
             expired, more = services.table.take_expired(now_ms, places_max=_PLACES_MAX)
             self._expired.extend(expired)
         while plan.bytes < _STEP_BYTES and looked < _LOOKS_MAX:
+            if looked % LOOKS_AT_ONCE == LOOKS_AT_ONCE - 1:
+                await let_in()
             due = services.table.take_due(now_ms, maximum=1)
             if not due and not self._expired:
                 break

@@ -13,8 +13,9 @@ from typing import Final, NamedTuple
 from ternmq_broker.inner.real_topics import RealTopics
 from ternmq_broker.inner.rerouting import Rules, waiting
 from ternmq_broker.inner.room import Safety
+from ternmq_broker.reading import LOOKS_AT_ONCE, let_in
 from ternmq_broker.transactions.gate import Gate
-from ternmq_broker.transactions.half import message_of
+from ternmq_broker.transactions.half import Half, message_of
 from ternmq_broker.transactions.past_ends import PastEnds, wrong_ids
 from ternmq_broker.transactions.reading import HalfReader
 from ternmq_broker.transactions.staged_ends import Claimed, StagedEnds
@@ -130,12 +131,14 @@ class Ender:
         keep their order.
         """
         claimed = claimed[await self._commit_staged(requests, claimed) :]
-        rollbacks: list[tuple[int, Change]] = []
+        rollbacks: dict[int, tuple[Open, Half]] = {}
         commits: list[tuple[int, Change]] = []
         waiting_bytes = 0
         held: RefusedError | None = None
-        for index, entry in claimed:
+        for number, (index, entry) in enumerate(claimed, 1):
             request = requests[index]
+            if number % LOOKS_AT_ONCE == 0:
+                await let_in()
             try:
                 if held is not None and entry.is_staged and request.resolution is Resolution.COMMIT:
                     raise held
@@ -145,20 +148,18 @@ class Ender:
                 held = held or _holding(refused)
                 continue
             if request.resolution is Resolution.ROLLBACK:
-                rollbacks.append((index, change))
+                rollbacks[index] = (entry, change.half)  # without its body: there may be many
                 continue
             commits.append((index, change))
             waiting_bytes += len(change.record.body)
-            if waiting_bytes >= _CHUNK_BYTES:
+            if waiting_bytes >= _CHUNK_BYTES or len(commits) >= LOOKS_AT_ONCE:
                 held = await self._commit(commits, outcomes) or held
                 commits, waiting_bytes = [], 0
-                await asyncio.sleep(0)
         await self._commit(commits, outcomes)
         try:
-            await self._services.steps.roll_back([change for _, change in rollbacks])
+            await self._services.steps.roll_back(list(rollbacks.values()))
         except TernError as error:
-            for index, _ in rollbacks:
-                outcomes[index] = Outcome(_refusal(error))
+            outcomes.update(dict.fromkeys(rollbacks, Outcome(_refusal(error))))
 
     async def _commit_staged(
         self, requests: Sequence[EndRequest], claimed: Sequence[tuple[int, Open]]

@@ -1,12 +1,12 @@
 """Telling what became of transactions, and changing nothing."""
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from ternmq_broker.inner.real_topics import RealTopics
 from ternmq_broker.inner.room import Safety
+from ternmq_broker.reading import LOOKS_AT_ONCE, let_in
 from ternmq_broker.transactions.gate import Gate
 from ternmq_broker.transactions.past_ends import Meant, PastEnds, wrong_ids
 from ternmq_broker.transactions.reading import HalfReader
@@ -19,7 +19,6 @@ _STATES: Final = {
     Resolution.COMMIT: TransactionState.COMMITTED,
     Resolution.ROLLBACK: TransactionState.ROLLED_BACK,
 }
-_LOOKS_AT_ONCE: Final = 128
 _NOT_THERE: Final = frozenset({ResponseCode.QUERY_NOT_FOUND, ResponseCode.INVALID_PARAMETER})
 
 
@@ -51,8 +50,8 @@ class Finder:
         for index, one in enumerate(meant):
             entry = self.table.get(one.transaction)
             state = None if entry is None else await self._state_of_open(one, entry)
-            if index % _LOOKS_AT_ONCE == 0:
-                await asyncio.sleep(0)
+            if index % LOOKS_AT_ONCE == 0:
+                await let_in()
             if state is None:
                 over.append(index)
             else:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
+from ternmq_broker.reading import LOOKS_AT_ONCE, let_in
 from ternmq_broker.transactions.half import Half
 from ternmq_broker.transactions.reading import HalfReader
 from ternmq_broker.transactions.table import Ended, TransactionTable
@@ -75,6 +76,8 @@ class PastEnds:
         answers: dict[int, Ended | RefusedError] = {}
         halves: dict[int, Half] = {}
         for index, one in enumerate(meant):
+            if index % LOOKS_AT_ONCE == LOOKS_AT_ONCE - 1:
+                await let_in()
             ended = self.table.ended(one.transaction)
             if ended is not None:
                 answers[index] = wrong_ids(one, ended) or ended

@@ -1,13 +1,12 @@
 """Committing many staged transactions at once, without making objects of their messages."""
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from ternmq_broker.inner.real_topics import RealTopics
 from ternmq_broker.inner.room import Safety
-from ternmq_broker.reading import StoreReader
+from ternmq_broker.reading import LOOKS_AT_ONCE, StoreReader, let_in
 from ternmq_broker.transactions.past_ends import Named
 from ternmq_broker.transactions.plain_commits import PlainCommit, plain_commit
 from ternmq_broker.transactions.steps import Steps
@@ -16,7 +15,6 @@ from ternmq_model.errors import TernError
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.route import TopicConfig
 
-_ROWS_MAX: Final = 256
 _BYTES_MAX: Final = 1 << 20
 
 
@@ -44,7 +42,7 @@ class StagedEnds:
         done = 0
         known: dict[tuple[str, int], TopicConfig] = {}
         while done < len(claimed):
-            plain = await self._plain(claimed[done : done + _ROWS_MAX], known)
+            plain = await self._plain(claimed[done : done + LOOKS_AT_ONCE], known)
             if not plain:
                 break
             entries = [one.entry for one in claimed[done : done + len(plain)]]
@@ -53,7 +51,7 @@ class StagedEnds:
             except TernError:
                 break
             done += len(plain)
-            await asyncio.sleep(0)
+            await let_in()
         return done
 
     async def _plain(

@@ -31,7 +31,7 @@ class Change(NamedTuple):
     entry: Open
     half: Half
     record: InnerRecord
-    """The committed message, the copy or the parked one; of a rollback, nothing of it is."""
+    """The committed message, the copy or the parked one."""
 
 
 class Steps:
@@ -112,11 +112,11 @@ class Steps:
         if self._table.unwritten_bytes >= self._op_bytes_max:
             self.write_ops()
 
-    async def roll_back(self, changes: Sequence[Change]) -> None:
+    async def roll_back(self, halves: Sequence[tuple[Open, Half]]) -> None:
         """Store one op message: the transactions are rolled back."""
-        entries = [(change.entry, change.half.message_id) for change in changes]
-        groups = [change.half.group for change in changes]
-        if changes:
+        entries = [(entry, half.message_id) for entry, half in halves]
+        groups = [half.group for _, half in halves]
+        if halves:
             await append_with_room(partial(self._roll_back, entries, groups, ""), self._room_made)
 
     def give_up(self, entry: Open, *, why: str) -> None:

@@ -9,7 +9,7 @@ Source: RocketMQ `TransactionalMessageServiceImpl`, whose two offsets these are.
 
 import heapq
 import itertools
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -100,12 +100,14 @@ class TransactionTable:
         self._queue: dict[QueueOffset, Open] = {}
         """By the queue offset of the newest half message; ascending."""
 
-        self._ended: dict[PhysicalOffset, Ended] = {}
+        # Both lose their oldest again and again: to find the first entry of a plain dict, all that
+        # were ever before it are passed over.
+        self._ended: OrderedDict[PhysicalOffset, Ended] = OrderedDict()
         self._fresh: deque[tuple[int, Open]] = deque()
         self._later: list[tuple[int, int, Open]] = []
         self._deadlines = Deadlines()
         self._serial = itertools.count()
-        self._held: dict[QueueOffset, PhysicalOffset] = {}
+        self._held: OrderedDict[QueueOffset, PhysicalOffset] = OrderedDict()
         """Half messages that are done with once the log is flushed to an offset; those ascend."""
 
         self._unwritten: dict[QueueOffset, PhysicalOffset] = {}
@@ -276,7 +278,7 @@ class TransactionTable:
         """Keep how a transaction ended, for who asks again."""
         self._ended[ended.transaction] = ended
         if len(self._ended) > ENDED_MAX:
-            del self._ended[next(iter(self._ended))]
+            self._ended.popitem(last=False)
 
     @property
     def unwritten_bytes(self) -> int:

@@ -1,5 +1,6 @@
-"""Ends of many transactions at once, while the log takes nothing for a moment."""
+"""Ends of many transactions at once: in their order, and beside what others do."""
 
+import asyncio
 from collections.abc import Sequence
 
 import pytest
@@ -7,8 +8,9 @@ import pytest
 from ternmq_broker.transactions.steps import Change, Steps
 from ternmq_model.errors import BrokerBusy
 from ternmq_model.response_code import ResponseCode
+from ternmq_runtime.service import OwnedTasks
 from tests.support.brokers import serving
-from tests.support.transactions import COMMIT, ROLLBACK, begin, bodies_of, end
+from tests.support.transactions import COMMIT, ROLLBACK, begin, bodies_of, end, find
 from tests.support.virtual_time import run_in_virtual_time
 
 KEYS = [b"%d" % number for number in range(6)]
@@ -45,5 +47,52 @@ def test_staged_ones_wait_for_those_before_them_that_find_no_room(
             assert await bodies_of(client) == KEYS[refused:-1]
             assert not any(reply.status.code for reply in await end(client, *commits))
             assert await bodies_of(client) == (KEYS[:-1] if staged_for else [*KEYS[1:-1], KEYS[0]])
+
+    run_in_virtual_time(main())
+
+
+class Rounds:
+    """Counts the rounds of the loop, in each of which others can do something."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    async def run(self) -> None:
+        """Count until cancelled."""
+        while True:
+            self.count += 1
+            await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize(
+    ("what", "staged_for"),
+    [
+        ("commit", "q/1"),
+        ("commit", None),
+        ("roll back", "q/1"),
+        ("end again", "q/1"),
+        ("find", "q/1"),
+    ],
+)
+def test_others_are_let_in_while_very_many_are_worked_on(
+    what: str, staged_for: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ternmq_broker.transactions.table.ENDED_MAX", 1)
+    keys = [b"%d" % number for number in range(1024)]
+
+    async def main() -> None:
+        async with serving(topics={"flights": 1}) as (_, client), OwnedTasks() as tasks:
+            halves = await begin(client, *keys, immunity_s=60, staged_for=staged_for)
+            ends = [one.end(COMMIT if what == "commit" else ROLLBACK) for one in halves]
+            if what == "end again":
+                await end(client, *ends)
+            rounds = Rounds()
+            ticking = tasks.spawn(rounds.run(), "rounds")
+            if what == "find":
+                assert not (await find(client, *halves)).status.code
+            else:
+                assert not any(reply.status.code for reply in await end(client, *ends))
+            ticking.cancel()
+            assert rounds.count > 4 * len(keys) / 64
 
     run_in_virtual_time(main())
