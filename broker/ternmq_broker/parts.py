@@ -290,6 +290,7 @@ class Parts:
                 config=self._config,
                 identity=identity,
                 store=self._store,
+                store_id=lambda: self._member.state.store_id,
                 topics=tables.topics,
                 groups=tables.groups,
                 offsets=tables.offsets,

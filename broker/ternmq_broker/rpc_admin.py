@@ -56,6 +56,9 @@ class AdminServices:
     config: BrokerConfig
     identity: Identity
     store: MessageStore
+    store_id: Callable[[], str]
+    """Tells whose bytes the log holds; "" when nobody's yet."""
+
     topics: TopicTable
     groups: GroupTable
     offsets: OffsetTable
@@ -150,7 +153,9 @@ class AdminService:
     ) -> admin.DescribeTopicReply:
         """Tell a topic's settings and queues."""
         config, store = self._existing(request.topic), self._services.store
-        reply = admin.DescribeTopicReply(topic=topic_config_to_pb(config))
+        reply = admin.DescribeTopicReply(
+            topic=topic_config_to_pb(config), store_id=self._services.store_id()
+        )
         for queue_id in range(max(config.read_queues, config.write_queues)):
             least, end = store.queue_range(config.topic, queue_id)
             reply.queues.add(

@@ -64,8 +64,8 @@ def offsets_from_json(value: object) -> dict[MessageQueue, QueueOffset]:
     """Return the offsets that a checkpoint holds.
 
     Args:
-        value: What `offsets_to_json` or `offsets_text` made. `from`, where a batch began,
-            may stand beside it and is passed over.
+        value: What `offsets_to_json` or `offsets_text` made. `from`, where a batch began, and
+            `stores`, whose offsets they are, may stand beside it and are passed over.
 
     Raises:
         UsageError: It is something else, such as the offsets of another source or of a newer
@@ -144,10 +144,17 @@ def _topics(found: Mapping[str, Any], option: str) -> tuple[Mapping[str, Any], M
         rule = f"its version v must be {VERSION}: what wrote it is newer, or is no TernMQ"
         raise ConfigError(option, shown(str(version)), rule)
     topics, beginnings = found.get("t"), found.get("from", {})
-    is_form = set(found) <= {"v", "t", "from"}
+    is_form = set(found) <= {"v", "t", "from", "stores"} and _are_names(found.get("stores", {}))
     if not is_form or not isinstance(topics, dict) or not isinstance(beginnings, dict):
         raise ConfigError(option, shown(str(dict(found))), 'must be {"v":1,"t":{…}}')
     return cast("dict[str, Any]", topics), cast("dict[str, Any]", beginnings)
+
+
+def _are_names(stores: object) -> bool:
+    """Tell whether it is the name of each broker's store."""
+    if not isinstance(stores, dict):
+        return False
+    return all(isinstance(name, str) for name in cast("dict[str, Any]", stores).values())
 
 
 def _number(number: object, queue: MessageQueue, *, option: str, minimum: int) -> int:

@@ -1,7 +1,9 @@
 """What Spark's driver asks of a cluster, against a broker and a NameServer of another process."""
 
+import shutil
 import sys
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 
@@ -55,6 +57,8 @@ def test_a_snapshot_tells_every_queue_of_a_topic(dev: DevProcess, view: ClusterV
     assert sum(there.end for there in found.ranges.values()) == 10
     assert found.brokers == {dev.broker_name}
     assert (found.missing, found.stand_ins) == (frozenset(), frozenset())
+    assert found.stores.keys() == {dev.broker_name}
+    assert all(found.stores.values())
 
 
 def test_new_queues_and_topics_are_seen_at_once(dev: DevProcess, view: ClusterView) -> None:
@@ -97,6 +101,24 @@ def test_a_queue_that_was_there_is_looked_for_before_it_is_given_up(
     assert not view.snapshot(choice, expected=queues).ranges
     # It is known to be gone now, and nobody waits for it again.
     assert not view.snapshot(choice, expected=queues).ranges
+
+
+def test_a_store_is_the_same_after_a_restart_and_another_one_when_its_directory_was_emptied(
+    tmp_path: Path,
+) -> None:
+    def store_after(*, port_nameserver: int = 0) -> tuple[str, int]:
+        with running_dev(TERNMQ, tmp_path, port_nameserver=port_nameserver) as dev:
+            fill(dev.nameserver, "ViewStore", 3, queues=1)
+            with open_cluster_view(view_options(dev.nameserver)) as view:
+                found = view.snapshot(Subscribe(("ViewStore",)))
+            dev.process.kill()
+            dev.process.wait()
+        return found.stores[dev.broker_name], int(dev.nameserver.rpartition(":")[2])
+
+    store, port = store_after()
+    assert store_after(port_nameserver=port) == (store, port)
+    shutil.rmtree(tmp_path / "data")
+    assert store_after(port_nameserver=port)[0] != store
 
 
 def test_offsets_by_time_are_the_end_when_all_messages_are_older(

@@ -21,6 +21,7 @@ class Table:
         self.ranges = dict(ranges)
         self.brokers = {queue.broker_name for queue in ranges}
         self.missing: set[str] = set()
+        self.stores: dict[str, str] = {}
         self.errors: list[TernError] = []
         self.committed: list[tuple[str, Offsets]] = []
         self.looks = 0
@@ -45,6 +46,7 @@ class Table:
             },
             missing=frozenset(self.missing),
             brokers=frozenset(self.brokers),
+            stores={name: self.stores[name] for name in self.brokers & self.stores.keys()},
         )
 
     def offsets_at(

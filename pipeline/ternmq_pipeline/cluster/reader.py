@@ -45,6 +45,8 @@ class _Answer(NamedTuple):
 
     ranges: dict[MessageQueue, QueueRange]
     is_stand_in: bool
+    store_id: str
+    """Whose bytes its log holds; "" when it does not tell."""
 
 
 class ClusterReader(Lifecycle):
@@ -193,6 +195,11 @@ class ClusterReader(Lifecycle):
             stand_ins=frozenset(
                 name for (_, name), answer in told.items() if answer and answer.is_stand_in
             ),
+            stores={
+                name: answer.store_id
+                for (_, name), answer in told.items()
+                if answer and answer.store_id
+            },
         )
 
     async def _topics(self, choice: TopicChoice, include_system: bool) -> Sequence[str]:
@@ -232,7 +239,7 @@ class ClusterReader(Lifecycle):
             )
             for status in reply.queues
         }
-        return _Answer(ranges, broker_id != MASTER_ID)
+        return _Answer(ranges, broker_id != MASTER_ID, reply.store_id)
 
     async def _offsets_at(
         self, times_ms: Mapping[MessageQueue, int]

@@ -14,6 +14,8 @@ from ternmq_pipeline.planning.edges import starting_offsets as starting_offsets
 from ternmq_pipeline.planning.edges import times_of as times_of
 from ternmq_pipeline.planning.losses import DataLost as DataLost
 from ternmq_pipeline.planning.losses import Loss as Loss
+from ternmq_pipeline.planning.losses import Replaced as Replaced
+from ternmq_pipeline.planning.losses import replaced as replaced
 from ternmq_pipeline.planning.partition_numbers import (
     check_partition_numbers as check_partition_numbers,
 )

@@ -1,11 +1,12 @@
 """Messages that were to be read and are no longer there. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ternmq_model.errors import Fault, TernError
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
+from ternmq_pipeline.offsets import Offsets
 from ternmq_pipeline.planning.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -90,6 +91,46 @@ def gone(wanted: int, *, broker_is_registered: bool) -> str:
     if broker_is_registered:
         return f"it does not exist any more; offset {wanted} was to come next"
     return f"its broker is no longer registered; offset {wanted} was to come next"
+
+
+def another_store(wanted: int) -> str:
+    """Return the reason of a queue whose broker holds other messages than those that were read."""
+    return (
+        f"its broker holds another store than the one that was read, of which offset {wanted} was "
+        "to come next: it is of another cluster, or has begun with an empty directory"
+    )
+
+
+class Replaced(NamedTuple):
+    """Queues whose offsets are those of a store that their broker does not hold."""
+
+    queues: frozenset[MessageQueue]
+    """Nothing of what they have now was read."""
+
+    warnings: list[str]
+
+
+def replaced(
+    offsets: Offsets, stores: Mapping[str, str], snapshot: Snapshot, *, fail_on_data_loss: bool
+) -> Replaced:
+    """Return the queues of `offsets` whose broker holds another store by now.
+
+    Args:
+        offsets: The next message of each queue.
+        stores: Whose offsets these are, by broker; nothing is known of brokers that are not there.
+        snapshot: What there is.
+        fail_on_data_loss: Whether that is an error.
+
+    Raises:
+        DataLost: There is such a queue, and that is an error.
+    """
+    now = snapshot.stores
+    others = {name for name in stores.keys() & now.keys() if stores[name] != now[name]}
+    queues = sorted(queue for queue in offsets if queue.broker_name in others)
+    losses = Losses(fail=fail_on_data_loss)
+    for queue in queues:
+        losses.add(queue, another_store(offsets[queue]))
+    return Replaced(frozenset(queues), losses.warnings())
 
 
 def place_of(

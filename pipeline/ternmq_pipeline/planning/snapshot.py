@@ -1,7 +1,7 @@
 """What a cluster said of the queues that are read, at one moment. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ternmq_model.queue import MessageQueue
@@ -26,3 +26,6 @@ class Snapshot:
     stand_ins: frozenset[str] = frozenset()
     """Of these brokers a slave answered. It may begin later than its master and be behind it: what
     it does not have is no loss."""
+
+    stores: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Whose bytes the logs of these brokers hold: offsets of another store are other messages'."""

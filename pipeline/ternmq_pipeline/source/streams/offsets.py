@@ -6,6 +6,9 @@ rows between would be lost. So a query begins at `NEW`, which names no queue; it
 decides where that is, and its end tells it, as `from`. So does the end of a later batch in which a
 queue is read that was not there before: retention may have taken its beginning when that batch is
 repeated.
+
+An end also tells whose offsets they are, as `stores`: those of another cluster, or of a broker that
+began with an empty directory, are numbers of other messages.
 """
 
 from collections.abc import Mapping
@@ -20,15 +23,29 @@ NEW: Final[Mapping[str, Any]] = {"v": VERSION, "new": True}
 """Where a query begins of which nothing is decided yet. Never in a checkpoint."""
 
 FROM: Final = "from"
+STORES: Final = "stores"
 TOPICS: Final = "t"
 
 Told = Mapping[str, Any]
 """Offsets as Spark hands them over: the JSON object, read."""
 
 
-def end_with_beginning(begin: Offsets, end: Offsets) -> dict[str, Any]:
-    """Return the end of a batch that began at `begin`, of queues that its start does not tell."""
-    return {FROM: offsets_to_json(begin)[TOPICS], **offsets_to_json(end)}
+def end_told(
+    end: Offsets, *, begin: Offsets | None = None, stores: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Return the end of a batch as the checkpoint keeps it.
+
+    Args:
+        end: Where it ends.
+        begin: Where it began, of queues that its start does not tell.
+        stores: Whose offsets they are, by broker.
+    """
+    told = offsets_to_json(end)
+    if begin is not None:
+        told[FROM] = offsets_to_json(begin)[TOPICS]
+    if stores:
+        told[STORES] = dict(sorted(stores.items()))
+    return told
 
 
 def beginning(start: Told, end: Told) -> dict[MessageQueue, QueueOffset]:
@@ -37,7 +54,10 @@ def beginning(start: Told, end: Told) -> dict[MessageQueue, QueueOffset]:
     Raises:
         UsageError: One of them is not of this source or of a newer version.
     """
+    if start == end:
+        return offsets_from_json(end)
     if start == NEW and FROM not in end:
         raise UsageError("the checkpoint's offsets do not tell where their first batch began")
-    told = {} if start == NEW else offsets_from_json(start)
-    return {**offsets_from_json({**end, TOPICS: end.get(FROM, {})}), **told}
+    ended = {} if start == NEW else offsets_from_json(start)
+    # Where the batch before ended may be an offset of another store: what this one tells counts.
+    return {**ended, **offsets_from_json({**end, TOPICS: end.get(FROM, {})})}

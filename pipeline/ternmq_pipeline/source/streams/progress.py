@@ -14,16 +14,18 @@ from ternmq_pipeline.options import CommitMode, ReadOptions, TopicChoice, Trigge
 from ternmq_pipeline.planning import (
     Measured,
     Moment,
+    Replaced,
     Snapshot,
     admit,
     check_partition_numbers,
+    replaced,
     split,
     starting_offsets,
     stretches,
     targets_of,
     times_of,
 )
-from ternmq_pipeline.source.streams.offsets import NEW, Told, beginning, end_with_beginning
+from ternmq_pipeline.source.streams.offsets import NEW, STORES, Told, beginning, end_told
 
 T = TypeVar("T")
 
@@ -132,6 +134,8 @@ class StreamProgress:
             begin = self._starting(snapshot)
         elif not self._batches:
             self._aim_at_those_that_were_away(begin, snapshot)
+        gone = self._replaced(begin, start, snapshot)
+        begin = {queue: begin[queue] for queue in begin.keys() - gone.queues}
         now_ms = self._clock.monotonic_ms()
         moment = Moment(
             waited_ms=now_ms - self._batch_at_ms,
@@ -147,12 +151,17 @@ class StreamProgress:
             measure=self._measure,
             fail_on_data_loss=self._options.fail_on_data_loss,
         )
-        self._warn(admitted.warnings)
-        if admitted.end == begin and not is_first:
+        self._warn([*gone.warnings, *admitted.warnings])
+        if admitted.end == begin and not is_first and not gone.queues:
             return dict(start)
         self._batches += 1
         self._batch_at_ms = now_ms
-        end = self._told(begin, admitted.end, snapshot, is_first=is_first)
+        fresh = _beginnings(begin, admitted.end, snapshot, gone.queues)
+        end = end_told(
+            admitted.end,
+            begin=begin if is_first else fresh or None,
+            stores=_stores(admitted.end, start, snapshot),
+        )
         self._planned = (end, snapshot)
         return end
 
@@ -178,15 +187,18 @@ class StreamProgress:
         """
         options = self._options
         begin, until = beginning(start, end), offsets_from_json(end)
-        if begin == until:
+        read = {queue: until[queue] for queue in until if until[queue] != begin.get(queue)}
+        if not read:
             return []
+        snapshot = self._snapshot_of(end, read)
+        gone = self._replaced(read, end, snapshot)
         planned = stretches(
             begin,
-            until,
-            self._snapshot_of(end, {queue for queue in until if until[queue] != begin.get(queue)}),
+            {queue: read[queue] for queue in read.keys() - gone.queues},
+            snapshot,
             fail_on_data_loss=options.fail_on_data_loss,
         )
-        self._warn(planned.warnings)
+        self._warn([*gone.warnings, *planned.warnings])
         return split(
             planned.stretches,
             partitions_min=options.partitions_min,
@@ -223,18 +235,13 @@ class StreamProgress:
         self._warn(found.warnings)
         return found.offsets
 
-    def _told(
-        self, begin: Offsets, end: Offsets, snapshot: Snapshot, *, is_first: bool
-    ) -> dict[str, Any]:
-        """Return the end of a batch, with what a repeat of it could not find out."""
-        if is_first:
-            return end_with_beginning(begin, end)
-        fresh = {
-            queue: snapshot.ranges[queue].begin
-            for queue in end.keys() - begin.keys()
-            if end[queue] > snapshot.ranges[queue].begin
-        }
-        return end_with_beginning(fresh, end) if fresh else offsets_to_json(end)
+    def _replaced(self, offsets: Offsets, told: Told, snapshot: Snapshot) -> Replaced:
+        return replaced(
+            offsets,
+            told.get(STORES, {}),
+            snapshot,
+            fail_on_data_loss=self._options.fail_on_data_loss,
+        )
 
     def _aim_at_those_that_were_away(self, begin: Offsets, snapshot: Snapshot) -> None:
         """Let a run that ends read known queues too whose broker was not seen when it began."""
@@ -301,6 +308,20 @@ class StreamProgress:
             if warning not in self._warned:
                 logger.warning("%s", warning)
         self._warned = frozenset(warnings)
+
+
+def _beginnings(
+    begin: Offsets, end: Offsets, snapshot: Snapshot, anew: Collection[MessageQueue]
+) -> dict[MessageQueue, QueueOffset]:
+    """Return where a batch begins in queues of which its start does not tell that."""
+    fresh = {queue: snapshot.ranges[queue].begin for queue in end.keys() - begin.keys()}
+    return {queue: first for queue, first in fresh.items() if end[queue] > first or queue in anew}
+
+
+def _stores(end: Offsets, start: Told, snapshot: Snapshot) -> dict[str, str]:
+    """Return whose offsets those of `end` are: also of brokers that are away now."""
+    stores = {**start.get(STORES, {}), **snapshot.stores}
+    return {name: stores[name] for name in {queue.broker_name for queue in end} & stores.keys()}
 
 
 def _tighter(one: int | None, other: int | None) -> int | None:

@@ -9,7 +9,7 @@ from ternmq_model.errors import UsageError
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_pipeline.offsets import offsets_from_json, offsets_to_json
-from ternmq_pipeline.source.streams.offsets import NEW, beginning, end_with_beginning
+from ternmq_pipeline.source.streams.offsets import NEW, beginning, end_told
 
 A0 = MessageQueue("TopicA", "broker-a", 0)
 A1 = MessageQueue("TopicA", "broker-a", 1)
@@ -20,7 +20,7 @@ def at(first: int, second: int) -> dict[MessageQueue, QueueOffset]:
 
 
 def test_a_first_batch_that_is_repeated_begins_where_it_began() -> None:
-    end = json.loads(json.dumps(end_with_beginning(at(3, 4), at(10, 4))))
+    end = json.loads(json.dumps(end_told(at(10, 4), begin=at(3, 4))))
     assert end == {
         "v": 1,
         "from": {"TopicA": {"broker-a:0": 3, "broker-a:1": 4}},
@@ -31,15 +31,22 @@ def test_a_first_batch_that_is_repeated_begins_where_it_began() -> None:
 
 
 def test_a_later_batch_begins_where_the_one_before_ended() -> None:
-    end_of_first = end_with_beginning(at(0, 0), at(5, 5))
+    end_of_first = end_told(at(5, 5), begin=at(0, 0))
     assert beginning(end_of_first, offsets_to_json(at(7, 7))) == at(5, 5)
 
 
 def test_a_queue_that_is_new_in_a_later_batch_begins_where_that_batch_tells() -> None:
     start = offsets_to_json({A0: QueueOffset(5)})
-    end = json.loads(json.dumps(end_with_beginning({A1: QueueOffset(2)}, at(7, 9))))
+    end = json.loads(json.dumps(end_told(at(7, 9), begin={A1: QueueOffset(2)})))
     assert beginning(start, end) == at(5, 2)
     assert beginning(end, end) == at(7, 9)
+
+
+def test_an_end_tells_whose_offsets_they_are_and_a_batch_may_begin_anew() -> None:
+    stores = {"broker-b": "2", "broker-a": "1"}
+    end = end_told(at(3, 9), begin={A0: QueueOffset(0)}, stores=stores)
+    assert list(end["stores"]) == ["broker-a", "broker-b"]
+    assert beginning(offsets_to_json(at(5, 5)), json.loads(json.dumps(end))) == at(0, 5)
 
 
 @pytest.mark.parametrize(
@@ -50,6 +57,8 @@ def test_a_queue_that_is_new_in_a_later_batch_begins_where_that_batch_tells() ->
         (NEW, {"v": 1, "t": {}}),
         ({"t": {}}, {"v": 1, "t": {}}),
         (NEW, {"v": 1, "from": [1], "t": {}}),
+        ({"v": 1, "t": {}}, {"v": 1, "stores": {"broker-a": 1}, "t": {}}),
+        ({"v": 1, "t": {}}, {"v": 1, "stores": "x", "t": {}}),
     ],
 )
 def test_offsets_of_another_version_or_form_are_refused(

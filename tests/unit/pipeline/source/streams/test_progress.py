@@ -165,6 +165,65 @@ def test_a_new_queues_beginning_that_went_since_the_batch_was_decided_is_an_erro
         opened(view).stretches(start, end)
 
 
+def read_to_the_end(
+    table: Table, start: Mapping[str, Any], **options: str
+) -> tuple[list[Stretch], dict[str, Any]]:
+    """Return what a stream reads from `start` on until there is no more, and where that is."""
+    progress, read, end = opened(table, None, **options), list[Stretch](), dict(start)
+    while (following := json.loads(json.dumps(progress.next_end(end, OWN)))) != end:
+        again = opened(table, None, **options).stretches(end, following)
+        assert progress.stretches(end, following) == again
+        read, end = read + again, following
+        assert len(read) < 10
+    return read, end
+
+
+@pytest.mark.parametrize("options", [{}, {"maxOffsetsPerTrigger": "4"}])
+@pytest.mark.parametrize("messages", [3, 7, 12])
+def test_a_broker_that_holds_another_store_is_a_loss_and_is_read_from_its_beginning(
+    options: dict[str, str], messages: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    view = Table({A0: (0, 7), B0: (0, 2)})
+    view.stores = {"broker-a": "first", "broker-b": "other"}
+    _, end = read_to_the_end(view, NEW, **options)
+    assert end["stores"] == {"broker-a": "first", "broker-b": "other"}
+    view.ranges[A0] = (0, messages)
+    view.stores["broker-a"] = "second"
+    with pytest.raises(DataLost, match="broker broker-a, queue 0: its broker holds another store"):
+        opened(view, None, **options).next_end(end, OWN)
+    with caplog.at_level(logging.WARNING):
+        read, end = read_to_the_end(view, end, failOnDataLoss="false", **options)
+    assert "offset 7 was to come next" in caplog.text
+    assert read[0].begin == 0
+    assert read[-1].end == messages
+    assert sum(stretch.messages for stretch in read) == messages
+    assert end["stores"] == {"broker-a": "second", "broker-b": "other"}
+    assert opened(view, None, **options).next_end(end, OWN) == end
+
+
+def test_a_batch_is_not_repeated_from_another_store() -> None:
+    view = Table({A0: (0, 7), B0: (0, 2)})
+    view.stores = {"broker-a": "first", "broker-b": "other"}
+    end = opened(view).next_end(NEW, OWN)
+    view.stores["broker-a"] = "second"
+    with pytest.raises(DataLost, match=r"another store .* offset 7"):
+        opened(view).stretches(NEW, end)
+    found = opened(view, failOnDataLoss="false").stretches(NEW, end)
+    assert found == [Stretch(B0, QueueOffset(0), QueueOffset(2))]
+
+
+def test_whose_offsets_they_are_is_kept_while_a_broker_is_away_or_does_not_tell() -> None:
+    view = Table({A0: (0, 7), B0: (0, 2)})
+    view.stores = {"broker-a": "first", "broker-b": "other"}
+    _, end = read_to_the_end(view, NEW, failOnDataLoss="false")
+    view.brokers.discard("broker-b")
+    del view.stores["broker-a"]
+    view.ranges[A0] = (0, 9)
+    read, end = read_to_the_end(view, end, failOnDataLoss="false")
+    assert read == [Stretch(A0, QueueOffset(7), QueueOffset(9))]
+    assert end["stores"] == {"broker-a": "first", "broker-b": "other"}
+
+
 def test_messages_that_went_since_the_batch_was_decided_are_an_error_too() -> None:
     view = Table({A0: (0, 9)})
     progress = opened(view)
