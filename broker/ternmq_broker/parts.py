@@ -211,6 +211,7 @@ class Parts:
                 clock=self._env.clock,
                 is_closing=self.is_closing,
                 rules=self._waiting.rules,
+                open_max=lambda: self._live.broker.transactions_open_max,
             )
         )
 

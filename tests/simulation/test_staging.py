@@ -11,7 +11,7 @@ from ternmq_broker.config import BrokerRole
 from ternmq_client.config import ClientConfig
 from ternmq_client.instance import ClientInstance
 from ternmq_client.retry import RetryPolicy
-from ternmq_model.errors import TernError, UsageError
+from ternmq_model.errors import TernError, Unreachable, UsageError
 from ternmq_model.message import Message
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.properties import STAGED_FOR
@@ -342,6 +342,34 @@ def test_states_tell_of_ones_own_messages_alone_and_change_nothing() -> None:
             assert await producer.states(staged[:1]) == [NOT_FOUND]
             with pytest.raises(EndFailed, match="was deleted"):
                 await producer.end(staged[:1], COMMIT)
+
+    run_in_virtual_time(main())
+
+
+def test_errors_of_several_brokers_come_out_as_one_and_not_as_a_group(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def main() -> None:
+        async with simulated_cluster() as cluster, producer_of(cluster) as producer:
+            await cluster.put_topic(TOPIC)
+            staged = await producer.stage(rows(40), staged_for="q/1")
+            assert len({one.broker_name for one in staged}) == 2
+            for name in cluster.running:
+                cluster.kill(name)
+            with pytest.raises(Unreachable):
+                await producer.states(staged, timeout_s=2)
+            with pytest.raises(EndFailed) as failed:
+                await producer.end(staged, ROLLBACK, timeout_s=2)
+            assert failed.value.failures == 40
+
+            async def crash(*_: object) -> None:
+                raise ZeroDivisionError
+
+            monkeypatch.setattr("ternmq_producer.staging.asking.Exchange.ask", crash)
+            with pytest.raises(ZeroDivisionError):
+                await producer.states(staged)
+            with pytest.raises(ZeroDivisionError):
+                await producer.end(staged, ROLLBACK)
 
     run_in_virtual_time(main())
 

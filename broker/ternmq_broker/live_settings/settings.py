@@ -38,6 +38,7 @@ ALLOWED: Final[Mapping[str, Bounds | None]] = {
     "broker.slave_read_enabled": None,
     "broker.stream_unanswered_max_bytes": Bounds(_MIB, 1 << 30),
     "broker.trace": None,
+    "broker.transactions_open_max": Bounds(1, 100_000_000),
     "broker.unanswered_max_bytes": Bounds(_MIB, 1 << 36),
     "broker.unread_max_ms": Bounds(1, 60_000),
     "store.access_message_in_memory_max_ratio": Bounds(0, 100),

@@ -75,6 +75,9 @@ class TransactionServices:
     rules: Callable[[], Rules]
     """Tells by what delays are followed at this moment."""
 
+    open_max: Callable[[], int]
+    """Tells how many may be open at this moment."""
+
 
 class Transactions:
     """The transactions of one broker. Owned by the broker's loop."""
@@ -256,10 +259,10 @@ class Transactions:
 
     def refusal(self) -> RefusedError | None:
         """Return why no transaction may begin now; None when it may."""
-        config = self._services.config
-        if not config.transactions_accepted:
+        services = self._services
+        if not services.config.transactions_accepted:
             return refusal(ResponseCode.NO_PERMISSION, "this broker accepts no transactions")
-        if len(self.table) >= config.transactions_open_max:
+        if len(self.table) >= services.open_max():
             remark = (
                 f"{len(self.table)} transactions are open, {self.table.staged} of them staged: no "
                 "more are accepted (broker.transactions_open_max)"

@@ -1,10 +1,9 @@
 """The producer that stages messages, and ends them together."""
 
-import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -15,12 +14,13 @@ from ternmq_model.message import Message, SendManyFailed, SendResult
 from ternmq_model.transaction import Resolution, TransactionState
 from ternmq_producer.config import ProducerConfig
 from ternmq_producer.producer import Producer
-from ternmq_producer.staging.asking import Asking
+from ternmq_producer.staging.asking import Asking, Rows
 from ternmq_producer.staging.failures import StageFailed
 from ternmq_producer.staging.half_messages import HalfMessages, staging_suffix
 from ternmq_producer.staging.staged import StagedMessage, StagedMessages
 from ternmq_remoting.environment import Environment
 from ternmq_runtime.lifecycle import Lifecycle
+from ternmq_runtime.service import OwnedTasks
 
 IMMUNITY_S: Final = 3600
 _PART: Final = 8192
@@ -143,12 +143,7 @@ class StagingProducer(Lifecycle):
         columns = StagedMessages.of(staged)
         asking = self._asking(columns, timeout_s)
         states = np.zeros(len(columns), dtype=np.uint8)
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                for broker_name, rows in columns.rows_by_broker().items():
-                    tasks.create_task(asking.find(broker_name, rows, states))
-        except BaseExceptionGroup as group:
-            raise group.exceptions[0] from None
+        await _of_each_broker(columns, lambda name, rows: asking.find(name, rows, states))
         by_value = {state.value: state for state in TransactionState}
         return [by_value[value] for value in states.tolist()]
 
@@ -177,15 +172,30 @@ class StagingProducer(Lifecycle):
             raise UsageError("staged messages end by COMMIT or ROLLBACK")
         columns = StagedMessages.of(staged)
         asking = self._asking(columns, timeout_s)
-        async with asyncio.TaskGroup() as tasks:
-            for broker_name, rows in columns.rows_by_broker().items():
-                tasks.create_task(asking.end(broker_name, rows, resolution))
+        await _of_each_broker(columns, lambda name, rows: asking.end(name, rows, resolution))
         asking.check()
 
     def _asking(self, staged: StagedMessages, timeout_s: float) -> Asking:
         return Asking(
             self._producer.client, self.group, staged, retry=self._retry, timeout_s=timeout_s
         )
+
+
+async def _of_each_broker(
+    staged: StagedMessages, ask: Callable[[str, Rows], Coroutine[Any, Any, None]]
+) -> None:
+    """Ask every broker of its own messages, all at once; the first error comes out as it is.
+
+    Each is awaited inside the block: in Python 3.11 a group whose tasks fail while it is left, as
+    they do when it only waits there, leaves its caller marked as cancelled.
+    """
+    brokers = staged.rows_by_broker()
+    try:
+        async with OwnedTasks() as tasks:
+            for asked in [tasks.spawn(ask(name, rows), name) for name, rows in brokers.items()]:
+                await asked
+    except BaseExceptionGroup as group:
+        raise group.exceptions[0] from None
 
 
 def _stage_failed(results: Sequence[SendResult | TernError]) -> StageFailed:

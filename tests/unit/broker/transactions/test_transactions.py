@@ -372,6 +372,11 @@ def test_no_transaction_begins_when_they_are_off_or_too_many_are_open() -> None:
             await begin(client, b"one", b"two")
             with pytest.raises(AssertionError, match="2 transactions are open"):
                 await begin(client, b"three")
+            values = {"broker.transactions_open_max": "4"}
+            await client.call(contracts.UPDATE_SETTINGS, admin.UpdateSettingsRequest(values=values))
+            await begin(client, b"three", b"four")
+            with pytest.raises(AssertionError, match="4 transactions are open"):
+                await begin(client, b"five")
         async with serving(topics=ONE, transactions_accepted=False) as (_, client):
             with pytest.raises(AssertionError, match="accepts no transactions"):
                 await begin(client, b"three")
