@@ -94,6 +94,7 @@ class ToyStager:
         if commits:
             self.before_commit()
         failed: dict[int, TernError] = {}
+        not_open = 0
         for place, one in enumerate(staged):
             state = self.states_of[one.transaction]
             if self.is_away or (commits and self.commits_left == 0):
@@ -104,5 +105,6 @@ class ToyStager:
                     self.commits_left -= 1
             elif state is not wanted:
                 failed[place] = RefusedError(1, "it ended otherwise")
+                not_open += 1
         if failed:
-            raise EndFailed(failed, failures=len(failed), count=len(staged))
+            raise EndFailed(failed, failures=len(failed), count=len(staged), not_open=not_open)

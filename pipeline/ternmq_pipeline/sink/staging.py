@@ -14,7 +14,7 @@ from ternmq_model.transaction import Resolution, TransactionState
 from ternmq_pipeline.options import WriteOptions
 from ternmq_pipeline.sink.commit_message import StagedPart
 from ternmq_pipeline.sink.rows import RowReader
-from ternmq_producer.staging import StagedMessage, StagedMessages, StageFailed
+from ternmq_producer.staging import EndFailed, StagedMessage, StagedMessages, StageFailed
 
 logger = logging.getLogger(__name__)
 
@@ -107,9 +107,13 @@ def roll_back(stager: Stager, staged: StagedMessages) -> None:
     try:
         stager.end(staged, Resolution.ROLLBACK, timeout_s=ROLL_BACK_S)
     except TernError as error:
-        logger.warning(
-            "staged rows remain until stagingTimeout rows=%d error=%s", len(staged), error
-        )
+        left, over = len(staged), 0
+        if isinstance(error, EndFailed):
+            left, over = error.failures - error.not_open, error.not_open
+        if over:
+            logger.warning("rows had ended before, or are gone: they stay so rows=%d", over)
+        if left:
+            logger.warning("staged rows remain until stagingTimeout rows=%d error=%s", left, error)
 
 
 def join(parts: Sequence[StagedMessages]) -> StagedMessages:

@@ -1,7 +1,7 @@
 """What is asked of brokers about staged messages, a thousand at a time."""
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import numpy as np
 from google.protobuf.message import Message
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from ternmq_client.instance import ClientInstance
 from ternmq_client.retry import RetryPolicy
 from ternmq_model.errors import ConnectionLost, RefusedError, TernError
+from ternmq_model.response_code import ResponseCode
 from ternmq_model.transaction import Resolution
 from ternmq_producer.staging.exchange import LATER, ROWS_MAX, Exchange, Unanswered
 from ternmq_producer.staging.failures import EndFailed
@@ -18,6 +19,15 @@ from ternmq_protos.v1 import transactions_pb2 as transactions
 from ternmq_remoting.contracts import END_TRANSACTIONS, FIND_TRANSACTIONS
 from ternmq_remoting.convert import error_of
 from ternmq_remoting.rpc import StreamRpc
+
+_NOT_OPEN: Final = frozenset(
+    {
+        ResponseCode.ILLEGAL_OPERATION,
+        ResponseCode.QUERY_NOT_FOUND,
+        ResponseCode.INVALID_PARAMETER,
+    }
+)
+"""What is said of transactions that have ended otherwise, are gone or are another's."""
 
 Rows = NDArray[np.int64]
 Request = TypeVar("Request", bound=Message)
@@ -51,6 +61,7 @@ class Asking:
         self._timeout_s = timeout_s
         self._failed: dict[int, TernError] = {}
         self._failures = 0
+        self._not_open = 0
 
     def check(self) -> None:
         """Raise what went wrong, if something did.
@@ -59,7 +70,8 @@ class Asking:
             EndFailed: Some were not ended.
         """
         if self._failures:
-            raise EndFailed(self._failed, failures=self._failures, count=len(self._staged))
+            counts = {"failures": self._failures, "not_open": self._not_open}
+            raise EndFailed(self._failed, count=len(self._staged), **counts)
 
     async def find(self, broker_name: str, rows: Rows, states: NDArray[np.uint8]) -> None:
         """Put the states of one broker's messages into `states`.
@@ -115,6 +127,8 @@ class Asking:
     def fail(self, rows: Rows, error: TernError) -> None:
         """Keep that these could not be ended, or that nobody knows."""
         self._failures += len(rows)
+        if isinstance(error, RefusedError) and error.code in _NOT_OPEN:
+            self._not_open += len(rows)
         room = EndFailed.FAILED_MAX - len(self._failed)
         for row in rows[: max(0, room)].tolist():
             self._failed[row] = error

@@ -30,15 +30,20 @@ class EndFailed(TernError):
     Attributes:
         failed: Why, by their place in what was given; the first thousand.
         failures: How many there are. All others are ended.
+        not_open: How many of them nobody can end any more: they have ended the other way, or are
+            gone. The others may still be open.
     """
 
     FAILED_MAX = 1000
 
-    def __init__(self, failed: Mapping[int, TernError], *, failures: int, count: int) -> None:
+    def __init__(
+        self, failed: Mapping[int, TernError], *, failures: int, count: int, not_open: int = 0
+    ) -> None:
         first = next(iter(failed.values()))
         super().__init__(f"{failures} of {count} staged messages not ended; the first: {first}")
         self.failed = failed
         self.failures = failures
+        self.not_open = not_open
         self.fault = first.fault
         self.retryable = all(error.retryable for error in failed.values())
         self.may_have_happened = any(error.may_have_happened for error in failed.values())

@@ -124,7 +124,9 @@ def test_nothing_is_committed_when_a_broker_does_not_answer() -> None:
     assert stager.bodies(TransactionState.OPEN) == [b"a"]
 
 
-def test_a_commit_that_fails_in_the_middle_says_that_part_is_visible() -> None:
+def test_a_commit_that_fails_in_the_middle_says_that_part_is_visible(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     stager = ToyStager()
     parts = [part_of(stager, 0, b"a", b"b", b"c")]
     stager.commits_left = 1
@@ -135,6 +137,8 @@ def test_a_commit_that_fails_in_the_middle_says_that_part_is_visible() -> None:
     abort_parts(parts, open_stager=stager)
     assert stager.bodies(TransactionState.COMMITTED) == [b"a"]
     assert stager.bodies(TransactionState.ROLLED_BACK) == [b"b", b"c"]
+    told = [record.getMessage() for record in caplog.records]
+    assert told == ["rows had ended before, or are gone: they stay so rows=1"]
 
 
 def test_an_abort_rolls_back_what_is_named_and_passes_over_tasks_without_a_word() -> None:
@@ -146,7 +150,7 @@ def test_an_abort_rolls_back_what_is_named_and_passes_over_tasks_without_a_word(
     assert stager.opened == 1
 
 
-def test_an_abort_never_fails() -> None:
+def test_an_abort_never_fails(caplog: pytest.LogCaptureFixture) -> None:
     class Unreached:
         def __call__(self) -> ToyStager:
             raise Unreachable("nobody is there")
@@ -155,8 +159,10 @@ def test_an_abort_never_fails() -> None:
     part = part_of(stager, 0, b"a")
     abort_parts([part], open_stager=Unreached())
     stager.is_away = True
+    caplog.clear()
     abort_parts([part], open_stager=stager)
     assert stager.bodies(TransactionState.OPEN) == [b"a"]
+    assert "staged rows remain until stagingTimeout rows=1" in caplog.text
 
 
 def test_a_task_without_a_word_is_no_part_of_a_commit() -> None:
