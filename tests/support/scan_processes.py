@@ -1,6 +1,7 @@
 """Scanning processes in memory: for brokers on virtual time, and for tests of how they are used."""
 
 import asyncio
+import signal
 from collections import deque
 from collections.abc import Callable, Iterator
 
@@ -46,6 +47,7 @@ class MemoryChild:
         wishes: What it was asked.
         read_bytes: What was read of it.
         is_silent: It says nothing more.
+        is_stuck: It does not end when its input does.
     """
 
     def __init__(self, pid: int, answer: Callable[[Wish], Iterator[Answer]]) -> None:
@@ -61,7 +63,8 @@ class MemoryChild:
         self._changed = asyncio.Event()
         self.wishes: list[Wish] = []
         self.read_bytes = 0
-        self.is_silent = False
+        self.is_silent = self.is_stuck = False
+        self._code = 0
 
     @property
     def pid(self) -> int:
@@ -89,6 +92,7 @@ class MemoryChild:
 
     async def read(self) -> bytes:
         while not self._has_ended:
+            self._changed.clear()
             if not self._output:
                 self._next()
             if self._output:
@@ -97,7 +101,6 @@ class MemoryChild:
                     self._output.appendleft(data[CHUNK_BYTES:])
                 self.read_bytes += len(data[:CHUNK_BYTES])
                 return data[:CHUNK_BYTES]
-            self._changed.clear()
             await self._changed.wait()
         return b""
 
@@ -106,8 +109,8 @@ class MemoryChild:
             return
         try:
             answer = next(self._answers, None)
-        except SystemExit:
-            self.kill()
+        except SystemExit as error:
+            self.kill(int(str(error)))
             return
         if answer is None:
             return
@@ -121,10 +124,15 @@ class MemoryChild:
         if len(payload):
             self._output.append(bytes(payload))
 
-    def kill(self) -> None:
+    def kill(self, code: int = -signal.SIGKILL) -> None:
+        if not self._has_ended:
+            self._code = code
         self._has_ended = True
         self._changed.set()
 
     async def end(self) -> int:
-        self.kill()
-        return 0
+        while self.is_stuck and not self._has_ended:
+            self._changed.clear()
+            await self._changed.wait()
+        self.kill(0)
+        return self._code

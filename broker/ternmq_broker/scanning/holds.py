@@ -2,9 +2,12 @@
 
 from collections.abc import Generator
 from contextlib import contextmanager
+from typing import Final
 
 from ternmq_model.clock import Clock
 from ternmq_model.offsets import PhysicalOffset
+
+_EVER_MS: Final = 1 << 62
 
 
 class ScanHold:
@@ -48,6 +51,10 @@ class ScanHolds:
             yield hold
         finally:
             self._holds.remove(hold)
+
+    def waits(self, hold: ScanHold) -> None:
+        """Take note that a reader waits for its turn: until it `moved` the hold counts."""
+        hold.until_ms = _EVER_MS
 
     def moved(self, hold: ScanHold, offset: PhysicalOffset | None) -> None:
         """Take note that a reader took something, and of what it needs from now on, if known."""

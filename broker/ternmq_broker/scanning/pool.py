@@ -1,11 +1,13 @@
 """The processes that scan: at most so many at once, the next stretch waits for its turn.
 
-A process does one stretch after the other. What it has read or not is never shared with the broker:
-it opens the store's files by itself and only reads them.
+A process does one stretch after the other, and leaves a long one now and then to others that wait.
+What it has read or not is never shared with the broker: it opens the store's files by itself and
+only reads them.
 """
 
 import asyncio
 import logging
+import signal
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Final
@@ -24,6 +26,9 @@ JOB: Final = "scan-processes"
 IDLE_MS: Final = 60_000
 """A process that had nothing to do for so long ends."""
 
+TURN_MS: Final = 2_000
+"""After so long a stretch makes room for another one that waits."""
+
 _LOOK_S: Final = 10.0
 _STOP_S: Final = 10.0
 """A process that goes on with what nobody wants for so long is killed."""
@@ -33,13 +38,24 @@ _SILENT_S: Final = 120.0
 
 
 class ScanProcess:
-    """A process that scans, and the stretch that it is at. Owned by its pool."""
+    """A process that scans, and the stretch that it is at. Owned by its pool.
+
+    Attributes:
+        child: It.
+        idle_since_ms: When it last came to rest, on the monotonic clock.
+        taken_at_ms: When its present turn began, likewise.
+        is_scanning: It is at a stretch.
+        is_broken: It is of no use any more.
+        code: How it ended by itself, as far as is known.
+    """
 
     def __init__(self, child: ChildProcess) -> None:
         self.child = child
         self.idle_since_ms = 0
+        self.taken_at_ms = 0
         self.is_scanning = False
         self.is_broken = False
+        self.code: int | None = None
         self._stretch = 0
         self._frames = FrameReader()
         self._parts: Iterator[Part] = iter(())
@@ -55,7 +71,7 @@ class ScanProcess:
         try:
             await self.child.write(frame_bytes(Kind.WISH, self._stretch, wish.to_bytes()))
         except OSError:
-            raise self._ended() from None
+            raise await self._ended() from None
 
     async def read(self) -> Part:
         """Return the next part of what it answers; `END` is the last one.
@@ -66,7 +82,7 @@ class ScanProcess:
         while True:
             for part in self._parts:
                 if part.header.stretch != self._stretch:
-                    raise self._ended()
+                    raise self._broke("says what cannot be")
                 if part.header.kind is Kind.END and part.is_last:
                     self.is_scanning = False
                 return part
@@ -76,10 +92,12 @@ class ScanProcess:
         try:
             async with asyncio.timeout(_SILENT_S):
                 data = await self.child.read()
-        except (OSError, TimeoutError):
-            raise self._ended() from None
+        except TimeoutError:
+            raise self._broke(f"has said nothing for {_SILENT_S:g} s") from None
+        except OSError:
+            data = b""
         if not data:
-            raise self._ended()
+            raise await self._ended()
         return data
 
     async def stop(self) -> None:
@@ -95,16 +113,19 @@ class ScanProcess:
             try:
                 await self.child.write(frame_bytes(Kind.STOP, self._stretch))
             except OSError:
-                raise self._ended() from None
+                raise await self._ended() from None
             while self.is_scanning:
                 await self.read()
 
-    def _ended(self) -> BrokerBusy:
+    async def _ended(self) -> BrokerBusy:
+        self.code = code = await self.child.end()
+        how = f"by {signal.Signals(-code).name}" if code < 0 else f"with code {code}"
+        return self._broke(f"has ended {how}")
+
+    def _broke(self, reason: str) -> BrokerBusy:
         self.is_broken = True
-        return BrokerBusy(
-            ResponseCode.SYSTEM_BUSY,
-            f"the process that scanned (pid {self.child.pid}) has ended: try again",
-        )
+        remark = f"the process that scanned (pid {self.child.pid}) {reason}: try again"
+        return BrokerBusy(ResponseCode.SYSTEM_BUSY, remark)
 
 
 class ScanPool:
@@ -115,6 +136,10 @@ class ScanPool:
         clock: Tells how long one was idle.
         processes_max: How many there may be.
         wake: Runs the job of that name now.
+
+    Attributes:
+        may_map: Processes may map the log's files. Not after one was ended by a map that could not
+            be read: plain reads say what is wrong.
     """
 
     def __init__(
@@ -129,12 +154,14 @@ class ScanPool:
         self._clock = clock
         self._wake = wake
         self._turns = asyncio.Semaphore(processes_max)
+        self._waiting = 0
         self._used: list[ScanProcess] = []
         self._idle: list[ScanProcess] = []
         self._stopping: list[ScanProcess] = []
         """They are still at a stretch that nobody wants any more: each keeps its place."""
         self._ending: list[ScanProcess] = []
         self._is_open = True
+        self.may_map = True
 
     @property
     def pids(self) -> list[int]:
@@ -151,26 +178,36 @@ class ScanPool:
             BrokerBusy: None can be had.
             ClosedError: The pool was closed.
         """
-        await self._turns.acquire()
+        self._waiting += 1
+        try:
+            await self._turns.acquire()
+        finally:
+            self._waiting -= 1
         try:
             one = self._take()
         except BaseException:
             self._turns.release()
             raise
         self._used.append(one)
+        one.taken_at_ms = self._clock.monotonic_ms()
         try:
             yield one
         finally:
             self._used.remove(one)
             self._give_back(one)
 
+    def is_turn_over(self, one: ScanProcess) -> bool:
+        """Tell whether who uses a process should leave it to another one that waits."""
+        return self._waiting > 0 and self._clock.monotonic_ms() >= one.taken_at_ms + TURN_MS
+
     def job(self) -> Job:
         """Return what stops processes, and ends those that are idle for long."""
         return Job(name=JOB, interval_s=_LOOK_S, step=self._tidy)
 
     def drain(self) -> None:
-        """Kill all processes and give none any more. Safe to repeat."""
+        """Kill all processes and give none any more: who waits for one is told. Safe to repeat."""
         self._is_open = False
+        self._turns.release()
         for one in self._all():
             one.child.kill()
 
@@ -201,6 +238,9 @@ class ScanPool:
         return ScanProcess(child)
 
     def _give_back(self, one: ScanProcess) -> None:
+        if one.code == -signal.SIGBUS:
+            logger.warning("scans map no files any more: a map failed pid=%s", one.child.pid)
+            self.may_map = False
         if one.is_broken or not self._is_open:
             one.child.kill()
             self._ending.append(one)
@@ -237,7 +277,12 @@ class ScanPool:
         if one in self._idle:
             self._idle.remove(one)
             self._ending.append(one)
-        code = await one.child.end()
+        try:
+            async with asyncio.timeout(_STOP_S):
+                code = await one.child.end()
+        except TimeoutError:
+            one.child.kill()
+            code = await one.child.end()
         for those in (self._used, self._stopping, self._ending):
             if one in those:
                 those.remove(one)

@@ -81,7 +81,8 @@ class _Stretch:
         self._stream = stream
         self._next = QueueOffset(request.begin_offset)
         self._end = self._next
-        self._damaged = 0
+        self._damaged = self._damaged_before = 0
+        self._has_schema = False
         self._is_deleted = False
         self.is_stalled = False
 
@@ -111,10 +112,8 @@ class _Stretch:
             services.readers.told(self._note_deleted),
         ):
             try:
-                async with pool.process() as process:
-                    self._check_kept()
-                    await process.begin(self._wish(wanted))
-                    await self._relay(process, hold)
+                while not await self._take_turn(pool, wanted, hold):
+                    pass
             except (BrokerBusy, ClosedError):
                 if services.is_closing():
                     raise refusal(ResponseCode.SERVICE_NOT_AVAILABLE, _CLOSING) from None
@@ -147,7 +146,7 @@ class _Stretch:
         remark = f"queue {self._request.queue_id} of topic {topic!r} begins at {first} now: "
         raise refusal(code, remark + f"offset {self._next} is no longer kept")
 
-    def _wish(self, wanted: CheckedScan) -> Wish:
+    def _wish(self, wanted: CheckedScan, *, may_map: bool) -> Wish:
         services, request = self._services, self._request
         return Wish(
             root=services.root,
@@ -166,10 +165,28 @@ class _Stretch:
             batch_rows_max=wanted.batch_rows_max,
             batch_bytes_max=wanted.batch_bytes_max,
             skips_damaged=request.skips_damaged,
+            may_map=may_map,
         )
 
-    async def _relay(self, process: ScanProcess, hold: ScanHold) -> None:
-        """Pass on what the process reads, as it comes: it waits while the reader does."""
+    async def _take_turn(self, pool: ScanPool, wanted: CheckedScan, hold: ScanHold) -> bool:
+        """Have a process scan when there is one; return whether that was the end of the stretch."""
+        self._services.holds.waits(hold)
+        async with pool.process() as process:
+            self._services.holds.moved(hold, None)
+            self._check_kept()
+            await process.begin(self._wish(wanted, may_map=pool.may_map))
+            is_over = await self._relay(process, hold, lambda: pool.is_turn_over(process))
+        self._damaged_before, self._has_schema = self._damaged, True
+        return is_over
+
+    async def _relay(
+        self, process: ScanProcess, hold: ScanHold, is_turn_over: Callable[[], bool]
+    ) -> bool:
+        """Pass on what the process reads, as it comes: it waits while the reader does.
+
+        Returns:
+            Whether that was all; if not, the turn is over.
+        """
         refused = b""
         while True:
             header, data, is_last = await process.read()
@@ -179,7 +196,10 @@ class _Stretch:
             if kind is Kind.REFUSAL:
                 refused += data
                 continue
-            if is_last and kind in (Kind.BATCH, Kind.PROGRESS):
+            if kind is Kind.SCHEMA and self._has_schema:
+                continue
+            has_looked = is_last and kind in (Kind.BATCH, Kind.PROGRESS)
+            if has_looked:
                 self._looked(header)
             if kind is Kind.END and refused:
                 self._raise(Refusal.from_bytes(refused))
@@ -187,13 +207,13 @@ class _Stretch:
             is_batch = kind is Kind.BATCH and is_last
             await self._write(piece=data, ends_batch=is_batch, ends_stretch=is_over)
             self._took(hold)
-            if is_over:
-                return
+            if is_over or (has_looked and is_turn_over()):
+                return is_over
 
     def _looked(self, header: Header) -> None:
         """Take note of how far the process is."""
         self._next = QueueOffset(header.next_offset)
-        self._damaged = header.damaged
+        self._damaged = self._damaged_before + header.damaged
         if header.rows:
             statistics = self._services.store.statistics
             statistics.got(header.rows, took_ms=0, from_disk=True)

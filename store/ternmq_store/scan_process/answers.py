@@ -3,6 +3,7 @@
 Without pyarrow, or with one that cannot be loaded, every wish is refused.
 """
 
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -12,6 +13,8 @@ from ternmq_model.response_code import ResponseCode
 from ternmq_model.subscription import parse_subscription
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.scan_process.frames import Answer, Answers, Kind, Refusal, Wish
+
+logger = logging.getLogger(__name__)
 
 END_OF_STREAM: Final = b"\xff\xff\xff\xff\0\0\0\0"
 """What an Arrow stream ends with."""
@@ -42,6 +45,7 @@ def answers(files: FileSystem) -> Answers:
         yield Answer(Kind.SCHEMA, memoryview(arrow_schema(wish.columns).serialize()))
         end = wish.begin_offset
         with StoreDirectory.open(files, Path(wish.root)) as directory:
+            directory.may_map = wish.may_map
             stretch = QueueStretch(wish.topic, wish.queue_id, wish.begin_offset, wish.end_offset)
             steps = scan_queue(
                 directory, stretch, wanted, broker_name=wish.broker_name, log_end=wish.log_end
@@ -70,6 +74,12 @@ def _told(steps: Iterator[Answer]) -> Iterator[Answer]:
         yield from _refuse(ResponseCode.SYSTEM_ERROR, f"the store cannot be scanned: {error}")
     except UsageError as error:
         yield from _refuse(ResponseCode.INVALID_PARAMETER, str(error))
+    except MemoryError:
+        raise  # another process may have more
+    except Exception as error:
+        logger.exception("a scan failed")
+        remark = f"the scan failed: {type(error).__name__}: {error}"
+        yield from _refuse(ResponseCode.SYSTEM_ERROR, remark)
 
 
 def _refuse(code: ResponseCode, remark: str) -> Iterator[Answer]:

@@ -88,6 +88,8 @@ class Wish:
     batch_rows_max: int
     batch_bytes_max: int
     skips_damaged: bool
+    may_map: bool
+    """The log's files may be mapped: a disk that fails beneath a map ends the process."""
 
     def to_bytes(self) -> bytes:
         """Return it as a payload."""

@@ -60,6 +60,7 @@ class StoreDirectory:
         was_cut_short: A broker uses it, or the last one did not bring its use to an end.
         quarantine: Stretches of the log that are known to be damaged.
         checksummed: Ranges of the log in which every record has a checksum of the whole.
+        may_map: Files of the log may be mapped to read single records of them.
     """
 
     def __init__(self, files: FileSystem, root: Path) -> None:
@@ -79,6 +80,7 @@ class StoreDirectory:
         counts = use in (LastUse.CLEAN, LastUse.CRASHED)
         self.quarantine = Quarantine(notes.quarantined if counts else ())
         self.checksummed: Ranges = tuple(notes.checksummed) if counts else ()
+        self.may_map = True
         self._unit_file_bytes: int | None = None
 
     @classmethod
@@ -178,7 +180,7 @@ class StoreDirectory:
                 units.end = units.written_end()
                 if content is not None:
                     self._cut(units, content, queue.folder)
-                first = first_from(units, self.log_start)
+                first = _first_kept(units, self.log_start)
             finally:
                 units.close()
             if first < units.end:
@@ -242,7 +244,7 @@ class StoreDirectory:
             return QueueOffset(end)
         units = self.unit_files(topic, queue_id, min(bases) // UNIT_BYTES, end)
         try:
-            return first_from(units, PhysicalOffset(min(log)))
+            return _first_kept(units, PhysicalOffset(min(log)))
         finally:
             units.close()
 
@@ -259,6 +261,14 @@ class StoreDirectory:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _first_kept(units: UnitFiles, log_start: PhysicalOffset) -> QueueOffset:
+    """Return a queue's first message that is not gone; one whose unit cannot be is damaged."""
+    first = first_from(units, log_start)
+    while first > units.min_offset and units.unit(QueueOffset(first - 1)).offset < 0:
+        first = QueueOffset(first - 1)
+    return first
 
 
 def _check_row(row: Sequence[LogFile], length: int) -> None:

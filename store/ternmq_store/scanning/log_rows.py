@@ -1,7 +1,7 @@
 """Reading chosen records of one file of the log, and making those that are wanted rows."""
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -15,13 +15,14 @@ from ternmq_store.columns import names
 from ternmq_store.columns.arrow import arrow, compute
 from ternmq_store.columns.batches import build_rows
 from ternmq_store.columns.records import Damage, Expected
-from ternmq_store.disk.filesystem import File, Region
 from ternmq_store.reading.record_filter import properties_at
 from ternmq_store.scanning.directory import StoreDirectory
 from ternmq_store.scanning.wanted import Wanted
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from ternmq_store.disk.filesystem import Region
 
 _GAP_BYTES_MAX: Final = 16 << 10
 """To read so much in vain costs no more than another read."""
@@ -101,7 +102,7 @@ class LogRows:
         self._limit = min(self.end, int(source.end)) if log_end is not None else self.end
         self._file, _ = source.open(base)
         self._region: Region | None = None
-        self._can_map = True
+        self._can_map = directory.may_map
 
     def close(self) -> None:
         """Close the file."""
@@ -185,7 +186,7 @@ class LogRows:
         good &= choice.starts >= self.base
         for row in np.flatnonzero(good & (choice.sizes > self._wanted.batch_bytes_max)).tolist():
             start, size = int(choice.starts[row]), int(choice.sizes[row])
-            says = int.from_bytes(self._file.read(start - self.base, _SIZE_BYTES), "big")
+            says = int.from_bytes(self._read(start - self.base, _SIZE_BYTES), "big")
             good[row] = says == size
         return good
 
@@ -210,7 +211,7 @@ class LogRows:
         """
         begin, end = int(starts.min()), int((starts + sizes).max())
         if end - begin <= 2 * int(sizes.sum()) + _SLACK_BYTES:
-            data = self._file.read(begin - self.base, end - begin)
+            data = self._read(begin - self.base, end - begin)
             return memoryview(data), starts - begin
         if self._region is None and self._can_map:
             try:
@@ -219,14 +220,23 @@ class LogRows:
                 self._can_map = False
         if self._region is not None:
             return self._region.view, starts - self.base
-        return _read_each(self._file, self.base, starts, sizes)
+        return _read_each(self._read, starts - self.base, sizes)
+
+    def _read(self, position: int, length: int) -> bytes:
+        try:
+            return self._file.read(position, length)
+        except OSError as error:
+            # It does not say what was read.
+            raise OSError(error.errno, error.strerror, str(self._file.path)) from error
 
     def will_need(self, start: int) -> None:
         """Tell the disk what is read next."""
         self._file.will_need(start - self.base, _AHEAD_BYTES)
 
 
-def _read_each(file: File, base: int, starts: Ints, sizes: Ints) -> tuple[memoryview, Ints]:
+def _read_each(
+    read: Callable[[int, int], bytes], starts: Ints, sizes: Ints
+) -> tuple[memoryview, Ints]:
     gaps = starts[1:] - starts[:-1] - sizes[:-1]
     cuts = np.flatnonzero((gaps < 0) | (gaps > _GAP_BYTES_MAX)) + 1
     pieces: list[memoryview] = []
@@ -236,7 +246,7 @@ def _read_each(file: File, base: int, starts: Ints, sizes: Ints) -> tuple[memory
             at = int(starts[rows[0]])
             near = rows[: int(np.searchsorted(starts[rows], at + _SLACK_BYTES))]
             last = near[-1]
-            data = memoryview(file.read(at - base, int(starts[last] + sizes[last]) - at))
+            data = memoryview(read(at, int(starts[last] + sizes[last]) - at))
             begins = (starts[near] - at).tolist()
             pairs = zip(begins, sizes[near].tolist(), strict=True)
             pieces += [data[place : place + size] for place, size in pairs]

@@ -33,4 +33,10 @@ def test_the_lowest_place_that_a_scan_needs_is_held_until_it_gets_no_further_for
         assert holds.needed_from() == 800
         clock.now_ms += 60
         assert holds.needed_from() is None
+        holds.waits(first)
+        clock.now_ms += 1_000_000
+        assert holds.needed_from() == 900
+        holds.moved(first, None)
+        clock.now_ms += 60
+        assert holds.needed_from() is None
     assert holds.needed_from() is None

@@ -1,11 +1,12 @@
 """The processes that scan: so many, in turn, and none left behind."""
 
 import asyncio
+import signal
 from dataclasses import replace
 
 import pytest
 
-from ternmq_broker.scanning.pool import IDLE_MS, ScanPool
+from ternmq_broker.scanning.pool import IDLE_MS, TURN_MS, ScanPool
 from ternmq_model.errors import BrokerBusy, ClosedError
 from ternmq_store.scan_process.frames import Kind, Wish
 from tests.support.scan_child import answer
@@ -110,7 +111,7 @@ def test_a_process_that_does_not_stop_is_killed() -> None:
 def test_a_process_that_dies_ends_its_stretch_and_no_other() -> None:
     async def main() -> None:
         place = Place(1)
-        with pytest.raises(BrokerBusy, match=r"\(pid 1\) has ended: try again"):
+        with pytest.raises(BrokerBusy, match=r"\(pid 1\) has ended with code 3: try"):
             await place.scan(replace(PLAIN, topic="Dies"))
         assert len(await place.scan()) == 6
         place.processes.children[1].kill()
@@ -121,13 +122,74 @@ def test_a_process_that_dies_ends_its_stretch_and_no_other() -> None:
     run_in_virtual_time(main())
 
 
+def test_after_a_map_that_could_not_be_read_none_is_made_any_more() -> None:
+    async def main() -> None:
+        place = Place(1)
+        for number, code, may_map in ((0, signal.SIGKILL, True), (1, signal.SIGBUS, False)):
+            assert place.pool.may_map
+            async with place.pool.process() as process:
+                await process.begin(PLAIN)
+                place.processes.children[number].kill(-code)
+                with pytest.raises(BrokerBusy, match=f"has ended by {code.name}: try again"):
+                    await process.read()
+            assert place.pool.may_map is may_map
+
+    run_in_virtual_time(main())
+
+
+def test_a_process_that_does_not_end_when_it_should_is_killed() -> None:
+    async def main() -> None:
+        place = Place()
+        await place.scan()
+        place.processes.children[0].is_stuck = True
+        await asyncio.sleep(IDLE_MS / 1000)
+        await place.tidy()
+        assert not place.processes.living
+
+    run_in_virtual_time(main())
+
+
+def test_a_turn_is_over_when_others_wait_and_it_was_long() -> None:
+    async def main() -> None:
+        place = Place(1)
+        async with place.pool.process() as process:
+            await asyncio.sleep(TURN_MS / 1000)
+            assert not place.pool.is_turn_over(process)
+            waiting = asyncio.create_task(place.scan())
+            await asyncio.sleep(0)
+            assert place.pool.is_turn_over(process)
+        assert len(await waiting) == 6
+        async with place.pool.process() as process:
+            waiting = asyncio.create_task(place.scan())
+            await asyncio.sleep(TURN_MS / 1000 - 0.1)
+            assert not place.pool.is_turn_over(process)
+        await waiting
+
+    run_in_virtual_time(main())
+
+
+def test_who_waits_when_the_pool_closes_is_told() -> None:
+    async def main() -> None:
+        place = Place(1)
+        await place.scan(parts=2)
+        waiting = [asyncio.create_task(place.scan()) for _ in range(2)]
+        await asyncio.sleep(1)
+        place.pool.drain()
+        for each in waiting:
+            with pytest.raises(ClosedError):
+                await each
+        await place.pool.close()
+
+    run_in_virtual_time(main())
+
+
 def test_a_process_that_says_nothing_for_long_is_given_up() -> None:
     async def main() -> None:
         place = Place(1)
         async with place.pool.process() as process:
             place.processes.children[0].is_silent = True
             await process.begin(PLAIN)
-            with pytest.raises(BrokerBusy):
+            with pytest.raises(BrokerBusy, match="has said nothing for 120 s"):
                 await process.read()
         assert not place.processes.living
 

@@ -254,6 +254,35 @@ def test_who_goes_away_in_mid_stretch_leaves_the_process_for_the_next() -> None:
     run_in_virtual_time(main())
 
 
+def test_a_long_stretch_leaves_the_process_to_others_and_goes_on_where_it_was() -> None:
+    async def main() -> None:
+        async with serving(scan_processes=1) as (_, client, processes):
+            stream = client.connection.open(contracts.SCAN)
+            await stream.write(big())
+            reply = await stream.read()
+            assert reply is not None
+            assert reply.piece == SCHEMA
+            await asyncio.sleep(3)
+            others = asyncio.create_task(scan(client))
+            await asyncio.sleep(0)
+            replies: list[messages.ScanReply] = []
+            while not others.done() or not replies[-1].ends_stretch:
+                reply = await stream.read()
+                assert reply is not None
+                replies.append(reply)
+            stream.cancel()
+            assert others.result()[-1].next_offset == 10
+            assert [each.next_offset for each in replies if each.ends_batch] == list(range(1, 11))
+            assert SCHEMA not in {each.piece for each in replies}
+            assert sum(len(each.piece) for each in replies) == 10 * (8 << 20) + 8
+            (child,) = processes.children
+            first, _, rest = child.wishes
+            assert 1 <= rest.begin_offset < 10
+            assert (rest.end_offset, first.begin_offset) == (10, 0)
+
+    run_in_virtual_time(main())
+
+
 def test_only_progress_is_told_of_messages_that_nobody_wants() -> None:
     async def main() -> None:
         async with serving() as (_, client, _processes):

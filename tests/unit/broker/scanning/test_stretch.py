@@ -1,5 +1,6 @@
 """What a stretch's reader is told when the queue does not keep it."""
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any, cast
 
@@ -39,11 +40,13 @@ class Store:
 
 
 class Stream:
-    def __init__(self) -> None:
+    def __init__(self, takes_s: float) -> None:
         self.replies: list[messages.ScanReply] = []
+        self._takes_s = takes_s
 
     async def write(self, reply: messages.ScanReply) -> None:
         self.replies.append(reply)
+        await asyncio.sleep(self._takes_s)
 
 
 class Rules:
@@ -58,6 +61,9 @@ class Place:
         clock = VirtualClock()
         self.store = store
         self.holds = ScanHolds(clock, limit_ms=60_000)
+        self.pool = ScanPool(
+            *(MemoryProcesses(answer), clock), processes_max=1, wake=lambda _job: self.tidy()
+        )
         self.services = ScanServices(
             broker_name="broker-a",
             root="/store",
@@ -65,17 +71,18 @@ class Place:
             rules=cast("PullRules", Rules()),
             readers=TopicReaders(),
             holds=self.holds,
-            pool=ScanPool(
-                *(MemoryProcesses(answer), clock), processes_max=1, wake=lambda _job: None
-            ),
+            pool=self.pool,
             has_arrow=lambda: True,
             stall_s=60.0,
             is_slave=is_slave,
             is_closing=lambda: False,
         )
 
-    async def ask(self, begin: int, end: int) -> list[messages.ScanReply]:
-        stream = Stream()
+    def tidy(self) -> None:
+        self.tidying = asyncio.ensure_future(self.pool.job().step())
+
+    async def ask(self, begin: int, end: int, takes_s: float = 0) -> list[messages.ScanReply]:
+        stream = Stream(takes_s)
         request = messages.ScanRequest(topic="T", begin_offset=begin, end_offset=end)
         await serve_stretch(self.services, request, cast("Any", stream))
         return stream.replies
@@ -141,6 +148,31 @@ def test_what_cannot_be_read_is_tried_again_where_the_log_was_cut_beneath_the_pr
 
         replies = await Place(store, cut, is_slave=True).ask(20, 60)
         assert [each.status.code for each in replies] == [0, code]
+
+    run_in_virtual_time(main())
+
+
+def test_two_slow_readers_take_turns_and_each_is_told_of_all_that_was_damaged() -> None:
+    async def main() -> None:
+        begun_at: list[int] = []
+
+        def some_damaged(wish: Wish) -> Iterator[Answer]:
+            begun_at.append(wish.begin_offset)
+            yield Answer(Kind.SCHEMA, b"s")
+            for number, end in enumerate(range(wish.begin_offset + 10, 51, 10), 1):
+                yield Answer(Kind.BATCH, b"x", end, number, 9)
+            yield Answer(Kind.END, b"e", 50)
+
+        place = Place(Store(10, 50), some_damaged)
+        asked = [place.ask(10, 50, takes_s=1.5) for _ in range(2)]
+        for replies in await asyncio.gather(*asked):
+            told = [(each.next_offset, each.damaged, each.piece) for each in replies]
+            assert told == [
+                *((10, 0, b"s"), (20, 1, b"x"), (30, 2, b"x"), (40, 3, b"x"), (50, 4, b"x")),
+                (50, 4, b"e"),
+            ]
+        assert begun_at == [10, 10, 20, 20, 40, 40]
+        assert place.store.counted == [9] * 8
 
     run_in_virtual_time(main())
 

@@ -10,6 +10,7 @@ from ternmq_model.response_code import ResponseCode
 from ternmq_store.disk.filesystem import RealFileSystem
 from ternmq_store.scan_process.answers import answers
 from ternmq_store.scan_process.frames import Answer, Kind, Refusal, Wish
+from ternmq_store.scanning.directory import StoreDirectory
 from tests.unit.store.scan_process.test_frames import WISH
 
 PLAIN = replace(WISH, root="/nowhere", expression_type="TAG", expression="*", columns=("body",))
@@ -33,6 +34,27 @@ def test_without_arrow_every_wish_is_refused(monkeypatch: pytest.MonkeyPatch, na
     told = refusal(said(PLAIN))
     assert told.code is ResponseCode.REQUEST_CODE_NOT_SUPPORTED
     assert "serves no Scan" in told.remark
+
+
+@pytest.mark.parametrize(
+    ("failure", "told"),
+    [
+        (OSError(5, "Input/output error", "/log"), "cannot be scanned: [Errno 5] Input/output er"),
+        (ValueError("cannot map"), "the scan failed: ValueError: cannot map"),
+    ],
+)
+def test_what_fails_unforeseen_is_told_by_its_name(
+    monkeypatch: pytest.MonkeyPatch, failure: Exception, told: str
+) -> None:
+    pytest.importorskip("pyarrow")
+
+    def fail(_files: object, _root: object) -> None:
+        raise failure
+
+    monkeypatch.setattr(StoreDirectory, "open", fail)
+    found = refusal(said(PLAIN))
+    assert found.code is ResponseCode.SYSTEM_ERROR
+    assert told in found.remark
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,7 @@ WISH = Wish(
     batch_rows_max=10,
     batch_bytes_max=20,
     skips_damaged=True,
+    may_map=False,
 )
 
 frames = st.lists(

@@ -1,5 +1,6 @@
 """Reading a stretch of a queue from outside of its broker."""
 
+import errno
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -20,12 +21,13 @@ from ternmq_store.message_store import MessageStore
 from ternmq_store.queues.units import make_padding, unit_bytes
 from ternmq_store.scanning.directory import StoreDirectory
 from ternmq_store.scanning.wanted import QueueStretch, Scanned, Wanted
-from tests.support.files import MemoryFileSystem
+from tests.support.files import MemoryFile, MemoryFileSystem, MemoryRegion
 from tests.support.records import batch_of, record
 from tests.support.stores import ROOT, SMALL, HandClock, append, open_store, settle
 
 pytest.importorskip("pyarrow")
 
+from ternmq_store.scanning import log_rows
 from ternmq_store.scanning.queue_scan import scan_queue
 
 LOG_FILE_BYTES = 8192
@@ -195,6 +197,17 @@ def test_a_unit_that_was_never_written_is_damage() -> None:
     assert (numbers(steps), steps[-1].damaged) == ([0, 1, 3, 4], 1)
 
 
+def test_a_first_unit_that_points_before_any_log_is_damaged_and_not_gone() -> None:
+    files = filled(count=5)
+    files.nodes[ROOT / "consumequeue" / "A" / "0" / f"{0:020d}"].data[0] = 0x80
+    with pytest.raises(MessageDamaged, match="message 0 is damaged: its unit"):
+        scan(files, 0, 5)
+    steps = scan(files, 0, 5, replace(NUMBERS, skips_damaged=True))
+    assert (numbers(steps), steps[-1].damaged) == ([1, 2, 3, 4], 1)
+    with StoreDirectory.open(files, ROOT) as directory:
+        assert directory.queues() == [QueueStretch("A", 0, 0, 5)]
+
+
 def test_what_is_known_as_damaged_is_not_served() -> None:
     files = filled(count=5)
     notes = load_notes(files, ROOT, lambda reason: None)
@@ -251,6 +264,44 @@ def test_far_apart_records_are_read_without_what_is_between() -> None:
     settle(store)
     store.close()
     assert numbers(scan(files, 0, 30)) == list(range(30))
+
+
+def test_records_that_are_far_apart_need_no_map(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_rows, "_SLACK_BYTES", 100)
+    monkeypatch.setattr(log_rows, "_GAP_BYTES_MAX", 500)
+    files, clock = MemoryFileSystem(), HandClock(FIRST_MS)
+    store = open_store(files, config=CONFIG, clock=clock)
+    for _ in range(10):
+        add(store, clock, 1, body_bytes=10)
+        append(store, batch_of(record("B", 0, bytes(2_000))))
+    settle(store)
+    store.close()
+
+    def map_nothing(_file: MemoryFile) -> MemoryRegion:
+        raise AssertionError("it is not to be mapped")
+
+    with StoreDirectory.open(files, ROOT) as directory:
+        stretch = QueueStretch("A", 0, 0, 10)
+        assert numbers(scan_queue(directory, stretch, NUMBERS, broker_name="b")) == list(range(10))
+        monkeypatch.setattr(MemoryFile, "map", map_nothing)
+        with pytest.raises(AssertionError):
+            list(scan_queue(directory, stretch, NUMBERS, broker_name="b"))
+        directory.may_map = False
+        assert numbers(scan_queue(directory, stretch, NUMBERS, broker_name="b")) == list(range(10))
+
+
+def test_a_disk_that_fails_is_told_with_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = filled()
+    read = MemoryFile.read
+
+    def fail(file: MemoryFile, position: int, length: int) -> bytes:
+        if file.path == log_path(1):
+            raise OSError(errno.EIO, "Input/output error")
+        return read(file, position, length)
+
+    monkeypatch.setattr(MemoryFile, "read", fail)
+    with pytest.raises(OSError, match=f"Input/output error: '{log_path(1)}'"):
+        scan(files, 3, 37)
 
 
 def test_files_that_do_not_belong_together_are_refused_by_name() -> None:
