@@ -70,14 +70,18 @@ class StoreReader:
             raise
         return reads.finish(plan)
 
-    async def record(self, offset: PhysicalOffset) -> bytes | None:
+    async def record(self, offset: PhysicalOffset, *, is_checked: bool = True) -> bytes | None:
         """Return the record that begins at `offset`, if it is confirmed; None if there is none.
+
+        Args:
+            offset: Where it begins.
+            is_checked: False for who checks all of it himself: it may then be no record at all.
 
         Raises:
             RefusedError: The disk failed.
         """
         reads = self.store.reads
-        plan = reads.plan_record(offset, self.store.confirm_offset)
+        plan = reads.plan_record(offset, self.store.confirm_offset, is_checked=is_checked)
         if not isinstance(plan, ColdRecord):
             return plan
         try:

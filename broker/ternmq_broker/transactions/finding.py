@@ -9,6 +9,7 @@ from ternmq_broker.inner.room import Safety
 from ternmq_broker.reading import LOOKS_AT_ONCE, let_in
 from ternmq_broker.transactions.gate import Gate
 from ternmq_broker.transactions.past_ends import Meant, PastEnds, wrong_ids
+from ternmq_broker.transactions.plain_commits import plain_commit
 from ternmq_broker.transactions.reading import HalfReader
 from ternmq_broker.transactions.table import Ended, Open, TransactionTable
 from ternmq_model.offsets import PhysicalOffset
@@ -83,13 +84,28 @@ class Finder:
         """
         while True:
             offset = entry.physical_offset
-            found = await self.halves.read(offset)
+            topic = await self._topic_of_open(meant, entry)
             if not self.table.is_open(entry):
                 return None
             if entry.physical_offset == offset:
                 break
-        if found is None or wrong_ids(meant, found[0]) is not None:
-            return TransactionState.NOT_FOUND
-        if not self.topics.is_there(found[0].topic, offset):
+        if topic is None or not self.topics.is_there(topic, offset):
             return TransactionState.NOT_FOUND
         return TransactionState.OPEN
+
+    async def _topic_of_open(self, meant: Meant, entry: Open) -> str | None:
+        """Return for what topic an open transaction is; None when it is not the one that is meant.
+
+        Raises:
+            RefusedError: The disk failed.
+        """
+        offset = entry.physical_offset
+        if entry.is_staged:
+            data = await self.halves.reader.record(offset, is_checked=False)
+            plain = None if data is None else plain_commit(data, meant)
+            if plain is not None:
+                return plain.topic
+        found = await self.halves.read(offset)
+        if found is None or wrong_ids(meant, found[0]) is not None:
+            return None
+        return found[0].topic

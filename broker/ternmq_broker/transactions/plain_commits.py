@@ -22,7 +22,6 @@ from ternmq_model.record import (
     FLAG_STORE_HOST_V6,
     FLAG_TRANSACTION_MASK,
     MAGIC_V1,
-    RecordHeader,
     header_struct,
 )
 from ternmq_model.record_batch import RecordBatch
@@ -39,7 +38,8 @@ _ID: Final = f"\x02{TRANSACTION_ID}\x01".encode()
 _KEY: Final = f"{UNIQUE_KEY}\x01".encode()
 _REAL_TOPIC: Final = f"{REAL_TOPIC}\x01".encode()
 _REAL_QUEUE_ID: Final = f"{REAL_QUEUE_ID}\x01".encode()
-_DELAYS: Final = (b"DELAY\x01", b"TIMER_")
+_DELAY: Final = b"DELAY\x01"
+_TIMER: Final = b"TIMER_"
 _DIGITS_MAX: Final = 9
 
 
@@ -69,33 +69,32 @@ def plain_commit(data: bytes, meant: Named) -> PlainCommit | None:
     """
     if len(data) < _HEAD.size + len(_TOPIC) + 2:
         return None
-    head = RecordHeader._make(_HEAD.unpack_from(data))
-    body_end = _HEAD.size + head.body_bytes
+    # By place: a `RecordHeader` for each took a quarter of the time.
+    total, magic, crc, _, _, _, physical, sys_flag, *_, reconsumed, prepared, body_bytes = (
+        _HEAD.unpack_from(data)
+    )
+    body_end = _HEAD.size + body_bytes
     at = body_end + len(_TOPIC) + 2
     if (
-        head.magic != MAGIC_V1
-        or head.total_bytes != len(data)
-        or head.sys_flag & (_HOSTS_V6 | FLAG_TRANSACTION_MASK)
-        or head.physical_offset != meant.transaction
-        or head.prepared_offset
-        or head.body_bytes < 0
+        magic != MAGIC_V1
+        or total != len(data)
+        or sys_flag & (_HOSTS_V6 | FLAG_TRANSACTION_MASK)
+        or physical != meant.transaction
+        or prepared
+        or reconsumed
+        or body_bytes < 0
         or not data.startswith(_TOPIC, body_end)
         or len(data) - at != _SHORT.unpack_from(data, at - 2)[0]
-        or zlib.crc32(memoryview(data)[_HEAD.size : body_end]) & 0x7FFFFFFF != head.body_crc
+        or zlib.crc32(memoryview(data)[_HEAD.size : body_end]) & 0x7FFFFFFF != crc
     ):
         return None
     properties = strip_checksum(data[at:])
     told = told_of_staged(properties)
     place = _place_of(properties)
-    if told is None or place is None or any(mark in properties for mark in _DELAYS):
+    if told is None or place is None or _DELAY in properties or _TIMER in properties:
         return None
     key, topic, queue_id = place
-    if (
-        told.group != meant.group
-        or key != meant.message_id
-        or meant.topic not in ("", topic)
-        or head.reconsume_times
-    ):
+    if told.group != meant.group or key != meant.message_id or meant.topic not in ("", topic):
         return None
     return PlainCommit(
         told.group, key, topic, queue_id, meant.transaction, data[:body_end], properties

@@ -1,6 +1,10 @@
 """One file of the commit log or of a consume queue: its full length from the start, and mapped."""
 
+from typing import Final
+
 from ternmq_store.disk.filesystem import File
+
+_SIZE_BYTES: Final = 4
 
 
 class MappedFile:
@@ -34,6 +38,17 @@ class MappedFile:
         self._region = file.map()
         self.bytes = self._region.bytes
         self.view = self._region.view
+
+    def sized_at(self, offset: int) -> memoryview | None:
+        """Return what begins at byte `offset` of the log with its own size; None if it cannot be.
+
+        Whether it is a record is not looked at. It is a slice of the map.
+        """
+        position = offset - self.base
+        size = int.from_bytes(self.view[position : position + _SIZE_BYTES], "big")
+        if not _SIZE_BYTES <= size <= self.file_bytes - position:
+            return None
+        return self.view[position : position + size]
 
     def make_real(self, position: int) -> None:
         """Make the space below `position` real.

@@ -23,12 +23,7 @@ from ternmq_store.log.quarantine import Stretch
 from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.units import first_units
 from ternmq_store.reading.bad_places import BadPlaces
-from ternmq_store.reading.cold_read import (
-    BadRecord,
-    ColdRead,
-    ColdRecord,
-    Source,
-)
+from ternmq_store.reading.cold_read import BadRecord, ColdRead, ColdRecord, Source
 from ternmq_store.reading.reader import (
     Limits,
     ReadRequest,
@@ -471,29 +466,33 @@ class Reads:
             file.release()
         plan.held = ()
 
-    def record_at(self, offset: PhysicalOffset, end: PhysicalOffset) -> bytes | None:
+    def record_at(
+        self, offset: PhysicalOffset, end: PhysicalOffset, *, is_checked: bool = True
+    ) -> bytes | None:
         """Return the record that begins at `offset` and ends by `end`; None if there is none.
 
-        At once, from the map.
+        At once, from the map. Who checks all of it himself takes it unchecked.
         """
-        record = self._log.record_at(offset, end)
-        if record is None or (self.quarantine and self.quarantine.end_at(offset)):
+        log = self._log
+        if (is_checked and log.record_at(offset, end) is None) or not log.files.has(offset):
             return None
-        file = self._log.files.at(offset)
-        position = offset - file.base
-        return bytes(file.view[position : position + record.header.total_bytes])
+        record = log.files.at(offset).sized_at(offset)
+        if record is None or offset + len(record) > end or self.quarantine.end_at(offset):
+            return None
+        return bytes(record)
 
-    def plan_record(self, offset: PhysicalOffset, end: PhysicalOffset) -> ColdRecord | bytes | None:
-        """Return the record that begins at `offset` and ends by `end`; None if there is none.
+    def plan_record(
+        self, offset: PhysicalOffset, end: PhysicalOffset, *, is_checked: bool = True
+    ) -> ColdRecord | bytes | None:
+        """Return what `record_at` does.
 
-        Returns:
-            Or, when it is not in memory, what is to be run in another thread; then it has `record`,
-            and wants `release`.
+        Or, when it is not in memory, what is to be run in another thread; then that has `record`,
+        checked in any case, and wants `release`.
         """
         if not self._log.files.has(offset) or offset >= end:
             return None
         if self.in_memory_to(offset) > offset:
-            return self.record_at(offset, end)
+            return self.record_at(offset, end, is_checked=is_checked)
         file = self._log.files.at(offset)
         file.hold()
         return ColdRecord(replace(self.source(), end=end), offset, (file,))
