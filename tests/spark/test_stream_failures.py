@@ -1,6 +1,8 @@
-"""Brokers and executors that die while a batch is read."""
+"""Brokers and executors that die, and retention that comes, while a batch is read."""
 
 import contextlib
+import random
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -17,8 +19,10 @@ from tests.support.stream_runs import (
     PLACE,
     RUN_WITHIN_S,
     Sent,
+    alter_topic,
     arrived,
     batches,
+    clean,
     run,
     source,
     start,
@@ -90,3 +94,56 @@ def test_an_executor_that_is_killed_in_mid_batch_costs_and_doubles_no_row(
     gate.open()
     assert query.awaitTermination(RUN_WITHIN_S)
     assert arrived(spark_cluster, tmp_path) == sent.places
+
+
+def overtake(dev: DevProcess, topic: str) -> Sent:
+    """Let retention take all that `topic` has, and send some more; return that."""
+    alter_topic(dev.nameserver, topic, queues=1, retention_ms=1)
+    clean(dev.nameserver, [dev.broker_name])
+    alter_topic(dev.nameserver, topic, queues=1)
+    sent = Sent(dev.nameserver)
+    sent.send(topic, 5)
+    return sent
+
+
+def test_retention_that_takes_what_planned_tasks_are_to_read_is_an_error_that_names_it(
+    spark: SparkSession, dev: DevProcess, tmp_path: Path
+) -> None:
+    make_topic(dev.nameserver, "TaskTooLate", 1)
+    Sent(dev.nameserver).send("TaskTooLate", 60)
+    gate = Gate(tmp_path)
+    # Two tasks stand at the gate; the third one begins when they are done.
+    frame = source(spark, dev.nameserver, subscribe="TaskTooLate", maxRecordsPerPartition=20)
+    query = start(frame.select(*PLACE).mapInArrow(gate.step(), SCHEMA), tmp_path)
+    gate.wait()
+    overtake(dev, "TaskTooLate")
+    gate.open()
+    said = (
+        rf"topic TaskTooLate, broker {dev.broker_name}, queue 0: offsets \d0 to \d9 are no longer"
+    )
+    with pytest.raises(StreamingQueryException, match=said):
+        query.awaitTermination(RUN_WITHIN_S)
+
+
+def test_retention_that_overtakes_a_task_in_mid_read_costs_only_what_is_gone_when_told_so(
+    spark: SparkSession, dev: DevProcess, tmp_path: Path
+) -> None:
+    make_topic(dev.nameserver, "TaskOvertaken", 1)
+    sent = Sent(dev.nameserver)
+    sent.send("TaskOvertaken", COUNT, body=random.Random(1).randbytes(len(BODY)))
+    gate = Gate(tmp_path)
+    # As records: for a scan the broker would keep what is still to be read.
+    options = {"subscribe": "TaskOvertaken", "scan": "never", "failOnDataLoss": "false"}
+    frame = source(spark, dev.nameserver, **options)
+    held = frame.select(*PLACE, "body").mapInArrow(gate.step(), SCHEMA + ", body binary")
+    with setting(spark, ROWS_SETTING, SMALL_BATCHES):
+        query = start(held.drop("body"), tmp_path)
+    gate.wait()
+    left = overtake(dev, "TaskOvertaken")
+    gate.open()
+    assert query.awaitTermination(RUN_WITHIN_S)
+    run(frame, tmp_path)
+    found = arrived(spark, tmp_path)
+    read = sum(found.values()) - sum(left.places.values())
+    assert 0 < read < COUNT
+    assert found == Counter(sorted(sent.places)[:read]) + left.places
