@@ -30,7 +30,7 @@ from ternmq_store.inspection.log_inspection import (
     file_bytes,
     find_log_files,
 )
-from ternmq_store.inspection.queue_inspection import find_queues
+from ternmq_store.inspection.queue_inspection import QueueFiles, find_queues
 from ternmq_store.log.checksum_ranges import Ranges, is_inside, next_border
 from ternmq_store.log.log_notes import LastUse, last_use, load_abort, load_notes
 from ternmq_store.log.quarantine import Quarantine
@@ -162,17 +162,20 @@ class StoreDirectory:
         would not for a broker that opens it. Queues of which no message is left are not returned.
 
         Raises:
-            StoreError: Files of a queue are missing, or have several lengths.
+            StoreError: Files of a queue are missing, or have several lengths; or there are only
+                records, or only queues.
             OSError: It cannot be read.
         """
         found: list[QueueStretch] = []
         is_closed = self.is_in_use or not self.was_cut_short
         content = None if is_closed else self._content_end
-        for queue in find_queues(self.files, self.root):
+        queues = find_queues(self.files, self.root)
+        self._check_whole(queues)
+        length = unit_file_bytes([file.file_bytes for queue in queues for file in queue.files])
+        for queue in queues:
             row = [file for file in queue.files if file.file_bytes]
             if not row:
                 continue
-            length = row[0].file_bytes
             _check_row(row, length)
             begin, end = row[0].base // UNIT_BYTES, (row[-1].base + length) // UNIT_BYTES
             units = UnitFiles(self.files, queue.folder, length, begin, end)
@@ -186,6 +189,17 @@ class StoreDirectory:
             if first < units.end:
                 found.append(QueueStretch(queue.topic, queue.queue_id, first, units.end))
         return found
+
+    def _check_whole(self, queues: Sequence[QueueFiles]) -> None:
+        """Refuse a directory that is not in use and lacks its queues, or its log, altogether."""
+        folder = consume_queue_folder(self.root)
+        if self.log_end and not self.is_in_use and not self.files.exists(folder):
+            raise StoreError(
+                f"{folder} is missing: without queues nobody knows which records are messages"
+            )
+        path = next((file.path for queue in queues for file in queue.files), None)
+        if path is not None and not self.log_end:
+            raise StoreError(f"{commit_log_folder(self.root)} has no files, though there is {path}")
 
     @cached_property
     def _content_end(self) -> PhysicalOffset:
@@ -280,7 +294,8 @@ def _check_row(row: Sequence[LogFile], length: int) -> None:
     fits = count_in_row([(file.base, file.file_bytes) for file in row], length)
     if fits < len(row):
         file = row[fits]
-        raise StoreError(
-            f"{file.path} has {file.file_bytes} bytes and does not follow the file before it, "
-            f"which has {length}: files are missing, or are of several stores"
-        )
+        if file.file_bytes != length:
+            reason = f"has {file.file_bytes} bytes, others have {length}"
+        else:
+            reason = "does not follow the file before it"
+        raise StoreError(f"{file.path} {reason}: files are missing, cut, or of several stores")

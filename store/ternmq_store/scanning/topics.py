@@ -11,18 +11,23 @@ from ternmq_model.names import (
 
 _SYSTEM_PREFIX: Final = "rmq_sys_"
 _LIGHT_PREFIX: Final = "%LMQ%"
-"""RocketMQ's light queues: their units point at the records of other queues."""
 
 
 def is_user_topic(topic: str) -> bool:
     """Tell whether `topic` is read when none is named.
 
-    Not what a broker keeps for itself, messages that wait for another attempt, dead letters,
-    replies, and light queues: all of these are read when they are named.
+    Not what a broker keeps for itself, messages that wait for another attempt, dead letters and
+    replies: all of these are read when they are named. Nor light queues, which never are.
     """
     return not (
         is_system_topic(topic)
         or topic.lower().startswith(_SYSTEM_PREFIX)
-        or topic.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX, _LIGHT_PREFIX))
+        or topic.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX))
+        or is_light(topic)
         or topic.endswith(REPLY_SUFFIX)
     )
+
+
+def is_light(topic: str) -> bool:
+    """Tell whether it is one of RocketMQ's light queues: those point at records of other queues."""
+    return topic.startswith(_LIGHT_PREFIX)

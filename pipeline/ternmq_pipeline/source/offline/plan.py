@@ -35,7 +35,7 @@ from ternmq_pipeline.source.pushdown import Pushed
 from ternmq_store.disk.layout import consume_queue_folder
 from ternmq_store.scanning.directory import StoreDirectory
 from ternmq_store.scanning.part_scan import LogPart, plan_directory
-from ternmq_store.scanning.topics import is_user_topic
+from ternmq_store.scanning.topics import is_light, is_user_topic
 from ternmq_store.scanning.wanted import QueueStretch
 
 _log = logging.getLogger(__name__)
@@ -104,7 +104,7 @@ def times_ms(options: ReadOptions) -> tuple[int, int]:
 
 def _snapshot(directory: StoreDirectory, options: ReadOptions) -> Snapshot:
     there = directory.queues()
-    known = {queue.topic for queue in there}
+    known = {queue.topic for queue in there if not is_light(queue.topic)}
     choice = options.topics
     if choice is None:
         with_system = options.include_system_topics
@@ -132,13 +132,16 @@ def _refuse_missing(directory: StoreDirectory, choice: TopicChoice) -> None:
     """Refuse topics and queues that options name and that nobody ever stored a message in.
 
     Raises:
-        ConfigError: One is not there; names it.
+        ConfigError: One is not there, or has no messages of its own; names it.
     """
     option = "assign" if isinstance(choice, Assign) else "subscribe"
     named = () if isinstance(choice, SubscribePattern) else choice.topics
     folder = consume_queue_folder(directory.root)
     rule = f"is not in the directory {str(directory.root)!r}"
     for topic in named:
+        if is_light(topic):
+            why = "is a light queue: its messages are read with the topic that they were sent to"
+            raise ConfigError(option, topic, why)
         if not directory.files.folders(folder / topic):
             raise ConfigError(option, topic, rule)
     for topic, broker_name, queue_id in choice.queues if isinstance(choice, Assign) else ():

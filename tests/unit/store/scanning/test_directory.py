@@ -5,7 +5,7 @@ from typing import Final
 
 import pytest
 
-from ternmq_model.errors import MessageDamaged
+from ternmq_model.errors import MessageDamaged, StoreError
 from ternmq_model.offsets import QueueOffset
 from ternmq_store.scanning.directory import StoreDirectory
 from ternmq_store.scanning.wanted import QueueStretch, Wanted
@@ -74,6 +74,44 @@ def test_the_last_record_of_a_log_that_was_not_closed_may_be_there_in_part(lost_
     end = place + size - directory.log_start
     files.open(LOG / f"{0:020d}").write(end - lost_bytes, bytes(lost_bytes))
     assert queue_end(files) == 13
+
+
+def closed(*topics: str) -> MemoryFileSystem:
+    """Return a closed store with a message of each topic."""
+    files = MemoryFileSystem()
+    store = open_store(files)
+    for topic in topics:
+        append(store, batch_of(record(topic, 0)))
+    settle(store)
+    store.close()
+    return files
+
+
+@pytest.mark.parametrize(("lost", "told"), [("consumequeue", "is missing"), ("commitlog", "no fi")])
+def test_a_log_without_queues_and_queues_without_a_log_are_no_empty_store(
+    lost: str, told: str
+) -> None:
+    files = closed("A")
+    for path in [path for path in files.nodes if lost in path.parts]:
+        files.remove(path)
+    if lost == "consumequeue":
+        files.made_folders -= {path for path in files.made_folders if lost in path.parts}
+    with (
+        StoreDirectory.open(files, ROOT) as directory,
+        pytest.raises(StoreError, match=f"{lost} .*{told}"),
+    ):
+        directory.queues()
+
+
+def test_a_queue_whose_file_was_cut_is_told_by_the_files_of_the_others() -> None:
+    files = closed("A", "B", "C")
+    path = ROOT / "consumequeue" / "B" / "0" / f"{0:020d}"
+    files.open(path).resize(20)
+    with (
+        StoreDirectory.open(files, ROOT) as directory,
+        pytest.raises(StoreError, match=f"{path} has 20 bytes, others have"),
+    ):
+        directory.queues()
 
 
 def test_a_directory_that_is_in_use_or_was_closed_has_what_its_queues_say() -> None:

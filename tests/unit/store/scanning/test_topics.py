@@ -2,7 +2,7 @@
 
 import pytest
 
-from ternmq_store.scanning.topics import is_user_topic
+from ternmq_store.scanning.topics import is_light, is_user_topic
 
 
 @pytest.mark.parametrize("topic", ["flights", "rmq", "RETRY", "a_REPLY_TOPICS"])
@@ -20,3 +20,4 @@ def test_a_topic_that_users_made_is_read(topic: str) -> None:
 )  # fmt: skip
 def test_what_brokers_keep_for_themselves_and_for_groups_is_not(topic: str) -> None:
     assert not is_user_topic(topic)
+    assert is_light(topic) is (topic == "%LMQ%light")

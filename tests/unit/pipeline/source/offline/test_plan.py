@@ -2,6 +2,7 @@ import re
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from ternmq_model.errors import ConfigError
@@ -18,6 +19,7 @@ from ternmq_pipeline.source.offline.plan import (
 )
 from ternmq_pipeline.source.pushdown import Pushed
 from ternmq_store.disk.filesystem import RealFileSystem
+from ternmq_store.queues.units import UNIT
 from ternmq_store.scanning.directory import StoreDirectory
 from ternmq_store.scanning.part_scan import LogPart
 from ternmq_store.scanning.wanted import QueueStretch
@@ -69,6 +71,7 @@ def test_times_are_compared_with_each_record() -> None:
     ("option", "value", "told"),
     [
         ("subscribe", "A,Nobody", "subscribe='Nobody': is not in the directory "),
+        ("subscribe", "%LMQ%x", "subscribe='%LMQ%x': is a light queue"),
         ("assign", '{"Nobody":["store:0"]}', "assign='Nobody': is not in the directory "),
         ("assign", '{"A":["store:0","store:7"]}', "assign='A store:7': is not in the directory "),
     ],
@@ -82,6 +85,19 @@ def test_what_nobody_stored_anything_in_is_refused_by_name(
     assert planned_parts(directory, read_options({"store": "/x", "subscribe": "A"}), Pushed()) == []
     with pytest.raises(ConfigError, match=re.escape(told)):
         planned_parts(directory, read_options({"store": "/x", option: value}), Pushed())
+
+
+def test_a_pattern_takes_no_light_queue(tmp_path: Path) -> None:
+    for topic in ("%LMQ%x", "%LMQ%y", "B"):
+        queue = tmp_path / "consumequeue" / topic / "0"
+        queue.mkdir(parents=True)
+        (queue / f"{0:020d}").write_bytes(np.array([(0, 100, 0)], dtype=UNIT).tobytes())
+    (tmp_path / "commitlog").mkdir()
+    (tmp_path / "commitlog" / f"{0:020d}").write_bytes(bytes(1000))
+    directory = StoreDirectory.open(RealFileSystem(), tmp_path)
+    for choice in ({"subscribePattern": ".*"}, {}):
+        parts = planned_parts(directory, read_options({"store": "/x"} | choice), Pushed())
+        assert parts == [LogPart(0, (QueueStretch("B", 0, 0, 1),))]
 
 
 @pytest.mark.parametrize(
