@@ -98,6 +98,22 @@ def test_a_broker_that_has_left_is_told_as_not_registered() -> None:
     run_in_virtual_time(main())
 
 
+def test_a_queue_that_its_broker_has_no_more_is_not_there_whatever_the_route_says() -> None:
+    async def main() -> None:
+        async with simulated_cluster(brokers=("a",)) as cluster:
+            await cluster.put_topic("TopicA", queues=2)
+            choice = Subscribe(("TopicA",))
+            async with reader_at(cluster.environment("driver")) as reader:
+                before = await reader.snapshot(choice)
+                assert len(before.ranges) == 2
+                cluster.network.partition("a", "ns")
+                await cluster.put_topic("TopicA", queues=1)
+                found = await reader.snapshot(choice, expected=before.ranges)
+                assert list(found.ranges) == [MessageQueue("TopicA", "a", 0)]
+
+    run_in_virtual_time(main())
+
+
 def test_a_nameserver_that_has_just_started_is_given_time_to_learn() -> None:
     async def main() -> None:
         async with simulated_cluster(brokers=("a", "b")) as cluster:

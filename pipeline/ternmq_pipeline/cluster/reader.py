@@ -185,9 +185,13 @@ class ClusterReader(Lifecycle):
         ranges: dict[MessageQueue, QueueRange] = {}
         for queue in queues:
             answer = told[queue.topic, queue.broker_name]
-            if answer is not None:
-                unwritten = QueueRange(QueueOffset(0), QueueOffset(0))
-                ranges[queue] = answer.ranges.get(queue, unwritten)
+            if answer is None:
+                continue
+            if queue in answer.ranges:
+                ranges[queue] = answer.ranges[queue]
+            elif answer.is_stand_in:
+                # It has not heard of the queue yet; a master that tells of none has none.
+                ranges[queue] = QueueRange(QueueOffset(0), QueueOffset(0))
         return Snapshot(
             ranges,
             missing=_missing(choice, ranges, routed),

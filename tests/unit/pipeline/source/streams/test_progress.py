@@ -109,7 +109,7 @@ def test_a_run_over_what_is_available_ends_there_although_more_comes_and_queues_
             del view.ranges[A1]
         assert batches < 10
     assert end_of(end)[A0] == 10
-    assert A1 not in end_of(end)
+    assert end_of(end)[A1] == 10
     assert end_of(end).get(B0, 0) == 0
 
 
@@ -176,6 +176,23 @@ def read_to_the_end(
         read, end = read + again, following
         assert len(read) < 10
     return read, end
+
+
+def test_a_queue_that_its_topic_lost_and_has_again_is_read_on_where_it_was() -> None:
+    view = Table({A0: (0, 7), A1: (0, 5)})
+    _, end = read_to_the_end(view, NEW)
+    view.ranges = {A0: (0, 9)}
+    with pytest.raises(DataLost, match="queue 1: it does not exist any more; offset 5"):
+        opened(view).next_end(end, OWN)
+    read, end = read_to_the_end(view, end, failOnDataLoss="false")
+    assert read == [Stretch(A0, QueueOffset(7), QueueOffset(9))]
+    view.ranges[A1] = (0, 6)
+    read, end = read_to_the_end(view, end)
+    assert read == [Stretch(A1, QueueOffset(5), QueueOffset(6))]
+    view.ranges = {B0: (0, 1)}
+    view.brokers.add("broker-b")
+    _, end = read_to_the_end(view, end, failOnDataLoss="false")
+    assert end_of(end) == {B0: 1}
 
 
 @pytest.mark.parametrize("options", [{}, {"maxOffsetsPerTrigger": "4"}])
