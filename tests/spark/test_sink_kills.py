@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tests.spark.conftest import TERNMQ
+from tests.support.cluster_process import running_broker, running_nameserver
 from tests.support.dev_process import DevProcess, running_dev
 from tests.support.sink_doubles import (
     HalfwaySource,
@@ -146,19 +147,21 @@ def test_a_broker_killed_and_started_again_loses_no_row_and_shows_none_early(
     else:
         spark.dataSource.register(HalfwaySource)
         options["gate"] = str(gate)
-    with ThreadPoolExecutor(1) as pool:
-        with running_dev(TERNMQ, tmp_path) as first:
-            make_topic(first.nameserver, "broker")
-            done = write_beside(pool, frame, name, nameserver=first.nameserver, **options)
+    with ThreadPoolExecutor(1) as pool, running_nameserver(tmp_path) as named:
+        nameserver = named.address
+        with running_broker(tmp_path, "broker-a", nameserver) as first:
+            make_topic(nameserver, "broker")
+            done = write_beside(pool, frame, name, nameserver=nameserver, **options)
             eventually(lambda: is_reached(gate), "the write is in the middle", beside=done)
             if moment == "staging":
-                eventually(lambda: waiting_halves(first.nameserver) == 300, "a task has staged")
-            visible = bodies(first.nameserver, "broker")
+                eventually(lambda: waiting_halves(nameserver) == 300, "a task has staged")
+            visible = bodies(nameserver, "broker")
             assert len(visible) == (0 if moment == "staging" else 300)
-        port = int(first.nameserver.rpartition(":")[2])
-        with running_dev(TERNMQ, tmp_path, port_nameserver=port) as second:
-            assert bodies(second.nameserver, "broker") == visible
-            open_gate(gate)
+            kill(first.process.pid)
+            first.process.wait()
+        open_gate(gate)  # who goes on finds nobody, for as long as a broker takes to start
+        port = first.address.rpartition(":")[2] if moment == "staging" else "0"
+        with running_broker(tmp_path, "broker-a", nameserver, port=port):
             done.result(100)
-            assert bodies(second.nameserver, "broker") == sorted(map(str, range(600)))
-            assert waiting_halves(second.nameserver) == 0
+            assert bodies(nameserver, "broker") == sorted(map(str, range(600)))
+            assert waiting_halves(nameserver) == 0

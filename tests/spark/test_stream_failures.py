@@ -1,6 +1,5 @@
 """Brokers and executors that die, and retention that comes, while a batch is read."""
 
-import contextlib
 import random
 from collections import Counter
 from pathlib import Path
@@ -10,7 +9,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from ternmq_pipeline.source.tasks.reading import ROWS_SETTING
-from tests.support.cluster_process import SMALL, RunningService, running_service
+from tests.support.cluster_process import running_broker, running_nameserver
 from tests.support.dev_process import DevProcess
 from tests.support.spark_data import make_topic
 from tests.support.spark_session import executor_pids, kill, setting
@@ -42,19 +41,10 @@ def test_a_broker_that_is_killed_in_mid_batch_and_returns_costs_no_row(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     folder = tmp_path / "cluster"
-
-    def broker(port: str, nameserver: str) -> contextlib.AbstractContextManager[RunningService]:
-        return running_service(
-            folder / "broker-a",
-            *("broker", "--name", "broker-a", "--port-broker", port),
-            *("--data", str(folder / "broker-a" / "data"), "--nameserver", nameserver),
-            *(word for each in SMALL for word in ("--set", each)),
-        )
-
-    with running_service(folder, "nameserver", "--port-nameserver", "0") as nameserver:
+    with running_nameserver(folder) as nameserver:
         address = nameserver.address
         gate = Gate(tmp_path)
-        with broker("0", address) as first:
+        with running_broker(folder, "broker-a", address) as first:
             make_topic(address, "BrokerDies", 2)
             sent = Sent(address)
             sent.send("BrokerDies", COUNT, body=BODY)
@@ -66,7 +56,7 @@ def test_a_broker_that_is_killed_in_mid_batch_and_returns_costs_no_row(
             first.process.kill()
             first.process.wait()
         port = first.address.rpartition(":")[2]
-        with broker(port, address) as second:
+        with running_broker(folder, "broker-a", address, port=port) as second:
             gate.open()
             assert query.awaitTermination(RUN_WITHIN_S)
             assert [each.numInputRows for each in batches(query)] == [COUNT]

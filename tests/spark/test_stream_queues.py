@@ -7,7 +7,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from ternmq_model.queue import MessageQueue
-from tests.support.cluster_process import SMALL, running_cluster, running_service
+from tests.support.cluster_process import running_broker, running_cluster
 from tests.support.dev_process import DevProcess
 from tests.support.spark_data import delete_topic, make_topic
 from tests.support.stream_runs import Sent, alter_topic, arrived, clean, run, source, start
@@ -28,13 +28,7 @@ def test_queues_of_an_altered_topic_and_of_a_new_broker_are_read_from_their_begi
             alter_topic(nameserver, "Grows", queues=3)
             sent.send("Grows", 4, queue=MessageQueue("Grows", "broker-a", 2))
             query.processAllAvailable()
-            with running_service(
-                tmp_path / "cluster" / "broker-b",
-                *("broker", "--name", "broker-b", "--port-broker", "0"),
-                *("--data", str(tmp_path / "cluster" / "broker-b" / "data")),
-                *("--nameserver", nameserver),
-                *(word for each in SMALL for word in ("--set", each)),
-            ):
+            with running_broker(tmp_path / "cluster", "broker-b", nameserver):
                 alter_topic(nameserver, "Grows", queues=3)
                 make_topic(nameserver, "GrowsToo", 1)
                 for queue_id in range(3):

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Generator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -56,6 +57,31 @@ def running_service(folder: Path, *arguments: str) -> Generator[RunningService]:
                 process.kill()
 
 
+def running_nameserver(folder: Path) -> AbstractContextManager[RunningService]:
+    """Run a NameServer on a free port; its log goes below `folder`."""
+    return running_service(folder / "nameserver", "nameserver", "--port-nameserver", "0")
+
+
+def running_broker(
+    folder: Path, name: str, nameserver: str, *, port: str = "0", settings: Sequence[str] = ()
+) -> AbstractContextManager[RunningService]:
+    """Run a broker; it finds again what one of its name kept in `folder`.
+
+    Args:
+        folder: For data and logs.
+        name: Its name.
+        nameserver: The NameServer's address.
+        port: To listen on; 0 = a free one.
+        settings: More of them, `section.name=value`.
+    """
+    return running_service(
+        folder / name,
+        *("broker", "--name", name, "--port-broker", port),
+        *("--data", str(folder / name / "data"), "--nameserver", nameserver),
+        *(word for each in (*SMALL, *settings) for word in ("--set", each)),
+    )
+
+
 @contextlib.contextmanager
 def running_cluster(
     folder: Path, brokers: Sequence[str] = ("broker-a", "broker-b"), settings: Sequence[str] = ()
@@ -67,18 +93,8 @@ def running_cluster(
         brokers: Their names.
         settings: Of every broker, `section.name=value`.
     """
-    told = [word for each in (*SMALL, *settings) for word in ("--set", each)]
     with contextlib.ExitStack() as stack:
-        nameserver = stack.enter_context(
-            running_service(folder / "nameserver", "nameserver", "--port-nameserver", "0")
-        )
+        nameserver = stack.enter_context(running_nameserver(folder)).address
         for name in brokers:
-            stack.enter_context(
-                running_service(
-                    folder / name,
-                    *("broker", "--name", name, "--port-broker", "0"),
-                    *("--data", str(folder / name / "data")),
-                    *("--nameserver", nameserver.address, *told),
-                )
-            )
-        yield nameserver.address
+            stack.enter_context(running_broker(folder, name, nameserver, settings=settings))
+        yield nameserver
