@@ -8,13 +8,15 @@ from typing import Any
 import pytest
 
 from ternmq_broker.config import BrokerRole
+from ternmq_broker.sending import MessageWriter, Stored
 from ternmq_client.config import ClientConfig
 from ternmq_client.instance import ClientInstance
 from ternmq_client.retry import RetryPolicy
-from ternmq_model.errors import TernError, Unreachable, UsageError
+from ternmq_model.errors import TernError, Unreachable, UsageError, refusal
 from ternmq_model.message import Message
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.properties import STAGED_FOR
+from ternmq_model.response_code import ResponseCode
 from ternmq_model.stored_message import StoredMessage
 from ternmq_model.transaction import Resolution, TransactionState
 from ternmq_producer.staging import (
@@ -346,6 +348,27 @@ def test_states_tell_of_ones_own_messages_alone_and_change_nothing() -> None:
     run_in_virtual_time(main())
 
 
+def test_who_stages_is_patient_with_a_broker_that_refuses_again_and_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store, left = MessageWriter.store, ["the disk is slow"] * 7
+
+    def failing(self: MessageWriter, *arguments: Any, **named: Any) -> Stored:
+        if left:
+            raise refusal(ResponseCode.SYSTEM_BUSY, left.pop())
+        return store(self, *arguments, **named)
+
+    async def main() -> None:
+        async with simulated_cluster(brokers=("a",)) as cluster, producer_of(cluster) as producer:
+            await cluster.put_topic(TOPIC)
+            monkeypatch.setattr(MessageWriter, "store", failing)
+            staged = await producer.stage(rows(40), staged_for="q/1", timeout_s=60)
+            assert not left
+            assert await producer.states(staged) == [OPEN] * 40
+
+    run_in_virtual_time(main())
+
+
 def test_errors_of_several_brokers_come_out_as_one_and_not_as_a_group(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -382,7 +405,7 @@ def test_a_broker_with_too_many_open_refuses_and_tells_what_was_staged() -> None
         ):
             await cluster.put_topic(TOPIC)
             with pytest.raises(StageFailed, match=r"broker\.transactions_open_max") as failed:
-                await producer.stage(rows(9000), staged_for="q/1", timeout_s=2)
+                await producer.stage(rows(9000), staged_for="q/1", timeout_s=20)
             staged = failed.value.staged
             assert 3000 <= len(staged) < 9000
             assert failed.value.retryable

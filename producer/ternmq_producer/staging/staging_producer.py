@@ -24,6 +24,9 @@ from ternmq_runtime.service import OwnedTasks
 
 IMMUNITY_S: Final = 3600
 _PART: Final = 8192
+_ATTEMPTS_MAX: Final = 8
+"""A broker may be killed again and again meanwhile; one that refuses is asked for some seconds."""
+
 _STAGE_TIMEOUT_S: Final = 30.0
 _ANSWER_TIMEOUT_S: Final = 60.0
 
@@ -43,7 +46,8 @@ class StagingProducer(Lifecycle):
     Args:
         group: Name of the producer group.
         nameserver: `HOST:PORT`, several separated by `;` or as a sequence. None = as in `client`.
-        config: How to send. That a half message may be stored twice is never allowed.
+        config: How to send; None = with 8 attempts. That a half message may be stored twice is
+            never allowed.
         client: How to find and talk to services.
         env: The seams. None = the real world.
 
@@ -61,7 +65,8 @@ class StagingProducer(Lifecycle):
         client: ClientConfig | None = None,
         env: Environment | None = None,
     ) -> None:
-        self._config = replace(config or ProducerConfig(), duplicates_allowed=False)
+        config = config or ProducerConfig(attempts_max=_ATTEMPTS_MAX)
+        self._config = replace(config, duplicates_allowed=False)
         self._producer = Producer(
             group, nameserver=nameserver, config=self._config, client=client, env=env
         )
