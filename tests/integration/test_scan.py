@@ -3,8 +3,10 @@
 import os
 import signal
 import socket
+import subprocess
 import sys
 from collections.abc import Callable, Generator
+from contextlib import ExitStack
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -21,12 +23,16 @@ from ternmq_consumer.scanning import (
     ScanOptions,
     StretchToMeasure,
 )
+from ternmq_model.address import parse_address
 from ternmq_model.errors import RefusedError, StretchLost
 from ternmq_model.message import Message
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.stored_message import StoredMessage, decode_records
 from ternmq_model.subscription import SQL92, Subscription, parse_subscription
+from ternmq_remoting.system import system_environment
+from tests.integration.test_replication import in_sync, member
+from tests.support.cluster_process import running_service
 from tests.support.dev_process import DevProcess, running_dev
 from tests.support.spark_data import make_topic, send
 
@@ -232,6 +238,33 @@ def test_a_broker_that_is_killed_leaves_no_process_and_its_return_ends_the_stret
         assert not is_alive(child)
 
 
+def test_a_scan_goes_on_at_a_slave_and_again_when_that_becomes_the_master(tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        nameserver = stack.enter_context(
+            running_service(tmp_path / "ns", "nameserver", "--port-nameserver", "0")
+        ).address
+        master, slave = (
+            stack.enter_context(member(tmp_path / role, nameserver, role, broker_id))
+            for role, broker_id in (("sync_master", "0"), ("slave", "1"))
+        )
+        scanner = stack.enter_context(BlockingScanner(nameserver))
+        shared_loop_thread().run(followed(master.address))
+        fill(nameserver, "Moved", 1_000, body_bytes=10_000)
+        queue, options = MessageQueue("Moved", "a", 0), ScanOptions(batch_rows_max=20)
+
+        def read_while(happens: Callable[[], object]) -> list[int]:
+            batches = scanner.scan(queue, 0, 1_000, options)
+            offsets = [row["queueOffset"] for row in rows_of(next(batches))]
+            happens()
+            return offsets + [row["queueOffset"] for batch in batches for row in rows_of(batch)]
+
+        assert read_while(master.process.kill) == list(range(1_000))
+        assert children_of(slave.process.pid)
+        promote = ("broker", "promote", "a", "--broker-id", "1", "--yes")
+        command = (*TERNMQ, *promote, "--nameserver", nameserver)
+        assert read_while(lambda: subprocess.run(command, check=True)) == list(range(1_000))
+
+
 def test_retention_waits_for_a_scan_and_overtakes_one_that_stands_still(tmp_path: Path) -> None:
     settings = {
         "TERNMQ_STORE__FILE_RESERVED_HOURS": "0",
@@ -277,6 +310,12 @@ def test_a_broker_without_arrow_says_so_and_can_be_pulled_from(tmp_path: Path) -
             scan(scanner, queue, 0, 100)
         assert caught.value.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
         assert len(pull(scanner, queue, 0, 100)) == 100
+
+
+async def followed(master: str) -> None:
+    """Wait until a master has a slave that counts."""
+    async with system_environment() as env:
+        await in_sync(await env.network.connect([parse_address(master, setting="master")]), 2)
 
 
 def children_of(pid: int) -> list[int]:
