@@ -10,7 +10,15 @@ from google.protobuf.message import Message as ProtoMessage
 
 from ternmq_client.single_flight import SingleFlight
 from ternmq_model.address import Address
-from ternmq_model.errors import RefusedError, TernError, TopicNotFound, TransportError, Unreachable
+from ternmq_model.errors import (
+    ClosedError,
+    ConnectionLost,
+    RefusedError,
+    TernError,
+    TopicNotFound,
+    TransportError,
+    Unreachable,
+)
 from ternmq_model.route import TopicRoute
 from ternmq_protos.v1 import nameserver_pb2 as nameserver
 from ternmq_remoting.contracts import GET_TOPIC_ROUTE
@@ -65,6 +73,7 @@ class NameServers:
         self._request_timeout_s = request_timeout_s
         self._connections: dict[Address, Connection] = {}
         self._current: Address | None = None
+        self._is_closed = False
         self._connecting = SingleFlight[tuple[Address, ...], Connection](tasks)
 
     @property
@@ -142,6 +151,7 @@ class NameServers:
 
     async def close(self) -> None:
         """End every connection. Safe to repeat."""
+        self._is_closed = True
         connections, self._connections = self._connections, {}
         for connection in connections.values():
             await connection.close()
@@ -169,6 +179,12 @@ class NameServers:
                 logger.warning("nameserver gave no answer address=%s error=%s", address, error)
                 failures.append(error)
                 await self._forget(connection)
+                left = tuple(other for other in left if other != address)
+            except ClosedError as error:
+                if self._is_closed:
+                    raise
+                # Another request had no answer, and gave the connection up.
+                failures.append(ConnectionLost(str(error)))
                 left = tuple(other for other in left if other != address)
         unreachable = Unreachable(f"no nameserver answers: {'; '.join(map(str, failures))}")
         unreachable.may_have_happened = any(failure.may_have_happened for failure in failures)

@@ -1,0 +1,74 @@
+"""Several requests at a time, when the NameServer that was asked does not answer."""
+
+import asyncio
+from dataclasses import replace
+from typing import Any, cast
+
+from ternmq_client.nameservers import NameServers
+from ternmq_model.address import Address
+from ternmq_model.errors import ClosedError, RequestTimedOut
+from ternmq_protos.v1 import nameserver_pb2 as nameserver
+from ternmq_remoting.contracts import LIST_TOPICS
+from ternmq_remoting.rpc import Connection, Network
+from ternmq_runtime.service import OwnedTasks
+from tests.support.scripted_scans import ScriptedClient
+from tests.support.virtual_time import run_in_virtual_time
+
+SILENT, SOUND = Address("silent", 9876), Address("sound", 9876)
+
+
+class FakeConnection:
+    """To a NameServer that is silent, or answers."""
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self._closed = asyncio.Event()
+
+    async def call(self, rpc: Any, request: Any, *, timeout_s: float) -> Any:
+        if self.address == SOUND:
+            return nameserver.ListTopicsReply()
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._closed.wait()
+        except TimeoutError:
+            raise RequestTimedOut("no answer in time") from None
+        raise ClosedError("the connection is closed")
+
+    async def close(self) -> None:
+        self._closed.set()
+
+
+class FakeNetwork:
+    """Reaches the first of the addresses."""
+
+    async def connect(self, addresses: Any, **_options: Any) -> Connection:
+        return cast("Connection", FakeConnection(addresses[0]))
+
+
+async def ask(*addresses: Address) -> list[Any]:
+    """Ask once, and again a second later, while the first request waits."""
+    env = replace(ScriptedClient().env, network=cast("Network", FakeNetwork()))
+    async with OwnedTasks() as tasks:
+        asked = NameServers(env, addresses, tasks, connect_timeout_s=3, request_timeout_s=3)
+        first = asyncio.create_task(asked.call(LIST_TOPICS, nameserver.ListTopicsRequest()))
+        await asyncio.sleep(1)
+        second = asyncio.create_task(asked.call(LIST_TOPICS, nameserver.ListTopicsRequest()))
+        if not addresses[1:]:
+            await asyncio.sleep(1)
+            await asked.close()
+        return list(await asyncio.gather(first, second, return_exceptions=True))
+
+
+def test_another_one_is_asked_by_all_whose_connection_is_given_up() -> None:
+    async def main() -> None:
+        answers = await ask(SILENT, SOUND)
+        assert answers == [nameserver.ListTopicsReply()] * 2
+
+    run_in_virtual_time(main())
+
+
+def test_nobody_is_asked_any_more_when_the_client_closes() -> None:
+    async def main() -> None:
+        assert [type(error) for error in await ask(SILENT)] == [ClosedError] * 2
+
+    run_in_virtual_time(main())
