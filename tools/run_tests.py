@@ -26,6 +26,9 @@ OTHER_PYTHONS: Final = ("3.11", "3.12", "3.13")
 
 HERE: Final = f"{sys.version_info.major}.{sys.version_info.minor}"
 ELSEWHERE: Final = ("tests/unit", "tests/property")
+SPARK: Final = "tests/spark"
+"""Waits for Spark half of the time, so the unit tests on other Pythons run beside it."""
+
 CLOSING: Final = re.compile(r"^=*\s*(\d+ (passed|failed|error|skipped).* in [\d.]+s.*?)\s*=*$")
 
 
@@ -35,13 +38,13 @@ class Report:
 
     steps: list[str] = field(default_factory=list[str])
     left_out: list[str] = field(default_factory=list[str])
-    closing_line: str = ""
+    closing_lines: list[str] = field(default_factory=list[str])
     failed: bool = False
 
-    def step(self, name: str, run: Callable[[], bool], *, began_s: float | None = None) -> None:
-        """Run one step, or wait for one that began earlier, and remember how it went."""
+    def step(self, name: str, run: Callable[[], bool]) -> None:
+        """Run one step and remember how it went."""
         print(f"--- {name}", flush=True)
-        began_s = time.monotonic() if began_s is None else began_s
+        began_s = time.monotonic()
         passed = run()
         self.failed |= not passed
         word = "ok" if passed else "FAILED"
@@ -70,7 +73,7 @@ def pytest(
         for line in process.stdout:
             print(f"{label}: {line}", end="", flush=True)
             if found := CLOSING.match(line):
-                report.closing_line = found[1]
+                report.closing_lines.append(f"{label}: {found[1]}")
         status = process.wait()
         skipped = reasons(results) if results.exists() else []
     report.left_out += [f"{label}: {reason}" for reason in skipped]
@@ -124,21 +127,23 @@ def test_elsewhere(version: str, base: Path, report: Report) -> bool:
 
 
 def run_other_pythons(report: Report) -> None:
-    """Run the tests on every other Python that is there, side by side; name those that are not."""
-    bases = {version: find_python(version) for version in OTHER_PYTHONS if version != HERE}
-    with ThreadPoolExecutor(max_workers=2) as pool:
-        began_s = time.monotonic()
-        running = {
-            version: pool.submit(test_elsewhere, version, base, report)
-            for version, base in bases.items()
-            if base is not None
-        }
-        for version, base in bases.items():
-            name = f"unit and property tests on Python {version}"
-            if base is None:
-                report.left_out.append(f"{name}: not found here")
-            else:
-                report.step(name, running[version].result, began_s=began_s)
+    """Run the unit and property tests on every other Python that is there; name the others."""
+    for version in OTHER_PYTHONS:
+        base = find_python(version)
+        name = f"unit and property tests on Python {version}"
+        if version == HERE:
+            continue
+        if base is None:
+            report.left_out.append(f"{name}: not found here")
+        else:
+            report.step(name, functools.partial(test_elsewhere, version, base, report))
+
+
+def side_by_side(*lanes: Callable[[], None]) -> None:
+    """Run lanes of steps in threads; their processes use a core each."""
+    with ThreadPoolExecutor(max_workers=len(lanes)) as pool:
+        for lane in [pool.submit(lane) for lane in lanes]:
+            lane.result()
 
 
 def main() -> int:
@@ -149,16 +154,25 @@ def main() -> int:
     report.step("lint", lambda: command(python, "-m", "ruff", "check", "."))
     report.step("layout", lambda: command(python, "-m", "ruff", "format", "--check", "."))
     report.step("types", lambda: command(python, ROOT / "tools" / "check_types.py"))
-    run_other_pythons(report)
-    run_without_linux = functools.partial(
-        pytest, python, ["tests/unit"], report, label="without Linux", without_linux="1"
-    )
-    report.step("unit tests without what only Linux has", run_without_linux)
-    run_all = functools.partial(pytest, python, ["tests"], report, label=f"Python {HERE}")
-    report.step(f"every test on Python {HERE}", run_all)
+
+    def tests(label: str, name: str, *words: str, without_linux: str = "") -> None:
+        run = functools.partial(pytest, python, words, report, label=label)
+        report.step(name, functools.partial(run, without_linux=without_linux))
+
+    def unit_tests_elsewhere() -> None:
+        run_other_pythons(report)
+        name = "unit tests without what only Linux has"
+        tests("without Linux", name, "tests/unit", without_linux="1")
+
+    def spark() -> None:
+        tests("with Spark", f"tests with Spark on Python {HERE}", SPARK)
+
+    side_by_side(unit_tests_elsewhere, spark)
+    here = f"Python {HERE}"
+    tests(here, f"every other test on {here}", "tests", f"--ignore={SPARK}")
     print("\n--- summary", *report.steps, sep="\n")
     print("did not run:" if report.left_out else "everything ran", *report.left_out, sep="\n  ")
-    print("FAILED" if report.failed else "PASSED", report.closing_line, sep="\n")
+    print("FAILED" if report.failed else "PASSED", *report.closing_lines, sep="\n")
     return 1 if report.failed else 0
 
 
