@@ -114,6 +114,18 @@ class Progress:
             return self.lost(end_offset=end_offset)
         return self._waits_for_master(f"messages before {end_offset}")
 
+    @contextmanager
+    def lost_with_topic(self, connection: Connection) -> Generator[None]:
+        """Have it a loss when who answers in the block says that there is no such topic.
+
+        Raises:
+            TernError: As the block did; for a topic that is not there, what `ends_early` returns.
+        """
+        try:
+            yield
+        except TopicNotFound as error:
+            raise self.ends_early(connection, 0) from error
+
     def _waits_for_master(self, kept: str) -> Unreachable:
         topic, broker_name, queue_id = self.queue
         return Unreachable(

@@ -52,7 +52,10 @@ async def pull_stretch(
         try:
             connection = await connected(client, queue, was_there=reading.has_begun)
             reading.has_begun = True
-            with given_up_when_broken(client, queue.broker_name, connection):
+            with (
+                given_up_when_broken(client, queue.broker_name, connection),
+                reading.lost_with_topic(connection),
+            ):
                 limit = await reading.check(connection)
                 async with aclosing(reading.over(connection, limit)) as pulled:
                     async for some in pulled:

@@ -34,7 +34,8 @@ async def scan_stretch(
     early.
 
     Raises:
-        StretchLost: Messages of the stretch are no longer kept, or there are none yet.
+        StretchLost: Messages of the stretch are no longer kept, or there are none yet, or their
+            topic was deleted.
         RefusedError: The broker says no: REQUEST_CODE_NOT_SUPPORTED when it serves no scans, other
             codes for what cannot be asked for.
         TransportError: For `retry_timeout_s` nobody was there to get any further with, or only a
@@ -48,7 +49,10 @@ async def scan_stretch(
         try:
             connection = await connected(client, queue, was_there=reading.has_begun)
             reading.has_begun = True
-            with given_up_when_broken(client, queue.broker_name, connection):
+            with (
+                given_up_when_broken(client, queue.broker_name, connection),
+                reading.lost_with_topic(connection),
+            ):
                 async with aclosing(reading.over(connection)) as batches:
                     async for batch in batches:
                         yield batch

@@ -82,7 +82,7 @@ def beyond_end(wanted: int, end: int) -> str:
     """Return the reason of a queue that ends before what was read, or is to be read, of it."""
     return (
         f"offset {wanted} is beyond its end, which is {end}: "
-        "the topic was deleted and made anew, or the broker has lost the end of its log"
+        "the topic was deleted, or made anew, or the broker has lost the end of its log"
     )
 
 

@@ -5,7 +5,14 @@ from typing import Any
 import pytest
 
 from ternmq_consumer.scanning import PulledStretch, pull_stretch
-from ternmq_model.errors import ClosedError, ConnectionLost, RefusedError, StretchLost, Unreachable
+from ternmq_model.errors import (
+    ClosedError,
+    ConnectionLost,
+    RefusedError,
+    StretchLost,
+    Unreachable,
+    refusal,
+)
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import admin_pb2 as admin
@@ -135,6 +142,21 @@ def test_what_a_slave_does_not_have_is_waited_for_and_never_lost() -> None:
         behind = client([pulled(30, 40, min_offset=30)], [pulled(5, 12)])
         behind.broker_ids = [1]
         assert await offsets(behind, 5, 12) == [(7, 12)]
+
+    run_in_virtual_time(main())
+
+
+def test_what_goes_with_its_topic_is_lost() -> None:
+    async def main() -> None:
+        def describe(_request: admin.DescribeTopicRequest) -> admin.DescribeTopicReply:
+            raise refusal(ResponseCode.TOPIC_NOT_EXIST, "no", "broker-a")
+
+        with pytest.raises(StretchLost, match="the queue ends at 0"):
+            await offsets(ScriptedClient(answers={DESCRIBE_TOPIC: describe}), 5, 12)
+        ended = pulled(0, 0)
+        ended.pulled[0].status.code = ResponseCode.TOPIC_NOT_EXIST
+        with pytest.raises(StretchLost, match="offset 9: the queue ends at 0"):
+            await offsets(client([pulled(5, 9), ended]), 5, 12)
 
     run_in_virtual_time(main())
 

@@ -205,6 +205,25 @@ def test_what_a_slave_has_not_got_yet_is_waited_for_and_never_lost() -> None:
     run_in_virtual_time(main())
 
 
+def test_what_goes_with_its_topic_is_lost_when_the_master_says_so() -> None:
+    async def main() -> None:
+        deleted = status(ResponseCode.TOPIC_NOT_EXIST, 12)
+        for said in (deleted, refusal(ResponseCode.TOPIC_NOT_EXIST, "no", "broker-a")):
+            client = ScriptedClient([[batch(SCHEMA + b"one", 12), said]])
+            with pytest.raises(StretchLost, match="the queue ends at 0") as caught:
+                await _read(client, 10, 16)
+            assert (caught.value.wanted_offset, caught.value.end_offset) == (12, 0)
+            assert len(client.requests) == 1
+        whole = [batch(SCHEMA + b"one", 16), end(16)]
+        client = ScriptedClient([[deleted], [deleted], whole], broker_ids=(1, 1, 0))
+        assert [each.data for each in await _read(client, 12, 16)] == [b"one"]
+        client = ScriptedClient([[deleted]], broker_ids=[1] * 1_000)
+        with pytest.raises(Unreachable, match="a slave stands in"):
+            await _read(client, 12, 16, ScanOptions(retry_timeout_s=8))
+
+    run_in_virtual_time(main())
+
+
 @pytest.mark.parametrize(
     "said",
     [
@@ -233,7 +252,6 @@ def test_what_may_pass_is_tried_again_until_it_has_lasted_too_long(said: Any) ->
     [
         ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
         ResponseCode.INVALID_PARAMETER,
-        ResponseCode.TOPIC_NOT_EXIST,
         ResponseCode.NO_PERMISSION,
         ResponseCode.SYSTEM_ERROR,
     ],
