@@ -1,14 +1,16 @@
 """Streams become messages: batches, restarts, and from topic to topic."""
 
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.support.dev_process import DevProcess
+from tests.support.sink_doubles import HalfwaySource, is_reached, open_gate
 from tests.support.spark_data import fill, make_topic
-from tests.support.spark_sink import bodies, read_topic
+from tests.support.spark_sink import bodies, eventually, read_topic
 
 
 def run(
@@ -69,6 +71,28 @@ def test_from_topic_to_topic_with_a_restart(
         assert message.tags == ("even", "odd")[number % 2]
         assert list(message.keys) == [f"k{number}"]
         assert message.properties["n"] == str(number)
+
+
+def test_a_query_that_is_stopped_in_its_commit_ends_that_and_may_repeat_the_batch_whole(
+    spark: SparkSession, dev: DevProcess, tmp_path: Path
+) -> None:
+    make_topic(dev.nameserver, "stopped")
+    spark.dataSource.register(HalfwaySource)
+    (tmp_path / "input").mkdir()
+    (tmp_path / "input" / "0").write_text("a\nb\nc\nd\n")
+    rows = spark.readStream.text(str(tmp_path / "input")).withColumnRenamed("value", "body")
+    gate = tmp_path / "gate"
+    options = {"nameserver": dev.nameserver, "checkpointLocation": str(tmp_path / "checkpoint")}
+    writer = rows.writeStream.format("halfway").options(**options, topic="stopped", gate=str(gate))
+    query = writer.start()
+    eventually(lambda: is_reached(gate), "half of it is committed")
+    with ThreadPoolExecutor(1) as pool:
+        stopped = pool.submit(query.stop)
+        open_gate(gate)
+        stopped.result(60)
+    assert bodies(dev.nameserver, "stopped") == list("abcd")
+    run(rows, dev, tmp_path, topic="stopped")
+    assert bodies(dev.nameserver, "stopped") in (list("abcd"), list("aabbccdd"))
 
 
 def test_a_stream_that_cannot_be_written_is_refused_by_name(
