@@ -34,9 +34,11 @@ _AGAIN: Final = frozenset(
         ResponseCode.FLOW_CONTROL,
         ResponseCode.SERVICE_NOT_AVAILABLE,
         ResponseCode.PULL_RETRY_IMMEDIATELY,
+        ResponseCode.PULL_OFFSET_MOVED,
+        ResponseCode.TOPIC_NOT_EXIST,
     }
 )
-"""By these a broker says that another member, or the same one later, may do what was asked."""
+"""By these somebody says that another member, or the same one later, may do what was asked."""
 
 
 class ScanClient(Protocol):
@@ -157,9 +159,9 @@ class Patience:
     async def pause(self, error: TernError) -> None:
         """Wait before the next attempt.
 
-        That messages are lost is not expected to pass: it is believed sooner, but counts from when
-        it was first said. A broker that was away and returns may have its last messages a little
-        later.
+        That messages are lost, or no NameServer knows their topic, is not expected to pass: it is
+        believed sooner, but counts from when it was first said. A broker that was away and returns
+        may have its last messages a little later, and a NameServer its topics.
 
         Args:
             error: Why the last one failed.
@@ -173,7 +175,7 @@ class Patience:
         if not self._failures:
             self._failing_since_ms = now_ms
         since_ms, limit_ms = self._failing_since_ms, self._timeout_ms
-        if not isinstance(error, StretchLost):
+        if not isinstance(error, StretchLost | TopicNotFound):
             self._lost_since_ms = None
         else:
             if self._lost_since_ms is None:
@@ -187,7 +189,7 @@ class Patience:
 
 def _may_pass(error: TernError) -> bool:
     if isinstance(error, RefusedError):
-        return error.code in _AGAIN or error.code == ResponseCode.PULL_OFFSET_MOVED
+        return error.code in _AGAIN
     return isinstance(error, TransportError)
 
 

@@ -12,13 +12,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
+from ternmq_client.config import nameserver_texts
 from ternmq_consumer.scanning import PulledStretch, ScanOptions, shared_scanner
-from ternmq_model.errors import RefusedError, StretchLost, TernError
+from ternmq_model.errors import RefusedError, StretchLost, TernError, TopicNotFound
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.subscription import Subscription, parse_subscription
 from ternmq_pipeline.offsets import Stretch
 from ternmq_pipeline.options.reading import ReadOptions, Scan
+from ternmq_pipeline.options.topics import Subscribe
 from ternmq_pipeline.planning.losses import DataLost, Loss, beyond_end, no_longer_kept
 from ternmq_pipeline.source.pushdown import Narrowing
 from ternmq_store.columns.batches import build_rows
@@ -104,11 +106,37 @@ def fetch_stretch(stretch: Stretch, wanted: Wanted) -> Iterator[pa.RecordBatch]:
             return
         except StretchLost as lost:
             begin = _behind_the_loss(left, lost, wanted)
+        except TopicNotFound as unknown:
+            begin = _behind_the_loss(left, lost_with_topic(left, wanted, unknown), wanted)
         except RefusedError as error:
             if fetch is _pulled or error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
                 raise
             _log.info("no scan queue=%s reason=%s: records are read", stretch.queue, error)
             fetch = _pulled
+
+
+def lost_with_topic(stretch: Stretch, wanted: Wanted, unknown: TopicNotFound) -> StretchLost:
+    """Return what is lost of a stretch whose topic no NameServer knows.
+
+    Raises:
+        TopicNotFound: `unknown`: its broker may return with the topic, or has done so.
+    """
+    from ternmq_pipeline.cluster.view import open_cluster_view
+
+    queue = stretch.queue
+    options = ReadOptions(nameservers=nameserver_texts(wanted.nameserver), topics=None)
+    with open_cluster_view(options) as view:
+        there = view.snapshot(Subscribe((queue.topic,)), expected=[queue])
+    if queue in there.ranges or queue.broker_name not in there.brokers:
+        raise unknown
+    return StretchLost(
+        topic=queue.topic,
+        broker_name=queue.broker_name,
+        queue_id=queue.queue_id,
+        wanted_offset=stretch.begin,
+        first_offset=0,
+        end_offset=0,
+    )
 
 
 def _behind_the_loss(stretch: Stretch, lost: StretchLost, wanted: Wanted) -> QueueOffset:
@@ -117,10 +145,10 @@ def _behind_the_loss(stretch: Stretch, lost: StretchLost, wanted: Wanted) -> Que
     Raises:
         DataLost: That is an error.
     """
-    begin, end = stretch.begin, stretch.end
+    end = stretch.end
     if lost.end_offset is None:
         first = min(QueueOffset(lost.first_offset), end)
-        reason = no_longer_kept(begin, first, lost.first_offset)
+        reason = no_longer_kept(lost.wanted_offset, first, lost.first_offset)
     else:
         first, reason = end, beyond_end(lost.wanted_offset, lost.end_offset)
     loss = Loss(stretch.queue, reason)

@@ -13,6 +13,7 @@ from ternmq_model.errors import (
     InvalidParameter,
     RefusedError,
     StretchLost,
+    TopicNotFound,
     Unreachable,
     refusal,
 )
@@ -264,6 +265,28 @@ def test_what_is_refused_for_good_is_not_tried_again(code: int) -> None:
                 await _read(client, 10, 16)
             assert caught.value.code == code
             assert len(client.requests) == 1
+
+    run_in_virtual_time(main())
+
+
+def test_a_topic_that_no_nameserver_knows_is_asked_for_again_for_a_while() -> None:
+    class Forgetful(ScriptedClient):
+        unknown = 3
+
+        async def route(self, topic: str) -> None:
+            self.unknown -= 1
+            if self.unknown >= 0:
+                raise refusal(ResponseCode.TOPIC_NOT_EXIST, f"nobody has {topic}", "ns")
+
+    async def main() -> None:
+        client = Forgetful([[batch(SCHEMA + b"x", 16), end(16)]])
+        assert [each.data for each in await _read(client, 10, 16)] == [b"x"]
+        client = Forgetful([[]])
+        client.unknown = 1_000
+        begun_ms = client.env.clock.monotonic_ms()
+        with pytest.raises(TopicNotFound, match="nobody has T"):
+            await _read(client, 10, 16)
+        assert 5_000 <= client.env.clock.monotonic_ms() - begun_ms < 10_000
 
     run_in_virtual_time(main())
 

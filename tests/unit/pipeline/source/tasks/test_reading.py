@@ -1,3 +1,4 @@
+import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -7,13 +8,13 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import BinaryType, StringType, StructType
 
-from ternmq_model.errors import RefusedError, StretchLost, UsageError
+from ternmq_model.errors import RefusedError, StretchLost, TopicNotFound, UsageError
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
 from ternmq_pipeline.offsets import Stretch
-from ternmq_pipeline.options import read_options
-from ternmq_pipeline.planning import DataLost
+from ternmq_pipeline.options import ReadOptions, Subscribe, read_options
+from ternmq_pipeline.planning import DataLost, Snapshot
 from ternmq_pipeline.source.pushdown import EVERYTHING, Narrowing
 from ternmq_pipeline.source.tasks import fetching
 from ternmq_pipeline.source.tasks.fetching import Fetched, Wanted, fetch_stretch, wanted_of
@@ -22,6 +23,7 @@ from ternmq_pipeline.source.tasks.reading import (
     StretchReading,
     rows_of_a_batch,
 )
+from tests.support.planning import snapshot
 
 QUEUE = MessageQueue("T", "broker-a", 3)
 STRETCH = Stretch(QUEUE, QueueOffset(10), QueueOffset(20))
@@ -82,6 +84,18 @@ def test_a_stretch_that_lost_its_beginning_is_read_on_when_that_is_allowed(
     assert brokers.asked == [(10, 20), (14, 20)]
 
 
+def test_an_error_names_the_first_offset_that_was_not_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answer: Sequence[Fetched | Exception] = [
+        Fetched(batch(10, 11), 12),
+        lost(wanted_offset=12, first=14),
+    ]
+    monkeypatch.setattr(fetching, "_scanned", Brokers(answer))
+    with pytest.raises(DataLost, match="queue 3: offsets 12 to 13 are no longer kept"):
+        offsets(fetch_stretch(STRETCH, wanted()))
+
+
 def test_a_queue_that_ends_early_is_read_to_its_end_when_that_is_allowed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -94,6 +108,38 @@ def test_a_queue_that_ends_early_is_read_to_its_end_when_that_is_allowed(
     monkeypatch.setattr(fetching, "_scanned", Brokers(answer))
     with pytest.raises(DataLost, match="offset 11 is beyond its end, which is 11"):
         offsets(fetch_stretch(STRETCH, wanted()))
+
+
+@pytest.mark.parametrize(
+    ("told", "is_lost"),
+    [
+        (snapshot({}, brokers=["broker-a"]), True),
+        (snapshot({}, brokers=["broker-b"]), False),
+        (snapshot({QUEUE: (0, 20)}), False),
+    ],
+)
+def test_a_topic_that_no_nameserver_knows_is_lost_when_its_broker_is_there_without_it(
+    monkeypatch: pytest.MonkeyPatch, told: Snapshot, is_lost: bool
+) -> None:
+    class View:
+        def snapshot(self, choice: object, *, expected: Sequence[MessageQueue]) -> Snapshot:
+            assert (choice, expected) == (Subscribe(("T",)), [QUEUE])
+            return told
+
+    def opened(options: ReadOptions) -> contextlib.AbstractContextManager[View]:
+        assert options.nameservers == ("ns:1", "ns:2")
+        return contextlib.nullcontext(View())
+
+    monkeypatch.setattr("ternmq_pipeline.cluster.view.open_cluster_view", opened)
+    unknown = TopicNotFound(ResponseCode.TOPIC_NOT_EXIST, "no broker has it")
+    for lenient in (False, True):
+        monkeypatch.setattr(fetching, "_scanned", Brokers([unknown]))
+        asked = wanted(nameserver="ns:1;ns:2", failOnDataLoss=str(not lenient))
+        if is_lost and lenient:
+            assert offsets(fetch_stretch(STRETCH, asked)) == []
+            continue
+        with pytest.raises(DataLost if is_lost else TopicNotFound):
+            offsets(fetch_stretch(STRETCH, asked))
 
 
 def test_a_broker_without_scan_is_asked_for_records(monkeypatch: pytest.MonkeyPatch) -> None:
