@@ -54,6 +54,7 @@ class _Handle:
     __slots__ = (
         "bytes_left",
         "checked",
+        "damaged",
         "follows_group",
         "held",
         "in_row",
@@ -83,7 +84,7 @@ class _Handle:
         self.is_over = False
         self.is_reading = False
         self.held: HeldPull | None = None
-        self.scans = 0
+        self.scans = self.damaged = 0
         self.checked = _NEVER
 
     @property
@@ -370,6 +371,7 @@ class PullingStream:
         else:
             self._enter_row(handle)
         handle.scans += not count
+        handle.damaged += result.skipped
         is_news = next_offset != handle.told_offset and (
             handle.held is not None or handle.scans >= _SCANS_PER_REPORT
         )
@@ -384,6 +386,8 @@ class PullingStream:
                     self._group, is_far_behind=result.suggest_pull_from_slave
                 ),
             )
+            if handle.damaged:
+                pulled.damaged, handle.damaged = handle.damaged, 0
             if code is ResponseCode.PULL_OFFSET_MOVED:
                 pulled.status.code = code
                 pulled.status.remark = f"offset {offset} moved to {next_offset}"

@@ -11,7 +11,12 @@ from ternmq_consumer.scanning.patience import (
     connected,
     given_up_when_broken,
 )
-from ternmq_consumer.scanning.stretches import RETRY_TIMEOUT_S, PulledStretch, cut_records
+from ternmq_consumer.scanning.stretches import (
+    RETRY_TIMEOUT_S,
+    SIZE_BYTES,
+    PulledStretch,
+    cut_records,
+)
 from ternmq_consumer.subscriptions import subscription_message
 from ternmq_model.errors import ConnectionLost, StretchLost, TernError, refusal
 from ternmq_model.queue import MessageQueue
@@ -85,6 +90,8 @@ class _Reading(Progress):
     ) -> None:
         super().__init__(queue, begin, end)
         self._client_id = client_id
+        self._damaged = 0
+        self._is_filtered = subscription is not None
         self._wanted = (
             messages.Subscription(expression=ALL_TAGS)
             if subscription is None
@@ -139,12 +146,15 @@ class _Reading(Progress):
     def _take(self, pulled: messages.PulledRecords, limit: int) -> PulledStretch:
         if code := pulled.status.code:
             raise refusal(code, pulled.status.remark, self.queue.broker_name)
-        self.next_offset = min(max(self.next_offset, pulled.next_offset), limit)
-        if pulled.next_offset <= limit:
-            return PulledStretch(pulled.records, pulled.record_sizes, self.next_offset)
-        return PulledStretch(
-            *cut_records(pulled.records, pulled.record_sizes, limit), self.next_offset
-        )
+        begin = self.next_offset
+        self.next_offset = min(max(begin, pulled.next_offset), limit)
+        records, sizes, damaged = pulled.records, pulled.record_sizes, pulled.damaged
+        if pulled.next_offset > limit:
+            records, sizes = cut_records(records, sizes, limit)
+            if not self._is_filtered:
+                damaged = min(damaged, limit - begin - len(sizes) // SIZE_BYTES)
+        self._damaged += damaged
+        return PulledStretch(records, sizes, self.next_offset, self._damaged)
 
     def _opening(self) -> messages.PullStreamOpen:
         return messages.PullStreamOpen(client_id=self._client_id, group="")
@@ -166,5 +176,5 @@ def _credit(reply: messages.PullStreamReply) -> messages.PullCredit:
     return messages.PullCredit(
         handle=_HANDLE,
         bytes=sum(len(pulled.records) for pulled in reply.pulled),
-        messages=sum(len(pulled.record_sizes) // 4 for pulled in reply.pulled),
+        messages=sum(len(pulled.record_sizes) // SIZE_BYTES for pulled in reply.pulled),
     )

@@ -11,6 +11,9 @@ from ternmq_model.subscription import Subscription
 RETRY_TIMEOUT_S: Final = 60.0
 """For so long reading may get no further, by default, before it fails."""
 
+SIZE_BYTES: Final = 4
+"""Of each number in `record_sizes`."""
+
 _QUEUE_OFFSET: Final = slice(20, 28)
 
 
@@ -74,6 +77,10 @@ class PulledStretch(NamedTuple):
 
     next_offset: int
     """Messages before it were looked at."""
+
+    damaged: int
+    """Damaged messages of the stretch that were passed over so far. Of a filtered stretch also some
+    that lie behind it."""
 
 
 class StretchToMeasure(NamedTuple):

@@ -86,6 +86,11 @@ def beyond_end(wanted: int, end: int) -> str:
     )
 
 
+def damaged_among(begin: int, end: int, count: int) -> str:
+    """Return the reason of a queue of whose messages `begin` up to, without, `end` some are bad."""
+    return f"of offsets {begin} to {end - 1}, {count} are damaged and not given by the broker"
+
+
 def gone(wanted: int, *, broker_is_registered: bool) -> str:
     """Return the reason of a queue that is not there at all."""
     if broker_is_registered:

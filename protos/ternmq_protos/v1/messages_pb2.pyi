@@ -265,7 +265,7 @@ class PullStreamReply(_message.Message):
     def __init__(self, pulled: _Optional[_Iterable[_Union[PulledRecords, _Mapping]]] = ...) -> None: ...
 
 class PulledRecords(_message.Message):
-    __slots__ = ("handle", "status", "next_offset", "min_offset", "max_offset", "records", "record_sizes", "suggested_broker_id")
+    __slots__ = ("handle", "status", "next_offset", "min_offset", "max_offset", "records", "record_sizes", "suggested_broker_id", "damaged")
     HANDLE_FIELD_NUMBER: _ClassVar[int]
     STATUS_FIELD_NUMBER: _ClassVar[int]
     NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
@@ -274,6 +274,7 @@ class PulledRecords(_message.Message):
     RECORDS_FIELD_NUMBER: _ClassVar[int]
     RECORD_SIZES_FIELD_NUMBER: _ClassVar[int]
     SUGGESTED_BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    DAMAGED_FIELD_NUMBER: _ClassVar[int]
     handle: int
     status: _common_pb2.Status
     next_offset: int
@@ -282,7 +283,8 @@ class PulledRecords(_message.Message):
     records: bytes
     record_sizes: bytes
     suggested_broker_id: int
-    def __init__(self, handle: _Optional[int] = ..., status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., next_offset: _Optional[int] = ..., min_offset: _Optional[int] = ..., max_offset: _Optional[int] = ..., records: _Optional[bytes] = ..., record_sizes: _Optional[bytes] = ..., suggested_broker_id: _Optional[int] = ...) -> None: ...
+    damaged: int
+    def __init__(self, handle: _Optional[int] = ..., status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., next_offset: _Optional[int] = ..., min_offset: _Optional[int] = ..., max_offset: _Optional[int] = ..., records: _Optional[bytes] = ..., record_sizes: _Optional[bytes] = ..., suggested_broker_id: _Optional[int] = ..., damaged: _Optional[int] = ...) -> None: ...
 
 class ScanRequest(_message.Message):
     __slots__ = ("topic", "queue_id", "begin_offset", "end_offset", "subscription", "stored_from_ms", "stored_before_ms", "keys", "columns", "batch_rows_max", "batch_bytes_max", "skips_damaged")

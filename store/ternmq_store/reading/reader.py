@@ -78,7 +78,7 @@ class ReadResult:
             copied at once, before anything else is asked of the store.
         record_sizes: The records' lengths.
         scanned: Messages looked at, the returned ones among them.
-        skipped: Of these, the ones that are damaged.
+        skipped: Of these, the ones that are damaged, or whose units are.
         behind_bytes: How far the last message looked at lies behind the end of the log.
         suggest_pull_from_slave: That is further than what is in memory, so a slave, if there is
             one, should serve this reader.

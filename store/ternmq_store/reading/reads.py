@@ -292,7 +292,7 @@ class Reads:
                 if not are_records(file.view, file.base, kept.starts, kept.sizes, place).all():
                     return None  # the slow way tells what is wrong, if anything is
         scanned = chosen.scanned(taken, len(units))
-        self._note_wrong(request, [row for row in chosen.wrong if row < scanned])
+        wrong = self._note_wrong(request, [row for row in chosen.wrong if row < scanned])
         return self._result(
             request,
             queue,
@@ -301,7 +301,7 @@ class Reads:
             last=int(units["offset"][scanned - 1]),
             pieces=self._slices(kept),
             sizes=kept.sizes,
-            skipped=int(np.count_nonzero(bad_rows < scanned)),
+            skipped=int(np.count_nonzero(bad_rows < scanned)) + wrong,
         )
 
     def _take(self, request: ReadRequest, chosen: Selection, end: int) -> tuple[int, Selection]:
@@ -423,7 +423,7 @@ class Reads:
             last=outcome.last,
             pieces=outcome.pieces,
             sizes=np.array(outcome.sizes, dtype=np.int64),
-            skipped=len(outcome.bad),
+            skipped=len(outcome.bad) + len(outcome.wrong),
         )
 
     def _changed(self, request: ReadRequest, queue: ConsumeQueue | None) -> ReadResult:
@@ -436,10 +436,10 @@ class Reads:
             ReadStatus.NO_MATCHED_MESSAGE, request.offset, queue.min_offset, queue.end
         )
 
-    def _note_wrong(self, request: ReadRequest, units: Sequence[int]) -> None:
+    def _note_wrong(self, request: ReadRequest, units: Sequence[int]) -> int:
         """Remember that queues are wrong: the next opening builds them anew. Say so once."""
         if not units:
-            return
+            return 0
         self.wrong_units += len(units)
         if not self._session.queues_wrong:
             logger.error(
@@ -448,6 +448,7 @@ class Reads:
                 *(request.topic, request.queue_id, request.offset, len(units)),
             )
         self._session.queues_wrong = True
+        return len(units)
 
     def _note_bad(self, bad: BadRecord) -> None:
         """Remember a damaged record, so that nobody is given it; say so once."""

@@ -1,4 +1,5 @@
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +11,9 @@ from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting import contracts
 from ternmq_runtime.service import OwnedTasks
-from tests.support.brokers import Client, Puller, Sender, bodies, serving
+from ternmq_store.config import FlushMode
+from ternmq_store.disk.layout import commit_log_folder, file_name
+from tests.support.brokers import Client, Puller, Sender, bodies, serving, world
 from tests.support.virtual_time import run_in_virtual_time
 
 
@@ -40,6 +43,33 @@ def test_messages_come_as_they_are_sent() -> None:
             assert (pulled.next_offset, pulled.min_offset, pulled.max_offset) == (2, 0, 2)
             await send(sender, "A", b"3")
             assert bodies(await puller.read_one()) == [b"3"]
+
+    run_in_virtual_time(main())
+
+
+def test_damaged_messages_are_passed_over_and_told() -> None:
+    async def main() -> None:
+        async with world(flush_mode=FlushMode.ASYNC) as around:
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                await client.put_topic("A", 1)
+                await send(await client.open_sender(), "A", *(b"body-%d" % n for n in range(6)))
+                await asyncio.sleep(1)
+                await client.connection.close()
+            log = around.files.nodes[commit_log_folder(Path("/broker")) / file_name(0)].data
+            for text in (b"body-2", b"body-5"):
+                log[log.tobytes().index(text)] ^= 1
+            async with around.broker() as broker:
+                client = await around.connect(broker)
+                puller = await client.open_puller()
+                await puller.subscribe(1, "A")
+                told: list[messages.PulledRecords] = []
+                while not told or told[-1].next_offset < 6:
+                    told.append(await puller.read_one())
+                found = [body for pulled in told for body in bodies(pulled)]
+                assert found == [b"body-0", b"body-1", b"body-3", b"body-4"]
+                assert sum(pulled.damaged for pulled in told) == 2
+                await client.connection.close()
 
     run_in_virtual_time(main())
 

@@ -21,7 +21,13 @@ from ternmq_model.subscription import Subscription, parse_subscription
 from ternmq_pipeline.offsets import Stretch
 from ternmq_pipeline.options.reading import ReadOptions, Scan
 from ternmq_pipeline.options.topics import Subscribe
-from ternmq_pipeline.planning.losses import DataLost, Loss, beyond_end, no_longer_kept
+from ternmq_pipeline.planning.losses import (
+    DataLost,
+    Loss,
+    beyond_end,
+    damaged_among,
+    no_longer_kept,
+)
 from ternmq_pipeline.source.pushdown import Narrowing
 from ternmq_store.columns.batches import build_rows
 
@@ -175,10 +181,7 @@ def _scanned(stretch: Stretch, wanted: Wanted) -> Iterator[Fetched]:
     with scanner.scan(stretch.queue, stretch.begin, stretch.end, options) as pieces:
         for piece in pieces:
             if piece.damaged > damaged:
-                _log.warning(
-                    "damaged messages are passed over queue=%s before=%d count=%d",
-                    *(stretch.queue, piece.next_offset, piece.damaged - damaged),
-                )
+                _warn_of_damage(stretch, piece.next_offset, piece.damaged - damaged)
                 damaged = piece.damaged
             if not piece.data:
                 yield Fetched(None, piece.next_offset)
@@ -189,6 +192,13 @@ def _scanned(stretch: Stretch, wanted: Wanted) -> Iterator[Fetched]:
             yield Fetched(batch, piece.next_offset)
 
 
+def _warn_of_damage(stretch: Stretch, before: int, count: int) -> None:
+    _log.warning(
+        "damaged messages are passed over queue=%s before=%d count=%d",
+        *(stretch.queue, before, count),
+    )
+
+
 def _pulled(stretch: Stretch, wanted: Wanted) -> Iterator[Fetched]:
     """Give a stretch as `_scanned` does, but make the batches here.
 
@@ -197,13 +207,19 @@ def _pulled(stretch: Stretch, wanted: Wanted) -> Iterator[Fetched]:
     """
     tests = _tests(wanted)
     columns = tuple(dict.fromkeys((*wanted.columns, *tests)))
-    next_offset = int(stretch.begin)
+    next_offset, damaged = int(stretch.begin), 0
     scanner = shared_scanner(wanted.nameserver)
     with scanner.pull(
         *(stretch.queue, stretch.begin, stretch.end, wanted.subscription),
         retry_timeout_s=wanted.timeout_s,
     ) as pieces:
         for piece in joined(pieces, wanted.rows_max):
+            if count := piece.damaged - damaged:
+                if wanted.fail_on_data_loss:
+                    reason = damaged_among(next_offset, piece.next_offset, count)
+                    raise DataLost([Loss(stretch.queue, reason)])
+                _warn_of_damage(stretch, piece.next_offset, count)
+                damaged = piece.damaged
             for batch in _batches_of(piece, stretch, wanted, columns):
                 rows = batch
                 for name, test in tests.items():
@@ -245,7 +261,7 @@ def _as_one(pieces: Sequence[PulledStretch]) -> PulledStretch:
     return PulledStretch(
         b"".join([piece.records for piece in pieces]),
         b"".join([piece.record_sizes for piece in pieces]),
-        pieces[-1].next_offset,
+        *pieces[-1][2:],
     )
 
 

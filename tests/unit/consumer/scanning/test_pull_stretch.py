@@ -15,6 +15,7 @@ from ternmq_model.errors import (
 )
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
+from ternmq_model.subscription import parse_subscription
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting.contracts import DESCRIBE_TOPIC
@@ -84,6 +85,22 @@ def test_it_goes_on_where_it_was_when_the_connection_breaks() -> None:
         )
         assert await offsets(told, 5, 12) == [(4, 9), (1, 10), (2, 12)]
         assert [requests[2].subscribe.offset for requests in told.requests] == [5, 9, 10, 10]
+
+    run_in_virtual_time(main())
+
+
+def test_damaged_messages_are_counted_as_far_as_the_stretch_goes() -> None:
+    async def main() -> None:
+        told = client(
+            [pulled(5, 8, next_offset=9, damaged=1), ConnectionLost("broke")],
+            [pulled(9, 12, damaged=0), pulled(12, 16, next_offset=30, damaged=4)],
+        )
+        read = [each async for each in pull_stretch(told, QUEUE, 5, 18)]
+        assert [each.damaged for each in read] == [1, 1, 3]
+        wanted = parse_subscription("T", "a")
+        told = client([pulled(5, 8, next_offset=30, damaged=2)])
+        (some,) = [each async for each in pull_stretch(told, QUEUE, 5, 18, wanted)]
+        assert some.damaged == 2
 
     run_in_virtual_time(main())
 

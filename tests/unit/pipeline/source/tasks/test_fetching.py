@@ -12,6 +12,7 @@ from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_pipeline.offsets import Stretch
 from ternmq_pipeline.options import read_options
+from ternmq_pipeline.planning.losses import DataLost
 from ternmq_pipeline.source.pushdown import Narrowing
 from ternmq_pipeline.source.tasks import fetching
 from ternmq_pipeline.source.tasks.fetching import fetch_stretch, joined, wanted_of
@@ -105,8 +106,26 @@ def test_who_stops_reading_gives_the_stream_up(scanner: Scanner) -> None:
     assert scanner.opened.is_closed
 
 
-def piece(*sizes: int, next_offset: int) -> PulledStretch:
-    return PulledStretch(b"x" * sum(sizes), np.array(sizes, "<i4").tobytes(), next_offset)
+def piece(*sizes: int, next_offset: int, damaged: int = 0) -> PulledStretch:
+    return PulledStretch(b"x" * sum(sizes), np.array(sizes, "<i4").tobytes(), next_offset, damaged)
+
+
+def test_damaged_messages_that_a_broker_passes_over_are_no_less_an_error(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Puller:
+        def pull(self, *_stretch: object, **_options: object) -> Opened[PulledStretch]:
+            return Opened([piece(next_offset=10), piece(next_offset=30, damaged=2)])
+
+    def shared(_: str) -> Puller:
+        return Puller()
+
+    monkeypatch.setattr(fetching, "shared_scanner", shared)
+    told = "topic T, broker broker-a, queue 0: of offsets 0 to 29, 2 are damaged"
+    with pytest.raises(DataLost, match=told):
+        list(fetched(Narrowing(), scan="never"))
+    assert list(fetched(Narrowing(), scan="never", failOnDataLoss="false")) == []
+    assert "before=30 count=2" in caplog.text
 
 
 def test_small_pieces_are_joined_up_to_so_many_rows() -> None:
