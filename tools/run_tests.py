@@ -26,8 +26,8 @@ OTHER_PYTHONS: Final = ("3.11", "3.12", "3.13")
 
 HERE: Final = f"{sys.version_info.major}.{sys.version_info.minor}"
 ELSEWHERE: Final = ("tests/unit", "tests/property")
-SPARK: Final = "tests/spark"
-"""Waits for Spark half of the time, so the unit tests on other Pythons run beside it."""
+WAITING: Final = ("tests/cluster", "tests/network", "tests/crash", "tests/spark")
+"""Wait half of the time for processes that they started, so the others run beside them."""
 
 CLOSING: Final = re.compile(r"^=*\s*(\d+ (passed|failed|error|skipped).* in [\d.]+s.*?)\s*=*$")
 
@@ -159,17 +159,19 @@ def main() -> int:
         run = functools.partial(pytest, python, words, report, label=label)
         report.step(name, functools.partial(run, without_linux=without_linux))
 
-    def unit_tests_elsewhere() -> None:
+    here = f"Python {HERE}"
+
+    def waiting() -> None:
+        tests("processes", f"tests of processes and with Spark on {here}", *WAITING)
+
+    def others() -> None:
         run_other_pythons(report)
         name = "unit tests without what only Linux has"
         tests("without Linux", name, "tests/unit", without_linux="1")
+        left_out = (f"--ignore={folder}" for folder in WAITING)
+        tests(here, f"every other test on {here}", "tests", *left_out)
 
-    def spark() -> None:
-        tests("with Spark", f"tests with Spark on Python {HERE}", SPARK)
-
-    side_by_side(unit_tests_elsewhere, spark)
-    here = f"Python {HERE}"
-    tests(here, f"every other test on {here}", "tests", f"--ignore={SPARK}")
+    side_by_side(waiting, others)
     print("\n--- summary", *report.steps, sep="\n")
     print("did not run:" if report.left_out else "everything ran", *report.left_out, sep="\n  ")
     print("FAILED" if report.failed else "PASSED", *report.closing_lines, sep="\n")
