@@ -13,7 +13,7 @@ import struct
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -207,30 +207,21 @@ def setting(spark: ConfHolder, name: str, value: str) -> Generator[None]:
 
 def executor_pids() -> list[int]:
     """Return the process ids of the executors that this process's sessions run, oldest first."""
-    return _descendants(lambda command: "CoarseGrainedExecutorBackend" in command)
-
-
-def worker_pids() -> list[int]:
-    """Return the process ids of the Python workers of this process's sessions, oldest first."""
-    return _descendants(lambda command: "pyspark.daemon" in command or "pyspark.worker" in command)
-
-
-def kill(pid: int) -> None:
-    """End a process as `kill -9` does; none of that id is fine."""
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
-
-
-def _descendants(wanted: Callable[[str], bool]) -> list[int]:
     parents: dict[int, int] = {}
     found: list[int] = []
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             pid = int(folder.name)
             parents[pid] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-            if wanted((folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()):
+            if b"CoarseGrainedExecutorBackend" in (folder / "cmdline").read_bytes():
                 found.append(pid)
     return sorted(pid for pid in found if _is_ours(pid, parents))
+
+
+def kill(pid: int) -> None:
+    """End a process as `kill -9` does; none of that id is fine."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
 
 
 def _is_ours(pid: int, parents: Mapping[int, int]) -> bool:

@@ -32,7 +32,7 @@ THIRD_PARTY: Final[Mapping[str, frozenset[str]]] = {
     "matplotlib": frozenset({"pipeline"}),
     "numpy": frozenset(ARROWS),
     "pandas": frozenset({"pipeline"}),
-    "pyarrow": frozenset({"store", "broker", "pipeline"}),
+    "pyarrow": frozenset({"store", "pipeline"}),
     "pyspark": frozenset({"pipeline"}),
     "rich": frozenset({"console"}),
 }

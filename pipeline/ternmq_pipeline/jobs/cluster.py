@@ -17,7 +17,7 @@ def ask(nameserver: str, question: Callable[[AdminClient], Awaitable[T]]) -> T:
     """Return what `question` finds out.
 
     Raises:
-        TernError: What it raises, alone.
+        TernError: As it does.
     """
 
     async def main() -> T:

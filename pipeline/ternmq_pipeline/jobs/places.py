@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 MARK: Final = "ternmq-job.json"
 """In a checkpoint: which job it belongs to, beside Spark's own files."""
 
+_OFFSET_LINES: Final = 3
+"""Of a file of offsets: version, settings, and the offset of the one source."""
+
 
 def place_of(text: str, *, option: str) -> str:
     """Return a folder as Spark is to be told: a URI as it is, a path from the root on.
@@ -153,7 +156,3 @@ def committed_offsets(checkpoint: Folder) -> str:
     if len(lines) != _OFFSET_LINES:
         raise JobFailed(f"{checkpoint}/{name}: has {len(lines)} lines, not {_OFFSET_LINES}")
     return lines[-1]
-
-
-_OFFSET_LINES: Final = 3
-"""Version, settings, and the offset of the one source."""

@@ -10,7 +10,7 @@ by hand, and restores more of them; this one is for many, by a condition.
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ternmq_client.admin import AdminClient
 from ternmq_model.clock import Clock
@@ -36,6 +36,8 @@ from ternmq_runtime.clock import SystemClock
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from ternmq_model.queue import MessageQueue
 
 
 def redrive(
@@ -108,13 +110,13 @@ def redrive(
 async def _waiting(admin: AdminClient, topic: str) -> str:
     """Return where the letters begin that are not handled, as the source's startingOffsets."""
     described = await admin.describe_topic(topic)
-    handled: dict[Any, int] = {}
+    handled: dict[MessageQueue, int] = {}
     try:
         for one in (await admin.describe_group(DEAD_LETTER_TOOLS)).progress:
             handled[one.queue] = one.committed_offset
     except GroupNotFound:
         pass
-    starts: dict[Any, Any] = {
+    starts = {
         one.queue: min(max(handled.get(one.queue, 0), one.min_offset), one.max_offset)
         for one in described.queues
     }

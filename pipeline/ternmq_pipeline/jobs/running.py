@@ -34,7 +34,6 @@ class Totals:
 
     batches: int = 0
     rows_in: int = 0
-    rows_out: int = 0
     observed: dict[str, int] = field(default_factory=dict[str, int])
     is_stopped: bool = False
     """It was interrupted, and goes on where it is when it is started again."""
@@ -43,7 +42,6 @@ class Totals:
         """Count a micro-batch."""
         self.batches += 1
         self.rows_in += one.rows_in
-        self.rows_out += one.rows_in if one.rows_out is None else one.rows_out
         for name, count in one.observed.items():
             self.observed[name] = self.observed.get(name, 0) + count
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 BATCH_ROWS: Final = 200_000
 """The most messages of one micro-batch: its messages become visible together."""
 
-LETTERS: Final = "rows"
+ROWS: Final = "rows"
 LEFT: Final = "left"
 """Rows without a topic, which are not sent."""
 
@@ -118,7 +118,7 @@ def count_rows(frame: "DataFrame", job: str) -> dict[str | None, int]:
 def sent(totals: Totals, seconds: float) -> Sent:
     """Return what a run has sent."""
     left = totals.observed.get(LEFT, 0)
-    rows = totals.observed.get(LETTERS, 0) - left
+    rows = totals.observed.get(ROWS, 0) - left
     return Sent(rows, left, totals.batches, {}, seconds, totals.is_stopped)
 
 
@@ -136,5 +136,5 @@ def types_of(frame: "DataFrame") -> dict[str, str]:
 def _counted(frame: "DataFrame", name: Any = "counts") -> "DataFrame":
     from pyspark.sql import functions
 
-    counts = (f"count(*) AS {LETTERS}", f"count_if(topic IS NULL) AS {LEFT}")
+    counts = (f"count(*) AS {ROWS}", f"count_if(topic IS NULL) AS {LEFT}")
     return frame.observe(name, *map(functions.expr, counts))

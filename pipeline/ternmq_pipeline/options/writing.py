@@ -35,11 +35,6 @@ class WriteOptions:
     request_timeout_s: float = 3.0
     producer_group: str = PRODUCER_GROUP
 
-    @property
-    def nameserver(self) -> str:
-        """All NameServers in one text."""
-        return ";".join(self.nameservers)
-
 
 WRITE_OPTIONS: Final = (
     "nameserver",

@@ -18,7 +18,7 @@ from ternmq_pipeline.planning import (
 from ternmq_pipeline.planning.snapshot import Snapshot
 from ternmq_pipeline.source.pushdown import Pushed
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 def planned_stretches(options: ReadOptions, pushed: Pushed) -> list[Stretch]:
@@ -67,4 +67,4 @@ def _edges(options: ReadOptions, view: ClusterView, snapshot: Snapshot) -> tuple
 
 def _warn(warnings: list[str]) -> None:
     for warning in warnings:
-        _log.warning("messages are gone: %s", warning)
+        logger.warning("messages are gone: %s", warning)

@@ -4,7 +4,7 @@ A row says of its record what `StoredMessage` says: the body unpacked, the prope
 checksum of the record, no tag as null, no keys as an empty list.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -112,38 +112,6 @@ def build_batch(
     if built.damaged:
         raise built.damaged[0].error
     return built.batch
-
-
-def build_batches(
-    view: bytes | memoryview,
-    starts: Ints,
-    sizes: Ints,
-    *,
-    broker_name: str,
-    columns: Sequence[str] = COLUMNS,
-) -> Iterator["pa.RecordBatch"]:
-    """Give records as batches, each of at most `BATCH_BYTES_MAX` of records and unpacked bodies.
-
-    Args:
-        view: As in `build_batch`.
-        starts: Likewise; records of so many bytes at most may be given at once.
-        sizes: Likewise.
-        broker_name: Likewise.
-        columns: Likewise.
-
-    Raises:
-        CorruptRecord: One of them is damaged.
-        MissingPackage: A body is compressed in a way that needs the extra `compression`.
-    """
-    done = 0
-    while done < len(starts):
-        built = build_rows(
-            view, starts[done:], sizes[done:], broker_name=broker_name, columns=columns
-        )
-        if built.damaged:
-            raise built.damaged[0].error
-        yield built.batch
-        done += built.looked_at
 
 
 def build_rows(

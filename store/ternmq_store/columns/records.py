@@ -120,7 +120,7 @@ def find_records(
         layout = lay_out(view, starts[rows], ends[rows], None)
         assert isinstance(layout, Layout), "what is good one by one is good together"
     found = Found(view, layout, rows)
-    told = expected.only(rows) if expected is not None and len(damaged) else expected
+    told = expected.only(rows) if expected is not None and damaged else expected
     for bad, reason in _doubts(found, told):
         if bad.any():
             claimed = starts if places is None else places
@@ -129,7 +129,7 @@ def find_records(
                 for row in found.rows[bad].tolist()
                 if all(row != each.row for each in damaged)
             ]
-    if len(damaged) + len(found.rows) > len(starts) or len(damaged):
+    if damaged:
         damaged.sort(key=lambda each: each.row)
         bad_rows = [each.row for each in damaged]
         found = found.only(~np.isin(found.rows, bad_rows))

@@ -18,9 +18,6 @@ from ternmq_model.response_code import ResponseCode
 _HEADER: Final = struct.Struct("<BxxxIQqqq")
 HEADER_BYTES: Final = _HEADER.size
 
-WISH_BYTES_MAX: Final = 48 << 10
-"""A wish fits into any pipe, so that the broker need not wait for a process that is busy."""
-
 
 class Kind(enum.IntEnum):
     """What a frame is."""

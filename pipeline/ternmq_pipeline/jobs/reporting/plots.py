@@ -66,7 +66,7 @@ def stacks(traffic: Sequence[HourRow]) -> tuple[list[int], dict[str, list[int]]]
     found = {topic: [0] * len(starts) for topic in chosen}
     for row in traffic:
         if row.messages:
-            name = row.topic if row.topic in found and row.topic in chosen else OTHERS
+            name = row.topic if row.topic in chosen else OTHERS
             found.setdefault(name, [0] * len(starts))[place[row.hour_at_ms]] += row.messages
     return starts, found
 
@@ -170,10 +170,11 @@ def _tick(value: float, _: int) -> str:
 
 
 def _hour_text(start_ms: int, every: int) -> str:
+    """Return the text of one of the ticks, `every` hours apart: the day where a new one begins."""
     at = datetime.fromtimestamp(start_ms / 1000, UTC)
-    return (
-        f"{at:%d %b}" if every >= 24 else f"{at:%d %b %H:00}" if at.hour < every else f"{at:%H:00}"
-    )
+    if every >= 24:
+        return f"{at:%d %b}"
+    return f"{at:%d %b %H:00}" if at.hour < every else f"{at:%H:00}"
 
 
 def _cut(name: str) -> str:

@@ -38,7 +38,7 @@ from ternmq_store.scanning.part_scan import LogPart, plan_directory
 from ternmq_store.scanning.topics import is_light, is_user_topic
 from ternmq_store.scanning.wanted import QueueStretch
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 def check_offline(options: ReadOptions) -> None:
@@ -79,7 +79,7 @@ def planned_parts(directory: StoreDirectory, options: ReadOptions, pushed: Pushe
         start.offsets, end.offsets, snapshot, fail_on_data_loss=options.fail_on_data_loss
     )
     for warning in (*start.warnings, *end.warnings, *planned.warnings):
-        _log.warning("messages are gone: %s", warning)
+        logger.warning("messages are gone: %s", warning)
     wanted = {
         (stretch.queue.topic, stretch.queue.queue_id): stretch
         for stretch in pushed.of(planned.stretches)

@@ -35,7 +35,7 @@ from ternmq_store.scanning.wanted import Scanned, Wanted
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class OfflineReader(DataSourceReader):
         with self._directory() as directory:
             for scanned in self._scanned(directory, part, wanted):
                 if scanned.damaged > damaged:
-                    _log.warning(
+                    logger.warning(
                         "damaged messages are passed over store=%s before=%d count=%d",
                         *(self._options.store, scanned.next_offset, scanned.damaged - damaged),
                     )

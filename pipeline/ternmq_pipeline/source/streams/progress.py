@@ -55,7 +55,7 @@ class StreamView(Protocol):
         ...
 
     def measure(self, asked: Sequence[tuple[Stretch, int]]) -> Sequence[Measured]:
-        """Return how much of each stretch fits into so many bytes."""
+        """Return the bytes of stretches, each up to the message that reaches its number of them."""
         ...
 
     def commit(self, group: str, offsets: Offsets) -> None:

@@ -44,7 +44,7 @@ _compute: Any = pyarrow.compute
 Test: TypeAlias = Callable[[Any], Any]
 """Tells of each cell of a column whether its row is wanted."""
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -117,7 +117,7 @@ def fetch_stretch(stretch: Stretch, wanted: Wanted) -> Iterator[pa.RecordBatch]:
         except RefusedError as error:
             if fetch is _pulled or error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
                 raise
-            _log.info("no scan queue=%s reason=%s: records are read", stretch.queue, error)
+            logger.info("no scan queue=%s reason=%s: records are read", stretch.queue, error)
             fetch = _pulled
 
 
@@ -160,7 +160,7 @@ def _behind_the_loss(stretch: Stretch, lost: StretchLost, wanted: Wanted) -> Que
     loss = Loss(stretch.queue, reason)
     if wanted.fail_on_data_loss:
         raise DataLost([loss]) from lost
-    _log.warning("messages are gone: %s", loss)
+    logger.warning("messages are gone: %s", loss)
     return first
 
 
@@ -193,7 +193,7 @@ def _scanned(stretch: Stretch, wanted: Wanted) -> Iterator[Fetched]:
 
 
 def _warn_of_damage(stretch: Stretch, before: int, count: int) -> None:
-    _log.warning(
+    logger.warning(
         "damaged messages are passed over queue=%s before=%d count=%d",
         *(stretch.queue, before, count),
     )
@@ -282,7 +282,7 @@ def _batches_of(
             if wanted.fail_on_data_loss:
                 damage.error.add_note(f"It is of {stretch.queue}. {TO_GO_ON}")
                 raise damage.error
-            _log.warning(
+            logger.warning(
                 "a damaged message is passed over queue=%s %s", stretch.queue, damage.error
             )
         yield built.batch

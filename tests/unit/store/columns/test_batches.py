@@ -12,13 +12,9 @@ from tests.support.rows import message_of, row_of
 
 pytest.importorskip("pyarrow")
 
-from ternmq_store.columns.batches import (
-    BATCH_BYTES_MAX,
-    arrow_schema,
-    build_batch,
-    build_batches,
-    build_rows,
-)
+import pyarrow as pa
+
+from ternmq_store.columns.batches import BATCH_BYTES_MAX, arrow_schema, build_batch, build_rows
 from ternmq_store.columns.names import COLUMNS
 from ternmq_store.columns.records import Expected
 
@@ -81,7 +77,12 @@ def test_no_records_are_a_batch_without_rows() -> None:
 def test_a_batch_ends_before_unpacked_bodies_become_too_much() -> None:
     records = [record(body=b"small"), *[BOMB] * 5, record(body=b"last")]
     view, starts, sizes = laid_out(*records)
-    batches = list(build_batches(view, starts, sizes, broker_name="a"))
+    batches: list[pa.RecordBatch] = []
+    done = 0
+    while done < len(records):
+        built = build_rows(view, starts[done:], sizes[done:], broker_name="a")
+        batches.append(built.batch)
+        done += built.looked_at
     assert [batch.num_rows for batch in batches] == [2, 1, 1, 1, 2]
     assert max(batch.nbytes for batch in batches) <= BATCH_BYTES_MAX
     rows = [row for batch in batches for row in batch.to_pylist()]
