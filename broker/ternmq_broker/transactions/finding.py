@@ -11,7 +11,7 @@ from ternmq_broker.transactions.gate import Gate
 from ternmq_broker.transactions.past_ends import Meant, PastEnds, wrong_ids
 from ternmq_broker.transactions.plain_commits import plain_commit
 from ternmq_broker.transactions.reading import HalfReader
-from ternmq_broker.transactions.table import Ended, Open, TransactionTable
+from ternmq_broker.transactions.table import Ended, TransactionTable
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.transaction import Resolution, TransactionState
@@ -49,8 +49,7 @@ class Finder:
         states: dict[int, TransactionState] = {}
         over: list[int] = []
         for index, one in enumerate(meant):
-            entry = self.table.get(one.transaction)
-            state = None if entry is None else await self._state_of_open(one, entry)
+            state = await self._state_of_open(one)
             if index % LOOKS_AT_ONCE == 0:
                 await let_in()
             if state is None:
@@ -73,38 +72,34 @@ class Finder:
 
     def _end_of(self, transaction: PhysicalOffset) -> PhysicalOffset:
         """Return an offset that must be confirmed before an open transaction counts as that."""
-        entry = self.table.get(transaction)
-        return PhysicalOffset(0 if entry is None else entry.physical_offset + 1)
+        place = self.table.place(transaction)
+        return PhysicalOffset(0 if place is None else place + 1)
 
-    async def _state_of_open(self, meant: Meant, entry: Open) -> TransactionState | None:
-        """Return the state of one that was open just now; None when it has ended meanwhile.
+    async def _state_of_open(self, meant: Meant) -> TransactionState | None:
+        """Return the state of one that is open; None when it has ended, perhaps meanwhile.
 
         Raises:
             RefusedError: The disk failed.
         """
-        while True:
-            offset = entry.physical_offset
-            topic = await self._topic_of_open(meant, entry)
-            if not self.table.is_open(entry):
+        read, topic = PhysicalOffset(-1), None
+        while (offset := self.table.place(meant.transaction)) != read:
+            if offset is None:
                 return None
-            if entry.physical_offset == offset:
-                break
-        if topic is None or not self.topics.is_there(topic, offset):
+            topic, read = await self._topic_at(offset, meant), offset
+        if topic is None or not self.topics.is_there(topic, read):
             return TransactionState.NOT_FOUND
         return TransactionState.OPEN
 
-    async def _topic_of_open(self, meant: Meant, entry: Open) -> str | None:
-        """Return for what topic an open transaction is; None when it is not the one that is meant.
+    async def _topic_at(self, offset: PhysicalOffset, meant: Meant) -> str | None:
+        """Return for what topic a half message is; None when it is not the one that is meant.
 
         Raises:
             RefusedError: The disk failed.
         """
-        offset = entry.physical_offset
-        if entry.is_staged:
-            data = await self.halves.reader.record(offset, is_checked=False)
-            plain = None if data is None else plain_commit(data, meant)
-            if plain is not None:
-                return plain.topic
+        data = await self.halves.reader.record(offset, is_checked=False)
+        plain = None if data is None else plain_commit(data, meant)
+        if plain is not None:
+            return plain.topic
         found = await self.halves.read(offset)
         if found is None or wrong_ids(meant, found[0]) is not None:
             return None

@@ -12,7 +12,7 @@ import itertools
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from ternmq_broker.transactions.deadlines import Deadlines
 from ternmq_broker.transactions.ops import ops_bytes
@@ -61,6 +61,12 @@ class Open:
     """Nobody is asked about it, and it stays where it is; when it is due, it is rolled back."""
 
 
+_Untouched: TypeAlias = tuple[QueueOffset, int, int]
+"""A staged one on whose end nobody has worked yet: its place in the half queue, when it began and
+when it is due. There may be a million, at each of which the collector would look if it were an
+object that refers to others."""
+
+
 class Ended(NamedTuple):
     """How a transaction ended."""
 
@@ -96,9 +102,10 @@ class TransactionTable:
         self.staged = 0
         """How many of those that are open are."""
 
-        self._open: dict[PhysicalOffset, Open] = {}
-        self._queue: dict[QueueOffset, Open] = {}
-        """By the queue offset of the newest half message; ascending."""
+        self._open: dict[PhysicalOffset, Open | _Untouched] = {}
+        self._queue: dict[QueueOffset, Open | PhysicalOffset] = {}
+        """By the queue offset of the newest half message; ascending. Of an untouched one, where it
+        is."""
 
         # Both lose their oldest again and again: to find the first entry of a plain dict, all that
         # were ever before it are passed over.
@@ -125,8 +132,22 @@ class TransactionTable:
         return len(self._open)
 
     def get(self, transaction: PhysicalOffset) -> Open | None:
-        """Return the transaction when it is open."""
-        return self._open.get(transaction)
+        """Return the transaction when it is open, for who works on it."""
+        entry = self._open.get(transaction)
+        return self._touched(transaction, entry) if isinstance(entry, tuple) else entry
+
+    def _touched(self, transaction: PhysicalOffset, untouched: _Untouched) -> Open:
+        number, began_at_ms, due_at_ms = untouched
+        entry = Open(transaction, transaction, number, began_at_ms, due_at_ms, is_staged=True)
+        self._open[transaction] = self._queue[number] = entry
+        return entry
+
+    def place(self, transaction: PhysicalOffset) -> PhysicalOffset | None:
+        """Return where the newest half message of a transaction lies; None when it is not open."""
+        entry = self._open.get(transaction)
+        if entry is None:
+            return None
+        return transaction if isinstance(entry, tuple) else entry.physical_offset
 
     def ended(self, transaction: PhysicalOffset) -> Ended | None:
         """Return how the transaction ended, when that was not long ago."""
@@ -169,8 +190,8 @@ class TransactionTable:
         """
         opened, queue = self._open, self._queue
         for physical, number in zip(physical_offsets, queue_offsets, strict=True):
-            entry = Open(physical, physical, number, now_ms, due_at_ms, is_staged=True)
-            opened[physical] = queue[number] = entry
+            opened[physical] = (number, now_ms, due_at_ms)
+            queue[number] = physical
         self.staged += len(physical_offsets)
         self._deadlines.add(queue_offsets[0], QueueOffset(queue_offsets[-1] + 1), due_at_ms)
         self.half_end = max(self.half_end, QueueOffset(queue_offsets[-1] + 1))
@@ -179,16 +200,21 @@ class TransactionTable:
         """Take over transactions that were found in the log: older than all that are known."""
         found = [entry for entry in entries if entry.transaction not in self._open]
         found.sort(key=lambda entry: entry.queue_offset)
-        self._open |= {entry.transaction: entry for entry in found}
+        newer, self._queue = self._queue, {}
         for entry in found:
+            place = entry.queue_offset
+            if entry.is_staged and entry.physical_offset == entry.transaction:
+                self._open[entry.transaction] = (place, entry.began_at_ms, entry.due_at_ms)
+                self._queue[place] = entry.transaction
+            else:
+                self._open[entry.transaction] = self._queue[place] = entry
             if entry.is_staged:
-                place = entry.queue_offset
                 self._deadlines.add(place, QueueOffset(place + 1), entry.due_at_ms)
                 self.staged += 1
             else:
                 self._later.append((entry.due_at_ms, next(self._serial), entry))
         heapq.heapify(self._later)
-        self._queue = {entry.queue_offset: entry for entry in found} | self._queue
+        self._queue |= newer
 
     def rest(self, entry: Open, *, until_ms: int) -> None:
         """Look at a transaction again, at a time of the monotonic clock."""
@@ -223,12 +249,13 @@ class TransactionTable:
             Them, and whether there are more places to look at now.
         """
         places = self._deadlines.take(now_ms, maximum=places_max)
-        entries = (self._queue.get(place) for place in places)
-        expired = [
-            entry
-            for entry in entries
-            if entry is not None and entry.is_staged and entry.due_at_ms <= now_ms
-        ]
+        expired: list[Open] = []
+        for place in places:
+            entry = self._queue.get(place)
+            if isinstance(entry, int):
+                entry = self.get(entry)
+            if entry is not None and entry.is_staged and entry.due_at_ms <= now_ms:
+                expired.append(entry)
         return expired, len(places) == places_max
 
     def put_back(
@@ -332,7 +359,7 @@ class TransactionTable:
     def lowest_place(self) -> PhysicalOffset | None:
         """Return where the oldest open half message lies in the log; None when there is none."""
         first = next(iter(self._queue.values()), None)
-        return None if first is None else first.physical_offset
+        return first.physical_offset if isinstance(first, Open) else first
 
     def op_offset(self, half_offset: QueueOffset) -> QueueOffset:
         """Return the lowest op message that names a half message from `half_offset` on."""

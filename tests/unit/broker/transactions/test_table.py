@@ -1,3 +1,5 @@
+import gc
+
 from ternmq_broker.transactions.table import ENDED_MAX, Ended, Open, TransactionTable
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.transaction import Resolution
@@ -182,3 +184,48 @@ def test_ending_very_many_takes_no_longer_for_each() -> None:
         end(table, number, at=number + 1, record_at=number)
     assert table.half_offset(P(count)) == count
     assert clock.monotonic_ms() - began_ms < 3_000, "0.4 s when it grows with their number alone"
+
+
+def test_what_is_staged_is_nothing_that_the_collector_looks_at() -> None:
+    table = TransactionTable()
+    gc.collect()
+    before = len(gc.get_objects())
+    numbers = range(10_000)
+    for restored in (False, True):
+        if restored:
+            older = [
+                Open(P(number), P(number), Q(number), 0, 5, is_staged=True) for number in numbers
+            ]
+            table.restore(older)
+            del older
+        else:
+            places = [P(20_000 + number) for number in numbers]
+            table.stage(places, [Q(20_000 + number) for number in numbers], now_ms=0, due_at_ms=5)
+    assert (len(table), table.lowest_place()) == (20_000, 0)
+    gc.collect()
+    assert len(gc.get_objects()) - before < 1_000
+
+
+def test_a_staged_one_is_worked_on_as_any_other() -> None:
+    table = table_with(1)
+    table.stage([P(200), P(300)], [Q(1), Q(2)], now_ms=7, due_at_ms=60_000)
+    assert [table.place(P(place)) for place in (100, 200, 300, 400)] == [100, 200, 300, None]
+    entry = entry_of(table, 200)
+    assert entry_of(table, 200) is entry
+    assert table.is_open(entry)
+    assert (entry.queue_offset, entry.began_at_ms, entry.due_at_ms) == (1, 7, 60_000)
+    assert entry.is_staged
+    end(table, 100, at=900)
+    assert (table.half_offset(P(900)), table.lowest_place()) == (1, 200)
+    end(table, 200, at=900)
+    assert (table.half_offset(P(900)), table.lowest_place()) == (2, 300)
+    assert not table.is_open(entry)
+
+
+def test_a_staged_one_that_another_broker_has_copied_keeps_its_copy() -> None:
+    table = TransactionTable()
+    copied = Open(P(100), P(500), Q(4), 0, 5_000, earlier=(Q(0),), is_staged=True)
+    table.restore([copied, Open(P(200), P(200), Q(1), 0, 5_000, is_staged=True)])
+    assert (table.place(P(100)), table.place(P(200)), table.lowest_place()) == (500, 200, 200)
+    expired, _ = table.take_expired(5_000, places_max=9)
+    assert [entry.earlier for entry in expired] == [(), (Q(0),)]
