@@ -1,6 +1,8 @@
 """`ternmq pipeline archive|replay|redrive`: topics to and from files, with Spark."""
 
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any, Final, TypeVar
 
@@ -118,7 +120,7 @@ def archive(
     """
     if available_now and interval is not None:
         raise click.UsageError("either --available-now, which is what happens, or --interval")
-    with errors_as_exits():
+    with _ends_as_exits():
         done = archive_topics(
             topics,
             folder,
@@ -191,7 +193,7 @@ def replay(
     """
     if not dry_run and once == bool(checkpoint):
         raise click.UsageError("tell which: --checkpoint DIR, to send nothing twice, or --once")
-    with errors_as_exits():
+    with _ends_as_exits():
         done = replay_messages(
             to_topic,
             nameserver=nameserver,
@@ -244,7 +246,7 @@ def redrive(
     """
     if not dry_run and not checkpoint:
         raise click.UsageError("name a folder where it is kept what was sent: --checkpoint DIR")
-    with errors_as_exits():
+    with _ends_as_exits():
         done = redrive_letters(
             group,
             nameserver=nameserver,
@@ -257,6 +259,18 @@ def redrive(
             settings=dict(settings),
         )
     _print_sent(done, output)
+
+
+@contextmanager
+def _ends_as_exits() -> Generator[None]:
+    """Turn errors into a line and an exit code, and an interruption into an exit code."""
+    # Else logging begins to print when PySpark tells it of the interruption that we raise.
+    logging.getLogger().addHandler(logging.NullHandler())
+    with errors_as_exits():
+        try:
+            yield
+        except KeyboardInterrupt:
+            raise SystemExit(INTERRUPTED) from None
 
 
 def show_progress(progress: BatchProgress) -> None:

@@ -1,15 +1,13 @@
 """Running a streaming query to its end: progress as it goes, a stop that leaves nothing half."""
 
 import json
-import signal
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
 from ternmq_model.errors import JobFailed
 from ternmq_pipeline.jobs.progress import BatchProgress, batch_progress, reason_of
+from ternmq_pipeline.jobs.signals import interruptions
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -19,13 +17,6 @@ Observe = Callable[[BatchProgress], None]
 
 _LOOK_S: Final = 0.5
 _LOOK_WHEN_STOPPING_S: Final = 0.02
-
-
-@dataclass(slots=True)
-class Interruption:
-    """Whether somebody wants the job to end: Ctrl-C, or a signal to terminate."""
-
-    is_wanted: bool = False
 
 
 @dataclass(slots=True)
@@ -44,32 +35,6 @@ class Totals:
         self.rows_in += one.rows_in
         for name, count in one.observed.items():
             self.observed[name] = self.observed.get(name, 0) + count
-
-
-@contextmanager
-def interruptions() -> Generator[Interruption]:
-    """Note the first Ctrl-C or SIGTERM inside the block; a second one ends the job at once.
-
-    In another thread than the main one nobody is told of signals.
-    """
-    noted = Interruption()
-
-    def on_signal(_: int, __: FrameType | None) -> None:
-        if noted.is_wanted:
-            raise KeyboardInterrupt
-        noted.is_wanted = True
-
-    before: dict[signal.Signals, Any] = {}
-    try:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            before[number] = signal.signal(number, on_signal)
-    except ValueError:
-        before.clear()
-    try:
-        yield noted
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def run(
@@ -98,17 +63,36 @@ def run(
         try:
             query: Any = start()
             watch = _Watch(query, observe)
-            while not query.awaitTermination(
-                _LOOK_WHEN_STOPPING_S if interruption.is_wanted else _LOOK_S
-            ):
-                news = watch.look()
-                if interruption.is_wanted and (news or not ends_batches or watch.is_idle):
-                    watch.totals.is_stopped = True
-                    query.stop()
+            while not query.awaitTermination(_LOOK_S):
+                watch.look()
+                if interruption.is_wanted:
+                    watch.totals.is_stopped = _stop(query, ends_batches=ends_batches)
             watch.look()
         except PySparkException as error:
             raise JobFailed(f"{job}: {reason_of(str(error))}") from error
     return watch.totals
+
+
+def _stop(query: Any, *, ends_batches: bool) -> bool:
+    """Stop a query, and tell whether that was needed: it may end by itself before.
+
+    Args:
+        query: That runs.
+        ends_batches: Stop it right behind the next end of a batch. Behind one that is known already
+            another batch may be so far that it is committed now: it would be seen, and repeated.
+    """
+    known = _newest(query)
+    while ends_batches and query.status["isTriggerActive"] and _newest(query) == known:
+        if query.awaitTermination(_LOOK_WHEN_STOPPING_S):
+            return False
+    query.stop()
+    return True
+
+
+def _newest(query: Any) -> tuple[int, str] | None:
+    """Return which micro-batch a query told of last, and when that began."""
+    told = query.lastProgress
+    return None if told is None else (told.batchId, told.timestamp)
 
 
 class _Watch:
@@ -118,16 +102,15 @@ class _Watch:
         self._query = query
         self._observe = observe
         self._seen = -1
+        self._newest: tuple[int, str] | None = None
         self.totals = Totals()
 
-    @property
-    def is_idle(self) -> bool:
-        """No micro-batch is under way."""
-        return not self._query.status["isTriggerActive"]
-
-    def look(self) -> bool:
-        """Take what is new, and tell whether there was something."""
-        news = False
+    def look(self) -> None:
+        """Take what is new."""
+        newest = _newest(self._query)
+        if newest == self._newest:
+            return  # to ask for all that is told takes a second
+        self._newest = newest
         for told in self._query.recentProgress:
             document = json.loads(told.json)
             if document["batchId"] <= self._seen or "addBatch" not in document["durationMs"]:
@@ -135,10 +118,8 @@ class _Watch:
             self._seen = document["batchId"]
             one = batch_progress(document, _counts(told.observedMetrics))
             self.totals.add(one)
-            news = True
             if self._observe is not None:
                 self._observe(one)
-        return news
 
 
 def _counts(observed: Mapping[str, Any]) -> dict[str, int]:

@@ -4,14 +4,16 @@ import logging
 import os
 import sys
 import tempfile
+import warnings
 from collections.abc import Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from ternmq_model.errors import JobFailed
+from ternmq_model.errors import JobFailed, UsageError
 from ternmq_pipeline.jobs.progress import reason_of
 from ternmq_pipeline.jobs.requirements import need, need_java
+from ternmq_pipeline.jobs.signals import ended_by_signals, signals_put_off
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,6 +45,7 @@ def spark_session(
     """Give a session, which ends with the block, with its JVM and all its files.
 
     What Spark prints goes to a file that is shown, its last lines, when Spark does not start.
+    Ctrl-C and SIGTERM end the block by KeyboardInterrupt, as long as nothing inside takes them.
 
     Args:
         job: What it is for: its name, and who misses what is not installed.
@@ -52,6 +55,7 @@ def spark_session(
 
     Raises:
         MissingPackage: PySpark or Java is not installed.
+        UsageError: A session is there that was not given, and would end with the block.
         JobFailed: Spark does not start.
     """
     if spark is not None:
@@ -62,17 +66,33 @@ def spark_session(
     from pyspark import SparkContext
     from pyspark.logger import PySparkLogger
 
-    # It repeats errors, on standard error, that are raised all the same.
+    # These repeat errors, on standard error, that are raised all the same.
     PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
+    logging.getLogger("py4j").addHandler(logging.NullHandler())
+    # Workers would run any other Python that is called python3.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     known = cast("Any", SparkContext)
-    has_jvm = known._gateway is not None
+    if known._active_spark_context is not None:
+        raise UsageError(
+            f"{job}: this process has a session of Spark: give it as spark, or stop it"
+        )
     with ExitStack() as stack:
+        stack.enter_context(ended_by_signals())
         name = stack.enter_context(
             tempfile.TemporaryDirectory(prefix="ternmq-", ignore_cleanup_errors=True)
         )
-        if not has_jvm:
-            stack.callback(_end_jvm, known)
-        made = _start(job, _settings(master, Path(name), settings or {}), Path(name, "log"))
+        told, log = _settings(master, Path(name), settings or {}), Path(name, "log")
+        try:
+            if known._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
+                stack.callback(_end_jvm, known)
+                _start_jvm(known, told, log)
+            made = _start(job, told)
+        except Exception as error:
+            why = " / ".join((reason_of(str(error)), *_last_lines(log)))
+            raise JobFailed(f"{job}: Spark does not start: {why}") from error
+        # PySpark has taken Ctrl-C, and asks a JVM for help that may not answer any more.
+        stack.enter_context(ended_by_signals())
         stack.callback(made.stop)
         yield made
 
@@ -89,37 +109,36 @@ def _is_local(master: str) -> bool:
     return master.startswith("local")
 
 
-def _start(job: str, settings: Mapping[str, str], log: Path) -> "SparkSession":
-    """Start Spark, whose JVM keeps `log` as its standard error."""
+def _start_jvm(context: Any, settings: Mapping[str, str], log: Path) -> None:
+    """Start the JVM, which keeps `log` as its standard error.
+
+    In a session of its own: signals to our process group are for us, who end it. Whoever stops
+    waiting for it before it has told its port, leaves a JVM that nothing ends.
+    """
+    from pyspark import SparkConf, java_gateway
+
+    launch = cast("Any", java_gateway).launch_gateway
+    conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+    with log.open("wb") as file, signals_put_off():
+        own = {"stderr": file, "start_new_session": True}
+        context._ensure_initialized(gateway=launch(conf, own))
+
+
+def _start(job: str, settings: Mapping[str, str]) -> "SparkSession":
     from pyspark.sql import SparkSession
 
-    # Workers would run any other Python that is called python3.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     builder = SparkSession.Builder().appName(f"ternmq {job}")
     for name, value in settings.items():
         builder = builder.config(name, value)
-    with log.open("w+b") as file:
-        try:
-            with _standard_error(file):
-                return builder.getOrCreate()
-        except Exception as error:
-            printed = log.read_text(errors="replace").splitlines()
-            told = [line.strip() for line in printed if not line.startswith("\tat ")]
-            why = " / ".join((reason_of(str(error)), *told[-_LOG_LINES:]))
-            raise JobFailed(f"{job}: Spark does not start: {why}") from error
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas")
+        return builder.getOrCreate()
 
 
-@contextmanager
-def _standard_error(file: IO[bytes]) -> Generator[None]:
-    """Let processes that are started inside the block print their errors into `file`."""
-    kept = os.dup(2)
-    try:
-        os.dup2(file.fileno(), 2)
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+def _last_lines(log: Path) -> list[str]:
+    """Return what a JVM printed at last, without where it was."""
+    printed = log.read_text(errors="replace").splitlines() if log.exists() else []
+    return [line.strip() for line in printed if not line.startswith("\tat ")][-_LOG_LINES:]
 
 
 def _end_jvm(context: Any) -> None:

@@ -194,3 +194,14 @@ def test_an_interrupted_job_says_so_unless_that_is_its_only_end(
     done = CliRunner().invoke(ternmq, ["pipeline", *arguments, "--json"])
     assert done.exit_code == code
     assert json.loads(done.stdout)["stopped"]
+
+
+def test_a_job_that_is_ended_at_once_leaves_no_more_than_an_exit_code(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def interrupted(*_: object, **__: object) -> Sent:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(pipeline, "replay_messages", interrupted)
+    done = CliRunner().invoke(ternmq, ["pipeline", "replay", "T", "--parquet", "d", "--once"])
+    assert (done.exit_code, done.stdout, done.stderr) == (130, "", "")

@@ -1,22 +1,16 @@
+import json
 import os
 import signal
+from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
+from ternmq_model.errors import JobFailed
 from ternmq_pipeline.jobs.progress import BatchProgress
-from ternmq_pipeline.jobs.running import Totals, interruptions
+from ternmq_pipeline.jobs.running import Totals, run
 
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_first_signal_is_noted_and_a_second_one_ends_the_job(number: signal.Signals) -> None:
-    before = signal.getsignal(number)
-    with interruptions() as noted:
-        assert [noted.is_wanted] == [False]
-        os.kill(os.getpid(), number)
-        assert noted.is_wanted
-        with pytest.raises(KeyboardInterrupt):
-            os.kill(os.getpid(), number)
-    assert signal.getsignal(number) is before
+errors: Any = pytest.importorskip("pyspark.errors")
 
 
 def test_totals_add_up_and_count_what_was_read_where_nothing_is_told() -> None:
@@ -25,3 +19,100 @@ def test_totals_add_up_and_count_what_was_read_where_nothing_is_told() -> None:
     totals.add(BatchProgress(1, 5, 3, 1.0, None, {"left": 2}))
     assert (totals.batches, totals.rows_in) == (2, 15)
     assert totals.observed == {"left": 3}
+
+
+Thing = int | str | Exception
+Moment = Thing | tuple[Thing, ...]
+
+
+@dataclass
+class Told:
+    """Spark's progress of one micro-batch."""
+
+    batchId: int
+    rows: int
+    timestamp: str = "2026-11-21T07:03:11.520Z"
+    observedMetrics: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    @property
+    def json(self) -> str:
+        told = {"batchId": self.batchId, "numInputRows": self.rows, "durationMs": {"addBatch": 9}}
+        return json.dumps(told)
+
+
+class Query:
+    """A query of which each look that is waited for sees the next of some moments.
+
+    Args:
+        moments: What has happened by then, one thing or several: the number of a batch that is
+            done, `idle` when no other one has begun, Ctrl-C, or an error that ends the query.
+    """
+
+    def __init__(self, *moments: Moment) -> None:
+        self._moments = list(moments)
+        self.recentProgress: list[Told] = []
+        self.status = {"isTriggerActive": True}
+        self.is_stopped = False
+
+    @property
+    def lastProgress(self) -> Told | None:
+        return self.recentProgress[-1] if self.recentProgress else None
+
+    def awaitTermination(self, timeout: float) -> bool:
+        if self.is_stopped or not self._moments:
+            return True
+        moment = self._moments.pop(0)
+        things = moment if isinstance(moment, tuple) else (moment,)
+        self.status["isTriggerActive"] = "idle" not in things
+        for thing in things:
+            if isinstance(thing, Exception):
+                raise thing
+            if isinstance(thing, int):
+                self.recentProgress.append(Told(thing, 10))
+            if thing == "ctrl-c":
+                os.kill(os.getpid(), signal.SIGINT)
+        return False
+
+    def stop(self) -> None:
+        self.is_stopped = True
+
+
+@pytest.mark.parametrize(
+    ("moments", "ends_batches", "batches"),
+    [
+        ((0, "ctrl-c", "busy", 1, "busy", 2), True, 2),
+        ((0, "ctrl-c", "busy", "idle", "busy", 1), True, 1),
+        (((0, "ctrl-c"), "busy", "busy", 1, 2), True, 2),
+        (("ctrl-c", "busy", 0, 1), True, 1),
+        ((0, "ctrl-c", "busy", 1, "busy", 2), False, 1),
+        ((0, ("ctrl-c", 1), "busy", 2), False, 2),
+    ],
+)
+def test_where_half_a_batch_would_be_seen_an_interruption_waits_for_its_end(
+    moments: tuple[Moment, ...], ends_batches: bool, batches: int
+) -> None:
+    seen: list[BatchProgress] = []
+    query: Any = Query(*moments)
+    done = run(lambda: query, "archive", seen.append, ends_batches=ends_batches)
+    assert query.is_stopped
+    assert done.is_stopped
+    assert (done.batches, done.rows_in) == (batches, batches * 10)
+    assert [one.batch for one in seen] == list(range(batches))
+
+
+def test_a_query_that_ends_while_an_interruption_waits_was_not_stopped() -> None:
+    query: Any = Query(0, "ctrl-c", "busy")
+    done = run(lambda: query, "replay", ends_batches=True)
+    assert (done.batches, done.is_stopped, query.is_stopped) == (1, False, False)
+
+
+def test_a_query_that_ends_by_itself_was_not_stopped() -> None:
+    query: Any = Query(0, "busy", 1, "idle")
+    done = run(lambda: query, "archive")
+    assert (done.batches, done.rows_in, done.is_stopped) == (2, 20, False)
+
+
+def test_a_query_that_fails_fails_the_job_with_its_reason() -> None:
+    query: Any = Query(0, errors.PySparkException("no such host"))
+    with pytest.raises(JobFailed, match=r"^replay: no such host$"):
+        run(lambda: query, "replay")

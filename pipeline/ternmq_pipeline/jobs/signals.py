@@ -1,0 +1,80 @@
+"""What Ctrl-C and SIGTERM do while a job runs: end it in order, or at once."""
+
+import signal
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+OnSignal = Callable[[int, FrameType | None], None]
+
+
+@dataclass(slots=True)
+class Interruption:
+    """Whether somebody wants the job to end: Ctrl-C, or a signal to terminate."""
+
+    is_wanted: bool = False
+
+
+@contextmanager
+def interruptions() -> Generator[Interruption]:
+    """Note the first Ctrl-C or SIGTERM inside the block; a second one ends the job at once.
+
+    In another thread than the main one nobody is told of signals.
+    """
+    noted = Interruption()
+
+    def note(number: int, frame: FrameType | None) -> None:
+        if noted.is_wanted:
+            _end(number, frame)
+        noted.is_wanted = True
+
+    with _signals_to(note):
+        yield noted
+
+
+@contextmanager
+def ended_by_signals() -> Generator[None]:
+    """Let a first Ctrl-C or SIGTERM end the block at once, by KeyboardInterrupt.
+
+    So it still puts away what it has made. In another thread than the main one nothing changes.
+    """
+    with _signals_to(_end):
+        yield
+
+
+@contextmanager
+def signals_put_off() -> Generator[None]:
+    """Let Ctrl-C and SIGTERM wait for the end of the block: KeyboardInterrupt is raised there.
+
+    For what does not last long, and would leave something behind.
+    """
+    noted = Interruption()
+
+    def note(_: int, __: FrameType | None) -> None:
+        noted.is_wanted = True
+
+    with _signals_to(note):
+        yield
+    if noted.is_wanted:
+        raise KeyboardInterrupt
+
+
+def _end(_: int, __: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+@contextmanager
+def _signals_to(handler: OnSignal) -> Generator[None]:
+    before: dict[signal.Signals, Any] = {}
+    try:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            before[number] = signal.signal(number, handler)
+    except ValueError:
+        before.clear()
+    try:
+        yield
+    finally:
+        for number, former in before.items():
+            signal.signal(number, former)
