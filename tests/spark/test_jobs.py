@@ -26,10 +26,12 @@ from ternmq_pipeline.jobs.cluster import ask
 from ternmq_pipeline.jobs.progress import BatchProgress
 from ternmq_pipeline.jobs.redrive import redrive
 from ternmq_pipeline.jobs.replay import replay
+from ternmq_pipeline.jobs.session import spark_session
+from ternmq_runtime.directory_lock import DirectoryLock
 from tests.support.buried import bury
 from tests.support.dev_process import DevProcess
 from tests.support.spark_data import fill, make_topic, send
-from tests.support.spark_session import setting
+from tests.support.spark_session import Sessions, setting
 
 pq: Any = importlib.import_module("pyarrow.parquet")
 
@@ -112,7 +114,7 @@ def test_an_archive_that_was_interrupted_and_killed_has_every_row_once(
         try:
             assert process.stderr is not None
             assert process.stderr.readline().startswith("batch 0: 20 rows")
-            os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+            os.killpg(process.pid, signal.SIGTERM)  # as `timeout` does: to all that it started
             printed, told = process.communicate(timeout=ENDS_WITHIN_S)
         finally:
             with contextlib.suppress(ProcessLookupError):
@@ -175,14 +177,23 @@ def test_a_replay_sends_what_was_archived_once_and_as_it_was(
     assert sorted(rows[0].collect()) == sorted(rows[1].collect())
     with pytest.raises(UsageError, match="to again, this one has evens"):
         replay("evens", folder=lake, checkpoint=kept, **options)
+    lock = DirectoryLock(kept)
+    with pytest.raises(UsageError, match="another run goes on with it now"):
+        replay("again", folder=lake, checkpoint=kept, **options)
+    lock.release()
     where: dict[str, Any] = {
         "where": "tags = 'even'",
         "start_ms": 1,
         "end_ms": newest_ms(dev, "played") + 1,
     }
     where |= {"topic": "played", "checkpoint": tmp_path / "evens"}
-    assert replay("evens", batch_rows=15, **where, **options).rows == 20
-    assert replay("evens", dry_run=True, **where, **options).rows == 0
+    begun = replay("evens", batch_rows=15, observe=interrupt_first, **where, **options)
+    assert begun.is_stopped
+    make_topic(dev.nameserver, "played", queues=3)
+    would = replay("evens", dry_run=True, **where, **options)
+    ended = replay("evens", batch_rows=15, **where, **options)
+    assert begun.rows + would.rows == begun.rows + ended.rows == 20
+    assert not ended.is_stopped
     assert bodies(topic_rows(spark, dev, "evens")) == Counter(b"%d" % n for n in range(0, 40, 2))
     in_order = replay("in-order", folder=lake, **options)
     assert (in_order.rows, in_order.batches) == (40, 1)
@@ -242,6 +253,13 @@ def test_dead_letters_go_to_their_first_topic_once(
     assert bodies(topic_rows(spark, dev, "letters")) == Counter(sent + sent)
 
 
+def test_a_session_that_is_there_is_not_taken_unasked(spark: SparkSession, dev: DevProcess) -> None:
+    fill(dev.nameserver, "mine", 1)
+    with pytest.raises(UsageError, match="give it as spark"):
+        archive(["mine"], "/nowhere", nameserver=dev.nameserver)
+    assert spark.range(1).count() == 1
+
+
 def test_a_job_that_fails_says_why_in_one_line(
     spark: SparkSession, dev: DevProcess, tmp_path: Path
 ) -> None:
@@ -251,6 +269,24 @@ def test_a_job_that_fails_says_why_in_one_line(
     options |= {"topic": "failing", "checkpoint": tmp_path / "c"}
     with pytest.raises(JobFailed, match=r"^replay: message-00000\d$"):
         replay("never-there", where="raise_error(body) = 1", **options)
+
+
+def test_a_session_of_a_jobs_own_ends_with_the_job_and_leaves_nothing(sessions: Sessions) -> None:
+    sessions.end()
+    folders: list[Path] = []
+
+    def job() -> None:
+        with spark_session("test", master="local[1]") as session:
+            folders.append(Path(session.sparkContext.getConf().get("spark.local.dir") or ""))
+            assert folders[0].exists()
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    with pytest.raises(KeyboardInterrupt):
+        job()
+    assert not folders[0].exists()
+    assert SparkSession.getActiveSession() is None
+    assert before == [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
 
 
 def test_without_java_a_job_says_so_at_once(dev: DevProcess, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from ternmq_model.errors import UsageError
 from ternmq_pipeline.jobs import file_log
 from ternmq_pipeline.jobs.cluster import check_topics
 from ternmq_pipeline.jobs.file_log import CommittedFile
-from ternmq_pipeline.jobs.places import Folder, claim, place_of
+from ternmq_pipeline.jobs.places import Folder, alone, claim, place_of
 from ternmq_pipeline.jobs.running import Observe, run
 from ternmq_pipeline.jobs.session import LOCAL, spark_session
 from ternmq_pipeline.jobs.starting import start_options
@@ -108,12 +108,13 @@ def archive(
     kept = place_of(str(checkpoint), option="checkpoint") if checkpoint else f"{where}/{CHECKPOINT}"
     check_topics(nameserver, topics)
     with spark_session("archive", master=master, settings=settings, spark=spark) as session:
-        to = Folder(session, where)
-        _claim(to, Folder(session, kept), topics, pattern)
-        before = set(to.committed())
+        to, progress = Folder(session, where), Folder(session, kept)
+        _claim(to, progress, topics, pattern)
         rows = session.readStream.format("ternmq").options(nameserver=nameserver, **options).load()
-        totals = run(lambda: _query(rows, where, kept, interval_s), "archive", observe)
-        added = [file for file in to.committed() if file not in before]
+        with alone(progress):
+            before = set(to.committed())
+            totals = run(lambda: _query(rows, where, kept, interval_s), "archive", observe)
+            added = [file for file in to.committed() if file not in before]
     seconds = (clock.monotonic_ms() - began_ms) / 1000
     return Archived(
         where,

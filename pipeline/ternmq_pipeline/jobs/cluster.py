@@ -9,6 +9,7 @@ from ternmq_client.config import ClientConfig, nameserver_texts
 from ternmq_model.errors import refusal
 from ternmq_model.names import check_topic
 from ternmq_model.response_code import ResponseCode
+from ternmq_pipeline.offsets import EARLIEST, offsets_from_json, offsets_text
 
 T = TypeVar("T")
 
@@ -42,3 +43,20 @@ def check_topics(nameserver: str, topics: Sequence[str]) -> None:
     for topic in topics:
         if topic not in there:
             raise refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {topic!r} is on no broker")
+
+
+def going_on(nameserver: str, topic: str, committed: str) -> str:
+    """Return where a stream goes on in each queue of its topic, as the source's startingOffsets.
+
+    Args:
+        nameserver: Of the cluster that has it.
+        topic: The one that it reads.
+        committed: Where it has been, from `committed_offsets`; queues may have come since then.
+
+    Raises:
+        TopicNotFound: It is on no broker.
+        TransportError: No NameServer answers.
+    """
+    offsets = offsets_from_json(committed)
+    described = ask(nameserver, lambda admin: admin.describe_topic(topic))
+    return offsets_text({one.queue: offsets.get(one.queue, EARLIEST) for one in described.queues})

@@ -1,13 +1,15 @@
 """Folders of a job, wherever Spark can write, and what tells whose they are."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from ternmq_model.errors import JobFailed, UsageError
+from ternmq_model.errors import JobFailed, StoreLocked, UsageError
 from ternmq_pipeline.jobs import file_log
 from ternmq_pipeline.jobs.file_log import CommittedFile
+from ternmq_runtime.directory_lock import DirectoryLock
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,6 +49,12 @@ class Folder:
 
     def __str__(self) -> str:
         return self.place
+
+    def on_disk(self) -> Path | None:
+        """Return where the folder is among this machine's files; None when it is elsewhere."""
+        if str(self._files.getScheme()) != "file":
+            return None
+        return Path(str(self._path.toUri().getPath()))
 
     def names(self, folder: str = "") -> list[str]:
         """Return what is in the folder, or in one below it, sorted; nothing when it is not there.
@@ -122,6 +130,33 @@ def claim(checkpoint: Folder, job: Mapping[str, object]) -> bool:
         raise UsageError(f"checkpoint {checkpoint} is {what}: give a new one")
     checkpoint.write(MARK, json.dumps(dict(job), sort_keys=True) + "\n")
     return False
+
+
+@contextmanager
+def alone(checkpoint: Folder) -> Generator[None]:
+    """Let no other run go on with a job's checkpoint inside the block.
+
+    Spark would let two of them do the batch that neither has committed, each for itself. Only on
+    disks can this be seen; nobody locks folders elsewhere.
+
+    Args:
+        checkpoint: The job's: see `claim`.
+
+    Raises:
+        UsageError: Another run has it.
+    """
+    path = checkpoint.on_disk()
+    if path is None:
+        yield
+        return
+    try:
+        lock = DirectoryLock(path)
+    except StoreLocked:
+        raise UsageError(f"checkpoint {checkpoint}: another run goes on with it now") from None
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _mark(checkpoint: Folder) -> Mapping[str, object]:

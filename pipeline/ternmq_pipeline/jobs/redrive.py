@@ -16,7 +16,7 @@ from ternmq_client.admin import AdminClient
 from ternmq_model.clock import Clock
 from ternmq_model.errors import GroupNotFound, UsageError
 from ternmq_model.names import DEAD_LETTER_PREFIX, DEAD_LETTER_TOOLS, check_group
-from ternmq_pipeline.jobs.cluster import ask, check_topics
+from ternmq_pipeline.jobs.cluster import ask, check_topics, going_on
 from ternmq_pipeline.jobs.places import Folder, claim, committed_offsets, place_of
 from ternmq_pipeline.jobs.resending import message_columns, origin_topic
 from ternmq_pipeline.jobs.running import Observe
@@ -91,8 +91,12 @@ def redrive(
     check_topics(nameserver, [letters])
     source = {"nameserver": nameserver, "subscribe": letters}
     with spark_session("redrive", master=master, settings=settings, spark=spark) as session:
-        start = committed_offsets(Folder(session, kept)) if kept else ""
-        source["startingOffsets"] = start or ask(nameserver, lambda admin: _waiting(admin, letters))
+        done = committed_offsets(Folder(session, kept)) if kept else ""
+        source["startingOffsets"] = (
+            going_on(nameserver, letters, done)
+            if done
+            else ask(nameserver, lambda admin: _waiting(admin, letters))
+        )
         if dry_run:
             rows = session.read.format("ternmq").options(**source).load()
             counts = count_rows(_messages(rows, where), "redrive")
@@ -100,9 +104,10 @@ def redrive(
         source["maxOffsetsPerTrigger"] = str(batch_rows)
         rows = session.readStream.format("ternmq").options(**source).load()
         frame = _messages(rows, where)
-        claim(Folder(session, kept), {"job": "redrive", "group": group, "where": where or None})
+        progress = Folder(session, kept)
+        claim(progress, {"job": "redrive", "group": group, "where": where or None})
         totals = send_stream(
-            frame, "redrive", nameserver=nameserver, checkpoint=kept, observe=observe
+            frame, "redrive", nameserver=nameserver, checkpoint=progress, observe=observe
         )
     return sent(totals, (clock.monotonic_ms() - began_ms) / 1000)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ternmq_model.clock import Clock
 from ternmq_model.errors import UsageError
-from ternmq_pipeline.jobs.cluster import check_topics
+from ternmq_pipeline.jobs.cluster import check_topics, going_on
 from ternmq_pipeline.jobs.places import Folder, claim, committed_offsets, place_of
 from ternmq_pipeline.jobs.progress import reason_of
 from ternmq_pipeline.jobs.resending import all_of, between, message_columns, text
@@ -104,7 +104,7 @@ def replay(
         topic: A topic to read.
         from_nameserver: Of the cluster that has it, if it is another one.
         start_ms: Only what was stored then or later, Unix milliseconds.
-        end_ms: Only what was stored before. Needed to read a topic into itself.
+        end_ms: Only what was stored before. To read a topic into itself, a time that is past.
         where: A condition in Spark's SQL over the columns of what is read.
         checkpoint: A folder where it is kept what was sent. Give the same again to go on.
         dry_run: Send nothing, and count. From a topic, what the checkpoint has as sent is left out.
@@ -129,7 +129,8 @@ def replay(
     kept = place_of(str(checkpoint), option="checkpoint") if checkpoint else ""
     if dry_run and kept and origin.folder:
         raise UsageError("a dry run over Parquet counts all rows: leave checkpoint out")
-    _check(origin, to_topic, nameserver, batch_rows, batch_files)
+    _check_batches(batch_rows, batch_files)
+    _check_topics(origin, to_topic, nameserver, now_ms=clock.wall_ms())
     with spark_session("replay", master=master, settings=settings, spark=spark) as session:
         if dry_run:
             after = committed_offsets(Folder(session, kept)) if kept else ""
@@ -139,9 +140,10 @@ def replay(
             return planned(counts, (clock.monotonic_ms() - began_ms) / 1000)
         if kept:
             frame = _messages(_stream(session, origin, batch_rows, batch_files), origin, to_topic)
-            claim(Folder(session, kept), {"job": "replay", "to": to_topic} | origin.mark)
+            progress = Folder(session, kept)
+            claim(progress, {"job": "replay", "to": to_topic} | origin.mark)
             totals = send_stream(
-                frame, "replay", nameserver=nameserver, checkpoint=kept, observe=observe
+                frame, "replay", nameserver=nameserver, checkpoint=progress, observe=observe
             )
         else:
             frame = _messages(_in_order(_batch(session, origin, "")), origin, to_topic)
@@ -165,16 +167,18 @@ def _origin(
     return Origin(place, topic, nameserver, start_ms, end_ms, where)
 
 
-def _check(
-    origin: Origin, to_topic: str, nameserver: str, batch_rows: int, batch_files: int
-) -> None:
-    """Refuse what can be seen to fail before Spark is started."""
+def _check_batches(batch_rows: int, batch_files: int) -> None:
     if batch_rows < 1 or batch_files < 1:
         raise UsageError(f"batch_rows={batch_rows}, batch_files={batch_files}: at least 1")
+
+
+def _check_topics(origin: Origin, to_topic: str, nameserver: str, *, now_ms: int) -> None:
+    """Refuse what can be seen to fail before Spark is started."""
     written_topic("to_topic", to_topic)
     same = origin.topic == to_topic and origin.nameserver == nameserver
-    if same and origin.end_ms is None:
-        raise UsageError(f"topic {to_topic!r} would be read into itself: give end_ms, an end")
+    if same and (origin.end_ms is None or origin.end_ms > now_ms):
+        # A later run would take for the topic's own what this one has sent.
+        raise UsageError(f"topic {to_topic!r} would be read into itself: give end_ms, a time past")
     check_topics(nameserver, [to_topic])
     if origin.topic:
         check_topics(origin.nameserver, [origin.topic])
@@ -199,7 +203,7 @@ def _batch(session: "SparkSession", origin: Origin, after: str) -> "DataFrame":
     options = _source(origin)
     if after:
         options = {name: value for name, value in options.items() if "starting" not in name}
-        options["startingOffsets"] = after
+        options["startingOffsets"] = going_on(origin.nameserver, origin.topic, after)
     if origin.end_ms is not None:
         options["endingTimestamp"] = str(origin.end_ms)
     return session.read.format("ternmq").options(**options).load()

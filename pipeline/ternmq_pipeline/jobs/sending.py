@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from ternmq_model.errors import JobFailed, UsageError
+from ternmq_pipeline.jobs.places import Folder, alone
 from ternmq_pipeline.jobs.progress import reason_of
 from ternmq_pipeline.jobs.running import Observe, Totals, run
 
@@ -56,7 +57,7 @@ def only(frame: "DataFrame", where: str) -> "DataFrame":
 
 
 def send_stream(
-    frame: "DataFrame", job: str, *, nameserver: str, checkpoint: str, observe: Observe | None
+    frame: "DataFrame", job: str, *, nameserver: str, checkpoint: Folder, observe: Observe | None
 ) -> Totals:
     """Send all rows of a stream that are there now. A batch under way is ended before a stop.
 
@@ -64,19 +65,22 @@ def send_stream(
         frame: Rows with the sink's columns; those whose topic is null are counted and left.
         job: Its name, for errors.
         nameserver: Of the cluster that gets them.
-        checkpoint: Where progress is kept.
+        checkpoint: The job's, where progress is kept.
         observe: Is told of each micro-batch.
 
     Raises:
+        UsageError: Another run goes on with the checkpoint.
         JobFailed: It ended with an error; batches that were committed stay.
     """
 
     def start() -> "StreamingQuery":
         writer = _counted(frame).where("topic IS NOT NULL").writeStream.format("ternmq")
-        writer = writer.option("nameserver", nameserver).option("checkpointLocation", checkpoint)
+        writer = writer.option("nameserver", nameserver)
+        writer = writer.option("checkpointLocation", checkpoint.place)
         return writer.trigger(availableNow=True).start()
 
-    return run(start, job, observe, ends_batches=True)
+    with alone(checkpoint):
+        return run(start, job, observe, ends_batches=True)
 
 
 def send_batch(frame: "DataFrame", job: str, *, nameserver: str) -> Totals:

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from ternmq_model.errors import JobFailed, UsageError
-from ternmq_pipeline.jobs.places import Folder, claim, committed_offsets, place_of
+from ternmq_pipeline.jobs.places import Folder, alone, claim, committed_offsets, place_of
 
 
 class LocalFolder(Folder):
@@ -12,6 +12,9 @@ class LocalFolder(Folder):
     def __init__(self, path: Path) -> None:
         self._local = path
         self.place = str(path)
+
+    def on_disk(self) -> Path | None:
+        return self._local
 
     def names(self, folder: str = "") -> list[str]:
         path = self._local / folder
@@ -102,3 +105,20 @@ def test_a_place_is_a_uri_or_a_path_from_the_root_on() -> None:
     for wrong in ("", "a\0b"):
         with pytest.raises(UsageError, match="folder="):
             place_of(wrong, option="folder")
+
+
+def test_one_run_at_a_time_goes_on_with_a_checkpoint(checkpoint: LocalFolder) -> None:
+    claim(checkpoint, JOB)
+    taken = pytest.raises(UsageError, match=f"{checkpoint}: another run")
+    with alone(checkpoint), taken, alone(checkpoint):
+        pass
+    with alone(checkpoint):
+        assert not claim(checkpoint, JOB)
+
+
+def test_a_checkpoint_that_is_not_on_a_disk_is_nobodys_alone(
+    checkpoint: LocalFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoint, "on_disk", lambda: None)
+    with alone(checkpoint), alone(checkpoint):
+        assert not checkpoint.names()

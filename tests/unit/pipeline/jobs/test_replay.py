@@ -15,6 +15,7 @@ NOBODY = "127.0.0.1:1"
         ("T", {"folder": "/x", "topic": "U"}, "Parquet files or a topic"),
         ("T", {"topic": "U", "start_ms": 9, "end_ms": 9}, "start_ms=9: must be before end_ms=9"),
         ("T", {"topic": "T"}, "into itself: give end_ms"),
+        ("T", {"topic": "T", "end_ms": 1 << 50}, "into itself: give end_ms, a time past"),
         ("T", {"topic": "U", "batch_rows": 0}, "batch_rows=0"),
         ("%DLQ%g", {"topic": "U"}, "brokers alone write"),
         ("T", {"folder": "/x", "checkpoint": "/y", "dry_run": True}, "leave checkpoint out"),
