@@ -182,13 +182,14 @@ def _refuse_unnamed(position: AtTime | AtTimes | AtOffsets, snapshot: Snapshot, 
         return
     if isinstance(position, AtTimes):
         named, option = position.times_ms.keys(), f"{kind}OffsetsByTimestamp"
+        hint = ""
     else:
         named, option = position.offsets.keys(), f"{kind}Offsets"
+        hint = f" ({EARLIEST} = earliest, {LATEST} = latest)"
     there = snapshot.ranges.keys()
     if unnamed := sorted(there - named):
         raise UsageError(
-            f"{option}: must name every queue that is read, {_listed(unnamed)} too "
-            f"({EARLIEST} = earliest, {LATEST} = latest)"
+            f"{option}: must name every queue that is read, {_listed(unnamed)} too{hint}"
         )
     if unknown := sorted(named - there):
         raise UsageError(f"{option}: there is no queue {_listed(unknown)}")

@@ -52,8 +52,8 @@ def test_a_queue_without_a_message_as_late_is_an_error_or_begins_at_its_end(
 @pytest.mark.parametrize(
     ("position", "told"),
     [
-        (AtOffsets({A0: 5}), "startingOffsets: must name every queue.*TopicA@broker-a:1"),
-        (AtTimes({A0: 5}), "startingOffsetsByTimestamp: must name every queue"),
+        (AtOffsets({A0: 5}), "startingOffsets: must name every queue.*TopicA@broker-a:1 too .-2 ="),
+        (AtTimes({A0: 5}), "startingOffsetsByTimestamp: must name every queue.*too$"),
         (
             AtOffsets({A0: 5, A1: 0, A1._replace(queue_id=7): 0}),
             "startingOffsets: there is no queue TopicA@broker-a:7",
