@@ -25,15 +25,23 @@ class UnitRow(Protocol):
         ...
 
 
-def first_from(queue: UnitRow, place: PhysicalOffset) -> QueueOffset:
+def first_from(
+    queue: UnitRow, place: PhysicalOffset, *, end: QueueOffset | None = None
+) -> QueueOffset:
     """Return the queue's first message whose record lies at `place` or behind it.
 
     Offsets of records rise along a queue, so it is found by halving: some twenty units are read.
 
+    Args:
+        queue: Its units.
+        place: Of the log.
+        end: Only messages before it are looked at. None = all.
+
     Returns:
-        The end of the queue where there is none.
+        That end where there is none.
     """
-    low, high = queue.min_offset, queue.end
+    end = queue.end if end is None else end
+    low, high = queue.min_offset, end
     while low < high:
         middle = QueueOffset((low + high) // 2)
         message = _first_message(queue, middle, high)
@@ -41,7 +49,7 @@ def first_from(queue: UnitRow, place: PhysicalOffset) -> QueueOffset:
             high = middle
         else:
             low = QueueOffset(message + 1)
-    return _first_message(queue, low, queue.end)
+    return _first_message(queue, low, end)
 
 
 def _first_message(queue: UnitRow, begin: QueueOffset, end: QueueOffset) -> QueueOffset:

@@ -280,9 +280,19 @@ class StoreDirectory:
 def _first_kept(units: UnitFiles, log_start: PhysicalOffset) -> QueueOffset:
     """Return a queue's first message that is not gone; one whose unit cannot be is damaged."""
     first = first_from(units, log_start)
-    while first > units.min_offset and units.unit(QueueOffset(first - 1)).offset < 0:
-        first = QueueOffset(first - 1)
+    while first > units.min_offset and _is_doubtful(units, QueueOffset(first - 1), log_start):
+        first = first_from(units, log_start, end=QueueOffset(first - 1))
     return first
+
+
+def _is_doubtful(units: UnitFiles, gone: QueueOffset, log_start: PhysicalOffset) -> bool:
+    """Tell whether a message only seems to be gone: its damaged unit has misled the search.
+
+    It points before any log, or the message before it, which would go earlier, is not gone.
+    """
+    if units.unit(gone).offset < 0:
+        return True
+    return gone > units.min_offset and units.unit(QueueOffset(gone - 1)).offset >= log_start
 
 
 def _check_row(row: Sequence[LogFile], length: int) -> None:

@@ -19,7 +19,7 @@ from ternmq_store.queues.units import PADDING_SIZE
 from ternmq_store.reading.reader import select
 from ternmq_store.scanning.directory import StoreDirectory
 from ternmq_store.scanning.log_rows import Choice, LogRows
-from ternmq_store.scanning.queue_scan import NO_PLACE, narrowed_by_time
+from ternmq_store.scanning.queue_scan import NO_PLACE, narrowed_by_time, rows_before_log
 from ternmq_store.scanning.topics import is_user_topic
 from ternmq_store.scanning.wanted import QueueStretch, Scanned, Wanted
 
@@ -300,7 +300,9 @@ class _Cursor:
                     codes = self._ext.tag_codes(units)
                 chosen = select(units, self._source.start, self._source.end, self._codes, codes)
                 rows = np.arange(len(units)) if chosen.rows is None else chosen.rows
-                wrong = [self._next + row for row in chosen.wrong]
+                # Of a planned stretch nothing lies before the log: such units are wrong, too.
+                before = rows_before_log(units, chosen, self._source)
+                wrong = [self._next + row for row in sorted((*chosen.wrong, *before))]
                 first = self._next
                 self._next += len(units)
                 yield chosen.starts, chosen.sizes, first + rows, wrong

@@ -3,7 +3,7 @@
 Source: RocketMQ `DefaultMessageStore.getMessage`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final
 
@@ -88,6 +88,14 @@ def narrowed_by_time(
     return stretch._replace(begin=begin, end=end)
 
 
+def rows_before_log(units: Units, chosen: Selection, source: Source) -> Sequence[int]:
+    """Return which units point before the log, besides those that were found to be wrong."""
+    is_before = (units["offset"] < source.start) & (units["size"] != PADDING_SIZE)
+    is_before[list(chosen.wrong)] = False
+    rows: list[int] = np.flatnonzero(is_before).tolist()
+    return rows
+
+
 class _QueueScan:
     """One scan of one queue."""
 
@@ -153,11 +161,11 @@ class _QueueScan:
         if self._wanted.tag_codes is not None and self._ext is not None:
             codes = self._ext.tag_codes(units)
         chosen = select(units, source.start, source.end, self._wanted.tag_codes, codes)
-        is_gone = (units["offset"] < source.start) & (units["size"] != PADDING_SIZE)
-        is_gone[list(chosen.wrong)] = False
-        if is_gone.any():
-            raise self._gone(offset + int(is_gone.argmax()))
-        return chosen
+        if not (before := rows_before_log(units, chosen, source)):
+            return chosen
+        self._refuse_gone(offset + before[0])
+        # The queue still has messages before these: their units are damaged.
+        return chosen._replace(wrong=sorted((*chosen.wrong, *before)))
 
     def _take(
         self, chosen: Selection, offset: int, log_end: int | None

@@ -28,6 +28,7 @@ from tests.support.stores import ROOT, SMALL, HandClock, append, open_store, set
 pytest.importorskip("pyarrow")
 
 from ternmq_store.scanning import log_rows
+from ternmq_store.scanning.part_scan import plan_directory, scan_part
 from ternmq_store.scanning.queue_scan import scan_queue
 
 LOG_FILE_BYTES = 8192
@@ -206,6 +207,35 @@ def test_a_first_unit_that_points_before_any_log_is_damaged_and_not_gone() -> No
     assert (numbers(steps), steps[-1].damaged) == ([1, 2, 3, 4], 1)
     with StoreDirectory.open(files, ROOT) as directory:
         assert directory.queues() == [QueueStretch("A", 0, 0, 5)]
+
+
+@pytest.mark.parametrize("unit", [b"\x80" + bytes(7), bytes(8), (5).to_bytes(8, "big")])
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_a_unit_that_seems_gone_behind_others_that_are_not_costs_that_message_alone(
+    unit: bytes, is_cut: bool
+) -> None:
+    files = filled(count=40)
+    begin = 0
+    if is_cut:
+        files.remove(log_path(0))
+        with StoreDirectory.open(files, ROOT) as directory:
+            begin = directory.queues()[0].begin
+        assert 0 < begin < 18
+    # The search for the first message, by halving, begins with this one.
+    files.open(ROOT / "consumequeue" / "A" / "0" / f"{400:020d}").write(0, unit)
+    with StoreDirectory.open(files, ROOT) as directory:
+        assert directory.queues() == [QueueStretch("A", 0, begin, 40)]
+    with pytest.raises(MessageDamaged, match="message 20 is damaged"):
+        scan(files, begin, 40)
+    skipping = replace(NUMBERS, skips_damaged=True)
+    left = [number for number in range(begin, 40) if number != 20]
+    steps = scan(files, begin, 40, skipping)
+    assert (numbers(steps), steps[-1].damaged) == (left, 1)
+    with StoreDirectory.open(files, ROOT) as directory:
+        parts = plan_directory(directory)
+        scans = [list(scan_part(directory, part, skipping, broker_name="b")) for part in parts]
+    assert sorted(number for each in scans for number in numbers(each)) == left
+    assert sum(each[-1].damaged for each in scans) == 1
 
 
 def test_what_is_known_as_damaged_is_not_served() -> None:
