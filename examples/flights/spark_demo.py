@@ -10,6 +10,7 @@ import asyncio
 import io
 import json
 import os
+import shutil
 import sys
 import tempfile
 import time
@@ -293,6 +294,8 @@ def print_worst(console: Console, outcome: Outcome) -> None:
 
 async def main() -> bool:
     """Run the demo; return whether the check holds."""
+    if not os.environ.get("JAVA_HOME") and shutil.which("java") is None:
+        raise SystemExit("Spark needs Java 17 or later: install it, or set JAVA_HOME")
     console = Console()
     began_s = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="ternmq-demo-") as temporary:
