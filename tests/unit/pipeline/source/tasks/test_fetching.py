@@ -16,6 +16,8 @@ from ternmq_pipeline.planning.losses import DataLost
 from ternmq_pipeline.source.pushdown import Narrowing
 from ternmq_pipeline.source.tasks import fetching
 from ternmq_pipeline.source.tasks.fetching import fetch_stretch, joined, wanted_of
+from tests.support.records import record
+from tests.support.scripted_scans import numbered
 
 ItemT = TypeVar("ItemT")
 STRETCH = Stretch(MessageQueue("T", "broker-a", 0), QueueOffset(0), QueueOffset(30))
@@ -68,14 +70,19 @@ def rows(begin: int) -> bytes:
     return pa.RecordBatch.from_pydict(columns, schema=SCHEMA).serialize().to_pybytes()
 
 
+def share(monkeypatch: pytest.MonkeyPatch, scanner: object) -> None:
+    """Let tasks read by this one."""
+
+    def shared(_: str) -> object:
+        return scanner
+
+    monkeypatch.setattr(fetching, "shared_scanner", shared)
+
+
 @pytest.fixture
 def scanner(monkeypatch: pytest.MonkeyPatch) -> Scanner:
     found = Scanner()
-
-    def shared(_: str) -> Scanner:
-        return found
-
-    monkeypatch.setattr(fetching, "shared_scanner", shared)
+    share(monkeypatch, found)
     return found
 
 
@@ -117,15 +124,48 @@ def test_damaged_messages_that_a_broker_passes_over_are_no_less_an_error(
         def pull(self, *_stretch: object, **_options: object) -> Opened[PulledStretch]:
             return Opened([piece(next_offset=10), piece(next_offset=30, damaged=2)])
 
-    def shared(_: str) -> Puller:
-        return Puller()
-
-    monkeypatch.setattr(fetching, "shared_scanner", shared)
+    share(monkeypatch, Puller())
     told = "topic T, broker broker-a, queue 0: of offsets 0 to 29, 2 are damaged"
     with pytest.raises(DataLost, match=told):
         list(fetched(Narrowing(), scan="never"))
     assert list(fetched(Narrowing(), scan="never", failOnDataLoss="false")) == []
     assert "before=30 count=2" in caplog.text
+
+
+def stored(number: int, at_ms: int, tag: str, keys: str) -> bytes:
+    """Return a record as it lies on disk."""
+    data = numbered(record("T", 0, properties={"TAGS": tag, "KEYS": keys}), number)
+    return data[:56] + at_ms.to_bytes(8, "big") + data[64:]
+
+
+@pytest.mark.parametrize(
+    ("narrowing", "left"),
+    [
+        (Narrowing(), [0, 1, 2, 3, 4]),
+        (Narrowing(tags=("Aa",)), [0, 2, 4]),
+        (Narrowing(keys=("k", "other")), [0, 3, 4]),
+        (Narrowing(stored_from_ms=1002), [2, 3, 4]),
+        (Narrowing(stored_before_ms=1002), [0, 1]),
+        (Narrowing(stored_from_ms=1001, stored_before_ms=1004, tags=("Aa",), keys=("j",)), [2]),
+    ],
+)
+def test_of_records_what_the_broker_does_not_look_at_is_left_out_here(
+    monkeypatch: pytest.MonkeyPatch, narrowing: Narrowing, left: list[int]
+) -> None:
+    # The codes of both tags are equal: their broker gives all of these.
+    records = [
+        stored(number, 1000 + number, "BB" if number % 2 else "Aa", keys)
+        for number, keys in enumerate(("j k", "", "j", "k", "k k"))
+    ]
+    lengths = np.array([len(one) for one in records], "<i4").tobytes()
+
+    class Puller:
+        def pull(self, *_stretch: object, **_options: object) -> Opened[PulledStretch]:
+            return Opened([PulledStretch(b"".join(records), lengths, 30, 0)])
+
+    share(monkeypatch, Puller())
+    batches = list(fetched(narrowing, scan="never"))
+    assert [number for one in batches for number in one["queueOffset"].to_pylist()] == left
 
 
 def test_small_pieces_are_joined_up_to_so_many_rows() -> None:
