@@ -221,17 +221,21 @@ async def connected(
 def given_up_when_broken(
     client: ScanClient, broker_name: str, connection: Connection
 ) -> Generator[None]:
-    """Have the broker dialled anew next time when `connection` fails in the block.
+    """Have the broker dialled anew next time when `connection` fails in the block, or is about to.
+
+    A broker that closes may return in another role, which only who dials is told.
 
     Raises:
         TransportError: As the block did; also where another user of the connection gave it up.
+        RefusedError: As the block did.
     """
     try:
         yield
-    except TransportError:
-        identity = connection.identity
-        broker_id = MASTER_ID if identity is None else identity.broker_id
-        client.forget(broker_name, connection, broker_id)
+    except (TransportError, RefusedError) as error:
+        if isinstance(error, TransportError) or error.code == ResponseCode.SERVICE_NOT_AVAILABLE:
+            identity = connection.identity
+            broker_id = MASTER_ID if identity is None else identity.broker_id
+            client.forget(broker_name, connection, broker_id)
         raise
     except ClosedError as error:
         # Not the client, or to connect again will say so.

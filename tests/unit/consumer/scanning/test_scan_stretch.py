@@ -103,6 +103,19 @@ def test_what_was_not_whole_is_read_again_and_nothing_comes_twice() -> None:
     run_in_virtual_time(main())
 
 
+def test_a_broker_that_closes_is_dialled_anew_for_it_may_return_in_another_role() -> None:
+    async def main() -> None:
+        for code, forgotten in (
+            (ResponseCode.SERVICE_NOT_AVAILABLE, [0]),
+            (ResponseCode.SYSTEM_BUSY, []),
+        ):
+            client = ScriptedClient([[status(code, 10)], [end(16)]])
+            await _read(client, 10, 16)
+            assert client.forgotten == forgotten
+
+    run_in_virtual_time(main())
+
+
 def test_all_that_is_wanted_is_asked_for() -> None:
     async def main() -> None:
         client = ScriptedClient([[end(16)]])
