@@ -66,17 +66,17 @@ def stage_rows(batch: RecordBatch, rules: Rules) -> StagedRows | None:
         return None
     leads = [part.removesuffix(tail) for part in parts]
     joined = b"".join(leads)
-    if sum(map(len, leads)) != sum(map(len, parts)) - len(tail) * len(parts) or (
-        not is_plain(joined)
-        or (b"\x02" + joined).count(_KEY_AGAIN) != len(leads)
-        or not all(lead.startswith(_KEY) for lead in leads)
-    ):
+    if len(joined) != sum(map(len, parts)) - len(tail) * len(parts):
+        return None  # some of them end otherwise
+    has_one_key = (b"\x02" + joined).count(_KEY_AGAIN) == len(leads)
+    if not is_plain(joined) or not has_one_key or not all(map(_begins_with_key, leads)):
         return None
     told = _told(tail.removesuffix(CHECKSUM_ROOM), rules)
     return None if told is None else _rewritten(batch, leads, tail, told)
 
 
 def _common_tail(parts: list[bytes], *, is_checksummed: bool) -> bytes | None:
+    """Return how the first and the last of `parts` end; None when that is for the longer way."""
     first, last = parts[0], parts[-1]
     at = first.rfind(_TAIL)
     if at < 0:
@@ -87,12 +87,19 @@ def _common_tail(parts: list[bytes], *, is_checksummed: bool) -> bytes | None:
     return tail
 
 
+def _begins_with_key(lead: bytes) -> bool:
+    return lead.startswith(_KEY)
+
+
 class _Told(NamedTuple):
+    """What the properties that all share say."""
+
     immunity_s: int | None
+    """None = as the broker waits."""
 
 
 def _told(tail: bytes, rules: Rules) -> _Told | None:
-    """Return what the properties that all share say; None when that is for the longer way."""
+    """Return what is told; None when that is for the longer way."""
     pairs = decode_properties(tail)
     if STAGED_FOR not in pairs or len(tail.split(b"\x02")) != len(pairs) + 1:
         return None

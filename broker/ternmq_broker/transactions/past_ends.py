@@ -89,8 +89,10 @@ class PastEnds:
             elif (wrong := wrong_ids(one, found[0])) is not None:
                 answers[index] = wrong
             elif not self.halves.reader.store.searches.has_index:
-                remark = f"transaction {one.transaction} ended earlier; without an index its end"
-                remark = f"{remark} cannot be looked up"
+                remark = (
+                    f"transaction {one.transaction} ended earlier; without an index its end cannot "
+                    "be looked up"
+                )
                 answers[index] = refusal(ResponseCode.ILLEGAL_OPERATION, remark)
             else:
                 halves[index] = found[0]

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Self
 
 from ternmq_model.errors import CorruptRecord, StoreError
 from ternmq_model.offsets import UNIT_BYTES, PhysicalOffset, QueueOffset
@@ -44,8 +44,6 @@ from ternmq_store.scanning.wanted import QueueStretch
 
 logger = logging.getLogger(__name__)
 
-_NO_BYTES: Final = 0
-
 
 class StoreDirectory:
     """What one reader knows of a directory since it was opened. Use `open`.
@@ -67,7 +65,7 @@ class StoreDirectory:
         self.files = files
         self.root = root
         log_files = [file for file in find_log_files(files, root) if file.file_bytes]
-        self.log_file_bytes = log_files[0].file_bytes if log_files else _NO_BYTES
+        self.log_file_bytes = log_files[0].file_bytes if log_files else 0
         _check_row(log_files, self.log_file_bytes)
         self.log_start = PhysicalOffset(log_files[0].base if log_files else 0)
         self.log_end = PhysicalOffset(log_files[-1].base + self.log_file_bytes if log_files else 0)
@@ -97,13 +95,13 @@ class StoreDirectory:
     def _tell(self, reason: str) -> None:
         logger.warning("notes of a store do not count path=%s reason=%s", self.root, reason)
 
-    def source(self, log_start: int | None, log_end: int | None) -> Source:
-        """Return the log between these places; None = as far as it went."""
+    def source(self, log_end: int | None = None) -> Source:
+        """Return the log up to a place; None = as far as it went."""
         return Source(
             files=self.files,
             folder=commit_log_folder(self.root),
             file_bytes=self.log_file_bytes,
-            start=self.log_start if log_start is None else PhysicalOffset(log_start),
+            start=self.log_start,
             end=self.log_end if log_end is None else PhysicalOffset(log_end),
             verify=self.verify,
             read_ahead=True,
@@ -230,7 +228,7 @@ class StoreDirectory:
 
     def _is_whole(self, place: PhysicalOffset, size: int) -> bool:
         """Tell whether the log's last record is all there: no property ends with a zero."""
-        file, base = self.source(None, None).open(place)
+        file, base = self.source().open(place)
         try:
             record = decode_record(file.read(place - base, size), 0, at=place)
         except CorruptRecord:

@@ -90,7 +90,7 @@ class LogRows:
         log_end: int | None,
         has_quarantine: bool = True,
     ) -> None:
-        source = directory.source(None, log_end)
+        source = directory.source(log_end)
         self.base = base
         self.end = base + source.file_bytes
         self._directory = directory

@@ -19,7 +19,7 @@ from ternmq_store.queues.units import PADDING_SIZE
 from ternmq_store.reading.reader import select
 from ternmq_store.scanning.directory import StoreDirectory
 from ternmq_store.scanning.log_rows import Choice, LogRows
-from ternmq_store.scanning.queue_scan import NO_PLACE, narrowed_by_time, rows_before_log
+from ternmq_store.scanning.queue_scan import NO_PLACE, rows_before_log
 from ternmq_store.scanning.topics import is_user_topic
 from ternmq_store.scanning.wanted import QueueStretch, Scanned, Wanted
 
@@ -42,17 +42,13 @@ class LogPart(NamedTuple):
 
 
 def plan_directory(
-    directory: StoreDirectory,
-    *,
-    topics: Collection[str] | None = None,
-    wanted: Wanted | None = None,
+    directory: StoreDirectory, *, topics: Collection[str] | None = None
 ) -> Sequence[LogPart]:
     """Return what is to be read, by file of the log.
 
     Args:
         directory: The store.
         topics: Whose messages; each is read whatever it is. None = those of all user topics.
-        wanted: Only its store times count here.
 
     Raises:
         StoreError: Files are missing.
@@ -63,24 +59,13 @@ def plan_directory(
         for queue in directory.queues()
         if (is_user_topic(queue.topic) if topics is None else queue.topic in topics)
     ]
-    if wanted is not None and (wanted.stored_from_ms or wanted.stored_before_ms):
-        source = directory.source(None, None)
-        chosen = [narrowed_by_time(directory, queue, wanted, source) for queue in chosen]
-    return plan_stretches(directory, chosen)
+    return _plan_stretches(directory, chosen)
 
 
-def plan_stretches(
+def _plan_stretches(
     directory: StoreDirectory, stretches: Sequence[QueueStretch]
 ) -> Sequence[LogPart]:
-    """Return the parts of the log that hold these messages.
-
-    Args:
-        directory: The store.
-        stretches: At most one of each queue, within what `directory.queues` tells.
-
-    Raises:
-        OSError: The disk failed.
-    """
+    """Return the parts of the log that hold these messages, at most one stretch of each queue."""
     step = directory.log_file_bytes
     bases = range(directory.log_start, directory.log_end, step) if step else range(0)
     found: dict[int, list[QueueStretch]] = {base: [] for base in bases}
@@ -262,7 +247,7 @@ class _Cursor:
     def __init__(
         self, directory: StoreDirectory, stretch: QueueStretch, wanted: Wanted, stack: ExitStack
     ) -> None:
-        self._source = directory.source(None, None)
+        self._source = directory.source()
         self._stretch = stretch
         self._codes = wanted.tag_codes
         self._units = directory.unit_files(*stretch)

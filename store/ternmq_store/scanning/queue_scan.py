@@ -35,7 +35,6 @@ def scan_queue(
     wanted: Wanted,
     *,
     broker_name: str,
-    log_start: int | None = None,
     log_end: int | None = None,
 ) -> Iterator[Scanned]:
     """Give the wanted messages of a stretch, in the order of the queue, a batch a step.
@@ -45,7 +44,6 @@ def scan_queue(
         stretch: Up to the queue's end at most, as it is when asked.
         wanted: Which messages, and what of them.
         broker_name: Whose they are.
-        log_start: Where the log begins. None = where its first file does.
         log_end: Records that end behind it are not read. None = the end of the log's last file.
 
     Raises:
@@ -60,10 +58,10 @@ def scan_queue(
     wanted = wanted.checked()
     with ExitStack() as stack:
         scan = _QueueScan(directory, stretch, wanted, broker_name, stack)
-        yield from scan.run(directory.source(log_start, log_end), log_end)
+        yield from scan.run(directory.source(log_end), log_end)
 
 
-def narrowed_by_time(
+def _narrowed_by_time(
     directory: StoreDirectory, stretch: QueueStretch, wanted: Wanted, source: Source
 ) -> QueueStretch:
     """Return what of a stretch was stored in the wanted time, found by halving.
@@ -127,7 +125,7 @@ class _QueueScan:
         """Give what is wanted."""
         stretch = self._stretch
         self._refuse_gone(stretch.begin)
-        inside = narrowed_by_time(self._directory, stretch, self._wanted, source)
+        inside = _narrowed_by_time(self._directory, stretch, self._wanted, source)
         offset = inside.begin
         while offset < inside.end:
             units = self._next_units(offset, inside.end)
