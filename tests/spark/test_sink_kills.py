@@ -165,3 +165,28 @@ def test_a_broker_killed_and_started_again_loses_no_row_and_shows_none_early(
             done.result(100)
             assert bodies(nameserver, "broker") == sorted(map(str, range(600)))
             assert waiting_halves(nameserver) == 0
+
+
+def test_a_commit_whose_broker_stays_away_tells_how_much_is_visible(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    spark.dataSource.register(HalfwaySource)
+    gate = tmp_path / "gate"
+    options = {"topic": "away", "gate": str(gate), "commitTimeout": "1s", "requestTimeout": "1s"}
+    with ThreadPoolExecutor(1) as pool, running_nameserver(tmp_path) as named:
+        nameserver = named.address
+        with running_broker(tmp_path, "broker-a", nameserver) as broker:
+            make_topic(nameserver, "away")
+            frame = numbers(spark, 40)
+            done = write_beside(pool, frame, "halfway", nameserver=nameserver, **options)
+            eventually(lambda: is_reached(gate), "half of it is committed", beside=done)
+            kill(broker.process.pid)
+            broker.process.wait()
+        open_gate(gate)
+        with pytest.raises(Exception, match="20 of 40 rows are visible, 20 are not confirmed"):
+            done.result(60)
+        done = write_beside(
+            *(pool, frame, "ternmq"), nameserver=nameserver, topic="away", sendTimeout="1s"
+        )
+        with pytest.raises(Exception, match="20 of 20 messages not staged"):
+            done.result(60)

@@ -83,7 +83,10 @@ def fails_at(column: Column, marked: str, *, attempts: int = 1 << 30) -> Column:
 
 @dataclass(frozen=True)
 class _HalfwayStager:
-    """Commits half of what it is given, passes the gate, and commits the rest."""
+    """Commits half of what it is given, passes the gate, and commits the rest.
+
+    With roll-backs it has no patience.
+    """
 
     stager: Any
     gate: Path
@@ -109,15 +112,17 @@ class _HalfwayStager:
     def end(
         self, staged: Sequence[StagedMessage], resolution: Resolution, *, timeout_s: float
     ) -> None:
-        middle = len(staged) // 2 if resolution is Resolution.COMMIT else 0
         stager: Stager = self.stager
+        if resolution is Resolution.ROLLBACK:
+            stager.end(staged, resolution, timeout_s=1)
+            return
+        middle = len(staged) // 2
         stager.end(staged[:middle], resolution, timeout_s=timeout_s)
-        if middle:
-            self.gate.with_suffix(".reached").touch()
-            if self.kills:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(int(os.environ[PID_VARIABLE]), signal.SIGKILL)
-            pass_gate(self.gate)
+        self.gate.with_suffix(".reached").touch()
+        if self.kills:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(int(os.environ[PID_VARIABLE]), signal.SIGKILL)
+        pass_gate(self.gate)
         stager.end(staged[middle:], resolution, timeout_s=timeout_s)
 
 

@@ -113,7 +113,10 @@ def roll_back(stager: Stager, staged: StagedMessages) -> None:
         if over:
             logger.warning("rows had ended before, or are gone: they stay so rows=%d", over)
         if left:
-            logger.warning("staged rows remain until stagingTimeout rows=%d error=%s", left, error)
+            logger.warning(
+                "rows not rolled back; what is staged still is by stagingTimeout rows=%d error=%s",
+                *(left, error),
+            )
 
 
 def join(parts: Sequence[StagedMessages]) -> StagedMessages:

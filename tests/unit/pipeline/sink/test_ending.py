@@ -162,7 +162,7 @@ def test_an_abort_never_fails(caplog: pytest.LogCaptureFixture) -> None:
     caplog.clear()
     abort_parts([part], open_stager=stager)
     assert stager.bodies(TransactionState.OPEN) == [b"a"]
-    assert "staged rows remain until stagingTimeout rows=1" in caplog.text
+    assert "what is staged still is by stagingTimeout rows=1" in caplog.text
 
 
 def test_a_task_without_a_word_is_no_part_of_a_commit() -> None:
