@@ -59,13 +59,21 @@ def plan_directory(
         for queue in directory.queues()
         if (is_user_topic(queue.topic) if topics is None else queue.topic in topics)
     ]
-    return _plan_stretches(directory, chosen)
+    return plan_stretches(directory, chosen)
 
 
-def _plan_stretches(
+def plan_stretches(
     directory: StoreDirectory, stretches: Sequence[QueueStretch]
 ) -> Sequence[LogPart]:
-    """Return the parts of the log that hold these messages, at most one stretch of each queue."""
+    """Return the parts of the log that hold these messages.
+
+    Args:
+        directory: The store.
+        stretches: At most one of each queue, within what `directory.queues` tells.
+
+    Raises:
+        OSError: The disk failed.
+    """
     step = directory.log_file_bytes
     bases = range(directory.log_start, directory.log_end, step) if step else range(0)
     found: dict[int, list[QueueStretch]] = {base: [] for base in bases}
