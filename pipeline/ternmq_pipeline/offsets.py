@@ -5,7 +5,7 @@ writes another one must be able to read this one.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 from ternmq_model.errors import ConfigError, IllegalName, UsageError
@@ -64,8 +64,9 @@ def offsets_from_json(value: object) -> dict[MessageQueue, QueueOffset]:
     """Return the offsets that a checkpoint holds.
 
     Args:
-        value: What `offsets_to_json` or `offsets_text` made. `from`, where a batch began, and
-            `stores`, whose offsets they are, may stand beside it and are passed over.
+        value: What `offsets_to_json` or `offsets_text` made. `from`, where a batch began,
+            `parked`, queues that may return, and `stores`, whose offsets they are, may stand
+            beside it and are passed over.
 
     Raises:
         UsageError: It is something else, such as the offsets of another source or of a newer
@@ -109,9 +110,10 @@ def queue_from_text(topic: str, text: str) -> MessageQueue:
 
 
 def _numbers(found: Mapping[str, Any], *, option: str, minimum: int) -> dict[MessageQueue, int]:
-    topics, beginnings = _topics(found, option)
-    # Where a batch began: only what begins a stream again asks for it.
-    _numbers_of_topics(beginnings, option=option, minimum=minimum)
+    topics, others = _topics(found, option)
+    for other in others:
+        # Only what begins a stream again asks for it.
+        _numbers_of_topics(other, option=option, minimum=minimum)
     return _numbers_of_topics(topics, option=option, minimum=minimum)
 
 
@@ -135,19 +137,26 @@ def _numbers_of_topics(
     return numbers
 
 
-def _topics(found: Mapping[str, Any], option: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """Return what stands for each topic, of either form, and where a batch began."""
+def _topics(
+    found: Mapping[str, Any], option: str
+) -> tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]:
+    """Return what stands for each topic, of either form, and offsets that stand beside it."""
     version = found.get("v")
     if "v" not in found or isinstance(version, dict):
-        return found, {}
+        return found, []
     if type(version) is not int or version != VERSION:
         rule = f"its version v must be {VERSION}: what wrote it is newer, or is no TernMQ"
         raise ConfigError(option, shown(str(version)), rule)
-    topics, beginnings = found.get("t"), found.get("from", {})
-    is_form = set(found) <= {"v", "t", "from", "stores"} and _are_names(found.get("stores", {}))
-    if not is_form or not isinstance(topics, dict) or not isinstance(beginnings, dict):
+    maps = [found.get("t"), found.get("from", {}), found.get("parked", {})]
+    is_form = set(found) <= {"v", "t", "from", "parked", "stores"}
+    if (
+        not is_form
+        or not all(isinstance(each, dict) for each in maps)
+        or not _are_names(found.get("stores", {}))
+    ):
         raise ConfigError(option, shown(str(dict(found))), 'must be {"v":1,"t":{…}}')
-    return cast("dict[str, Any]", topics), cast("dict[str, Any]", beginnings)
+    topics, *others = cast("list[dict[str, Any]]", maps)
+    return topics, others
 
 
 def _are_names(stores: object) -> bool:

@@ -66,6 +66,28 @@ def test_a_topic_that_is_deleted_is_a_loss_and_the_others_are_read_on_when_told_
     assert arrived(spark, tmp_path) == sent.places + anew.places
 
 
+def test_queues_that_a_topic_has_not_for_a_while_are_read_on_where_they_were(
+    spark: SparkSession, dev: DevProcess, tmp_path: Path
+) -> None:
+    make_topic(dev.nameserver, "Shrinks", 2)
+    sent = Sent(dev.nameserver)
+
+    def run_with(**options: str) -> None:
+        run(source(spark, dev.nameserver, subscribe="Shrinks", **options), tmp_path)
+
+    sent.send("Shrinks", 10)
+    run_with()
+    alter_topic(dev.nameserver, "Shrinks", queues=1)
+    sent.send("Shrinks", 4)
+    with pytest.raises(StreamingQueryException, match="queue 1: it does not exist any more"):
+        run_with()
+    run_with(failOnDataLoss="false")
+    alter_topic(dev.nameserver, "Shrinks", queues=2)
+    sent.send("Shrinks", 6)
+    run_with()
+    assert arrived(spark, tmp_path) == sent.places
+
+
 def test_retention_that_overtakes_a_stream_is_an_error_that_names_queue_and_offsets(
     spark: SparkSession, dev: DevProcess, tmp_path: Path
 ) -> None:

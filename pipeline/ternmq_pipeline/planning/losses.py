@@ -153,19 +153,14 @@ def place_of(
         losses: Gets what is lost.
 
     Returns:
-        None for a queue whose topic its broker does not have any more. One that the topic alone
-        has lost stays where it is, as does one whose broker is not registered: it may return with
-        the messages that were read.
+        None for a queue that does not exist any more. One whose broker is not registered stays
+        where it is: the broker may return.
     """
     there: QueueRange | None = snapshot.ranges.get(queue)
     if there is None:
         is_registered = queue.broker_name in snapshot.brokers
         losses.add(queue, gone(wanted, broker_is_registered=is_registered))
-        may_return = not is_registered or any(
-            other.topic == queue.topic and other.broker_name == queue.broker_name
-            for other in snapshot.ranges
-        )
-        return wanted if may_return else None
+        return None if is_registered else wanted
     if queue.broker_name in snapshot.stand_ins:
         return wanted
     if wanted < there.begin:

@@ -8,7 +8,8 @@ queue is read that was not there before: retention may have taken its beginning 
 repeated.
 
 An end also tells whose offsets they are, as `stores`: those of another cluster, or of a broker that
-began with an empty directory, are numbers of other messages.
+began with an empty directory, are numbers of other messages. And it tells, as `parked`, how far
+queues were read that their topic has no more: the topic may have them again, with what was read.
 """
 
 from collections.abc import Mapping
@@ -23,6 +24,7 @@ NEW: Final[Mapping[str, Any]] = {"v": VERSION, "new": True}
 """Where a query begins of which nothing is decided yet. Never in a checkpoint."""
 
 FROM: Final = "from"
+PARKED: Final = "parked"
 STORES: Final = "stores"
 TOPICS: Final = "t"
 
@@ -31,21 +33,33 @@ Told = Mapping[str, Any]
 
 
 def end_told(
-    end: Offsets, *, begin: Offsets | None = None, stores: Mapping[str, str] | None = None
+    end: Offsets,
+    *,
+    begin: Offsets | None = None,
+    parked: Offsets | None = None,
+    stores: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Return the end of a batch as the checkpoint keeps it.
 
     Args:
         end: Where it ends.
         begin: Where it began, of queues that its start does not tell.
+        parked: Where reading goes on of queues that are not there now.
         stores: Whose offsets they are, by broker.
     """
     told = offsets_to_json(end)
     if begin is not None:
         told[FROM] = offsets_to_json(begin)[TOPICS]
+    if parked:
+        told[PARKED] = offsets_to_json(parked)[TOPICS]
     if stores:
         told[STORES] = dict(sorted(stores.items()))
     return told
+
+
+def parked_of(told: Told) -> dict[MessageQueue, QueueOffset]:
+    """Return where reading goes on of queues that were not there when `told` was decided."""
+    return offsets_from_json({"v": VERSION, TOPICS: told.get(PARKED, {})})
 
 
 def beginning(start: Told, end: Told) -> dict[MessageQueue, QueueOffset]:

@@ -25,7 +25,14 @@ from ternmq_pipeline.planning import (
     targets_of,
     times_of,
 )
-from ternmq_pipeline.source.streams.offsets import NEW, STORES, Told, beginning, end_told
+from ternmq_pipeline.source.streams.offsets import (
+    NEW,
+    STORES,
+    Told,
+    beginning,
+    end_told,
+    parked_of,
+)
 
 T = TypeVar("T")
 
@@ -129,13 +136,16 @@ class StreamProgress:
         """
         is_first = start == NEW
         begin = {} if is_first else offsets_from_json(start)
+        parked = parked_of(start)
         snapshot = self._look(begin, waits=self._options.fail_on_data_loss)
         if is_first:
             begin = self._starting(snapshot)
         elif not self._batches:
             self._aim_at_those_that_were_away(begin, snapshot)
-        gone = self._replaced(begin, start, snapshot)
-        begin = {queue: begin[queue] for queue in begin.keys() - gone.queues}
+        gone = self._replaced(parked | begin, start, snapshot)
+        parked = {queue: parked[queue] for queue in parked.keys() - gone.queues}
+        back = {queue: parked[queue] for queue in parked.keys() & snapshot.ranges.keys()}
+        begin = {queue: begin[queue] for queue in begin.keys() - gone.queues} | back
         now_ms = self._clock.monotonic_ms()
         moment = Moment(
             waited_ms=now_ms - self._batch_at_ms,
@@ -156,11 +166,13 @@ class StreamProgress:
             return dict(start)
         self._batches += 1
         self._batch_at_ms = now_ms
-        fresh = _beginnings(begin, admitted.end, snapshot, gone.queues)
+        untold = _beginnings(begin, admitted.end, snapshot, gone.queues) | back
+        parked = _parked(parked | begin, admitted.end, snapshot)
         end = end_told(
             admitted.end,
-            begin=begin if is_first else fresh or None,
-            stores=_stores(admitted.end, start, snapshot),
+            begin=begin if is_first else untold or None,
+            parked=parked,
+            stores=_stores([*admitted.end, *parked], start, snapshot),
         )
         self._planned = (end, snapshot)
         return end
@@ -318,10 +330,23 @@ def _beginnings(
     return {queue: first for queue, first in fresh.items() if end[queue] > first or queue in anew}
 
 
-def _stores(end: Offsets, start: Told, snapshot: Snapshot) -> dict[str, str]:
-    """Return whose offsets those of `end` are: also of brokers that are away now."""
+def _parked(known: Offsets, end: Offsets, snapshot: Snapshot) -> dict[MessageQueue, QueueOffset]:
+    """Return the queues that `end` does not tell of and that may return as they were."""
+    places = {(queue.topic, queue.broker_name) for queue in snapshot.ranges}
+    return {
+        queue: offset
+        for queue, offset in known.items()
+        if queue not in end
+        and (
+            (queue.topic, queue.broker_name) in places or queue.broker_name not in snapshot.brokers
+        )
+    }
+
+
+def _stores(queues: Iterable[MessageQueue], start: Told, snapshot: Snapshot) -> dict[str, str]:
+    """Return whose offsets those of `queues` are: also of brokers that are away now."""
     stores = {**start.get(STORES, {}), **snapshot.stores}
-    return {name: stores[name] for name in {queue.broker_name for queue in end} & stores.keys()}
+    return {name: stores[name] for name in {queue.broker_name for queue in queues} & stores.keys()}
 
 
 def _tighter(one: int | None, other: int | None) -> int | None:

@@ -59,6 +59,7 @@ def test_an_end_tells_whose_offsets_they_are_and_a_batch_may_begin_anew() -> Non
         (NEW, {"v": 1, "from": [1], "t": {}}),
         ({"v": 1, "t": {}}, {"v": 1, "stores": {"broker-a": 1}, "t": {}}),
         ({"v": 1, "t": {}}, {"v": 1, "stores": "x", "t": {}}),
+        ({"v": 1, "t": {}}, {"v": 1, "parked": {"TopicA": {"broker-a:0": -1}}, "t": {}}),
     ],
 )
 def test_offsets_of_another_version_or_form_are_refused(
