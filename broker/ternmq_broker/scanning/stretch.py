@@ -207,7 +207,8 @@ class _Stretch:
             is_batch = kind is Kind.BATCH and is_last
             await self._write(piece=data, ends_batch=is_batch, ends_stretch=is_over)
             self._took(hold)
-            if is_over or (has_looked and is_turn_over()):
+            has_more = self._next < self._end
+            if is_over or (has_looked and has_more and is_turn_over()):
                 return is_over
 
     def _looked(self, header: Header) -> None:

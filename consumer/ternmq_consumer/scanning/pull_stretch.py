@@ -65,13 +65,13 @@ async def pull_stretch(
                 async with aclosing(reading.over(connection, limit)) as pulled:
                     async for some in pulled:
                         yield some
-            if reading.next_offset >= end:
-                return
             failure = reading.ends_early(connection, limit)
         except StretchLost:
             raise
         except TernError as error:
             failure = error
+        if reading.next_offset >= end:
+            return
         if reading.next_offset > reached:
             patience.got_further()
         await patience.pause(failure)

@@ -56,13 +56,13 @@ async def scan_stretch(
                 async with aclosing(reading.over(connection)) as batches:
                     async for batch in batches:
                         yield batch
-            if reading.next_offset >= end:
-                return
             failure = reading.ends_early(connection, reading.next_offset)
         except StretchLost:
             raise
         except TernError as error:
             failure = error
+        if reading.next_offset >= end:
+            return
         if reading.next_offset > reached:
             patience.got_further()
         await patience.pause(failure)

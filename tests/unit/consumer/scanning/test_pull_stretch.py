@@ -105,6 +105,15 @@ def test_damaged_messages_are_counted_as_far_as_the_stretch_goes() -> None:
     run_in_virtual_time(main())
 
 
+def test_nothing_is_asked_any_more_when_all_is_there() -> None:
+    async def main() -> None:
+        told = client([pulled(5, 12), ConnectionLost("broke")])
+        assert await offsets(told, 5, 12) == [(7, 12)]
+        assert len(told.requests) == 1
+
+    run_in_virtual_time(main())
+
+
 def test_messages_that_are_filtered_out_count_as_looked_at() -> None:
     async def main() -> None:
         told = client([pulled(0, 0, next_offset=9), pulled(9, 12)])

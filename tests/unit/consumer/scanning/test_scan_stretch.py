@@ -103,6 +103,15 @@ def test_what_was_not_whole_is_read_again_and_nothing_comes_twice() -> None:
     run_in_virtual_time(main())
 
 
+def test_nothing_is_asked_any_more_when_all_is_there() -> None:
+    async def main() -> None:
+        client = ScriptedClient([[batch(SCHEMA + b"all", 16), ConnectionLost("broke")]])
+        assert [each.data for each in await _read(client, 10, 16)] == [b"all"]
+        assert len(client.requests) == 1
+
+    run_in_virtual_time(main())
+
+
 def test_a_broker_that_closes_is_dialled_anew_for_it_may_return_in_another_role() -> None:
     async def main() -> None:
         for code, forgotten in (
