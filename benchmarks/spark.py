@@ -24,6 +24,7 @@ from benchmarks import machine
 from benchmarks.figures import markdown, number
 from benchmarks.patterns import BODY_BYTES
 from benchmarks.services import dev
+from benchmarks.spark_sessions import session
 from ternmq import BlockingProducer, Message
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         folder = Path(name).resolve()
         print("$ .venv/bin/python benchmarks/spark.py", *(arguments or sys.argv[1:]))
         print(*machine.describe(folder), sep="\n", flush=True)
-        spark = session(folder)
+        spark = session(folder, driver_memory="2g")
         with dev(folder, "async") as running:
             fill(running.nameserver, chosen.rows)
             sources = {
@@ -98,26 +99,6 @@ def fill(nameserver: str, rows: int) -> None:
                     for one in numbers
                 ]
             )
-
-
-def session(folder: Path) -> "SparkSession":
-    """Start Spark with this Python."""
-    from pyspark.sql import SparkSession
-
-    os.environ.update(PYSPARK_PYTHON=sys.executable, SPARK_LOCAL_IP="127.0.0.1")
-    settings = {
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.memory": "2g",
-        "spark.local.dir": str(folder / "scratch"),
-        "spark.log.level": "ERROR",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-    }
-    builder = SparkSession.Builder().master("local[2]").appName("benchmark")
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    return builder.getOrCreate()
 
 
 def measure(

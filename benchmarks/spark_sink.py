@@ -8,9 +8,7 @@ start of its tasks to the end of the commit, after a smaller one that does not c
 """
 
 import argparse
-import os
 import statistics
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -20,9 +18,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from benchmarks import machine
+from benchmarks.patterns import BODY_BYTES
 from benchmarks.services import dev
+from benchmarks.spark_sessions import session
 
-BODY_BYTES: Final = 1024
 ROWS: Final = 200_000
 MODES: Final = ("async", "sync")
 
@@ -43,22 +42,17 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=ROWS)
     parser.add_argument("--rounds", type=int, default=3)
     asked = parser.parse_args()
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    builder = SparkSession.Builder().master("local[2]").config("spark.ui.enabled", "false")
-    builder = builder.config("spark.log.level", "ERROR").config("spark.driver.memory", "1g")
-    spark = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
     print(f"rows of {BODY_BYTES} bytes, staged and committed")
-    for mode in MODES:
-        with (
-            tempfile.TemporaryDirectory(prefix="bench-spark-") as folder,
-            dev(Path(folder), mode) as service,
-        ):
-            write(spark, service.nameserver, asked.rows // 5)
-            taken_s = [write(spark, service.nameserver, asked.rows) for _ in range(asked.rounds)]
-            print(
-                f"{mode} flush: {asked.rows / statistics.median(taken_s):,.0f} rows/s", flush=True
-            )
-    spark.stop()
+    with tempfile.TemporaryDirectory(prefix="bench-spark-") as name:
+        folder = Path(name)
+        spark = session(folder)
+        for mode in MODES:
+            with dev(folder, mode) as ran:
+                write(spark, ran.nameserver, asked.rows // 5)
+                taken_s = [write(spark, ran.nameserver, asked.rows) for _ in range(asked.rounds)]
+            rate = asked.rows / statistics.median(taken_s)
+            print(f"{mode} flush: {rate:,.0f} rows/s", flush=True)
+        spark.stop()
     print(*machine.describe(Path(tempfile.gettempdir())), sep="\n")
 
 

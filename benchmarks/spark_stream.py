@@ -12,7 +12,6 @@ Python workers, and is told by itself.
 import argparse
 import os
 import statistics
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -23,29 +22,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from benchmarks.machine import describe
 from benchmarks.services import dev
+from benchmarks.spark_sessions import session
 from ternmq import BlockingProducer, Message
 
 TOPIC: Final = "stream-overhead"
 MESSAGES: Final = 100
 TARGET_S: Final = 3.0
-
-
-def session(folder: Path) -> SparkSession:
-    """Start Spark as small as the tests have it, with this Python for its workers."""
-    os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
-    settings = {
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.memory": "1g",
-        "spark.local.dir": str(folder / "scratch"),
-        "spark.log.level": "ERROR",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-    }
-    builder = SparkSession.Builder().master("local[2]").appName("spark_stream")
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    return builder.getOrCreate()
 
 
 def measure(
