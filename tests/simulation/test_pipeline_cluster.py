@@ -151,3 +151,26 @@ def test_offsets_are_committed_at_every_broker_that_answers() -> None:
             assert [each.offset for each in told] == [0, 1]
 
     run_in_virtual_time(main())
+
+
+def test_a_queue_that_is_gone_keeps_no_other_from_being_committed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO", "ternmq_pipeline")
+
+    async def main() -> None:
+        async with simulated_cluster(brokers=("a",)) as cluster:
+            await cluster.put_topic("TopicA", queues=1)
+            queue = MessageQueue("TopicA", "a", 0)
+            async with cluster.producer() as producer:
+                await producer.send(Message("TopicA", b"x"), queue=queue)
+            gone = [MessageQueue("TopicA", "a", 1), MessageQueue("TopicB", "a", 0)]
+            async with reader_at(cluster.environment("driver")) as reader:
+                commits = GroupCommits(reader, "group")
+                await commits.commit(dict.fromkeys([*gone, queue], QueueOffset(1)))
+            request = groups.QueryOffsetRequest(group="group", topic="TopicA")
+            assert (await cluster.ask("a", QUERY_OFFSET, request)).offset == 1
+        for one in gone:
+            assert f"offset not committed group=group queue={one} " in caplog.text
+
+    run_in_virtual_time(main())
