@@ -142,6 +142,61 @@ def test_every_message_is_read_once_wherever_runs_end_and_whatever_comes(
     assert engine.rows == wanted
 
 
+CHANGES = st.lists(
+    st.one_of(
+        st.tuples(st.just("send"), st.integers(0, 3), st.integers(1, 9)),
+        st.tuples(st.just("batch"), st.just(""), st.booleans()),
+        st.tuples(st.just("killed"), st.sampled_from(["planned", "journaled"]), st.booleans()),
+        st.tuples(st.just("now"), st.just(0), st.just(0)),
+        st.tuples(st.just("hide"), st.integers(1, 3), st.just(0)),
+        st.tuples(st.just("show"), st.integers(1, 3), st.just(0)),
+        st.tuples(st.just("replace"), st.integers(0, 9), st.integers(0, 9)),
+    ),
+    max_size=40,
+)
+
+
+@given(changes=CHANGES, limit=st.sampled_from(["", "1", "7"]))
+def test_queues_that_go_and_return_and_stores_that_are_replaced_cost_and_double_nothing_else(
+    changes: list[tuple[str, Any, Any]], limit: str
+) -> None:
+    queues = [MessageQueue("TopicA", "broker-a", number) for number in range(4)]
+    table = Table({queue: (0, queue.queue_id) for queue in queues})
+    table.stores = {"broker-a": "store"}
+    options = {"failOnDataLoss": "false"} | ({"maxOffsetsPerTrigger": limit} if limit else {})
+    engine = Engine(table, options)
+    hidden: dict[MessageQueue, tuple[int, int]] = {}
+    for kind, first, second in changes:
+        if kind == "send":
+            there = hidden if queues[first] in hidden else table.ranges
+            there[queues[first]] = (0, there[queues[first]][1] + second)
+        elif kind == "hide":
+            # What a batch was to read that is repeated without its queue is passed over.
+            if queues[first] in table.ranges and engine.done == len(engine.journal):
+                hidden[queues[first]] = table.ranges.pop(queues[first])
+        elif kind == "show":
+            if queues[first] in hidden:
+                table.ranges[queues[first]] = hidden.pop(queues[first])
+        elif kind == "replace":
+            table.stores["broker-a"] += "+"
+            hidden.clear()
+            table.ranges = {queue: (0, (first * queue.queue_id + second) % 10) for queue in queues}
+            engine.rows.clear()
+        elif kind == "now":
+            engine.restart(available_now=True)
+            engine.run_to_the_end()
+            engine.restart()
+        else:
+            engine.batch(first, everything=second)
+            if kind == "killed":
+                engine.restart()
+    table.ranges |= hidden
+    engine.run_to_the_end()
+    assert engine.rows == Counter(
+        (queue, at) for queue, (_, end) in table.ranges.items() for at in range(end)
+    )
+
+
 def begins_of(first_end: Mapping[str, Any]) -> dict[MessageQueue, int]:
     """Return where a query began, as the end of its first batch tells."""
     return {
