@@ -27,7 +27,7 @@ async def measured(queues: Sequence[QueueStatus]) -> int | None:
 
 
 async def report_of(
-    cluster: SimulatedCluster, hours: int = 3, measure: Measure = measured
+    cluster: SimulatedCluster, hours: int = 3, measure: Measure = measured, now_ms: int = 0
 ) -> Report:
     config = ClientConfig(nameservers=(NAMESERVER,))
     env = cluster.environment("tool")
@@ -36,7 +36,7 @@ async def report_of(
             admin,
             measure,
             lambda times_ms: first_offsets(reader, times_ms),
-            now_ms=cluster.now_ms(),
+            now_ms=now_ms or cluster.now_ms(),
             hours=hours,
             slow_after_ms=SLOW_AFTER_MS,
         )
@@ -83,6 +83,9 @@ def test_topics_tell_what_they_keep_and_got_by_the_hour() -> None:
                 now_ms = cluster.now_ms()
                 sent[now_ms - now_ms % HOUR_MS] = count
                 await asyncio.sleep(3600 if count < 30 else 1)
+            for broker in ("a", "b"):  # which count from nothing then
+                await cluster.stop(broker)
+                await cluster.start(broker)
             found = await report_of(cluster)
             rows = {row.topic: row for row in found.topics}
             assert (rows["orders"].messages, rows["orders"].bytes) == (37, 3700)
@@ -92,6 +95,20 @@ def test_topics_tell_what_they_keep_and_got_by_the_hour() -> None:
             assert by_hour == {hour: count for hour, count in sent.items() if count}
             assert len([row for row in found.traffic if row.topic == "orders"]) == 4
             assert sum(row.messages for row in (await report_of(cluster, hours=1)).traffic) == 30
+
+    run_in_virtual_time(main())
+
+
+def test_what_a_topic_got_in_a_day_leaves_out_what_is_older() -> None:
+    async def main() -> None:
+        async with simulated_cluster() as cluster, cluster.producer() as producer:
+            await cluster.put_topic("orders", 1)
+            await producer.send(Message("orders", b"early"))
+            await asyncio.sleep(3600)
+            await producer.send(Message("orders", b"late"))
+            in_a_day = cluster.now_ms() + 23 * HOUR_MS
+            (row,) = (await report_of(cluster, now_ms=in_a_day + HOUR_MS // 2)).topics
+            assert (row.messages, row.in_24h) == (2, 1)
 
     run_in_virtual_time(main())
 

@@ -33,8 +33,8 @@ def report(
 ) -> Report:
     """Ask a cluster how it stands, and write that down where it is wanted.
 
-    Nothing of the cluster is changed and no message is read: rates are the brokers' counters,
-    messages by the hour follow from the offsets at which hours begin.
+    Nothing of the cluster is changed and no message is read: rates are the brokers' counters, what
+    topics got by the hour and in a day follows from the offsets at which those begin.
 
     Args:
         nameserver: `HOST:PORT`; several separated by commas.

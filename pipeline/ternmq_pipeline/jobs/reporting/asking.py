@@ -15,6 +15,7 @@ from ternmq_model.names import (
 )
 from ternmq_model.queue import MessageQueue
 from ternmq_pipeline.jobs.reporting.tables import (
+    HOUR_MS,
     DeadLettersRow,
     GroupRow,
     HourRow,
@@ -35,6 +36,8 @@ OffsetsAt = Callable[[Mapping[MessageQueue, int]], Awaitable[Mapping[MessageQueu
 
 _DAY: Final = 2
 """The last of a counter's spans; the first is a minute."""
+
+_DAY_MS: Final = 24 * HOUR_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +93,12 @@ async def ask_cluster(
         try:
             found = await admin.describe_topic(name)
             by_hour = await _traffic(offsets_at, found, hour_starts(now_ms, hours))
+            in_24h = _got(found) - await _got_by(offsets_at, found, now_ms - _DAY_MS)
             kept_bytes = await measure(found.queues)
         except TopicNotFound:
             continue
         traffic += by_hour
-        topics.append(topic_row(found, kept_bytes, counted, descriptions))
+        topics.append(topic_row(found, kept_bytes, max(0, in_24h), counted, descriptions))
     return Report(
         now_ms,
         hours,
@@ -125,6 +129,7 @@ def counters(found: Sequence[tuple[str, StatisticsItem]]) -> Counted:
 def topic_row(
     found: TopicDescription,
     kept_bytes: int | None,
+    in_24h: int,
     counted: Counted,
     descriptions: Sequence[GroupDescription],
 ) -> TopicRow:
@@ -134,14 +139,13 @@ def topic_row(
         each.group for each in descriptions if any(one.queue.topic == name for one in each.progress)
     ]
     read = [_rate(counted, "GROUP_GET_NUMS", f"{name}@{group}") for group in readers]
-    got = _rate(counted, "TOPIC_PUT_NUMS", name)
     return TopicRow(
         topic=name,
         queues=len(found.queues),
         messages=sum(one.max_offset - one.min_offset for one in found.queues),
         bytes=kept_bytes,
-        in_per_s=got.per_s,
-        in_24h=got.day,
+        in_per_s=_rate(counted, "TOPIC_PUT_NUMS", name).per_s,
+        in_24h=in_24h,
         out_per_s=sum(each.per_s for each in read),
         out_24h=sum(each.day for each in read),
         groups=len(readers),
@@ -261,15 +265,21 @@ async def _members(
 async def _traffic(
     offsets_at: OffsetsAt, found: TopicDescription, starts: Sequence[int]
 ) -> list[HourRow]:
-    """Return a topic's messages by the hour: differences of the offsets at which hours begin.
+    """Return a topic's messages by the hour: differences of the offsets at which hours begin."""
+    totals = [await _got_by(offsets_at, found, start) for start in starts]
+    return hourly(found.topic, starts, [*totals, _got(found)])
+
+
+async def _got_by(offsets_at: OffsetsAt, found: TopicDescription, at_ms: int) -> int:
+    """Return how many messages a topic had got by a time, or had lost by now: a sum of offsets.
 
     Brokers find those by halving, so no message is read. Nobody is asked about queues that got
     nothing since then.
     """
-    ends = {one.queue: one.max_offset for one in found.queues}
-    totals: list[int] = []
-    for start in starts:
-        asked = {one.queue: start for one in found.queues if one.last_stored_at_ms >= start}
-        at: Mapping[MessageQueue, int] = await offsets_at(asked) if asked else {}
-        totals.append(sum(at.get(queue, end) for queue, end in ends.items()))
-    return hourly(found.topic, starts, [*totals, sum(ends.values())])
+    asked = {one.queue: at_ms for one in found.queues if one.last_stored_at_ms >= at_ms}
+    at: Mapping[MessageQueue, int] = await offsets_at(asked) if asked else {}
+    return sum(at.get(one.queue, one.max_offset) for one in found.queues)
+
+
+def _got(found: TopicDescription) -> int:
+    return sum(one.max_offset for one in found.queues)

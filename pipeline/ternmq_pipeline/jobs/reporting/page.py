@@ -110,7 +110,8 @@ def _brokers(report: Report) -> str:
 def _footer(report: Report) -> str:
     patience = _patience(report)
     return (
-        "<footer>Rates are over the last minute. Sizes are those of records in the log. A group is "
+        "<footer>Rates are over the last minute. What groups have read, sent back and given up is "
+        "counted by brokers since they started. Sizes are those of records in the log. A group is "
         f"slow when a message has waited for it for {patience} or longer; a consumer when it holds "
         "messages of a queue of which none came or was finished for so long.</footer>"
     )

@@ -21,9 +21,11 @@ class TopicRow:
     """Over the last minute, as all rates."""
 
     in_24h: int
+    """Stored in that time, as far as they are still kept."""
+
     out_per_s: float
     out_24h: int
-    """Read by all groups together."""
+    """Read by all groups together, as brokers count since they started."""
 
     groups: int
     last_stored_at_ms: int | None
@@ -44,6 +46,8 @@ class GroupRow:
 
     out_per_s: float
     out_24h: int
+    """As brokers count since they started: so this and those below."""
+
     sent_back_24h: int
     """Messages that were to be tried again."""
 
