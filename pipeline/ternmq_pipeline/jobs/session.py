@@ -84,7 +84,7 @@ def spark_session(
         )
         told, log = _settings(master, Path(name), settings or {}), Path(name, "log")
         try:
-            if known._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
+            if not has_jvm(known._gateway, os.environ):
                 stack.callback(_end_jvm, known)
                 _start_jvm(known, told, log)
             made = _start(job, told)
@@ -95,6 +95,16 @@ def spark_session(
         stack.enter_context(ended_by_signals())
         stack.callback(made.stop)
         yield made
+
+
+def has_jvm(gateway: object | None, environment: Mapping[str, str]) -> bool:
+    """Tell whether there is a JVM that is not ours to end.
+
+    Args:
+        gateway: PySpark's way to the one that it has started; None = none.
+        environment: The process's. A JVM whose spark-submit runs us says there where it is.
+    """
+    return gateway is not None or "PYSPARK_GATEWAY_PORT" in environment
 
 
 def _settings(master: str, folder: Path, others: Mapping[str, str]) -> dict[str, str]:
