@@ -242,7 +242,8 @@ def redrive(
 ) -> None:
     """Send dead letters to the topics that they were sent to first, each once.
 
-    The first run begins with those that wait, as `ternmq dlq list` counts them.
+    The first run begins with those that wait, as `ternmq dlq list` counts them. The letters stay,
+    and wait on: `ternmq dlq drop` marks them.
     """
     if not dry_run and not checkpoint:
         raise click.UsageError("name a folder where it is kept what was sent: --checkpoint DIR")
