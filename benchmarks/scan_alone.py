@@ -114,7 +114,7 @@ def measure_kernel() -> Iterator[tuple[str, float]]:
 
 def measure_directory(root: Path, count: int) -> Iterator[tuple[str, float]]:
     """Yield how fast a directory is read, in each way."""
-    directory, wanted = StoreDirectory.open(RealFileSystem(), root), Wanted()
+    directory, wanted = StoreDirectory(RealFileSystem(), root), Wanted()
     tagged = Wanted(subscription=parse_subscription(TOPIC, "TagA"))
 
     def rows(steps: Iterable[Scanned]) -> int:

@@ -35,7 +35,7 @@ def root(tmp_path: Path) -> Path:
 @pytest.fixture
 def directory(root: Path) -> StoreDirectory:
     """Return the store as it is read."""
-    return StoreDirectory.open(RealFileSystem(), root)
+    return StoreDirectory(RealFileSystem(), root)
 
 
 def rows_of(scanned: Iterable[Scanned]) -> list[Row]:
@@ -157,7 +157,7 @@ def test_tags_are_chosen_by_their_units_and_then_exactly(
 
 def test_where_there_is_no_store_it_says_so(tmp_path: Path) -> None:
     with pytest.raises(StoreNotFound, match="nothing"):
-        StoreDirectory.open(RealFileSystem(), tmp_path / "nothing")
+        StoreDirectory(RealFileSystem(), tmp_path / "nothing")
 
 
 def test_a_stretch_in_the_middle_is_what_is_asked_for(directory: StoreDirectory) -> None:

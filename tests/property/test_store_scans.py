@@ -128,7 +128,7 @@ def test_a_stretch_of_a_queue_is_what_was_stored(
 ) -> None:
     files, rows = filled()
     store = open_store(files, config=CONFIG) if is_open else None
-    directory = StoreDirectory.open(files, ROOT)
+    directory = StoreDirectory(files, ROOT)
     assert directory.is_in_use is is_open
     stretch = QueueStretch(*queue, begin, max(begin, end))
     found = collected(scan_queue(directory, stretch, wanted, broker_name="b"), wanted)
@@ -144,7 +144,7 @@ def test_the_parts_of_a_log_are_its_messages_in_their_order(
     wanted: Wanted, topics: Sequence[str] | None, is_raw: bool
 ) -> None:
     files, rows = filled()
-    directory = StoreDirectory.open(files, ROOT)
+    directory = StoreDirectory(files, ROOT)
     there = sorted(rows.values(), key=lambda row: row["msgId"])
     found: list[Row] = []
     if is_raw:
@@ -160,7 +160,7 @@ def test_the_parts_of_a_log_are_its_messages_in_their_order(
 @given(st.data())
 @settings(deadline=None, max_examples=50)
 def test_parts_of_stretches_are_these_stretches(data: st.DataObject) -> None:
-    directory = StoreDirectory.open(filled()[0], ROOT)
+    directory = StoreDirectory(filled()[0], ROOT)
     stretches = [
         queue._replace(begin=begin, end=data.draw(st.integers(begin, queue.end)))
         for queue in directory.queues()
@@ -196,7 +196,7 @@ def test_a_byte_that_changed_costs_one_message_and_is_told(
 ) -> None:
     files, rows = copy.deepcopy(filled()[0]), filled()[1]
     change_a_byte(files, data)
-    directory = StoreDirectory.open(files, ROOT)
+    directory = StoreDirectory(files, ROOT)
     skipping = Wanted(batch_rows_max=rows_max, skips_damaged=True)
     passed_over = 0
     for topic, queue_id in QUEUES:
@@ -226,7 +226,7 @@ def test_a_byte_that_changed_costs_no_other_message_of_the_log(
 ) -> None:
     files, rows = copy.deepcopy(filled()[0]), filled()[1]
     change_a_byte(files, data)
-    directory = StoreDirectory.open(files, ROOT)
+    directory = StoreDirectory(files, ROOT)
     skipping = Wanted(batch_rows_max=rows_max, skips_damaged=True)
     if is_raw:
         scans = [

@@ -68,10 +68,8 @@ def starting_offsets(
         DataLost: A queue does not have its offset, and that is an error.
     """
     refuse_missing(snapshot)
-    if isinstance(position, Edge):
-        return Resolved(_edges(position, snapshot), [])
-    if isinstance(position, AtOffsets):
-        return _at_offsets(position, snapshot, STARTING, fail=fail_on_data_loss)
+    if isinstance(position, Edge | AtOffsets):
+        return _untimed(position, snapshot, STARTING, fail=fail_on_data_loss)
     _refuse_unnamed(position, snapshot, STARTING)
     offsets: dict[MessageQueue, QueueOffset] = {}
     for queue, there in snapshot.ranges.items():
@@ -104,10 +102,8 @@ def ending_offsets(
         DataLost: A queue does not have its offset, and that is an error.
     """
     refuse_missing(snapshot)
-    if isinstance(position, Edge):
-        return Resolved(_edges(position, snapshot), [])
-    if isinstance(position, AtOffsets):
-        return _at_offsets(position, snapshot, ENDING, fail=fail_on_data_loss)
+    if isinstance(position, Edge | AtOffsets):
+        return _untimed(position, snapshot, ENDING, fail=fail_on_data_loss)
     _refuse_unnamed(position, snapshot, ENDING)
     offsets: dict[MessageQueue, QueueOffset] = {}
     for queue, there in snapshot.ranges.items():
@@ -141,14 +137,12 @@ def refuse_backwards(
             )
 
 
-def _edges(edge: Edge, snapshot: Snapshot) -> dict[MessageQueue, QueueOffset]:
-    return {
-        queue: there.begin if edge is Edge.EARLIEST else there.end
-        for queue, there in snapshot.ranges.items()
-    }
-
-
-def _at_offsets(position: AtOffsets, snapshot: Snapshot, kind: str, *, fail: bool) -> Resolved:
+def _untimed(position: Edge | AtOffsets, snapshot: Snapshot, kind: str, *, fail: bool) -> Resolved:
+    """Return the offsets of a position for which nobody need be asked."""
+    if isinstance(position, Edge):
+        is_begin = position is Edge.EARLIEST
+        ranges = snapshot.ranges.items()
+        return Resolved({queue: one.begin if is_begin else one.end for queue, one in ranges}, [])
     _refuse_unnamed(position, snapshot, kind)
     losses = Losses(fail=fail)
     offsets: dict[MessageQueue, QueueOffset] = {}

@@ -44,19 +44,19 @@ def answers(files: FileSystem) -> Answers:
         )
         yield Answer(Kind.SCHEMA, memoryview(arrow_schema(wish.columns).serialize()))
         end = wish.begin_offset
-        with StoreDirectory.open(files, Path(wish.root)) as directory:
-            directory.may_map = wish.may_map
-            stretch = QueueStretch(wish.topic, wish.queue_id, wish.begin_offset, wish.end_offset)
-            steps = scan_queue(
-                directory, stretch, wanted, broker_name=wish.broker_name, log_end=wish.log_end
-            )
-            for batch, next_offset, damaged in steps:
-                end = next_offset
-                if batch is None or not batch.num_rows:
-                    yield Answer(Kind.PROGRESS, b"", next_offset, damaged)
-                else:
-                    data = memoryview(batch.serialize())
-                    yield Answer(Kind.BATCH, data, next_offset, damaged, batch.num_rows)
+        directory = StoreDirectory(files, Path(wish.root))
+        directory.may_map = wish.may_map
+        stretch = QueueStretch(wish.topic, wish.queue_id, wish.begin_offset, wish.end_offset)
+        steps = scan_queue(
+            directory, stretch, wanted, broker_name=wish.broker_name, log_end=wish.log_end
+        )
+        for batch, next_offset, damaged in steps:
+            end = next_offset
+            if batch is None or not batch.num_rows:
+                yield Answer(Kind.PROGRESS, b"", next_offset, damaged)
+            else:
+                data = memoryview(batch.serialize())
+                yield Answer(Kind.BATCH, data, next_offset, damaged, batch.num_rows)
         yield Answer(Kind.END, END_OF_STREAM, end)
 
     return lambda wish: _told(answer(wish))

@@ -8,8 +8,6 @@ import logging
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from ternmq_model.errors import CorruptRecord, StoreError
 from ternmq_model.offsets import UNIT_BYTES, PhysicalOffset, QueueOffset
@@ -46,12 +44,17 @@ logger = logging.getLogger(__name__)
 
 
 class StoreDirectory:
-    """What one reader knows of a directory since it was opened. Use `open`.
+    """What one reader knows of a directory. To make one reads little of it and leaves nothing open.
+
+    Raises:
+        StoreNotFound: There is no store.
+        StoreError: Files of the log are missing, or have several lengths.
+        OSError: It cannot be read.
 
     Attributes:
         files: The file system.
         root: The directory.
-        log_start: Where the log began then.
+        log_start: Where the log began when this was made.
         log_end: Behind its last file then.
         log_file_bytes: Of each file of the log; 0 when there is none.
         is_in_use: A broker used it then.
@@ -80,17 +83,6 @@ class StoreDirectory:
         self.checksummed: Ranges = tuple(notes.checksummed) if counts else ()
         self.may_map = True
         self._unit_file_bytes: int | None = None
-
-    @classmethod
-    def open(cls, files: FileSystem, root: Path) -> Self:
-        """Return what can be known of `root` without reading much.
-
-        Raises:
-            StoreNotFound: There is no store.
-            StoreError: Files of the log are missing, or have several lengths.
-            OSError: It cannot be read.
-        """
-        return cls(files, root)
 
     def _tell(self, reason: str) -> None:
         logger.warning("notes of a store do not count path=%s reason=%s", self.root, reason)
@@ -259,20 +251,6 @@ class StoreDirectory:
             return _first_kept(units, PhysicalOffset(min(log)))
         finally:
             units.close()
-
-    def close(self) -> None:
-        """Let go of it."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def _first_kept(units: UnitFiles, log_start: PhysicalOffset) -> QueueOffset:

@@ -72,10 +72,10 @@ class OfflineReader(DataSourceReader):
             UsageError: The directory is no store, or does not have what options name.
             DataLost: Offsets that options name are no longer there.
         """
-        with self._directory() as directory:
-            if self._options.raw:
-                return [LogPartition(part) for part in plan_raw(directory)]
-            parts = planned_parts(directory, self._options, self._pushed)
+        directory = self._directory()
+        if self._options.raw:
+            return [LogPartition(part) for part in plan_raw(directory)]
+        parts = planned_parts(directory, self._options, self._pushed)
         return [LogPartition(part) for part in parts]
 
     def read(
@@ -95,7 +95,7 @@ class OfflineReader(DataSourceReader):
     def _directory(self) -> StoreDirectory:
         path = self._options.store or ""
         try:
-            return StoreDirectory.open(RealFileSystem(), Path(path))
+            return StoreDirectory(RealFileSystem(), Path(path))
         except (OSError, StoreError) as error:
             raise refuse_no_store(path, error) from None
 
@@ -103,16 +103,16 @@ class OfflineReader(DataSourceReader):
         shape = Shape(self._options.view, self._names, self._schema)
         wanted = self._wanted(shape.sources)
         damaged = 0
-        with self._directory() as directory:
-            for scanned in self._scanned(directory, part, wanted):
-                if scanned.damaged > damaged:
-                    logger.warning(
-                        "damaged messages are passed over store=%s before=%d count=%d",
-                        *(self._options.store, scanned.next_offset, scanned.damaged - damaged),
-                    )
-                    damaged = scanned.damaged
-                if scanned.batch is not None and scanned.batch.num_rows:
-                    yield shape.of(scanned.batch)
+        directory = self._directory()
+        for scanned in self._scanned(directory, part, wanted):
+            if scanned.damaged > damaged:
+                logger.warning(
+                    "damaged messages are passed over store=%s before=%d count=%d",
+                    *(self._options.store, scanned.next_offset, scanned.damaged - damaged),
+                )
+                damaged = scanned.damaged
+            if scanned.batch is not None and scanned.batch.num_rows:
+                yield shape.of(scanned.batch)
 
     def _scanned(
         self, directory: StoreDirectory, part: LogPart | RawPart, wanted: Wanted

@@ -48,10 +48,10 @@ def test_what_fails_unforeseen_is_told_by_its_name(
 ) -> None:
     pytest.importorskip("pyarrow")
 
-    def fail(_files: object, _root: object) -> None:
+    def fail(*_: object) -> None:
         raise failure
 
-    monkeypatch.setattr(StoreDirectory, "open", fail)
+    monkeypatch.setattr(StoreDirectory, "__init__", fail)
     found = refusal(said(PLAIN))
     assert found.code is ResponseCode.SYSTEM_ERROR
     assert told in found.remark

@@ -44,14 +44,14 @@ def copied_late(*, record_checksum: bool = True) -> MemoryFileSystem:
 
 def queue_end(files: MemoryFileSystem) -> int:
     """Return where queue 0 of topic A ends, having read what is before."""
-    with StoreDirectory.open(files, ROOT) as directory:
-        (queue,) = directory.queues()
-        wanted = Wanted(columns=["queueOffset"])
-        steps = [
-            step
-            for part in plan_directory(directory)
-            for step in scan_part(directory, part, wanted, broker_name="b")
-        ]
+    directory = StoreDirectory(files, ROOT)
+    (queue,) = directory.queues()
+    wanted = Wanted(columns=["queueOffset"])
+    steps = [
+        step
+        for part in plan_directory(directory)
+        for step in scan_part(directory, part, wanted, broker_name="b")
+    ]
     assert sum(step.batch.num_rows for step in steps if step.batch is not None) == queue.end
     assert queue == QueueStretch("A", 0, 0, queue.end)
     return queue.end
@@ -68,9 +68,9 @@ def test_a_copy_ends_where_its_log_does(
 @pytest.mark.parametrize("lost_bytes", [1, 20, 450])
 def test_the_last_record_of_a_log_that_was_not_closed_may_be_there_in_part(lost_bytes: int) -> None:
     files = copied_late()
-    with StoreDirectory.open(files, ROOT) as directory:
-        last = QueueOffset(directory.queues()[0].end - 1)
-        place, size, _ = directory.unit_files("A", 0, 0, 40).unit(last)
+    directory = StoreDirectory(files, ROOT)
+    last = QueueOffset(directory.queues()[0].end - 1)
+    place, size, _ = directory.unit_files("A", 0, 0, 40).unit(last)
     end = place + size - directory.log_start
     files.open(LOG / f"{0:020d}").write(end - lost_bytes, bytes(lost_bytes))
     assert queue_end(files) == 13
@@ -96,10 +96,8 @@ def test_a_log_without_queues_and_queues_without_a_log_are_no_empty_store(
         files.remove(path)
     if lost == "consumequeue":
         files.made_folders -= {path for path in files.made_folders if lost in path.parts}
-    with (
-        StoreDirectory.open(files, ROOT) as directory,
-        pytest.raises(StoreError, match=f"{lost} .*{told}"),
-    ):
+    directory = StoreDirectory(files, ROOT)
+    with pytest.raises(StoreError, match=f"{lost} .*{told}"):
         directory.queues()
 
 
@@ -107,10 +105,8 @@ def test_a_queue_whose_file_was_cut_is_told_by_the_files_of_the_others() -> None
     files = closed("A", "B", "C")
     path = ROOT / "consumequeue" / "B" / "0" / f"{0:020d}"
     files.open(path).resize(20)
-    with (
-        StoreDirectory.open(files, ROOT) as directory,
-        pytest.raises(StoreError, match=f"{path} has 20 bytes, others have"),
-    ):
+    directory = StoreDirectory(files, ROOT)
+    with pytest.raises(StoreError, match=f"{path} has 20 bytes, others have"):
         directory.queues()
 
 

@@ -40,11 +40,9 @@ def scan(
     files: MemoryFileSystem, wanted: Wanted = WANTED, topics: Sequence[str] | None = None
 ) -> list[Scanned]:
     """Scan every part."""
-    with StoreDirectory.open(files, ROOT) as directory:
-        parts = plan_directory(directory, topics=topics)
-        return [
-            step for part in parts for step in scan_part(directory, part, wanted, broker_name="b")
-        ]
+    directory = StoreDirectory(files, ROOT)
+    parts = plan_directory(directory, topics=topics)
+    return [step for part in parts for step in scan_part(directory, part, wanted, broker_name="b")]
 
 
 def rows(scanned: Iterable[Scanned]) -> list[tuple[str, int]]:
@@ -89,11 +87,11 @@ def test_files_that_retention_took_are_no_parts_and_later_ones_are_read() -> Non
 
 def test_a_file_that_goes_after_the_plan_is_told_with_a_queue() -> None:
     files = filled("A", count=30)
-    with StoreDirectory.open(files, ROOT) as directory:
-        part = plan_directory(directory)[0]
-        files.remove(min(path for path in files.nodes if path.parent.name == "commitlog"))
-        with pytest.raises(StretchGone, match="'A' queue 0"):
-            list(scan_part(directory, part, WANTED, broker_name="b"))
+    directory = StoreDirectory(files, ROOT)
+    part = plan_directory(directory)[0]
+    files.remove(min(path for path in files.nodes if path.parent.name == "commitlog"))
+    with pytest.raises(StretchGone, match="'A' queue 0"):
+        list(scan_part(directory, part, WANTED, broker_name="b"))
 
 
 def test_a_damaged_message_is_named_by_its_queue_or_passed_over() -> None:

@@ -61,9 +61,9 @@ def scan(
     files: MemoryFileSystem, begin: int, end: int, wanted: Wanted = NUMBERS, **bounds: int
 ) -> list[Scanned]:
     """Scan the queue."""
-    with StoreDirectory.open(files, ROOT) as directory:
-        stretch = QueueStretch("A", 0, begin, end)
-        return list(scan_queue(directory, stretch, wanted, broker_name="b", **bounds))
+    directory = StoreDirectory(files, ROOT)
+    stretch = QueueStretch("A", 0, begin, end)
+    return list(scan_queue(directory, stretch, wanted, broker_name="b", **bounds))
 
 
 def numbers(scanned: Iterable[Scanned]) -> Sequence[int]:
@@ -111,8 +111,8 @@ def test_a_time_is_found_by_halving_and_its_end_does_not_belong_to_it() -> None:
 
 def test_nothing_behind_the_given_end_of_the_log_is_read() -> None:
     files = filled()
-    with StoreDirectory.open(files, ROOT) as directory:
-        end = directory.unit_files("A", 0, 0, 40).unit(QueueOffset(10)).offset
+    directory = StoreDirectory(files, ROOT)
+    end = directory.unit_files("A", 0, 0, 40).unit(QueueOffset(10)).offset
     assert numbers(scan(files, 0, 10, log_end=end)) == list(range(10))
     with pytest.raises(MessageDamaged, match="queue 0: message 10 "):
         scan(files, 0, 11, log_end=end)
@@ -122,7 +122,7 @@ def test_an_open_store_is_read_while_it_grows() -> None:
     files, clock = MemoryFileSystem(), HandClock(FIRST_MS)
     store = open_store(files, config=CONFIG, clock=clock)
     add(store, clock, 15)
-    directory = StoreDirectory.open(files, ROOT)
+    directory = StoreDirectory(files, ROOT)
     assert directory.is_in_use
     steps = scan_queue(
         directory, QueueStretch("A", 0, 0, 15), replace(NUMBERS, batch_rows_max=5), broker_name="b"
@@ -145,13 +145,13 @@ def test_what_retention_took_is_named_with_where_the_queue_begins() -> None:
     first = raised.value.first_offset
     assert 4 < first < 40
     assert numbers(scan(files, first, 40)) == list(range(first, 40))
-    with StoreDirectory.open(files, ROOT) as directory:
-        assert directory.queues() == [QueueStretch("A", 0, first, 40)]
+    directory = StoreDirectory(files, ROOT)
+    assert directory.queues() == [QueueStretch("A", 0, first, 40)]
 
 
 def test_what_retention_takes_in_the_middle_of_a_scan_ends_it() -> None:
     files = filled()
-    directory = StoreDirectory.open(files, ROOT)
+    directory = StoreDirectory(files, ROOT)
     steps = scan_queue(
         directory, QueueStretch("A", 0, 0, 40), replace(NUMBERS, batch_rows_max=3), broker_name="b"
     )
@@ -177,8 +177,8 @@ def test_a_file_that_goes_while_the_directory_is_opened_is_not_there(
         return names if folder == log_path(0).parent else files_of(folder)
 
     monkeypatch.setattr(files, "files", listed_before)
-    with StoreDirectory.open(files, ROOT) as directory:
-        assert directory.log_start == LOG_FILE_BYTES
+    directory = StoreDirectory(files, ROOT)
+    assert directory.log_start == LOG_FILE_BYTES
 
 
 def test_units_that_stand_for_nothing_are_no_messages_and_no_damage() -> None:
@@ -205,8 +205,8 @@ def test_a_first_unit_that_points_before_any_log_is_damaged_and_not_gone() -> No
         scan(files, 0, 5)
     steps = scan(files, 0, 5, replace(NUMBERS, skips_damaged=True))
     assert (numbers(steps), steps[-1].damaged) == ([1, 2, 3, 4], 1)
-    with StoreDirectory.open(files, ROOT) as directory:
-        assert directory.queues() == [QueueStretch("A", 0, 0, 5)]
+    directory = StoreDirectory(files, ROOT)
+    assert directory.queues() == [QueueStretch("A", 0, 0, 5)]
 
 
 @pytest.mark.parametrize("unit", [b"\x80" + bytes(7), bytes(8), (5).to_bytes(8, "big")])
@@ -218,22 +218,22 @@ def test_a_unit_that_seems_gone_behind_others_that_are_not_costs_that_message_al
     begin = 0
     if is_cut:
         files.remove(log_path(0))
-        with StoreDirectory.open(files, ROOT) as directory:
-            begin = directory.queues()[0].begin
+        directory = StoreDirectory(files, ROOT)
+        begin = directory.queues()[0].begin
         assert 0 < begin < 18
     # The search for the first message, by halving, begins with this one.
     files.open(ROOT / "consumequeue" / "A" / "0" / f"{400:020d}").write(0, unit)
-    with StoreDirectory.open(files, ROOT) as directory:
-        assert directory.queues() == [QueueStretch("A", 0, begin, 40)]
+    directory = StoreDirectory(files, ROOT)
+    assert directory.queues() == [QueueStretch("A", 0, begin, 40)]
     with pytest.raises(MessageDamaged, match="message 20 is damaged"):
         scan(files, begin, 40)
     skipping = replace(NUMBERS, skips_damaged=True)
     left = [number for number in range(begin, 40) if number != 20]
     steps = scan(files, begin, 40, skipping)
     assert (numbers(steps), steps[-1].damaged) == (left, 1)
-    with StoreDirectory.open(files, ROOT) as directory:
-        parts = plan_directory(directory)
-        scans = [list(scan_part(directory, part, skipping, broker_name="b")) for part in parts]
+    directory = StoreDirectory(files, ROOT)
+    parts = plan_directory(directory)
+    scans = [list(scan_part(directory, part, skipping, broker_name="b")) for part in parts]
     assert sorted(number for each in scans for number in numbers(each)) == left
     assert sum(each[-1].damaged for each in scans) == 1
 
@@ -241,9 +241,9 @@ def test_a_unit_that_seems_gone_behind_others_that_are_not_costs_that_message_al
 def test_what_is_known_as_damaged_is_not_served() -> None:
     files = filled(count=5)
     notes = load_notes(files, ROOT, lambda reason: None)
-    with StoreDirectory.open(files, ROOT) as directory:
-        units = directory.unit_files("A", 0, 0, 5)
-        places = units.units(units.min_offset, 5)["offset"].tolist()
+    directory = StoreDirectory(files, ROOT)
+    units = directory.unit_files("A", 0, 0, 5)
+    places = units.units(units.min_offset, 5)["offset"].tolist()
     stretch = Stretch(PhysicalOffset(places[1]), PhysicalOffset(places[3]), "bits")
     save_notes(files, ROOT, replace(notes, quarantined=(stretch,)))
     with pytest.raises(MessageDamaged, match=r"message 1 .*known as damaged"):
@@ -310,14 +310,14 @@ def test_records_that_are_far_apart_need_no_map(monkeypatch: pytest.MonkeyPatch)
     def map_nothing(_file: MemoryFile) -> MemoryRegion:
         raise AssertionError("it is not to be mapped")
 
-    with StoreDirectory.open(files, ROOT) as directory:
-        stretch = QueueStretch("A", 0, 0, 10)
-        assert numbers(scan_queue(directory, stretch, NUMBERS, broker_name="b")) == list(range(10))
-        monkeypatch.setattr(MemoryFile, "map", map_nothing)
-        with pytest.raises(AssertionError):
-            list(scan_queue(directory, stretch, NUMBERS, broker_name="b"))
-        directory.may_map = False
-        assert numbers(scan_queue(directory, stretch, NUMBERS, broker_name="b")) == list(range(10))
+    directory = StoreDirectory(files, ROOT)
+    stretch = QueueStretch("A", 0, 0, 10)
+    assert numbers(scan_queue(directory, stretch, NUMBERS, broker_name="b")) == list(range(10))
+    monkeypatch.setattr(MemoryFile, "map", map_nothing)
+    with pytest.raises(AssertionError):
+        list(scan_queue(directory, stretch, NUMBERS, broker_name="b"))
+    directory.may_map = False
+    assert numbers(scan_queue(directory, stretch, NUMBERS, broker_name="b")) == list(range(10))
 
 
 def test_a_disk_that_fails_is_told_with_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -338,7 +338,7 @@ def test_files_that_do_not_belong_together_are_refused_by_name() -> None:
     files = filled()
     files.remove(log_path(1))
     with pytest.raises(StoreError, match=log_path(2).name):
-        StoreDirectory.open(files, ROOT)
+        StoreDirectory(files, ROOT)
 
 
 def test_a_column_that_there_is_not_is_refused() -> None:
@@ -359,12 +359,12 @@ def test_a_body_that_needs_a_package_says_so_while_the_log_is_mapped(
         append(store, batch_of(record("B", 0, bytes(150_000))))
     settle(store)
     store.close()
-    with StoreDirectory.open(RealFileSystem(), tmp_path) as directory:
-        stretch = QueueStretch("A", 0, 0, 20)
-        whole = Wanted(columns=["body"])
-        batches = [step.batch for step in scan_queue(directory, stretch, whole, broker_name="b")]
-        rows = [row for batch in batches if batch is not None for row in batch.to_pylist()]
-        assert rows == [{"body": bytes(10_000)}] * 20
-        monkeypatch.setitem(sys.modules, "lz4.frame", None)
-        with pytest.raises(MissingPackage, match=r"ternmq\[compression\]"):
-            list(scan_queue(directory, stretch, whole, broker_name="b"))
+    directory = StoreDirectory(RealFileSystem(), tmp_path)
+    stretch = QueueStretch("A", 0, 0, 20)
+    whole = Wanted(columns=["body"])
+    batches = [step.batch for step in scan_queue(directory, stretch, whole, broker_name="b")]
+    rows = [row for batch in batches if batch is not None for row in batch.to_pylist()]
+    assert rows == [{"body": bytes(10_000)}] * 20
+    monkeypatch.setitem(sys.modules, "lz4.frame", None)
+    with pytest.raises(MissingPackage, match=r"ternmq\[compression\]"):
+        list(scan_queue(directory, stretch, whole, broker_name="b"))

@@ -37,12 +37,12 @@ def filled(count: int = 30, *, closes: bool = True) -> MemoryFileSystem:
 
 def scan(files: MemoryFileSystem, wanted: Wanted = WANTED) -> list[Scanned]:
     """Scan every file."""
-    with StoreDirectory.open(files, ROOT) as directory:
-        return [
-            step
-            for part in plan_raw(directory)
-            for step in scan_raw(directory, part, wanted, broker_name="b")
-        ]
+    directory = StoreDirectory(files, ROOT)
+    return [
+        step
+        for part in plan_raw(directory)
+        for step in scan_raw(directory, part, wanted, broker_name="b")
+    ]
 
 
 def numbers(scanned: Iterable[Scanned]) -> list[int]:

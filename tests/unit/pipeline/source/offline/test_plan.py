@@ -81,7 +81,7 @@ def test_what_nobody_stored_anything_in_is_refused_by_name(
 ) -> None:
     (tmp_path / "commitlog").mkdir()
     (tmp_path / "consumequeue" / "A" / "0").mkdir(parents=True)
-    directory = StoreDirectory.open(RealFileSystem(), tmp_path)
+    directory = StoreDirectory(RealFileSystem(), tmp_path)
     assert planned_parts(directory, read_options({"store": "/x", "subscribe": "A"}), Pushed()) == []
     with pytest.raises(ConfigError, match=re.escape(told)):
         planned_parts(directory, read_options({"store": "/x", option: value}), Pushed())
@@ -94,7 +94,7 @@ def test_a_pattern_takes_no_light_queue(tmp_path: Path) -> None:
         (queue / f"{0:020d}").write_bytes(np.array([(0, 100, 0)], dtype=UNIT).tobytes())
     (tmp_path / "commitlog").mkdir()
     (tmp_path / "commitlog" / f"{0:020d}").write_bytes(bytes(1000))
-    directory = StoreDirectory.open(RealFileSystem(), tmp_path)
+    directory = StoreDirectory(RealFileSystem(), tmp_path)
     for choice in ({"subscribePattern": ".*"}, {}):
         parts = planned_parts(directory, read_options({"store": "/x"} | choice), Pushed())
         assert parts == [LogPart(0, (QueueStretch("B", 0, 0, 1),))]
