@@ -9,9 +9,8 @@ from ternmq_model.response_code import ResponseCode
 from ternmq_model.subscription import ALL_TAGS, TAG
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_store.columns.names import check_columns
+from ternmq_store.scanning.wanted import BATCH_BYTES_MAX, BATCH_ROWS_MAX
 
-BATCH_ROWS_MAX: Final = 10_000
-BATCH_BYTES_MAX: Final = 8 << 20
 KEYS_MAX: Final = 64
 KEYS_BYTES_MAX: Final = 16 << 10
 
@@ -43,7 +42,7 @@ def check_scan(request: messages.ScanRequest, rules: PullRules) -> CheckedScan:
     rows = check_range("batch_rows_max", request.batch_rows_max, 0, BATCH_ROWS_MAX)
     length = check_range("batch_bytes_max", request.batch_bytes_max, 0, BATCH_BYTES_MAX)
     check_range("number of keys", len(request.keys), 0, KEYS_MAX)
-    check_range("bytes of keys", sum(map(len, request.keys)), 0, KEYS_BYTES_MAX)
+    check_range("bytes of keys", sum(len(key.encode()) for key in request.keys), 0, KEYS_BYTES_MAX)
     if not all(request.keys):
         raise refusal(ResponseCode.INVALID_PARAMETER, "keys: one is empty")
     try:

@@ -6,7 +6,6 @@ import os
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing
-from dataclasses import replace
 from types import TracebackType
 from typing import Final, Generic, Self, TypeVar
 
@@ -149,20 +148,11 @@ class BlockingScanner(BlockingFace[ClientInstance]):
     by one thread.
 
     Args:
-        nameserver: `HOST:PORT`, or several; overrides what `client_config` says.
-        client_config: The client's patience.
+        nameserver: `HOST:PORT`, or several.
     """
 
-    def __init__(
-        self,
-        nameserver: str | Sequence[str] | None = None,
-        *,
-        client_config: ClientConfig | None = None,
-    ) -> None:
-        config = client_config or ClientConfig()
-        if nameserver is not None:
-            config = replace(config, nameservers=nameserver_texts(nameserver))
-        super().__init__(ClientInstance(config))
+    def __init__(self, nameserver: str | Sequence[str]) -> None:
+        super().__init__(ClientInstance(ClientConfig(nameservers=nameserver_texts(nameserver))))
 
     def scan(
         self, queue: MessageQueue, begin: int, end: int, options: ScanOptions | None = None

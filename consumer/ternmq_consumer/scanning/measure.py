@@ -10,17 +10,17 @@ from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_remoting.contracts import MEASURE_QUEUES
 
 REQUEST_STRETCHES_MAX: Final = 1_024
+_ASK_S: Final = 30.0
 
 
 async def measure(
-    client: ScanClient, stretches: Sequence[StretchToMeasure], *, timeout_s: float = 30.0
+    client: ScanClient, stretches: Sequence[StretchToMeasure]
 ) -> list[MeasuredStretch]:
     """Return how long each stretch is, in their order. Brokers are asked side by side.
 
     Args:
         client: Open.
         stretches: Any number, of any brokers.
-        timeout_s: For each request.
 
     Raises:
         TransportError: A broker did not answer.
@@ -35,7 +35,7 @@ async def measure(
         for first in range(0, len(rows), REQUEST_STRETCHES_MAX)
     ]
     answers = await asyncio.gather(
-        *(_ask(client, [stretches[row] for row in rows], timeout_s) for rows in asked)
+        *(_ask(client, [stretches[row] for row in rows]) for rows in asked)
     )
     found = {
         row: measured
@@ -45,9 +45,7 @@ async def measure(
     return [found[row] for row in range(len(stretches))]
 
 
-async def _ask(
-    client: ScanClient, stretches: list[StretchToMeasure], timeout_s: float
-) -> list[MeasuredStretch]:
+async def _ask(client: ScanClient, stretches: list[StretchToMeasure]) -> list[MeasuredStretch]:
     broker_name = stretches[0].queue.broker_name
     connection = await connected(client, stretches[0].queue)
     request = admin.MeasureQueuesRequest(
@@ -63,5 +61,5 @@ async def _ask(
         ]
     )
     with given_up_when_broken(client, broker_name, connection):
-        reply = await connection.call(MEASURE_QUEUES, request, timeout_s=timeout_s)
+        reply = await connection.call(MEASURE_QUEUES, request, timeout_s=_ASK_S)
     return [MeasuredStretch(each.end_offset, each.bytes) for each in reply.stretches]

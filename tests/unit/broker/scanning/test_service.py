@@ -162,6 +162,7 @@ INVALID = ResponseCode.INVALID_PARAMETER
         ({"columns": ["body", "body"]}, INVALID, "twice"),
         ({"keys": ["a", ""]}, INVALID, "keys"),
         ({"keys": ["a"] * 65}, INVALID, "number of keys"),
+        ({"keys": ["ä" * 9_000]}, INVALID, "bytes of keys"),
         (
             {"subscription": messages.Subscription(expression_type="SQL92", expression="a >")},
             ResponseCode.SUBSCRIPTION_PARSE_FAILED,
