@@ -31,7 +31,6 @@ class Quarantine:
     bad record later.
 
     Attributes:
-        skipped: How often a reader passed over a message that lies in one.
         changes: How often a stretch was added or forgotten; tells whether the notes are behind.
     """
 
@@ -39,7 +38,6 @@ class Quarantine:
         self._stretches: list[Stretch] = []
         self._starts: Ints = np.zeros(0, dtype=np.int64)
         self._ends: Ints = np.zeros(0, dtype=np.int64)
-        self.skipped = 0
         self.changes = 0
         for stretch in stretches:
             self.add(stretch.start, stretch.end, stretch.reason)

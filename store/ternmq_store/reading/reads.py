@@ -348,7 +348,6 @@ class Reads:
         else:
             status = ReadStatus.NO_MATCHED_MESSAGE
         behind = max(int(self._log.end) - last, 0)
-        self.quarantine.skipped += skipped
         return ReadResult(
             status,
             QueueOffset(request.offset + scanned),
