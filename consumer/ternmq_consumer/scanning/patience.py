@@ -1,9 +1,9 @@
-"""How long a stretch is tried again that gets no further."""
+"""Reading a stretch over one connection after the other, and how long when it gets no further."""
 
 import asyncio
-from collections.abc import Generator
-from contextlib import contextmanager
-from typing import Final, Protocol
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import aclosing, contextmanager
+from typing import Final, Protocol, TypeVar
 
 from ternmq_client.retry import RetryPolicy
 from ternmq_client.route_cache import RouteCache
@@ -22,6 +22,8 @@ from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import MASTER_ID
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Connection
+
+PieceT = TypeVar("PieceT")
 
 SHORT_S: Final = 5.0
 """For so long a master is asked again whose queue ends before the stretch does."""
@@ -76,6 +78,7 @@ class Progress:
         end: Behind its last message.
         next_offset: Everything before it was given out.
         first_offset: The first message that the queue kept, as was told last.
+        queue_end: Where the queue ended, as was told last.
         has_begun: Somebody was connected to for it.
     """
 
@@ -83,7 +86,7 @@ class Progress:
         self.queue = queue
         self.end = end
         self.next_offset = begin
-        self.first_offset = 0
+        self.first_offset = self.queue_end = 0
         self.has_begun = False
 
     def lost(self, *, end_offset: int | None = None) -> StretchLost:
@@ -134,6 +137,55 @@ class Progress:
             f"broker {broker_name}: a slave stands in and has of queue {queue_id} of topic "
             f"{topic!r} only {kept}, not yet offset {self.next_offset}"
         )
+
+
+async def read_on(
+    client: ScanClient,
+    reading: Progress,
+    over: Callable[[Connection], AsyncGenerator[PieceT]],
+    *,
+    timeout_s: float,
+) -> AsyncGenerator[PieceT]:
+    """Give the pieces of a stretch to its end, over as many connections as that takes.
+
+    Args:
+        client: Open.
+        reading: How far it is.
+        over: Reads on over one connection, until stretch or queue end there; takes note in
+            `reading`.
+        timeout_s: For so long reading may get no further.
+
+    Raises:
+        StretchLost: Messages of the stretch are no longer kept, or there are none yet, or their
+            topic was deleted.
+        RefusedError: The broker says no.
+        TransportError: For `timeout_s` nobody was there to get any further with, or only a slave
+            that has not got so far.
+    """
+    patience = Patience(client.env, timeout_s)
+    queue = reading.queue
+    while True:
+        reached = reading.next_offset
+        try:
+            connection = await connected(client, queue, was_there=reading.has_begun)
+            reading.has_begun = True
+            with (
+                given_up_when_broken(client, queue.broker_name, connection),
+                reading.lost_with_topic(connection),
+            ):
+                async with aclosing(over(connection)) as pieces:
+                    async for piece in pieces:
+                        yield piece
+            failure = reading.ends_early(connection, reading.queue_end)
+        except StretchLost:
+            raise
+        except TernError as error:
+            failure = error
+        if reading.next_offset >= reading.end:
+            return
+        if reading.next_offset > reached:
+            patience.got_further()
+        await patience.pause(failure)
 
 
 class Patience:

@@ -1,16 +1,9 @@
 """A stretch of a queue as records, from brokers that do not scan: over a PullStream of no group."""
 
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
 from typing import Final
 
-from ternmq_consumer.scanning.patience import (
-    Patience,
-    Progress,
-    ScanClient,
-    connected,
-    given_up_when_broken,
-)
+from ternmq_consumer.scanning.patience import Progress, ScanClient, read_on
 from ternmq_consumer.scanning.stretches import (
     RETRY_TIMEOUT_S,
     SIZE_BYTES,
@@ -18,7 +11,7 @@ from ternmq_consumer.scanning.stretches import (
     cut_records,
 )
 from ternmq_consumer.subscriptions import subscription_message
-from ternmq_model.errors import ConnectionLost, StretchLost, TernError, refusal
+from ternmq_model.errors import ConnectionLost, refusal
 from ternmq_model.queue import MessageQueue
 from ternmq_model.subscription import ALL_TAGS, Subscription
 from ternmq_protos.v1 import admin_pb2 as admin
@@ -32,7 +25,7 @@ _CREDIT_MESSAGES: Final = 65_536
 _HANDLE: Final = 1
 
 
-async def pull_stretch(
+def pull_stretch(
     client: ScanClient,
     queue: MessageQueue,
     begin: int,
@@ -51,30 +44,7 @@ async def pull_stretch(
         StretchLost, RefusedError, TransportError: As `scan_stretch`.
     """
     reading = _Reading(client.client_id, queue, begin, end, subscription)
-    patience = Patience(client.env, retry_timeout_s)
-    while True:
-        reached = reading.next_offset
-        try:
-            connection = await connected(client, queue, was_there=reading.has_begun)
-            reading.has_begun = True
-            with (
-                given_up_when_broken(client, queue.broker_name, connection),
-                reading.lost_with_topic(connection),
-            ):
-                limit = await reading.check(connection)
-                async with aclosing(reading.over(connection, limit)) as pulled:
-                    async for some in pulled:
-                        yield some
-            failure = reading.ends_early(connection, limit)
-        except StretchLost:
-            raise
-        except TernError as error:
-            failure = error
-        if reading.next_offset >= end:
-            return
-        if reading.next_offset > reached:
-            patience.got_further()
-        await patience.pause(failure)
+    return read_on(client, reading, reading.over, timeout_s=retry_timeout_s)
 
 
 class _Reading(Progress):
@@ -98,7 +68,7 @@ class _Reading(Progress):
             else subscription_message(subscription)
         )
 
-    async def check(self, connection: Connection) -> int:
+    async def _check(self, connection: Connection) -> int:
         """Return how far the stretch can be read now: a stream would wait for what is beyond.
 
         Raises:
@@ -114,12 +84,13 @@ class _Reading(Progress):
                 return min(self.end, status.max_offset)
         return 0
 
-    async def over(self, connection: Connection, limit: int) -> AsyncGenerator[PulledStretch]:
-        """Read on, over one connection, up to `limit`.
+    async def over(self, connection: Connection) -> AsyncGenerator[PulledStretch]:
+        """Read on, over one connection, as far as the stretch can be read now.
 
         Raises:
             TernError: It is not that far, and no more comes.
         """
+        limit = self.queue_end = await self._check(connection)
         if self.next_offset >= limit:
             return
         stream = connection.open(PULL_STREAM)

@@ -1,18 +1,11 @@
 """A stretch of a queue as Arrow batches, whatever happens to the broker meanwhile."""
 
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
 
-from ternmq_consumer.scanning.patience import (
-    Patience,
-    Progress,
-    ScanClient,
-    connected,
-    given_up_when_broken,
-)
+from ternmq_consumer.scanning.patience import Progress, ScanClient, read_on
 from ternmq_consumer.scanning.stretches import ScannedBatch, ScanOptions, split_schema
 from ternmq_consumer.subscriptions import subscription_message
-from ternmq_model.errors import ConnectionLost, StretchLost, TernError, refusal
+from ternmq_model.errors import ConnectionLost, refusal
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import messages_pb2 as messages
@@ -20,7 +13,7 @@ from ternmq_remoting.contracts import SCAN
 from ternmq_remoting.rpc import Connection
 
 
-async def scan_stretch(
+def scan_stretch(
     client: ScanClient,
     queue: MessageQueue,
     begin: int,
@@ -43,29 +36,7 @@ async def scan_stretch(
     """
     wanted = ScanOptions() if options is None else options
     reading = _Reading(queue, begin, end, wanted)
-    patience = Patience(client.env, wanted.retry_timeout_s)
-    while True:
-        reached = reading.next_offset
-        try:
-            connection = await connected(client, queue, was_there=reading.has_begun)
-            reading.has_begun = True
-            with (
-                given_up_when_broken(client, queue.broker_name, connection),
-                reading.lost_with_topic(connection),
-            ):
-                async with aclosing(reading.over(connection)) as batches:
-                    async for batch in batches:
-                        yield batch
-            failure = reading.ends_early(connection, reading.next_offset)
-        except StretchLost:
-            raise
-        except TernError as error:
-            failure = error
-        if reading.next_offset >= end:
-            return
-        if reading.next_offset > reached:
-            patience.got_further()
-        await patience.pause(failure)
+    return read_on(client, reading, reading.over, timeout_s=wanted.retry_timeout_s)
 
 
 class _Reading(Progress):
@@ -108,6 +79,7 @@ class _Reading(Progress):
                 elif has_moved:
                     yield self._batch(b"")
                 if reply.ends_stretch:
+                    self.queue_end = self.next_offset
                     return
             raise ConnectionLost(f"broker {self.queue.broker_name} ended a scan in its middle")
         finally:
