@@ -26,8 +26,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 INTERRUPTED: Final = 130
 """The exit code that a shell shows of a process that Ctrl-C ended."""
 
-_ROWS: Final = click.IntRange(min=1)
-
 
 def setting(text: str) -> tuple[str, str]:
     """Return name and value of a setting of Spark's.
@@ -50,6 +48,12 @@ def start(text: str) -> str:
     return text if text in EDGES else str(time_ms(text))
 
 
+def most_option(name: str, default: int, text: str) -> Callable[[F], F]:
+    """Return the option for a number that is at least 1."""
+    least_one = click.IntRange(min=1)
+    return click.option(name, type=least_one, default=default, show_default=True, help=text)
+
+
 def spark_options(function: F) -> F:
     """Add `--master` and `--conf`, which become the arguments `master` and `settings`."""
     function = click.option(
@@ -60,12 +64,8 @@ def spark_options(function: F) -> F:
         metavar="NAME=VALUE",
         help="A setting of Spark, such as spark.driver.memory=4g; may be repeated.",
     )(function)
-    return click.option(
-        "--master",
-        default=LOCAL,
-        show_default=True,
-        help="Spark's master.",
-    )(function)
+    master = click.option("--master", default=LOCAL, show_default=True, help="Spark's master.")
+    return master(function)
 
 
 @click.command()
@@ -88,13 +88,7 @@ def spark_options(function: F) -> F:
     metavar="DURATION",
     help="Go on until Ctrl-C, with a micro-batch so often.",
 )
-@click.option(
-    "--batch-rows",
-    type=_ROWS,
-    default=ARCHIVE_ROWS,
-    show_default=True,
-    help="The most messages of a micro-batch.",
-)
+@most_option("--batch-rows", ARCHIVE_ROWS, "The most messages of a micro-batch.")
 @click.option("--checkpoint", default="", metavar="DIR", help="Instead of _checkpoint in --to.")
 @spark_options
 @nameserver_option
@@ -151,20 +145,8 @@ def archive(
 @click.option("--checkpoint", default="", metavar="DIR", help="Keeps what was sent.")
 @click.option("--once", is_flag=True, help="All in one batch, whatever was sent before.")
 @click.option("--dry-run", is_flag=True, help="Send nothing, and count.")
-@click.option(
-    "--batch-rows",
-    type=_ROWS,
-    default=BATCH_ROWS,
-    show_default=True,
-    help="The most messages of a micro-batch from a topic.",
-)
-@click.option(
-    "--batch-files",
-    type=_ROWS,
-    default=BATCH_FILES,
-    show_default=True,
-    help="The most files of a micro-batch from Parquet.",
-)
+@most_option("--batch-rows", BATCH_ROWS, "The most messages of a micro-batch from a topic.")
+@most_option("--batch-files", BATCH_FILES, "The most files of a micro-batch from Parquet.")
 @spark_options
 @nameserver_option
 @output_option
@@ -219,13 +201,7 @@ def replay(
 @click.option("--where", default="", metavar="SQL", help="Only letters for which this is true.")
 @click.option("--checkpoint", default="", metavar="DIR", help="Keeps what was sent.")
 @click.option("--dry-run", is_flag=True, help="Send nothing, and count.")
-@click.option(
-    "--batch-rows",
-    type=_ROWS,
-    default=BATCH_ROWS,
-    show_default=True,
-    help="The most letters of a micro-batch.",
-)
+@most_option("--batch-rows", BATCH_ROWS, "The most letters of a micro-batch.")
 @spark_options
 @nameserver_option
 @output_option

@@ -1,7 +1,13 @@
 import json
+from pathlib import Path
+from typing import Any
 
+import pytest
+from click.testing import CliRunner
+
+from ternmq_console import pipeline_report
 from ternmq_console.pipeline_report import report_document
-from ternmq_pipeline.jobs.reporting.tables import TABLES
+from ternmq_pipeline.jobs.reporting.tables import TABLES, Report
 from tests.support.reports import empty_report, group_row, some_report
 
 
@@ -17,3 +23,27 @@ def test_a_report_in_json_has_every_table_with_times_as_texts() -> None:
 def test_an_empty_cluster_has_tables_without_rows() -> None:
     told = report_document(empty_report())
     assert all(told[table] == [] for table in TABLES)
+
+
+def test_the_tables_are_shown_and_the_files_that_were_asked_for_are_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[dict[str, Any]] = []
+
+    def make_report(nameserver: str, **named: Any) -> Report:
+        asked.append({"nameserver": nameserver, **named})
+        return some_report()
+
+    monkeypatch.setattr(pipeline_report, "make_report", make_report)
+    command = ["--nameserver", "ns:1", "--html", "r.html", "--hours", "3", "--slow-after", "90s"]
+    done = CliRunner().invoke(pipeline_report.report, command)
+    assert done.exit_code == 0, done.output
+    assert asked == [
+        {"nameserver": "ns:1", "html": Path("r.html"), "parquet": None, "hours": 3}
+        | {"slow_after_s": 90.0}
+    ]
+    headings = [line for line in done.stdout.splitlines() if line.isupper() and " " not in line]
+    assert headings == ["TOPICS", "GROUPS", "MEMBERS"]
+    assert "DEAD LETTERS" in done.stdout
+    assert "2026-11-20T23:09:06.950Z" in done.stdout
+    assert done.stderr == "wrote r.html\n"
