@@ -102,14 +102,15 @@ def test_retention_that_takes_what_planned_tasks_are_to_read_is_an_error_that_na
     make_topic(dev.nameserver, "TaskTooLate", 1)
     Sent(dev.nameserver).send("TaskTooLate", 60)
     gate = Gate(tmp_path)
-    # Two tasks stand at the gate; the third one begins when they are done.
+    # One or two tasks stand at the gate; the last one begins when one of them is done.
     frame = source(spark, dev.nameserver, subscribe="TaskTooLate", maxRecordsPerPartition=20)
     query = start(frame.select(*PLACE).mapInArrow(gate.step(), SCHEMA), tmp_path)
     gate.wait()
     overtake(dev, "TaskTooLate")
     gate.open()
+    which = "(0 to 19|20 to 39|40 to 59)"
     said = (
-        rf"topic TaskTooLate, broker {dev.broker_name}, queue 0: offsets \d0 to \d9 are no longer"
+        f"topic TaskTooLate, broker {dev.broker_name}, queue 0: offsets {which} are no longer kept"
     )
     with pytest.raises(StreamingQueryException, match=said):
         query.awaitTermination(RUN_WITHIN_S)
