@@ -187,11 +187,11 @@ def test_a_replay_sends_what_was_archived_once_and_as_it_was(
         "end_ms": newest_ms(dev, "played") + 1,
     }
     where |= {"topic": "played", "checkpoint": tmp_path / "evens"}
-    begun = replay("evens", batch_rows=15, observe=interrupt_first, **where, **options)
+    begun = replay("evens", batch_rows=10, observe=interrupt_first, **where, **options)
     assert begun.is_stopped
     make_topic(dev.nameserver, "played", queues=3)
     would = replay("evens", dry_run=True, **where, **options)
-    ended = replay("evens", batch_rows=15, **where, **options)
+    ended = replay("evens", batch_rows=30, **where, **options)
     assert begun.rows + would.rows == begun.rows + ended.rows == 20
     assert not ended.is_stopped
     assert bodies(topic_rows(spark, dev, "evens")) == Counter(b"%d" % n for n in range(0, 40, 2))
@@ -246,7 +246,7 @@ def test_dead_letters_go_to_their_first_topic_once(
         )
         assert not {"DLQ_ORIGIN_TOPIC", "RETRY_TOPIC", "DLQ_ORIGIN_MESSAGE_ID"} & told.keys()
     rest: dict[str, Any] = {"where": "tags is null or tags = 'odd'", "checkpoint": tmp_path / "c"}
-    begun = redrive("undertaker", batch_rows=7, observe=interrupt_first, **rest, **options)
+    begun = redrive("undertaker", batch_rows=5, observe=interrupt_first, **rest, **options)
     assert begun.is_stopped
     ended = redrive("undertaker", **rest, **options)
     assert (begun.rows + ended.rows, begun.left + ended.left) == (10, 1)
