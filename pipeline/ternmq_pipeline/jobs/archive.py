@@ -113,7 +113,7 @@ def archive(
         rows = session.readStream.format("ternmq").options(nameserver=nameserver, **options).load()
         with alone(progress):
             before = set(to.committed())
-            totals = run(lambda: _query(rows, where, kept, interval_s), "archive", observe)
+            totals = run(lambda: _query(rows, where, kept, interval_s), observe)
             added = [file for file in to.committed() if file not in before]
     seconds = (clock.monotonic_ms() - began_ms) / 1000
     return Archived(

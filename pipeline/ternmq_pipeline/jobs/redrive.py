@@ -99,16 +99,14 @@ def redrive(
         )
         if dry_run:
             rows = session.read.format("ternmq").options(**source).load()
-            counts = count_rows(_messages(rows, where), "redrive")
+            counts = count_rows(_messages(rows, where))
             return planned(counts, (clock.monotonic_ms() - began_ms) / 1000)
         source["maxOffsetsPerTrigger"] = str(batch_rows)
         rows = session.readStream.format("ternmq").options(**source).load()
         frame = _messages(rows, where)
         progress = Folder(session, kept)
         claim(progress, {"job": "redrive", "group": group, "where": where or None})
-        totals = send_stream(
-            frame, "redrive", nameserver=nameserver, checkpoint=progress, observe=observe
-        )
+        totals = send_stream(frame, nameserver=nameserver, checkpoint=progress, observe=observe)
     return sent(totals, (clock.monotonic_ms() - began_ms) / 1000)
 
 

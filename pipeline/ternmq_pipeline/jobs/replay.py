@@ -134,20 +134,16 @@ def replay(
     with spark_session("replay", master=master, settings=settings, spark=spark) as session:
         if dry_run:
             after = committed_offsets(Folder(session, kept)) if kept else ""
-            counts = count_rows(
-                _messages(_batch(session, origin, after), origin, to_topic), "replay"
-            )
+            counts = count_rows(_messages(_batch(session, origin, after), origin, to_topic))
             return planned(counts, (clock.monotonic_ms() - began_ms) / 1000)
         if kept:
             frame = _messages(_stream(session, origin, batch_rows, batch_files), origin, to_topic)
             progress = Folder(session, kept)
             claim(progress, {"job": "replay", "to": to_topic} | origin.mark)
-            totals = send_stream(
-                frame, "replay", nameserver=nameserver, checkpoint=progress, observe=observe
-            )
+            totals = send_stream(frame, nameserver=nameserver, checkpoint=progress, observe=observe)
         else:
             frame = _messages(_in_order(_batch(session, origin, "")), origin, to_topic)
-            totals = send_batch(frame, "replay", nameserver=nameserver)
+            totals = send_batch(frame, nameserver=nameserver)
     return sent(totals, (clock.monotonic_ms() - began_ms) / 1000)
 
 

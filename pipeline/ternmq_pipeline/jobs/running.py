@@ -5,8 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from ternmq_model.errors import JobFailed
-from ternmq_pipeline.jobs.progress import BatchProgress, batch_progress, reason_of
+from ternmq_pipeline.jobs.progress import BatchProgress, batch_progress
 from ternmq_pipeline.jobs.signals import interruptions
 
 if TYPE_CHECKING:
@@ -39,7 +38,6 @@ class Totals:
 
 def run(
     start: "Callable[[], StreamingQuery]",
-    job: str,
     observe: Observe | None = None,
     *,
     ends_batches: bool = False,
@@ -48,28 +46,22 @@ def run(
 
     Args:
         start: Starts it.
-        job: Its name, for errors.
         observe: Is told of each micro-batch.
         ends_batches: When it is interrupted, the micro-batch that is under way is finished first:
             for a sink in which half a batch would be seen.
 
     Raises:
-        JobFailed: It ended with an error. What it had committed stays, and it goes on from there
-            when it is started again.
+        PySparkException: It ended with an error. What it had committed stays, and it goes on from
+            there when it is started again.
     """
-    from pyspark.errors import PySparkException
-
     with interruptions() as interruption:
-        try:
-            query: Any = start()
-            watch = _Watch(query, observe)
-            while not query.awaitTermination(_LOOK_S):
-                watch.look()
-                if interruption.is_wanted:
-                    watch.totals.is_stopped = _stop(query, ends_batches=ends_batches)
+        query: Any = start()
+        watch = _Watch(query, observe)
+        while not query.awaitTermination(_LOOK_S):
             watch.look()
-        except PySparkException as error:
-            raise JobFailed(f"{job}: {reason_of(str(error))}") from error
+            if interruption.is_wanted:
+                watch.totals.is_stopped = _stop(query, ends_batches=ends_batches)
+        watch.look()
     return watch.totals
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from ternmq_model.errors import JobFailed, UsageError
+from ternmq_model.errors import UsageError
 from ternmq_pipeline.jobs.places import Folder, alone
 from ternmq_pipeline.jobs.progress import reason_of
 from ternmq_pipeline.jobs.running import Observe, Totals, run
@@ -57,20 +57,19 @@ def only(frame: "DataFrame", where: str) -> "DataFrame":
 
 
 def send_stream(
-    frame: "DataFrame", job: str, *, nameserver: str, checkpoint: Folder, observe: Observe | None
+    frame: "DataFrame", *, nameserver: str, checkpoint: Folder, observe: Observe | None
 ) -> Totals:
     """Send all rows of a stream that are there now. A batch under way is ended before a stop.
 
     Args:
         frame: Rows with the sink's columns; those whose topic is null are counted and left.
-        job: Its name, for errors.
         nameserver: Of the cluster that gets them.
         checkpoint: The job's, where progress is kept.
         observe: Is told of each micro-batch.
 
     Raises:
         UsageError: Another run goes on with the checkpoint.
-        JobFailed: It ended with an error; batches that were committed stay.
+        PySparkException: It ended with an error; batches that were committed stay.
     """
 
     def start() -> "StreamingQuery":
@@ -80,42 +79,33 @@ def send_stream(
         return writer.trigger(availableNow=True).start()
 
     with alone(checkpoint):
-        return run(start, job, observe, ends_batches=True)
+        return run(start, observe, ends_batches=True)
 
 
-def send_batch(frame: "DataFrame", job: str, *, nameserver: str) -> Totals:
+def send_batch(frame: "DataFrame", *, nameserver: str) -> Totals:
     """Send all rows of a batch, whatever was sent before; all of them become visible, or none.
 
     Raises:
-        JobFailed: Nothing was sent, but for what an interruption in the very end has left.
+        PySparkException: Nothing was sent, but for what an interruption in the very end has left.
     """
-    from pyspark.errors import PySparkException
     from pyspark.sql import Observation
 
     counts = Observation()
-    try:
-        rows: Any = _counted(frame, counts).where("topic IS NOT NULL").write
-        rows.format("ternmq").mode("append").option("nameserver", nameserver).save()
-        found: Mapping[str, int | None] = counts.get
-    except PySparkException as error:
-        raise JobFailed(f"{job}: {reason_of(str(error))}") from error
+    rows: Any = _counted(frame, counts).where("topic IS NOT NULL").write
+    rows.format("ternmq").mode("append").option("nameserver", nameserver).save()
+    found: Mapping[str, int | None] = counts.get
     totals = Totals(batches=1)
     totals.observed = {name: count or 0 for name, count in found.items()}
     return totals
 
 
-def count_rows(frame: "DataFrame", job: str) -> dict[str | None, int]:
+def count_rows(frame: "DataFrame") -> dict[str | None, int]:
     """Return how many rows of a batch there are for each topic; None = they say none.
 
     Raises:
-        JobFailed: They cannot be read.
+        PySparkException: They cannot be read.
     """
-    from pyspark.errors import PySparkException
-
-    try:
-        found: list[Any] = frame.groupBy("topic").count().collect()
-    except PySparkException as error:
-        raise JobFailed(f"{job}: {reason_of(str(error))}") from error
+    found: list[Any] = frame.groupBy("topic").count().collect()
     return {row["topic"]: row["count"] for row in found}
 
 

@@ -6,11 +6,12 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Generator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from ternmq_model.errors import JobFailed, UsageError
+from ternmq_pipeline.jobs.failures import failures_of, jvm_gone
 from ternmq_pipeline.jobs.progress import reason_of
 from ternmq_pipeline.jobs.requirements import need, need_java
 from ternmq_pipeline.jobs.signals import ended_by_signals, signals_put_off
@@ -56,10 +57,11 @@ def spark_session(
     Raises:
         MissingPackage: PySpark or Java is not installed.
         UsageError: A session is there that was not given, and would end with the block.
-        JobFailed: Spark does not start.
+        JobFailed: Spark does not start, or an error of Spark's ends the block.
     """
     if spark is not None:
-        yield spark
+        with failures_of(job):
+            yield spark
         return
     need(job, "pyspark", "pyarrow", "pandas")
     need_java(job, os.environ)
@@ -93,8 +95,9 @@ def spark_session(
             raise JobFailed(f"{job}: Spark does not start: {why}") from error
         # PySpark has taken Ctrl-C, and asks a JVM for help that may not answer any more.
         stack.enter_context(ended_by_signals())
-        stack.callback(made.stop)
-        yield made
+        stack.callback(_end_session, made)
+        with failures_of(job):
+            yield made
 
 
 def has_jvm(gateway: object | None, environment: Mapping[str, str]) -> bool:
@@ -151,12 +154,19 @@ def _last_lines(log: Path) -> list[str]:
     return [line.strip() for line in printed if not line.startswith("\tat ")][-_LOG_LINES:]
 
 
+def _end_session(session: "SparkSession") -> None:
+    """Stop a session, unless its JVM was faster."""
+    with warnings.catch_warnings(), suppress(*jvm_gone()):
+        warnings.filterwarnings("ignore", "Unable to cleanly shutdown Spark JVM")
+        session.stop()
+
+
 def _end_jvm(context: Any) -> None:
     """End the JVM, which would else live as long as this process, and its files with it."""
     gateway = context._gateway
     if gateway is None:
         return
-    context._gateway = context._jvm = None
+    context._gateway = context._jvm = context._active_spark_context = None
     gateway.shutdown()
     gateway.proc.stdin.close()
     gateway.proc.wait()

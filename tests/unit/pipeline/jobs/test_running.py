@@ -6,11 +6,8 @@ from typing import Any
 
 import pytest
 
-from ternmq_model.errors import JobFailed
 from ternmq_pipeline.jobs.progress import BatchProgress
 from ternmq_pipeline.jobs.running import Totals, run
-
-errors: Any = pytest.importorskip("pyspark.errors")
 
 
 def test_totals_add_up_and_count_what_was_read_where_nothing_is_told() -> None:
@@ -21,7 +18,7 @@ def test_totals_add_up_and_count_what_was_read_where_nothing_is_told() -> None:
     assert totals.observed == {"left": 3}
 
 
-Thing = int | str | Exception
+Thing = int | str
 Moment = Thing | tuple[Thing, ...]
 
 
@@ -45,7 +42,7 @@ class Query:
 
     Args:
         moments: What has happened by then, one thing or several: the number of a batch that is
-            done, `idle` when no other one has begun, Ctrl-C, or an error that ends the query.
+            done, `idle` when no other one has begun, or Ctrl-C.
     """
 
     def __init__(self, *moments: Moment) -> None:
@@ -65,8 +62,6 @@ class Query:
         things = moment if isinstance(moment, tuple) else (moment,)
         self.status["isTriggerActive"] = "idle" not in things
         for thing in things:
-            if isinstance(thing, Exception):
-                raise thing
             if isinstance(thing, int):
                 self.recentProgress.append(Told(thing, 10))
             if thing == "ctrl-c":
@@ -93,7 +88,7 @@ def test_where_half_a_batch_would_be_seen_an_interruption_waits_for_its_end(
 ) -> None:
     seen: list[BatchProgress] = []
     query: Any = Query(*moments)
-    done = run(lambda: query, "archive", seen.append, ends_batches=ends_batches)
+    done = run(lambda: query, seen.append, ends_batches=ends_batches)
     assert query.is_stopped
     assert done.is_stopped
     assert (done.batches, done.rows_in) == (batches, batches * 10)
@@ -102,17 +97,11 @@ def test_where_half_a_batch_would_be_seen_an_interruption_waits_for_its_end(
 
 def test_a_query_that_ends_while_an_interruption_waits_was_not_stopped() -> None:
     query: Any = Query(0, "ctrl-c", "busy")
-    done = run(lambda: query, "replay", ends_batches=True)
+    done = run(lambda: query, ends_batches=True)
     assert (done.batches, done.is_stopped, query.is_stopped) == (1, False, False)
 
 
 def test_a_query_that_ends_by_itself_was_not_stopped() -> None:
     query: Any = Query(0, "busy", 1, "idle")
-    done = run(lambda: query, "archive")
+    done = run(lambda: query)
     assert (done.batches, done.rows_in, done.is_stopped) == (2, 20, False)
-
-
-def test_a_query_that_fails_fails_the_job_with_its_reason() -> None:
-    query: Any = Query(0, errors.PySparkException("no such host"))
-    with pytest.raises(JobFailed, match=r"^replay: no such host$"):
-        run(lambda: query, "replay")
