@@ -171,12 +171,14 @@ def test_queues_that_go_and_return_and_stores_that_are_replaced_cost_and_double_
             there = hidden if queues[first] in hidden else table.ranges
             there[queues[first]] = (0, there[queues[first]][1] + second)
         elif kind == "hide":
+            queue = queues[int(first)]
             # What a batch was to read that is repeated without its queue is passed over.
-            if queues[first] in table.ranges and engine.done == len(engine.journal):
-                hidden[queues[first]] = table.ranges.pop(queues[first])
+            if queue in table.ranges and engine.done == len(engine.journal):
+                hidden[queue] = table.ranges.pop(queue)
         elif kind == "show":
-            if queues[first] in hidden:
-                table.ranges[queues[first]] = hidden.pop(queues[first])
+            queue = queues[int(first)]
+            if queue in hidden:
+                table.ranges[queue] = hidden.pop(queue)
         elif kind == "replace":
             table.stores["broker-a"] += "+"
             hidden.clear()
