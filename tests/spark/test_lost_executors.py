@@ -1,17 +1,17 @@
-import functools
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from ternmq_pipeline.source.tasks.reading import ROWS_SETTING
-from tests.spark.test_broker_restart import WAITS_S, stop_in_the_middle, wait_for
 from tests.support.dev_process import DevProcess
 from tests.support.spark_data import fill
 from tests.support.spark_read import bodies, read_with
 from tests.support.spark_session import executor_pids, kill, setting
+from tests.support.stream_gate import Gate
 
 COUNT = 5_000
+WITHIN_S = 120.0
 
 
 def test_tasks_of_a_killed_executor_read_the_same_rows_again(
@@ -21,11 +21,11 @@ def test_tasks_of_a_killed_executor_read_the_same_rows_again(
     frame = read_with(
         spark_cluster, "body binary", nameserver=dev.nameserver, subscribe="LostExecutor"
     )
-    slow = functools.partial(stop_in_the_middle, folder=tmp_path)
+    gate = Gate(tmp_path)
     with ThreadPoolExecutor() as pool, setting(spark_cluster, ROWS_SETTING, "100"):
-        result = pool.submit(frame.mapInArrow(slow, frame.schema).collect)
-        wait_for(tmp_path / "begun")
+        result = pool.submit(frame.mapInArrow(gate.step(), frame.schema).collect)
+        gate.wait()
         kill(executor_pids()[0])
-        (tmp_path / "back").touch()
-        rows = result.result(2 * WAITS_S)
+        gate.open()
+        rows = result.result(WITHIN_S)
     assert bodies(rows) == sorted(expected)

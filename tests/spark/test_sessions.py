@@ -2,8 +2,6 @@ import sys
 
 from pyspark.sql import SparkSession
 
-from tests.support.dev_process import DevProcess
-from tests.support.spark_data import fill
 from tests.support.spark_session import executor_pids
 
 
@@ -28,7 +26,3 @@ def test_sessions_follow_each_other(spark: SparkSession) -> None:
     assert spark.range(10).count() == 10
     assert spark.sparkContext.master == "local[2]"
     assert executor_pids() == []
-
-
-def test_a_cluster_can_be_filled(dev: DevProcess) -> None:
-    assert len(fill(dev.nameserver, "SessionFilled", 10)) == 10

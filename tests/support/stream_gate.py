@@ -1,4 +1,4 @@
-"""A step of a query that stops in mid-batch until a test lets it go on."""
+"""A step of a query, or of a batch read, that stops in the middle until a test lets it go on."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
