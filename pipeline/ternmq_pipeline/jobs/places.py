@@ -52,7 +52,7 @@ class Folder:
 
     def on_disk(self) -> Path | None:
         """Return where the folder is among this machine's files; None when it is elsewhere."""
-        if str(self._files.getScheme()) != "file":
+        if self._files.getUri().getScheme() != "file":
             return None
         return Path(str(self._path.toUri().getPath()))
 
