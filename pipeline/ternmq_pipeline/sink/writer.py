@@ -65,20 +65,19 @@ class Sink:
         )
         return PartMessage(encode_part(staged))
 
-    def commit(self, messages: "Sequence[WriterCommitMessage | None]", batch_id: int) -> int:
-        """Make every row of a batch visible, and return how many they are."""
+    def commit(self, messages: "Sequence[WriterCommitMessage | None]", batch_id: int) -> None:
+        """Make every row of a batch visible."""
         from ternmq_pipeline.sink.ending import check_parts, commit_parts
         from ternmq_runtime.clock import SystemClock
 
         parts = check_parts(batch_id, _parts(messages))
-        if not parts:
-            return 0
-        return commit_parts(
-            parts,
-            open_stager=self.stagers(parts[0].group),
-            clock=SystemClock(),
-            timeout_s=self.options.commit_timeout_s,
-        )
+        if parts:
+            commit_parts(
+                parts,
+                open_stager=self.stagers(parts[0].group),
+                clock=SystemClock(),
+                timeout_s=self.options.commit_timeout_s,
+            )
 
     def abort(self, messages: "Sequence[WriterCommitMessage | None]") -> None:
         """Roll back what the tasks told of."""
