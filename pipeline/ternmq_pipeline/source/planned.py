@@ -2,7 +2,6 @@
 
 import logging
 
-from ternmq_model.errors import UsageError
 from ternmq_pipeline.cluster.view import ClusterView, open_cluster_view
 from ternmq_pipeline.offsets import Offsets, Stretch
 from ternmq_pipeline.options.reading import ReadOptions, View
@@ -29,8 +28,7 @@ def planned_stretches(options: ReadOptions, pushed: Pushed) -> list[Stretch]:
         DataLost: What the options name is no longer there.
         TernError: The cluster does not answer.
     """
-    if options.topics is None:
-        raise UsageError("one of the options subscribe, subscribePattern, assign must be given")
+    assert options.topics is not None, "a read of brokers has topics: read_options sees to it"
     with open_cluster_view(options) as view:
         snapshot = view.snapshot(options.topics, include_system=options.include_system_topics)
         if options.view is View.KAFKA:

@@ -10,7 +10,7 @@ from ternmq_pipeline.jobs.progress import BatchProgress
 from ternmq_pipeline.jobs.running import Totals, run
 
 
-def test_totals_add_up_and_count_what_was_read_where_nothing_is_told() -> None:
+def test_totals_add_up() -> None:
     totals = Totals()
     totals.add(BatchProgress(0, 10, None, 1.0, None, {"left": 1}))
     totals.add(BatchProgress(1, 5, 3, 1.0, None, {"left": 2}))
