@@ -71,7 +71,7 @@ class Dispatcher:
             except asyncio.CancelledError:
                 if waiter.done() and not waiter.cancelled():
                     self._wake_one()  # this call was to take it; now another one must
-                else:
+                elif waiter in self._waiters:  # unless somebody who woke others passed over it
                     self._waiters.remove(waiter)
                 raise
         if self._ready or self._again:

@@ -18,7 +18,7 @@ import math
 import signal
 import sys
 import threading
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from types import TracebackType
@@ -88,9 +88,10 @@ class OwnedTasks:
         traceback: TracebackType | None,
     ) -> None:
         self._is_open = False
-        for task in tuple(self._tasks):
+        tasks = tuple(self._tasks)
+        for task in tasks:
             task.cancel()
-        await _leave(self._group, exc_type, exc, traceback, cancels_before=self._cancels_before)
+        await _leave(self._group, tasks, exc, cancels_before=self._cancels_before)
 
     def __len__(self) -> int:
         """Return how many tasks have not ended yet."""
@@ -158,7 +159,7 @@ class JobRunner:
         if exc is not None:  # the group would do it too, but in an order that differs between runs
             for task in self._tasks:
                 task.cancel()
-        await _leave(self._group, exc_type, exc, traceback, cancels_before=self._cancels_before)
+        await _leave(self._group, self._tasks, exc, cancels_before=self._cancels_before)
 
     def wake(self, name: str) -> None:
         """Run the step of job `name` now instead of at the end of its interval.
@@ -201,15 +202,27 @@ async def _wait(waker: asyncio.Event, timeout_s: float) -> None:
 
 async def _leave(
     group: asyncio.TaskGroup,
-    exc_type: type[BaseException] | None,
+    tasks: Collection[asyncio.Task[Any]],
     exc: BaseException | None,
-    traceback: TracebackType | None,
     *,
     cancels_before: int,
 ) -> None:
-    """Leave `group`, whose wrapping of an exception that only the body raised is undone."""
+    """Leave `group`, whose wrapping of an exception that only the body raised is undone.
+
+    Its tasks are waited for before: up to Python 3.12 a group of which one fails while it is left
+    leaves its owner marked as cancelled, who would then end with that instead of the error.
+    """
+    left_by = exc
     try:
-        await group.__aexit__(exc_type, exc, traceback)
+        if tasks:
+            await asyncio.wait(tasks)
+    except asyncio.CancelledError as cancelled:
+        left_by = exc or cancelled
+    try:
+        if left_by is None:
+            await group.__aexit__(None, None, None)
+        else:
+            await group.__aexit__(type(left_by), left_by, left_by.__traceback__)
     except BaseExceptionGroup as failures:
         _raise_lost_cancel(cancels_before)
         if failures.exceptions != (exc,):

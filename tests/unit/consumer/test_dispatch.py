@@ -59,6 +59,21 @@ def test_a_worker_that_is_cancelled_when_woken_passes_the_work_on() -> None:
     run_in_virtual_time(main())
 
 
+def test_a_worker_that_is_cancelled_just_before_others_are_woken_ends_by_that_alone() -> None:
+    async def main() -> None:
+        world = World()
+        async with asyncio.TaskGroup() as tasks:
+            first = tasks.create_task(world.dispatcher.next())
+            second = tasks.create_task(world.dispatcher.next())
+            await asyncio.sleep(1)
+            first.cancel()
+            world.add(world.queue(), 1)
+        assert first.cancelled()
+        assert offsets(second.result()) == [0]
+
+    run_in_virtual_time(main())
+
+
 def test_what_is_left_unfinished_comes_again_after_the_pause() -> None:
     async def main() -> None:
         world = World()

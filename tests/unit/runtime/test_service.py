@@ -305,6 +305,36 @@ def test_a_cancellation_that_comes_while_a_failing_block_is_left_is_not_lost(cra
     run_in_virtual_time(main())
 
 
+@pytest.mark.parametrize("crash_of", ["task", "job"])
+def test_a_crash_while_a_block_is_left_comes_out_of_it_and_cancels_nobody(crash_of: str) -> None:
+    async def crash() -> bool:
+        try:
+            await asyncio.sleep(5)
+        finally:
+            raise ValueError
+
+    async def leave() -> None:
+        if crash_of == "task":
+            async with OwnedTasks() as tasks:
+                tasks.spawn(crash(), "crash")
+                await asyncio.sleep(1)
+        else:
+            async with JobRunner(Job(name="crash", interval_s=1, step=crash)):
+                await asyncio.sleep(1)
+
+    async def main() -> None:
+        with pytest.raises(ExceptionGroup) as failure:
+            await leave()
+        assert [type(error) for error in failure.value.exceptions] == [ValueError]
+        task = asyncio.current_task()
+        assert task is not None
+        assert not task.cancelling()
+        async with OwnedTasks():
+            await asyncio.sleep(0)
+
+    run_in_virtual_time(main())
+
+
 def test_nothing_is_spawned_outside_the_block() -> None:
     async def main() -> None:
         tasks = OwnedTasks()
