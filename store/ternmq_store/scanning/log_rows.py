@@ -121,19 +121,7 @@ class LogRows:
             MissingPackage: A body is compressed in a way that needs the extra `compression`.
         """
         choice = choice.part(0, self._count(choice))
-        possible = self._possible(choice)
-        damaged = [
-            self._damage(choice, row, "its unit points behind the end of the log's file")
-            for row in np.flatnonzero(~possible).tolist()
-        ]
-        bad = np.zeros(len(possible), dtype=np.bool_)
-        if self._has_quarantine:
-            bad = self._directory.quarantine.is_bad(choice.starts) & possible
-        damaged += [
-            self._damage(choice, row, "it lies in a stretch of the log that is known as damaged")
-            for row in np.flatnonzero(bad).tolist()
-        ]
-        rows = np.flatnonzero(possible & ~bad)
+        rows, damaged = self._readable(choice)
         if not len(rows):
             return Rows(None, len(choice.starts), damaged)
         view, positions = self._bytes_of(choice.starts[rows], choice.sizes[rows])
@@ -176,6 +164,23 @@ class LogRows:
             behind = choice.starts[:count] >= border
             count = max(int(behind.argmax()), 1) if behind.any() else count
         return count
+
+    def _readable(self, choice: Choice) -> tuple[Ints, list[Damage]]:
+        """Return which records are to be read, and what is known of the others without that."""
+        possible = self._possible(choice)
+        bad = np.zeros(len(possible), dtype=np.bool_)
+        if self._has_quarantine:
+            bad = self._directory.quarantine.is_bad(choice.starts) & possible
+        whys = (
+            (~possible, "its unit points behind the end of the log's file"),
+            (bad, "it lies in a stretch of the log that is known as damaged"),
+        )
+        damaged = [
+            self._damage(choice, row, why)
+            for rows, why in whys
+            for row in np.flatnonzero(rows).tolist()
+        ]
+        return np.flatnonzero(possible & ~bad), damaged
 
     def _is_sealed(self, choice: Choice) -> bool:
         return self._directory.verify(PhysicalOffset(int(choice.starts[0]))) is Verify.WHOLE
