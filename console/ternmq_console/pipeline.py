@@ -15,7 +15,6 @@ from ternmq_pipeline.jobs.archive import BATCH_ROWS as ARCHIVE_ROWS
 from ternmq_pipeline.jobs.archive import archive as archive_topics
 from ternmq_pipeline.jobs.progress import BatchProgress
 from ternmq_pipeline.jobs.redrive import redrive as redrive_letters
-from ternmq_pipeline.jobs.replay import BATCH_FILES
 from ternmq_pipeline.jobs.replay import replay as replay_messages
 from ternmq_pipeline.jobs.sending import BATCH_ROWS, Sent
 from ternmq_pipeline.jobs.session import LOCAL
@@ -145,8 +144,7 @@ def archive(
 @click.option("--checkpoint", default="", metavar="DIR", help="Keeps what was sent.")
 @click.option("--once", is_flag=True, help="All in one batch, whatever was sent before.")
 @click.option("--dry-run", is_flag=True, help="Send nothing, and count.")
-@most_option("--batch-rows", BATCH_ROWS, "The most messages of a micro-batch from a topic.")
-@most_option("--batch-files", BATCH_FILES, "The most files of a micro-batch from Parquet.")
+@most_option("--batch-rows", BATCH_ROWS, "The most messages of a micro-batch.")
 @spark_options
 @nameserver_option
 @output_option
@@ -162,7 +160,6 @@ def replay(
     once: bool,
     dry_run: bool,
     batch_rows: int,
-    batch_files: int,
     master: str,
     settings: tuple[tuple[str, str], ...],
     nameserver: str,
@@ -188,7 +185,6 @@ def replay(
             checkpoint=checkpoint,
             dry_run=dry_run,
             batch_rows=batch_rows,
-            batch_files=batch_files,
             observe=show_progress,
             master=master,
             settings=dict(settings),

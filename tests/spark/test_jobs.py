@@ -170,7 +170,8 @@ def test_a_replay_sends_what_was_archived_once_and_as_it_was(
     with pytest.raises(UsageError, match=r"where='tag = 1'.*tag"):
         replay("again", folder=lake, where="tag = 1", checkpoint=kept, **options)
     assert replay("again", folder=lake, dry_run=True, **options).topics == {"again": 40}
-    assert replay("again", folder=lake, checkpoint=kept, **options).rows == 40
+    by_file = replay("again", folder=lake, batch_rows=30, checkpoint=kept, **options)
+    assert (by_file.rows, by_file.batches) == (40, 2)
     assert replay("again", folder=lake, checkpoint=kept, **options).rows == 0
     known = ("body", "tags", "keys", "properties['n'] AS n", "properties['__SHARDINGKEY'] AS s")
     rows = [topic_rows(spark, dev, topic).selectExpr(*known) for topic in ("played", "again")]

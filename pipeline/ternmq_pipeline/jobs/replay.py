@@ -38,9 +38,6 @@ from ternmq_runtime.clock import SystemClock
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-BATCH_FILES: Final = 100
-"""The most files of one micro-batch from Parquet."""
-
 _ANY_AGE: Final = "36500d"
 """Spark passes over files a week older than the newest it knows: copies may keep an old time."""
 
@@ -84,7 +81,6 @@ def replay(
     checkpoint: str | Path = "",
     dry_run: bool = False,
     batch_rows: int = BATCH_ROWS,
-    batch_files: int = BATCH_FILES,
     observe: Observe | None = None,
     master: str = LOCAL,
     settings: Mapping[str, str] | None = None,
@@ -108,8 +104,8 @@ def replay(
         where: A condition in Spark's SQL over the columns of what is read.
         checkpoint: A folder where it is kept what was sent. Give the same again to go on.
         dry_run: Send nothing, and count. From a topic, what the checkpoint has as sent is left out.
-        batch_rows: The most messages of a micro-batch, of those read from a topic.
-        batch_files: The most files of a micro-batch.
+        batch_rows: The most messages of a micro-batch. Of Parquet as many files as have no more
+            together are sent in one, but at least one file.
         observe: Is told of each micro-batch.
         master: Spark's master.
         settings: More settings of Spark.
@@ -129,7 +125,8 @@ def replay(
     kept = place_of(str(checkpoint), option="checkpoint") if checkpoint else ""
     if dry_run and kept and origin.folder:
         raise UsageError("a dry run over Parquet counts all rows: leave checkpoint out")
-    _check_batches(batch_rows, batch_files)
+    if batch_rows < 1:
+        raise UsageError(f"batch_rows={batch_rows}: at least 1")
     _check_topics(origin, to_topic, nameserver, now_ms=clock.wall_ms())
     with spark_session("replay", master=master, settings=settings, spark=spark) as session:
         if dry_run:
@@ -137,7 +134,7 @@ def replay(
             counts = count_rows(_messages(_batch(session, origin, after), origin, to_topic))
             return planned(counts, (clock.monotonic_ms() - began_ms) / 1000)
         if kept:
-            frame = _messages(_stream(session, origin, batch_rows, batch_files), origin, to_topic)
+            frame = _messages(_stream(session, origin, batch_rows), origin, to_topic)
             progress = Folder(session, kept)
             claim(progress, {"job": "replay", "to": to_topic} | origin.mark)
             totals = send_stream(frame, nameserver=nameserver, checkpoint=progress, observe=observe)
@@ -163,11 +160,6 @@ def _origin(
     return Origin(place, topic, nameserver, start_ms, end_ms, where)
 
 
-def _check_batches(batch_rows: int, batch_files: int) -> None:
-    if batch_rows < 1 or batch_files < 1:
-        raise UsageError(f"batch_rows={batch_rows}, batch_files={batch_files}: at least 1")
-
-
 def _check_topics(origin: Origin, to_topic: str, nameserver: str, *, now_ms: int) -> None:
     """Refuse what can be seen to fail before Spark is started."""
     written_topic("to_topic", to_topic)
@@ -180,17 +172,25 @@ def _check_topics(origin: Origin, to_topic: str, nameserver: str, *, now_ms: int
         check_topics(origin.nameserver, [origin.topic])
 
 
-def _stream(
-    session: "SparkSession", origin: Origin, batch_rows: int, batch_files: int
-) -> "DataFrame":
+def _stream(session: "SparkSession", origin: Origin, batch_rows: int) -> "DataFrame":
     if origin.folder:
-        schema = _batch(session, origin, "").schema
-        reader = session.readStream.schema(schema).option("maxFilesPerTrigger", batch_files)
+        files = _batch(session, origin, "")
+        together = max(1, batch_rows // max(1, _largest(files)))
+        reader = session.readStream.schema(files.schema).option("maxFilesPerTrigger", together)
         return reader.option("maxFileAge", _ANY_AGE).parquet(origin.folder)
     reader = session.readStream.format("ternmq").options(
         **_source(origin), maxOffsetsPerTrigger=str(batch_rows)
     )
     return reader.load()
+
+
+def _largest(files: "DataFrame") -> int:
+    """Return how many rows the largest file has. Spark reads no column for that."""
+    from pyspark.sql import functions
+
+    counts = files.groupBy(functions.input_file_name()).count()
+    (row,) = counts.agg(functions.max("count")).collect()
+    return row[0] or 0
 
 
 def _batch(session: "SparkSession", origin: Origin, after: str) -> "DataFrame":

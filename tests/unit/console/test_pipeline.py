@@ -125,7 +125,7 @@ def test_replay_hands_on_what_it_is_told(monkeypatch: pytest.MonkeyPatch) -> Non
     arguments = (
         *("pipeline", "replay", "T", "--topic", "U", "--from-nameserver", "m:1"),
         *("--from", "1970-01-01T00:00:01Z", "--to", "1970-01-01T00:00:02Z", "--where", "x = 1"),
-        *("--checkpoint", "c", "--batch-rows", "20", "--batch-files", "3", *SPARK),
+        *("--checkpoint", "c", "--batch-rows", "20", *SPARK),
         *("--nameserver", "n:1", "--json"),
     )
     done = CliRunner().invoke(ternmq, arguments)
@@ -142,7 +142,6 @@ def test_replay_hands_on_what_it_is_told(monkeypatch: pytest.MonkeyPatch) -> Non
         "checkpoint": "c",
         "dry_run": False,
         "batch_rows": 20,
-        "batch_files": 3,
         "observe": show_progress,
         "master": "local[1]",
         "settings": {"spark.a": "1", "spark.b": "2=3"},
