@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +9,10 @@ from pyspark.sql import SparkSession
 
 from ternmq_model.queue import MessageQueue
 from ternmq_pipeline.source.streams.metrics import StreamListener, StreamReport
-from ternmq_runtime.clock import rest
 from tests.support.cluster_process import TERNMQ
 from tests.support.dev_process import DevProcess
 from tests.support.spark_data import make_topic
+from tests.support.spark_sink import eventually
 from tests.support.stream_runs import RUN_WITHIN_S, Sent, run, source, start
 
 
@@ -23,14 +22,6 @@ def described(dev: DevProcess, group: str, topic: str) -> list[tuple[int, int]]:
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     rows: list[dict[str, Any]] = json.loads(done.stdout)["progress"]
     return [(row["committed"], row["lag"]) for row in rows if row["topic"] == topic]
-
-
-def eventually(done: Callable[[], bool], told: Callable[[], object]) -> None:
-    for _ in range(200):
-        if done():
-            return
-        rest(0.05)
-    raise AssertionError(told())
 
 
 def test_a_group_shows_how_far_a_stream_is_one_batch_late_by_the_option_exactly_by_the_listener(
@@ -53,7 +44,7 @@ def test_a_group_shows_how_far_a_stream_is_one_batch_late_by_the_option_exactly_
         assert query.awaitTermination(RUN_WITHIN_S)
         run(source(spark, dev.nameserver, subscribe="Watched"), tmp_path / "other")
         queue = MessageQueue("Watched", dev.broker_name, 0)
-        eventually(lambda: len(reports) >= 3, lambda: reports)
+        eventually(lambda: len(reports) >= 3, "a report of each batch")
         assert [report.behind.queues for report in reports if report.behind] == [
             {queue: 12},
             {queue: 4},
@@ -62,7 +53,8 @@ def test_a_group_shows_how_far_a_stream_is_one_batch_late_by_the_option_exactly_
         assert reports[0].behind is not None
         assert reports[0].behind.metrics()["maxOffsetsBehindLatest"] == 12
         assert described(dev, "watch-late", "Watched") == [(16, 4)]
-        assert described(dev, "watch-exactly", "Watched") == [(20, 0)]
+        # A listener is told of a batch before it commits it.
+        eventually(lambda: described(dev, "watch-exactly", "Watched") == [(20, 0)], "the last end")
     finally:
         spark.streams.removeListener(listener)
         listener.close()
