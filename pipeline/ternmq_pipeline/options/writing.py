@@ -97,4 +97,7 @@ def written_topic(option: str, topic: str) -> str:
 
 
 def _whole_seconds(given: Given, name: str, default: int, *, maximum: int) -> int:
-    return int(given.seconds(name, default, minimum=1, maximum=maximum))
+    seconds = given.seconds(name, default, minimum=1, maximum=maximum)
+    if seconds != int(seconds):
+        raise ConfigError(name, given.text(name), "must be whole seconds")
+    return int(seconds)

@@ -44,6 +44,7 @@ def test_every_option_is_read_and_what_spark_adds_is_passed_over() -> None:
         ({"topic": "RMQ_SYS_TRANS_HALF_TOPIC"}, "topic="),
         ({"stagingTimeout": "0"}, "stagingTimeout="),
         ({"stagingTimeout": "4d"}, "stagingTimeout="),
+        ({"stagingTimeout": "1500ms"}, "stagingTimeout='1500ms': must be whole seconds"),
         ({"stagingTimeout": "NaN"}, "stagingTimeout="),
         ({"stagingTimeout": "-3600"}, "stagingTimeout="),
         ({"commitTimeout": "x"}, "commitTimeout="),
