@@ -30,6 +30,7 @@ from ternmq_store.queues.consume_queue_ext import (
     plain_tag_codes,
     rows_from,
 )
+from ternmq_store.queues.log_places import first_kept
 from ternmq_store.queues.units import (
     PADDING_SIZE,
     UNIT,
@@ -327,17 +328,6 @@ class ConsumeQueue:
             end, count = begin, _PIECE_UNITS
         return None
 
-    def _first_message(self, begin: QueueOffset, end: QueueOffset) -> QueueOffset:
-        """Return the first unit from `begin` on that stands for a message; `end` if none does."""
-        count = 1
-        while begin < end:
-            units = self.units(begin, min(count, end - begin))
-            found = np.flatnonzero(units["size"] != PADDING_SIZE)
-            if len(found):
-                return QueueOffset(begin + int(found[0]))
-            begin, count = QueueOffset(begin + len(units)), _PIECE_UNITS
-        return end
-
     def open_files(self, found: Sequence[FoundFile]) -> None:
         """Map files that exist. `find_written` or `cut_from` must follow."""
         for file in found:
@@ -433,21 +423,9 @@ class ConsumeQueue:
         return None
 
     def correct_min_offset(self, log_start: PhysicalOffset) -> None:
-        """Let the queue begin at its first message whose record is still in the log.
-
-        Source: RocketMQ `ConsumeQueue.correctMinOffset`.
-        """
-        low, high = max(self.min_offset, self._first), self.end
-        while low < high:
-            middle = QueueOffset((low + high) // 2)
-            message = self._first_message(middle, high)
-            if message == high:
-                high = middle
-            elif self.unit(message).offset < log_start:
-                low = QueueOffset(message + 1)
-            else:
-                high = middle
-        self.min_offset = self._first_message(low, self.end)
+        """Let the queue begin at its first message whose record is still in the log."""
+        self.min_offset = max(self.min_offset, self._first)
+        self.min_offset = first_kept(self, log_start)
 
     def begin_at(self, offset: QueueOffset) -> None:
         """Let the queue begin at `offset`, unless it begins later already."""

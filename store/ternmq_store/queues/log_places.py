@@ -52,6 +52,33 @@ def first_from(
     return _first_message(queue, low, end)
 
 
+def first_kept(queue: UnitRow, log_start: PhysicalOffset) -> QueueOffset:
+    """Return the queue's first message that is not gone from the log; its end when all are.
+
+    One damaged unit may mislead the halving, and all messages before it would seem to be gone. So
+    the message before the one that was found is looked at: one that is damaged counts as there.
+
+    Source: RocketMQ `ConsumeQueue.correctMinOffset`, which trusts every unit.
+    """
+    first = first_from(queue, log_start)
+    while (gone := _last_message(queue, first)) is not None:
+        if not _is_doubtful(queue, gone, log_start):
+            break
+        first = first_from(queue, log_start, end=gone)
+    return first
+
+
+def _is_doubtful(queue: UnitRow, gone: QueueOffset, log_start: PhysicalOffset) -> bool:
+    """Tell whether a message only seems to be gone: its damaged unit has misled the search.
+
+    It points before any log, or the message before it, which would go earlier, is not gone.
+    """
+    if queue.unit(gone).offset < 0:
+        return True
+    before = _last_message(queue, gone)
+    return before is not None and queue.unit(before).offset >= log_start
+
+
 def _first_message(queue: UnitRow, begin: QueueOffset, end: QueueOffset) -> QueueOffset:
     """Return the first unit from `begin` on that stands for a message; `end` if none does."""
     count = 1
@@ -64,3 +91,20 @@ def _first_message(queue: UnitRow, begin: QueueOffset, end: QueueOffset) -> Queu
             return QueueOffset(begin + int(found[0]))
         begin, count = QueueOffset(begin + len(units)), _PIECE_UNITS
     return end
+
+
+def _last_message(queue: UnitRow, end: QueueOffset) -> QueueOffset | None:
+    """Return the last unit before `end` that stands for a message; None if none does."""
+    count = 1
+    while end > queue.min_offset:
+        begin = at = max(QueueOffset(end - count), queue.min_offset)
+        found: QueueOffset | None = None
+        while at < end and len(units := queue.units(at, end - at)):
+            rows = np.flatnonzero(units["size"] != PADDING_SIZE)
+            if len(rows):
+                found = QueueOffset(at + int(rows[-1]))
+            at = QueueOffset(at + len(units))
+        if found is not None:
+            return found
+        end, count = begin, _PIECE_UNITS
+    return None

@@ -34,7 +34,7 @@ from ternmq_store.log.log_notes import LastUse, last_use, load_abort, load_notes
 from ternmq_store.log.quarantine import Quarantine
 from ternmq_store.queues.consume_queue_ext import ExtSource
 from ternmq_store.queues.consume_queues import count_in_row, unit_file_bytes
-from ternmq_store.queues.log_places import first_from
+from ternmq_store.queues.log_places import first_from, first_kept
 from ternmq_store.queues.units import PADDING_SIZE
 from ternmq_store.reading.cold_read import Source
 from ternmq_store.scanning.unit_files import UnitFiles
@@ -173,7 +173,7 @@ class StoreDirectory:
                 units.end = units.written_end()
                 if content is not None:
                     self._cut(units, content, queue.folder)
-                first = _first_kept(units, self.log_start)
+                first = first_kept(units, self.log_start)
             finally:
                 units.close()
             if first < units.end:
@@ -248,27 +248,9 @@ class StoreDirectory:
             return QueueOffset(end)
         units = self.unit_files(topic, queue_id, min(bases) // UNIT_BYTES, end)
         try:
-            return _first_kept(units, PhysicalOffset(min(log)))
+            return first_kept(units, PhysicalOffset(min(log)))
         finally:
             units.close()
-
-
-def _first_kept(units: UnitFiles, log_start: PhysicalOffset) -> QueueOffset:
-    """Return a queue's first message that is not gone; one whose unit cannot be is damaged."""
-    first = first_from(units, log_start)
-    while first > units.min_offset and _is_doubtful(units, QueueOffset(first - 1), log_start):
-        first = first_from(units, log_start, end=QueueOffset(first - 1))
-    return first
-
-
-def _is_doubtful(units: UnitFiles, gone: QueueOffset, log_start: PhysicalOffset) -> bool:
-    """Tell whether a message only seems to be gone: its damaged unit has misled the search.
-
-    It points before any log, or the message before it, which would go earlier, is not gone.
-    """
-    if units.unit(gone).offset < 0:
-        return True
-    return gone > units.min_offset and units.unit(QueueOffset(gone - 1)).offset >= log_start
 
 
 def _check_row(row: Sequence[LogFile], length: int) -> None:

@@ -131,6 +131,18 @@ def test_the_first_message_is_the_first_whose_record_is_left() -> None:
     assert queue.min_offset == 25
 
 
+@pytest.mark.parametrize("wrong", [-1, 5])
+@pytest.mark.parametrize("damaged", range(3, 25))
+def test_a_damaged_unit_makes_no_message_before_it_gone(damaged: int, wrong: int) -> None:
+    places = list(range(0, 250, 10))
+    places[damaged] = wrong
+    queue = new_queue(MemoryFileSystem())
+    queue.append(units_at(*places))
+    queue.correct_min_offset(PhysicalOffset(25))
+    # The first one that is left cannot be told from one that is gone, if it seems to lie earlier.
+    assert queue.min_offset == (4 if damaged == 3 and wrong == 5 else 3)
+
+
 def test_without_space_nothing_changes() -> None:
     files = MemoryFileSystem()
     queue = new_queue(files)
