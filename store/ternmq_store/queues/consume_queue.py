@@ -30,7 +30,7 @@ from ternmq_store.queues.consume_queue_ext import (
     plain_tag_codes,
     rows_from,
 )
-from ternmq_store.queues.log_places import first_kept
+from ternmq_store.queues.log_places import first_kept, last_message
 from ternmq_store.queues.units import (
     PADDING_SIZE,
     UNIT,
@@ -318,15 +318,8 @@ class ConsumeQueue:
 
     def _last_message(self, end: QueueOffset) -> Unit | None:
         """Return the newest unit before `end` that stands for a message."""
-        first, count = self._first, 1
-        while end > first:
-            base = base_of(logic_offset(end) - 1, self.files.file_bytes) // UNIT_BYTES
-            begin = QueueOffset(max(end - count, base))
-            found = np.flatnonzero(self.units(begin, end - begin)["size"] != PADDING_SIZE)
-            if len(found):
-                return self.unit(QueueOffset(begin + int(found[-1])))
-            end, count = begin, _PIECE_UNITS
-        return None
+        found = last_message(self, end, begin=self._first)
+        return None if found is None else self.unit(found)
 
     def open_files(self, found: Sequence[FoundFile]) -> None:
         """Map files that exist. `find_written` or `cut_from` must follow."""

@@ -61,11 +61,36 @@ def first_kept(queue: UnitRow, log_start: PhysicalOffset) -> QueueOffset:
     Source: RocketMQ `ConsumeQueue.correctMinOffset`, which trusts every unit.
     """
     first = first_from(queue, log_start)
-    while (gone := _last_message(queue, first)) is not None:
+    while (gone := last_message(queue, first)) is not None:
         if not _is_doubtful(queue, gone, log_start):
             break
         first = first_from(queue, log_start, end=gone)
     return first
+
+
+def last_message(
+    queue: UnitRow, end: QueueOffset, *, begin: QueueOffset | None = None
+) -> QueueOffset | None:
+    """Return the last unit before `end` that stands for a message; None if none does.
+
+    Args:
+        queue: Its units.
+        end: Only units before it are looked at.
+        begin: And none before this one. None = the queue's first message.
+    """
+    first, count = queue.min_offset if begin is None else begin, 1
+    while end > first:
+        piece = at = max(QueueOffset(end - count), first)
+        found: QueueOffset | None = None
+        while at < end and len(units := queue.units(at, end - at)):
+            rows = np.flatnonzero(units["size"] != PADDING_SIZE)
+            if len(rows):
+                found = QueueOffset(at + int(rows[-1]))
+            at = QueueOffset(at + len(units))
+        if found is not None:
+            return found
+        end, count = piece, _PIECE_UNITS
+    return None
 
 
 def _is_doubtful(queue: UnitRow, gone: QueueOffset, log_start: PhysicalOffset) -> bool:
@@ -75,7 +100,7 @@ def _is_doubtful(queue: UnitRow, gone: QueueOffset, log_start: PhysicalOffset) -
     """
     if queue.unit(gone).offset < 0:
         return True
-    before = _last_message(queue, gone)
+    before = last_message(queue, gone)
     return before is not None and queue.unit(before).offset >= log_start
 
 
@@ -91,20 +116,3 @@ def _first_message(queue: UnitRow, begin: QueueOffset, end: QueueOffset) -> Queu
             return QueueOffset(begin + int(found[0]))
         begin, count = QueueOffset(begin + len(units)), _PIECE_UNITS
     return end
-
-
-def _last_message(queue: UnitRow, end: QueueOffset) -> QueueOffset | None:
-    """Return the last unit before `end` that stands for a message; None if none does."""
-    count = 1
-    while end > queue.min_offset:
-        begin = at = max(QueueOffset(end - count), queue.min_offset)
-        found: QueueOffset | None = None
-        while at < end and len(units := queue.units(at, end - at)):
-            rows = np.flatnonzero(units["size"] != PADDING_SIZE)
-            if len(rows):
-                found = QueueOffset(at + int(rows[-1]))
-            at = QueueOffset(at + len(units))
-        if found is not None:
-            return found
-        end, count = begin, _PIECE_UNITS
-    return None
