@@ -50,7 +50,7 @@ class Finder:
         over: list[int] = []
         for index, one in enumerate(meant):
             state = await self._state_of_open(one)
-            if index % LOOKS_AT_ONCE == 0:
+            if index % LOOKS_AT_ONCE == LOOKS_AT_ONCE - 1:
                 await let_in()
             if state is None:
                 over.append(index)
