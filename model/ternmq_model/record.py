@@ -44,6 +44,9 @@ RECORD_BYTES_MAX: Final = BODY_BYTES_MAX + 65_536
 WHOLE_BATCH_BYTES_MAX: Final = 4 << 20
 """Longest batch, its records in store format, that is stored together or not at all."""
 
+SIZE_BYTES: Final = 4
+"""A record, a blank one too, begins with its size in so many bytes, big-endian."""
+
 BLANK_BYTES: Final = 8
 """What a blank record writes; also the room that a file always keeps for it."""
 

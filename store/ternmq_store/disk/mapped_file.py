@@ -1,10 +1,7 @@
 """One file of the commit log or of a consume queue: its full length from the start, and mapped."""
 
-from typing import Final
-
+from ternmq_model.record import SIZE_BYTES
 from ternmq_store.disk.filesystem import File
-
-_SIZE_BYTES: Final = 4
 
 
 class MappedFile:
@@ -45,8 +42,8 @@ class MappedFile:
         Whether it is a record is not looked at. It is a slice of the map.
         """
         position = offset - self.base
-        size = int.from_bytes(self.view[position : position + _SIZE_BYTES], "big")
-        if not _SIZE_BYTES <= size <= self.file_bytes - position:
+        size = int.from_bytes(self.view[position : position + SIZE_BYTES], "big")
+        if not SIZE_BYTES <= size <= self.file_bytes - position:
             return None
         return self.view[position : position + size]
 

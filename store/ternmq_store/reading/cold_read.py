@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ternmq_model.errors import CorruptRecord
 from ternmq_model.offsets import UNIT_BYTES, PhysicalOffset
-from ternmq_model.record import BLANK_BYTES, RECORD_BYTES_MAX, Record
+from ternmq_model.record import BLANK_BYTES, RECORD_BYTES_MAX, SIZE_BYTES, Record
 from ternmq_model.record_check import check_record
 from ternmq_model.record_checksum import verify_checksum
 from ternmq_model.record_heads import Ints
@@ -48,7 +48,6 @@ _DENSE: Final = 16
 _GAP_BYTES_MAX: Final = 16 << 10
 """Records with no more between them are read in one go."""
 
-_SIZE_BYTES: Final = 4
 _WRONG_SIZE: Final = "the unit's size is another than the record's"
 _RECORDS_MAX: Final = 1 << 16
 
@@ -315,7 +314,7 @@ class _Fetch:
         good = sizes <= RECORD_BYTES_MAX
         for row in np.flatnonzero(~good).tolist():
             start, size = int(starts[row]), int(sizes[row])
-            says = int.from_bytes(self._file.read(start - self._base, _SIZE_BYTES), "big")
+            says = int.from_bytes(self._file.read(start - self._base, SIZE_BYTES), "big")
             good[row] = says == size
             if says != size:
                 self.bad.append(BadRecord(PhysicalOffset(start), size, _WRONG_SIZE, is_there=False))
@@ -417,7 +416,7 @@ class ColdRecord:
             return
         try:
             position = self.offset - base
-            size = int.from_bytes(file.read(position, _SIZE_BYTES), "big")
+            size = int.from_bytes(file.read(position, SIZE_BYTES), "big")
             if size > min(RECORD_BYTES_MAX, self.source.end - self.offset):
                 return
             data = memoryview(file.read(position, size + BLANK_BYTES))

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from ternmq_model.errors import CorruptRecord
 from ternmq_model.offsets import PhysicalOffset
+from ternmq_model.record import SIZE_BYTES
 from ternmq_model.record_heads import Ints
 from ternmq_model.record_scan import Verify
 from ternmq_store.columns import names
@@ -29,7 +30,6 @@ _GAP_BYTES_MAX: Final = 16 << 10
 
 _SLACK_BYTES: Final = 1 << 20
 _AHEAD_BYTES: Final = 8 << 20
-_SIZE_BYTES: Final = 4
 
 
 class Choice(NamedTuple):
@@ -191,7 +191,7 @@ class LogRows:
         good &= choice.starts >= self.base
         for row in np.flatnonzero(good & (choice.sizes > self._wanted.batch_bytes_max)).tolist():
             start, size = int(choice.starts[row]), int(choice.sizes[row])
-            says = int.from_bytes(self._read(start - self.base, _SIZE_BYTES), "big")
+            says = int.from_bytes(self._read(start - self.base, SIZE_BYTES), "big")
             good[row] = says == size
         return good
 
