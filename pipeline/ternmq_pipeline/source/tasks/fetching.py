@@ -14,6 +14,7 @@ import pyarrow.compute
 
 from ternmq_client.config import nameserver_texts
 from ternmq_consumer.scanning import PulledStretch, ScanOptions, shared_scanner
+from ternmq_consumer.scanning.stretches import SIZE_BYTES
 from ternmq_model.errors import RefusedError, StretchLost, TernError, TopicNotFound
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.response_code import ResponseCode
@@ -33,8 +34,6 @@ from ternmq_store.columns.batches import build_rows
 
 JOINED_BYTES: Final = 4 << 20
 """So many bytes of records are enough for a batch."""
-
-_SIZE_BYTES: Final = 4
 
 TO_GO_ON: Final = "Option failOnDataLoss=false passes it over."
 
@@ -244,7 +243,7 @@ def joined(pieces: Iterable[PulledStretch], rows_max: int) -> Iterator[PulledStr
     try:
         for piece in pieces:
             waiting.append(piece)
-            rows += len(piece.record_sizes) // _SIZE_BYTES
+            rows += len(piece.record_sizes) // SIZE_BYTES
             size += len(piece.records)
             if rows >= rows_max or size >= JOINED_BYTES:
                 yield _as_one(waiting)
