@@ -6,7 +6,6 @@ import inspect
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -22,44 +21,6 @@ from tools.project import (
     shipped_files,
 )
 from tools.write_reference import MARKER, PAGE, page_with_tables
-
-
-def strays(tests: Iterable[str], modules: Iterable[str]) -> list[str]:
-    """Return the unit-test files that are not named after a module.
-
-    Args:
-        tests: Paths below `tests/unit`, such as `store/test_commit_log.py`.
-        modules: Paths below each package, by role, such as `store/commit_log.py`.
-    """
-    known = set(modules)
-
-    def mirrors(test: str) -> bool:
-        folder, _, name = test.rpartition("/")
-        words = name.removeprefix("test_").removesuffix(".py").split("_")
-        # `test_record_damage.py` may hold a part of what would stand in `test_record.py`.
-        begins = ("_".join(words[:count]) for count in range(1, len(words) + 1))
-        return any(f"{folder}/{begin}.py" in known for begin in begins)
-
-    return [test for test in tests if not mirrors(test)]
-
-
-def test_every_unit_test_file_mirrors_a_module() -> None:
-    unit = ROOT / "tests" / "unit"
-    modules = [
-        f"{role}/{path.relative_to(package).as_posix()}"
-        for role, package in PACKAGES.items()
-        for path in package.rglob("*.py")
-    ]
-    modules += [relative(path).removeprefix("tests/") for path in files_beside()]
-    tests = [path.relative_to(unit).as_posix() for path in sorted(unit.rglob("test_*.py"))]
-    assert not strays(tests, modules)
-
-
-def test_a_unit_test_file_without_a_module_is_found() -> None:
-    modules = ["store/commit_log.py"]
-    good = ["store/test_commit_log.py", "store/test_commit_log_full.py"]
-    bad = ["store/test_log.py", "broker/test_commit_log.py", "test_commit_log.py"]
-    assert strays([*good, *bad], modules) == bad
 
 
 @pytest.mark.parametrize("role", [*ROLES, "ternmq"])

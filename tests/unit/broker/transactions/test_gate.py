@@ -1,0 +1,36 @@
+import asyncio
+
+import pytest
+
+from ternmq_broker.transactions.gate import Gate
+from ternmq_model.errors import RefusedError
+from ternmq_model.response_code import ResponseCode
+from tests.support.virtual_time import run_in_virtual_time
+
+
+@pytest.mark.parametrize("after_s", [0.0, 2.9])
+def test_gate_lets_requests_in_once_the_table_is_ready(after_s: float) -> None:
+    async def main() -> None:
+        ready = asyncio.Event()
+        asyncio.get_running_loop().call_later(after_s, ready.set)
+        await Gate(ready, is_closing=lambda: False).check()
+        assert ready.is_set()
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize(
+    ("is_closing", "waits_s", "reason"), [(False, 3.0, "still reads its log"), (True, 0, "closing")]
+)
+def test_gate_refuses_requests_while_the_broker_starts_or_closes(
+    is_closing: bool, waits_s: float, reason: str
+) -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        with pytest.raises(RefusedError, match=reason) as refused:
+            await Gate(asyncio.Event(), is_closing=lambda: is_closing).check()
+        assert refused.value.code == ResponseCode.SERVICE_NOT_AVAILABLE
+        assert loop.time() - began_s == pytest.approx(waits_s)
+
+    run_in_virtual_time(main())
