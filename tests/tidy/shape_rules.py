@@ -19,12 +19,11 @@ def files_are_short(source: Source) -> Iterator[Violation]:
 
 def functions_are_short(source: Source) -> Iterator[Violation]:
     """Find functions that are too long even without their docstring."""
-    for node in ast.walk(source.tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            lines = _lines(node) - (_lines(node.body[0]) if ast.get_docstring(node) else 0)
-            if lines > FUNCTION_LINES_MAX:
-                rule = f"{node.name} has {lines} lines, a function at most {FUNCTION_LINES_MAX}"
-                yield source.at(node, rule)
+    for node in (*source.nodes(ast.FunctionDef), *source.nodes(ast.AsyncFunctionDef)):
+        lines = _lines(node) - (_lines(node.body[0]) if ast.get_docstring(node) else 0)
+        if lines > FUNCTION_LINES_MAX:
+            rule = f"{node.name} has {lines} lines, a function at most {FUNCTION_LINES_MAX}"
+            yield source.at(node, rule)
 
 
 def modules_say_what_they_are_for(source: Source) -> Iterator[Violation]:

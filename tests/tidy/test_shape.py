@@ -1,15 +1,9 @@
 import pytest
 
 from tests.tidy.shape_rules import RULES
-from tests.tidy.source import Rule, broken, lines_broken
-from tools.project import python_files
+from tests.tidy.source import lines_broken
 
 BODY = "    x = 1\n"
-
-
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
-def test_every_file_keeps_the_rule(rule: Rule) -> None:
-    assert not (found := broken(rule, python_files())), found
 
 
 @pytest.mark.parametrize(
