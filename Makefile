@@ -17,7 +17,7 @@ fmt: .venv/.dev ; @$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format . $(##
 protos: .venv/.dev ; @$(BIN)/python protos/generate.py $(## write the contracts' Python code)
 reference: .venv/.dev ; @$(BIN)/python tools/write_reference.py $(## write the tables of settings into docs/reference/config.md)
 bench: .venv/.dev ; @$(BIN)/python benchmarks/bench.py $(## measure, and print machine and commit beside it)
-soak: venv ; @TERNMQ_SOAK=1 $(BIN)/pytest tests/property tests/simulation tests/crash $(## property, simulation and crash tests, many more repetitions)
+soak: venv ; @TESTS_EXAMPLES=soak $(BIN)/pytest tests/property tests/simulation tests/crash $(## property, simulation and crash tests, many more repetitions)
 check: lint types ; @$(BIN)/pytest -q tests/unit tests/property tests/tidy $(## the quick part of `make test`: run it before every commit)
 
 .venv/.%: pyproject.toml tools/make_venv.py ; @test -n "$(PYTHON3)" || { echo "Python 3.11 or newer is needed" >&2; exit 1; }; $(PYTHON3) tools/make_venv.py $*

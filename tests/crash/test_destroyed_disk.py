@@ -25,11 +25,12 @@ from ternmq_remoting.system import system_environment
 from ternmq_runtime.clock import SystemClock
 from tests.support.brokers import Client
 from tests.support.cluster_process import RunningService, running_service
+from tests.support.examples import seeds
 from tests.support.history import History, Outcome, make_body
 from tests.support.killed_cluster import eventually
 from tests.support.simulated_cluster import lying_of, records_of
 
-ROUNDS: Final = 30 if os.environ.get("TERNMQ_SOAK") else 3
+ROUNDS: Final = seeds(3, soak=30)
 SEED: Final = int(os.environ.get("TERNMQ_SEED", "0")) or random.SystemRandom().randrange(1 << 32)
 TOPIC: Final = "payments"
 SENDERS: Final = 16
@@ -115,7 +116,7 @@ def promote(nameserver: str) -> None:
     assert told.returncode == 0, told.stdout + told.stderr
 
 
-@pytest.mark.parametrize("round_number", range(ROUNDS))
+@pytest.mark.parametrize("round_number", ROUNDS)
 def test_the_slave_has_every_message_that_was_acknowledged(
     members: tuple[str, RunningService, RunningService], tmp_path: Path, round_number: int
 ) -> None:

@@ -19,9 +19,10 @@ from ternmq_store.disk.filesystem import RealFileSystem
 from ternmq_store.message_store import MessageStore
 from tests.support.broker_process import STORE, BrokerProcess, broker_process
 from tests.support.brokers import Client, offsets_of, stored
+from tests.support.examples import examples
 from tests.support.store_process import Acknowledged, body_of, key_of
 
-ROUNDS = 50 if os.environ.get("TERNMQ_SOAK") else 3
+ROUNDS = examples(3, soak=50)
 SEED = int(os.environ.get("TERNMQ_SEED", "0")) or random.SystemRandom().randrange(1 << 32)
 ROUNDS_A_STORE = 5
 SENDERS = 4

@@ -11,11 +11,12 @@ from ternmq_store.config import FlushMode
 from ternmq_store.disk.filesystem import RealFileSystem
 from ternmq_store.message_store import MessageStore
 from tests.support.cut_process import begin_cut, cut
+from tests.support.examples import examples
 from tests.support.records import batch_of
 from tests.support.store_process import READY, STORE, body_of, read_back, record_of
 from tests.support.stores import append, prepare, settle
 
-ROUNDS = 40 if os.environ.get("TERNMQ_SOAK") else 3
+ROUNDS = examples(3, soak=40)
 SEED = int(os.environ.get("TERNMQ_SEED", "0")) or random.SystemRandom().randrange(1 << 32)
 COUNT = 12_000
 BATCH = 200

@@ -26,6 +26,7 @@ from ternmq_producer.producer import Producer
 from ternmq_producer.transactions import TransactionProducer
 from ternmq_runtime.service import OwnedTasks
 from ternmq_store.config import FlushMode
+from tests.support.examples import seeds
 from tests.support.history import Decision, Delivery, GroupRules, Outcome, id_of, make_body
 from tests.support.killed_clients import (
     NEVER,
@@ -43,7 +44,7 @@ from tests.support.killed_cluster import KilledCluster, eventually, killed_clust
 KILLS: Final = 3
 """Of one cluster."""
 
-REPEATS: Final = range(12) if os.environ.get("TERNMQ_SOAK") else range(1)
+REPEATS: Final = seeds(1, soak=12)
 SEED: Final = int(os.environ.get("TERNMQ_SEED", "0")) or random.SystemRandom().randrange(1 << 32)
 RETRIES_MAX: Final = 2
 _DECISIONS: Final = {

@@ -16,10 +16,11 @@ from ternmq_model.transaction import Resolution, TransactionState
 from ternmq_producer.staging import EndFailed, StagingProducer, decode_staged, encode_staged
 from ternmq_runtime.service import OwnedTasks
 from ternmq_store.config import FlushMode
+from tests.support.examples import seeds
 from tests.support.killed_cluster import KilledCluster, eventually, killed_cluster
 
 KILLS: Final = 3
-REPEATS: Final = range(10) if os.environ.get("TERNMQ_SOAK") else range(1)
+REPEATS: Final = seeds(1, soak=10)
 SEED: Final = int(os.environ.get("TERNMQ_SEED", "0")) or random.SystemRandom().randrange(1 << 32)
 TOPIC: Final = "flights"
 ROWS: Final = 500

@@ -11,6 +11,7 @@ import pytest
 from ternmq_runtime.clock import SystemClock
 from ternmq_store.disk.filesystem import RealFileSystem
 from ternmq_store.message_store import MessageStore
+from tests.support.examples import examples
 from tests.support.store_process import (
     MODES,
     READY,
@@ -21,7 +22,7 @@ from tests.support.store_process import (
     settings_of,
 )
 
-ROUNDS = 50 if os.environ.get("TERNMQ_SOAK") else 3
+ROUNDS = examples(3, soak=50)
 SEED = int(os.environ.get("TERNMQ_SEED", "0")) or random.SystemRandom().randrange(1 << 32)
 ROUNDS_A_STORE = 5
 

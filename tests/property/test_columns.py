@@ -11,6 +11,7 @@ from ternmq_model.compression import compress
 from ternmq_model.errors import CorruptBody, CorruptRecord
 from ternmq_model.record import MAGIC_V2, encode_record
 from ternmq_model.record_checksum import CHECKSUM_ROOM
+from tests.support.examples import examples
 from tests.support.rows import message_of, row_of
 
 pytest.importorskip("pyarrow")
@@ -93,7 +94,7 @@ COLUMN_LISTS = st.one_of(
 
 
 @given(laid_out(), COLUMN_LISTS, st.booleans())
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=examples(300))
 def test_rows_say_what_messages_say(
     drawn: tuple[bytes, Sequence[int], Sequence[bytes]], columns: Sequence[str], is_view: bool
 ) -> None:
@@ -123,7 +124,7 @@ def test_rows_say_what_messages_say(
 
 
 @given(laid_out(), st.data())
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=examples(200))
 def test_what_a_message_refuses_is_damaged_and_the_others_are_rows(
     drawn: tuple[bytes, Sequence[int], Sequence[bytes]], data: st.DataObject
 ) -> None:

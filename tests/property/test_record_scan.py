@@ -18,6 +18,7 @@ from ternmq_model.record_checksum import (
 )
 from ternmq_model.record_passes import tag_code_of, topic_name
 from ternmq_model.record_scan import Scan, Verify, scan_records
+from tests.support.examples import examples
 
 HOSTS = st.sampled_from([bytes(8), bytes(range(20))])
 PROPERTIES = st.sampled_from(
@@ -135,7 +136,7 @@ def check_rows(scan: Scan, found: Sequence[tuple[int, Record]]) -> None:
     assert {(q.topic, q.queue_id): q.rows.tolist() for q in batch.queues} == expected
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400))
 @given(
     file=files(),
     verify=st.sampled_from(Verify),

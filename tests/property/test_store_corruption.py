@@ -17,6 +17,7 @@ from ternmq_store.disk.layout import (
 from ternmq_store.message_store import MessageStore
 from ternmq_store.recovery.recovery import What
 from tests.support.damage import CONFIG, Key, check_index, copied, ends, filled, readable
+from tests.support.examples import points
 from tests.support.files import MemoryFileSystem
 from tests.support.records import batch_of, record
 from tests.support.stores import ROOT, append, open_store, settle, whole
@@ -71,7 +72,7 @@ def test_a_record_with_any_byte_flipped_is_not_served_and_all_others_are(
     number: int, is_clean: bool
 ) -> None:
     key, start, size = places()[number]
-    for byte in range(size):
+    for byte in points(range(size)):
         files = copied(STORES[is_clean])
         base = start - start % FILE_BYTES
         files.nodes[log_path(base)].data[start - base + byte] ^= 1 << byte % 8
@@ -86,7 +87,7 @@ def test_a_record_with_any_byte_flipped_is_not_served_and_all_others_are(
 @both_stops
 def test_a_blank_record_with_any_byte_flipped_hides_no_message(is_clean: bool) -> None:
     last = max(start + size for _, start, size in places() if start < FILE_BYTES)
-    for byte in range(8):
+    for byte in points(range(8)):
         files = copied(STORES[is_clean])
         files.nodes[log_path(0)].data[last + byte] ^= 0x40
         store = open_store(files, config=CONFIG)
@@ -98,7 +99,7 @@ def test_a_blank_record_with_any_byte_flipped_hides_no_message(is_clean: bool) -
 def test_a_log_cut_at_any_byte_of_its_last_records_serves_those_before(is_clean: bool) -> None:
     last = LOG_END - LOG_END % FILE_BYTES
     first = places()[-2][1]
-    for end in range(max(first, last), LOG_END):
+    for end in points(range(max(first, last), LOG_END)):
         files = copied(STORES[is_clean])
         node = files.nodes[log_path(last)]
         node.data = node.data[: end - last].copy()
@@ -115,7 +116,7 @@ def test_a_log_cut_at_any_byte_of_its_last_records_serves_those_before(is_clean:
 def test_a_queue_cut_at_any_byte_is_whole_again(is_clean: bool) -> None:
     path = consume_queue_folder(ROOT) / "A" / "0" / file_name(0)
     right = STORES[is_clean].nodes[path].data
-    for end in range(len(right)):
+    for end in points(range(len(right))):
         files = copied(STORES[is_clean])
         files.nodes[path].data = right[:end].copy()
         store = open_store(files, config=CONFIG)
@@ -129,7 +130,9 @@ def test_a_queue_with_any_byte_of_its_first_or_last_unit_flipped_is_right_again(
     is_clean: bool,
 ) -> None:
     path = consume_queue_folder(ROOT) / "A" / "0" / file_name(0)
-    for byte in (*range(12), *range(180, 192)):  # the tag code is checked by who reads the message
+    for byte in points(
+        (*range(12), *range(180, 192))
+    ):  # the tag code is checked by who reads the message
         files = copied(STORES[is_clean])
         files.nodes[path].data[byte] ^= 4
         store = open_store(files, config=CONFIG)
@@ -163,7 +166,7 @@ def test_every_file_but_those_of_the_log_can_be_lost_without_losing_a_message(
     harm: Callable[[MemoryFileSystem, Path], None], is_clean: bool
 ) -> None:
     folder = commit_log_folder(ROOT)
-    for path in [path for path in STORES[is_clean].nodes if path.parent != folder]:
+    for path in points([path for path in STORES[is_clean].nodes if path.parent != folder]):
         files = copied(STORES[is_clean])
         harm(files, path)
         store = open_store(files, config=CONFIG)
@@ -222,7 +225,7 @@ def test_queues_that_were_swapped_are_built_anew(is_clean: bool) -> None:
 
 @both_stops
 def test_a_checkpoint_with_any_byte_flipped_loses_nothing(is_clean: bool) -> None:
-    for byte in range(40):
+    for byte in points(range(40)):
         for bit in range(8):
             files = copied(STORES[is_clean])
             files.nodes[checkpoint_path(ROOT)].data[byte] ^= 1 << bit

@@ -17,6 +17,7 @@ from ternmq_store.config import StoreConfig
 from ternmq_store.message_store import MessageStore
 from ternmq_store.scanning.directory import StoreDirectory
 from ternmq_store.scanning.wanted import QueueStretch, Scanned, Wanted
+from tests.support.examples import examples
 from tests.support.files import MemoryFileSystem
 from tests.support.records import batch_of, record
 from tests.support.rows import message_of, row_of
@@ -122,7 +123,7 @@ def collected(scan: Iterable[Scanned], wanted: Wanted) -> list[Row]:
 
 
 @given(WANTED, st.sampled_from(QUEUES), st.integers(0, 50), st.integers(0, 50), st.booleans())
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=examples(50))
 def test_a_stretch_of_a_queue_is_what_was_stored(
     wanted: Wanted, queue: tuple[str, int], begin: int, end: int, is_open: bool
 ) -> None:
@@ -139,7 +140,7 @@ def test_a_stretch_of_a_queue_is_what_was_stored(
 
 
 @given(WANTED, st.sampled_from([None, ["A"], ["B", "nobody"]]), st.booleans())
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=examples(50))
 def test_the_parts_of_a_log_are_its_messages_in_their_order(
     wanted: Wanted, topics: Sequence[str] | None, is_raw: bool
 ) -> None:
@@ -158,7 +159,7 @@ def test_the_parts_of_a_log_are_its_messages_in_their_order(
 
 
 @given(st.data())
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=examples(50))
 def test_parts_of_stretches_are_these_stretches(data: st.DataObject) -> None:
     directory = StoreDirectory(filled()[0], ROOT)
     stretches = [
@@ -190,7 +191,7 @@ def change_a_byte(files: MemoryFileSystem, data: st.DataObject) -> None:
 
 
 @given(st.data(), st.sampled_from([4, 20, 10_000]))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=examples(60))
 def test_a_byte_that_changed_costs_one_message_and_is_told(
     data: st.DataObject, rows_max: int
 ) -> None:
@@ -220,7 +221,7 @@ def test_a_byte_that_changed_costs_one_message_and_is_told(
 
 
 @given(st.data(), st.sampled_from([4, 20, 10_000]), st.booleans())
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=examples(60))
 def test_a_byte_that_changed_costs_no_other_message_of_the_log(
     data: st.DataObject, rows_max: int, is_raw: bool
 ) -> None:

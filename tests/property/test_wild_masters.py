@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from ternmq_protos.v1 import common_pb2 as common
 from ternmq_protos.v1 import replication_pb2 as replication
+from tests.support.examples import examples
 from tests.support.memory_network import MemoryNetwork
 from tests.support.replicas import log_of
 from tests.support.stores import SMALL
@@ -40,7 +41,7 @@ ACCEPTED = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(
     ACCEPTED | st.none(),
     st.lists(PIECES, max_size=4),

@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from random import Random
@@ -17,13 +16,14 @@ from ternmq_consumer.push import PushConsumer
 from ternmq_consumer.queue_locks import TRUST_MS
 from ternmq_model.queue import MessageQueue
 from ternmq_model.stored_message import StoredMessage
+from tests.support.examples import seeds
 from tests.support.toy_cluster import TOPIC, ToyCluster, toy_cluster
 from tests.support.virtual_time import VirtualClock, run_in_virtual_time
 
 ORDERLY = PushConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET, order_per_queue=True, workers=8)
 
 
-SEEDS = range(1000) if os.environ.get("TERNMQ_SOAK") else range(12)
+SEEDS = seeds(12, soak=1000)
 KEY = QueueKey(TOPIC, 0)
 
 

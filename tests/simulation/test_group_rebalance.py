@@ -13,7 +13,6 @@ Held to be true:
 """
 
 import asyncio
-import os
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -31,6 +30,7 @@ from ternmq_model.queue import MessageQueue
 from ternmq_model.route import TopicConfig
 from ternmq_model.stored_message import StoredMessage
 from ternmq_store.config import FlushMode
+from tests.support.examples import seeds
 from tests.support.history import GroupRules
 from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster, simulated_cluster
 from tests.support.virtual_time import run_in_virtual_time
@@ -55,7 +55,7 @@ SETTLED_AFTER_S: Final = 2 * PLAIN.rebalance_s
 CALM_S: Final = 15.0
 ROUTE_REFRESH_S: Final = ClientConfig().route_refresh_s
 
-SEEDS: Final = range(300 if os.environ.get("TERNMQ_SOAK") else 4)
+SEEDS: Final = seeds(4, soak=300)
 STRATEGIES: Final = ("AVG", "AVG_BY_CIRCLE", "CONSISTENT_HASH", "MACHINE_ROOM_NEARBY-AVG")
 
 

@@ -1,7 +1,6 @@
 """Retries over streams that break at any moment: nothing twice, nothing lost, keys in order."""
 
 import asyncio
-import os
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -12,6 +11,7 @@ from ternmq_model.message import Message, SendResult, SendStatus
 from ternmq_producer.config import ProducerConfig
 from ternmq_producer.producer import Producer
 from ternmq_store.config import FlushMode
+from tests.support.examples import seeds
 from tests.support.history import Outcome, make_body
 from tests.support.send_cluster import Answer, SendCluster, SendingBroker, SentBatch, send_cluster
 from tests.support.simulated_cluster import SMALL_STORE, SimulatedCluster, simulated_cluster
@@ -19,7 +19,7 @@ from tests.support.virtual_time import run_in_virtual_time
 
 TOPIC = "orders"
 PATIENT = ProducerConfig(send_timeout_s=60, attempts_max=30)
-SEEDS = range(200 if os.environ.get("TERNMQ_SOAK") else 5)
+SEEDS = seeds(5, soak=200)
 
 
 async def break_things(cluster: SimulatedCluster, ending: str) -> None:

@@ -1,7 +1,6 @@
 """Delayed messages come in their time, never early, whatever breaks."""
 
 import asyncio
-import os
 from typing import Any, Final
 
 import pytest
@@ -9,13 +8,14 @@ import pytest
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
 from ternmq_consumer.push import PushConsumer
 from ternmq_producer.producer import Producer
+from tests.support.examples import seeds
 from tests.support.history import GroupRules
 from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster, simulated_cluster
 from tests.support.virtual_time import run_in_virtual_time
 
 TOPIC: Final = "orders"
 GROUP: Final = "readers"
-SEEDS = range(1000) if os.environ.get("TERNMQ_SOAK") else range(4)
+SEEDS = seeds(4, soak=1000)
 LEVELS_S: Final = (1, 5, 10, 30, *range(60, 660, 60), 1200, 1800, 3600, 7200)
 LATE_S: Final = 2.0
 """How late a message may be when nothing breaks."""

@@ -1,7 +1,6 @@
 """A master dies under load and its slave is promoted, again and again: nothing promised is lost."""
 
 import asyncio
-import os
 from contextlib import suppress
 
 import pytest
@@ -12,6 +11,7 @@ from ternmq_consumer.push import PushConsumer
 from ternmq_model.errors import TernError
 from ternmq_producer.producer import Producer
 from ternmq_store.config import FlushMode
+from tests.support.examples import seeds
 from tests.support.history import GroupRules, Outcome
 from tests.support.simulated_cluster import SimulatedCluster, simulated_cluster
 from tests.support.simulated_replicas import caught_up, compare_logs, promote
@@ -19,8 +19,7 @@ from tests.support.virtual_time import run_in_virtual_time
 
 TOPIC = "payments"
 GROUP = "ledger"
-IS_SOAK = bool(os.environ.get("TERNMQ_SOAK"))
-SEEDS = range(1000) if IS_SOAK else range(3)
+SEEDS = seeds(3, soak=1000)
 MEMBERS = ("a", "a-1")
 
 

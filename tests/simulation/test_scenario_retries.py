@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-import os
 from collections import Counter
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -12,6 +11,7 @@ import pytest
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
 from ternmq_consumer.push import PushConsumer
 from ternmq_model.stored_message import StoredMessage
+from tests.support.examples import seeds
 from tests.support.history import GroupRules, id_of
 from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster, simulated_cluster
 from tests.support.virtual_time import run_in_virtual_time
@@ -19,7 +19,7 @@ from tests.support.virtual_time import run_in_virtual_time
 TOPIC = "orders"
 GROUP = "readers"
 CONFIG = PushConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET, workers=8)
-SEEDS = range(1000) if os.environ.get("TERNMQ_SOAK") else range(4)
+SEEDS = seeds(4, soak=1000)
 
 
 class Failures:

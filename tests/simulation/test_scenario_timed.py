@@ -1,7 +1,6 @@
 """Timed messages come in their time, never early, whatever breaks."""
 
 import asyncio
-import os
 from typing import Any, Final
 
 import pytest
@@ -9,13 +8,14 @@ import pytest
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
 from ternmq_consumer.push import PushConsumer
 from ternmq_producer.producer import Producer
+from tests.support.examples import seeds
 from tests.support.history import GroupRules
 from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster, simulated_cluster
 from tests.support.virtual_time import run_in_virtual_time
 
 TOPIC: Final = "orders"
 GROUP: Final = "readers"
-SEEDS = range(1000) if os.environ.get("TERNMQ_SOAK") else range(6)
+SEEDS = seeds(6, soak=1000)
 LATE_MS: Final = 300
 
 

@@ -1,7 +1,6 @@
 """Staged messages on a simulated cluster: their time, their ends, and brokers that die."""
 
 import asyncio
-import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -34,6 +33,7 @@ from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import transactions_pb2 as transactions
 from ternmq_remoting import contracts
 from ternmq_store.config import FlushMode
+from tests.support.examples import seeds
 from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster, simulated_cluster
 from tests.support.simulated_replicas import caught_up, promote, standing
 from tests.support.virtual_time import run_in_virtual_time
@@ -43,7 +43,7 @@ GROUP = "sink"
 OPEN, COMMITTED = TransactionState.OPEN, TransactionState.COMMITTED
 ROLLED_BACK, NOT_FOUND = TransactionState.ROLLED_BACK, TransactionState.NOT_FOUND
 COMMIT, ROLLBACK = Resolution.COMMIT, Resolution.ROLLBACK
-SEEDS = range(300) if os.environ.get("TERNMQ_SOAK") else range(3)
+SEEDS = seeds(3, soak=300)
 
 
 def producer_of(

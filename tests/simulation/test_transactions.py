@@ -5,7 +5,6 @@ it. What it says of a message that was never executed is kept, so that nobody ex
 """
 
 import asyncio
-import os
 from dataclasses import dataclass, field
 from random import Random
 
@@ -18,12 +17,13 @@ from ternmq_model.transaction import Resolution, TransactionResult
 from ternmq_producer.transactions import TransactionProducer
 from ternmq_runtime.service import OwnedTasks
 from ternmq_store.config import FlushMode
+from tests.support.examples import seeds
 from tests.support.history import Decision, Outcome, id_of, make_body
 from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster, simulated_cluster
 from tests.support.virtual_time import run_in_virtual_time
 
 TOPIC = "paid"
-SEEDS = range(500) if os.environ.get("TERNMQ_SOAK") else range(10, 13)
+SEEDS = seeds(3, soak=500, first=10)
 DECISIONS = {Resolution.COMMIT: Decision.COMMITTED, Resolution.ROLLBACK: Decision.ROLLED_BACK}
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import os
 from collections import Counter
 from dataclasses import dataclass, field
 from random import Random
@@ -16,6 +15,7 @@ from ternmq_remoting import contracts
 from ternmq_runtime.service import OwnedTasks
 from ternmq_store.config import FlushMode
 from tests.support.brokers import Client, SessionStream, world
+from tests.support.examples import seeds
 from tests.support.files import PowerLossFileSystem
 from tests.support.transactions import (
     COMMIT,
@@ -30,7 +30,7 @@ from tests.support.transactions import (
 )
 from tests.support.virtual_time import run_in_virtual_time
 
-SEEDS = range(1000) if os.environ.get("TERNMQ_SOAK") else range(8)
+SEEDS = seeds(8, soak=1000)
 LIVES = 4
 PAUSES_S = (0, 0.01, 0.3, 1, 4)
 

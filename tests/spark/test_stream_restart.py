@@ -1,6 +1,5 @@
 """A query that is stopped, fails or is killed and goes on: no row is lost or doubled."""
 
-import os
 import random
 from pathlib import Path
 from typing import Any
@@ -10,13 +9,13 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.support.dev_process import DevProcess
+from tests.support.examples import examples
 from tests.support.spark_data import make_topic
 from tests.support.stream_driver import stream_driver
 from tests.support.stream_runs import PLACE, Sent, arrived, run, source, start
 
-SOAK = bool(os.environ.get("TERNMQ_SOAK"))
-KILLS = 20 if SOAK else 2
-STOPS = 50 if SOAK else 4
+KILLS = examples(2, soak=20)
+STOPS = examples(4, soak=50)
 
 
 def test_a_driver_that_is_killed_at_random_moments_loses_and_doubles_no_row(

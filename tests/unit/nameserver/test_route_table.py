@@ -12,6 +12,7 @@ from ternmq_model.errors import IllegalName, InvalidParameter, RefusedError, Top
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import Permission, TopicConfig
 from ternmq_nameserver.route_table import ENDPOINTS_MAX, Change, Registration, RouteTable
+from tests.support.examples import examples
 
 
 def topics(*names: str) -> tuple[TopicConfig, ...]:
@@ -346,4 +347,4 @@ class RouteTableMachine(RuleBasedStateMachine):
 
 
 TestRouteTableMachine = RouteTableMachine.TestCase
-TestRouteTableMachine.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestRouteTableMachine.settings = settings(max_examples=examples(60), stateful_step_count=30)
