@@ -1,7 +1,7 @@
 # What a developer runs. Needs Python 3.11 or newer, git and make; everything else goes into .venv.
 PYTHON3 := $(shell for p in python3 python3.13 python3.12 python3.11; do $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 BIN := .venv/bin
-.PHONY: help venv dev demo demo-kill demo-spark test lint types fmt protos reference bench soak check commits
+.PHONY: help venv dev demo demo-kill demo-spark test lint types fmt protos reference bench soak check commits release
 
 # $(## …) is a variable that nobody sets: `make help` finds the text, and no shell sees it.
 help: ; @sed -nE 's/^([a-z-]+):.*## ([a-z][^)]*).*/\1\t\2/p' Makefile | expand -t 12
@@ -20,6 +20,7 @@ bench: .venv/.dev ; @$(BIN)/python benchmarks/bench.py $(## measure, and print m
 soak: venv ; @TERNMQ_SOAK=1 $(BIN)/pytest tests/property tests/simulation tests/crash $(## property, simulation and crash tests, many more repetitions)
 check: lint types ; @$(BIN)/pytest -q tests/unit tests/property tests/tidy $(## the quick part of `make test`: run it before every commit)
 commits: .venv/.dev ; @$(BIN)/python tools/check_commits.py $(## check titles and bodies of the commits since the last release)
+release: .venv/.dev ; @$(BIN)/python tools/release.py $(## build the archives, try the wheel, and print what is left to do)
 check test: commits
 
 .venv/.%: pyproject.toml tools/make_venv.py ; @test -n "$(PYTHON3)" || { echo "Python 3.11 or newer is needed" >&2; exit 1; }; $(PYTHON3) tools/make_venv.py $*
