@@ -89,8 +89,8 @@ def install(wheel: Path, environment: Path) -> Path:
     """Install `wheel` into a new environment and return the folder of its commands."""
     venv.create(environment, with_pip=True)
     commands = environment / "bin"
-    pip = [commands / "python", "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
-    run([*pip, wheel], environment)
+    pip = [f"{commands}/python", "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
+    run([*pip, str(wheel)], environment)
     return commands
 
 
