@@ -16,7 +16,7 @@ types: .venv/.dev .venv/.spark ; @$(BIN)/python tools/check_types.py $(## mypy s
 fmt: .venv/.dev ; @$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format . $(## lay the code out)
 protos: .venv/.dev ; @$(BIN)/python protos/generate.py $(## write the contracts' Python code)
 reference: .venv/.dev ; @$(BIN)/python tools/write_reference.py $(## write the tables of settings into docs/reference/config.md)
-bench: .venv/.dev ; @$(BIN)/python benchmarks/bench.py $(## measure, and print machine and commit beside it)
+bench: .venv/.dev ; @$(BIN)/python benchmarks/bench.py $(COMPARE:%=--compare %) $(ROUNDS:%=--rounds %) $(ONLY:%=--only %) $(QUICK:%=--quick) $(## measure; COMPARE=COMMIT prints ratios to that commit, ONLY="push pull", ROUNDS=5, QUICK=1)
 soak: venv ; @TERNMQ_SOAK=1 $(BIN)/pytest tests/property tests/simulation tests/crash $(## property, simulation and crash tests, many more repetitions)
 check: lint types ; @$(BIN)/pytest -q tests/unit tests/property tests/tidy $(## the quick part of `make test`: run it before every commit)
 commits: .venv/.dev ; @$(BIN)/python tools/check_commits.py $(## check titles and bodies of the commits since the last release)
