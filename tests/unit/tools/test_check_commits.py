@@ -1,8 +1,8 @@
-import subprocess
 from pathlib import Path
 
 import pytest
 
+from tests.support.repository import git
 from tools import check_commits
 from tools.check_commits import Commit, parse, problems
 
@@ -66,12 +66,6 @@ def test_generated_code_and_trailers_do_not_count() -> None:
     )
     expected = [Commit("abc", "Keep it", "", 7), Commit("def", "Empty it", "Why.", 0)]
     assert list(parse(log)) == expected
-
-
-def git(folder: Path, *words: str) -> None:
-    """Run git in `folder` as nobody in particular."""
-    name = ("-c", "user.name=T", "-c", "user.email=t@localhost", "-c", "commit.gpgsign=false")
-    subprocess.run(["git", "-C", folder, *name, *words], check=True, capture_output=True)
 
 
 @pytest.fixture

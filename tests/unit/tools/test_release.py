@@ -1,9 +1,9 @@
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from ternmq_model.version import __version__
+from tests.support.repository import git
 from tools.project import GENERATED
 from tools.release import Tag, differences, find_tag, remaining_steps
 
@@ -32,16 +32,12 @@ def test_remaining_steps_depend_on_the_checkout(
 
 
 def test_tag_of_the_version_is_found_here_and_elsewhere(tmp_path: Path) -> None:
-    def git(*words: str) -> None:
-        name = ("-c", "user.name=T", "-c", "user.email=t@localhost", "-c", "commit.gpgsign=false")
-        subprocess.run(["git", *name, *words], cwd=tmp_path, check=True, capture_output=True)
-
-    git("init")
-    git("commit", "--allow-empty", "--message=Release it")
+    git(tmp_path, "init")
+    git(tmp_path, "commit", "--allow-empty", "--message=Release it")
     assert find_tag(tmp_path) == "missing"
-    git("tag", f"v{__version__}")
+    git(tmp_path, "tag", f"v{__version__}")
     assert find_tag(tmp_path) == "here"
-    git("commit", "--allow-empty", "--message=Go on")
+    git(tmp_path, "commit", "--allow-empty", "--message=Go on")
     assert find_tag(tmp_path) == "elsewhere"
 
 
