@@ -1,6 +1,6 @@
-"""A service with the Messages contract and next to nothing behind it, to test what carries it.
+"""A service with the Messages contract and next to nothing behind it: for tests of the transport.
 
-Beside it what such tests do again and again.
+The functions beside it are steps that such tests share.
 """
 
 import asyncio
@@ -12,7 +12,6 @@ import pytest
 
 from ternmq_model.address import Address
 from ternmq_model.errors import ConnectionLost, TernError, refusal
-from ternmq_model.record import encode_record
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting.contracts import PULL, SEND, SEND_STREAM
@@ -28,16 +27,16 @@ from ternmq_remoting.rpc import (
     stream,
     unary,
 )
+from tests.support.records import record
 
 ANY_PORT = Address("127.0.0.1", 0)
 ME = Identity("cluster", "broker-a", 0, 3)
-LOOPBACK = bytes((127, 0, 0, 1, 0, 0, 0, 0))
 
 Request = messages.SendStreamRequest
 Reply = messages.SendStreamReply
 
 
-class ToyBroker:
+class EchoService:
     """Keeps sent messages in one list, which is its one queue.
 
     Attributes:
@@ -79,16 +78,8 @@ class ToyBroker:
                 await self.release.wait()
             case _:
                 pass
-        record = encode_record(
-            topic=request.topic.encode(),
-            queue_id=0,
-            body=request.body,
-            properties="".join(f"{k}\1{v}\2" for k, v in request.properties.items()).encode(),
-            born_at_ms=request.born_at_ms,
-            born_host=LOOPBACK,
-            store_host=LOOPBACK,
-        )
-        self.records.append(record)
+        properties = dict(request.properties)
+        self.records.append(record(request.topic, body=request.body, properties=properties))
         offset = len(self.records) - 1
         return messages.SendReply(message_id=f"{offset:032X}", queue_offset=offset)
 
@@ -126,16 +117,16 @@ class ToyBroker:
 
 
 @asynccontextmanager
-async def toy() -> AsyncGenerator[tuple[ToyBroker, Server, Connection]]:
-    """Serve a toy broker as `ME` over gRPC, and connect to it."""
-    network, broker = GrpcNetwork(), ToyBroker()
-    async with network.serve(broker.handlers(), ANY_PORT, identity=ME) as server:
+async def echoing() -> AsyncGenerator[tuple[EchoService, Server, Connection]]:
+    """Serve an `EchoService` as `ME` over gRPC, and connect to it."""
+    network, service = GrpcNetwork(), EchoService()
+    async with network.serve(service.handlers(), ANY_PORT, identity=ME) as server:
         link = await network.connect([server.address])
         try:
-            yield broker, server, link
+            yield service, server, link
         finally:
             await link.close()
-            broker.release.set()
+            service.release.set()
 
 
 def run(test: Callable[[], Awaitable[None]]) -> None:
