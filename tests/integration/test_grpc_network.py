@@ -23,16 +23,16 @@ from ternmq_remoting.contracts import PULL, SEND, SEND_STREAM, VIEW_MESSAGE
 from ternmq_remoting.grpc_network import GrpcNetwork
 from ternmq_remoting.system import system_environment
 from tests.support.cut_wire import CutWire
-from tests.support.toy_broker import (
+from tests.support.echo_service import (
     ANY_PORT,
     ME,
-    ToyBroker,
+    EchoService,
     batch,
+    echoing,
     error_of,
     open_stream,
     run,
     send,
-    toy,
 )
 
 NOBODY = Address("127.0.0.1", 1)
@@ -40,10 +40,10 @@ NOBODY = Address("127.0.0.1", 1)
 
 def test_a_call_is_answered_and_its_handler_knows_the_caller() -> None:
     async def test() -> None:
-        async with toy() as (broker, _, link):
+        async with echoing() as (service, _, link):
             assert (await send(link, "T")).queue_offset == 0
             assert (await send(link, "T")).queue_offset == 1
-            (call, _) = broker.calls
+            (call, _) = service.calls
             assert call.peer.host == "127.0.0.1"
             assert call.peer.port > 0
             assert call.metadata["ternmq-language"] == "python"
@@ -54,7 +54,7 @@ def test_a_call_is_answered_and_its_handler_knows_the_caller() -> None:
 
 def test_a_refusal_comes_out_of_the_call_and_an_answer_does_not() -> None:
     async def test() -> None:
-        async with toy() as (_, server, link):
+        async with echoing() as (_, server, link):
             error = await error_of(send(link, "none"))
             assert type(error) is TopicNotFound
             assert (error.remark, error.peer) == ("no topic 'none'", str(server.address))
@@ -66,7 +66,7 @@ def test_a_refusal_comes_out_of_the_call_and_an_answer_does_not() -> None:
 
 def test_what_a_handler_could_not_reach_is_not_refused() -> None:
     async def test() -> None:
-        async with toy() as (_, _, link):
+        async with echoing() as (_, _, link):
             assert type(await error_of(send(link, "lost"))) is ConnectionLost
 
     run(test)
@@ -74,7 +74,7 @@ def test_what_a_handler_could_not_reach_is_not_refused() -> None:
 
 def test_an_rpc_that_is_not_served_is_refused() -> None:
     async def test() -> None:
-        async with toy() as (_, _, link):
+        async with echoing() as (_, _, link):
             view = link.call(VIEW_MESSAGE, messages.ViewMessageRequest(), timeout_s=5)
             error = await error_of(view)
             assert isinstance(error, RefusedError)
@@ -85,12 +85,12 @@ def test_an_rpc_that_is_not_served_is_refused() -> None:
 
 def test_a_message_above_the_cap_is_refused_and_one_below_arrives() -> None:
     async def test() -> None:
-        async with toy() as (broker, _, link):
+        async with echoing() as (service, _, link):
             large = messages.SendRequest(topic="T", body=bytes((4 << 20) + (300 << 10)))
             error = await error_of(link.call(SEND, large, timeout_s=5))
             assert type(error) is MessageRefused
             assert not error.may_have_happened
-            assert not broker.records
+            assert not service.records
             fits = messages.SendRequest(
                 topic="T", body=bytes(4 << 20), properties={"K": "v" * 32_000}
             )
@@ -101,23 +101,23 @@ def test_a_message_above_the_cap_is_refused_and_one_below_arrives() -> None:
 
 def test_an_answer_that_comes_too_late_may_have_happened() -> None:
     async def test() -> None:
-        async with toy() as (broker, _, link):
+        async with echoing() as (service, _, link):
             error = await error_of(send(link, "hold", timeout_s=0.05))
             assert type(error) is RequestTimedOut
             assert error.may_have_happened
-            assert broker.arrived.is_set()
+            assert service.arrived.is_set()
 
     run(test)
 
 
 def test_a_call_to_nobody_was_never_made_and_one_cut_off_may_have_been() -> None:
     async def test() -> None:
-        async with toy() as (broker, server, _), CutWire(server.address) as wire:
+        async with echoing() as (service, server, _), CutWire(server.address) as wire:
             link = await GrpcNetwork().connect([wire.address])
             async with asyncio.TaskGroup() as group:
                 held = group.create_task(error_of(send(link, "hold")))
                 opened = await open_stream(link)
-                await broker.arrived.wait()
+                await service.arrived.wait()
                 await wire.cut()
             lost = held.result()
             assert type(lost) is ConnectionLost, lost
@@ -132,7 +132,7 @@ def test_a_call_to_nobody_was_never_made_and_one_cut_off_may_have_been() -> None
             assert str(wire.address) in str(gone)
             unopened = link.open(SEND_STREAM)
             assert type(await error_of(unopened.write(batch()))) is Unreachable
-            assert not broker.records
+            assert not service.records
             await link.close()
 
     run(test)
@@ -141,10 +141,10 @@ def test_a_call_to_nobody_was_never_made_and_one_cut_off_may_have_been() -> None
 def test_a_connection_finds_its_server_again() -> None:
     async def test() -> None:
         network = GrpcNetwork(grace_s=0)
-        async with network.serve(ToyBroker().handlers(), ANY_PORT) as first:
+        async with network.serve(EchoService().handlers(), ANY_PORT) as first:
             link = await network.connect([first.address])
         assert isinstance(await error_of(send(link, "T")), TransportError)
-        async with network.serve(ToyBroker().handlers(), first.address):
+        async with network.serve(EchoService().handlers(), first.address):
             async with asyncio.timeout(5):
                 while True:
                     try:
@@ -159,7 +159,7 @@ def test_a_connection_finds_its_server_again() -> None:
 
 def test_a_stream_carries_both_ways_and_ends_well() -> None:
     async def test() -> None:
-        async with toy() as (broker, _, link):
+        async with echoing() as (service, _, link):
             opened = await open_stream(link)
             sizes = [1, 1 << 20, 0, 70_000]
 
@@ -176,14 +176,14 @@ def test_a_stream_carries_both_ways_and_ends_well() -> None:
             assert [reply and reply.stored.stored_at_ms for reply in replies] == sizes
             assert await opened.read() is None
             assert type(await error_of(opened.write(batch()))) is ConnectionLost
-            assert broker.endings == ["returned"]
+            assert service.endings == ["returned"]
 
     run(test)
 
 
 def test_a_refusal_ends_a_stream_and_is_what_both_read_and_write_say() -> None:
     async def test() -> None:
-        async with toy() as (_, _, link):
+        async with echoing() as (_, _, link):
             opened = await open_stream(link)
             await opened.write(batch(is_retry=True))
             for waiting in (opened.read(), opened.read(), opened.write(batch())):
@@ -196,28 +196,28 @@ def test_a_refusal_ends_a_stream_and_is_what_both_read_and_write_say() -> None:
 
 def test_a_caller_that_goes_away_cancels_the_handler_and_never_looks_like_an_end() -> None:
     async def test() -> None:
-        async with toy() as (broker, _, link):
+        async with echoing() as (service, _, link):
             for _ in range(50):
                 opened = await open_stream(link)
                 opened.cancel()
                 opened.cancel()
             other = await open_stream(link)
-            while len(broker.endings) < 50:
+            while len(service.endings) < 50:
                 await other.write(batch(b"abc"))
                 await other.read()
-            assert set(broker.endings) == {"CancelledError"}
+            assert set(service.endings) == {"CancelledError"}
 
     run(test)
 
 
 def test_who_waits_on_a_stream_that_this_side_ends_gets_an_error_not_a_cancellation() -> None:
     async def test() -> None:
-        async with toy() as (broker, _, link):
+        async with echoing() as (service, _, link):
             opened = await open_stream(link)
             async with asyncio.TaskGroup() as group:
                 reading = group.create_task(error_of(opened.read()))
                 calling = group.create_task(error_of(send(link, "hold")))
-                await broker.arrived.wait()
+                await service.arrived.wait()
                 opened.cancel()
                 assert type(await reading) is ClosedError
                 await link.close()
@@ -233,11 +233,11 @@ def test_who_waits_on_a_stream_that_this_side_ends_gets_an_error_not_a_cancellat
 
 def test_a_cancelled_caller_stays_cancelled() -> None:
     async def test() -> None:
-        async with toy() as (broker, _, link):
+        async with echoing() as (service, _, link):
             opened = await open_stream(link)
             reading = asyncio.ensure_future(opened.read())
             calling = asyncio.ensure_future(send(link, "hold"))
-            await broker.arrived.wait()
+            await service.arrived.wait()
             for task in (reading, calling):
                 task.cancel()
                 with pytest.raises(asyncio.CancelledError):
@@ -316,14 +316,14 @@ def test_a_name_that_nobody_has_is_unreachable() -> None:
 
 def test_a_peer_that_loses_its_power_is_noticed_on_both_sides_by_keepalive() -> None:
     async def test() -> None:
-        async with toy() as (broker, server, _), CutWire(server.address) as wire:
+        async with echoing() as (service, server, _), CutWire(server.address) as wire:
             link = await GrpcNetwork().connect([wire.address])
             opened = await open_stream(link)
             wire.silence()
             # At most 10 s until a ping and 5 s for its answer; `run` gives up after 20 s.
             assert type(await error_of(opened.read())) is ConnectionLost
-            await broker.ended.wait()
-            assert broker.endings == ["CancelledError"]
+            await service.ended.wait()
+            assert service.endings == ["CancelledError"]
             await link.close()
 
     run(test)

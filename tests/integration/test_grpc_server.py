@@ -32,16 +32,16 @@ from ternmq_remoting.public_services import (
     message_class,
 )
 from ternmq_remoting.rpc import Call, Server, stream, unary
-from tests.support.toy_broker import (
+from tests.support.echo_service import (
     ANY_PORT,
     ME,
-    ToyBroker,
+    EchoService,
     batch,
+    echoing,
     error_of,
     open_stream,
     run,
     send,
-    toy,
 )
 
 
@@ -49,7 +49,7 @@ def test_a_crash_of_a_handler_is_logged_there_and_leaves_the_caller_in_doubt(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def test() -> None:
-        async with toy() as (_, _, link):
+        async with echoing() as (_, _, link):
             opened = await open_stream(link)
             await opened.write(batch(b"!"))
             for error in (await error_of(send(link, "crash")), await error_of(opened.read())):
@@ -67,7 +67,10 @@ def test_bytes_that_are_no_message_are_refused_without_a_traceback(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def test() -> None:
-        async with toy() as (_, server, _), grpc.aio.insecure_channel(str(server.address)) as raw:
+        async with (
+            echoing() as (_, server, _),
+            grpc.aio.insecure_channel(str(server.address)) as raw,
+        ):
             garbage = cast("Any", raw.unary_unary(SEND.path))
             calls = cast("Any", raw.stream_stream(SEND_STREAM.path))()
             await calls.write(b"\xff" * 9)
@@ -102,25 +105,25 @@ def test_a_reply_that_is_too_large_leaves_the_caller_in_doubt_and_logs_no_traceb
 
 def test_a_closing_server_ends_streams_at_once_and_lets_calls_end() -> None:
     async def test() -> None:
-        network, broker = GrpcNetwork(grace_s=10), ToyBroker()
-        async with network.serve(broker.handlers(), ANY_PORT) as server:
+        network, service = GrpcNetwork(grace_s=10), EchoService()
+        async with network.serve(service.handlers(), ANY_PORT) as server:
             link = await network.connect([server.address])
             opened = await open_stream(link)
 
             async def reader() -> TernError:
                 error = await error_of(opened.read())
                 assert not held.done()
-                broker.release.set()
+                service.release.set()
                 return error
 
             held = asyncio.ensure_future(send(link, "hold"))
             reading = asyncio.ensure_future(reader())
-            await broker.arrived.wait()
+            await service.arrived.wait()
         error = await reading
         assert type(error) is ConnectionLost
         assert "closing" in str(error)
         assert not (await held).status.code
-        assert broker.endings == ["CancelledError"]
+        assert service.endings == ["CancelledError"]
         assert isinstance(await error_of(send(link, "T")), TransportError)
         await link.close()
 
@@ -129,11 +132,11 @@ def test_a_closing_server_ends_streams_at_once_and_lets_calls_end() -> None:
 
 def test_a_call_that_outlasts_the_grace_is_cut_off() -> None:
     async def test() -> None:
-        network, broker = GrpcNetwork(grace_s=0.1), ToyBroker()
-        async with network.serve(broker.handlers(), ANY_PORT) as server:
+        network, service = GrpcNetwork(grace_s=0.1), EchoService()
+        async with network.serve(service.handlers(), ANY_PORT) as server:
             link = await network.connect([server.address])
             held = asyncio.ensure_future(error_of(send(link, "hold")))
-            await broker.arrived.wait()
+            await service.arrived.wait()
         assert (await held).may_have_happened
         await link.close()
 
@@ -160,7 +163,7 @@ def test_an_address_that_is_taken_or_elsewhere_is_named_and_grpc_says_nothing_of
 
 def test_a_port_whose_last_connections_linger_can_be_listened_on_again() -> None:
     async def test() -> None:
-        async with toy() as (_, server, link):
+        async with echoing() as (_, server, link):
             await send(link, "T")
             address = server.address
             with contextlib.closing(socket.create_connection((address.host, address.port))):
@@ -185,7 +188,7 @@ def test_listening_beyond_this_machine_is_warned_of(caplog: pytest.LogCaptureFix
 
 def test_two_handlers_for_one_rpc_are_a_mistake_of_the_caller() -> None:
     async def test() -> None:
-        handlers = [*ToyBroker().handlers(), *ToyBroker().handlers()]
+        handlers = [*EchoService().handlers(), *EchoService().handlers()]
         with pytest.raises(ValueError, match="two handlers for /ternmq"):
             async with GrpcNetwork().serve(handlers, ANY_PORT):
                 pass
@@ -209,7 +212,9 @@ def test_health_follows_the_life_of_a_server() -> None:
         ready: asyncio.Future[Server] = asyncio.get_running_loop().create_future()
 
         async def serve() -> None:
-            async with GrpcNetwork().serve(ToyBroker().handlers(), ANY_PORT, identity=ME) as server:
+            async with GrpcNetwork().serve(
+                EchoService().handlers(), ANY_PORT, identity=ME
+            ) as server:
                 ready.set_result(server)
                 await stop.wait()
 
@@ -239,7 +244,7 @@ def test_health_follows_the_life_of_a_server() -> None:
 def test_metadata_is_taken_up_to_a_limit() -> None:
     async def test() -> None:
         async with (
-            toy() as (_, server, _),
+            echoing() as (_, server, _),
             grpc.aio.insecure_channel(
                 str(server.address), options=[("grpc.max_metadata_size", 1 << 20)]
             ) as channel,
@@ -266,7 +271,7 @@ def test_a_server_tells_what_it_serves(file: Any) -> None:
 
     async def test() -> None:
         async with (
-            toy() as (_, server, _),
+            echoing() as (_, server, _),
             grpc.aio.insecure_channel(str(server.address)) as channel,
         ):
             path = f"/{file.package}.ServerReflection/ServerReflectionInfo"
@@ -314,7 +319,10 @@ IDENTITY = {
 
 def test_every_reply_of_a_call_or_stream_tells_who_the_server_is() -> None:
     async def test() -> None:
-        async with toy() as (_, server, _), grpc.aio.insecure_channel(str(server.address)) as raw:
+        async with (
+            echoing() as (_, server, _),
+            grpc.aio.insecure_channel(str(server.address)) as raw,
+        ):
             start = cast("Any", raw.unary_unary(SEND.path))
             for topic in ("T", "none", "lost"):
                 call = start(messages.SendRequest(topic=topic).SerializeToString())
@@ -334,8 +342,8 @@ def test_a_server_without_an_identity_and_handlers_of_every_kind_may_be_mixed() 
         return messages.ViewMessageReply(record=request.offset_message_id.encode())
 
     async def test() -> None:
-        broker = ToyBroker()
-        handlers = [unary(VIEW_MESSAGE, view), stream(SEND_STREAM, broker.send_stream)]
+        service = EchoService()
+        handlers = [unary(VIEW_MESSAGE, view), stream(SEND_STREAM, service.send_stream)]
         async with GrpcNetwork().serve(handlers, ANY_PORT) as server:
             link = await GrpcNetwork().connect([server.address])
             asked = messages.ViewMessageRequest(offset_message_id="A")

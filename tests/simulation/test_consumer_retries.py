@@ -4,51 +4,29 @@ import asyncio
 import itertools
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from ternmq_client.interceptors import ConsumeEvent, ConsumeOutcome
 from ternmq_consumer.answers import Answer, ConsumeStatus, ReconsumeLater
-from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
-from ternmq_consumer.push import PushConsumer
 from ternmq_model.queue import MessageQueue
 from ternmq_model.stored_message import StoredMessage
-from tests.support.toy_cluster import RETRY_QUEUE, TOPIC, ToyBroker, ToyCluster, toy_cluster
-from tests.support.virtual_time import run_in_virtual_time
-
-FIRST = PushConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET)
+from tests.support.toy_broker import ToyBroker
+from tests.support.toy_cluster import FIRST, ToyCluster
+from tests.support.toy_log import TOPIC
+from tests.support.virtual_time import run_in_virtual_time, until
 
 
 def now_s() -> float:
     return asyncio.get_running_loop().time()
 
 
-def consumer_at(
-    cluster: ToyCluster, host: str, config: PushConsumerConfig = FIRST, **more: Any
-) -> PushConsumer:
-    return PushConsumer(
-        "g",
-        TOPIC,
-        nameserver=cluster.nameserver,
-        config=config,
-        env=cluster.environment(host),
-        **more,
-    )
-
-
-async def until(condition: Callable[[], bool], within_s: float = 400.0) -> None:
-    async with asyncio.timeout(within_s):
-        while not condition():
-            await asyncio.sleep(0.01)
-
-
 def with_broker(
     test: Callable[[ToyCluster, ToyBroker], Awaitable[None]], *, queues: int = 1
 ) -> None:
     async def main() -> None:
-        async with toy_cluster(queues=queues) as cluster:
-            await test(cluster, cluster.brokers["broker-0"])
+        async with ToyCluster(queues=queues) as cluster:
+            await test(cluster, cluster.first)
 
     run_in_virtual_time(main())
 
@@ -67,7 +45,7 @@ def test_a_failed_message_comes_again_under_its_topic_from_the_retry_queue(kind:
 
         cluster.append(cluster.queues[0], b"body", "a-tag")
         listener = plain if kind == "plain" else waits
-        async with consumer_at(cluster, "c1", listener=listener) as consumer:
+        async with cluster.consumer("c1", listener=listener) as consumer:
             await until(lambda: len(seen) == 3)
             await until(lambda: consumer.statistics().in_hand_messages == 0)
             assert consumer.statistics().sent_back == consumer.statistics().failures == 2
@@ -78,7 +56,7 @@ def test_a_failed_message_comes_again_under_its_topic_from_the_retry_queue(kind:
         assert {message.message_id for message in seen} == {"broker-0-0-0"}
         assert {(message.tags, message.body) for message in seen} == {("a-tag", b"body")}
         assert cluster.committed("g", cluster.queues[0]) == 1
-        assert broker.offsets["g", RETRY_QUEUE] == 2
+        assert broker.groups.committed("g", MessageQueue("%RETRY%g", "broker-0", 0)) == 2
 
     with_broker(test)
 
@@ -94,7 +72,7 @@ def test_the_offset_moves_when_the_broker_has_confirmed_and_not_before() -> None
             calls.append((message.queue_offset, message.reconsume_times, now_s()))
             return message.queue_offset != 4 or message.queue.topic != TOPIC
 
-        async with consumer_at(cluster, "c1", listener=listener) as consumer:
+        async with cluster.consumer("c1", listener=listener) as consumer:
             await asyncio.sleep(23)
             await consumer.commit()
             assert cluster.committed("g", cluster.queues[0]) == 4
@@ -120,7 +98,7 @@ def test_failed_messages_of_many_calls_go_back_in_few_requests() -> None:
         def listener(message: StoredMessage) -> bool:
             return message.queue.topic != TOPIC
 
-        async with consumer_at(cluster, "c1", listener=listener) as consumer:
+        async with cluster.consumer("c1", listener=listener) as consumer:
             await until(lambda: len(broker.groups.sent_back) == 3000)
             await until(lambda: consumer.statistics().messages == 6000)
         assert broker.groups.requests < 100
@@ -145,7 +123,7 @@ def test_the_answer_says_when_a_message_comes_again_or_that_it_is_dead() -> None
             times[message.body].append(now_s())
             return None if message.reconsume_times else answers[message.body]
 
-        async with consumer_at(cluster, "c1", listener=listener):
+        async with cluster.consumer("c1", listener=listener):
             await asyncio.sleep(100)
         levels = {failed.message_id: failed.delay_level for failed in broker.groups.sent_back}
         assert levels == {
@@ -177,7 +155,7 @@ def test_of_a_batch_only_what_lies_behind_the_last_good_message_goes_back() -> N
             return None if all(good) else ReconsumeLater(finished=good.index(False))
 
         config = replace(FIRST, batch_messages=10)
-        async with consumer_at(cluster, "c1", config, batch_listener=listener):
+        async with cluster.consumer("c1", config, batch_listener=listener):
             await asyncio.sleep(60)
         assert [failed.queue_offset for failed in broker.groups.sent_back] == [7, 8, 9]
         assert cluster.committed("g", cluster.queues[0]) == 10
@@ -199,7 +177,7 @@ def test_a_message_is_tried_as_often_as_the_settings_say_and_is_a_dead_letter_th
             return False
 
         config = replace(FIRST, retries_max=retries_max)
-        async with consumer_at(cluster, "c1", config, listener=listener):
+        async with cluster.consumer("c1", config, listener=listener):
             await until(lambda: bool(broker.groups.dead), within_s=40_000)
             await asyncio.sleep(1000)
         assert count == tries
@@ -232,7 +210,7 @@ def test_when_every_nth_message_cannot_be_sent_back_none_is_lost_and_none_skippe
             finished.add(message.message_id)
             return True
 
-        async with consumer_at(cluster, "c1", listener=listener) as consumer:
+        async with cluster.consumer("c1", listener=listener) as consumer:
             while len(finished) < 400:
                 await asyncio.sleep(0.05)
                 await consumer.commit()
@@ -272,8 +250,8 @@ def test_a_call_that_hangs_is_given_up_after_15_minutes_and_its_message_comes_ag
                 events.append(event)
 
         config = replace(FIRST, workers=2)
-        async with consumer_at(
-            cluster, "c1", config, listener=listener, interceptors=[Watch()]
+        async with cluster.consumer(
+            "c1", config, listener=listener, interceptors=[Watch()]
         ) as consumer:
             begin_s = now_s()
             await until(lambda: bool(broker.groups.sent_back), within_s=2000)
@@ -304,7 +282,7 @@ def test_who_leaves_waits_for_the_answers_to_what_was_sent_back() -> None:
             called.set()
             return False
 
-        async with consumer_at(cluster, "c1", listener=listener):
+        async with cluster.consumer("c1", listener=listener):
             await called.wait()
         assert len(broker.groups.sent_back) == 1
         assert cluster.committed("g", cluster.queues[0]) == 1
@@ -322,7 +300,7 @@ def test_a_full_pool_of_workers_delays_and_never_drops() -> None:
             await asyncio.sleep(1)
             seen.append(message.queue_offset)
 
-        async with consumer_at(cluster, "c1", replace(FIRST, workers=2), listener=listener):
+        async with cluster.consumer("c1", replace(FIRST, workers=2), listener=listener):
             await until(lambda: len(seen) == 500)
         assert sorted(seen) == list(range(500))
 

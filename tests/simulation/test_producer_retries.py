@@ -13,8 +13,10 @@ from ternmq_producer.producer import Producer
 from ternmq_store.config import FlushMode
 from tests.support.examples import seeds
 from tests.support.history import Outcome, make_body
-from tests.support.send_cluster import Answer, SendCluster, SendingBroker, SentBatch, send_cluster
 from tests.support.simulated_cluster import SMALL_STORE, SimulatedCluster, simulated_cluster
+from tests.support.toy_broker import ToyBroker
+from tests.support.toy_cluster import ToyCluster
+from tests.support.toy_sending import Answer, SentBatch
 from tests.support.virtual_time import run_in_virtual_time
 
 TOPIC = "orders"
@@ -148,9 +150,11 @@ def test_what_waits_elsewhere_first_is_found_there_too(fields: dict[str, Any], s
     run_in_virtual_time(main())
 
 
-async def leave(cluster: SendCluster, broker: SendingBroker, producer: Producer) -> None:
+async def leave(cluster: ToyCluster, broker: ToyBroker, producer: Producer) -> None:
     """Let `broker` end in order; the producer learns at once that it is gone from the route."""
-    cluster.put_route("flights", 4, [each.name for each in cluster.brokers if each is not broker])
+    cluster.put_topic(
+        "flights", 4, [each.name for each in cluster.brokers.values() if each is not broker]
+    )
     await cluster.stop(broker)
     producer.client.ask_route_again("flights")
 
@@ -158,19 +162,19 @@ async def leave(cluster: SendCluster, broker: SendingBroker, producer: Producer)
 @pytest.mark.parametrize("verb", ["send", "send_many", "send_batch"])
 def test_a_message_that_is_alone_follows_a_route_that_changed_meanwhile(verb: str) -> None:
     async def main() -> None:
-        async with send_cluster(brokers=2) as cluster, cluster.producer() as producer:
+        async with ToyCluster(brokers=2) as cluster, cluster.producer() as producer:
             sent = Message("flights", b"alone")
             await producer.send(sent)
             leaving: list[asyncio.Task[None]] = []
 
-            def silent_once(broker: SendingBroker, _: SentBatch) -> Answer:
+            def silent_once(broker: ToyBroker, _: SentBatch) -> Answer:
                 if leaving:
                     return Answer()
                 leaving.append(asyncio.create_task(leave(cluster, broker, producer)))
                 return Answer(is_silent=True)
 
-            for broker in cluster.brokers:
-                broker.answer = partial(silent_once, broker)
+            for broker in cluster.brokers.values():
+                broker.sending.answer = partial(silent_once, broker)
             if verb == "send":
                 await producer.send(sent)
             elif verb == "send_many":
