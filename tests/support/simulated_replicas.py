@@ -1,7 +1,8 @@
 """Members of one broker name in a simulated cluster: promoting them, and comparing their logs."""
 
 import asyncio
-from contextlib import suppress
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 
 import numpy as np
@@ -14,7 +15,13 @@ from ternmq_protos.v1 import nameserver_pb2 as nameserver
 from ternmq_protos.v1 import replication_pb2 as replication
 from ternmq_remoting import contracts
 from tests.support.brokers import Client
-from tests.support.simulated_cluster import SimulatedCluster, broker_name_of
+from tests.support.simulated_cluster import (
+    NAMESERVER,
+    SimulatedCluster,
+    broker_name_of,
+    simulated_cluster,
+)
+from tests.support.virtual_time import until
 
 Status = replication.ReplicationStatusReply
 _LOOK_S: Final = 0.1
@@ -37,18 +44,19 @@ async def ask_to_promote(
 async def promote(
     cluster: SimulatedCluster, name: str, *, is_forced: bool = False, within_s: float = 60
 ) -> admin.PromoteReply:
-    """Promote a slave; return its answer when it serves as the master.
+    """Promote a slave; return its answer when it answers as the master.
 
     Raises:
         TernError: It refuses, or does not answer.
         AssertionError: It does not become the master in time.
     """
+
+    async def is_master() -> bool:
+        return (await status_of(cluster, name)).broker_id == MASTER_ID
+
     reply = await ask_to_promote(cluster, name, is_forced=is_forced)
-    for _ in range(round(within_s / _LOOK_S)):
-        if cluster.is_master(name):
-            return reply
-        await asyncio.sleep(_LOOK_S)
-    raise AssertionError(f"seed {cluster.seed}: {name} was promoted and is no master")
+    await until(is_master, within_s)
+    return reply
 
 
 async def status_of(cluster: SimulatedCluster, name: str) -> Status:
@@ -61,10 +69,12 @@ async def status_of(cluster: SimulatedCluster, name: str) -> Status:
     return await cluster.ask(name, contracts.REPLICATION_STATUS, request)
 
 
-async def registered(cluster: SimulatedCluster, broker_name: str) -> dict[int, tuple[str, int]]:
+async def registered(
+    cluster: SimulatedCluster, broker_name: str = "a"
+) -> dict[int, tuple[str, int]]:
     """Return host and epoch of every member that the first NameServer knows, by id."""
     network = cluster.network.host("admin")
-    connection = await network.connect([parse_address(cluster.nameservers.addresses[0])])
+    connection = await network.connect([parse_address(NAMESERVER, setting="nameservers")])
     request = nameserver.GetClusterRequest(broker_name=broker_name)
     reply = await connection.call(contracts.GET_CLUSTER, request, timeout_s=5)
     await connection.close()
@@ -81,19 +91,27 @@ async def start_slave(cluster: SimulatedCluster, name: str = "a-1", **settings: 
     await replicated(cluster, broker_name_of(name))
 
 
-async def start_master_and_slave(cluster: SimulatedCluster, *, messages: int = 1) -> Client:
-    """Start "a" with numbered messages in one queue of a topic, and "a-1"; return a client of "a".
+@asynccontextmanager
+async def master_and_slave(
+    *, messages: int = 20, **settings: Any
+) -> AsyncGenerator[tuple[SimulatedCluster, Client]]:
+    """Give a cluster of "a" and its slave "a-1", and a client of "a".
 
-    The topic's name is "A"; "a-1" has everything when this returns.
+    Both have a topic "A" of one queue. The NameServer forgets epochs at a restart.
+
+    Args:
+        messages: How many the topic has: "0", "1" and so on.
+        settings: Of the cluster, other than these.
     """
-    await cluster.start("a")
-    await cluster.start("a-1")
-    client = await cluster.connect("a", "client")
-    await client.put_topic("A", 1)
-    for number in range(messages):
-        await client.send("A", b"%d" % number)
-    await replicated(cluster)
-    return client
+    settings = {"brokers": ("a", "a-1"), "durable_nameservers": False, **settings}
+    async with simulated_cluster(**settings) as cluster:
+        client = await cluster.connect("a", "client")
+        await client.put_topic("A", 1)
+        for number in range(messages):
+            await client.send("A", b"%d" % number)
+        await replicated(cluster)
+        yield cluster, client
+        await client.connection.close()
 
 
 async def caught_up(
