@@ -29,7 +29,7 @@ def reader_at(env: Environment, retries_max: int = 3) -> ClusterReader:
     return ClusterReader(config, retries_max=retries_max, env=env)
 
 
-def test_a_slave_tells_what_it_has_while_its_master_is_away() -> None:
+def test_snapshot_reads_slave_while_master_is_away() -> None:
     async def main() -> None:
         async with numbered() as (cluster, messages):
             await messages.send(200)

@@ -41,7 +41,7 @@ async def read_all(client: Client) -> list[bytes]:
         found += bodies(reply)
 
 
-def test_a_promoted_slave_has_all_that_it_had_and_its_old_master_follows_it() -> None:
+def test_promoted_slave_keeps_its_log_and_old_master_follows_it() -> None:
     async def main() -> None:
         async with master_and_slave() as (cluster, client):
             cluster.network.partition("a", "a-1")
@@ -67,7 +67,7 @@ def test_a_promoted_slave_has_all_that_it_had_and_its_old_master_follows_it() ->
     run_in_virtual_time(main())
 
 
-def test_messages_of_a_topic_that_was_new_when_the_master_died_can_be_read() -> None:
+def test_messages_of_topic_created_just_before_promotion_can_be_read() -> None:
     async def main() -> None:
         async with master_and_slave(role=BrokerRole.SYNC_MASTER) as (cluster, client):
             await client.send("New", b"1", queue_id=3)
@@ -80,7 +80,7 @@ def test_messages_of_a_topic_that_was_new_when_the_master_died_can_be_read() -> 
 
 
 @pytest.mark.parametrize("properties", [{"DELAY": "3"}, {"TIMER_DELAY_SEC": "10"}])
-def test_what_waits_for_a_topic_that_was_new_when_the_master_died_is_delivered(
+def test_delayed_message_of_topic_created_just_before_promotion_is_delivered(
     properties: dict[str, str],
 ) -> None:
     async def main() -> None:
@@ -95,7 +95,7 @@ def test_what_waits_for_a_topic_that_was_new_when_the_master_died_is_delivered(
     run_in_virtual_time(main())
 
 
-def test_another_id_makes_no_master_of_a_slave() -> None:
+def test_slave_started_with_id_0_stays_slave() -> None:
     async def main() -> None:
         async with master_and_slave() as (cluster, _):
             await cluster.stop("a")
@@ -107,7 +107,7 @@ def test_another_id_makes_no_master_of_a_slave() -> None:
     run_in_virtual_time(main())
 
 
-def test_what_is_promoted_stays_the_master_when_both_are_started_again() -> None:
+def test_promoted_slave_stays_master_after_restart_of_both() -> None:
     async def main() -> None:
         async with master_and_slave() as (cluster, _):
             await cluster.stop("a")
@@ -129,7 +129,7 @@ def test_what_is_promoted_stays_the_master_when_both_are_started_again() -> None
 @pytest.mark.parametrize(
     ("host", "reason"), [("a", "is the master already"), ("a-1", "its master is alive")]
 )
-def test_a_promotion_that_would_make_a_second_master_is_refused(host: str, reason: str) -> None:
+def test_promotion_to_second_master_is_refused(host: str, reason: str) -> None:
     async def main() -> None:
         async with master_and_slave() as (cluster, client):
             with pytest.raises(RefusedError, match=reason):
@@ -141,7 +141,7 @@ def test_a_promotion_that_would_make_a_second_master_is_refused(host: str, reaso
     run_in_virtual_time(main())
 
 
-def test_a_forced_promotion_swaps_the_roles_while_both_are_alive() -> None:
+def test_forced_promotion_swaps_roles_while_both_are_alive() -> None:
     async def main() -> None:
         async with master_and_slave() as (cluster, client):
             await promote(cluster, "a-1", is_forced=True, within_s=2)
@@ -157,7 +157,7 @@ def test_a_forced_promotion_swaps_the_roles_while_both_are_alive() -> None:
     run_in_virtual_time(main())
 
 
-def test_nobody_is_promoted_whom_nobody_can_tell_the_highest_epoch_but_by_force() -> None:
+def test_promotion_needs_force_when_no_member_knows_highest_epoch() -> None:
     async def main() -> None:
         async with master_and_slave() as (cluster, _):
             await cluster.stop("a")
@@ -171,7 +171,7 @@ def test_nobody_is_promoted_whom_nobody_can_tell_the_highest_epoch_but_by_force(
     run_in_virtual_time(main())
 
 
-def test_a_slave_that_has_less_than_another_is_not_promoted() -> None:
+def test_promotion_of_slave_with_less_than_another_is_refused() -> None:
     async def main() -> None:
         async with master_and_slave(role=BrokerRole.SYNC_MASTER) as (cluster, client):
             await cluster.start("a-2")
@@ -193,7 +193,7 @@ def test_a_slave_that_has_less_than_another_is_not_promoted() -> None:
     run_in_virtual_time(main())
 
 
-def test_offsets_beyond_the_end_of_the_promoted_log_are_set_to_it_and_told() -> None:
+def test_promotion_clamps_and_reports_offsets_beyond_end_of_log() -> None:
     async def main() -> None:
         async with master_and_slave() as (cluster, _):
             await cluster.stop("a")
@@ -234,7 +234,7 @@ async def offset_of(client: Client, group: str) -> int:
 
 
 @pytest.mark.parametrize("after_ms", range(0, 72, 4))
-def test_a_loss_of_power_during_a_promotion_leaves_a_slave_or_a_master(after_ms: int) -> None:
+def test_loss_of_power_during_promotion_leaves_slave_or_master(after_ms: int) -> None:
     async def main() -> None:
         async with master_and_slave(seed=after_ms, latency_s=0) as (cluster, _):
             cluster.disk_s["a-1"] = 0.005
@@ -260,7 +260,7 @@ def test_a_loss_of_power_during_a_promotion_leaves_a_slave_or_a_master(after_ms:
     run_in_virtual_time(main())
 
 
-def test_a_producer_goes_on_with_the_promoted_slave_over_its_open_connections() -> None:
+def test_producer_goes_on_with_promoted_slave_over_open_connections() -> None:
     async def main() -> None:
         async with master_and_slave(messages=0) as (cluster, _):
             async with Producer(
@@ -292,7 +292,7 @@ def test_a_producer_goes_on_with_the_promoted_slave_over_its_open_connections() 
     run_in_virtual_time(main())
 
 
-def test_what_waits_at_the_master_is_delivered_by_the_promoted_slave() -> None:
+def test_delayed_messages_are_delivered_by_promoted_slave() -> None:
     async def main() -> None:
         async with master_and_slave(messages=0) as (cluster, client):
             sent_ms = VirtualClock().wall_ms()
@@ -322,7 +322,7 @@ async def has(client: Client, messages: int) -> bool:
     return len(await read_all(client)) == messages
 
 
-def test_a_transaction_that_was_begun_at_the_old_master_ends_at_the_promoted_slave() -> None:
+def test_transaction_of_old_master_ends_at_promoted_slave() -> None:
     async def main() -> None:
         async with master_and_slave(messages=0) as (cluster, _):
             decisions: list[bytes] = []

@@ -24,7 +24,7 @@ async def produce(messages: NumberedMessages, producer: Producer, count: int) ->
 
 
 @pytest.mark.parametrize("in_order", [False, True])
-def test_producers_and_consumers_follow_a_promotion_and_the_old_master_is_no_trouble(
+def test_clients_follow_promotion_and_ignore_old_master(
     in_order: bool,
 ) -> None:
     async def main() -> None:
@@ -55,7 +55,7 @@ def test_producers_and_consumers_follow_a_promotion_and_the_old_master_is_no_tro
     run_in_virtual_time(main())
 
 
-def test_who_is_further_than_the_promoted_slave_reads_everything_that_comes() -> None:
+def test_consumer_ahead_of_promoted_slave_reads_every_new_message() -> None:
     async def main() -> None:
         async with numbered() as (cluster, messages):
             await messages.send(20)
@@ -80,7 +80,7 @@ def test_who_is_further_than_the_promoted_slave_reads_everything_that_comes() ->
     run_in_virtual_time(main())
 
 
-def test_a_member_that_broadcasts_and_was_further_when_it_left_reads_everything_that_came(
+def test_broadcasting_consumer_that_left_ahead_of_promoted_slave_reads_every_new_message(
     tmp_path: Path,
 ) -> None:
     config = replace(FIRST, message_model=MessageModel.BROADCASTING, offsets_folder=tmp_path)

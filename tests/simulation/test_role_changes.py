@@ -26,7 +26,7 @@ AWAY = ("away:9876",)
 STATE = Path("/broker/config/replication.json")
 
 
-def test_a_slave_that_its_living_master_refuses_is_not_promoted_unless_by_force() -> None:
+def test_promotion_of_slave_refused_by_its_living_master_needs_force() -> None:
     async def main() -> None:
         async with simulated_cluster(brokers=(), durable_nameservers=False) as cluster:
             await cluster.start("a-1", broker_id=0, nameservers=AWAY)
@@ -44,7 +44,7 @@ def test_a_slave_that_its_living_master_refuses_is_not_promoted_unless_by_force(
     run_in_virtual_time(main())
 
 
-def test_a_slave_whose_master_returns_while_others_are_asked_is_not_promoted(
+def test_promotion_is_refused_when_master_returns_while_others_are_asked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def main() -> None:
@@ -67,7 +67,7 @@ def test_a_slave_whose_master_returns_while_others_are_asked_is_not_promoted(
     run_in_virtual_time(main())
 
 
-def test_a_slave_is_not_promoted_while_another_one_follows_the_master() -> None:
+def test_promotion_is_refused_while_another_slave_follows_master() -> None:
     async def main() -> None:
         async with master_and_slave(role=BrokerRole.SYNC_MASTER) as (cluster, client):
             await cluster.start("a-2")
@@ -88,7 +88,7 @@ def test_a_slave_is_not_promoted_while_another_one_follows_the_master() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_master_that_lost_its_disk_is_none_while_a_slave_has_what_was_there() -> None:
+def test_master_without_its_disk_is_slave_while_slave_has_its_log() -> None:
     async def main() -> None:
         async with master_and_slave() as (cluster, _):
             cluster.destroy_disk("a")
@@ -103,7 +103,7 @@ def test_a_master_that_lost_its_disk_is_none_while_a_slave_has_what_was_there() 
     run_in_virtual_time(main())
 
 
-def test_a_broker_that_lost_its_disk_and_had_no_slave_begins_anew() -> None:
+def test_broker_without_slave_and_disk_begins_anew() -> None:
     async def main() -> None:
         async with simulated_cluster(brokers=(), durable_nameservers=False) as cluster:
             await cluster.start("a")
@@ -116,7 +116,7 @@ def test_a_broker_that_lost_its_disk_and_had_no_slave_begins_anew() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_member_that_is_forced_before_its_log_was_cut_has_the_epoch_that_it_begins() -> None:
+def test_member_forced_before_its_log_is_cut_has_epoch_that_it_begins() -> None:
     async def main() -> None:
         async with master_and_slave() as (cluster, _):
             await cluster.stop("a")
@@ -134,7 +134,7 @@ def test_a_member_that_is_forced_before_its_log_was_cut_has_the_epoch_that_it_be
     run_in_virtual_time(main())
 
 
-def test_a_slave_that_is_forced_in_vain_serves_no_more_than_what_is_confirmed() -> None:
+def test_slave_forced_in_vain_serves_only_confirmed_messages() -> None:
     async def main() -> None:
         async with master_and_slave(messages=1) as (cluster, client):
             await cluster.start("a-2")
@@ -162,7 +162,7 @@ def test_a_slave_that_is_forced_in_vain_serves_no_more_than_what_is_confirmed() 
     run_in_virtual_time(main())
 
 
-def test_a_slave_that_never_followed_and_was_forced_is_the_master_from_then_on() -> None:
+def test_slave_that_never_followed_and_was_forced_stays_master() -> None:
     async def main() -> None:
         async with simulated_cluster(brokers=(), durable_nameservers=False) as cluster:
             await cluster.start("a-1", force_master=True)
@@ -174,7 +174,7 @@ def test_a_slave_that_never_followed_and_was_forced_is_the_master_from_then_on()
     run_in_virtual_time(main())
 
 
-def test_a_slave_with_another_brokers_log_deposes_no_master_whatever_its_epoch() -> None:
+def test_slave_with_log_of_another_broker_deposes_no_master() -> None:
     async def main() -> None:
         async with simulated_cluster(brokers=(), durable_nameservers=False) as cluster:
             another = {"broker_id": 0, "nameservers": AWAY}
@@ -200,7 +200,7 @@ def test_a_slave_with_another_brokers_log_deposes_no_master_whatever_its_epoch()
 
 
 @pytest.mark.parametrize("after_ms", [2, 9, 21, 33, 60, 400, 1000])
-def test_a_master_that_dies_while_it_returns_to_be_a_slave_follows_at_the_next_start(
+def test_master_that_dies_while_it_becomes_slave_follows_at_next_start(
     after_ms: int,
 ) -> None:
     async def main() -> None:

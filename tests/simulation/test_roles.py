@@ -31,7 +31,7 @@ async def has_role(cluster: SimulatedCluster, host: str, role: str) -> bool:
     return (await status_of(cluster, host)).role == role
 
 
-def test_a_broker_that_nobody_follows_starts_without_asking_anybody() -> None:
+def test_broker_without_followers_starts_without_confirmation() -> None:
     async def main() -> None:
         async with simulated_cluster(brokers=()) as cluster:
             for epoch in (1, 2, 2):
@@ -47,7 +47,7 @@ def test_a_broker_that_nobody_follows_starts_without_asking_anybody() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_master_that_was_followed_waits_until_somebody_confirms_it() -> None:
+def test_followed_master_waits_for_confirmation() -> None:
     async def main() -> None:
         async with master_and_slave() as (cluster, _):
             await cluster.stop("a-1")
@@ -70,7 +70,7 @@ def test_a_master_that_was_followed_waits_until_somebody_confirms_it() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_nameserver_with_a_memory_confirms_a_master() -> None:
+def test_durable_nameserver_confirms_master() -> None:
     async def main() -> None:
         async with master_and_slave(durable_nameservers=True) as (cluster, _):
             await cluster.stop("a-1")
@@ -86,7 +86,7 @@ def test_a_nameserver_with_a_memory_confirms_a_master() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_master_that_waits_leaves_at_once_and_still_begins_an_epoch_later() -> None:
+def test_waiting_master_stops_at_once_and_begins_epoch_later() -> None:
     async def main() -> None:
         async with master_and_slave() as (cluster, _):
             await cluster.stop("a-1")
@@ -105,7 +105,7 @@ def test_a_master_that_waits_leaves_at_once_and_still_begins_an_epoch_later() ->
     run_in_virtual_time(main())
 
 
-def test_force_starts_a_master_that_nobody_confirms() -> None:
+def test_force_starts_master_without_confirmation() -> None:
     async def main() -> None:
         async with master_and_slave() as (cluster, _):
             await cluster.stop("a-1")
@@ -122,7 +122,7 @@ def test_force_starts_a_master_that_nobody_confirms() -> None:
     run_in_virtual_time(main())
 
 
-def test_force_makes_a_slave_the_master_as_a_promotion_does() -> None:
+def test_force_makes_slave_master_as_promotion_does() -> None:
     async def main() -> None:
         async with master_and_slave() as (cluster, _):
             await cluster.stop("a")
@@ -136,7 +136,7 @@ def test_force_makes_a_slave_the_master_as_a_promotion_does() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_sync_master_with_an_empty_store_waits_for_one_answer() -> None:
+def test_sync_master_with_empty_store_waits_for_one_answer() -> None:
     async def main() -> None:
         async with simulated_cluster(brokers=(), durable_nameservers=False) as cluster:
             await cluster.nameservers.stop("ns")
@@ -149,7 +149,7 @@ def test_a_sync_master_with_an_empty_store_waits_for_one_answer() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_master_that_lost_its_disk_comes_back_as_the_slave_of_the_promoted_one() -> None:
+def test_master_without_its_disk_returns_as_slave_of_promoted_one() -> None:
     async def main() -> None:
         async with master_and_slave(messages=1, role=BrokerRole.SYNC_MASTER) as (cluster, _):
             cluster.destroy_disk("a")
@@ -163,7 +163,7 @@ def test_a_master_that_lost_its_disk_comes_back_as_the_slave_of_the_promoted_one
     run_in_virtual_time(main())
 
 
-def test_a_standalone_broker_that_lost_its_disk_serves_nothing_under_its_old_name() -> None:
+def test_standalone_broker_without_its_disk_serves_only_by_force() -> None:
     async def main() -> None:
         async with simulated_cluster(brokers=(), durable_nameservers=False) as cluster:
             await cluster.start("a")
@@ -184,7 +184,7 @@ def test_a_standalone_broker_that_lost_its_disk_serves_nothing_under_its_old_nam
     run_in_virtual_time(main())
 
 
-def test_a_master_that_runs_learns_of_a_promotion_from_a_nameserver_within_seconds() -> None:
+def test_running_master_learns_of_promotion_from_nameserver_within_seconds() -> None:
     async def main() -> None:
         async with master_and_slave() as (cluster, client):
             cluster.network.partition("a", "a-1")
@@ -205,7 +205,7 @@ def test_a_master_that_runs_learns_of_a_promotion_from_a_nameserver_within_secon
     run_in_virtual_time(main())
 
 
-def test_a_send_that_waits_when_its_master_is_fenced_may_have_happened() -> None:
+def test_send_that_waits_while_master_is_fenced_may_have_happened() -> None:
     async def main() -> None:
         async with master_and_slave() as (cluster, client):
             cluster.disk_s["a"] = 4.0
@@ -223,7 +223,7 @@ def test_a_send_that_waits_when_its_master_is_fenced_may_have_happened() -> None
     run_in_virtual_time(main())
 
 
-def test_a_master_is_fenced_by_a_nameserver_that_only_remembers() -> None:
+def test_master_is_fenced_by_memory_of_nameserver() -> None:
     async def main() -> None:
         async with master_and_slave(durable_nameservers=True) as (cluster, _):
             cluster.network.partition("a", "ns")

@@ -19,7 +19,7 @@ def admin_of(cluster: SimulatedCluster) -> AdminClient:
 
 
 @pytest.mark.parametrize("is_known_to_be_away", [True, False])
-def test_what_is_only_read_a_slave_tells_while_its_master_is_away(
+def test_slave_answers_operators_while_master_is_away(
     is_known_to_be_away: bool,
 ) -> None:
     async def main() -> None:
@@ -48,7 +48,7 @@ def test_what_is_only_read_a_slave_tells_while_its_master_is_away(
     run_in_virtual_time(main())
 
 
-def test_changes_wait_for_a_master_and_say_why() -> None:
+def test_changes_without_master_fail_and_say_why() -> None:
     async def main() -> None:
         async with numbered() as (cluster, _), admin_of(cluster) as admin:
             await start_slave(cluster)

@@ -25,7 +25,7 @@ async def return_master(messages: NumberedMessages) -> None:
     await until(messages.all_heard)
 
 
-def test_who_has_read_from_a_slave_reads_nothing_again_at_the_master() -> None:
+def test_consumer_that_read_from_slave_reads_nothing_again_at_master() -> None:
     async def main() -> None:
         async with numbered() as (cluster, messages):
             await messages.send(20)
@@ -45,7 +45,7 @@ def test_who_has_read_from_a_slave_reads_nothing_again_at_the_master() -> None:
     run_in_virtual_time(main())
 
 
-def test_who_has_begun_at_a_slave_reads_nothing_again_at_the_master() -> None:
+def test_consumer_that_began_at_slave_reads_nothing_again_at_master() -> None:
     async def main() -> None:
         async with numbered() as (cluster, messages):
             await messages.send(20)

@@ -28,7 +28,7 @@ def log_file_bytes(cluster: SimulatedCluster, name: str) -> list[int]:
     return [len(node.data) for path, node in nodes if path.parent.name == "commitlog"]
 
 
-def test_an_empty_slave_takes_the_length_of_its_masters_files() -> None:
+def test_empty_slave_takes_file_length_of_its_master() -> None:
     async def main() -> None:
         async with simulated_cluster(brokers=("a",), role=SYNC) as cluster:
             master = await cluster.connect("a")
@@ -45,7 +45,7 @@ def test_an_empty_slave_takes_the_length_of_its_masters_files() -> None:
     run_in_virtual_time(main())
 
 
-def test_several_slaves_have_one_log_and_come_and_go_as_they_like() -> None:
+def test_several_slaves_that_come_and_go_have_one_log() -> None:
     async def main() -> None:
         async with simulated_cluster(brokers=("a", "a-1", "a-2"), role=SYNC) as cluster:
             master = await cluster.connect("a", "client")
@@ -74,7 +74,7 @@ def test_several_slaves_have_one_log_and_come_and_go_as_they_like() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_slave_begins_where_the_masters_log_begins_by_now() -> None:
+def test_slave_begins_where_log_of_master_begins_now() -> None:
     async def main() -> None:
         store = replace(CLUSTER_STORE, commit_log_file_bytes=64 << 10, file_reserved_hours=1)
         async with simulated_cluster(brokers=("a",), store=store, role=SYNC) as cluster:

@@ -49,7 +49,7 @@ def end_of(files: PowerLossFileSystem) -> int:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_what_was_answered_as_safe_is_in_a_slave_that_lost_its_power(seed: int) -> None:
+def test_acknowledged_messages_survive_loss_of_power_of_slave(seed: int) -> None:
     random = Random(seed)
 
     async def main() -> None:

@@ -33,9 +33,7 @@ def producer_of(cluster: SimulatedCluster, timeout_s: float = 3.0) -> Producer:
 
 @pytest.mark.parametrize("key", ["", "k"])
 @pytest.mark.parametrize("is_known_to_be_away", [True, False])
-def test_a_send_without_any_master_fails_undone_and_says_why(
-    key: str, is_known_to_be_away: bool
-) -> None:
+def test_send_without_master_fails_undone_and_says_why(key: str, is_known_to_be_away: bool) -> None:
     async def main() -> None:
         async with numbered() as (cluster, _):
             await start_slave(cluster)
@@ -62,7 +60,7 @@ def test_a_send_without_any_master_fails_undone_and_says_why(
     run_in_virtual_time(main())
 
 
-def test_a_send_that_has_time_waits_for_the_master() -> None:
+def test_send_with_time_left_waits_for_master() -> None:
     async def main() -> None:
         async with numbered() as (cluster, _):
             await start_slave(cluster)
@@ -80,7 +78,7 @@ def test_a_send_that_has_time_waits_for_the_master() -> None:
     run_in_virtual_time(main())
 
 
-def test_the_end_of_a_transaction_waits_for_the_master() -> None:
+def test_end_of_transaction_waits_for_master() -> None:
     async def main() -> None:
         async with numbered() as (cluster, _):
             await start_slave(cluster)

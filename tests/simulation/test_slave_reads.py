@@ -22,7 +22,7 @@ def queues_of(consumer: PushConsumer) -> list[MessageQueue]:
     return [each for each in consumer.assignment() if each.topic == TOPIC]
 
 
-def test_consumers_go_on_at_the_slave_commit_there_and_return() -> None:
+def test_consumers_go_on_at_slave_commit_there_and_return() -> None:
     async def main() -> None:
         async with numbered() as (cluster, messages):
             await messages.send(200)
@@ -50,7 +50,7 @@ def test_consumers_go_on_at_the_slave_commit_there_and_return() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_master_that_is_lost_without_a_word_is_left_within_seconds() -> None:
+def test_consumer_leaves_unreachable_master_within_seconds() -> None:
     async def main() -> None:
         async with numbered() as (cluster, messages):
             await messages.send(200)
@@ -69,7 +69,7 @@ def test_a_master_that_is_lost_without_a_word_is_left_within_seconds() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_member_that_dies_while_the_master_is_away_leaves_its_queues_to_others() -> None:
+def test_consumer_that_stops_while_master_is_away_leaves_its_queues_to_others() -> None:
     async def main() -> None:
         async with numbered() as (cluster, messages):
             await messages.send(100)
@@ -87,7 +87,7 @@ def test_a_member_that_dies_while_the_master_is_away_leaves_its_queues_to_others
     run_in_virtual_time(main())
 
 
-def test_a_consumer_that_starts_while_the_master_is_away_begins_where_the_slave_says() -> None:
+def test_consumer_that_starts_while_master_is_away_begins_at_offsets_of_slave() -> None:
     async def main() -> None:
         async with numbered() as (cluster, messages):
             await messages.send(20)
@@ -105,7 +105,7 @@ def test_a_consumer_that_starts_while_the_master_is_away_begins_where_the_slave_
     run_in_virtual_time(main())
 
 
-def test_a_slave_that_is_behind_moves_nobody_back_and_is_waited_for() -> None:
+def test_slave_that_is_behind_moves_no_consumer_back() -> None:
     async def main() -> None:
         async with numbered() as (cluster, messages):
             await messages.send(20)
@@ -128,7 +128,7 @@ def test_a_slave_that_is_behind_moves_nobody_back_and_is_waited_for() -> None:
     run_in_virtual_time(main())
 
 
-def test_orderly_consumers_wait_for_the_master() -> None:
+def test_orderly_consumers_wait_for_master() -> None:
     async def main() -> None:
         async with numbered() as (cluster, messages):
             await messages.send(2_000)
@@ -153,7 +153,7 @@ def test_orderly_consumers_wait_for_the_master() -> None:
     run_in_virtual_time(main())
 
 
-def test_what_fails_is_given_back_when_the_master_is_there_again() -> None:
+def test_failed_message_is_sent_back_when_master_returns() -> None:
     async def main() -> None:
         async with numbered() as (cluster, messages):
             await messages.send(10)
@@ -178,7 +178,7 @@ def test_what_fails_is_given_back_when_the_master_is_there_again() -> None:
     run_in_virtual_time(main())
 
 
-def test_broadcasting_offsets_that_brokers_keep_are_kept_by_the_slave() -> None:
+def test_broadcasting_offsets_kept_at_brokers_are_kept_by_slave() -> None:
     async def main() -> None:
         async with numbered() as (cluster, messages):
             await messages.send(100)
@@ -199,7 +199,7 @@ def test_broadcasting_offsets_that_brokers_keep_are_kept_by_the_slave() -> None:
     run_in_virtual_time(main())
 
 
-def test_assigned_queues_are_polled_and_committed_at_the_slave() -> None:
+def test_assigned_queues_are_polled_and_committed_at_slave() -> None:
     async def main() -> None:
         async with numbered() as (cluster, messages):
             await messages.send(100)
@@ -219,7 +219,7 @@ def test_assigned_queues_are_polled_and_committed_at_the_slave() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_pull_consumers_share_stays_its_own_at_the_slave() -> None:
+def test_pull_consumer_keeps_its_share_at_slave() -> None:
     async def main() -> None:
         async with numbered() as (cluster, messages):
             await messages.send(100)

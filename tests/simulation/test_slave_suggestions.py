@@ -25,7 +25,7 @@ async def read_at(cluster: SimulatedCluster, name: str) -> int:
 
 
 @pytest.mark.parametrize("broker_id_when_slow", [1, 7])
-def test_a_backlog_that_is_not_in_memory_is_read_from_a_slave(broker_id_when_slow: int) -> None:
+def test_backlog_that_is_not_in_memory_is_read_from_slave(broker_id_when_slow: int) -> None:
     async def main() -> None:
         async with numbered(memory_bytes=NOTHING_IS_IN_MEMORY) as (cluster, messages):
             settings = admin.GroupSettings(
@@ -49,7 +49,7 @@ def test_a_backlog_that_is_not_in_memory_is_read_from_a_slave(broker_id_when_slo
 
 
 @pytest.mark.parametrize("is_enabled", [True, False])
-def test_readers_stay_at_the_master_where_no_slave_follows_or_none_may_be_read(
+def test_consumers_stay_at_master_without_slave_that_may_be_read(
     is_enabled: bool,
 ) -> None:
     async def main() -> None:
@@ -66,7 +66,7 @@ def test_readers_stay_at_the_master_where_no_slave_follows_or_none_may_be_read(
     run_in_virtual_time(main())
 
 
-def test_a_slave_that_goes_gives_its_readers_back() -> None:
+def test_consumers_return_to_master_when_slave_stops() -> None:
     async def main() -> None:
         async with numbered(memory_bytes=NOTHING_IS_IN_MEMORY) as (cluster, messages):
             await messages.send(200)
@@ -80,7 +80,7 @@ def test_a_slave_that_goes_gives_its_readers_back() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_slave_that_may_not_be_read_is_not_read_though_the_master_is_gone() -> None:
+def test_consumers_wait_for_master_when_slave_may_not_be_read() -> None:
     async def main() -> None:
         async with numbered(slave_read_enabled=False) as (cluster, messages):
             await messages.send(100)

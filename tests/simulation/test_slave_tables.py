@@ -44,7 +44,7 @@ async def has_group(client: Client, group: str = "G") -> bool:
     return group in reply.groups
 
 
-def test_topics_groups_and_offsets_of_the_master_are_at_the_slave_within_a_second() -> None:
+def test_topics_groups_and_offsets_reach_slave_within_one_second() -> None:
     async def main() -> None:
         async with simulated_cluster(brokers=("a", "a-1"), role=SYNC) as cluster:
             master, slave = await cluster.connect("a"), await cluster.connect("a-1")
@@ -86,7 +86,7 @@ async def reads(client: Client, count: int) -> bool:
     return len(reply.record_sizes) // 4 == count
 
 
-def test_what_was_committed_at_the_slave_is_there_when_the_master_is_back() -> None:
+def test_offsets_committed_at_slave_are_at_returned_master() -> None:
     async def main() -> None:
         async with simulated_cluster(brokers=("a-1", "a"), role=SYNC) as cluster:
             master, slave = await cluster.connect("a"), await cluster.connect("a-1")
@@ -108,7 +108,7 @@ def test_what_was_committed_at_the_slave_is_there_when_the_master_is_back() -> N
     run_in_virtual_time(main())
 
 
-def test_without_any_nameserver_a_slave_finds_its_master_where_it_was() -> None:
+def test_slave_finds_master_at_its_old_place_without_nameserver() -> None:
     async def main() -> None:
         async with simulated_cluster(brokers=("a", "a-1"), role=SYNC) as cluster:
             await caught_up(cluster, "a", timeout_s=35)

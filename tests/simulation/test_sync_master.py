@@ -44,7 +44,7 @@ def elapsed_s(since_s: float) -> float:
     return asyncio.get_running_loop().time() - since_s
 
 
-def test_a_send_is_answered_when_the_slave_has_it_and_seen_then_too() -> None:
+def test_send_is_answered_and_visible_once_slave_has_it() -> None:
     async def main() -> None:
         async with synchronous() as (cluster, client, sender):
             cluster.disk_s["a-1"] = 0.5
@@ -61,7 +61,7 @@ def test_a_send_is_answered_when_the_slave_has_it_and_seen_then_too() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_slave_that_goes_costs_no_send_and_is_told() -> None:
+def test_sends_go_on_without_slave_and_say_so() -> None:
     async def main() -> None:
         async with synchronous() as (cluster, client, sender):
             cluster.network.partition("a", "a-1")
@@ -79,7 +79,7 @@ def test_a_slave_that_goes_costs_no_send_and_is_told() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_slave_whose_disk_hangs_is_waited_for_three_seconds() -> None:
+def test_slave_whose_disk_hangs_is_waited_for_three_seconds() -> None:
     async def main() -> None:
         async with synchronous() as (cluster, client, sender):
             cluster.disk_s["a-1"] = 20.0
@@ -104,7 +104,7 @@ def test_a_slave_whose_disk_hangs_is_waited_for_three_seconds() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_slow_slave_that_goes_on_is_waited_for_and_the_sends_time_out() -> None:
+def test_slow_slave_stays_in_sync_while_sends_time_out() -> None:
     async def main() -> None:
         async with synchronous(slave_timeout_ms=1000) as (cluster, client, sender):
             cluster.disk_s["a-1"] = 0.7
@@ -123,7 +123,7 @@ def test_a_slow_slave_that_goes_on_is_waited_for_and_the_sends_time_out() -> Non
     run_in_virtual_time(main())
 
 
-def test_of_three_members_each_must_have_what_three_are_asked_for() -> None:
+def test_three_in_sync_replicas_need_all_three_members() -> None:
     async def main() -> None:
         async with synchronous(in_sync_replicas=3) as (cluster, client, sender):
             assert (await client.send(TOPIC)).status.code == Code.SLAVE_NOT_AVAILABLE
@@ -141,7 +141,7 @@ def test_of_three_members_each_must_have_what_three_are_asked_for() -> None:
     run_in_virtual_time(main())
 
 
-def test_the_masters_own_disk_is_blamed_when_it_is_late() -> None:
+def test_late_disk_of_master_is_blamed() -> None:
     async def main() -> None:
         async with synchronous() as (cluster, client, sender):
             cluster.disk_s["a"] = 8.0
@@ -155,7 +155,7 @@ def test_the_masters_own_disk_is_blamed_when_it_is_late() -> None:
     run_in_virtual_time(main())
 
 
-def test_sends_can_be_refused_rather_than_stored_at_the_master_alone() -> None:
+def test_sends_without_slaves_can_be_refused() -> None:
     async def main() -> None:
         async with synchronous(refuse_without_replicas=True) as (cluster, client, sender):
             assert (await client.send(TOPIC, b"kept", queue_id=0)).status.code == Code.SUCCESS
@@ -193,7 +193,7 @@ async def send_back(client: Client) -> None:
     stream.cancel()
 
 
-def test_what_the_broker_writes_by_itself_counts_without_a_slave() -> None:
+def test_messages_written_by_broker_itself_count_without_slave() -> None:
     async def main() -> None:
         async with synchronous() as (cluster, client, _):
             await client.send(TOPIC, b"again", queue_id=0)
@@ -207,7 +207,7 @@ def test_what_the_broker_writes_by_itself_counts_without_a_slave() -> None:
     run_in_virtual_time(main())
 
 
-def test_what_is_sent_again_is_found_and_told_with_its_true_status() -> None:
+def test_retried_batch_is_found_and_answered_with_its_true_status() -> None:
     async def main() -> None:
         async with synchronous() as (cluster, _, sender):
             record = sender.record(TOPIC, b"once")
@@ -231,7 +231,7 @@ def test_what_is_sent_again_is_found_and_told_with_its_true_status() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_master_that_is_deposed_answers_nothing_any_more() -> None:
+def test_deposed_master_acknowledges_nothing() -> None:
     async def main() -> None:
         async with synchronous() as (cluster, client, sender):
             cluster.disk_s["a-1"] = 30.0
@@ -264,7 +264,7 @@ def test_a_master_that_is_deposed_answers_nothing_any_more() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_master_that_stops_in_order_leaves_a_slave_that_can_serve_everything() -> None:
+def test_master_that_stops_in_order_leaves_slave_with_everything() -> None:
     async def main() -> None:
         async with numbered() as (cluster, messages):
             await cluster.start("a-1")
