@@ -16,32 +16,33 @@ from ternmq_pipeline.options import Subscribe, SubscribePattern
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_remoting.contracts import QUERY_OFFSET
 from ternmq_remoting.environment import Environment
-from tests.support.paired import NAMESERVER, TOPIC, paired
-from tests.support.simulated_cluster import simulated_cluster
+from tests.support.numbered import TOPIC, numbered
+from tests.support.simulated_cluster import NAMESERVER, simulated_cluster
+from tests.support.simulated_replicas import start_slave
 from tests.support.virtual_time import run_in_virtual_time
 
 HALF = QueueRange(QueueOffset(0), QueueOffset(100))
 
 
-def reader_at(env: Environment, nameserver: str = "ns:9876", retries_max: int = 3) -> ClusterReader:
-    return ClusterReader(ClientConfig(nameservers=(nameserver,)), retries_max=retries_max, env=env)
+def reader_at(env: Environment, retries_max: int = 3) -> ClusterReader:
+    config = ClientConfig(nameservers=(NAMESERVER,))
+    return ClusterReader(config, retries_max=retries_max, env=env)
 
 
-def test_a_slave_tells_what_it_has_while_its_master_is_away() -> None:
+def test_snapshot_reads_slave_while_master_is_away() -> None:
     async def main() -> None:
-        async with paired() as pair:
-            await pair.send(200)
-            await pair.start_slave()
-            await pair.synced()
-            async with reader_at(pair.environment("driver"), NAMESERVER) as reader:
+        async with numbered() as (cluster, messages):
+            await messages.send(200)
+            await start_slave(cluster)
+            async with reader_at(cluster.environment("driver")) as reader:
                 before = await reader.snapshot(Subscribe((TOPIC,)))
                 assert before.stand_ins == frozenset()
-                await pair.stop()
+                await cluster.stop("a")
                 found = await reader.snapshot(Subscribe((TOPIC,)))
                 assert found.stand_ins == {"a"}
                 assert set(found.ranges.values()) == {HALF}
                 assert found.brokers == {"a"}
-            async with reader_at(pair.environment("driver2"), NAMESERVER) as fresh:
+            async with reader_at(cluster.environment("driver2")) as fresh:
                 assert (await fresh.snapshot(Subscribe((TOPIC,)))).ranges == found.ranges
 
     run_in_virtual_time(main())

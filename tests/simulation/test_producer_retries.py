@@ -13,7 +13,7 @@ from ternmq_producer.producer import Producer
 from ternmq_store.config import FlushMode
 from tests.support.examples import seeds
 from tests.support.history import Outcome, make_body
-from tests.support.simulated_cluster import SMALL_STORE, SimulatedCluster, simulated_cluster
+from tests.support.simulated_cluster import CLUSTER_STORE, SimulatedCluster, simulated_cluster
 from tests.support.toy_broker import ToyBroker
 from tests.support.toy_cluster import ToyCluster
 from tests.support.toy_sending import Answer, SentBatch
@@ -106,7 +106,7 @@ def test_what_many_at_once_left_in_doubt_is_stored_once_too(seed: int) -> None:
 
 def test_without_an_index_a_message_in_doubt_is_an_error_where_duplicates_are_not_allowed() -> None:
     async def main() -> None:
-        store = replace(SMALL_STORE, index_enabled=False)
+        store = replace(CLUSTER_STORE, index_enabled=False)
         config = replace(PATIENT, duplicates_allowed=False)
         async with (
             simulated_cluster(1, brokers=["a"], store=store) as cluster,

@@ -24,7 +24,7 @@ from ternmq_producer.bulk import SendResults
 from ternmq_producer.config import ProducerConfig
 from ternmq_producer.producer import Producer
 from ternmq_producer.selectors import ByKey, ByMachineRoom
-from tests.support.simulated_cluster import SMALL_STORE, SimulatedCluster, simulated_cluster
+from tests.support.simulated_cluster import CLUSTER_STORE, SimulatedCluster, simulated_cluster
 from tests.support.toy_cluster import ToyCluster
 from tests.support.toy_log import TOPIC
 from tests.support.toy_sending import Answer, SentBatch
@@ -154,7 +154,7 @@ def test_batches_survive_broken_streams_whole_and_once(key: str) -> None:
 
 def test_what_cannot_be_a_batch_is_refused_and_nothing_is_sent() -> None:
     async def main() -> None:
-        store = replace(SMALL_STORE, commit_log_file_bytes=16 << 20)
+        store = replace(CLUSTER_STORE, commit_log_file_bytes=16 << 20)
         async with (
             simulated_cluster(brokers=["a"], store=store) as cluster,
             cluster.producer() as producer,

@@ -11,15 +11,15 @@ from ternmq_consumer.push import PushConsumer
 from ternmq_store.config import FlushMode
 from tests.support.history import Outcome
 from tests.support.simulated_cluster import (
+    CLUSTER_STORE,
     NAMESERVER,
-    SMALL_STORE,
     SimulatedCluster,
     simulated_cluster,
 )
 from tests.support.virtual_time import run_in_virtual_time
 
 RARELY_FLUSHED = replace(
-    SMALL_STORE, flush_interval_ms=5_000, flush_thorough_interval_ms=60_000, flush_least_pages=16
+    CLUSTER_STORE, flush_interval_ms=5_000, flush_thorough_interval_ms=60_000, flush_least_pages=16
 )
 FIRST = PushConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET)
 

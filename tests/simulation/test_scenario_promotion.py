@@ -53,7 +53,7 @@ async def take_turns(cluster: SimulatedCluster, times: int) -> None:
         (master,) = cluster.masters()
         await end_master(cluster, master)
         await asyncio.sleep(cluster.random.random() * 3)
-        epoch = await promote(cluster, other_than(master))
+        epoch = (await promote(cluster, other_than(master))).epoch
         assert cluster.masters() == [other_than(master)]
         await asyncio.sleep(cluster.random.random() * 3)
         await cluster.start(master)

@@ -12,17 +12,18 @@ from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting import contracts
 from ternmq_store.config import FlushMode
 from tests.support.brokers import Client, bodies, membership, world
-from tests.support.paired import paired
+from tests.support.numbered import numbered
+from tests.support.simulated_replicas import start_slave
 from tests.support.virtual_time import run_in_virtual_time
 
 
 @asynccontextmanager
 async def slave_with(count: int) -> AsyncGenerator[Client]:
     """Give a slave whose log has `count` messages in one queue of topic A, and a client of it."""
-    async with paired(queues=1) as pair:
-        await pair.send(count, queues=1)
-        await pair.start_slave()
-        client = await pair.client("slave")
+    async with numbered(queues=1) as (cluster, messages):
+        await messages.send(count)
+        await start_slave(cluster)
+        client = await cluster.connect("a-1")
         yield client
         await client.connection.close()
 

@@ -35,7 +35,7 @@ from ternmq_remoting import contracts
 from ternmq_store.config import FlushMode
 from tests.support.examples import seeds
 from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster, simulated_cluster
-from tests.support.simulated_replicas import caught_up, promote, standing
+from tests.support.simulated_replicas import caught_up, promote, status_of
 from tests.support.virtual_time import run_in_virtual_time
 
 TOPIC = "flights"
@@ -67,7 +67,7 @@ async def described(cluster: SimulatedCluster, name: str = "a") -> admin.OpenTra
 
 
 async def log_end(cluster: SimulatedCluster, name: str = "a") -> int:
-    return (await standing(cluster, name)).log_end
+    return (await status_of(cluster, name)).log_end
 
 
 def test_staged_messages_are_seen_when_they_are_committed_and_not_before() -> None:

@@ -1,4 +1,9 @@
-"""A real broker on a network, a disk and a clock in memory, and raw streams to talk to it."""
+"""One real broker on a network, a disk and a clock in memory, and raw streams to talk to it.
+
+For tests of what one broker answers: it needs no NameServer, and its test enters and leaves it
+where it likes. `simulated_cluster` is for what brokers, NameServers and clients do together; it
+takes the settings of its brokers and its `Client` from here.
+"""
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
@@ -25,7 +30,7 @@ from ternmq_store.config import FlushMode, StoreConfig
 from tests.support.files import MemoryFileSystem
 from tests.support.memory_network import MemoryNetwork
 from tests.support.records import record, sizes_of
-from tests.support.virtual_time import InlineBlocking, VirtualClock
+from tests.support.virtual_time import VirtualClock, virtual_environment
 
 CONFIG = BrokerConfig(
     data=Path("/broker"),
@@ -64,11 +69,11 @@ class World:
 
     def environment(self, host: str = "localhost") -> Environment:
         """Return the seams as `host` has them."""
-        return Environment(
+        return virtual_environment(
+            self.network.host(host),
+            Random(7),
+            lambda: self.sync_s,
             clock=self.clock,
-            network=self.network.host(host),
-            random=Random(7),
-            blocking=InlineBlocking(lambda: self.sync_s),
             processes=self.processes,
         )
 

@@ -7,9 +7,16 @@ and an in-memory network. Prior art: Trio's `MockClock` with `autojump_threshold
 """
 
 import asyncio
+import inspect
 import selectors
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
+from random import Random
 from typing import Any, ParamSpec, TypeVar
+
+from ternmq_model.errors import TernError
+from ternmq_remoting.environment import Environment
+from ternmq_remoting.rpc import Network
+from ternmq_runtime.processes import Processes
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -118,3 +125,48 @@ class InlineBlocking:
             return function(*args, **kwargs)
         finally:
             await asyncio.sleep(delay_s)
+
+
+def virtual_environment(
+    network: Network,
+    random: Random,
+    delay_s: Callable[[], float] | None = None,
+    *,
+    clock: VirtualClock | None = None,
+    processes: Processes | None = None,
+) -> Environment:
+    """Return the seams of a host of a simulation.
+
+    Args:
+        network: As that host sees it.
+        random: What the host draws from.
+        delay_s: Says how long its next blocking call takes, as for `InlineBlocking`.
+        clock: Its clock, if not one of its own.
+        processes: What spawns child processes, if anything does.
+    """
+    return Environment(
+        clock=clock or VirtualClock(),
+        network=network,
+        random=random,
+        blocking=InlineBlocking(delay_s),
+        processes=processes,
+    )
+
+
+async def until(holds: Callable[[], bool | Awaitable[bool]], within_s: float = 60.0) -> None:
+    """Wait until a condition holds; one that raises a `TernError` does not hold yet.
+
+    Raises:
+        AssertionError: It did not hold in time.
+    """
+    loop = asyncio.get_running_loop()
+    end_s = loop.time() + within_s
+    while loop.time() < end_s:
+        try:
+            held = holds()
+            if await held if inspect.isawaitable(held) else held:
+                return
+        except TernError:
+            pass
+        await asyncio.sleep(0.05)
+    raise AssertionError(f"not within {within_s} s")
