@@ -71,13 +71,6 @@ def run_in_virtual_time(main: Coroutine[Any, Any, T]) -> T:
         return runner.run(main)
 
 
-async def until(condition: Callable[[], bool], within_s: float = 400.0) -> None:
-    """Wait until `condition` holds, which is looked at every 10 ms."""
-    async with asyncio.timeout(within_s):
-        while not condition():  # noqa: ASYNC110 - what is waited for tells nobody
-            await asyncio.sleep(0.01)
-
-
 class VirtualClock:
     """The `Clock` of a simulation: follows a loop's time.
 
@@ -153,7 +146,7 @@ def virtual_environment(
     )
 
 
-async def until(holds: Callable[[], bool | Awaitable[bool]], within_s: float = 60.0) -> None:
+async def until(holds: Callable[[], bool | Awaitable[bool]], within_s: float = 400.0) -> None:
     """Wait until a condition holds; one that raises a `TernError` does not hold yet.
 
     Raises:

@@ -88,7 +88,8 @@ class Source:
                     for alias in node.names
                 }
         found: list[tuple[ast.Name | ast.Attribute, str]] = []
-        for mention in (*self.nodes(ast.Name), *self.nodes(ast.Attribute)):
+        mentions: list[ast.Name | ast.Attribute] = [*self.nodes(ast.Name)]
+        for mention in (*mentions, *self.nodes(ast.Attribute)):
             first, dot, rest = dotted(mention).partition(".")
             if first in names:
                 found.append((mention, names[first] + dot + rest))
