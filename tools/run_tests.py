@@ -88,19 +88,19 @@ class Report:
     ) -> bool:
         with tempfile.TemporaryDirectory() as scratch:
             results = Path(scratch) / "results.xml"
-            process = subprocess.Popen(
+            with subprocess.Popen(
                 [python, "-m", "pytest", "-q", f"--junitxml={results}", *words],
                 cwd=ROOT,
                 env=os.environ | env,
                 stdout=subprocess.PIPE,
                 text=True,
-            )
-            assert process.stdout is not None
-            for line in process.stdout:
-                print(f"{name}: {line}", end="", flush=True)
-                if found := CLOSING.match(line):
-                    self.closing_lines.append(f"{name}: {found[1]}")
-            status = process.wait()
+            ) as process:
+                assert process.stdout is not None
+                for line in process.stdout:
+                    print(f"{name}: {line}", end="", flush=True)
+                    if found := CLOSING.match(line):
+                        self.closing_lines.append(f"{name}: {found[1]}")
+            status = process.returncode
             cases = [*ElementTree.parse(results).iter("testcase")] if results.exists() else []
         skipped = reasons(cases)
         self.left_out += [f"{name}: {reason}" for reason in skipped]

@@ -20,7 +20,7 @@ from tests.support.brokers import Client, bodies
 from tests.support.disks import loop_disk, memory_disk
 
 MIB = 1 << 20
-SOON_S = 110.0
+SOON_S = 200.0
 RESUMES_S = 10.0
 
 

@@ -5,7 +5,6 @@ committed lies there once, nothing came before its time, and a dead letter is on
 """
 
 import asyncio
-import os
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -26,7 +25,7 @@ from ternmq_producer.producer import Producer
 from ternmq_producer.transactions import TransactionProducer
 from ternmq_runtime.service import OwnedTasks
 from ternmq_store.config import FlushMode
-from tests.support.examples import seeds
+from tests.support.examples import SEED, seeds
 from tests.support.history import Decision, Delivery, GroupRules, Outcome, id_of, make_body
 from tests.support.killed_clients import (
     NEVER,
@@ -45,7 +44,6 @@ KILLS: Final = 3
 """Of one cluster."""
 
 REPEATS: Final = seeds(1, soak=12)
-SEED: Final = int(os.environ.get("TERNMQ_SEED", "0")) or random.SystemRandom().randrange(1 << 32)
 RETRIES_MAX: Final = 2
 _DECISIONS: Final = {
     Resolution.COMMIT: Decision.COMMITTED,

@@ -1,8 +1,6 @@
 """Batches are staged and committed while their broker is killed: each is seen whole, or nothing."""
 
 import asyncio
-import os
-import random
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,12 +14,11 @@ from ternmq_model.transaction import Resolution, TransactionState
 from ternmq_producer.staging import EndFailed, StagingProducer, decode_staged, encode_staged
 from ternmq_runtime.service import OwnedTasks
 from ternmq_store.config import FlushMode
-from tests.support.examples import seeds
+from tests.support.examples import SEED, seeds
 from tests.support.killed_cluster import KilledCluster, eventually, killed_cluster
 
 KILLS: Final = 3
 REPEATS: Final = seeds(1, soak=10)
-SEED: Final = int(os.environ.get("TERNMQ_SEED", "0")) or random.SystemRandom().randrange(1 << 32)
 TOPIC: Final = "flights"
 ROWS: Final = 500
 IMMUNITY_S: Final = 6

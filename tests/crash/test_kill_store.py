@@ -1,6 +1,5 @@
 """A store whose process is killed at any moment loses nothing that it vouched for."""
 
-import os
 import random
 import signal
 import threading
@@ -11,7 +10,7 @@ import pytest
 from ternmq_runtime.clock import SystemClock
 from ternmq_store.disk.filesystem import RealFileSystem
 from ternmq_store.message_store import MessageStore
-from tests.support.examples import examples
+from tests.support.examples import SEED, examples
 from tests.support.store_process import (
     MODES,
     READY,
@@ -23,7 +22,6 @@ from tests.support.store_process import (
 )
 
 ROUNDS = examples(3, soak=50)
-SEED = int(os.environ.get("TERNMQ_SEED", "0")) or random.SystemRandom().randrange(1 << 32)
 ROUNDS_A_STORE = 5
 
 
@@ -81,7 +79,7 @@ def check(root: Path, mode: str, expected: list[Acknowledged]) -> None:
 def test_every_message_that_was_vouched_for_is_there_after_kill_9(
     tmp_path: Path, mode: str
 ) -> None:
-    print(f"TERNMQ_SEED={SEED} repeats the moments as well as a machine can")
+    print(f"TESTS_SEED={SEED} repeats the moments as well as a machine can")
     chance = random.Random(f"{SEED} {mode}")
     expected: list[Acknowledged] = []
     first = total = 0

@@ -37,7 +37,7 @@ STORE = StoreConfig(
     index_slots=1000,
     index_entries=4000,
 )
-SOON_S = 20.0
+SOON_S = 120.0
 
 
 def config_of(data: Path, **settings: Any) -> BrokerConfig:

@@ -31,7 +31,7 @@ class Console:
             [*TERNMQ, *arguments, "--nameserver", self._dev.nameserver],
             input=stdin,
             capture_output=True,
-            timeout=60,
+            timeout=150,
         )
 
     def text(self, *arguments: str, stdin: bytes = b"") -> str:
@@ -79,7 +79,7 @@ def test_a_topic_that_does_not_exist_yet_is_waited_for_on_demand(
         with pytest.raises(subprocess.TimeoutExpired):
             waiting.communicate(timeout=3)
         console.text("produce", "soon", stdin=b"late\n")
-        assert waiting.communicate(timeout=30)[0] == b"late\n"
+        assert waiting.communicate(timeout=120)[0] == b"late\n"
     finally:
         waiting.kill()
 
@@ -297,7 +297,7 @@ def test_bad_input_gives_one_line_that_names_the_culprit(
 def test_an_address_where_nobody_listens_is_named(verb: Sequence[str]) -> None:
     done = subprocess.run(
         [*TERNMQ, *verb, "--nameserver", "127.0.0.1:1"],
-        input=b"x\n", capture_output=True, text=False, timeout=60,
+        input=b"x\n", capture_output=True, text=False, timeout=150,
     )  # fmt: skip
     assert done.returncode == 4
     assert "127.0.0.1:1" in done.stderr.decode().splitlines()[-1]
@@ -320,7 +320,7 @@ def test_a_broker_that_dies_leaves_one_line(tmp_path: Path) -> None:
         assert b"message_id" in producing.stdout.readline()
         cluster.process.kill()
         cluster.process.wait()
-        _, said = producing.communicate(b"two\n", timeout=60)
+        _, said = producing.communicate(b"two\n", timeout=150)
         assert producing.returncode == 4
         told, line = said.decode().splitlines()
         assert told == "sent 1"
@@ -334,7 +334,7 @@ def test_a_data_directory_that_another_broker_holds_is_named(
     folder = arguments[arguments.index("--data") + 1]
     second = subprocess.run(
         [*TERNMQ, "dev", "--data", folder, "--port-nameserver", "0", "--port-broker", "0"],
-        capture_output=True, text=True, timeout=60, cwd=tmp_path,
+        capture_output=True, text=True, timeout=150, cwd=tmp_path,
     )  # fmt: skip
     assert second.returncode == 1
     assert folder in second.stderr.splitlines()[-1]
@@ -343,7 +343,7 @@ def test_a_data_directory_that_another_broker_holds_is_named(
 def test_all_bad_settings_are_told_at_once() -> None:
     done = subprocess.run(
         [*TERNMQ, "dev", "--set", "broker.flush_mod=async", "--set", "broker.port=x"],
-        capture_output=True, text=True, timeout=60,
+        capture_output=True, text=True, timeout=150,
     )  # fmt: skip
     assert done.returncode == 2
     assert "did you mean 'broker.flush_mode'" in done.stderr
@@ -354,7 +354,7 @@ def test_a_port_that_is_taken_is_named(dev: DevProcess, tmp_path: Path) -> None:
     port = dev.nameserver.rpartition(":")[2]
     done = subprocess.run(
         [*TERNMQ, "nameserver", "--port-nameserver", port],
-        capture_output=True, text=True, timeout=60, cwd=tmp_path,
+        capture_output=True, text=True, timeout=150, cwd=tmp_path,
     )  # fmt: skip
     assert done.returncode == 1
     assert port in done.stderr.splitlines()[-1]

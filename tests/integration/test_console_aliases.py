@@ -25,7 +25,7 @@ class Both:
         """Run our verb, or mqadmin's, and return what it prints."""
         words = line.split()
         words += ["--nameserver" if words[0].islower() else "-n", self.nameserver]
-        done = subprocess.run([*TERNMQ, *words, "--json"], capture_output=True, timeout=60)
+        done = subprocess.run([*TERNMQ, *words, "--json"], capture_output=True, timeout=150)
         assert done.returncode == 0, (line, done.stderr.decode())
         return json.loads(done.stdout)
 
@@ -74,7 +74,7 @@ def sent(both: Both) -> Any:
             both.nameserver,
         ],
         check=True,
-        timeout=60,
+        timeout=150,
         capture_output=True,
     )
     return result
@@ -168,6 +168,6 @@ def test_traces(both: Both) -> None:
     missing = subprocess.run(
         [*TERNMQ, "queryMsgTraceById", "-i", "F" * 32, "-t", "traces", "-n", both.nameserver],
         capture_output=True,
-        timeout=60,
+        timeout=150,
     )
     assert missing.returncode == 3

@@ -35,7 +35,7 @@ class Shell:
 
     def run(self, *arguments: str, stdin: bytes = b"") -> "subprocess.CompletedProcess[bytes]":
         command = [*TERNMQ, *arguments, "--nameserver", self.nameserver]
-        return subprocess.run(command, input=stdin, capture_output=True, timeout=60)
+        return subprocess.run(command, input=stdin, capture_output=True, timeout=150)
 
     def json(self, *arguments: str, stdin: bytes = b"") -> Any:
         done = self.run(*arguments, "-o", "json", stdin=stdin)
@@ -64,7 +64,7 @@ def give_up(nameserver: str, topic: str, group: str) -> None:
             connection = await env.network.connect(data.master.endpoints[-1:])
             everything = messages.Subscription(expression="*")
             pull = messages.PullRequest(topic=topic, subscription=everything)
-            pulled = await connection.call(PULL, pull, timeout_s=5)
+            pulled = await connection.call(PULL, pull, timeout_s=30)
             message, *_ = split_messages(pulled.records, pulled.record_sizes, data.broker_name)
             failed = groups.FailedMessage(
                 physical_offset=message.physical_offset,
@@ -73,7 +73,7 @@ def give_up(nameserver: str, topic: str, group: str) -> None:
                 delay_level=-1,
             )
             request = groups.SendBackRequest(group=group, client_id="a@1", messages=[failed])
-            reply = await connection.call(SEND_BACK, request, timeout_s=5)
+            reply = await connection.call(SEND_BACK, request, timeout_s=30)
             assert [each.code for each in reply.outcomes] == [0]
             await connection.close()
 

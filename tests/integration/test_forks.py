@@ -29,7 +29,7 @@ def test_programs_can_be_started_by_forking_beside_a_living_client(tmp_path: Pat
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=150,
         )
     assert found.stdout == "all began\n", found.stderr
     assert "fork" not in found.stderr

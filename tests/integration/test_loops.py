@@ -37,6 +37,6 @@ def test_loops_come_and_go_without_a_word_on_standard_error(tmp_path: Path) -> N
     with running_dev((sys.executable, "-m", "ternmq"), tmp_path) as dev:
         done = subprocess.run(
             [sys.executable, "-c", SCRIPT, dev.nameserver],
-            capture_output=True, text=True, timeout=60,
+            capture_output=True, text=True, timeout=150,
         )  # fmt: skip
     assert (done.stdout, done.stderr, done.returncode) == ("done\n", "", 0)

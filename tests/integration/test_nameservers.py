@@ -28,7 +28,7 @@ STORE = StoreConfig(
     index_slots=1000,
     index_entries=4000,
 )
-SOON_S = 50.0
+SOON_S = 150.0
 RETURN_S = 2.0
 """Within which routes are back after a NameServer's return."""
 

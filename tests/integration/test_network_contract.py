@@ -138,7 +138,7 @@ async def connected(
         make_network() as network,
         network.serve(service.handlers(), LOOPBACK, identity=identity) as server,
     ):
-        connection = await network.connect([server.address], timeout_s=5)
+        connection = await network.connect([server.address], timeout_s=30)
         try:
             yield network, server, service, connection
         finally:
@@ -208,7 +208,7 @@ def test_an_rpc_that_is_not_served_is_refused(make_network: MakeNetwork) -> None
     async def main() -> None:
         async with connected(make_network) as (_, _server, _service, connection):
             with pytest.raises(RefusedError) as caught:
-                await connection.call(DELETE_KV, pb.DeleteKvRequest(), timeout_s=5)
+                await connection.call(DELETE_KV, pb.DeleteKvRequest(), timeout_s=30)
             assert caught.value.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
 
     run(main)
@@ -243,7 +243,7 @@ def test_a_request_that_is_too_large_is_refused_undone(make_network: MakeNetwork
         async with connected(make_network) as (_, _server, _service, connection):
             request = pb.PutKvRequest(value="v" * (MESSAGE_BYTES_MAX + 1))
             with pytest.raises(MessageRefused) as caught:
-                await connection.call(PUT_KV, request, timeout_s=5)
+                await connection.call(PUT_KV, request, timeout_s=30)
             assert not caught.value.may_have_happened
 
     run(main)
@@ -341,7 +341,7 @@ def test_a_server_that_leaves_lets_calls_end_and_breaks_streams(make_network: Ma
         service = Service()
         async with make_network() as network, asyncio.TaskGroup() as tasks:
             async with network.serve(service.handlers(), LOOPBACK) as server:
-                connection = await network.connect([server.address], timeout_s=5)
+                connection = await network.connect([server.address], timeout_s=30)
                 session = connection.open(SESSION)
                 await session.write(hello("one"))
                 assert await session.read() == changed("one")
@@ -373,14 +373,14 @@ def test_connect_takes_the_first_address_that_is_who_is_expected(make_network: M
             for epoch in (3, 2):
                 expect = Identity("c", "broker-a", 0, epoch)
                 connection = await network.connect(
-                    [nobody, other.address, server.address], expect=expect, timeout_s=5
+                    [nobody, other.address, server.address], expect=expect, timeout_s=30
                 )
                 assert connection.address == server.address
                 assert connection.identity == BROKER
                 await connection.close()
             with pytest.raises(Unreachable) as caught:
                 await network.connect(
-                    [nobody, server.address], expect=Identity("c", "broker-a", 0, 4), timeout_s=5
+                    [nobody, server.address], expect=Identity("c", "broker-a", 0, 4), timeout_s=30
                 )
             assert str(nobody) in str(caught.value)
             assert str(server.address) in str(caught.value)

@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 from ternmq_console.main import ternmq
 from tests.support.cluster_process import SMALL, TERNMQ, RunningService, running_service
 
-SOON_S: Final = 60
+SOON_S: Final = 150
 
 
 def is_soon(is_so: Callable[[], bool]) -> bool:

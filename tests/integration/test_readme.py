@@ -62,7 +62,7 @@ def test_what_the_producer_sends_the_consumer_takes(dev: DevProcess, tmp_path: P
         capture_output=True,
         text=True,
         cwd=tmp_path,
-        timeout=30,
+        timeout=120,
     )
     assert sent.returncode == 0, sent.stderr
     assert [line.split()[0] for line in sent.stdout.splitlines()] == ["SEND_OK"] * 10
@@ -82,7 +82,7 @@ def test_what_the_producer_sends_the_consumer_takes(dev: DevProcess, tmp_path: P
         try:
             lines = [process.stdout.readline() for _ in range(10)]
             process.send_signal(signal.SIGINT)
-            _, complaints = process.communicate(timeout=15)
+            _, complaints = process.communicate(timeout=60)
         finally:
             watchdog.cancel()
             process.kill()
@@ -105,7 +105,7 @@ def test_the_commands_do_what_they_say(dev: DevProcess, tmp_path: Path) -> None:
             capture_output=True,
             text=True,
             cwd=tmp_path,
-            timeout=30,
+            timeout=120,
         )
         assert done.returncode == 0, f"{line}: {done.stderr}"
         outputs.append(done.stdout)

@@ -21,7 +21,7 @@ from tests.support.followed import FollowStream
 
 FILE_BYTES = 4 << 20
 SETTINGS = (f"store.commit_log_file_bytes={FILE_BYTES}", "store.index_slots=10000")
-PATIENT = ProducerConfig(send_timeout_s=15)
+PATIENT = ProducerConfig(send_timeout_s=60)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +72,12 @@ def members(tmp_path: Path) -> Generator[Members]:
 
 async def status_of(connection: Connection) -> replication.ReplicationStatusReply:
     request = replication.ReplicationStatusRequest()
-    return await connection.call(REPLICATION_STATUS, request, timeout_s=5)
+    return await connection.call(REPLICATION_STATUS, request, timeout_s=30)
 
 
 async def in_sync(connection: Connection, count: int) -> None:
     """Wait until so many members count."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         while (await status_of(connection)).in_sync_now != count:  # noqa: ASYNC110 -- no event
             await asyncio.sleep(0.05)
 

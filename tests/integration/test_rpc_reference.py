@@ -50,7 +50,7 @@ def test_the_example_with_raw_stubs_sends_a_message_and_pulls_it(tmp_path: Path)
 
     with running_dev((sys.executable, "-m", "ternmq"), tmp_path) as dev:
         done = subprocess.run(
-            [sys.executable, script, dev.broker], capture_output=True, text=True, timeout=60
+            [sys.executable, script, dev.broker], capture_output=True, text=True, timeout=150
         )
     assert (done.stderr, done.returncode) == ("", 0)
     sent, pulled = done.stdout.splitlines()

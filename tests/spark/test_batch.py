@@ -259,6 +259,6 @@ def test_the_format_is_known_to_a_program_that_registers_nothing(
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=240,
     )
     assert f"rows {COUNT}" in found.stdout, found.stderr

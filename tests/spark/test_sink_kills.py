@@ -32,7 +32,7 @@ from tests.support.spark_sink import (
     write_beside,
 )
 
-DRIVER_ENDS_WITHIN_S = 100
+DRIVER_ENDS_WITHIN_S = 240
 
 
 def numbers(spark: SparkSession, count: int) -> DataFrame:

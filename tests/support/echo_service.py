@@ -133,7 +133,7 @@ def run(test: Callable[[], Awaitable[None]]) -> None:
     """Run an async test, for at most 20 s."""
 
     async def main() -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(120):
             await test()
 
     asyncio.run(main())

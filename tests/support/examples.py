@@ -9,6 +9,7 @@
 """
 
 import os
+import random
 from collections.abc import Sequence
 from typing import Final, TypeVar
 
@@ -17,6 +18,12 @@ from hypothesis import HealthCheck, settings
 DRAWN: Final = os.environ.get("TESTS_EXAMPLES", "fixed")
 assert DRAWN in ("few", "fixed", "fresh", "soak"), f"TESTS_EXAMPLES={DRAWN}"
 IS_SOAK: Final = DRAWN == "soak"
+
+SEED: Final = int(os.environ.get("TESTS_SEED", "0")) or (
+    1 if DRAWN in ("few", "fixed") else random.SystemRandom().randrange(1, 1 << 32)
+)
+"""Of tests that kill processes at moments they draw; a failure prints it."""
+
 _PART: Final = 8
 _POINTS_MIN: Final = 4
 

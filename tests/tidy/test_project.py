@@ -176,8 +176,3 @@ def test_make_help_tells_of_every_target() -> None:
 def test_nothing_stands_between_make_and_the_service() -> None:
     # A shell that waited for it would die of make's SIGTERM and leave the service behind.
     assert made("--dry-run", "dev").splitlines()[-1].strip() == "exec .venv/bin/ternmq dev"
-
-
-@pytest.mark.parametrize("target", ["check", "test"])
-def test_make_checks_commits(target: str) -> None:
-    assert ".venv/bin/python tools/check_commits.py" in made("--dry-run", target)

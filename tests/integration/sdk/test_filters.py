@@ -135,7 +135,7 @@ def test_messages_that_come_later_are_filtered_too(place: Place) -> None:
             assert await consumer.poll(timeout_s=0.2) == []
             for late in ("false", "true"):
                 await producer.send(Message(place.topic, b"100", properties={"late": late}))
-            (message,) = await consumer.poll(timeout_s=20)
+            (message,) = await consumer.poll(timeout_s=100)
             assert message.properties["late"] == "true"
 
     place.run(main)

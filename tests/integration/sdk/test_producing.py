@@ -118,7 +118,7 @@ def test_requests_are_answered_by_a_consumer(place: Place) -> None:
                 await consumer.assigned()
                 replies = await asyncio.gather(
                     *(
-                        producer.request(Message(place.topic, b"q%d" % number), timeout_s=20)
+                        producer.request(Message(place.topic, b"q%d" % number), timeout_s=100)
                         for number in range(20)
                     )
                 )

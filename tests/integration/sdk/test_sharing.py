@@ -36,7 +36,7 @@ async def fill(place: Place, count: int) -> int:
         newest = results[-1]
         looks.assign([newest.queue])
         looks.seek(newest.queue, newest.queue_offset)
-        (message,) = await looks.poll(timeout_s=20, messages_max=1)
+        (message,) = await looks.poll(timeout_s=100, messages_max=1)
         return message.stored_at_ms
 
 
@@ -163,7 +163,7 @@ def test_pulling_members_share_pause_and_commit_by_themselves(place: Place) -> N
             queues = first.assignment()
             found: list[StoredMessage] = []
             while len(found) < 300:
-                found += await first.poll(timeout_s=20)
+                found += await first.poll(timeout_s=100)
             first.pause(*queues)
             await asyncio.sleep(0.3)
             assert await first.poll(timeout_s=0.1) == []
