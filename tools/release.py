@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from ternmq_model.version import __version__
-from tests.support.dev_process import running_dev
+from tests.support.processes import running_dev
 from tools.project import PACKAGES, REGISTERING, ROOT, relative
 
 DIST: Final = ROOT / "dist"
@@ -104,7 +104,7 @@ def use(commands: Path, folder: Path) -> None:
     version = run([ternmq, "--version"], folder)
     if version != f"ternmq, version {__version__}\n":
         raise SystemExit(f"version {__version__} calls itself {version!r}")
-    with running_dev([ternmq], folder, env=outside()) as dev:
+    with running_dev(folder, launcher=[ternmq], env=outside()) as dev:
         to = ("--nameserver", dev.nameserver)
         run([ternmq, "produce", "releases", *to], folder, __version__)
         consumed = run([ternmq, "consume", "releases", "--group=g", "--max=1", *to], folder)

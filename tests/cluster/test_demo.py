@@ -9,7 +9,7 @@ from tools.project import ROOT
 SERVICES: Final = ("send-orders", "take-orders")
 DEMO: Final = (*COMPOSE, "--file", "compose.demo.yaml")
 ORDERS: Final = 5
-SOON_S: Final = 60
+SOON_S: Final = 150
 
 
 def run(*arguments: str) -> None:

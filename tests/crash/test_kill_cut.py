@@ -11,6 +11,7 @@ from ternmq_store.disk.filesystem import RealFileSystem
 from ternmq_store.message_store import MessageStore
 from tests.support.cut_process import begin_cut, cut
 from tests.support.examples import SEED, examples
+from tests.support.processes import kill
 from tests.support.records import batch_of
 from tests.support.store_process import READY, STORE, body_of, read_back, record_of
 from tests.support.stores import append, prepare, settle
@@ -48,9 +49,7 @@ def kill_in_the_middle(root: Path, at: int, chance: random.Random) -> None:
         process.wait(30)
         timer.cancel()
     finally:
-        process.kill()
-        process.wait(10)
-        process.stdout.close()
+        kill(process)
 
 
 def bodies(store: MessageStore) -> list[bytes]:

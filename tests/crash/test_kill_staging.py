@@ -15,7 +15,8 @@ from ternmq_producer.staging import EndFailed, StagingProducer, decode_staged, e
 from ternmq_runtime.service import OwnedTasks
 from ternmq_store.config import FlushMode
 from tests.support.examples import SEED, seeds
-from tests.support.killed_cluster import KilledCluster, eventually, killed_cluster
+from tests.support.killed_cluster import KilledCluster, killed_cluster
+from tests.support.processes import eventually
 
 KILLS: Final = 3
 REPEATS: Final = seeds(1, soak=10)
@@ -126,11 +127,11 @@ def test_no_row_of_an_uncommitted_batch_is_seen_and_none_of_a_committed_one_lost
                 for task in running:
                     assert not task.done(), task
                     task.cancel()
-            for _ in range(200):
-                if not await cluster.open_transactions():
-                    break
-                await asyncio.sleep(0.3)
-            assert not await cluster.open_transactions()
+
+            async def all_are_ended() -> bool:
+                return not await cluster.open_transactions()
+
+            assert await eventually(all_are_ended)
             await check(cluster, batches)
             assert batches.committed
 

@@ -11,6 +11,7 @@ from ternmq_runtime.clock import SystemClock
 from ternmq_store.disk.filesystem import RealFileSystem
 from ternmq_store.message_store import MessageStore
 from tests.support.examples import SEED, examples
+from tests.support.processes import kill
 from tests.support.store_process import (
     MODES,
     READY,
@@ -49,9 +50,7 @@ def kill_under_load(
         assert process.wait(10) == -signal.SIGKILL
         return found
     finally:
-        process.kill()
-        process.wait(10)
-        process.stdout.close()
+        kill(process)
 
 
 def check(root: Path, mode: str, expected: list[Acknowledged]) -> None:

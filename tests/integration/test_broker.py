@@ -28,8 +28,16 @@ from ternmq_remoting.environment import Environment
 from ternmq_remoting.system import system_environment
 from ternmq_runtime.service import OwnedTasks
 from ternmq_store.config import FlushMode, StoreConfig
-from tests.support.broker_process import BrokerProcess, broker_process
-from tests.support.brokers import Client, Sender, bodies, membership, offsets_of, stored
+from tests.support.brokers import (
+    Client,
+    Sender,
+    bodies,
+    connected,
+    membership,
+    offsets_of,
+    stored,
+)
+from tests.support.processes import TINY, ServiceProcess, running_broker
 
 STORE = StoreConfig(
     commit_log_file_bytes=16 << 20,
@@ -54,14 +62,14 @@ async def serving(
         system_environment() as env,
         Broker(config_of(data, **settings), STORE, env) as broker,
     ):
-        client = await connected(env, broker)
+        client = await client_of(env, broker)
         try:
             yield env, broker, client
         finally:
             await client.connection.close()
 
 
-async def connected(env: Environment, broker: Broker) -> Client:
+async def client_of(env: Environment, broker: Broker) -> Client:
     return Client(await env.network.connect([broker.address], expect=broker.identity))
 
 
@@ -188,11 +196,10 @@ def test_a_directory_in_use_and_an_address_in_use_are_named(tmp_path: Path) -> N
     asyncio.run(main())
 
 
-async def send_until_killed(process: BrokerProcess, round_: int) -> dict[int, bytes]:
+async def send_until_killed(process: ServiceProcess, round_: int) -> dict[int, bytes]:
     """Send until the broker dies; return what it acknowledged, by queue offset."""
     acknowledged: dict[int, bytes] = {}
-    async with asyncio.timeout(SOON_S), system_environment() as env:
-        client = Client(await env.network.connect([process.address]))
+    async with asyncio.timeout(SOON_S), connected(process.broker) as client:
         sender = await client.open_sender()
         try:
             for batch in range(1_000_000):
@@ -202,7 +209,6 @@ async def send_until_killed(process: BrokerProcess, round_: int) -> dict[int, by
                     process.process.kill()
         except (TransportError, RefusedError):  # gRPC tells a write's failure as its own
             process.kill()
-        await client.connection.close()
     return acknowledged
 
 
@@ -212,25 +218,24 @@ async def send_batch(sender: Sender, texts: list[bytes], acknowledged: dict[int,
     acknowledged.update(zip(offsets_of(reply.queue_offsets), texts, strict=True))
 
 
-async def everything(process: BrokerProcess) -> list[bytes]:
+async def everything(process: ServiceProcess) -> list[bytes]:
     """Return the bodies of the queue in their order."""
-    async with asyncio.timeout(SOON_S), system_environment() as env:
-        client = Client(await env.network.connect([process.address]))
+    async with asyncio.timeout(SOON_S), connected(process.broker) as client:
         found: list[bytes] = []
         while (reply := await client.pull("A", len(found))).records:
             found += bodies(reply)
-        await client.connection.close()
         return found
 
 
 def test_every_acknowledged_message_survives_kill_9(tmp_path: Path) -> None:
+    settings = (*TINY, "broker.flush_mode=sync")
     acknowledged: dict[int, bytes] = {}
     for round_ in range(2):
-        with broker_process(tmp_path) as process:
+        with running_broker(tmp_path / "broker-a", "", settings=settings) as process:
             acknowledged |= asyncio.run(send_until_killed(process, round_))
-        assert (tmp_path / "abort").exists()
-        with broker_process(tmp_path) as process:
+        assert (process.data / "abort").exists()
+        with running_broker(tmp_path / "broker-a", "", settings=settings) as process:
             found = asyncio.run(everything(process))
-        assert not (tmp_path / "abort").exists()
+        assert not (process.data / "abort").exists()
         assert len(acknowledged) > 1000
         assert {offset: found[offset] for offset in acknowledged} == acknowledged

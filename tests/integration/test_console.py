@@ -9,21 +9,19 @@ from typing import Any
 
 import pytest
 
-from tests.support.dev_process import DevProcess, running_dev
-
-TERNMQ = (sys.executable, "-m", "ternmq")
+from tests.support.processes import TERNMQ, ServiceProcess, running_dev
 
 
 @pytest.fixture(scope="module")
-def dev(tmp_path_factory: pytest.TempPathFactory) -> Generator[DevProcess]:
-    with running_dev(TERNMQ, tmp_path_factory.mktemp("dev")) as running:
+def dev(tmp_path_factory: pytest.TempPathFactory) -> Generator[ServiceProcess]:
+    with running_dev(tmp_path_factory.mktemp("dev")) as running:
         yield running
 
 
 class Console:
     """Runs verbs against one cluster."""
 
-    def __init__(self, dev: DevProcess) -> None:
+    def __init__(self, dev: ServiceProcess) -> None:
         self._dev = dev
 
     def run(self, *arguments: str, stdin: bytes = b"") -> "subprocess.CompletedProcess[bytes]":
@@ -53,7 +51,7 @@ class Console:
 
 
 @pytest.fixture
-def console(dev: DevProcess) -> Console:
+def console(dev: ServiceProcess) -> Console:
     return Console(dev)
 
 
@@ -71,7 +69,7 @@ def test_what_was_printed_is_not_printed_again(console: Console) -> None:
 
 
 def test_a_topic_that_does_not_exist_yet_is_waited_for_on_demand(
-    console: Console, dev: DevProcess
+    console: Console, dev: ServiceProcess
 ) -> None:
     consume = [*TERNMQ, "consume", "soon", "--group", "g", "--max=1", "--wait"]
     waiting = subprocess.Popen([*consume, "--nameserver", dev.nameserver], stdout=subprocess.PIPE)
@@ -177,7 +175,7 @@ def test_what_brokers_make_for_themselves_is_listed_on_demand(console: Console) 
 
 
 def test_a_reader_that_goes_away_ends_consume_without_a_word(
-    console: Console, dev: DevProcess
+    console: Console, dev: ServiceProcess
 ) -> None:
     console.text("produce", "long", stdin=b"".join(b"%d\n" % number for number in range(100)))
     consume = [*TERNMQ, "consume", "long", "--group", "head", "--nameserver", dev.nameserver]
@@ -201,7 +199,7 @@ def test_a_group_is_shown_with_its_lag(console: Console) -> None:
     assert "counted" in console.text("group", "describe", "counter")
 
 
-def test_the_cluster_is_listed(console: Console, dev: DevProcess) -> None:
+def test_the_cluster_is_listed(console: Console, dev: ServiceProcess) -> None:
     [broker] = console.json("cluster", "list")
     assert (broker["broker"], broker["status"]) == ("broker-a", "serving")
     assert broker["addresses"] == [dev.broker]
@@ -228,7 +226,7 @@ def test_a_cluster_of_one_broker_is_healthy(console: Console) -> None:
 
 
 def test_a_broker_is_emptied_when_nobody_may_send_to_it(tmp_path: Path) -> None:
-    with running_dev(TERNMQ, tmp_path) as cluster:
+    with running_dev(tmp_path) as cluster:
         console = Console(cluster)
         console.text("produce", "last", stdin=b"one\n")
         wipe = ("cluster", "wipe-write-permission", "broker-a")
@@ -238,7 +236,7 @@ def test_a_broker_is_emptied_when_nobody_may_send_to_it(tmp_path: Path) -> None:
         assert console.text("consume", "last", "--group", "g", "--max", "1") == "one\n"
 
 
-def test_health_tells_who_serves(dev: DevProcess) -> None:
+def test_health_tells_who_serves(dev: ServiceProcess) -> None:
     def health(address: str) -> int:
         return subprocess.run([*TERNMQ, "health", address], capture_output=True).returncode
 
@@ -305,7 +303,7 @@ def test_an_address_where_nobody_listens_is_named(verb: Sequence[str]) -> None:
 
 def test_a_broker_that_dies_leaves_one_line(tmp_path: Path) -> None:
     with (
-        running_dev(TERNMQ, tmp_path) as cluster,
+        running_dev(tmp_path) as cluster,
         subprocess.Popen(
             [*TERNMQ, "produce", "T", "-o", "json", "--nameserver", cluster.nameserver],
             stdin=subprocess.PIPE,
@@ -318,8 +316,7 @@ def test_a_broker_that_dies_leaves_one_line(tmp_path: Path) -> None:
         producing.stdin.write(b"one\n")
         producing.stdin.flush()
         assert b"message_id" in producing.stdout.readline()
-        cluster.process.kill()
-        cluster.process.wait()
+        cluster.kill()
         _, said = producing.communicate(b"two\n", timeout=150)
         assert producing.returncode == 4
         told, line = said.decode().splitlines()
@@ -328,10 +325,9 @@ def test_a_broker_that_dies_leaves_one_line(tmp_path: Path) -> None:
 
 
 def test_a_data_directory_that_another_broker_holds_is_named(
-    dev: DevProcess, tmp_path: Path
+    dev: ServiceProcess, tmp_path: Path
 ) -> None:
-    arguments = [str(argument) for argument in dev.process.args]  # type: ignore[union-attr]
-    folder = arguments[arguments.index("--data") + 1]
+    folder = str(dev.data)
     second = subprocess.run(
         [*TERNMQ, "dev", "--data", folder, "--port-nameserver", "0", "--port-broker", "0"],
         capture_output=True, text=True, timeout=150, cwd=tmp_path,
@@ -350,7 +346,7 @@ def test_all_bad_settings_are_told_at_once() -> None:
     assert "broker.port" in done.stderr
 
 
-def test_a_port_that_is_taken_is_named(dev: DevProcess, tmp_path: Path) -> None:
+def test_a_port_that_is_taken_is_named(dev: ServiceProcess, tmp_path: Path) -> None:
     port = dev.nameserver.rpartition(":")[2]
     done = subprocess.run(
         [*TERNMQ, "nameserver", "--port-nameserver", port],

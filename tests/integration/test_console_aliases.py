@@ -2,21 +2,18 @@
 
 import json
 import subprocess
-import sys
 from collections.abc import Generator, Iterable
 from typing import Any, cast
 
 import pytest
 
-from tests.support.dev_process import DevProcess, running_dev
-
-TERNMQ = (sys.executable, "-m", "ternmq")
+from tests.support.processes import TERNMQ, ServiceProcess, running_dev
 
 
 class Both:
     """Runs one thing by its two names."""
 
-    def __init__(self, dev: DevProcess) -> None:
+    def __init__(self, dev: ServiceProcess) -> None:
         self.broker = dev.broker
         self.name = dev.broker_name
         self.nameserver = dev.nameserver
@@ -52,7 +49,7 @@ def _steady(told: Any) -> Any:
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Generator[Both]:
     folder = tmp_path_factory.mktemp("dev")
-    with running_dev(TERNMQ, folder) as dev:
+    with running_dev(folder) as dev:
         both = Both(dev)
         both.json("updateTopic -t orders -r 2 -w 2")
         yield both

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import subprocess
-import sys
 from collections.abc import Generator
 from typing import Any
 
@@ -16,21 +15,19 @@ from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting.contracts import PULL, SEND_BACK
 from ternmq_remoting.system import system_environment
-from tests.support.dev_process import DevProcess, running_dev
-
-TERNMQ = (sys.executable, "-m", "ternmq")
+from tests.support.processes import TERNMQ, ServiceProcess, running_dev
 
 
 @pytest.fixture(scope="module")
-def dev(tmp_path_factory: pytest.TempPathFactory) -> Generator[DevProcess]:
-    with running_dev(TERNMQ, tmp_path_factory.mktemp("dev")) as running:
+def dev(tmp_path_factory: pytest.TempPathFactory) -> Generator[ServiceProcess]:
+    with running_dev(tmp_path_factory.mktemp("dev")) as running:
         yield running
 
 
 class Shell:
     """Runs verbs against one cluster."""
 
-    def __init__(self, dev: DevProcess) -> None:
+    def __init__(self, dev: ServiceProcess) -> None:
         self.nameserver = dev.nameserver
 
     def run(self, *arguments: str, stdin: bytes = b"") -> "subprocess.CompletedProcess[bytes]":
@@ -49,7 +46,7 @@ class Shell:
 
 
 @pytest.fixture
-def shell(dev: DevProcess) -> Shell:
+def shell(dev: ServiceProcess) -> Shell:
     return Shell(dev)
 
 

@@ -1,6 +1,5 @@
 """What docs/operations.md tells an operator to do, done: the commands, on real processes."""
 
-import contextlib
 import json
 import shutil
 import subprocess
@@ -14,7 +13,13 @@ import pytest
 from click.testing import CliRunner, Result
 
 from ternmq_console.main import ternmq
-from tests.support.cluster_process import SMALL, TERNMQ, RunningService, running_service
+from tests.support.processes import (
+    TERNMQ,
+    ServiceProcess,
+    run_ternmq,
+    running_broker,
+    running_nameserver,
+)
 
 SOON_S: Final = 150
 
@@ -34,15 +39,12 @@ class Site:
     """Machines, of which each is a folder, and what runs on them."""
 
     folder: Path
-    running: dict[str, contextlib.ExitStack] = field(
-        default_factory=dict[str, contextlib.ExitStack]
-    )
-    services: dict[str, RunningService] = field(default_factory=dict[str, RunningService])
+    services: dict[str, ServiceProcess] = field(default_factory=dict[str, ServiceProcess])
 
     @property
     def nameserver(self) -> str:
         """Where the NameServer is."""
-        return self.services["names"].address
+        return self.services["names"].nameserver
 
     def data(self, machine: str) -> Path:
         """Return the data directory of a machine."""
@@ -50,29 +52,29 @@ class Site:
 
     def start_nameserver(self, port: str = "0") -> None:
         """Start the NameServer."""
-        self._start("names", "nameserver", "--port-nameserver", port)
+        self._start("names", running_nameserver(self.folder / "names", port=port))
 
     def start_broker(self, machine: str, *words: str) -> None:
         """Start a member of the broker name `a`; return when it serves."""
-        told = [word for each in SMALL for word in ("--set", each)]
-        names = ("--name", "a", "--port-broker", "0", "--nameserver", self.nameserver)
-        self._start(machine, "broker", *names, "--role", "sync_master", *words, *told)
+        words = ("--role", "sync_master", *words)
+        broker = running_broker(self.folder / machine, self.nameserver, *words, name="a")
+        self._start(machine, broker)
 
-    def _start(self, machine: str, *words: str) -> None:
-        stack = contextlib.ExitStack()
-        told = (*words, "--data", str(self.data(machine)))
-        self.services[machine] = stack.enter_context(running_service(self.folder / machine, *told))
-        self.running[machine] = stack
+    def _start(self, machine: str, service: ServiceProcess) -> None:
+        self.services[machine] = service
+        service.until_ready()
 
     def stop(self, machine: str, *, kill: bool = False) -> None:
         """End what runs on a machine, in order or not."""
+        service = self.services.pop(machine)
         if kill:
-            self.services[machine].process.kill()
-        self.running.pop(machine).close()
+            service.kill()
+        else:
+            service.end()
 
     def close(self) -> None:
         """End everything."""
-        for machine in list(self.running):
+        for machine in list(self.services):
             self.stop(machine)
 
     def run(self, *words: str) -> Result:
@@ -98,14 +100,8 @@ class Site:
     def produce(self, *bodies: str) -> None:
         """Send messages of one key, so that they lie in one queue."""
         text = "".join(f"{body}\n" for body in bodies)
-        command = (*TERNMQ, "produce", "orders", "--sharding-key", "k")
-        subprocess.run(
-            [*command, "--nameserver", self.nameserver],
-            input=text,
-            text=True,
-            check=True,
-            timeout=SOON_S,
-        )
+        words = ("produce", "orders", "--sharding-key", "k", "--nameserver", self.nameserver)
+        run_ternmq(*words, stdin=text)
 
     def bodies(self) -> list[str]:
         """Return what lies in the topic."""
@@ -241,7 +237,7 @@ def test_a_masters_backup_begins_the_name_anew_when_it_is_forced_to(site: Site) 
     shutil.copytree(site.data("host-1"), backup)
     site.json("broker", "promote", "a", "--broker-id", "1", "--yes")
     for machine in ("host-1", "host-2"):
-        if machine in site.running:
+        if machine in site.services:
             site.stop(machine, kill=True)
         shutil.rmtree(site.data(machine))
     shutil.copytree(backup, site.data("host-1"))

@@ -8,7 +8,7 @@ from ternmq_model.response_code import RETRYABLE_CODES, ResponseCode
 from ternmq_remoting.contracts import ALL
 from ternmq_remoting.rpc import UnaryRpc
 from ternmq_remoting.status import status_of_error
-from tests.support.dev_process import running_dev
+from tests.support.processes import running_dev
 from tools.project import ROOT
 
 PAGE = (ROOT / "docs" / "reference" / "rpc.md").read_text()
@@ -48,7 +48,7 @@ def test_the_example_with_raw_stubs_sends_a_message_and_pulls_it(tmp_path: Path)
     script = tmp_path / "raw.py"
     script.write_text(example)
 
-    with running_dev((sys.executable, "-m", "ternmq"), tmp_path) as dev:
+    with running_dev(tmp_path) as dev:
         done = subprocess.run(
             [sys.executable, script, dev.broker], capture_output=True, text=True, timeout=150
         )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.dev_process import running_dev
+from tests.support.processes import running_dev
 from tools.project import PACKAGES
 from tools.release import Rehearsal, differences, outside, rehearse
 
@@ -56,6 +56,6 @@ def test_the_installed_package_is_not_the_checkout(installed: Path, tmp_path: Pa
 def test_the_installed_dev_service_starts_and_ends_on_ctrl_c(
     installed: Path, tmp_path: Path
 ) -> None:
-    with running_dev([installed / "ternmq"], tmp_path, env=outside()) as dev:
+    with running_dev(tmp_path, launcher=[installed / "ternmq"], env=outside()) as dev:
         assert dev.nameserver != dev.broker
-        assert dev.interrupt() == 0
+        assert dev.end() == 0

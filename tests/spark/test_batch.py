@@ -12,7 +12,7 @@ from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from ternmq_model.message import Message
 from ternmq_pipeline.planning import partition_number
-from tests.support.dev_process import DevProcess
+from tests.support.processes import ServiceProcess
 from tests.support.spark_data import delete_topic, fill, make_topic, send
 from tests.support.spark_read import bodies, read_with, refusal_of
 from tests.support.spark_session import PUSHDOWN, setting
@@ -24,19 +24,19 @@ Read = Callable[..., DataFrame]
 
 
 @pytest.fixture(scope="module")
-def topic(dev: DevProcess) -> str:
+def topic(dev: ServiceProcess) -> str:
     fill(dev.nameserver, "BatchRead", COUNT, queues=3)
     return "BatchRead"
 
 
 @pytest.fixture
-def read(spark: SparkSession, dev: DevProcess, topic: str) -> Read:
+def read(spark: SparkSession, dev: ServiceProcess, topic: str) -> Read:
     return functools.partial(read_with, spark, nameserver=dev.nameserver, subscribe=topic)
 
 
 @pytest.mark.parametrize("options", [{}, {"scan": "never"}, {"arrow": "false"}])
 def test_a_row_says_what_its_message_says(
-    read: Read, dev: DevProcess, topic: str, options: dict[str, str]
+    read: Read, dev: ServiceProcess, topic: str, options: dict[str, str]
 ) -> None:
     now = datetime.now(UTC)
     rows = read(**options).collect()
@@ -57,7 +57,7 @@ def test_a_row_says_what_its_message_says(
 
 
 def test_a_message_without_tag_keys_and_properties_has_none(
-    spark: SparkSession, dev: DevProcess
+    spark: SparkSession, dev: ServiceProcess
 ) -> None:
     make_topic(dev.nameserver, "BatchBare", 1)
     send(dev.nameserver, [Message("BatchBare", b"")])
@@ -92,7 +92,7 @@ def test_a_schema_may_say_that_there_are_no_nulls(read: Read, spark: SparkSessio
     ],
 )
 def test_a_schema_that_does_not_fit_is_refused_by_the_columns_name(
-    spark: SparkSession, dev: DevProcess, topic: str, schema: str, told: str
+    spark: SparkSession, dev: ServiceProcess, topic: str, schema: str, told: str
 ) -> None:
     assert told in refusal_of(spark, schema, nameserver=dev.nameserver, subscribe=topic)
 
@@ -104,7 +104,7 @@ def test_rows_are_counted_and_conditions_hold_without_pushdown(read: Read) -> No
     assert read().limit(3).count() == 3
 
 
-def test_one_frame_reads_the_same_each_time(read: Read, dev: DevProcess) -> None:
+def test_one_frame_reads_the_same_each_time(read: Read, dev: ServiceProcess) -> None:
     make_topic(dev.nameserver, "BatchGrows", 1)
     send(dev.nameserver, [Message("BatchGrows", b"first")])
     frame = read(subscribe="BatchGrows")
@@ -115,7 +115,7 @@ def test_one_frame_reads_the_same_each_time(read: Read, dev: DevProcess) -> None
 
 
 def test_messages_that_go_between_planning_and_reading_are_an_error_unless_told_otherwise(
-    read: Read, dev: DevProcess
+    read: Read, dev: ServiceProcess
 ) -> None:
     fill(dev.nameserver, "BatchGone", 10, queues=1)
     strict = read("body binary", subscribe="BatchGone")
@@ -131,7 +131,7 @@ def test_messages_that_go_between_planning_and_reading_are_an_error_unless_told_
 
 
 def test_the_kafka_view_has_the_columns_of_kafkas_source(
-    read: Read, dev: DevProcess, topic: str
+    read: Read, dev: ServiceProcess, topic: str
 ) -> None:
     frame = read(view="kafka", includeHeaders="true")
     assert frame.columns == [
@@ -148,7 +148,7 @@ def test_the_kafka_view_has_the_columns_of_kafkas_source(
     assert read("value binary", view="kafka").count() == COUNT
 
 
-def test_an_empty_topic_has_no_rows_and_its_columns(read: Read, dev: DevProcess) -> None:
+def test_an_empty_topic_has_no_rows_and_its_columns(read: Read, dev: ServiceProcess) -> None:
     make_topic(dev.nameserver, "BatchEmpty", 2)
     frame = read(subscribe="BatchEmpty")
     assert frame.collect() == []
@@ -156,7 +156,7 @@ def test_an_empty_topic_has_no_rows_and_its_columns(read: Read, dev: DevProcess)
 
 
 def test_a_topic_that_does_not_exist_is_refused_by_its_name(
-    spark: SparkSession, dev: DevProcess
+    spark: SparkSession, dev: ServiceProcess
 ) -> None:
     assert "BatchNowhere" in refusal_of(spark, nameserver=dev.nameserver, subscribe="BatchNowhere")
 
@@ -233,7 +233,7 @@ def test_a_frame_that_was_not_asked_to_push_serves_any_number_of_queries(
 
 
 def test_pushdown_that_spark_does_not_allow_is_refused(
-    spark: SparkSession, dev: DevProcess, topic: str
+    spark: SparkSession, dev: ServiceProcess, topic: str
 ) -> None:
     options = {"nameserver": dev.nameserver, "subscribe": topic, "pushdown": "true"}
     assert PUSHDOWN in refusal_of(spark, **options)
@@ -249,7 +249,7 @@ print("rows", spark.read.format("ternmq").options(**options).load().count())
 
 
 def test_the_format_is_known_to_a_program_that_registers_nothing(
-    sessions: object, dev: DevProcess, topic: str, tmp_path: Path
+    sessions: object, dev: ServiceProcess, topic: str, tmp_path: Path
 ) -> None:
     program = tmp_path / "program.py"
     program.write_text(FRESH)

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
 from ternmq_model.message import Message
-from tests.support.dev_process import DevProcess
+from tests.support.processes import ServiceProcess
 from tests.support.spark_data import fill, make_topic, send
 from tests.support.spark_read import bodies, read_with, refusal_of
 
@@ -22,7 +22,7 @@ Read = Callable[..., DataFrame]
 
 
 @pytest.fixture(scope="module")
-def topic(dev: DevProcess) -> str:
+def topic(dev: ServiceProcess) -> str:
     fill(dev.nameserver, TOPIC, COUNT, queues=QUEUES)
     fill(dev.nameserver, TOPIC + "Too", 10, queues=1, begin=1_000)
     make_topic(dev.nameserver, "%DLQ%batch-options", queues=1)
@@ -31,7 +31,7 @@ def topic(dev: DevProcess) -> str:
 
 
 @pytest.fixture
-def read(spark: SparkSession, dev: DevProcess, topic: str) -> Read:
+def read(spark: SparkSession, dev: ServiceProcess, topic: str) -> Read:
     assert topic
     return functools.partial(
         read_with,
@@ -54,7 +54,7 @@ def places(frame: DataFrame) -> dict[int, list[int]]:
     return {queue: sorted(offsets) for queue, offsets in sorted(found.items())}
 
 
-def test_offsets_say_where_a_batch_begins_and_ends(read: Read, dev: DevProcess) -> None:
+def test_offsets_say_where_a_batch_begins_and_ends(read: Read, dev: ServiceProcess) -> None:
     name = dev.broker_name
     found = read(
         subscribe=TOPIC,
@@ -64,7 +64,7 @@ def test_offsets_say_where_a_batch_begins_and_ends(read: Read, dev: DevProcess) 
     assert places(found) == {0: [5, 6, 7, 8], 1: [0, 1, 2]}
 
 
-def test_times_say_where_a_batch_begins_and_ends(read: Read, dev: DevProcess) -> None:
+def test_times_say_where_a_batch_begins_and_ends(read: Read, dev: ServiceProcess) -> None:
     whole = read(subscribe=TOPIC)
     stored_ms = sql.unix_millis("storeTimestamp")
     (times,) = whole.agg(sql.min(stored_ms).alias("a"), sql.max(stored_ms).alias("b")).collect()
@@ -97,7 +97,7 @@ def test_times_say_where_a_batch_begins_and_ends(read: Read, dev: DevProcess) ->
     assert places(one_queue) == {0: list(range(EACH))}
 
 
-def test_topics_are_chosen_by_name_pattern_or_queue(read: Read, dev: DevProcess) -> None:
+def test_topics_are_chosen_by_name_pattern_or_queue(read: Read, dev: ServiceProcess) -> None:
     assert read(subscribe=f"{TOPIC}, {TOPIC}Too").count() == COUNT + 10
     assert read(subscribePattern=f"{TOPIC}(Too)?").count() == COUNT + 10
     assert read(subscribePattern=f"{TOPIC}To").count() == 0
@@ -129,7 +129,7 @@ def test_filters_are_applied_before_messages_come(read: Read, scan: str) -> None
 
 
 def test_what_is_gone_is_an_error_unless_told_otherwise(
-    spark: SparkSession, read: Read, dev: DevProcess
+    spark: SparkSession, read: Read, dev: ServiceProcess
 ) -> None:
     far = at_each(dev.broker_name, 0, 0, COUNT)
     told = refusal_of(spark, nameserver=dev.nameserver, subscribe=TOPIC, startingOffsets=far)

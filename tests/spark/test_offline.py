@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from ternmq_store.scanning.topics import is_user_topic
-from tests.support.dev_process import DevProcess
+from tests.support.processes import ServiceProcess
 from tests.support.rocketmq import Line, manifest, unpack_store
 from tests.support.spark_data import fill
 from tests.support.spark_read import bodies, read_with, refusal_of
@@ -160,7 +160,7 @@ def test_nothing_in_the_directory_changes(read: Read, root: Path) -> None:
     assert all_bytes() == before
 
 
-def test_the_store_of_a_living_broker_can_be_read(spark: SparkSession, dev: DevProcess) -> None:
+def test_the_store_of_a_living_broker_can_be_read(spark: SparkSession, dev: ServiceProcess) -> None:
     expected = fill(dev.nameserver, "OfflineAlive", 100)
     found = sorted(dev.data.rglob("commitlog"))
     rows = read_with(spark, store=str(found[0].parent), subscribe="OfflineAlive").collect()

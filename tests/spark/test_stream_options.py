@@ -13,7 +13,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from ternmq_model.message import Message
 from ternmq_runtime.clock import SystemClock, rest
-from tests.support.dev_process import DevProcess
+from tests.support.processes import ServiceProcess
 from tests.support.spark_data import make_topic, send
 from tests.support.stream_runs import Sent, arrived, rows_of, run, source, start
 
@@ -30,7 +30,7 @@ def until(query: StreamingQuery, done: Callable[[], bool]) -> None:
     raise AssertionError(f"it does not come: {query.lastProgress}")
 
 
-def sent_to(dev: DevProcess, topic: str, count: int, queues: int = 2) -> Sent:
+def sent_to(dev: ServiceProcess, topic: str, count: int, queues: int = 2) -> Sent:
     make_topic(dev.nameserver, topic, queues)
     sent = Sent(dev.nameserver)
     sent.send(topic, count)
@@ -38,7 +38,7 @@ def sent_to(dev: DevProcess, topic: str, count: int, queues: int = 2) -> Sent:
 
 
 def test_limits_of_a_batch_hold_and_every_message_is_read_once(
-    spark: SparkSession, dev: DevProcess, tmp_path: Path
+    spark: SparkSession, dev: ServiceProcess, tmp_path: Path
 ) -> None:
     sent = sent_to(dev, "StreamLimits", 40)
     frame = source(
@@ -61,7 +61,7 @@ def test_limits_of_a_batch_hold_and_every_message_is_read_once(
 
 
 def test_bytes_of_a_batch_hold_too_and_trigger_once_reads_all_whatever_the_limits(
-    spark: SparkSession, dev: DevProcess, tmp_path: Path
+    spark: SparkSession, dev: ServiceProcess, tmp_path: Path
 ) -> None:
     sent = sent_to(dev, "StreamBytes", 20)
     options = {"subscribe": "StreamBytes", "maxBytesPerTrigger": 2000}
@@ -74,7 +74,7 @@ def test_bytes_of_a_batch_hold_too_and_trigger_once_reads_all_whatever_the_limit
 
 
 def test_a_stream_begins_where_its_options_say_and_then_where_its_checkpoint_says(
-    spark: SparkSession, dev: DevProcess, tmp_path: Path
+    spark: SparkSession, dev: ServiceProcess, tmp_path: Path
 ) -> None:
     sent_to(dev, "StreamStart", 6, queues=1)
     rest(0.01)
@@ -115,7 +115,7 @@ def test_a_stream_begins_where_its_options_say_and_then_where_its_checkpoint_say
 
 
 def test_a_batch_waits_for_the_least_number_of_messages_or_the_longest_delay(
-    spark: SparkSession, dev: DevProcess, tmp_path: Path
+    spark: SparkSession, dev: ServiceProcess, tmp_path: Path
 ) -> None:
     sent = sent_to(dev, "StreamLeast", 4)
     frame = source(
@@ -141,7 +141,7 @@ def test_a_batch_waits_for_the_least_number_of_messages_or_the_longest_delay(
 
 
 def test_columns_and_filters_of_a_stream_are_those_of_a_batch(
-    spark: SparkSession, dev: DevProcess, tmp_path: Path
+    spark: SparkSession, dev: ServiceProcess, tmp_path: Path
 ) -> None:
     make_topic(dev.nameserver, "StreamColumns", 1)
     tags = ("red", "blue", "red")
@@ -179,7 +179,7 @@ def test_columns_and_filters_of_a_stream_are_those_of_a_batch(
     ],
 )
 def test_what_a_stream_cannot_do_ends_it_with_an_error_that_names_it(
-    spark: SparkSession, dev: DevProcess, tmp_path: Path, options: dict[str, str], said: str
+    spark: SparkSession, dev: ServiceProcess, tmp_path: Path, options: dict[str, str], said: str
 ) -> None:
     make_topic(dev.nameserver, "StreamHostile", 1)
     with pytest.raises(Exception, match=said):
@@ -187,7 +187,7 @@ def test_what_a_stream_cannot_do_ends_it_with_an_error_that_names_it(
 
 
 def test_a_checkpoint_of_a_newer_version_is_refused_and_one_of_other_topics_is_a_loss(
-    spark: SparkSession, dev: DevProcess, tmp_path: Path
+    spark: SparkSession, dev: ServiceProcess, tmp_path: Path
 ) -> None:
     sent_to(dev, "StreamOld", 3)
     newer = sent_to(dev, "StreamNewer", 4)

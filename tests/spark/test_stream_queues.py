@@ -7,8 +7,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from ternmq_model.queue import MessageQueue
-from tests.support.cluster_process import running_broker, running_cluster
-from tests.support.dev_process import DevProcess
+from tests.support.processes import ServiceProcess, running_broker, running_cluster
 from tests.support.spark_data import delete_topic, make_topic
 from tests.support.stream_runs import Sent, alter_topic, arrived, clean, run, source, start
 
@@ -28,7 +27,7 @@ def test_queues_of_an_altered_topic_and_of_a_new_broker_are_read_from_their_begi
             alter_topic(nameserver, "Grows", queues=3)
             sent.send("Grows", 4, queue=MessageQueue("Grows", "broker-a", 2))
             query.processAllAvailable()
-            with running_broker(tmp_path / "cluster", "broker-b", nameserver):
+            with running_broker(tmp_path / "cluster" / "broker-b", nameserver):
                 alter_topic(nameserver, "Grows", queues=3)
                 make_topic(nameserver, "GrowsToo", 1)
                 for queue_id in range(3):
@@ -42,7 +41,7 @@ def test_queues_of_an_altered_topic_and_of_a_new_broker_are_read_from_their_begi
 
 
 def test_a_topic_that_is_deleted_is_a_loss_and_the_others_are_read_on_when_told_so(
-    spark: SparkSession, dev: DevProcess, tmp_path: Path
+    spark: SparkSession, dev: ServiceProcess, tmp_path: Path
 ) -> None:
     for topic in ("DeletedSoon", "StaysHere"):
         make_topic(dev.nameserver, topic, 1)
@@ -67,7 +66,7 @@ def test_a_topic_that_is_deleted_is_a_loss_and_the_others_are_read_on_when_told_
 
 
 def test_queues_that_a_topic_has_not_for_a_while_are_read_on_where_they_were(
-    spark: SparkSession, dev: DevProcess, tmp_path: Path
+    spark: SparkSession, dev: ServiceProcess, tmp_path: Path
 ) -> None:
     make_topic(dev.nameserver, "Shrinks", 2)
     sent = Sent(dev.nameserver)
@@ -89,7 +88,7 @@ def test_queues_that_a_topic_has_not_for_a_while_are_read_on_where_they_were(
 
 
 def test_retention_that_overtakes_a_stream_is_an_error_that_names_queue_and_offsets(
-    spark: SparkSession, dev: DevProcess, tmp_path: Path
+    spark: SparkSession, dev: ServiceProcess, tmp_path: Path
 ) -> None:
     make_topic(dev.nameserver, "Overtaken", 1)
     sent = Sent(dev.nameserver)
@@ -112,7 +111,7 @@ def test_retention_that_overtakes_a_stream_is_an_error_that_names_queue_and_offs
 
 
 def test_a_run_over_what_is_available_ends_although_queues_come_and_go_before_its_restart(
-    spark: SparkSession, dev: DevProcess, tmp_path: Path
+    spark: SparkSession, dev: ServiceProcess, tmp_path: Path
 ) -> None:
     for topic in ("NowKept", "NowDeleted"):
         make_topic(dev.nameserver, topic, 2)

@@ -8,8 +8,8 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.support.dev_process import DevProcess
 from tests.support.examples import examples
+from tests.support.processes import ServiceProcess
 from tests.support.spark_data import make_topic
 from tests.support.stream_driver import stream_driver
 from tests.support.stream_runs import PLACE, Sent, arrived, run, source, start
@@ -19,7 +19,7 @@ STOPS = examples(4, soak=50)
 
 
 def test_a_driver_that_is_killed_at_random_moments_loses_and_doubles_no_row(
-    spark: SparkSession, dev: DevProcess, tmp_path: Path
+    spark: SparkSession, dev: ServiceProcess, tmp_path: Path
 ) -> None:
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")
@@ -40,7 +40,7 @@ def test_a_driver_that_is_killed_at_random_moments_loses_and_doubles_no_row(
 
 
 def test_a_query_that_is_stopped_at_random_moments_loses_and_doubles_no_row(
-    spark: SparkSession, dev: DevProcess, tmp_path: Path
+    spark: SparkSession, dev: ServiceProcess, tmp_path: Path
 ) -> None:
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")
@@ -60,7 +60,7 @@ def test_a_query_that_is_stopped_at_random_moments_loses_and_doubles_no_row(
 
 
 def test_a_first_batch_that_fails_is_repeated_from_where_it_began(
-    spark: SparkSession, dev: DevProcess, tmp_path: Path
+    spark: SparkSession, dev: ServiceProcess, tmp_path: Path
 ) -> None:
     make_topic(dev.nameserver, "FailedFirst", 1)
     Sent(dev.nameserver).send("FailedFirst", 5)

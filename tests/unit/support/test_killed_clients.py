@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from ternmq_model.transaction import Resolution
-from tests.support.killed_clients import Ledger, Notes, deliveries_of, read_notes
+from tests.support.client_process import Ledger, Notes, orderly_deliveries_of, read_notes
 
 PLACE = ("orders", "killed", 0)
 
@@ -45,7 +45,7 @@ def test_what_its_member_never_ended_is_not_finished() -> None:
         begin("b", "m1", 1),
         end("finish", "b", 1),
     ]
-    deliveries, trespasses = deliveries_of(notes)
+    deliveries, trespasses = orderly_deliveries_of(notes)
     found = [(each.message_id, each.queue_offset, each.is_finished) for each in deliveries]
     assert found == [("m0", 0, True), ("m1", 1, False), ("m1", 1, False), ("m1", 1, True)]
     assert not trespasses
@@ -53,5 +53,5 @@ def test_what_its_member_never_ended_is_not_finished() -> None:
 
 def test_a_member_that_ends_what_another_has_begun_since_is_told() -> None:
     notes = [begin("a", "m0", 0), begin("b", "m0", 0), end("finish", "a", 0)]
-    _, trespasses = deliveries_of(notes)
+    _, trespasses = orderly_deliveries_of(notes)
     assert len(trespasses) == 1
