@@ -15,7 +15,7 @@ from ternmq_consumer.push import PushConsumer
 from ternmq_model.errors import StoreError
 from ternmq_model.stored_message import StoredMessage
 from tests.support.toy_cluster import TOPIC, ToyCluster, toy_cluster
-from tests.support.virtual_time import run_in_virtual_time
+from tests.support.virtual_time import run_in_virtual_time, until
 
 
 class Scene:
@@ -48,12 +48,6 @@ class Scene:
         for queue in self.cluster.queues * per_queue:
             self.cluster.append(queue, b"body")
         return per_queue * len(self.cluster.queues)
-
-
-async def until(condition: Callable[[], bool], within_s: float = 120.0) -> None:
-    async with asyncio.timeout(within_s):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 def play(
@@ -169,7 +163,7 @@ def test_a_call_that_hangs_holds_nothing_up_for_longer_than_the_timeout(tmp_path
             await asyncio.sleep(100_000 if message.queue_offset == 3 else 0)
 
         async with scene.member("a", listener, consume_timeout_s=60, close_wait_s=1) as consumer:
-            await until(lambda: consumer.statistics().messages == 40)
+            await until(lambda: consumer.statistics().messages == 40, within_s=120)
             assert consumer.statistics().timed_out == 4
 
     play(test, tmp_path)

@@ -18,7 +18,7 @@ from ternmq_consumer.queue_locks import TRUST_MS
 from ternmq_model.queue import MessageQueue
 from ternmq_model.stored_message import StoredMessage
 from tests.support.toy_cluster import TOPIC, ToyCluster, toy_cluster
-from tests.support.virtual_time import VirtualClock, run_in_virtual_time
+from tests.support.virtual_time import VirtualClock, run_in_virtual_time, until
 
 ORDERLY = PushConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET, order_per_queue=True, workers=8)
 
@@ -94,12 +94,6 @@ def in_cluster(
             await test(cluster)
 
     run_in_virtual_time(main())
-
-
-async def until(condition: Callable[[], bool], within_s: float = 200.0) -> None:
-    async with asyncio.timeout(within_s):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 class Member:

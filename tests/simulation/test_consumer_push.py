@@ -14,7 +14,7 @@ from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.stored_message import StoredMessage
 from tests.support.toy_cluster import TOPIC, ToyCluster, toy_cluster
-from tests.support.virtual_time import run_in_virtual_time
+from tests.support.virtual_time import run_in_virtual_time, until
 
 FIRST = PushConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET)
 
@@ -39,12 +39,6 @@ def consumer_at(
         env=cluster.environment(host),
         **more,
     )
-
-
-async def until(condition: Callable[[], bool], within_s: float = 120.0) -> None:
-    async with asyncio.timeout(within_s):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 def in_cluster(

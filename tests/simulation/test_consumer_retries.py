@@ -15,7 +15,7 @@ from ternmq_consumer.push import PushConsumer
 from ternmq_model.queue import MessageQueue
 from ternmq_model.stored_message import StoredMessage
 from tests.support.toy_cluster import RETRY_QUEUE, TOPIC, ToyBroker, ToyCluster, toy_cluster
-from tests.support.virtual_time import run_in_virtual_time
+from tests.support.virtual_time import run_in_virtual_time, until
 
 FIRST = PushConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET)
 
@@ -35,12 +35,6 @@ def consumer_at(
         env=cluster.environment(host),
         **more,
     )
-
-
-async def until(condition: Callable[[], bool], within_s: float = 400.0) -> None:
-    async with asyncio.timeout(within_s):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 def with_broker(
@@ -323,7 +317,7 @@ def test_a_full_pool_of_workers_delays_and_never_drops() -> None:
             seen.append(message.queue_offset)
 
         async with consumer_at(cluster, "c1", replace(FIRST, workers=2), listener=listener):
-            await until(lambda: len(seen) == 500)
+            await until(lambda: len(seen) == 500, within_s=400)
         assert sorted(seen) == list(range(500))
 
     with_broker(test)

@@ -13,7 +13,7 @@ from ternmq_model.errors import ClosedError, UsageError
 from ternmq_model.queue import MessageQueue
 from ternmq_model.stored_message import StoredMessage
 from tests.support.toy_cluster import TOPIC, ToyBroker, ToyCluster, toy_cluster
-from tests.support.virtual_time import EPOCH_MS, run_in_virtual_time
+from tests.support.virtual_time import EPOCH_MS, run_in_virtual_time, until
 
 FIRST = PushConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET)
 QUEUE = MessageQueue(TOPIC, "broker-0", 0)
@@ -55,12 +55,6 @@ def fill(cluster: ToyCluster, per_queue: int) -> None:
     for queue in cluster.queues:
         for _ in range(per_queue):
             cluster.append(queue, b"body")
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(120):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 def in_cluster(test: Callable[[ToyCluster, ToyBroker, Seen], Awaitable[None]]) -> None:

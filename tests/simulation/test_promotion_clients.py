@@ -1,7 +1,6 @@
 """What clients make of a slave that becomes the master, and of the old master that comes back."""
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from ternmq_producer.producer import Producer
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_remoting import contracts
 from tests.support.paired import NAMESERVER, TOPIC, Pair, paired
-from tests.support.virtual_time import run_in_virtual_time
+from tests.support.virtual_time import run_in_virtual_time, until
 
 FIRST = PushConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET, workers=1)
 
@@ -28,12 +27,6 @@ def consumer_at(pair: Pair, host: str, *, in_order: bool = False) -> PushConsume
         env=pair.environment(host),
         listener=pair.listen,
     )
-
-
-async def until(condition: Callable[[], bool], within_s: float = 60.0) -> None:
-    async with asyncio.timeout(within_s):
-        while not condition():
-            await asyncio.sleep(0.05)
 
 
 async def promote(pair: Pair) -> None:
@@ -62,19 +55,19 @@ def test_producers_and_consumers_follow_a_promotion_and_the_old_master_is_no_tro
             producer = Producer("p", nameserver=NAMESERVER, env=pair.environment("p"))
             async with producer, consumer_at(pair, "c1", in_order=in_order) as consumer:
                 await produce(pair, producer, 50)
-                await until(lambda: pair.bodies == pair.sent)
+                await until(pair.has_all)
                 await pair.synced()
                 await consumer.commit()
                 await asyncio.sleep(1.5)
                 await pair.stop()
                 await promote(pair)
                 await produce(pair, producer, 50)
-                await until(lambda: pair.bodies == pair.sent)
+                await until(pair.has_all)
                 await pair.start()
                 await produce(pair, producer, 50)
                 await asyncio.sleep(30)
                 await produce(pair, producer, 50)
-                await until(lambda: pair.bodies == pair.sent)
+                await until(pair.has_all)
                 assert len(pair.heard) == 200
                 await asyncio.sleep(6)
             assert await pair.committed("slave") == [100, 100]
@@ -90,7 +83,7 @@ def test_who_is_further_than_the_promoted_slave_reads_everything_that_comes() ->
             pair.network.partition("master", "slave")
             await pair.send(30)
             async with consumer_at(pair, "c1") as consumer:
-                await until(lambda: pair.bodies == pair.sent)
+                await until(pair.has_all)
                 await consumer.commit()
                 await pair.stop()
                 await asyncio.sleep(5)
@@ -98,7 +91,7 @@ def test_who_is_further_than_the_promoted_slave_reads_everything_that_comes() ->
                 # Sent before the reader looks, and in the places of what was lost.
                 heard = len(pair.heard)
                 await pair.send(40, host="slave")
-                await until(lambda: pair.bodies == pair.sent)
+                await until(pair.has_all)
                 assert {each.body for each in pair.heard[heard:]} == set(pair.sent[50:])
                 assert len(pair.heard) == 90
                 await asyncio.sleep(6)
@@ -129,13 +122,13 @@ def test_a_member_that_broadcasts_and_was_further_when_it_left_reads_everything_
             pair.network.partition("master", "slave")
             await pair.send(30)
             async with member(pair, "c1"):
-                await until(lambda: pair.bodies == pair.sent)
+                await until(pair.has_all)
             await pair.stop()
             await promote(pair)
             heard = len(pair.heard)
             await pair.send(40, host="slave")
             async with member(pair, "c2"):
-                await until(lambda: pair.bodies == pair.sent)
+                await until(pair.has_all)
                 assert {each.body for each in pair.heard[heard:]} == set(pair.sent[50:])
 
     run_in_virtual_time(main())

@@ -19,12 +19,12 @@ async def crash(pair: Pair) -> None:
 
 async def stop_and_return(pair: Pair) -> None:
     """Let the master go and come back; the slave is read from meanwhile, to its end."""
-    await until(lambda: pair.bodies == pair.sent)
+    await until(pair.has_all)
     await asyncio.sleep(10)
     await pair.start()
     await asyncio.sleep(10)
     await pair.send(10)
-    await until(lambda: pair.bodies == pair.sent)
+    await until(pair.has_all)
 
 
 def test_who_has_read_from_a_slave_reads_nothing_again_at_the_master() -> None:
@@ -58,7 +58,7 @@ def test_who_has_begun_at_a_slave_reads_nothing_again_at_the_master() -> None:
             await pair.send(40)
             await pair.synced()
             async with consumer_at(pair, "c1") as consumer:
-                await until(lambda: pair.bodies == pair.sent)
+                await until(pair.has_all)
                 await consumer.commit()
             await asyncio.sleep(2)
             await pair.stop()

@@ -1,7 +1,6 @@
 """Consumers whose master goes away: a slave of its name stands in, until it returns."""
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +10,7 @@ from ternmq_consumer.push import PushConsumer
 from ternmq_model.queue import MessageQueue
 from ternmq_model.stored_message import StoredMessage
 from tests.support.paired import NAMESERVER, TOPIC, Pair, paired
-from tests.support.virtual_time import run_in_virtual_time
+from tests.support.virtual_time import run_in_virtual_time, until
 
 FIRST = PushConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET, workers=1)
 QUEUES = [MessageQueue(TOPIC, "a", queue_id) for queue_id in range(2)]
@@ -26,12 +25,6 @@ def consumer_at(
     )
 
 
-async def until(condition: Callable[[], bool], within_s: float = 60.0) -> None:
-    async with asyncio.timeout(within_s):
-        while not condition():
-            await asyncio.sleep(0.05)
-
-
 def test_consumers_go_on_at_the_slave_commit_there_and_return() -> None:
     async def main() -> None:
         async with paired() as pair:
@@ -43,7 +36,7 @@ def test_consumers_go_on_at_the_slave_commit_there_and_return() -> None:
                 owned = (one.assignment(), two.assignment())
                 await until(lambda: len(pair.heard) >= 80)
                 await pair.stop()
-                await until(lambda: pair.bodies == pair.sent)
+                await until(pair.has_all)
                 assert len(pair.heard) == 200, "nothing was in hand that was not finished"
                 await asyncio.sleep(10)
                 assert await pair.committed("slave") == [100, 100]
@@ -51,7 +44,7 @@ def test_consumers_go_on_at_the_slave_commit_there_and_return() -> None:
                 await pair.start()
                 await asyncio.sleep(4)
                 await pair.send(100)
-                await until(lambda: pair.bodies == pair.sent)
+                await until(pair.has_all)
                 assert len(pair.heard) == 300
                 await asyncio.sleep(6)
                 assert await pair.committed("master") == [150, 150]
@@ -69,11 +62,11 @@ def test_a_master_that_is_lost_without_a_word_is_left_within_seconds() -> None:
                 await consumer.assigned()
                 await until(lambda: len(pair.heard) >= 50)
                 pair.network.partition("c1", "master")
-                await until(lambda: pair.bodies == pair.sent, within_s=5)
+                await until(pair.has_all, within_s=5)
                 pair.network.heal()
                 await asyncio.sleep(3)
                 await pair.send(10)
-                await until(lambda: pair.bodies == pair.sent, within_s=1)
+                await until(pair.has_all, within_s=1)
                 assert len(pair.heard) == 210
 
     run_in_virtual_time(main())
@@ -91,7 +84,7 @@ def test_a_member_that_dies_while_the_master_is_away_leaves_its_queues_to_others
                     await pair.stop()
                     await asyncio.sleep(0.5)
                 await until(lambda: one.assignment() == QUEUES)
-                await until(lambda: pair.bodies == pair.sent)
+                await until(pair.has_all)
                 assert len(pair.heard) <= 101
 
     run_in_virtual_time(main())
@@ -108,7 +101,7 @@ def test_a_consumer_that_starts_while_the_master_is_away_begins_where_the_slave_
             await pair.start_slave()
             await pair.stop()
             async with consumer_at(pair, "c2"):
-                await until(lambda: pair.bodies == pair.sent)
+                await until(pair.has_all)
             assert len(pair.heard) == 40
             assert await pair.committed("slave") == [20, 20]
 
@@ -123,14 +116,14 @@ def test_a_slave_that_is_behind_moves_nobody_back_and_is_waited_for() -> None:
             pair.network.partition("master", "slave")
             await pair.send(20)
             async with consumer_at(pair, "c1"):
-                await until(lambda: pair.bodies == pair.sent)
+                await until(pair.has_all)
                 await pair.stop()
                 await asyncio.sleep(60)
                 assert len(pair.heard) == 40
                 pair.network.heal()
                 await pair.start()
                 await pair.send(10)
-                await until(lambda: pair.bodies == pair.sent)
+                await until(pair.has_all)
                 assert len(pair.heard) == 50
                 await asyncio.sleep(6)
                 assert await pair.committed("master") == [25, 25]
@@ -141,24 +134,25 @@ def test_a_slave_that_is_behind_moves_nobody_back_and_is_waited_for() -> None:
 def test_orderly_consumers_wait_for_the_master() -> None:
     async def main() -> None:
         async with paired() as pair:
-            await pair.send(4_000)
+            pair.work_s = 0.1
+            await pair.send(240)
             await pair.start_slave()
             config = replace(FIRST, order_per_queue=True)
             async with consumer_at(pair, "c1", config) as consumer:
-                await until(lambda: len(pair.heard) >= 100)
+                await until(lambda: len(pair.heard) >= 10)
                 await pair.stop()
                 await asyncio.sleep(10)
                 heard = len(pair.heard)
-                assert heard < 1_500, "a lock is trusted for 8 s"
+                assert heard < 150, "a lock is trusted for 8 s"
                 await asyncio.sleep(20)
                 assert len(pair.heard) == heard
                 assert [each for each in consumer.assignment() if each.topic == TOPIC] == QUEUES
                 assert sum(await pair.committed("slave")) >= heard - 2
                 await pair.start()
-                await until(lambda: pair.bodies == pair.sent)
+                await until(pair.has_all)
                 for queue in QUEUES:
                     offsets = [each.queue_offset for each in pair.heard if each.queue == queue]
-                    assert offsets == list(range(2_000))
+                    assert offsets == list(range(120))
 
     run_in_virtual_time(main())
 
@@ -176,7 +170,7 @@ def test_what_fails_is_given_back_when_the_master_is_there_again() -> None:
 
             async with consumer_at(pair, "c1", listener=listen):
                 await pair.stop()
-                await until(lambda: pair.bodies == pair.sent)
+                await until(pair.has_all)
                 await asyncio.sleep(30)
                 assert (await pair.committed("slave"))[1] == 3, "7 is the fourth of its queue"
                 await pair.start()
@@ -201,7 +195,7 @@ def test_broadcasting_offsets_that_brokers_keep_are_kept_by_the_slave() -> None:
             async with consumer_at(pair, "c1", config):
                 await until(lambda: len(pair.heard) >= 20)
                 await pair.stop()
-                await until(lambda: pair.bodies == pair.sent)
+                await until(pair.has_all)
             async with consumer_at(pair, "c1", config):
                 await asyncio.sleep(20)
             assert len(pair.heard) == 100

@@ -1,7 +1,6 @@
 """Who is far behind reads from a slave, as the group's settings say, and comes back."""
 
 import asyncio
-from collections.abc import Callable
 
 import pytest
 
@@ -10,7 +9,7 @@ from ternmq_consumer.push import PushConsumer
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_remoting import contracts
 from tests.support.paired import NAMESERVER, TOPIC, Pair, paired
-from tests.support.virtual_time import run_in_virtual_time
+from tests.support.virtual_time import run_in_virtual_time, until
 
 FIRST = PushConsumerConfig(
     consume_from=ConsumeFrom.FIRST_OFFSET, workers=1, pull_threshold_messages=20
@@ -27,12 +26,6 @@ def consumer_of(pair: Pair) -> PushConsumer:
         env=pair.environment("c1"),
         listener=pair.listen,
     )
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not condition():
-            await asyncio.sleep(0.05)
 
 
 @pytest.mark.parametrize("broker_id_when_slow", [1, 7])
@@ -52,7 +45,7 @@ def test_a_backlog_that_is_not_in_memory_is_read_from_a_slave(broker_id_when_slo
             await pair.send(200)
             await pair.start_slave()
             async with consumer_of(pair):
-                await until(lambda: pair.bodies == pair.sent)
+                await until(pair.has_all)
                 assert len(pair.heard) == 200
                 assert await pair.read_by("slave") > 100
                 await asyncio.sleep(6)
@@ -72,7 +65,7 @@ def test_readers_stay_at_the_master_where_no_slave_follows_or_none_may_be_read(
             if is_enabled:
                 await pair.stop("slave")
             async with consumer_of(pair):
-                await until(lambda: pair.bodies == pair.sent)
+                await until(pair.has_all)
             assert await pair.read_by("master") == 100
 
     run_in_virtual_time(main())
@@ -86,7 +79,7 @@ def test_a_slave_that_goes_gives_its_readers_back() -> None:
             async with consumer_of(pair):
                 await until(lambda: len(pair.heard) > 50)
                 await pair.stop("slave")
-                await until(lambda: pair.bodies == pair.sent)
+                await until(pair.has_all)
                 assert len(pair.heard) == 200
 
     run_in_virtual_time(main())
@@ -103,7 +96,7 @@ def test_a_slave_that_may_not_be_read_is_not_read_though_the_master_is_gone() ->
                 await asyncio.sleep(60)
                 assert len(pair.heard) < 100
                 await pair.start()
-                await until(lambda: pair.bodies == pair.sent)
+                await until(pair.has_all)
                 assert len(pair.heard) == 100
 
     run_in_virtual_time(main())

@@ -37,6 +37,7 @@ class Pair:
         sent: Bodies, as they were acknowledged.
         heard: Messages, as listeners got them.
         sync_s: How long every blocking call takes, by host.
+        work_s: How long a listener works on a message.
     """
 
     network: MemoryNetwork
@@ -46,6 +47,7 @@ class Pair:
     heard: list[StoredMessage] = field(default_factory=list[StoredMessage])
     running: dict[str, AsyncExitStack] = field(default_factory=dict[str, AsyncExitStack])
     sync_s: dict[str, float] = field(default_factory=dict[str, float])
+    work_s: float = 0.01
 
     def environment(self, host: str) -> Environment:
         """Return the seams of `host`."""
@@ -131,13 +133,17 @@ class Pair:
     async def listen(self, message: StoredMessage) -> bool:
         """Take a message."""
         self.heard.append(message)
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(self.work_s)
         return True
 
     @property
     def bodies(self) -> list[bytes]:
         """What listeners got, each once, in the order it was sent."""
         return sorted({message.body for message in self.heard}, key=int)
+
+    def has_all(self) -> bool:
+        """Tell whether listeners got every message that was sent, and no other."""
+        return len(self.heard) >= len(self.sent) and self.bodies == self.sent
 
     async def committed(self, host: str, group: str = "g", queues: int = 2) -> list[int]:
         """Return the group's offsets as a member has them."""

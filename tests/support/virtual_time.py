@@ -28,11 +28,13 @@ class _JumpingSelector(selectors.DefaultSelector):
     loop: "VirtualTimeLoop"
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout == 0:
+            return []  # tasks are ready: signals are looked for before time moves, not each turn
         ready = super().select(0)
-        if not ready:
+        if not ready and not self.loop.wake():
             if timeout is None:
                 raise RuntimeError("deadlock: every task waits and no timer is set")
-            self.loop.now_s += max(0.0, timeout)
+            self.loop.now_s += timeout
         return ready
 
 
@@ -47,11 +49,29 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         selector = _JumpingSelector()
         selector.loop = self
         self.now_s = 0.0
+        self._awaited: dict[asyncio.Future[None], Callable[[], bool]] = {}
         super().__init__(selector)
 
     def time(self) -> float:
         """Return the virtual time in seconds."""
         return self.now_s
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait for `condition`, which is tested each time before the virtual time moves."""
+        if not condition():
+            future = self.create_future()
+            self._awaited[future] = condition
+            try:
+                await future
+            finally:
+                del self._awaited[future]
+
+    def wake(self) -> bool:
+        """End each `until` whose condition holds, and tell whether there was one."""
+        held = [future for future, condition in self._awaited.items() if condition()]
+        for future in held:
+            future.set_result(None)
+        return bool(held)
 
 
 def run_in_virtual_time(main: Coroutine[Any, Any, T]) -> T:
@@ -62,6 +82,21 @@ def run_in_virtual_time(main: Coroutine[Any, Any, T]) -> T:
     """
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         return runner.run(main)
+
+
+async def until(condition: Callable[[], bool], within_s: float = 60.0) -> None:
+    """Wait until `condition` holds.
+
+    The running `VirtualTimeLoop` tests it each time before time moves, so that a wait of hours
+    costs no more than what happens meanwhile. A loop of short sleeps makes time stop at each.
+
+    Raises:
+        TimeoutError: It did not hold within `within_s` of virtual time.
+    """
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualTimeLoop)
+    async with asyncio.timeout(within_s):
+        await loop.until(condition)
 
 
 class VirtualClock:
