@@ -108,7 +108,7 @@ def use(commands: Path, folder: Path) -> None:
         to = ("--nameserver", dev.nameserver)
         run([ternmq, "produce", "releases", *to], folder, __version__)
         consumed = run([ternmq, "consume", "releases", "--group=g", "--max=1", *to], folder)
-        status = dev.interrupt()
+        status = dev.end()
     if (consumed, status) != (f"{__version__}\n", 0):
         raise SystemExit(f"consumed {consumed!r}, and `ternmq dev` ended with {status}")
 

@@ -47,6 +47,7 @@ CONFIG = BrokerConfig(
 SMALL_STORE = StoreConfig(
     commit_log_file_bytes=4 << 20,
     consume_queue_file_units=1000,
+    consume_queue_ext_file_bytes=1 << 16,
     index_slots=1000,
     index_entries=4000,
 )

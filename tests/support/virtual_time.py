@@ -7,7 +7,7 @@ and an in-memory network. Prior art: Trio's `MockClock` with `autojump_threshold
 """
 
 import asyncio
-import inspect
+import contextlib
 import selectors
 from collections.abc import Awaitable, Callable, Coroutine
 from random import Random
@@ -35,11 +35,13 @@ class _JumpingSelector(selectors.DefaultSelector):
     loop: "VirtualTimeLoop"
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout == 0:
+            return []  # tasks are ready: signals are looked for before time moves, not each turn
         ready = super().select(0)
-        if not ready:
+        if not ready and not self.loop.wake():
             if timeout is None:
                 raise RuntimeError("deadlock: every task waits and no timer is set")
-            self.loop.now_s += max(0.0, timeout)
+            self.loop.now_s += timeout
         return ready
 
 
@@ -54,11 +56,29 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         selector = _JumpingSelector()
         selector.loop = self
         self.now_s = 0.0
+        self._awaited: dict[asyncio.Future[None], Callable[[], bool]] = {}
         super().__init__(selector)
 
     def time(self) -> float:
         """Return the virtual time in seconds."""
         return self.now_s
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait for `condition`, which is tested each time before the virtual time moves."""
+        if not condition():
+            future = self.create_future()
+            self._awaited[future] = condition
+            try:
+                await future
+            finally:
+                del self._awaited[future]
+
+    def wake(self) -> bool:
+        """End each `until` whose condition holds, and tell whether there was one."""
+        held = [future for future, condition in self._awaited.items() if condition()]
+        for future in held:
+            future.set_result(None)
+        return bool(held)
 
 
 def run_in_virtual_time(main: Coroutine[Any, Any, T]) -> T:
@@ -69,6 +89,34 @@ def run_in_virtual_time(main: Coroutine[Any, Any, T]) -> T:
     """
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         return runner.run(main)
+
+
+async def until(holds: Callable[[], bool | Awaitable[bool]], within_s: float = 400.0) -> None:
+    """Wait until a condition holds; one that raises a `TernError` does not hold yet.
+
+    The running `VirtualTimeLoop` tests a plain condition each time before time moves, so that a
+    wait of hours costs no more than what happens meanwhile. One that must be awaited is tested
+    every 50 ms.
+
+    Raises:
+        TimeoutError: It did not hold within `within_s` of virtual time.
+    """
+
+    def is_met() -> bool | Awaitable[bool]:
+        try:
+            return holds()
+        except TernError:
+            return False
+
+    async with asyncio.timeout(within_s):
+        while not isinstance(met := is_met(), bool):
+            with contextlib.suppress(TernError):
+                if await met:
+                    return
+            await asyncio.sleep(0.05)
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualTimeLoop)
+        await loop.until(lambda: is_met() is True)
 
 
 class VirtualClock:
@@ -144,22 +192,3 @@ def virtual_environment(
         blocking=InlineBlocking(delay_s),
         processes=processes,
     )
-
-
-async def until(holds: Callable[[], bool | Awaitable[bool]], within_s: float = 400.0) -> None:
-    """Wait until a condition holds; one that raises a `TernError` does not hold yet.
-
-    Raises:
-        AssertionError: It did not hold in time.
-    """
-    loop = asyncio.get_running_loop()
-    end_s = loop.time() + within_s
-    while loop.time() < end_s:
-        try:
-            held = holds()
-            if await held if inspect.isawaitable(held) else held:
-                return
-        except TernError:
-            pass
-        await asyncio.sleep(0.05)
-    raise AssertionError(f"not within {within_s} s")

@@ -4,7 +4,13 @@ import pytest
 
 from ternmq_model.clock import Clock
 from ternmq_remoting.environment import Blocking
-from tests.support.virtual_time import EPOCH_MS, InlineBlocking, VirtualClock, run_in_virtual_time
+from tests.support.virtual_time import (
+    EPOCH_MS,
+    InlineBlocking,
+    VirtualClock,
+    run_in_virtual_time,
+    until,
+)
 
 
 def test_a_day_passes_at_once() -> None:
@@ -47,6 +53,34 @@ def test_a_deadlock_is_reported() -> None:
 
     with pytest.raises(RuntimeError, match="deadlock"):
         run_in_virtual_time(main())
+
+
+def test_until_returns_in_the_instant_its_condition_holds_and_tests_it_once_per_instant() -> None:
+    async def main() -> tuple[float, int]:
+        loop, tests = asyncio.get_running_loop(), 0
+        done: list[bool] = []
+
+        def is_done() -> bool:
+            nonlocal tests
+            tests += 1
+            return bool(done)
+
+        loop.call_later(1_800, int)
+        loop.call_later(3_600, done.append, True)
+        await until(is_done, within_s=7_200)
+        await until(is_done)
+        return loop.time(), tests
+
+    assert run_in_virtual_time(main()) == (pytest.approx(3_600), 5)
+
+
+def test_until_times_out() -> None:
+    async def main() -> float:
+        with pytest.raises(TimeoutError):
+            await until(lambda: False, within_s=30)
+        return asyncio.get_running_loop().time()
+
+    assert run_in_virtual_time(main()) == pytest.approx(30)
 
 
 def test_the_clocks_follow_the_loop() -> None:
