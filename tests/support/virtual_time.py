@@ -65,13 +65,12 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait for `condition`, which is tested each time before the virtual time moves."""
-        if not condition():
-            future = self.create_future()
-            self._awaited[future] = condition
-            try:
-                await future
-            finally:
-                del self._awaited[future]
+        future = self.create_future()
+        self._awaited[future] = condition
+        try:
+            await future
+        finally:
+            del self._awaited[future]
 
     def wake(self) -> bool:
         """End each `until` whose condition holds, and tell whether there was one."""
@@ -114,9 +113,10 @@ async def until(holds: Callable[[], bool | Awaitable[bool]], within_s: float = 4
                 if await met:
                     return
             await asyncio.sleep(0.05)
-        loop = asyncio.get_running_loop()
-        assert isinstance(loop, VirtualTimeLoop)
-        await loop.until(lambda: is_met() is True)
+        if not met:
+            loop = asyncio.get_running_loop()
+            assert isinstance(loop, VirtualTimeLoop)
+            await loop.until(lambda: is_met() is True)
 
 
 class VirtualClock:
