@@ -131,9 +131,51 @@ def test_a_message_above_the_limit_goes_alone_and_all_get_their_turn() -> None:
     assert place == {A0: 1, A1: 1}
 
 
+@pytest.mark.parametrize(
+    ("large", "turn", "messages"),
+    [
+        (5_000, 0, {A0: 1, A1: 0}),
+        (5_000, 1, {A0: 0, A1: 1}),
+        (900, 0, {A0: 5, A1: 0}),
+        (900, 1, {A0: 1, A1: 1}),
+        (600, 0, {A0: 6, A1: 0}),
+        (600, 1, {A0: 4, A1: 1}),
+        (100, 0, {A0: 9, A1: 0}),
+        (100, 1, {A0: 9, A1: 1}),
+    ],
+)
+def test_message_above_its_share_takes_its_turn_and_the_others_read_what_it_leaves(
+    large: int, turn: int, messages: dict[MessageQueue, int]
+) -> None:
+    found = admit(
+        offsets({A0: 0, A1: 0}),
+        snapshot({A0: (0, 50), A1: (0, 1)}),
+        TriggerLimits(bytes_max=1_000),
+        moment=Moment(turn=turn),
+        measure=lambda asked: [
+            messages_of(100 if each[0].queue == A0 else large)([each])[0] for each in asked
+        ],
+    )
+    assert found.end == messages
+
+
+@pytest.mark.parametrize("turn", [0, 1])
+def test_queue_whose_bytes_are_unknown_waits_beside_others(turn: int) -> None:
+    found = admit(
+        offsets({A0: 0, A1: 0}),
+        snapshot({A0: (0, 50), A1: (0, 50)}),
+        TriggerLimits(bytes_max=1_000),
+        moment=Moment(turn=turn),
+        measure=lambda asked: [
+            messages_of(100)([each])[0] if each[0].queue == A0 else Measured(0, 0) for each in asked
+        ],
+    )
+    assert found.end == {A0: 10, A1: 0}
+
+
 def test_a_measure_that_counts_nothing_does_not_stop_the_stream() -> None:
     stretch = Stretch(A0, QueueOffset(5), QueueOffset(9))
-    found = within_bytes([stretch], 10, lambda _: [Measured(5, 0)], turn=0)
+    found = within_bytes([stretch], 10, lambda asked: [Measured(5, 0)] * len(asked))
     assert found == [Stretch(A0, QueueOffset(5), QueueOffset(6))]
 
 
