@@ -1,4 +1,3 @@
-import asyncio
 from dataclasses import replace
 
 import pytest
@@ -7,10 +6,6 @@ from ternmq_broker.inner.inner_record import InnerRecord
 from ternmq_broker.retry.retry_sends import retried
 from ternmq_model.errors import MessageRefused
 from ternmq_model.group_settings import GroupSettings
-from ternmq_protos.v1 import groups_pb2 as groups
-from ternmq_remoting import contracts
-from tests.support.brokers import serving, stored
-from tests.support.virtual_time import run_in_virtual_time
 
 GROUP = GroupSettings("G")
 
@@ -72,26 +67,3 @@ def test_an_ordinary_message_to_a_retry_topic_stays_as_it_is() -> None:
 def test_tries_that_are_no_number_are_refused(properties: dict[str, str]) -> None:
     with pytest.raises(MessageRefused, match="RECONSUME_TIME"):
         retried(sent(**properties), GROUP, is_orderly=False)
-
-
-def test_a_client_may_send_to_its_retry_topic_until_the_tries_are_over() -> None:
-    async def main() -> None:
-        async with serving(topics={"A": 1}) as (_, client):
-            for tries in ("3", "17"):
-                properties = {"RECONSUME_TIME": tries, "RETRY_TOPIC": "A"}
-                await client.send("%RETRY%G", tries.encode(), properties=properties, queue_id=0)
-            await asyncio.sleep(0.1)
-            (again,) = stored(await client.pull("%RETRY%G"))
-            assert (again.body, again.reconsume_times) == (b"3", 3)
-            (letter,) = stored(await client.pull("%DLQ%G"))
-            assert (letter.body, letter.reconsume_times) == (b"17", 17)
-            queue = groups.QueueLock(topic="A", queue_id=0)
-            request = groups.LockQueuesRequest(group="G", client_id="a@1", queues=[queue])
-            await client.call(contracts.LOCK_QUEUES, request)
-            await client.send("%RETRY%G", properties={"RECONSUME_TIME": "1"}, queue_id=0)
-            await asyncio.sleep(0.1)
-            assert len(stored(await client.pull("%DLQ%G"))) == 2
-            with pytest.raises(MessageRefused, match="RECONSUME_TIME"):
-                await client.send("%RETRY%G", properties={"RECONSUME_TIME": "no"}, queue_id=0)
-
-    run_in_virtual_time(main())

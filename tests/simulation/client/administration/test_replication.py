@@ -18,7 +18,7 @@ from ternmq_remoting import contracts
 from ternmq_remoting.rpc import Call, Handler, Identity, unary
 from tests.support.memory_network import MemoryNetwork
 from tests.support.virtual_time import run_in_virtual_time
-from tests.unit.client.test_admin import HOSTS, two_nameservers
+from tests.simulation.client.test_admin import HOSTS, two_nameservers
 
 
 @dataclass
