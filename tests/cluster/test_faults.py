@@ -45,7 +45,7 @@ async def kill_and_start(load: ContainerLoad, service: str) -> None:
 
 
 @pytest.mark.parametrize("fault", [stop_and_start, kill_and_start])
-def test_each_container_in_turn_ends_and_comes_back(
+def test_each_container_in_turn_stops_and_returns(
     fault: Callable[[ContainerLoad, str], Awaitable[None]],
 ) -> None:
     async def main() -> None:
@@ -58,7 +58,7 @@ def test_each_container_in_turn_ends_and_comes_back(
 
 
 @pytest.mark.parametrize("service", ["broker-a", "broker-b-slave"])
-def test_a_container_that_was_frozen_goes_on(service: str) -> None:
+def test_frozen_container_resumes(service: str) -> None:
     async def main() -> None:
         async with container_load() as load:
             await docker("pause", container(service))
@@ -70,7 +70,7 @@ def test_a_container_that_was_frozen_goes_on(service: str) -> None:
 
 
 @pytest.mark.parametrize("service", ["broker-b", "broker-a-slave"])
-def test_a_container_whose_network_was_cut_goes_on(service: str) -> None:
+def test_disconnected_container_resumes(service: str) -> None:
     async def main() -> None:
         async with container_load() as load:
             await cut_off(service)
@@ -81,7 +81,7 @@ def test_a_container_whose_network_was_cut_goes_on(service: str) -> None:
     asyncio.run(main())
 
 
-def test_all_containers_end_at_once_and_come_back() -> None:
+def test_all_containers_stop_at_once_and_return() -> None:
     async def main() -> None:
         everyone = [container(service) for service in PORTS]
         async with container_load() as load:
@@ -94,7 +94,7 @@ def test_all_containers_end_at_once_and_come_back() -> None:
     asyncio.run(main())
 
 
-def test_a_slave_takes_the_place_of_a_master_whose_disk_is_lost() -> None:
+def test_slave_replaces_a_master_whose_disk_is_lost() -> None:
     name, slave = "broker-a", "broker-a-slave"
 
     async def main() -> None:

@@ -61,7 +61,7 @@ def check_messages(found: list[StoredMessage], units: list[Line], records: list[
             assert len(message.body) == line["bodyLength"]
 
 
-def test_our_clients_consume_append_and_find_all_again_after_a_restart(tmp_path: Path) -> None:
+def test_our_clients_consume_append_and_find_messages_over_a_restart(tmp_path: Path) -> None:
     root = unpack_store(tmp_path)
     records = list(manifest(root, "record"))
     units = [u for u in manifest(root, "unit") if not is_system_topic(u["topic"])]

@@ -43,7 +43,7 @@ async def read(client: Client, topic: str, queues: int) -> Counter[tuple[str, in
     return found
 
 
-def test_messages_that_rocketmq_delayed_come_once_and_at_their_time(tmp_path: Path) -> None:
+def test_messages_delayed_by_rocketmq_are_delivered_once_and_on_time(tmp_path: Path) -> None:
     root = unpack_store(tmp_path)
     last_ms = max(line["storeTimestamp"] for line in manifest(root, "record"))
     waiting = [
@@ -80,7 +80,7 @@ def test_messages_that_rocketmq_delayed_come_once_and_at_their_time(tmp_path: Pa
 
 
 @pytest.mark.parametrize("is_killed", [False, True])
-def test_timed_messages_of_a_queue_that_rocketmq_wrote_come_at_their_time(is_killed: bool) -> None:
+def test_timed_messages_of_a_rocketmq_queue_are_delivered_on_time(is_killed: bool) -> None:
     """Its units have tag codes, and what waits is in its timer log, which is not read."""
 
     async def main() -> None:

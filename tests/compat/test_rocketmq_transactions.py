@@ -23,7 +23,7 @@ async def bodies(client: Client, topic: str, queues: int) -> list[bytes]:
     return [m.body for queue_id in range(queues) for m in await lying(client, topic, queue_id)]
 
 
-def test_what_rocketmq_left_open_is_asked_for_and_what_it_ended_stays_so(tmp_path: Path) -> None:
+def test_open_rocketmq_transactions_are_checked_and_ended_ones_stay_ended(tmp_path: Path) -> None:
     root = unpack_store(tmp_path)
     records = list(manifest(root, "record"))
     halves = [line for line in records if line["topic"] == HALF_TOPIC]

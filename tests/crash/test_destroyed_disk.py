@@ -73,7 +73,7 @@ async def send_until(
 
 
 @pytest.mark.parametrize("round_number", ROUNDS)
-def test_the_slave_has_every_message_that_was_acknowledged(
+def test_slave_has_every_acknowledged_message(
     members: tuple[str, ServiceProcess, ServiceProcess], round_number: int
 ) -> None:
     nameserver, master, slave = members

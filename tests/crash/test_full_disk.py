@@ -94,7 +94,7 @@ async def loading(process: ServiceProcess) -> AsyncGenerator[Load]:
 
 
 @pytest.mark.parametrize("mode", FlushMode)
-def test_a_full_disk_refuses_sends_serves_everything_and_resumes_when_there_is_space(
+def test_full_disk_refuses_sends_serves_reads_and_recovers_with_space(
     tmp_path: Path, mode: FlushMode
 ) -> None:
     async def main(disk: Path, process: ServiceProcess) -> None:
@@ -129,7 +129,7 @@ def test_a_full_disk_refuses_sends_serves_everything_and_resumes_when_there_is_s
 
 
 @pytest.mark.parametrize("killed", [True, False])
-def test_a_broker_starts_on_a_disk_without_a_byte_left_so_that_consumers_can_read_on(
+def test_broker_starts_on_a_full_disk_so_that_consumers_can_read_on(
     tmp_path: Path, killed: bool
 ) -> None:
     load: list[Load] = []
@@ -161,7 +161,7 @@ def test_a_broker_starts_on_a_disk_without_a_byte_left_so_that_consumers_can_rea
                     process.kill()
 
 
-def test_a_disk_that_is_too_small_for_all_keeps_the_newest_and_takes_more(tmp_path: Path) -> None:
+def test_small_disk_keeps_the_newest_messages_and_takes_more(tmp_path: Path) -> None:
     async def main(process: ServiceProcess) -> None:
         async with loading(process) as load:
             while load.count * 20_000 < 60 * MIB:
@@ -180,7 +180,7 @@ def test_a_disk_that_is_too_small_for_all_keeps_the_newest_and_takes_more(tmp_pa
         assert process.process.returncode == 0
 
 
-def test_a_disk_that_dies_ends_acknowledging_and_all_that_was_acknowledged_is_on_it(
+def test_dying_disk_ends_acknowledgement_and_keeps_acknowledged_messages(
     tmp_path: Path,
 ) -> None:
     disk = loop_disk(tmp_path / "disk", size_bytes=64 * MIB)

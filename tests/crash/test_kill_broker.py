@@ -120,7 +120,7 @@ def check_index(data: Path, mode: FlushMode, expected: list[Acknowledged]) -> No
 
 
 @pytest.mark.parametrize("mode", FlushMode)
-def test_every_acknowledged_message_is_there_after_kill_9(tmp_path: Path, mode: FlushMode) -> None:
+def test_every_acknowledged_message_survives_kill_9(tmp_path: Path, mode: FlushMode) -> None:
     print(f"TESTS_SEED={SEED} repeats the moments as well as a machine can")
     chance = random.Random(f"{SEED} {mode}")
     expected: list[Acknowledged] = []

@@ -57,7 +57,7 @@ def bodies(store: MessageStore) -> list[bytes]:
     return [body for _, (_, body) in sorted(read_back(store, "T", 0).items())]
 
 
-def test_a_cut_that_is_killed_is_completed(tmp_path: Path) -> None:
+def test_cut_interrupted_by_a_kill_is_completed(tmp_path: Path) -> None:
     print(f"TESTS_SEED={SEED} repeats the moments as well as a machine can")
     chance = random.Random(SEED)
     whole = [body_of(number) for number in range(COUNT)]

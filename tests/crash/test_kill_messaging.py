@@ -299,7 +299,7 @@ def moments(chance: random.Random) -> Sequence[str]:
 
 @pytest.mark.parametrize("repeat", REPEATS)
 @pytest.mark.parametrize("also_broker", [False, True])
-def test_what_a_killed_payer_has_paid_is_told_and_nothing_else(
+def test_payments_of_killed_producer_are_delivered_and_no_others(
     tmp_path: Path, repeat: int, *, also_broker: bool
 ) -> None:
     async def main() -> None:
@@ -366,7 +366,7 @@ async def settle_payments(cluster: KilledCluster) -> None:
 
 @pytest.mark.parametrize("repeat", REPEATS)
 @pytest.mark.parametrize("also_broker", [False, True])
-def test_order_survives_kills_of_whoever_consumes(
+def test_order_survives_kills_of_consumers(
     tmp_path: Path, repeat: int, *, also_broker: bool
 ) -> None:
     async def main() -> None:

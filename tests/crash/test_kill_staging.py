@@ -105,7 +105,7 @@ async def check(cluster: KilledCluster, batches: Batches) -> None:
 
 @pytest.mark.parametrize("repeat", REPEATS)
 @pytest.mark.parametrize("mode", FlushMode)
-def test_no_row_of_an_uncommitted_batch_is_seen_and_none_of_a_committed_one_lost(
+def test_uncommitted_batches_stay_invisible_and_committed_ones_complete(
     mode: FlushMode, repeat: int, tmp_path: Path
 ) -> None:
     async def main() -> None:

@@ -75,9 +75,7 @@ def check(root: Path, mode: str, expected: list[Acknowledged]) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_every_message_that_was_vouched_for_is_there_after_kill_9(
-    tmp_path: Path, mode: str
-) -> None:
+def test_every_confirmed_message_survives_kill_9(tmp_path: Path, mode: str) -> None:
     print(f"TESTS_SEED={SEED} repeats the moments as well as a machine can")
     chance = random.Random(f"{SEED} {mode}")
     expected: list[Acknowledged] = []

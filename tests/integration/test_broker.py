@@ -74,7 +74,7 @@ async def client_of(env: Environment, broker: Broker) -> Client:
 
 
 @pytest.mark.parametrize("mode", FlushMode)
-def test_what_is_sent_is_pulled_streamed_viewed_and_still_there_after_a_restart(
+def test_sent_messages_are_pulled_streamed_viewed_and_kept_over_restart(
     tmp_path: Path, mode: FlushMode
 ) -> None:
     async def main() -> None:
@@ -104,7 +104,7 @@ def test_what_is_sent_is_pulled_streamed_viewed_and_still_there_after_a_restart(
     asyncio.run(main())
 
 
-def test_the_largest_message_goes_all_the_way(tmp_path: Path) -> None:
+def test_largest_message_passes_end_to_end(tmp_path: Path) -> None:
     async def main() -> None:
         async with serving(tmp_path) as (_, _broker, client):
             body = os.urandom(4 << 20)
@@ -126,7 +126,7 @@ def test_the_largest_message_goes_all_the_way(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_a_long_pull_and_a_session_are_answered_at_once(tmp_path: Path) -> None:
+def test_long_pull_and_session_are_answered_at_once(tmp_path: Path) -> None:
     async def main() -> None:
         async with serving(tmp_path) as (_, _broker, client), OwnedTasks() as tasks:
             await client.put_topic("A", 1)
@@ -157,7 +157,7 @@ def test_a_long_pull_and_a_session_are_answered_at_once(tmp_path: Path) -> None:
         ({"topic": "Unknown", "auto_create": {}}, TopicNotFound),
     ],
 )
-def test_bad_input_is_a_typed_error_and_the_broker_goes_on(
+def test_bad_input_is_a_typed_error_and_broker_goes_on(
     tmp_path: Path, fields: dict[str, Any], error: type[Exception]
 ) -> None:
     async def main() -> None:
@@ -171,7 +171,7 @@ def test_bad_input_is_a_typed_error_and_the_broker_goes_on(
     asyncio.run(main())
 
 
-def test_a_request_beyond_the_cap_is_a_typed_error_and_nothing_is_stored(tmp_path: Path) -> None:
+def test_oversized_request_is_a_typed_error_and_stores_nothing(tmp_path: Path) -> None:
     async def main() -> None:
         async with serving(tmp_path) as (_, _broker, client):
             await client.put_topic("A", 1)
@@ -182,7 +182,7 @@ def test_a_request_beyond_the_cap_is_a_typed_error_and_nothing_is_stored(tmp_pat
     asyncio.run(main())
 
 
-def test_a_directory_in_use_and_an_address_in_use_are_named(tmp_path: Path) -> None:
+def test_occupied_directory_and_address_are_named(tmp_path: Path) -> None:
     async def main() -> None:
         async with serving(tmp_path / "one") as (env, broker, _):
             with pytest.raises(StoreLocked, match=str(os.getpid())):

@@ -44,7 +44,7 @@ def committed(nameserver: str, group: str) -> dict[MessageQueue, int]:
     return shared_loop_thread().run(ask())
 
 
-def test_a_snapshot_tells_every_queue_of_a_topic(dev: ServiceProcess, view: ClusterView) -> None:
+def test_snapshot_covers_every_queue_of_a_topic(dev: ServiceProcess, view: ClusterView) -> None:
     fill(dev.nameserver, "ViewSnapshot", 10, queues=3)
     found = view.snapshot(Subscribe(("ViewSnapshot",)))
     assert sorted(found.ranges) == [
@@ -67,7 +67,7 @@ def test_new_queues_and_topics_are_seen_at_once(dev: ServiceProcess, view: Clust
     assert len(view.snapshot(choice).ranges) == 3
 
 
-def test_a_pattern_of_everything_takes_users_topics_alone(
+def test_pattern_for_everything_matches_user_topics_only(
     dev: ServiceProcess, view: ClusterView
 ) -> None:
     make_topic(dev.nameserver, "ViewUser", queues=1)
@@ -79,7 +79,7 @@ def test_a_pattern_of_everything_takes_users_topics_alone(
     assert len(by_name.ranges) == 1
 
 
-def test_what_is_named_and_not_there_is_told(dev: ServiceProcess, view: ClusterView) -> None:
+def test_missing_queues_and_topics_are_named(dev: ServiceProcess, view: ClusterView) -> None:
     make_topic(dev.nameserver, "ViewPart", queues=1)
     there, absent = (MessageQueue("ViewPart", dev.broker_name, number) for number in (0, 7))
     found = view.snapshot(Assign((there, absent)))
@@ -88,7 +88,7 @@ def test_what_is_named_and_not_there_is_told(dev: ServiceProcess, view: ClusterV
     assert view.snapshot(Subscribe(("ViewNowhere",))).missing == {"topic ViewNowhere"}
 
 
-def test_a_queue_that_was_there_is_looked_for_before_it_is_given_up(
+def test_vanished_queue_is_looked_up_again_before_it_is_given_up(
     dev: ServiceProcess, view: ClusterView
 ) -> None:
     make_topic(dev.nameserver, "ViewGone", queues=1)
@@ -100,7 +100,7 @@ def test_a_queue_that_was_there_is_looked_for_before_it_is_given_up(
     assert not view.snapshot(choice, expected=queues).ranges
 
 
-def test_a_store_is_the_same_after_a_restart_and_another_one_when_its_directory_was_emptied(
+def test_store_id_survives_restarts_and_changes_with_an_emptied_directory(
     tmp_path: Path,
 ) -> None:
     def store_after(*, port_nameserver: int = 0) -> tuple[str, int]:
@@ -126,9 +126,7 @@ def test_offsets_by_time_are_the_end_when_all_messages_are_older(
     assert view.offsets_at({first: 0, last: 1 << 50}) == {first: 0, last: 3}
 
 
-def test_stretches_are_measured_up_to_a_number_of_bytes(
-    dev: ServiceProcess, view: ClusterView
-) -> None:
+def test_stretches_are_measured_up_to_a_byte_limit(dev: ServiceProcess, view: ClusterView) -> None:
     fill(dev.nameserver, "ViewBytes", 10, queues=1)
     queue = MessageQueue("ViewBytes", dev.broker_name, 0)
     view.snapshot(Subscribe(("ViewBytes",)))
@@ -157,7 +155,7 @@ def test_offsets_are_committed_and_follow_a_reset(dev: ServiceProcess, view: Clu
     assert committed(dev.nameserver, "view-group")[queue] == 5
 
 
-def test_a_cluster_that_is_not_there_is_an_error_after_as_many_attempts_as_told() -> None:
+def test_absent_cluster_is_an_error_after_the_configured_attempts() -> None:
     others = {"fetchOffset.numRetries": "1", "fetchOffset.retryIntervalMs": "1"}
     with (
         open_cluster_view(view_options("127.0.0.1:1", **others)) as view,

@@ -77,7 +77,7 @@ def sent(both: Both) -> Any:
     return result
 
 
-def test_topics(both: Both) -> None:
+def test_topic_aliases_match_our_commands(both: Both) -> None:
     assert both.same("updateTopic -t made -r 3 -w 3 -p 6", "topic create made --queues 3")
     assert both.same("topicStatus -t made", "topic status made")
     (route,) = both.same("topicRoute -t made", "topic routes made")["brokers"]
@@ -88,7 +88,7 @@ def test_topics(both: Both) -> None:
     assert gone == both.json("topic delete other")["deleted_from"] == [both.name]
 
 
-def test_brokers(both: Both) -> None:
+def test_broker_aliases_match_our_commands(both: Both) -> None:
     assert both.same("clusterList", "cluster list")[0]["broker"] == both.name
     assert both.json("clusterList -c DefaultCluster")[0]["broker"] == both.name
     assert both.json("clusterList -c AnotherCluster") == []
@@ -100,7 +100,7 @@ def test_brokers(both: Both) -> None:
     assert both.json(f"addWritePerm -b {both.name}")["topics_changed"] > 0
 
 
-def test_settings(both: Both) -> None:
+def test_setting_aliases_match_our_commands(both: Both) -> None:
     (changed,) = both.same(
         f"updateBrokerConfig -b {both.broker} -k fileReservedTime -v 48",
         f"broker settings {both.name} --set store.file_reserved_hours=48",
@@ -109,7 +109,7 @@ def test_settings(both: Both) -> None:
     assert len(both.json(f"broker settings {both.name}")) > 20
 
 
-def test_messages(both: Both, sent: Any) -> None:
+def test_message_aliases_match_our_commands(both: Both, sent: Any) -> None:
     message_id = sent["message_id"]
     ours = f"message get {message_id}"
     assert both.same(f"queryMsgById -i {message_id}", ours)["body"] == "hello"
@@ -134,7 +134,7 @@ def test_messages(both: Both, sent: Any) -> None:
     assert again["queue"] == sent["queue"]
 
 
-def test_groups(both: Both, sent: Any) -> None:
+def test_group_aliases_match_our_commands(both: Both, sent: Any) -> None:
     rows = both.same("consumerProgress -g readers", "offset show readers")
     assert {row["topic"] for row in rows} >= {"orders"}
     assert any(row["group"] == "readers" for row in both.same("consumerProgress", "offset show"))
@@ -148,7 +148,7 @@ def test_groups(both: Both, sent: Any) -> None:
     assert (kept["retries_max"], kept["consume_enabled"]) == (3, True)
 
 
-def test_offsets(both: Both, sent: Any) -> None:
+def test_offset_aliases_match_our_commands(both: Both, sent: Any) -> None:
     first = both.json("resetOffsetByTime -g readers -t orders -s 0 -f true")
     assert all(row["after"] == 0 for row in first)
     cloned = both.json("cloneGroupOffset -s readers -d copies -t orders")
@@ -159,7 +159,7 @@ def test_offsets(both: Both, sent: Any) -> None:
     assert both.json("deleteSubGroup -g copies -r true")["deleted_from"] == [both.name]
 
 
-def test_traces(both: Both) -> None:
+def test_trace_alias_exits_with_3_for_unknown_id(both: Both) -> None:
     both.json(f"broker settings {both.name} --set broker.trace=true")
     both.json("topic create traces --queues 1")
     missing = subprocess.run(

@@ -77,7 +77,7 @@ def give_up(nameserver: str, topic: str, group: str) -> None:
     asyncio.run(main())
 
 
-def test_a_group_is_created_altered_reset_cloned_and_deleted(shell: Shell) -> None:
+def test_group_is_created_altered_reset_cloned_and_deleted(shell: Shell) -> None:
     shell.json("group", "create", "readers", "--retries", "3", "--no-broadcast")
     (settings,) = shell.json("group", "describe", "readers")["settings"]
     assert (settings["retries_max"], settings["broadcast_enabled"]) == (3, False)
@@ -102,7 +102,7 @@ def test_a_group_is_created_altered_reset_cloned_and_deleted(shell: Shell) -> No
     assert {"group": "readers"} not in shell.json("group", "list")
 
 
-def test_mistakes_are_told_with_their_exit_codes(shell: Shell) -> None:
+def test_mistakes_are_reported_with_their_exit_codes(shell: Shell) -> None:
     shell.refused(3, "group", "delete", "nobody")
     shell.refused(3, "group", "alter", "nobody", "--retries", "1")
     shell.refused(2, "group", "alter", "nobody")

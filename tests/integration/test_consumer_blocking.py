@@ -22,7 +22,7 @@ def grpc_toys() -> Generator[str, None, None]:
         yield cluster.nameserver
 
 
-def test_a_script_reads_a_topic_without_an_event_loop() -> None:
+def test_script_reads_a_topic_without_an_event_loop() -> None:
     with grpc_toys() as nameserver, BlockingPullConsumer("g", nameserver=nameserver) as consumer:
         queues = consumer.queues(TOPIC)
         consumer.assign(queues)
@@ -55,7 +55,7 @@ def read(consumer: BlockingPullConsumer, count: int) -> list[int]:
     return found
 
 
-def test_a_script_shares_a_topic_and_its_callbacks_may_use_the_consumer() -> None:
+def test_script_shares_a_topic_and_its_callbacks_may_use_the_consumer() -> None:
     told: list[tuple[str, int, bool]] = []
     with grpc_toys() as nameserver, BlockingPullConsumer("g", nameserver=nameserver) as consumer:
         queues = consumer.queues(TOPIC)

@@ -20,7 +20,7 @@ print("all began")
 """
 
 
-def test_programs_can_be_started_by_forking_beside_a_living_client(tmp_path: Path) -> None:
+def test_forked_programs_start_beside_a_living_client(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     with running_dev(tmp_path) as dev:

@@ -38,7 +38,7 @@ from tests.support.echo_service import (
 NOBODY = Address("127.0.0.1", 1)
 
 
-def test_a_call_is_answered_and_its_handler_knows_the_caller() -> None:
+def test_call_is_answered_and_its_handler_knows_the_caller() -> None:
     async def test() -> None:
         async with echoing() as (service, _, link):
             assert (await send(link, "T")).queue_offset == 0
@@ -52,7 +52,7 @@ def test_a_call_is_answered_and_its_handler_knows_the_caller() -> None:
     run(test)
 
 
-def test_a_refusal_comes_out_of_the_call_and_an_answer_does_not() -> None:
+def test_refusal_is_raised_by_the_call_and_an_answer_is_returned() -> None:
     async def test() -> None:
         async with echoing() as (_, server, link):
             error = await error_of(send(link, "none"))
@@ -64,7 +64,7 @@ def test_a_refusal_comes_out_of_the_call_and_an_answer_does_not() -> None:
     run(test)
 
 
-def test_what_a_handler_could_not_reach_is_not_refused() -> None:
+def test_unreachable_peer_of_handler_is_connection_loss_not_refusal() -> None:
     async def test() -> None:
         async with echoing() as (_, _, link):
             assert type(await error_of(send(link, "lost"))) is ConnectionLost
@@ -72,7 +72,7 @@ def test_what_a_handler_could_not_reach_is_not_refused() -> None:
     run(test)
 
 
-def test_an_rpc_that_is_not_served_is_refused() -> None:
+def test_unserved_rpc_is_refused() -> None:
     async def test() -> None:
         async with echoing() as (_, _, link):
             view = link.call(VIEW_MESSAGE, messages.ViewMessageRequest(), timeout_s=30)
@@ -83,7 +83,7 @@ def test_an_rpc_that_is_not_served_is_refused() -> None:
     run(test)
 
 
-def test_a_message_above_the_cap_is_refused_and_one_below_arrives() -> None:
+def test_message_above_the_cap_is_refused_and_one_below_arrives() -> None:
     async def test() -> None:
         async with echoing() as (service, _, link):
             large = messages.SendRequest(topic="T", body=bytes((4 << 20) + (300 << 10)))
@@ -99,7 +99,7 @@ def test_a_message_above_the_cap_is_refused_and_one_below_arrives() -> None:
     run(test)
 
 
-def test_an_answer_that_comes_too_late_may_have_happened() -> None:
+def test_late_answer_may_have_happened() -> None:
     async def test() -> None:
         async with echoing() as (service, _, link):
             error = await error_of(send(link, "hold", timeout_s=0.05))
@@ -110,7 +110,7 @@ def test_an_answer_that_comes_too_late_may_have_happened() -> None:
     run(test)
 
 
-def test_a_call_to_nobody_was_never_made_and_one_cut_off_may_have_been() -> None:
+def test_unreachable_call_never_happened_and_a_cut_off_one_may_have() -> None:
     async def test() -> None:
         async with echoing() as (service, server, _), CutWire(server.address) as wire:
             link = await GrpcNetwork().connect([wire.address])
@@ -138,7 +138,7 @@ def test_a_call_to_nobody_was_never_made_and_one_cut_off_may_have_been() -> None
     run(test)
 
 
-def test_a_connection_finds_its_server_again() -> None:
+def test_connection_finds_its_server_again() -> None:
     async def test() -> None:
         network = GrpcNetwork(grace_s=0)
         async with network.serve(EchoService().handlers(), ANY_PORT) as first:
@@ -157,7 +157,7 @@ def test_a_connection_finds_its_server_again() -> None:
     run(test)
 
 
-def test_a_stream_carries_both_ways_and_ends_well() -> None:
+def test_stream_carries_both_directions_and_ends_cleanly() -> None:
     async def test() -> None:
         async with echoing() as (service, _, link):
             opened = await open_stream(link)
@@ -181,7 +181,7 @@ def test_a_stream_carries_both_ways_and_ends_well() -> None:
     run(test)
 
 
-def test_a_refusal_ends_a_stream_and_is_what_both_read_and_write_say() -> None:
+def test_refusal_ends_a_stream_and_is_raised_by_read_and_write() -> None:
     async def test() -> None:
         async with echoing() as (_, _, link):
             opened = await open_stream(link)
@@ -194,7 +194,7 @@ def test_a_refusal_ends_a_stream_and_is_what_both_read_and_write_say() -> None:
     run(test)
 
 
-def test_a_caller_that_goes_away_cancels_the_handler_and_never_looks_like_an_end() -> None:
+def test_departing_caller_cancels_the_handler_and_never_looks_like_an_end() -> None:
     async def test() -> None:
         async with echoing() as (service, _, link):
             for _ in range(50):
@@ -210,7 +210,7 @@ def test_a_caller_that_goes_away_cancels_the_handler_and_never_looks_like_an_end
     run(test)
 
 
-def test_who_waits_on_a_stream_that_this_side_ends_gets_an_error_not_a_cancellation() -> None:
+def test_pending_stream_reads_and_calls_fail_with_closed_error() -> None:
     async def test() -> None:
         async with echoing() as (service, _, link):
             opened = await open_stream(link)
@@ -231,7 +231,7 @@ def test_who_waits_on_a_stream_that_this_side_ends_gets_an_error_not_a_cancellat
     run(test)
 
 
-def test_a_cancelled_caller_stays_cancelled() -> None:
+def test_cancelled_caller_stays_cancelled() -> None:
     async def test() -> None:
         async with echoing() as (service, _, link):
             opened = await open_stream(link)
@@ -249,7 +249,7 @@ def test_a_cancelled_caller_stays_cancelled() -> None:
     run(test)
 
 
-def test_connect_keeps_the_one_who_is_expected() -> None:
+def test_connect_keeps_the_expected_peer() -> None:
     async def test() -> None:
         network = GrpcNetwork()
         other = replace(ME, name="broker-b")
@@ -275,7 +275,7 @@ def test_connect_keeps_the_one_who_is_expected() -> None:
     run(test)
 
 
-def test_connect_does_not_wait_for_one_that_is_silent() -> None:
+def test_connect_does_not_wait_for_a_silent_peer() -> None:
     async def test() -> None:
         network = GrpcNetwork()
         async with network.serve([], ANY_PORT) as server, CutWire(server.address) as wire:
@@ -290,7 +290,7 @@ def test_connect_does_not_wait_for_one_that_is_silent() -> None:
     run(test)
 
 
-def test_the_environment_of_real_processes_is_whole() -> None:
+def test_environment_of_real_processes_is_complete() -> None:
     async def test() -> None:
         async with system_environment() as env:
             assert env.clock.wall_ms() > 0
@@ -302,7 +302,7 @@ def test_the_environment_of_real_processes_is_whole() -> None:
     run(test)
 
 
-def test_a_name_that_nobody_has_is_unreachable() -> None:
+def test_unknown_host_name_is_unreachable() -> None:
     async def test() -> None:
         unknown = Address("broker.invalid", 1)
         link = GrpcConnection(unknown)
@@ -314,7 +314,7 @@ def test_a_name_that_nobody_has_is_unreachable() -> None:
     run(test)
 
 
-def test_a_peer_that_loses_its_power_is_noticed_on_both_sides_by_keepalive() -> None:
+def test_powerless_peer_is_noticed_on_both_sides_by_keepalive() -> None:
     async def test() -> None:
         async with echoing() as (service, server, _), CutWire(server.address) as wire:
             link = await GrpcNetwork().connect([wire.address])

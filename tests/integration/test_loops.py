@@ -33,7 +33,7 @@ print("done")
 """
 
 
-def test_loops_come_and_go_without_a_word_on_standard_error(tmp_path: Path) -> None:
+def test_event_loops_start_and_stop_silently(tmp_path: Path) -> None:
     with running_dev(tmp_path) as dev:
         done = subprocess.run(
             [sys.executable, "-c", SCRIPT, dev.nameserver],

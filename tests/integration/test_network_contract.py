@@ -153,7 +153,7 @@ def run(main: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(bounded())
 
 
-def test_a_call_is_answered_and_the_handler_knows_its_caller(make_network: MakeNetwork) -> None:
+def test_call_is_answered_and_the_handler_knows_its_caller(make_network: MakeNetwork) -> None:
     async def main() -> None:
         async with connected(make_network) as (_, server, service, connection):
             assert connection.address == server.address
@@ -178,7 +178,7 @@ def test_a_call_is_answered_and_the_handler_knows_its_caller(make_network: MakeN
         ("crash", RefusedError, True),
     ],
 )
-def test_a_handlers_error_reaches_the_caller(
+def test_handlers_error_reaches_the_caller(
     make_network: MakeNetwork, order: str, error: type[TernError], in_doubt: bool
 ) -> None:
     async def main() -> None:
@@ -204,7 +204,7 @@ def test_a_handlers_error_reaches_the_caller(
     run(main)
 
 
-def test_an_rpc_that_is_not_served_is_refused(make_network: MakeNetwork) -> None:
+def test_unserved_rpc_is_refused(make_network: MakeNetwork) -> None:
     async def main() -> None:
         async with connected(make_network) as (_, _server, _service, connection):
             with pytest.raises(RefusedError) as caught:
@@ -214,7 +214,7 @@ def test_an_rpc_that_is_not_served_is_refused(make_network: MakeNetwork) -> None
     run(main)
 
 
-def test_a_late_answer_is_a_timeout_and_cancels_the_handler(make_network: MakeNetwork) -> None:
+def test_late_answer_is_a_timeout_and_cancels_the_handler(make_network: MakeNetwork) -> None:
     async def main() -> None:
         async with connected(make_network) as (_, _server, service, connection):
             with pytest.raises(RequestTimedOut):
@@ -238,7 +238,7 @@ def test_cancelling_a_call_cancels_the_handler(make_network: MakeNetwork) -> Non
     run(main)
 
 
-def test_a_request_that_is_too_large_is_refused_undone(make_network: MakeNetwork) -> None:
+def test_oversized_request_is_refused_undone(make_network: MakeNetwork) -> None:
     async def main() -> None:
         async with connected(make_network) as (_, _server, _service, connection):
             request = pb.PutKvRequest(value="v" * (MESSAGE_BYTES_MAX + 1))
@@ -249,7 +249,7 @@ def test_a_request_that_is_too_large_is_refused_undone(make_network: MakeNetwork
     run(main)
 
 
-def test_a_stream_ends_for_the_handler_when_the_caller_finishes(make_network: MakeNetwork) -> None:
+def test_stream_ends_for_the_handler_when_the_caller_finishes(make_network: MakeNetwork) -> None:
     async def main() -> None:
         async with connected(make_network) as (_, _server, _service, connection):
             session = connection.open(SESSION)
@@ -265,7 +265,7 @@ def test_a_stream_ends_for_the_handler_when_the_caller_finishes(make_network: Ma
     run(main)
 
 
-def test_a_stream_ends_for_the_caller_when_the_handler_returns(make_network: MakeNetwork) -> None:
+def test_stream_ends_for_the_caller_when_the_handler_returns(make_network: MakeNetwork) -> None:
     async def main() -> None:
         async with connected(make_network) as (_, _server, _service, connection):
             session = connection.open(SESSION)
@@ -295,7 +295,7 @@ def test_cancelling_a_stream_cancels_the_handler(make_network: MakeNetwork) -> N
     run(main)
 
 
-def test_closing_a_connection_ends_what_it_runs(make_network: MakeNetwork) -> None:
+def test_closing_a_connection_ends_its_calls_and_streams(make_network: MakeNetwork) -> None:
     async def main() -> None:
         async with (
             connected(make_network) as (_, _server, service, connection),
@@ -336,7 +336,7 @@ async def reconnects(connection: Connection) -> bool:
     return False
 
 
-def test_a_server_that_leaves_lets_calls_end_and_breaks_streams(make_network: MakeNetwork) -> None:
+def test_departing_server_lets_calls_end_and_breaks_streams(make_network: MakeNetwork) -> None:
     async def main() -> None:
         service = Service()
         async with make_network() as network, asyncio.TaskGroup() as tasks:
@@ -363,7 +363,7 @@ def test_a_server_that_leaves_lets_calls_end_and_breaks_streams(make_network: Ma
     run(main)
 
 
-def test_connect_takes_the_first_address_that_is_who_is_expected(make_network: MakeNetwork) -> None:
+def test_connect_takes_the_first_address_of_the_expected_peer(make_network: MakeNetwork) -> None:
     async def main() -> None:
         async with (
             connected(make_network, BROKER) as (network, server, _service, _connection),
@@ -390,7 +390,7 @@ def test_connect_takes_the_first_address_that_is_who_is_expected(make_network: M
     run(main)
 
 
-def test_an_address_that_is_taken_cannot_be_served(make_network: MakeNetwork) -> None:
+def test_taken_address_cannot_be_served(make_network: MakeNetwork) -> None:
     async def main() -> None:
         async with connected(make_network) as (network, server, _service, _connection):
             with pytest.raises(CannotListen, match=str(server.address.port)):

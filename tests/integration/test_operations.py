@@ -126,7 +126,7 @@ def site(tmp_path: Path) -> Generator[Site]:
         site.close()
 
 
-def test_a_pair_is_looked_at(site: Site) -> None:
+def test_replication_status_of_a_pair_is_shown(site: Site) -> None:
     site.produce("one")
     master, slave = site.json("cluster", "list")
     assert (master["role"], slave["role"]) == ("sync_master", "slave")
@@ -148,7 +148,7 @@ def test_a_pair_is_looked_at(site: Site) -> None:
     )
 
 
-def test_a_promotion_asks_first_and_is_refused_while_the_master_is_alive(site: Site) -> None:
+def test_promotion_asks_for_confirmation_and_is_refused_while_master_lives(site: Site) -> None:
     promote = ("broker", "promote", "a", "--broker-id", "1")
     done = site.run(*promote)
     assert (done.exit_code, "Make slave 1 the master of a?" in done.stderr) == (1, True)
@@ -157,7 +157,7 @@ def test_a_promotion_asks_first_and_is_refused_while_the_master_is_alive(site: S
     assert site.ids() == {0: "sync_master", 1: "slave"}
 
 
-def test_a_planned_switch_over_and_back_loses_nothing(site: Site) -> None:
+def test_planned_switchover_and_back_loses_nothing(site: Site) -> None:
     site.produce("one", "two")
     assert site.json("broker", "set-permission", "a", "r")["topics_changed"] > 0
     assert site.json("broker", "ha", "a")["members"][1]["lag_bytes"] == 0
@@ -181,7 +181,7 @@ def test_a_planned_switch_over_and_back_loses_nothing(site: Site) -> None:
     assert site.bodies() == ["one", "two", "three", "four"]
 
 
-def test_a_masters_lost_disk_is_replaced_by_that_of_a_new_member(site: Site) -> None:
+def test_lost_disk_of_a_master_is_replaced_by_a_new_member(site: Site) -> None:
     site.produce("one", "two")
     site.stop("host-1", kill=True)
     shutil.rmtree(site.data("host-1"))
@@ -193,7 +193,7 @@ def test_a_masters_lost_disk_is_replaced_by_that_of_a_new_member(site: Site) -> 
     assert site.ids() == {0: "sync_master", 2: "slave"}
 
 
-def test_a_slaves_lost_disk_is_filled_by_its_master(site: Site) -> None:
+def test_lost_disk_of_a_slave_is_refilled_by_its_master(site: Site) -> None:
     site.produce("one", "two")
     site.stop("host-2", kill=True)
     shutil.rmtree(site.data("host-2"))
@@ -203,7 +203,7 @@ def test_a_slaves_lost_disk_is_filled_by_its_master(site: Site) -> None:
     assert (slave["log_end"], slave["epoch"]) == (master["log_end"], master["epoch"])
 
 
-def test_a_slaves_backup_is_restored_as_a_member_and_as_the_whole_name(site: Site) -> None:
+def test_backup_of_a_slave_is_restored_as_member_and_as_whole_broker(site: Site) -> None:
     backup = site.folder / "backup"
     site.produce("one")
     site.stop("host-2")
@@ -230,7 +230,7 @@ def test_a_slaves_backup_is_restored_as_a_member_and_as_the_whole_name(site: Sit
     assert site.bodies() == ["one", "three"]
 
 
-def test_a_masters_backup_begins_the_name_anew_when_it_is_forced_to(site: Site) -> None:
+def test_forced_restore_of_a_masters_backup_starts_the_name_over(site: Site) -> None:
     backup = site.folder / "backup"
     site.produce("one")
     site.stop("host-1")
@@ -248,7 +248,7 @@ def test_a_masters_backup_begins_the_name_anew_when_it_is_forced_to(site: Site) 
     assert site.bodies() == ["one", "two"]
 
 
-def test_a_nameserver_that_lost_its_directory_is_told_the_epochs_again(site: Site) -> None:
+def test_nameserver_that_lost_its_directory_relearns_the_epochs(site: Site) -> None:
     port = site.nameserver.rpartition(":")[2]
     site.stop("names", kill=True)
     shutil.rmtree(site.data("names"))

@@ -21,7 +21,7 @@ def cluster() -> Iterator[ToyCluster]:
         yield cluster
 
 
-def test_every_verb_blocks_until_it_knows(cluster: ToyCluster) -> None:
+def test_every_verb_blocks_until_its_result(cluster: ToyCluster) -> None:
     with BlockingProducer("writers", nameserver=cluster.nameserver) as producer:
         assert producer.send(Message(TOPIC, b"one")).status is SendStatus.SEND_OK
         many = producer.send_many([Message(TOPIC, b"%d" % number) for number in range(100)])
@@ -39,7 +39,7 @@ def test_every_verb_blocks_until_it_knows(cluster: ToyCluster) -> None:
         producer.send(Message(TOPIC, b"late"))
 
 
-def test_nobody_there_is_an_error_not_a_wait() -> None:
+def test_unreachable_nameserver_is_an_error_not_a_wait() -> None:
     config = ProducerConfig(send_timeout_s=1)
     client = ClientConfig(nameservers=("127.0.0.1:1",), connect_timeout_s=0.5)
     with BlockingProducer("writers", client=client, config=config) as producer:

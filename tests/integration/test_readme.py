@@ -41,7 +41,7 @@ def pointed_at(dev: ServiceProcess, code: str) -> str:
     return made
 
 
-def test_the_first_screen_has_both_commands_and_the_code() -> None:
+def test_readme_first_screen_has_both_commands_and_the_code() -> None:
     top = "\n".join(README.splitlines()[:FIRST_SCREEN_LINES])
     assert "make demo" in top
     assert "make test" in top
@@ -51,11 +51,13 @@ def test_the_first_screen_has_both_commands_and_the_code() -> None:
         assert len([line for line in block.splitlines() if line]) <= 10
 
 
-def test_the_default_nameserver_is_where_dev_listens() -> None:
+def test_default_nameserver_is_where_dev_listens() -> None:
     assert ClientConfig().nameservers == (f"127.0.0.1:{NameServerConfig().port}",)
 
 
-def test_what_the_producer_sends_the_consumer_takes(dev: ServiceProcess, tmp_path: Path) -> None:
+def test_consumer_example_takes_what_producer_example_sends(
+    dev: ServiceProcess, tmp_path: Path
+) -> None:
     producer, consumer = (pointed_at(dev, block) for block in PYTHON_BLOCKS)
     sent = subprocess.run(
         [sys.executable, "-W", "error", "-c", producer],
@@ -91,7 +93,7 @@ def test_what_the_producer_sends_the_consumer_takes(dev: ServiceProcess, tmp_pat
     assert (process.returncode, complaints) == (0, "")
 
 
-def test_the_commands_do_what_they_say(dev: ServiceProcess, tmp_path: Path) -> None:
+def test_readme_commands_do_what_they_say(dev: ServiceProcess, tmp_path: Path) -> None:
     commands = next(block for block in SHELL_BLOCKS if "ternmq produce" in block)
     outputs: list[str] = []
     for line in commands.splitlines():

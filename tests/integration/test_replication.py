@@ -71,7 +71,7 @@ async def send(producer: Producer, count: int = 1) -> set[SendStatus]:
     return {result.status for result in await asyncio.gather(*sends)}
 
 
-def test_a_slave_that_is_paused_killed_and_back_is_waited_for_only_while_it_counts(
+def test_slave_is_waited_for_only_while_it_is_in_sync(
     members: Members,
 ) -> None:
     async def main() -> None:
@@ -111,7 +111,7 @@ def test_a_slave_that_is_paused_killed_and_back_is_waited_for_only_while_it_coun
 
 
 @pytest.mark.parametrize("safe", [1 << 62, 1 << 20, -5])
-def test_a_forged_slave_confirms_nothing(members: Members, safe: int) -> None:
+def test_forged_slave_confirms_nothing(members: Members, safe: int) -> None:
     async def main() -> None:
         async with connected(members.master) as master:
             stream = master.connection.open(FOLLOW)

@@ -121,7 +121,7 @@ def fill(nameserver: str, topic: str, count: int, *, body_bytes: int = 20) -> No
     )
 
 
-def test_a_scan_says_what_pulling_and_filtering_here_says(
+def test_scan_agrees_with_pulling_and_filtering(
     dev: ServiceProcess, scanner: BlockingScanner
 ) -> None:
     fill(dev.nameserver, "Filters", 1_000)
@@ -160,7 +160,7 @@ def test_a_scan_says_what_pulling_and_filtering_here_says(
         ]
 
 
-def test_fewer_columns_come_in_the_order_of_the_wish(
+def test_scanned_columns_come_in_requested_order(
     dev: ServiceProcess, scanner: BlockingScanner
 ) -> None:
     fill(dev.nameserver, "Columns", 10)
@@ -173,7 +173,7 @@ def test_fewer_columns_come_in_the_order_of_the_wish(
         scan(scanner, queue, 0, 10, columns=("flag",))
 
 
-def test_measured_bytes_are_those_of_the_records(
+def test_measured_bytes_equal_those_of_the_records(
     dev: ServiceProcess, scanner: BlockingScanner
 ) -> None:
     fill(dev.nameserver, "Measured", 300)
@@ -183,9 +183,7 @@ def test_measured_bytes_are_those_of_the_records(
     assert scanner.measure([StretchToMeasure(queue, 0, EVER)]) == [(300, length)]
 
 
-def test_an_iterator_that_is_closed_early_reads_no_more(
-    dev: ServiceProcess, scanner: BlockingScanner
-) -> None:
+def test_closed_iterator_reads_no_more(dev: ServiceProcess, scanner: BlockingScanner) -> None:
     fill(dev.nameserver, "Early", 1_000, body_bytes=10_000)
     queue = MessageQueue("Early", dev.broker_name, 0)
     with scanner.scan(queue, 0, 1_000, ScanOptions(batch_rows_max=10)) as batches:
@@ -195,9 +193,7 @@ def test_an_iterator_that_is_closed_early_reads_no_more(
     assert len(scan(scanner, queue, 0, 1_000)) == 1_000
 
 
-def test_a_scanning_process_that_is_killed_costs_no_row(
-    dev: ServiceProcess, scanner: BlockingScanner
-) -> None:
+def test_killed_scan_process_costs_no_row(dev: ServiceProcess, scanner: BlockingScanner) -> None:
     fill(dev.nameserver, "Killed", 2_000, body_bytes=10_000)
     queue = MessageQueue("Killed", dev.broker_name, 0)
     offsets: list[int] = []
@@ -213,7 +209,7 @@ def test_a_scanning_process_that_is_killed_costs_no_row(
     assert offsets == list(range(2_000))
 
 
-def test_a_broker_that_is_killed_leaves_no_process_and_its_return_ends_the_stretch(
+def test_killed_broker_leaves_no_scan_process_and_scan_resumes_on_return(
     tmp_path: Path,
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as reserved:
@@ -234,7 +230,7 @@ def test_a_broker_that_is_killed_leaves_no_process_and_its_return_ends_the_stret
         assert not is_alive(child)
 
 
-def test_a_scan_goes_on_at_a_slave_and_again_when_that_becomes_the_master(tmp_path: Path) -> None:
+def test_scan_continues_at_a_slave_and_after_its_promotion(tmp_path: Path) -> None:
     with ExitStack() as stack:
         nameserver = stack.enter_context(running_nameserver(tmp_path / "ns")).nameserver
         master, slave = (
@@ -259,7 +255,7 @@ def test_a_scan_goes_on_at_a_slave_and_again_when_that_becomes_the_master(tmp_pa
         assert read_while(lambda: run_ternmq(*command)) == list(range(1_000))
 
 
-def test_retention_waits_for_a_scan_and_overtakes_one_that_stands_still(tmp_path: Path) -> None:
+def test_retention_waits_for_a_scan_and_overtakes_a_stalled_one(tmp_path: Path) -> None:
     settings = {
         "TERNMQ_STORE__FILE_RESERVED_HOURS": "0",
         "TERNMQ_STORE__COMMIT_LOG_FILE_BYTES": str(1 << 20),
@@ -294,7 +290,7 @@ def test_retention_waits_for_a_scan_and_overtakes_one_that_stands_still(tmp_path
         assert error.first_offset > error.wanted_offset
 
 
-def test_a_broker_without_arrow_says_so_and_can_be_pulled_from(tmp_path: Path) -> None:
+def test_broker_without_arrow_refuses_scans_and_serves_pulls(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['pyarrow'] = None\n")
     env = {**os.environ, "PYTHONPATH": str(tmp_path)}
     with running_dev(tmp_path, env=env) as dev, BlockingScanner(dev.nameserver) as scanner:

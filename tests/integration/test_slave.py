@@ -65,7 +65,7 @@ async def has_committed(env: Environment, member: Broker, count: int) -> None:
         found = await committed(env, member)
 
 
-def test_consumers_go_on_at_the_slave_and_return_to_the_master(tmp_path: Path) -> None:
+def test_consumers_switch_to_the_slave_and_back_to_the_master(tmp_path: Path) -> None:
     async def main() -> None:
         async with asyncio.timeout(SOON_S), AsyncExitStack() as stack:
             env = await stack.enter_async_context(system_environment())

@@ -29,7 +29,7 @@ def installed(rehearsal: Rehearsal) -> Path:
     return rehearsal.commands
 
 
-def test_the_wheel_has_every_module_and_nothing_else(wheel: Path) -> None:
+def test_wheel_has_every_module_and_nothing_else(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
     assert not differences(names)
@@ -37,14 +37,14 @@ def test_the_wheel_has_every_module_and_nothing_else(wheel: Path) -> None:
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
 
 
-def test_the_installed_command_helps_itself(installed: Path, tmp_path: Path) -> None:
+def test_installed_command_shows_its_help(installed: Path, tmp_path: Path) -> None:
     command = [f"{installed}/ternmq", "--help"]
     helped = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=outside())
     assert helped.returncode == 0, helped.stderr
     assert "dev" in helped.stdout
 
 
-def test_the_installed_package_is_not_the_checkout(installed: Path, tmp_path: Path) -> None:
+def test_installed_package_is_not_the_checkout(installed: Path, tmp_path: Path) -> None:
     names = ", ".join(package.name for package in PACKAGES.values())
     asking = f"import {names}; print(ternmq.__file__)"
     command = [f"{installed}/python", "-c", asking]
@@ -53,9 +53,7 @@ def test_the_installed_package_is_not_the_checkout(installed: Path, tmp_path: Pa
     assert Path(asked.stdout.strip()).is_relative_to(installed.parent)
 
 
-def test_the_installed_dev_service_starts_and_ends_on_ctrl_c(
-    installed: Path, tmp_path: Path
-) -> None:
+def test_installed_dev_service_starts_and_ends_on_ctrl_c(installed: Path, tmp_path: Path) -> None:
     with running_dev(tmp_path, launcher=[installed / "ternmq"], env=outside()) as dev:
         assert dev.nameserver != dev.broker
         assert dev.end() == 0

@@ -58,7 +58,7 @@ async def put_topic(cluster: PartedCluster, machine: str, topic: str) -> None:
 @pytest.mark.parametrize(
     ("fail", "duplicates_allowed"), [(_part, True), (_lose_requests, True), (_lose_replies, False)]
 )
-def test_senders_go_on_elsewhere_while_the_network_to_a_broker_fails_and_come_back(
+def test_senders_switch_brokers_while_the_network_fails_and_return(
     tmp_path: Path, fail: Callable[[PrivateNetwork], None], *, duplicates_allowed: bool
 ) -> None:
     async def main() -> None:
@@ -104,7 +104,7 @@ async def is_everywhere(cluster: PartedCluster, topic: str) -> bool:
 
 
 @pytest.mark.parametrize("fail", [_part_from_names, _lose_replies_of_names])
-def test_everything_goes_on_without_nameservers_and_they_are_told_at_once_what_is_new(
+def test_clients_survive_loss_of_all_nameservers_and_news_arrives_at_once(
     tmp_path: Path, fail: Callable[[PrivateNetwork], None]
 ) -> None:
     async def main() -> None:

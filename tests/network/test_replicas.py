@@ -78,7 +78,7 @@ async def until_answered(cluster: PartedCluster, status: str, since_ms: int) -> 
 
 
 @pytest.mark.parametrize("fail", [_part, _lose_log, _lose_acknowledgements])
-def test_a_synchronous_master_without_its_slave_says_so_until_it_is_back(
+def test_sync_master_without_its_slave_reports_it_until_it_returns(
     tmp_path: Path, fail: Callable[[PrivateNetwork], None]
 ) -> None:
     async def main() -> None:
@@ -112,7 +112,7 @@ def test_a_synchronous_master_without_its_slave_says_so_until_it_is_back(
 
 
 @pytest.mark.parametrize("role", ["sync_master", "async_master"])
-def test_a_slave_is_promoted_while_its_master_is_cut_off_and_the_master_returns_as_a_slave(
+def test_slave_is_promoted_during_a_partition_and_master_returns_as_slave(
     tmp_path: Path, role: str
 ) -> None:
     async def main() -> None:

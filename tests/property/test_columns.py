@@ -95,7 +95,7 @@ COLUMN_LISTS = st.one_of(
 
 @given(laid_out(), COLUMN_LISTS, st.booleans())
 @settings(max_examples=examples(300))
-def test_rows_say_what_messages_say(
+def test_rows_equal_their_messages(
     drawn: tuple[bytes, Sequence[int], Sequence[bytes]], columns: Sequence[str], is_view: bool
 ) -> None:
     data, starts, originals = drawn
@@ -125,7 +125,7 @@ def test_rows_say_what_messages_say(
 
 @given(laid_out(), st.data())
 @settings(max_examples=examples(200))
-def test_what_a_message_refuses_is_damaged_and_the_others_are_rows(
+def test_damaged_records_are_left_out_and_others_become_rows(
     drawn: tuple[bytes, Sequence[int], Sequence[bytes]], data: st.DataObject
 ) -> None:
     original, starts, originals = drawn

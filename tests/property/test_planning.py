@@ -119,7 +119,7 @@ ranges_of = st.dictionaries(
 
 
 @given(ranges_of, st.lists(ranges_of, min_size=1, max_size=10), limits_of)
-def test_what_is_available_now_is_read_to_its_end_whatever_queues_do(
+def test_available_now_run_ends_at_its_targets_whatever_queues_do(
     first: dict[MessageQueue, tuple[int, int]],
     then: list[dict[MessageQueue, tuple[int, int]]],
     limits: TriggerLimits,
@@ -145,7 +145,9 @@ def test_what_is_available_now_is_read_to_its_end_whatever_queues_do(
     st.dictionaries(st.sampled_from("abcdefgh"), st.integers(0, 10**12)),
     st.integers(0, 10**12),
 )
-def test_shares_use_the_budget_up_and_leave_nobody_out(wanted: dict[str, int], budget: int) -> None:
+def test_shares_use_the_whole_budget_and_leave_no_queue_out(
+    wanted: dict[str, int], budget: int
+) -> None:
     shares = share(wanted, budget)
     assert shares.keys() == wanted.keys()
     assert sum(shares.values()) == min(budget, sum(wanted.values()))
@@ -159,7 +161,7 @@ def test_shares_use_the_budget_up_and_leave_nobody_out(wanted: dict[str, int], b
     st.none() | st.integers(1, 200),
     st.none() | st.integers(1, 300),
 )
-def test_partitions_are_disjoint_not_empty_and_whole(
+def test_partitions_are_disjoint_complete_and_not_empty(
     lengths: list[tuple[int, int]], partitions_min: int | None, records_max: int | None
 ) -> None:
     whole = [

@@ -137,9 +137,7 @@ def compared(value: str | None, kind: str, symbol: str, number: Fraction) -> str
 
 @settings(max_examples=examples(300))
 @given(data=st.data(), message=properties)
-def test_conditions_come_to_what_their_rules_say(
-    data: st.DataObject, message: dict[str, str]
-) -> None:
+def test_conditions_evaluate_by_their_rules(data: st.DataObject, message: dict[str, str]) -> None:
     case = Oracle(data, message).condition(depth=3)
     try:
         condition = compile_condition(case.text)

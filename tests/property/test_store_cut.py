@@ -87,7 +87,7 @@ def steps_of(change: Change, *, is_clean: bool) -> Sequence[int]:
 
 
 @pytest.mark.parametrize("is_clean", [True, False], ids=["clean", "killed"])
-def test_a_cut_that_ends_at_any_step_is_completed(is_clean: bool) -> None:
+def test_cut_interrupted_at_any_step_is_completed(is_clean: bool) -> None:
     for point in steps_of(cut, is_clean=is_clean):
         scene = Scene(is_clean=is_clean)
         scene.disk.dies_at = point
@@ -106,7 +106,7 @@ def test_a_cut_that_ends_at_any_step_is_completed(is_clean: bool) -> None:
 
 
 @pytest.mark.parametrize("is_clean", [True, False], ids=["clean", "killed"])
-def test_a_cut_that_ends_at_any_step_is_completed_by_another(is_clean: bool) -> None:
+def test_cut_interrupted_at_any_step_is_completed_by_another(is_clean: bool) -> None:
     for point in steps_of(cut, is_clean=is_clean):
         scene = Scene(is_clean=is_clean)
         scene.disk.dies_at = point
@@ -118,7 +118,7 @@ def test_a_cut_that_ends_at_any_step_is_completed_by_another(is_clean: bool) -> 
             check(left, scene.at, scene.left)
 
 
-def test_a_cut_that_meets_an_error_is_done_again() -> None:
+def test_failed_cut_is_done_again() -> None:
     failed = 0
     tried = steps_of(cut, is_clean=True)
     for point in tried:
@@ -134,7 +134,7 @@ def test_a_cut_that_meets_an_error_is_done_again() -> None:
     assert failed * 2 > len(tried), f"{failed} of {len(tried)} steps can fail"
 
 
-def test_a_start_anew_that_ends_at_any_step_is_done_again() -> None:
+def test_interrupted_start_over_is_done_again() -> None:
     for point in steps_of(begin_anew, is_clean=True):
         scene = Scene(is_clean=True)
         scene.disk.dies_at = point

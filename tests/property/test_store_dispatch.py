@@ -125,7 +125,7 @@ CONFIGS = st.sampled_from([PLAIN, EXTENDED])
 
 @settings(max_examples=examples(30))
 @given(seed=st.integers(0, 2**32), flush_mode=st.sampled_from(FlushMode), config=CONFIGS)
-def test_hints_and_scans_build_the_same_files(
+def test_dispatch_requests_and_scans_build_the_same_files(
     seed: int, flush_mode: FlushMode, config: StoreConfig
 ) -> None:
     by_hint = built(fill(seed, hinted_max=1 << 20, flush_mode=flush_mode, config=config))
@@ -137,7 +137,9 @@ def test_hints_and_scans_build_the_same_files(
 
 @settings(max_examples=examples(30))
 @given(seed=st.integers(0, 2**32), config=CONFIGS)
-def test_what_is_missing_is_built_again_as_it_was(seed: int, config: StoreConfig) -> None:
+def test_missing_queue_and_index_files_are_rebuilt_identically(
+    seed: int, config: StoreConfig
+) -> None:
     chance = random.Random(seed)
     files = fill(seed, hinted_max=1 << 20, flush_mode=FlushMode.ASYNC, config=config)
     before = built(files)

@@ -238,7 +238,7 @@ def steps_of(flush_mode: FlushMode) -> list[tuple[str, str]]:
 STEPS = {mode: steps_of(mode) for mode in FlushMode}
 
 
-def test_the_script_has_steps_of_all_kinds() -> None:
+def test_script_has_steps_of_all_kinds() -> None:
     for steps in STEPS.values():
         assert {phase for phase, _ in steps} == set(PHASES)
         assert {phase for phase, kind in steps if kind == MAP} >= {"append", "roll", "dispatch"}
@@ -246,9 +246,7 @@ def test_the_script_has_steps_of_all_kinds() -> None:
 
 @pytest.mark.parametrize("phase", PHASES)
 @pytest.mark.parametrize("flush_mode", FlushMode)
-def test_a_store_that_ends_at_any_step_keeps_what_it_promised(
-    phase: str, flush_mode: FlushMode
-) -> None:
+def test_store_stopped_at_any_step_keeps_its_promises(phase: str, flush_mode: FlushMode) -> None:
     there = [point for point, (name, _) in enumerate(STEPS[flush_mode]) if name == phase]
     for point in points(there):
         disk = FailingDisk()
@@ -263,7 +261,7 @@ def test_a_store_that_ends_at_any_step_keeps_what_it_promised(
 
 
 @pytest.mark.parametrize("phase", PHASES)
-def test_a_store_that_meets_an_error_at_any_call_keeps_what_it_promised(phase: str) -> None:
+def test_store_failing_at_any_call_keeps_its_promises(phase: str) -> None:
     steps = enumerate(STEPS[FlushMode.SYNC])
     there = [point for point, step in steps if step == (phase, CALL)]
     for point in points(there):

@@ -49,7 +49,7 @@ def act(store: MessageStore, chance: random.Random, clock: HandClock) -> None:
 
 @settings(max_examples=examples(60))
 @given(seed=st.integers(0, 2**32))
-def test_what_was_confirmed_survives_a_kill_and_what_was_flushed_a_loss_of_power(seed: int) -> None:
+def test_confirmed_records_survive_a_kill_and_flushed_ones_power_loss(seed: int) -> None:
     chance, clock = random.Random(seed), HandClock()
     files = PowerLossFileSystem()
     store = open_store(files, config=CONFIG, flush_mode=FlushMode.ASYNC, clock=clock)

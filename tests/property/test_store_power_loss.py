@@ -210,7 +210,7 @@ class Machine:
 @given(seed=st.integers(0, 2**32))
 @example(seed=4177)  # files behind a cut were removed in an order that could leave a gap
 @example(seed=4943)  # a name that a killed process had left unsynced was relied on
-def test_what_was_acknowledged_survives_every_loss_of_power(seed: int) -> None:
+def test_acknowledged_records_survive_every_power_loss(seed: int) -> None:
     chance = random.Random(seed)
     machine = Machine(chance)
     for _ in range(chance.randrange(1, 6)):
@@ -229,7 +229,7 @@ def test_what_was_acknowledged_survives_every_loss_of_power(seed: int) -> None:
 
 @settings(max_examples=REPEATS // 2)
 @given(seed=st.integers(0, 2**32))
-def test_after_a_crash_the_queues_say_what_a_scan_of_the_whole_log_says(seed: int) -> None:
+def test_queues_after_crash_equal_queues_rebuilt_from_whole_log(seed: int) -> None:
     chance = random.Random(seed)
     machine = Machine(chance)
     for _ in range(3):
@@ -249,7 +249,7 @@ def test_after_a_crash_the_queues_say_what_a_scan_of_the_whole_log_says(seed: in
 
 @settings(max_examples=REPEATS // 2)
 @given(seed=st.integers(0, 2**32), space_bytes=st.integers(0, 60_000))
-def test_a_full_disk_refuses_whole_batches_and_loses_nothing(seed: int, space_bytes: int) -> None:
+def test_full_disk_refuses_whole_batches_and_loses_nothing(seed: int, space_bytes: int) -> None:
     machine = Machine(random.Random(seed))
     machine.files.space_bytes = space_bytes
     for _ in range(40):

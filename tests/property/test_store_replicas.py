@@ -177,7 +177,7 @@ class Pair:
 
 @settings(max_examples=REPEATS)
 @given(st.integers(0, 1 << 32))
-def test_a_replica_becomes_what_its_master_is_whatever_happens(seed: int) -> None:
+def test_replica_becomes_equal_to_its_master_whatever_happens(seed: int) -> None:
     pair = Pair(random.Random(seed))
     lead = pair.chance.choice((0, 300, 3000))
     with patch("ternmq_store.log.commit_log._FILL_LEAD_BYTES", lead):
@@ -188,7 +188,7 @@ def test_a_replica_becomes_what_its_master_is_whatever_happens(seed: int) -> Non
 
 @settings(max_examples=REPEATS)
 @given(st.integers(0, 1 << 32))
-def test_a_replica_that_only_scans_writes_the_bytes_that_hints_write(seed: int) -> None:
+def test_scanning_replica_writes_the_same_bytes_as_dispatch_requests(seed: int) -> None:
     chance = random.Random(seed)
     files, copy = MemoryFileSystem(), MemoryFileSystem()
     config = chance.choice((CONFIG, EXTENDED))
@@ -216,7 +216,7 @@ def content(files: MemoryFileSystem, folder: str) -> list[bytes]:
 
 @settings(max_examples=REPEATS)
 @given(st.integers(0, 1 << 32))
-def test_a_piece_that_is_not_the_next_of_a_log_changes_nothing(seed: int) -> None:
+def test_discontinuous_piece_changes_nothing(seed: int) -> None:
     chance = random.Random(seed)
     files, copy = MemoryFileSystem(), MemoryFileSystem()
     master, slave = open_store(files, config=CONFIG), open_replica(copy, config=CONFIG)

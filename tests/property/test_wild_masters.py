@@ -47,7 +47,7 @@ ACCEPTED = st.builds(
     st.lists(PIECES, max_size=4),
     st.lists(st.tuples(NUMBERS, NUMBERS), max_size=3),
 )
-def test_whatever_a_master_says_a_slave_lives_on_and_keeps_what_it_has(
+def test_slave_survives_wild_master_and_keeps_its_log(
     says: replication.FollowAccepted | None,
     wild: list[replication.LogPiece],
     probes: list[tuple[int, int]],

@@ -49,7 +49,7 @@ def play(
     run_in_virtual_time(main())
 
 
-def test_every_member_takes_every_queue_and_every_message(tmp_path: Path) -> None:
+def test_every_broadcasting_member_takes_every_queue_and_message(tmp_path: Path) -> None:
     async def test(scene: Scene) -> None:
         count = scene.cluster.fill(50)
         first: list[StoredMessage] = []
@@ -64,7 +64,7 @@ def test_every_member_takes_every_queue_and_every_message(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("kept", OffsetsKept)
-def test_a_member_that_comes_back_goes_on_where_it_was(tmp_path: Path, kept: OffsetsKept) -> None:
+def test_returning_member_resumes_where_it_was(tmp_path: Path, kept: OffsetsKept) -> None:
     async def test(scene: Scene) -> None:
         before = scene.cluster.fill(20)
         seen: list[StoredMessage] = []
@@ -84,7 +84,7 @@ def test_a_member_that_comes_back_goes_on_where_it_was(tmp_path: Path, kept: Off
     play(test, tmp_path, kept)
 
 
-def test_offsets_at_the_brokers_are_under_the_members_own_name(tmp_path: Path) -> None:
+def test_offsets_at_brokers_are_under_the_members_own_name(tmp_path: Path) -> None:
     async def test(scene: Scene) -> None:
         scene.cluster.fill(7)
         seen: list[StoredMessage] = []
@@ -98,7 +98,7 @@ def test_offsets_at_the_brokers_are_under_the_members_own_name(tmp_path: Path) -
     play(test, tmp_path, OffsetsKept.AT_BROKERS)
 
 
-def test_a_member_that_dies_takes_again_what_it_had_not_kept_yet(tmp_path: Path) -> None:
+def test_killed_member_repeats_messages_it_had_not_saved(tmp_path: Path) -> None:
     async def test(scene: Scene) -> None:
         count = scene.cluster.fill(20)
         seen: list[StoredMessage] = []
@@ -124,7 +124,7 @@ def test_a_member_that_dies_takes_again_what_it_had_not_kept_yet(tmp_path: Path)
     play(test, tmp_path)
 
 
-def test_what_fails_is_counted_and_comes_not_again(tmp_path: Path) -> None:
+def test_broadcast_failures_are_counted_and_not_redelivered(tmp_path: Path) -> None:
     async def test(scene: Scene) -> None:
         count = scene.cluster.fill(10)
         seen: list[StoredMessage] = []
@@ -145,7 +145,7 @@ def test_what_fails_is_counted_and_comes_not_again(tmp_path: Path) -> None:
     play(test, tmp_path)
 
 
-def test_a_call_that_hangs_holds_nothing_up_for_longer_than_the_timeout(tmp_path: Path) -> None:
+def test_hanging_call_delays_nothing_beyond_the_timeout(tmp_path: Path) -> None:
     async def test(scene: Scene) -> None:
         scene.cluster.fill(10)
 
@@ -159,7 +159,7 @@ def test_a_call_that_hangs_holds_nothing_up_for_longer_than_the_timeout(tmp_path
     play(test, tmp_path)
 
 
-def test_in_order_a_failure_is_tried_again_until_it_was_tried_often_enough(tmp_path: Path) -> None:
+def test_orderly_failure_is_retried_until_its_limit(tmp_path: Path) -> None:
     async def test(scene: Scene) -> None:
         scene.cluster.fill(5)
         seen: list[StoredMessage] = []
@@ -177,7 +177,7 @@ def test_in_order_a_failure_is_tried_again_until_it_was_tried_often_enough(tmp_p
     play(test, tmp_path)
 
 
-def test_a_file_that_cannot_be_read_is_an_error_and_not_a_beginning(tmp_path: Path) -> None:
+def test_unreadable_offsets_file_is_an_error_and_not_a_beginning(tmp_path: Path) -> None:
     async def test(scene: Scene) -> None:
         path = offsets_path(scene.folder, "a@DEFAULT", "g")
         path.parent.mkdir(parents=True)
@@ -189,7 +189,7 @@ def test_a_file_that_cannot_be_read_is_an_error_and_not_a_beginning(tmp_path: Pa
     play(test, tmp_path)
 
 
-def test_a_topic_that_is_created_again_is_consumed_from_its_beginning(tmp_path: Path) -> None:
+def test_recreated_topic_is_consumed_from_its_beginning(tmp_path: Path) -> None:
     async def test(scene: Scene) -> None:
         before = scene.cluster.fill(20)
         seen: list[StoredMessage] = []

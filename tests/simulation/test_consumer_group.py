@@ -145,7 +145,7 @@ def fail_every(nth: int, cluster: ToyCluster) -> Iterator[int]:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_members_come_go_and_crash_and_every_message_is_consumed(seed: int) -> None:
+def test_every_message_is_consumed_while_members_come_go_and_crash(seed: int) -> None:
     async def main() -> None:
         async with ToyCluster(seed=seed, brokers=2, queues=4) as cluster:
             faults = fail_every(5, cluster)
@@ -195,7 +195,7 @@ def counting_member(
     return cluster.consumer(host, config, listener=listener)
 
 
-def test_nothing_is_consumed_twice_when_a_member_joins_and_leaves_in_calm() -> None:
+def test_messages_are_consumed_once_while_member_joins_and_leaves() -> None:
     async def main() -> None:
         async with ToyCluster(brokers=2, queues=4) as cluster:
             seen: Counter[tuple[MessageQueue, int]] = Counter()
@@ -226,7 +226,7 @@ def test_nothing_is_consumed_twice_when_a_member_joins_and_leaves_in_calm() -> N
     run_in_virtual_time(main())
 
 
-def test_what_a_member_has_not_committed_yet_does_not_come_twice_when_another_joins() -> None:
+def test_uncommitted_messages_are_not_redelivered_when_member_joins() -> None:
     async def main() -> None:
         async with ToyCluster(brokers=1, queues=4) as cluster:
             seen: Counter[tuple[MessageQueue, int]] = Counter()
@@ -248,7 +248,7 @@ def test_what_a_member_has_not_committed_yet_does_not_come_twice_when_another_jo
     run_in_virtual_time(main())
 
 
-def test_a_broker_that_is_away_for_a_while_costs_no_message() -> None:
+def test_broker_absent_for_a_while_loses_no_message() -> None:
     async def main() -> None:
         async with ToyCluster(brokers=2, queues=2) as cluster:
             seen: Counter[tuple[MessageQueue, int]] = Counter()
@@ -271,7 +271,7 @@ def test_a_broker_that_is_away_for_a_while_costs_no_message() -> None:
     run_in_virtual_time(main())
 
 
-def test_new_queues_of_a_topic_are_found_and_consumed_from_their_first_message() -> None:
+def test_new_queues_of_a_topic_are_consumed_from_their_first_message() -> None:
     async def main() -> None:
         async with ToyCluster(brokers=1, queues=2) as cluster:
             seen: list[StoredMessage] = []
@@ -288,7 +288,7 @@ def test_new_queues_of_a_topic_are_found_and_consumed_from_their_first_message()
     run_in_virtual_time(main())
 
 
-def test_a_queue_of_which_nothing_is_heard_for_two_minutes_is_read_anew() -> None:
+def test_silent_queue_is_resubscribed_after_two_minutes() -> None:
     async def main() -> None:
         async with ToyCluster(brokers=1, queues=2) as cluster:
             broker = cluster.first

@@ -120,7 +120,7 @@ class Member:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_whoever_comes_goes_or_is_cut_off_a_queue_has_one_owner_and_keeps_its_order(
+def test_queue_has_one_owner_and_keeps_order_while_members_come_and_go(
     seed: int,
 ) -> None:
     async def main() -> None:
@@ -170,7 +170,7 @@ def test_whoever_comes_goes_or_is_cut_off_a_queue_has_one_owner_and_keeps_its_or
     run_in_virtual_time(main())
 
 
-def test_no_call_begins_later_than_8_s_after_the_broker_last_confirmed_the_lock() -> None:
+def test_listener_calls_start_within_8_s_of_last_lock_confirmation() -> None:
     async def test(cluster: ToyCluster) -> None:
         began: list[float] = []
 
@@ -208,7 +208,7 @@ def now_offset_s() -> float:
     return VirtualClock().monotonic_ms() / 1000 - now_s()
 
 
-def test_a_stale_token_is_refused_and_the_queue_is_dropped_and_locked_anew() -> None:
+def test_stale_lock_token_drops_the_queue_and_locks_it_again() -> None:
     async def test(cluster: ToyCluster) -> None:
         seen: list[int] = []
 
@@ -243,7 +243,7 @@ def test_a_stale_token_is_refused_and_the_queue_is_dropped_and_locked_anew() -> 
     in_cluster(test, queues=1)
 
 
-def test_a_message_that_fails_is_tried_again_first_after_the_suspension() -> None:
+def test_failed_message_is_retried_first_after_the_suspension() -> None:
     async def test(cluster: ToyCluster) -> None:
         seen: list[tuple[float, int, int]] = []
 
@@ -267,7 +267,7 @@ def test_a_message_that_fails_is_tried_again_first_after_the_suspension() -> Non
 
 
 @pytest.mark.parametrize("way", ["too often", "at once"])
-def test_a_dead_letter_lets_its_queue_go_on_when_the_broker_has_it_and_not_before(way: str) -> None:
+def test_dead_letter_frees_its_queue_only_once_the_broker_has_it(way: str) -> None:
     async def test(cluster: ToyCluster) -> None:
         seen: list[int] = []
 
@@ -295,7 +295,7 @@ def test_a_dead_letter_lets_its_queue_go_on_when_the_broker_has_it_and_not_befor
     in_cluster(test, queues=1)
 
 
-def test_with_retries_max_a_message_is_handed_over_that_often_and_once_more() -> None:
+def test_orderly_message_is_delivered_once_plus_retries_max() -> None:
     async def test(cluster: ToyCluster) -> None:
         seen: list[int] = []
 
@@ -313,7 +313,7 @@ def test_with_retries_max_a_message_is_handed_over_that_often_and_once_more() ->
     in_cluster(test, queues=1)
 
 
-def test_a_queue_that_is_given_away_waits_a_second_for_its_call_and_is_unlocked_after_it() -> None:
+def test_released_queue_waits_a_second_for_its_call_before_unlocking() -> None:
     async def test(cluster: ToyCluster) -> None:
         journal: list[tuple[str, int, float]] = []
 
@@ -340,7 +340,7 @@ def test_a_queue_that_is_given_away_waits_a_second_for_its_call_and_is_unlocked_
     in_cluster(test)
 
 
-def test_a_queue_that_comes_back_waits_for_the_call_that_it_left_behind() -> None:
+def test_returning_queue_waits_for_the_call_it_left_behind() -> None:
     async def test(cluster: ToyCluster) -> None:
         journal = Journal()
 
@@ -366,7 +366,7 @@ def test_a_queue_that_comes_back_waits_for_the_call_that_it_left_behind() -> Non
     in_cluster(test)
 
 
-def test_locks_are_kept_while_nameservers_that_have_just_started_know_no_topic() -> None:
+def test_locks_survive_nameservers_that_know_no_topic_yet() -> None:
     async def test(cluster: ToyCluster) -> None:
         broker = cluster.first
 
@@ -393,7 +393,7 @@ def test_locks_are_kept_while_nameservers_that_have_just_started_know_no_topic()
     in_cluster(test)
 
 
-def test_leaving_gives_the_locks_back_at_once() -> None:
+def test_leaving_returns_the_locks_at_once() -> None:
     async def test(cluster: ToyCluster) -> None:
         async with cluster.consumer("a", ORDERLY, listener=lambda _: None) as consumer:
             await consumer.assigned()
@@ -403,7 +403,7 @@ def test_leaving_gives_the_locks_back_at_once() -> None:
     in_cluster(test)
 
 
-def test_an_iterated_consumer_keeps_the_order_too() -> None:
+def test_iterated_consumer_keeps_the_order_too() -> None:
     async def test(cluster: ToyCluster) -> None:
         for _ in range(10):
             cluster.append(cluster.queues[0], b"body")

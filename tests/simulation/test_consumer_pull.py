@@ -57,7 +57,7 @@ def test_every_message_of_the_assigned_queues_is_polled_once_and_in_order(
     in_cluster(test)
 
 
-def test_reading_ahead_stops_at_the_threshold_and_goes_on_with_polling() -> None:
+def test_reading_ahead_stops_at_the_threshold_and_resumes_with_polling() -> None:
     async def test(cluster: ToyCluster) -> None:
         cluster.fill(500)
         config = PullConsumerConfig(pull_threshold_messages=60)
@@ -71,7 +71,7 @@ def test_reading_ahead_stops_at_the_threshold_and_goes_on_with_polling() -> None
     in_cluster(test)
 
 
-def test_seeking_goes_anywhere_and_what_was_read_ahead_is_forgotten() -> None:
+def test_seek_goes_anywhere_and_discards_messages_read_ahead() -> None:
     async def test(cluster: ToyCluster) -> None:
         cluster.fill(100)
         queue = cluster.queues[0]
@@ -97,7 +97,7 @@ def test_seeking_goes_anywhere_and_what_was_read_ahead_is_forgotten() -> None:
     in_cluster(test)
 
 
-def test_a_group_goes_on_where_it_committed_also_after_seeking_back() -> None:
+def test_group_resumes_at_its_committed_offset_even_after_seeking_back() -> None:
     async def test(cluster: ToyCluster) -> None:
         cluster.fill(100)
         queue = cluster.queues[0]
@@ -120,7 +120,7 @@ def test_a_group_goes_on_where_it_committed_also_after_seeking_back() -> None:
     in_cluster(test)
 
 
-def test_where_nothing_is_known_the_setting_says_where_to_begin() -> None:
+def test_unknown_position_begins_where_setting_says() -> None:
     async def test(cluster: ToyCluster) -> None:
         cluster.fill(10)
         config = PullConsumerConfig(consume_from=ConsumeFrom.LAST_OFFSET)
@@ -134,7 +134,7 @@ def test_where_nothing_is_known_the_setting_says_where_to_begin() -> None:
 
 
 @pytest.mark.parametrize("messages_max", [3, 1000])
-def test_unwanted_tags_are_passed_over(messages_max: int) -> None:
+def test_unwanted_tags_are_skipped(messages_max: int) -> None:
     async def test(cluster: ToyCluster) -> None:
         # "Aa" and "BB" have one hash code: the broker sends both.
         cluster.fill(90, tags=("Aa", "BB", "other"))
@@ -148,7 +148,7 @@ def test_unwanted_tags_are_passed_over(messages_max: int) -> None:
     in_cluster(test)
 
 
-def test_assigning_anew_keeps_positions_and_ends_what_is_left_out() -> None:
+def test_new_assignment_keeps_positions_and_drops_queues_left_out() -> None:
     async def test(cluster: ToyCluster) -> None:
         cluster.fill(50)
         first, second = cluster.queues[0], cluster.queues[3]
@@ -167,7 +167,7 @@ def test_assigning_anew_keeps_positions_and_ends_what_is_left_out() -> None:
     in_cluster(test)
 
 
-def test_a_broken_batch_is_told_and_read_again() -> None:
+def test_broken_batch_is_reported_and_read_again() -> None:
     async def test(cluster: ToyCluster) -> None:
         cluster.fill(100)
         queue = cluster.queues[0]
@@ -185,7 +185,7 @@ def test_a_broken_batch_is_told_and_read_again() -> None:
     in_cluster(test)
 
 
-def test_a_lost_connection_costs_no_message_and_brings_none_twice() -> None:
+def test_lost_connection_loses_no_message_and_repeats_none() -> None:
     async def test(cluster: ToyCluster) -> None:
         found: list[tuple[MessageQueue, int]] = []
         async with consumer_at(cluster) as consumer:
@@ -203,7 +203,7 @@ def test_a_lost_connection_costs_no_message_and_brings_none_twice() -> None:
     in_cluster(test)
 
 
-def test_a_queue_that_ends_earlier_than_the_position_is_read_on_at_its_end() -> None:
+def test_position_beyond_the_end_of_a_queue_moves_to_its_end() -> None:
     async def test(cluster: ToyCluster) -> None:
         cluster.fill(20)
         queue = cluster.queues[0]
@@ -218,7 +218,7 @@ def test_a_queue_that_ends_earlier_than_the_position_is_read_on_at_its_end() -> 
     in_cluster(test)
 
 
-def test_misuse_and_absence_have_errors_of_their_own() -> None:
+def test_misuse_and_absence_have_their_own_errors() -> None:
     async def test(cluster: ToyCluster) -> None:
         async with consumer_at(cluster) as consumer:
             with pytest.raises(UsageError, match="assign"):
@@ -242,7 +242,7 @@ def test_misuse_and_absence_have_errors_of_their_own() -> None:
     in_cluster(test)
 
 
-def test_poll_tells_that_a_queue_is_gone_and_begins_its_successor_anew() -> None:
+def test_poll_reports_a_deleted_queue_and_starts_its_successor_over() -> None:
     async def test(cluster: ToyCluster) -> None:
         cluster.fill(50)
         gone, other = cluster.queues[0], cluster.queues[-1]
@@ -272,7 +272,7 @@ def test_poll_tells_that_a_queue_is_gone_and_begins_its_successor_anew() -> None
     in_cluster(test)
 
 
-def test_a_position_that_the_broker_refuses_is_not_told_to_be_committed() -> None:
+def test_refused_commit_is_not_reported_as_committed() -> None:
     async def test(cluster: ToyCluster) -> None:
         cluster.fill(50)
         queue = cluster.queues[0]

@@ -54,7 +54,7 @@ async def read(consumer: PullConsumer, count: int) -> list[StoredMessage]:
     return found
 
 
-def test_members_share_the_queues_and_are_told_of_what_comes_and_goes() -> None:
+def test_members_share_the_queues_and_are_notified_of_changes() -> None:
     async def test(cluster: ToyCluster) -> None:
         cluster.fill(10)
         queues, told, told_second = cluster.queues, Told(), Told()
@@ -85,7 +85,7 @@ def test_members_share_the_queues_and_are_told_of_what_comes_and_goes() -> None:
     in_cluster(test)
 
 
-def test_an_application_may_seek_before_anything_of_a_new_queue_is_read() -> None:
+def test_application_may_seek_before_a_new_queue_is_read() -> None:
     async def test(cluster: ToyCluster) -> None:
         cluster.fill(10)
         async with member(cluster) as consumer:
@@ -104,7 +104,7 @@ def test_an_application_may_seek_before_anything_of_a_new_queue_is_read() -> Non
     in_cluster(test)
 
 
-def test_an_application_may_commit_what_it_has_before_a_queue_goes() -> None:
+def test_application_may_commit_before_a_queue_goes() -> None:
     async def test(cluster: ToyCluster) -> None:
         cluster.fill(10)
         async with member(cluster) as consumer:
@@ -121,7 +121,7 @@ def test_an_application_may_commit_what_it_has_before_a_queue_goes() -> None:
     in_cluster(test)
 
 
-def test_what_a_callback_raises_comes_out_of_the_next_poll_and_reading_goes_on() -> None:
+def test_callback_exception_is_raised_by_next_poll_and_reading_goes_on() -> None:
     async def test(cluster: ToyCluster) -> None:
         cluster.fill(10)
 
@@ -137,7 +137,7 @@ def test_what_a_callback_raises_comes_out_of_the_next_poll_and_reading_goes_on()
     in_cluster(test)
 
 
-def test_polls_commit_what_earlier_ones_returned_once_in_a_while() -> None:
+def test_polls_commit_earlier_results_periodically() -> None:
     async def test(cluster: ToyCluster) -> None:
         cluster.fill(10)
         queue = cluster.queues[0]
@@ -157,7 +157,7 @@ def test_polls_commit_what_earlier_ones_returned_once_in_a_while() -> None:
     in_cluster(test)
 
 
-def test_leaving_commits_nothing_below_what_the_application_has_committed() -> None:
+def test_leaving_commits_nothing_below_the_applications_commit() -> None:
     async def test(cluster: ToyCluster) -> None:
         cluster.fill(10)
         queue = cluster.queues[0]
@@ -171,7 +171,7 @@ def test_leaving_commits_nothing_below_what_the_application_has_committed() -> N
     in_cluster(test)
 
 
-def test_a_paused_queue_is_not_polled_and_keeps_its_place() -> None:
+def test_paused_queue_is_not_polled_and_keeps_its_place() -> None:
     async def test(cluster: ToyCluster) -> None:
         cluster.fill(10)
         first, second = cluster.queues[0], cluster.queues[3]
@@ -223,7 +223,7 @@ def test_offsets_are_found_by_time_and_sought() -> None:
     in_cluster(test)
 
 
-def test_a_reset_moves_a_member_and_is_found_by_who_is_none() -> None:
+def test_reset_moves_a_member_and_is_found_by_an_assigned_reader() -> None:
     async def test(cluster: ToyCluster) -> None:
         cluster.fill(10)
         broker, queue = cluster.first, cluster.queues[0]
@@ -247,7 +247,7 @@ def test_a_reset_moves_a_member_and_is_found_by_who_is_none() -> None:
     in_cluster(test)
 
 
-def test_whenever_it_is_reset_a_queue_that_is_being_taken_over_is_polled_from_there() -> None:
+def test_queue_reset_during_take_over_is_polled_from_reset_offset() -> None:
     async def test(cluster: ToyCluster) -> None:
         cluster.fill(10)
         broker, queue = cluster.first, cluster.queues[0]
@@ -266,7 +266,7 @@ def test_whenever_it_is_reset_a_queue_that_is_being_taken_over_is_polled_from_th
     in_cluster(test)
 
 
-def test_a_topic_that_is_deleted_and_made_again_is_shared_again() -> None:
+def test_recreated_topic_is_shared_again() -> None:
     async def test(cluster: ToyCluster) -> None:
         cluster.fill(10)
         told = Told()
@@ -288,7 +288,7 @@ def test_a_topic_that_is_deleted_and_made_again_is_shared_again() -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_pulling_members_come_and_go_and_every_message_is_polled(seed: int) -> None:
+def test_every_message_is_polled_while_pulling_members_come_and_go(seed: int) -> None:
     async def test(cluster: ToyCluster) -> None:
         seen: Counter[tuple[MessageQueue, int]] = Counter()
         random = cluster.random
@@ -319,7 +319,7 @@ def test_pulling_members_come_and_go_and_every_message_is_polled(seed: int) -> N
     in_cluster(test, seed)
 
 
-def test_wrong_use_is_told_by_name() -> None:
+def test_misuse_is_reported_by_name() -> None:
     async def test(cluster: ToyCluster) -> None:
         queue = cluster.queues[0]
         closed = member(cluster)
@@ -357,7 +357,7 @@ def test_wrong_use_is_told_by_name() -> None:
     in_cluster(test)
 
 
-def test_who_cannot_join_is_not_subscribed() -> None:
+def test_failed_join_leaves_consumer_unsubscribed() -> None:
     async def test(cluster: ToyCluster) -> None:
         cluster.network.partition("a", "nameserver")
         async with member(cluster) as consumer:
@@ -376,6 +376,6 @@ def test_who_cannot_join_is_not_subscribed() -> None:
     ("setting", "value"),
     [("auto_commit_s", 0), ("rebalance_s", 0), ("take_over_wait_s", -1), ("allocate", "no")],
 )
-def test_a_setting_that_cannot_work_is_refused(setting: str, value: Any) -> None:
+def test_impossible_setting_is_refused(setting: str, value: Any) -> None:
     with pytest.raises(ConfigError, match=rf"consumer\.{setting}"):
         PullConsumerConfig(**{setting: value})

@@ -60,7 +60,7 @@ def test_every_message_of_a_backlog_is_consumed_once_and_committed_on_leaving() 
 
 
 @pytest.mark.parametrize("kind", ["plain", "async"])
-def test_a_batch_listener_gets_batches_of_one_queue_up_to_its_size(kind: str) -> None:
+def test_batch_listener_gets_batches_of_one_queue_up_to_its_size(kind: str) -> None:
     async def test(cluster: ToyCluster) -> None:
         count = cluster.fill(200)
         batches: list[Sequence[StoredMessage]] = []
@@ -86,7 +86,7 @@ def test_a_batch_listener_gets_batches_of_one_queue_up_to_its_size(kind: str) ->
     in_cluster(test)
 
 
-def test_a_new_group_begins_with_messages_that_come_after_its_first_assignment() -> None:
+def test_new_group_begins_with_messages_after_its_first_assignment() -> None:
     async def test(cluster: ToyCluster) -> None:
         cluster.fill(10)
         seen: list[StoredMessage] = []
@@ -103,7 +103,7 @@ def test_a_new_group_begins_with_messages_that_come_after_its_first_assignment()
     in_cluster(test)
 
 
-def test_a_message_that_cannot_be_sent_back_comes_again_and_the_offset_waits_for_it() -> None:
+def test_failed_send_back_is_redelivered_and_holds_the_offset() -> None:
     async def test(cluster: ToyCluster) -> None:
         cluster.fill(100)
         take_nothing_back(cluster)
@@ -133,7 +133,7 @@ def test_a_message_that_cannot_be_sent_back_comes_again_and_the_offset_waits_for
     in_cluster(test)
 
 
-def test_in_order_a_queue_is_handled_by_one_call_at_a_time_also_after_a_failure() -> None:
+def test_orderly_queue_has_one_call_at_a_time_even_after_failure() -> None:
     async def test(cluster: ToyCluster) -> None:
         count = cluster.fill(100)
         running: set[MessageQueue] = set()
@@ -160,7 +160,7 @@ def test_in_order_a_queue_is_handled_by_one_call_at_a_time_also_after_a_failure(
     in_cluster(test)
 
 
-def test_a_slow_listener_stops_reading_at_the_threshold() -> None:
+def test_slow_listener_stops_reading_at_the_threshold() -> None:
     async def test(cluster: ToyCluster) -> None:
         cluster.fill(1000)
         broker = cluster.first
@@ -184,7 +184,7 @@ def test_a_slow_listener_stops_reading_at_the_threshold() -> None:
     in_cluster(test)
 
 
-def test_a_message_that_is_never_finished_bounds_how_far_its_queue_is_read() -> None:
+def test_unfinished_message_bounds_how_far_its_queue_is_read() -> None:
     async def test(cluster: ToyCluster) -> None:
         cluster.fill(3000)
         take_nothing_back(cluster)
@@ -209,7 +209,7 @@ def test_a_message_that_is_never_finished_bounds_how_far_its_queue_is_read() -> 
     in_cluster(test)
 
 
-def test_tags_are_filtered_and_compared_by_name_not_only_by_code() -> None:
+def test_tags_are_filtered_by_name_and_not_only_by_hash() -> None:
     async def test(cluster: ToyCluster) -> None:
         # "Aa" and "BB" have one hash code: the broker sends both.
         cluster.fill(300, tags=("Aa", "BB", "other"))
@@ -225,7 +225,7 @@ def test_tags_are_filtered_and_compared_by_name_not_only_by_code() -> None:
     in_cluster(test)
 
 
-def test_more_unwanted_messages_than_credit_do_not_stop_a_queue() -> None:
+def test_unwanted_messages_beyond_credit_do_not_stop_a_queue() -> None:
     async def test(cluster: ToyCluster) -> None:
         cluster.fill(500, tags=("BB",))
         for queue in cluster.queues:
@@ -240,7 +240,7 @@ def test_more_unwanted_messages_than_credit_do_not_stop_a_queue() -> None:
     in_cluster(test)
 
 
-def test_iterated_messages_are_finished_when_the_next_one_is_asked_for() -> None:
+def test_iterated_message_is_finished_when_the_next_is_requested() -> None:
     async def test(cluster: ToyCluster) -> None:
         queue = cluster.queues[0]
         for _ in range(20):
@@ -268,7 +268,7 @@ def test_iterated_messages_are_finished_when_the_next_one_is_asked_for() -> None
     in_cluster(test, queues=1)
 
 
-def test_an_iterator_that_is_cancelled_while_it_waits_goes_on_later() -> None:
+def test_iterator_cancelled_while_waiting_can_go_on() -> None:
     async def test(cluster: ToyCluster) -> None:
         async with cluster.consumer("c1") as consumer:
             iterator = aiter(consumer)
@@ -281,7 +281,7 @@ def test_an_iterator_that_is_cancelled_while_it_waits_goes_on_later() -> None:
     in_cluster(test, queues=1)
 
 
-def test_a_correction_forwards_goes_on_at_the_first_message_that_is_left() -> None:
+def test_forward_correction_resumes_at_the_first_remaining_message() -> None:
     async def test(cluster: ToyCluster) -> None:
         cluster.fill(100)
         broker = cluster.first
@@ -297,7 +297,7 @@ def test_a_correction_forwards_goes_on_at_the_first_message_that_is_left() -> No
     in_cluster(test)
 
 
-def test_a_correction_backwards_commits_the_lower_offset() -> None:
+def test_backward_correction_commits_the_lower_offset() -> None:
     async def test(cluster: ToyCluster) -> None:
         cluster.fill(50)
         for queue in cluster.queues:
@@ -315,7 +315,7 @@ def test_a_correction_backwards_commits_the_lower_offset() -> None:
     in_cluster(test)
 
 
-def test_a_refused_subscription_is_tried_again_until_it_is_taken() -> None:
+def test_refused_subscription_is_retried_until_accepted() -> None:
     async def test(cluster: ToyCluster) -> None:
         count = cluster.fill(10)
         broker = cluster.first
@@ -344,7 +344,7 @@ def test_corrupt_records_never_reach_the_listener_and_are_read_again() -> None:
     in_cluster(test)
 
 
-def test_a_listener_call_that_outlives_its_consumer_is_not_counted_as_finished() -> None:
+def test_listener_call_outliving_its_consumer_is_not_counted() -> None:
     async def test(cluster: ToyCluster) -> None:
         cluster.fill(10)
 
@@ -360,7 +360,7 @@ def test_a_listener_call_that_outlives_its_consumer_is_not_counted_as_finished()
     in_cluster(test)
 
 
-def test_a_crash_inside_the_consumer_comes_out_of_the_block() -> None:
+def test_crash_inside_the_consumer_is_raised_by_the_block() -> None:
     def broken(*_: object) -> Sequence[MessageQueue]:
         raise LookupError("a strategy with a mistake")
 
@@ -374,7 +374,7 @@ def test_a_crash_inside_the_consumer_comes_out_of_the_block() -> None:
     in_cluster(test)
 
 
-def test_statistics_tell_rates_of_the_last_seconds() -> None:
+def test_statistics_show_rates_of_the_last_seconds() -> None:
     async def test(cluster: ToyCluster) -> None:
         async with cluster.consumer("c1", listener=ignore) as consumer:
             for _ in range(200):
@@ -400,7 +400,7 @@ def test_bad_arguments_are_named_before_anything_is_dialled() -> None:
         PushConsumer("g", TOPIC, listener=ignore, batch_listener=ignore)
 
 
-def test_where_no_nameserver_listens_entering_fails_and_names_it() -> None:
+def test_unreachable_nameserver_fails_entering_and_is_named() -> None:
     async def test(cluster: ToyCluster) -> None:
         consumer = PushConsumer("g", TOPIC, nameserver="nowhere:1", env=cluster.environment("c1"))
         with pytest.raises(Unreachable, match="nowhere:1"):
@@ -410,7 +410,7 @@ def test_where_no_nameserver_listens_entering_fails_and_names_it() -> None:
     in_cluster(test)
 
 
-def test_a_consumer_of_an_unknown_topic_waits_for_it() -> None:
+def test_consumer_of_an_unknown_topic_waits_for_it() -> None:
     async def test(cluster: ToyCluster) -> None:
         consumer = cluster.consumer("c1", topics="no_such", listener=ignore)
         async with consumer:
@@ -423,7 +423,7 @@ def test_a_consumer_of_an_unknown_topic_waits_for_it() -> None:
 
 
 @pytest.mark.parametrize("away_s", [0.0, 30.0])
-def test_a_topic_that_is_deleted_and_created_again_is_consumed_from_its_beginning(
+def test_recreated_topic_is_consumed_from_its_beginning(
     away_s: float,
 ) -> None:
     async def test(cluster: ToyCluster) -> None:

@@ -32,7 +32,7 @@ def with_broker(
 
 
 @pytest.mark.parametrize("kind", ["plain", "async"])
-def test_a_failed_message_comes_again_under_its_topic_from_the_retry_queue(kind: str) -> None:
+def test_failed_message_is_redelivered_under_its_topic_from_the_retry_queue(kind: str) -> None:
     async def test(cluster: ToyCluster, broker: ToyBroker) -> None:
         seen: list[StoredMessage] = []
 
@@ -61,7 +61,7 @@ def test_a_failed_message_comes_again_under_its_topic_from_the_retry_queue(kind:
     with_broker(test)
 
 
-def test_the_offset_moves_when_the_broker_has_confirmed_and_not_before() -> None:
+def test_offset_moves_only_after_the_brokers_confirmation() -> None:
     async def test(cluster: ToyCluster, broker: ToyBroker) -> None:
         for _ in range(10):
             cluster.append(cluster.queues[0], b"body")
@@ -90,7 +90,7 @@ def test_the_offset_moves_when_the_broker_has_confirmed_and_not_before() -> None
     with_broker(test)
 
 
-def test_failed_messages_of_many_calls_go_back_in_few_requests() -> None:
+def test_failed_messages_of_many_calls_share_few_requests() -> None:
     async def test(cluster: ToyCluster, broker: ToyBroker) -> None:
         for number in range(3000):
             cluster.append(cluster.queues[number % 4], b"body")
@@ -106,7 +106,7 @@ def test_failed_messages_of_many_calls_go_back_in_few_requests() -> None:
     with_broker(test, queues=4)
 
 
-def test_the_answer_says_when_a_message_comes_again_or_that_it_is_dead() -> None:
+def test_listener_answer_sets_the_retry_delay_or_dead_letter() -> None:
     async def test(cluster: ToyCluster, broker: ToyBroker) -> None:
         answers: dict[bytes, Answer] = {
             b"level 5": ReconsumeLater(5),
@@ -145,7 +145,7 @@ def test_the_answer_says_when_a_message_comes_again_or_that_it_is_dead() -> None
     with_broker(test)
 
 
-def test_of_a_batch_only_what_lies_behind_the_last_good_message_goes_back() -> None:
+def test_failed_batch_sends_back_only_messages_behind_its_last_good_one() -> None:
     async def test(cluster: ToyCluster, broker: ToyBroker) -> None:
         for _ in range(10):
             cluster.append(cluster.queues[0], b"body")
@@ -164,7 +164,7 @@ def test_of_a_batch_only_what_lies_behind_the_last_good_message_goes_back() -> N
 
 
 @pytest.mark.parametrize(("retries_max", "tries"), [(-1, 17), (0, 1), (3, 4)])
-def test_a_message_is_tried_as_often_as_the_settings_say_and_is_a_dead_letter_then(
+def test_message_is_retried_up_to_its_limit_and_then_dead_lettered(
     retries_max: int, tries: int
 ) -> None:
     async def test(cluster: ToyCluster, broker: ToyBroker) -> None:
@@ -187,7 +187,7 @@ def test_a_message_is_tried_as_often_as_the_settings_say_and_is_a_dead_letter_th
 
 
 @pytest.mark.parametrize("nth", [2, 3, 7])
-def test_when_every_nth_message_cannot_be_sent_back_none_is_lost_and_none_skipped(nth: int) -> None:
+def test_failing_send_backs_lose_and_skip_no_message(nth: int) -> None:
     async def test(cluster: ToyCluster, broker: ToyBroker) -> None:
         for number in range(400):
             cluster.append(cluster.queues[number % 4], b"%d" % number)
@@ -225,7 +225,7 @@ def test_when_every_nth_message_cannot_be_sent_back_none_is_lost_and_none_skippe
     with_broker(test, queues=4)
 
 
-def test_a_call_that_hangs_is_given_up_after_15_minutes_and_its_message_comes_again() -> None:
+def test_hanging_call_is_abandoned_after_15_minutes_and_its_message_retried() -> None:
     async def test(cluster: ToyCluster, broker: ToyBroker) -> None:
         for _ in range(20):
             cluster.append(cluster.queues[0], b"body")
@@ -273,7 +273,7 @@ def test_a_call_that_hangs_is_given_up_after_15_minutes_and_its_message_comes_ag
     with_broker(test)
 
 
-def test_who_leaves_waits_for_the_answers_to_what_was_sent_back() -> None:
+def test_leaving_consumer_waits_for_send_back_answers() -> None:
     async def test(cluster: ToyCluster, broker: ToyBroker) -> None:
         cluster.append(cluster.queues[0], b"body")
         called = asyncio.Event()
@@ -290,7 +290,7 @@ def test_who_leaves_waits_for_the_answers_to_what_was_sent_back() -> None:
     with_broker(test)
 
 
-def test_a_full_pool_of_workers_delays_and_never_drops() -> None:
+def test_full_worker_pool_delays_and_never_drops() -> None:
     async def test(cluster: ToyCluster, broker: ToyBroker) -> None:
         for _ in range(500):
             cluster.append(cluster.queues[0], b"body")

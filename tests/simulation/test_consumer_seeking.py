@@ -46,7 +46,7 @@ def in_cluster(test: Callable[[ToyCluster, ToyBroker, Seen], Awaitable[None]]) -
     run_in_virtual_time(main())
 
 
-def test_a_seek_goes_back_and_forth_and_is_committed_at_once() -> None:
+def test_seek_goes_back_and_forth_and_is_committed_at_once() -> None:
     async def test(cluster: ToyCluster, broker: ToyBroker, seen: Seen) -> None:
         cluster.fill(20)
         async with cluster.consumer("a", listener=seen.listen) as consumer:
@@ -69,7 +69,7 @@ def test_a_seek_goes_back_and_forth_and_is_committed_at_once() -> None:
     in_cluster(test)
 
 
-def test_a_seek_by_time_begins_with_what_was_stored_then_or_later() -> None:
+def test_seek_by_time_begins_at_the_first_message_stored_then() -> None:
     async def test(cluster: ToyCluster, broker: ToyBroker, seen: Seen) -> None:
         for at_ms in (100, 200, 300, 300, 400):
             broker.append(0, b"body", stored_at_ms=at_ms)
@@ -85,7 +85,7 @@ def test_a_seek_by_time_begins_with_what_was_stored_then_or_later() -> None:
     in_cluster(test)
 
 
-def test_what_was_in_hand_before_a_seek_counts_for_nothing() -> None:
+def test_calls_in_hand_before_a_seek_do_not_move_offset() -> None:
     async def test(cluster: ToyCluster, broker: ToyBroker, seen: Seen) -> None:
         cluster.fill(100)
         seen.slow = asyncio.Event()
@@ -105,7 +105,7 @@ def test_what_was_in_hand_before_a_seek_counts_for_nothing() -> None:
     in_cluster(test)
 
 
-def test_in_order_a_queue_goes_on_elsewhere_only_when_the_running_call_has_ended() -> None:
+def test_orderly_seek_waits_for_running_call() -> None:
     async def test(cluster: ToyCluster, broker: ToyBroker, seen: Seen) -> None:
         cluster.fill(100)
         seen.slow = asyncio.Event()
@@ -128,9 +128,7 @@ def test_in_order_a_queue_goes_on_elsewhere_only_when_the_running_call_has_ended
 
 @pytest.mark.parametrize("tells", [True, False])
 @pytest.mark.parametrize("offset", [10, 95])
-def test_the_owner_of_a_queue_that_is_reset_goes_on_where_it_was_set(
-    offset: int, *, tells: bool
-) -> None:
+def test_owner_of_a_reset_queue_goes_on_at_the_reset_offset(offset: int, *, tells: bool) -> None:
     async def test(cluster: ToyCluster, broker: ToyBroker, seen: Seen) -> None:
         cluster.fill(90)
         one, other = (cluster.consumer(host, listener=seen.listen) for host in ("a", "b"))
@@ -155,7 +153,7 @@ def test_the_owner_of_a_queue_that_is_reset_goes_on_where_it_was_set(
     in_cluster(test)
 
 
-def test_whenever_it_is_reset_a_queue_that_is_being_taken_over_goes_on_where_it_was_set() -> None:
+def test_queue_reset_during_take_over_goes_on_at_reset_offset() -> None:
     async def test(cluster: ToyCluster, broker: ToyBroker, seen: Seen) -> None:
         cluster.fill(20)
         # Nothing is left to be committed that could be refused.
@@ -172,7 +170,7 @@ def test_whenever_it_is_reset_a_queue_that_is_being_taken_over_goes_on_where_it_
     in_cluster(test)
 
 
-def test_a_reset_that_came_while_the_session_was_down_is_found_when_it_is_open_again() -> None:
+def test_reset_during_a_broken_session_is_found_when_it_reopens() -> None:
     async def test(cluster: ToyCluster, broker: ToyBroker, seen: Seen) -> None:
         cluster.fill(90)
         async with cluster.consumer("a", listener=seen.listen):
@@ -190,7 +188,7 @@ def test_a_reset_that_came_while_the_session_was_down_is_found_when_it_is_open_a
     in_cluster(test)
 
 
-def test_resets_of_other_groups_and_of_queues_of_other_members_move_nobody() -> None:
+def test_resets_of_other_groups_and_queues_move_no_member() -> None:
     async def test(cluster: ToyCluster, broker: ToyBroker, seen: Seen) -> None:
         cluster.fill(20)
         async with cluster.consumer("a", listener=seen.listen):
@@ -203,7 +201,7 @@ def test_resets_of_other_groups_and_of_queues_of_other_members_move_nobody() -> 
     in_cluster(test)
 
 
-def test_a_seek_elsewhere_than_in_ones_own_queues_is_refused_by_name() -> None:
+def test_seek_outside_ones_own_queues_is_refused_by_name() -> None:
     async def test(cluster: ToyCluster, broker: ToyBroker, seen: Seen) -> None:
         consumer = cluster.consumer("a", listener=seen.listen)
         with pytest.raises(ClosedError, match="not open"):
@@ -226,7 +224,7 @@ def test_a_seek_elsewhere_than_in_ones_own_queues_is_refused_by_name() -> None:
     in_cluster(test)
 
 
-def test_a_seek_beyond_the_queue_goes_to_its_end() -> None:
+def test_seek_beyond_the_queue_goes_to_its_end() -> None:
     async def test(cluster: ToyCluster, broker: ToyBroker, seen: Seen) -> None:
         cluster.fill(20)
         async with cluster.consumer("a", listener=seen.listen) as consumer:
@@ -241,9 +239,7 @@ def test_a_seek_beyond_the_queue_goes_to_its_end() -> None:
 
 
 @pytest.mark.parametrize(("at_ms", "first"), [(None, 2), (EPOCH_MS - 5_000, 4)])
-def test_a_group_that_begins_at_a_time_passes_over_what_is_older(
-    at_ms: int | None, first: int
-) -> None:
+def test_group_that_begins_at_a_time_skips_older_messages(at_ms: int | None, first: int) -> None:
     async def test(cluster: ToyCluster, broker: ToyBroker, seen: Seen) -> None:
         for minutes in (60, 31, 29, 1, 0):
             broker.append(0, b"body", stored_at_ms=EPOCH_MS - minutes * 60_000)

@@ -87,7 +87,7 @@ async def end_well(cluster: SimulatedCluster) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_story_of_the_model_ends_well_with_real_brokers(seed: int) -> None:
+def test_scenario_of_the_epoch_model_ends_well_with_real_brokers(seed: int) -> None:
     async def main() -> None:
         async with (
             simulated_cluster(

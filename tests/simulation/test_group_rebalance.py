@@ -261,7 +261,7 @@ async def run(seed: int, config: PushConsumerConfig, *, keys: int) -> Group:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_members_come_and_go_and_nothing_is_lost_and_no_queue_stays_without_an_owner(
+def test_every_queue_keeps_an_owner_while_members_come_and_go(
     seed: int,
 ) -> None:
     config = replace(PLAIN, allocate=STRATEGIES[seed % len(STRATEGIES)])
@@ -269,7 +269,7 @@ def test_members_come_and_go_and_nothing_is_lost_and_no_queue_stays_without_an_o
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_an_orderly_queue_never_has_two_owners_and_keeps_its_order(seed: int) -> None:
+def test_orderly_queue_never_has_two_owners_and_keeps_its_order(seed: int) -> None:
     async def main() -> None:
         group = await run(seed, ORDERLY, keys=20)
         assert not group.two_at_a_time, f"seed {seed}: {group.two_at_a_time[:5]}"
@@ -278,7 +278,7 @@ def test_an_orderly_queue_never_has_two_owners_and_keeps_its_order(seed: int) ->
 
 
 @pytest.mark.parametrize("config", [PLAIN, ORDERLY], ids=["concurrent", "orderly"])
-def test_queues_that_a_topic_gets_are_shared_out_too_and_those_it_loses_are_left_alone(
+def test_added_queues_of_a_topic_are_shared_out_and_removed_ones_left(
     config: PushConsumerConfig,
 ) -> None:
     async def main() -> None:

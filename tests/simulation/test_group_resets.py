@@ -148,7 +148,7 @@ async def run(seed: int, config: PushConsumerConfig) -> None:
 
 @pytest.mark.parametrize("config", [PLAIN, ORDERLY], ids=["concurrent", "orderly"])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_everything_since_the_time_of_a_reset_is_consumed_again_and_nothing_undoes_it(
+def test_reset_redelivers_everything_since_its_time_and_is_not_undone(
     seed: int, config: PushConsumerConfig
 ) -> None:
     run_in_virtual_time(run(seed, config))

@@ -48,7 +48,7 @@ def test_snapshot_reads_slave_while_master_is_away() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_broker_that_does_not_answer_is_an_error_and_asked_again() -> None:
+def test_silent_broker_is_an_error_and_asked_again() -> None:
     async def main() -> None:
         async with simulated_cluster(brokers=("a", "b")) as cluster:
             await cluster.put_topic("TopicA", queues=1)
@@ -66,7 +66,7 @@ def test_a_broker_that_does_not_answer_is_an_error_and_asked_again() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_question_is_asked_again_when_others_gave_up_its_connection() -> None:
+def test_question_is_repeated_when_others_drop_its_connection() -> None:
     async def main() -> None:
         async with simulated_cluster(latency_s=0.2) as cluster:
             await cluster.put_topic("TopicA", queues=1)
@@ -82,7 +82,7 @@ def test_a_question_is_asked_again_when_others_gave_up_its_connection() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_broker_that_has_left_is_told_as_not_registered() -> None:
+def test_broker_that_has_left_is_reported_as_not_registered() -> None:
     async def main() -> None:
         async with simulated_cluster(brokers=("a", "b")) as cluster:
             await cluster.put_topic("TopicA", queues=1)
@@ -99,7 +99,7 @@ def test_a_broker_that_has_left_is_told_as_not_registered() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_queue_that_its_broker_has_no_more_is_not_there_whatever_the_route_says() -> None:
+def test_queue_its_broker_no_longer_has_is_absent_whatever_the_route() -> None:
     async def main() -> None:
         async with simulated_cluster(brokers=("a",)) as cluster:
             await cluster.put_topic("TopicA", queues=2)
@@ -115,7 +115,7 @@ def test_a_queue_that_its_broker_has_no_more_is_not_there_whatever_the_route_say
     run_in_virtual_time(main())
 
 
-def test_a_nameserver_that_has_just_started_is_given_time_to_learn() -> None:
+def test_newly_started_nameserver_is_given_time_to_learn() -> None:
     async def main() -> None:
         async with simulated_cluster(brokers=("a", "b")) as cluster:
             await cluster.put_topic("TopicA", queues=1)
@@ -132,7 +132,7 @@ def test_a_nameserver_that_has_just_started_is_given_time_to_learn() -> None:
     run_in_virtual_time(main())
 
 
-def test_offsets_are_committed_at_every_broker_that_answers() -> None:
+def test_offsets_are_committed_at_every_answering_broker() -> None:
     async def main() -> None:
         async with simulated_cluster(brokers=("a", "b")) as cluster:
             await cluster.put_topic("TopicA", queues=1)
@@ -154,7 +154,7 @@ def test_offsets_are_committed_at_every_broker_that_answers() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_queue_that_is_gone_keeps_no_other_from_being_committed(
+def test_missing_queue_does_not_block_commits_of_others(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level("INFO", "ternmq_pipeline")

@@ -45,7 +45,7 @@ class Answers:
         return self.left.pop(0) if self.left else Answer()
 
 
-def test_a_busy_broker_is_tried_again_after_a_pause() -> None:
+def test_busy_broker_is_retried_after_a_pause() -> None:
     async def main() -> None:
         async with ToyCluster() as cluster, cluster.producer() as producer:
             cluster.first.sending.answer = Answers([Answer(code=BUSY), Answer(code=BUSY)])
@@ -63,7 +63,7 @@ def test_a_busy_broker_is_tried_again_after_a_pause() -> None:
     run_in_virtual_time(main())
 
 
-def test_after_three_attempts_the_last_refusal_is_told() -> None:
+def test_last_refusal_is_raised_after_three_attempts() -> None:
     async def main() -> None:
         async with ToyCluster() as cluster, cluster.producer() as producer:
             cluster.first.sending.answer = lambda _: Answer(code=BUSY)
@@ -77,9 +77,7 @@ def test_after_three_attempts_the_last_refusal_is_told() -> None:
 
 @pytest.mark.parametrize("answer", [Answer(code=BUSY), Answer(breaks=True)])
 @pytest.mark.parametrize("attempts", [1, 2])
-def test_whatever_the_verb_a_message_is_tried_as_often_as_allowed(
-    attempts: int, answer: Answer
-) -> None:
+def test_every_send_verb_makes_as_many_attempts_as_allowed(attempts: int, answer: Answer) -> None:
     async def main() -> None:
         config = ProducerConfig(attempts_max=attempts)
         async with ToyCluster() as cluster, cluster.producer(config) as producer:
@@ -99,7 +97,7 @@ def test_whatever_the_verb_a_message_is_tried_as_often_as_allowed(
     run_in_virtual_time(main())
 
 
-def test_what_one_broker_refuses_is_sent_to_another() -> None:
+def test_messages_refused_by_one_broker_go_to_another() -> None:
     async def main() -> None:
         async with ToyCluster(brokers=2) as cluster, cluster.producer() as producer:
             cluster.first.sending.answer = lambda _: Answer(code=BUSY)
@@ -112,7 +110,7 @@ def test_what_one_broker_refuses_is_sent_to_another() -> None:
     run_in_virtual_time(main())
 
 
-def test_each_message_of_a_batch_has_its_own_fate() -> None:
+def test_messages_of_a_batch_succeed_or_fail_singly() -> None:
     async def main() -> None:
         async with ToyCluster() as cluster, cluster.producer() as producer:
             await producer.send(message())
@@ -127,7 +125,7 @@ def test_each_message_of_a_batch_has_its_own_fate() -> None:
     run_in_virtual_time(main())
 
 
-def test_send_many_tells_which_messages_failed() -> None:
+def test_send_many_names_the_failed_messages() -> None:
     async def main() -> None:
         async with ToyCluster() as cluster, cluster.producer() as producer:
             await producer.send(message())
@@ -154,9 +152,7 @@ def test_stored_but_unconfirmed_is_a_result_not_an_error() -> None:
 
 @pytest.mark.parametrize("stores", [True, False])
 @pytest.mark.parametrize("key", ["", "key"])
-def test_an_answer_that_was_lost_is_asked_for_again_at_the_same_broker(
-    stores: bool, key: str
-) -> None:
+def test_lost_answer_is_asked_for_again_at_the_same_broker(stores: bool, key: str) -> None:
     async def main() -> None:
         async with ToyCluster(brokers=2) as cluster, cluster.producer() as producer:
             for broker in cluster.brokers.values():
@@ -171,7 +167,7 @@ def test_an_answer_that_was_lost_is_asked_for_again_at_the_same_broker(
     run_in_virtual_time(main())
 
 
-def test_without_duplicates_a_lost_answer_is_told_to_be_lost() -> None:
+def test_lost_answer_is_an_error_when_duplicates_are_forbidden() -> None:
     async def main() -> None:
         config = ProducerConfig(duplicates_allowed=False)
         async with ToyCluster() as cluster, cluster.producer(config) as producer:
@@ -189,7 +185,7 @@ def test_without_duplicates_a_lost_answer_is_told_to_be_lost() -> None:
     run_in_virtual_time(main())
 
 
-def test_what_waits_behind_a_broken_stream_is_not_lost_and_not_doubled() -> None:
+def test_messages_behind_broken_stream_are_neither_lost_nor_doubled() -> None:
     async def main() -> None:
         async with ToyCluster() as cluster, cluster.producer() as producer:
             await producer.send(message())
@@ -219,7 +215,7 @@ def test_what_waits_behind_a_broken_stream_is_not_lost_and_not_doubled() -> None
     run_in_virtual_time(main())
 
 
-def test_a_broker_that_is_away_is_left_out_and_its_messages_go_elsewhere() -> None:
+def test_absent_broker_is_left_out_and_its_messages_go_elsewhere() -> None:
     async def main() -> None:
         async with ToyCluster(brokers=2) as cluster, cluster.producer() as producer:
             await producer.send_many([message() for _ in range(100)])
@@ -236,7 +232,7 @@ def test_a_broker_that_is_away_is_left_out_and_its_messages_go_elsewhere() -> No
     run_in_virtual_time(main())
 
 
-def test_an_ordered_message_waits_for_its_own_broker() -> None:
+def test_ordered_message_waits_for_its_own_broker() -> None:
     async def main() -> None:
         config = ProducerConfig(attempts_max=10)
         async with ToyCluster(brokers=2) as cluster, cluster.producer(config) as producer:
@@ -256,9 +252,7 @@ def test_an_ordered_message_waits_for_its_own_broker() -> None:
 
 @pytest.mark.parametrize("key", ["", "key"])
 @pytest.mark.parametrize("brokers", [1, 2])
-def test_messages_wait_for_brokers_that_are_all_away_until_their_time_is_over(
-    key: str, brokers: int
-) -> None:
+def test_messages_wait_for_absent_brokers_until_their_timeout(key: str, brokers: int) -> None:
     async def main() -> None:
         config = ProducerConfig(send_timeout_s=8)
         loop = asyncio.get_running_loop()
@@ -290,7 +284,7 @@ def test_messages_wait_for_brokers_that_are_all_away_until_their_time_is_over(
     run_in_virtual_time(main())
 
 
-def test_nobody_there_is_told_as_unreachable() -> None:
+def test_stopped_broker_is_reported_unreachable() -> None:
     async def main() -> None:
         async with ToyCluster() as cluster, cluster.producer() as producer:
             await cluster.stop(cluster.first)
@@ -303,7 +297,7 @@ def test_nobody_there_is_told_as_unreachable() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_silent_broker_costs_the_send_timeout_and_not_more() -> None:
+def test_silent_broker_costs_the_send_timeout_and_no_more() -> None:
     async def main() -> None:
         async with ToyCluster() as cluster, cluster.producer() as producer:
             broker = cluster.first
@@ -324,7 +318,7 @@ def test_a_silent_broker_costs_the_send_timeout_and_not_more() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_message_that_was_never_written_is_told_to_be_unsent() -> None:
+def test_unwritten_message_is_reported_unsent() -> None:
     async def main() -> None:
         config = ProducerConfig(batches_unanswered_max=1)
         async with ToyCluster() as cluster, cluster.producer(config) as producer:
@@ -345,7 +339,7 @@ def test_a_message_that_was_never_written_is_told_to_be_unsent() -> None:
     run_in_virtual_time(main())
 
 
-def test_waiting_for_room_ends_at_the_timeout() -> None:
+def test_waiting_for_buffer_space_ends_at_the_timeout() -> None:
     async def main() -> None:
         config = ProducerConfig(buffer_bytes=1000, send_timeout_s=0.5)
         async with ToyCluster() as cluster, cluster.producer(config) as producer:
@@ -359,7 +353,7 @@ def test_waiting_for_room_ends_at_the_timeout() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_reply_that_cannot_be_is_a_broken_stream() -> None:
+def test_impossible_reply_breaks_the_stream_and_is_retried() -> None:
     async def main() -> None:
         async with ToyCluster() as cluster, cluster.producer() as producer:
             broker = cluster.first
@@ -370,7 +364,7 @@ def test_a_reply_that_cannot_be_is_a_broken_stream() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_refused_stream_is_told_with_its_reason() -> None:
+def test_refused_stream_is_reported_with_its_reason() -> None:
     async def main() -> None:
         async with ToyCluster() as cluster, cluster.producer() as producer:
             broker = cluster.first
@@ -421,7 +415,7 @@ async def _storm(cluster: ToyCluster, random: Random, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_in_a_storm_every_answer_is_true_and_keys_keep_their_order(seed: int) -> None:
+def test_answers_stay_true_and_keys_stay_ordered_during_faults(seed: int) -> None:
     async def main() -> None:
         random = Random(seed)
         config = ProducerConfig(attempts_max=8, send_timeout_s=5)

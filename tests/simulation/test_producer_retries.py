@@ -53,7 +53,7 @@ async def check_places(cluster: SimulatedCluster, results: list[SendResult]) -> 
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("ending", ["cut", "kill", "lose_power"])
-def test_streams_that_break_leave_every_message_once_and_in_order(ending: str, seed: int) -> None:
+def test_broken_streams_leave_every_message_once_and_in_order(ending: str, seed: int) -> None:
     async def main() -> None:
         config = replace(PATIENT, duplicates_allowed=ending == "cut")
         async with (
@@ -81,7 +81,7 @@ def test_streams_that_break_leave_every_message_once_and_in_order(ending: str, s
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_what_many_at_once_left_in_doubt_is_stored_once_too(seed: int) -> None:
+def test_concurrent_messages_in_doubt_are_stored_once(seed: int) -> None:
     async def main() -> None:
         async with (
             simulated_cluster(seed, mode=FlushMode.ASYNC) as cluster,
@@ -104,7 +104,7 @@ def test_what_many_at_once_left_in_doubt_is_stored_once_too(seed: int) -> None:
     run_in_virtual_time(main())
 
 
-def test_without_an_index_a_message_in_doubt_is_an_error_where_duplicates_are_not_allowed() -> None:
+def test_message_in_doubt_is_an_error_without_index_or_duplicates() -> None:
     async def main() -> None:
         store = replace(CLUSTER_STORE, index_enabled=False)
         config = replace(PATIENT, duplicates_allowed=False)
@@ -130,7 +130,7 @@ def test_without_an_index_a_message_in_doubt_is_an_error_where_duplicates_are_no
 @pytest.mark.parametrize(
     "fields", [{"delay_level": 1}, {"deliver_after_ms": 1500}], ids=["level", "timer"]
 )
-def test_what_waits_elsewhere_first_is_found_there_too(fields: dict[str, Any], seed: int) -> None:
+def test_delayed_messages_in_doubt_are_stored_once(fields: dict[str, Any], seed: int) -> None:
     async def main() -> None:
         async with (
             simulated_cluster(seed) as cluster,
@@ -160,7 +160,7 @@ async def leave(cluster: ToyCluster, broker: ToyBroker, producer: Producer) -> N
 
 
 @pytest.mark.parametrize("verb", ["send", "send_many", "send_batch"])
-def test_a_message_that_is_alone_follows_a_route_that_changed_meanwhile(verb: str) -> None:
+def test_lone_message_follows_a_changed_route(verb: str) -> None:
     async def main() -> None:
         async with ToyCluster(brokers=2) as cluster, cluster.producer() as producer:
             sent = Message("flights", b"alone")

@@ -19,7 +19,7 @@ def stored(cluster: ToyCluster) -> list[int]:
     return [len(broker.bodies) for broker in cluster.brokers.values()]
 
 
-def test_another_broker_takes_what_one_stored_without_its_slave() -> None:
+def test_another_broker_stores_a_message_stored_without_a_slave() -> None:
     async def main() -> None:
         async with ToyCluster(brokers=2) as cluster, cluster.producer(CONFIG) as producer:
             cluster.first.sending.answer = lambda _: Answer(code=NO_SLAVE)
@@ -34,7 +34,7 @@ def test_another_broker_takes_what_one_stored_without_its_slave() -> None:
     run_in_virtual_time(main())
 
 
-def test_when_no_broker_does_better_the_message_is_stored_all_the_same() -> None:
+def test_message_is_stored_when_no_broker_has_a_slave() -> None:
     async def main() -> None:
         async with ToyCluster(brokers=2) as cluster, cluster.producer(CONFIG) as producer:
             for broker in cluster.brokers.values():
@@ -52,7 +52,7 @@ def test_when_no_broker_does_better_the_message_is_stored_all_the_same() -> None
     run_in_virtual_time(main())
 
 
-def test_a_broker_that_is_silent_costs_the_time_and_not_the_result() -> None:
+def test_silent_broker_costs_time_and_not_the_result() -> None:
     async def main() -> None:
         async with ToyCluster(brokers=2) as cluster, cluster.producer(CONFIG) as producer:
             cluster.first.sending.answer = lambda _: Answer(code=NO_SLAVE)
@@ -67,7 +67,7 @@ def test_a_broker_that_is_silent_costs_the_time_and_not_the_result() -> None:
     run_in_virtual_time(main())
 
 
-def test_nothing_is_sent_twice_that_is_ordered_or_may_not_be_or_has_nowhere_to_go() -> None:
+def test_ordered_unrepeatable_or_single_broker_sends_go_once() -> None:
     async def main() -> None:
         for brokers, config, key in (
             (2, ProducerConfig(), ""),

@@ -21,7 +21,7 @@ def message(body: bytes = b"x", key: str = "") -> Message:
     return Message(TOPIC, body, tags="TagA", sharding_key=key)
 
 
-def test_a_message_arrives_as_it_was_sent() -> None:
+def test_message_arrives_as_it_was_sent() -> None:
     async def main() -> None:
         async with ToyCluster() as cluster, cluster.producer() as producer:
             sent = Message(
@@ -55,7 +55,7 @@ def test_a_message_arrives_as_it_was_sent() -> None:
     run_in_virtual_time(main())
 
 
-def test_one_message_alone_leaves_at_once_and_others_batch_by_themselves() -> None:
+def test_lone_message_leaves_at_once_and_concurrent_ones_batch() -> None:
     async def main() -> None:
         async with ToyCluster() as cluster, cluster.producer() as producer:
             broker = cluster.first
@@ -144,7 +144,7 @@ def test_send_many_of_nothing_returns_nothing() -> None:
     run_in_virtual_time(main())
 
 
-def test_large_messages_travel_alone_and_no_batch_is_too_large() -> None:
+def test_large_messages_travel_alone_and_batches_stay_within_limits() -> None:
     async def main() -> None:
         async with ToyCluster() as cluster, cluster.producer() as producer:
             bodies = [b"x" * size for size in (4 << 20, 10, 600_000, 600_000, 1 << 20, 10)]
@@ -159,7 +159,7 @@ def _no_queue(*_: object) -> None:
     """Forget to return anything."""
 
 
-def test_the_caller_or_a_selector_may_choose_the_queue() -> None:
+def test_queue_may_be_chosen_by_the_caller_or_a_selector() -> None:
     async def main() -> None:
         async with ToyCluster() as cluster, cluster.producer() as producer:
             queue = MessageQueue(TOPIC, "broker-0", 2)
@@ -180,7 +180,7 @@ def test_the_caller_or_a_selector_may_choose_the_queue() -> None:
     run_in_virtual_time(main())
 
 
-def test_memory_is_bounded_and_senders_wait_for_room() -> None:
+def test_memory_is_bounded_and_senders_wait_for_space() -> None:
     async def main() -> None:
         async with (
             ToyCluster() as cluster,
@@ -203,7 +203,7 @@ def test_memory_is_bounded_and_senders_wait_for_room() -> None:
     run_in_virtual_time(main())
 
 
-def test_what_cannot_be_sent_fails_and_names_the_culprit() -> None:
+def test_unsendable_message_fails_and_names_the_culprit() -> None:
     async def main() -> None:
         plain = ProducerConfig(compression=None)
         async with ToyCluster() as cluster, cluster.producer(plain) as producer:
@@ -229,7 +229,7 @@ def test_what_cannot_be_sent_fails_and_names_the_culprit() -> None:
     run_in_virtual_time(main())
 
 
-def test_an_unknown_topic_is_created_by_its_first_message_or_fails() -> None:
+def test_unknown_topic_is_created_by_its_first_message_or_fails() -> None:
     async def main() -> None:
         async with ToyCluster(queues=8) as cluster:
             async with cluster.producer() as producer:
@@ -251,7 +251,7 @@ def test_an_unknown_topic_is_created_by_its_first_message_or_fails() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_topic_that_no_master_can_create_is_sent_to_once_one_has_returned() -> None:
+def test_topic_is_created_by_a_send_once_a_master_returns() -> None:
     async def main() -> None:
         async with ToyCluster() as cluster, cluster.producer() as producer:
             cluster.put_topic("TBW102", 8)
@@ -296,7 +296,7 @@ def test_closing_does_not_wait_for_ever() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_cancelled_sender_leaves_no_trace() -> None:
+def test_cancelled_sender_leaves_no_trace() -> None:
     async def main() -> None:
         async with ToyCluster() as cluster, cluster.producer() as producer:
             await producer.send(message())
@@ -315,7 +315,7 @@ def test_a_cancelled_sender_leaves_no_trace() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_changed_route_is_followed() -> None:
+def test_changed_route_is_followed() -> None:
     async def main() -> None:
         async with ToyCluster(brokers=2) as cluster:
             cluster.put_topic(TOPIC, 4, ["broker-0"])

@@ -55,7 +55,7 @@ class Watching:
         self.events.append(event)
 
 
-def test_one_way_sends_leave_and_their_failures_are_counted() -> None:
+def test_sends_one_way_leave_and_count_their_failures() -> None:
     async def main() -> None:
         async with ToyCluster() as cluster:
             producer = cluster.producer()
@@ -87,7 +87,7 @@ async def lying(cluster: SimulatedCluster) -> list[tuple[MessageQueue, int, byte
     return [(queue, each.queue_offset, each.body) for queue, each in await cluster.records(TOPIC)]
 
 
-def test_a_batch_lies_together_in_one_queue_and_tells_each_place() -> None:
+def test_batch_lies_together_in_one_queue_and_reports_each_place() -> None:
     async def main() -> None:
         async with simulated_cluster(brokers=["a"]) as cluster, cluster.producer() as producer:
             others = [cluster.tasks.spawn(producer.send(message()), "send") for _ in range(50)]
@@ -152,7 +152,7 @@ def test_batches_survive_broken_streams_whole_and_once(key: str) -> None:
     run_in_virtual_time(main())
 
 
-def test_what_cannot_be_a_batch_is_refused_and_nothing_is_sent() -> None:
+def test_illegal_batch_is_refused_and_not_sent() -> None:
     async def main() -> None:
         store = replace(CLUSTER_STORE, commit_log_file_bytes=16 << 20)
         async with (
@@ -182,7 +182,7 @@ def test_what_cannot_be_a_batch_is_refused_and_nothing_is_sent() -> None:
 
 
 @pytest.mark.parametrize("compression", ["zlib", "lz4", "zstd", None])
-def test_long_bodies_travel_compressed_and_are_read_as_they_were(compression: str | None) -> None:
+def test_long_bodies_travel_compressed_and_arrive_unchanged(compression: str | None) -> None:
     if compression in ("lz4", "zstd"):
         pytest.importorskip({"lz4": "lz4.frame", "zstd": "zstandard"}[compression])
 
@@ -210,7 +210,7 @@ def test_long_bodies_travel_compressed_and_are_read_as_they_were(compression: st
     run_in_virtual_time(main())
 
 
-def test_interceptors_see_every_send_whichever_way_it_goes() -> None:
+def test_interceptors_see_every_kind_of_send() -> None:
     async def main() -> None:
         watching = Watching()
         async with simulated_cluster(brokers=["a"]) as cluster:
@@ -267,7 +267,7 @@ async def count(cluster: ToyCluster, producer: Producer, sends: int) -> list[int
     ]
 
 
-def test_a_slow_broker_is_left_alone_for_the_time_of_the_table_and_shown() -> None:
+def test_slow_broker_is_isolated_for_the_time_of_the_table() -> None:
     async def main() -> None:
         async with ToyCluster(brokers=2) as cluster, cluster.producer(FAULTS) as producer:
             await count(cluster, producer, 8)
@@ -290,7 +290,7 @@ def test_a_slow_broker_is_left_alone_for_the_time_of_the_table_and_shown() -> No
     run_in_virtual_time(main())
 
 
-def test_a_failed_broker_is_isolated_and_the_retry_goes_elsewhere() -> None:
+def test_failed_broker_is_isolated_and_the_retry_goes_elsewhere() -> None:
     async def main() -> None:
         async with ToyCluster(brokers=2) as cluster, cluster.producer(FAULTS) as producer:
             cluster.first.sending.answer = lambda _: Answer(code=BUSY)
@@ -320,7 +320,7 @@ def test_isolated_brokers_are_used_when_nothing_else_is_left() -> None:
     run_in_virtual_time(main())
 
 
-def test_switched_off_a_slow_broker_keeps_its_share() -> None:
+def test_slow_broker_keeps_its_share_when_isolation_is_off() -> None:
     async def main() -> None:
         async with ToyCluster(brokers=2) as cluster, cluster.producer() as producer:
             cluster.first.sending.answer = lambda _: slow(0.6)
@@ -331,7 +331,7 @@ def test_switched_off_a_slow_broker_keeps_its_share() -> None:
     run_in_virtual_time(main())
 
 
-def test_the_rule_of_rocketmq_5_forgives_sooner() -> None:
+def test_fault_rule_of_rocketmq_5_forgives_sooner() -> None:
     async def main() -> None:
         config = replace(FAULTS, latency_fault_rule=5)
         async with ToyCluster(brokers=2) as cluster, cluster.producer(config) as producer:
@@ -345,7 +345,7 @@ def test_the_rule_of_rocketmq_5_forgives_sooner() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_selector_without_an_order_lets_its_message_be_tried_elsewhere() -> None:
+def test_unordered_selector_lets_its_message_be_retried_elsewhere() -> None:
     async def main() -> None:
         async with ToyCluster(brokers=2) as cluster, cluster.producer() as producer:
             cluster.first.sending.answer = lambda _: Answer(code=BUSY)
@@ -370,7 +370,7 @@ def test_a_selector_without_an_order_lets_its_message_be_tried_elsewhere() -> No
     run_in_virtual_time(main())
 
 
-def test_a_batch_that_one_broker_refuses_goes_to_another_whole() -> None:
+def test_refused_batch_goes_to_another_broker_whole() -> None:
     async def main() -> None:
         async with ToyCluster(brokers=2) as cluster, cluster.producer() as producer:
             wholes: list[SentBatch] = []
@@ -393,7 +393,7 @@ def test_a_batch_that_one_broker_refuses_goes_to_another_whole() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_batch_for_a_broker_that_is_gone_runs_out_of_time() -> None:
+def test_batch_for_a_missing_broker_times_out() -> None:
     async def main() -> None:
         async with ToyCluster() as cluster, cluster.producer() as producer:
             await producer.send(message())
@@ -413,7 +413,7 @@ async def outcome(call: Awaitable[object]) -> object:
         return error
 
 
-def test_closing_waits_for_sends_that_still_wait_for_their_route() -> None:
+def test_closing_waits_for_sends_without_a_route_yet() -> None:
     async def main() -> None:
         async with ToyCluster() as cluster:
             async with cluster.producer() as producer:
@@ -431,7 +431,7 @@ def test_closing_waits_for_sends_that_still_wait_for_their_route() -> None:
     run_in_virtual_time(main())
 
 
-def test_closing_answers_senders_that_wait_for_room() -> None:
+def test_closing_answers_senders_waiting_for_space() -> None:
     async def main() -> None:
         config = ProducerConfig(buffer_bytes=2000)
         async with ToyCluster() as cluster:

@@ -37,7 +37,7 @@ async def send(cluster: SimulatedCluster, count: int) -> set[str]:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_live_consumer_reads_what_takes_the_place_of_what_was_lost(seed: int) -> None:
+def test_live_consumer_reads_what_replaces_lost_messages(seed: int) -> None:
     async def main() -> None:
         async with simulated_cluster(
             seed, brokers=["a"], mode=FlushMode.ASYNC, store=RARELY_FLUSHED

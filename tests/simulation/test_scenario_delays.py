@@ -50,7 +50,7 @@ async def send_timed(
 
 
 @pytest.mark.parametrize("ending", ["stop", "kill"])
-def test_times_up_to_three_days_ahead_are_kept_by_a_broker_that_was_away(ending: str) -> None:
+def test_timed_messages_days_ahead_survive_an_absent_broker(ending: str) -> None:
     day_s = 86_400
 
     async def main() -> None:
@@ -77,7 +77,7 @@ def test_times_up_to_three_days_ahead_are_kept_by_a_broker_that_was_away(ending:
     run_in_virtual_time(main())
 
 
-def test_every_level_is_on_time_when_nothing_breaks() -> None:
+def test_every_delay_level_is_on_time_without_faults() -> None:
     async def main() -> None:
         async with simulated_cluster(1, brokers=["a"]) as cluster, cluster.producer() as producer:
             async with consumer(cluster):
@@ -96,7 +96,7 @@ def test_every_level_is_on_time_when_nothing_breaks() -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_no_delayed_message_is_lost_or_early_while_brokers_die(seed: int) -> None:
+def test_delayed_messages_are_never_lost_or_early_while_brokers_die(seed: int) -> None:
     async def main() -> None:
         async with simulated_cluster(seed) as cluster, cluster.producer() as producer:
             cluster.history.stored_twice_allowed = True

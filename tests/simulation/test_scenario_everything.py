@@ -95,5 +95,5 @@ async def run(seed: int, folder: Path, count: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_all_promises_hold_while_everything_breaks(seed: int, tmp_path: Path) -> None:
+def test_all_promises_hold_under_all_faults(seed: int, tmp_path: Path) -> None:
     run_in_virtual_time(run(seed, tmp_path, 40 + seed % 5 * 40 if IS_SOAK else 60))

@@ -64,7 +64,7 @@ async def take_turns(cluster: SimulatedCluster, times: int) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("mode", list(FlushMode))
-def test_a_sync_masters_messages_survive_it_and_its_disk(mode: FlushMode, seed: int) -> None:
+def test_messages_of_a_sync_master_survive_its_loss(mode: FlushMode, seed: int) -> None:
     async def main() -> None:
         async with (
             simulated_cluster(
@@ -104,7 +104,7 @@ def test_a_sync_masters_messages_survive_it_and_its_disk(mode: FlushMode, seed: 
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_master_that_is_cut_off_and_replaced_acknowledges_nothing_that_is_lost(
+def test_isolated_and_replaced_master_acknowledges_nothing_that_is_lost(
     seed: int,
 ) -> None:
     """It goes on alone, and tells so with each answer; when it returns its tail is cut."""
@@ -151,7 +151,7 @@ def test_a_master_that_is_cut_off_and_replaced_acknowledges_nothing_that_is_lost
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_of_two_slaves_the_one_that_has_all_is_promoted(seed: int) -> None:
+def test_slave_with_the_complete_log_is_promoted(seed: int) -> None:
     """A message is at the master and at one slave: the other one is refused if it lacks any."""
 
     async def promote_who_may(cluster: SimulatedCluster, slaves: list[str]) -> str:

@@ -73,7 +73,7 @@ async def members_come_and_go(cluster: SimulatedCluster, times: int) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("mode", list(FlushMode))
 @pytest.mark.parametrize("role", [BrokerRole.SYNC_MASTER, BrokerRole.ASYNC_MASTER])
-def test_nothing_is_lost_and_logs_are_equal_while_members_come_and_go(
+def test_messages_survive_and_logs_stay_equal_while_members_come_and_go(
     role: BrokerRole, mode: FlushMode, seed: int
 ) -> None:
     async def main() -> None:

@@ -73,7 +73,7 @@ async def until_dead(cluster: SimulatedCluster, doomed: frozenset[str], *, hours
         waited_s += 60
 
 
-def test_a_message_that_always_fails_is_a_dead_letter_after_sixteen_retries() -> None:
+def test_always_failing_message_is_a_dead_letter_after_sixteen_retries() -> None:
     async def main() -> None:
         async with simulated_cluster(1, brokers=["a"]) as cluster, cluster.producer() as producer:
             failures = Failures(cluster)
@@ -104,7 +104,7 @@ def test_a_message_that_always_fails_is_a_dead_letter_after_sixteen_retries() ->
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_nothing_is_lost_between_retries_while_brokers_and_members_die(seed: int) -> None:
+def test_retried_messages_survive_dying_brokers_and_members(seed: int) -> None:
     async def trouble(cluster: SimulatedCluster) -> None:
         for _ in range(6):
             await asyncio.sleep(cluster.random.random() * 10)

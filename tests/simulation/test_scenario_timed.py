@@ -41,7 +41,7 @@ async def send_timed(cluster: SimulatedCluster, producer: Producer, after_ms: in
     await cluster.send(producer, TOPIC, not_before_ms=due_ms, **told)
 
 
-def test_messages_are_on_time_when_nothing_breaks() -> None:
+def test_timed_messages_are_on_time_without_faults() -> None:
     async def main() -> None:
         async with simulated_cluster(1, brokers=["a"]) as cluster, cluster.producer() as producer:
             await cluster.put_topic(TOPIC)
@@ -65,7 +65,7 @@ def test_messages_are_on_time_when_nothing_breaks() -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_no_timed_message_is_lost_or_early_while_brokers_die(seed: int) -> None:
+def test_timed_messages_are_never_lost_or_early_while_brokers_die(seed: int) -> None:
     async def main() -> None:
         async with simulated_cluster(seed) as cluster, cluster.producer() as producer:
             cluster.history.stored_twice_allowed = True

@@ -33,7 +33,7 @@ def commit(offset: int, token: int = 0) -> groups.CommitOffsetsRequest:
     return groups.CommitOffsetsRequest(group="G", client_id="c", offsets=[told])
 
 
-def test_a_slave_serves_readers_their_offsets_and_their_sessions() -> None:
+def test_slave_serves_readers_their_offsets_and_their_sessions() -> None:
     async def main() -> None:
         async with slave_with(3) as client:
             assert bodies(await client.pull("A", 0, group="G")) == [b"0", b"1", b"2"]
@@ -51,7 +51,7 @@ def test_a_slave_serves_readers_their_offsets_and_their_sessions() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_slave_stores_nothing_gives_no_locks_and_makes_no_topics() -> None:
+def test_slave_stores_nothing_gives_no_locks_and_creates_no_topics() -> None:
     async def main() -> None:
         async with slave_with(0) as client:
             for refused in (
@@ -79,7 +79,7 @@ def test_a_slave_stores_nothing_gives_no_locks_and_makes_no_topics() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_slave_moves_nobody_who_is_further_than_it() -> None:
+def test_slave_does_not_correct_consumers_ahead_of_it() -> None:
     async def main() -> None:
         async with slave_with(3) as client:
             pulled = await client.pull("A", 9, group="G")
@@ -95,7 +95,7 @@ def test_a_slave_moves_nobody_who_is_further_than_it() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_slave_that_may_not_be_read_refuses_pulls_alone() -> None:
+def test_unreadable_slave_refuses_pulls_alone() -> None:
     async def main() -> None:
         async with (
             world(flush_mode=FlushMode.ASYNC, slave_read_enabled=False) as around,

@@ -88,9 +88,7 @@ async def beat(session: SessionStream) -> None:
 
 @pytest.mark.parametrize("mode", FlushMode)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_no_loss_of_power_commits_twice_or_shows_what_is_not_committed(
-    seed: int, mode: FlushMode
-) -> None:
+def test_power_loss_never_commits_twice_or_shows_uncommitted(seed: int, mode: FlushMode) -> None:
     async def main() -> None:
         chance = Random(seed)
         producers = Producers(chance)

@@ -16,7 +16,7 @@ WAITS_S = 60.0
 
 
 @pytest.mark.parametrize("scan", ["auto", "never"])
-def test_a_broker_may_restart_in_mid_batch(spark: SparkSession, tmp_path: Path, scan: str) -> None:
+def test_broker_may_restart_in_mid_batch(spark: SparkSession, tmp_path: Path, scan: str) -> None:
     with running_dev(tmp_path) as dev, ThreadPoolExecutor() as pool:
         expected = fill(dev.nameserver, "Restarted", COUNT, queues=2)
         frame = read_with(

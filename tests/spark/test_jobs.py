@@ -53,7 +53,7 @@ def interrupt_first(done: BatchProgress) -> None:
         os.kill(os.getpid(), signal.SIGINT)
 
 
-def test_an_archive_gets_what_is_new_each_time_in_folders_by_topic_and_date(
+def test_archive_receives_new_messages_in_folders_by_topic_and_date(
     spark: SparkSession, dev: ServiceProcess, tmp_path: Path
 ) -> None:
     lake = tmp_path / "lake"
@@ -92,7 +92,7 @@ def newest_ms(dev: ServiceProcess, topic: str) -> int:
     return max(one.last_stored_at_ms for one in description.queues)
 
 
-def test_an_archive_that_was_interrupted_and_killed_has_every_row_once(
+def test_interrupted_and_killed_archive_has_every_row_once(
     spark: SparkSession, dev: ServiceProcess, tmp_path: Path
 ) -> None:
     sent = Counter(fill(dev.nameserver, "going-on", 100))
@@ -144,7 +144,7 @@ def forget_last_batch(lake: Path, *, is_in_archive: bool) -> None:
             (folder / name).unlink()
 
 
-def test_a_replay_sends_what_was_archived_once_and_as_it_was(
+def test_replay_sends_archived_messages_once_and_unchanged(
     spark: SparkSession, dev: ServiceProcess, tmp_path: Path
 ) -> None:
     make_topic(dev.nameserver, "played")
@@ -204,7 +204,7 @@ def test_a_replay_sends_what_was_archived_once_and_as_it_was(
         assert of_shard == sorted(of_shard)
 
 
-def test_a_replay_goes_on_with_files_that_are_older_than_those_it_knows(
+def test_replay_continues_with_files_older_than_known_ones(
     spark: SparkSession, dev: ServiceProcess, tmp_path: Path
 ) -> None:
     make_topic(dev.nameserver, "copied")
@@ -254,16 +254,14 @@ def test_dead_letters_go_to_their_first_topic_once(
     assert bodies(topic_rows(spark, dev, "letters")) == Counter(sent + sent)
 
 
-def test_a_session_that_is_there_is_not_taken_unasked(
-    spark: SparkSession, dev: ServiceProcess
-) -> None:
+def test_existing_session_is_not_taken_unasked(spark: SparkSession, dev: ServiceProcess) -> None:
     fill(dev.nameserver, "mine", 1)
     with pytest.raises(UsageError, match="give it as spark"):
         archive(["mine"], "/nowhere", nameserver=dev.nameserver)
     assert spark.range(1).count() == 1
 
 
-def test_a_job_that_fails_says_why_in_one_line(
+def test_failing_job_says_why_in_one_line(
     spark: SparkSession, dev: ServiceProcess, tmp_path: Path
 ) -> None:
     fill(dev.nameserver, "failing", 3)
@@ -274,7 +272,7 @@ def test_a_job_that_fails_says_why_in_one_line(
         replay("never-there", where="raise_error(body) = 1", **options)
 
 
-def test_a_session_of_a_jobs_own_ends_with_the_job_and_leaves_nothing(sessions: Sessions) -> None:
+def test_jobs_own_session_ends_with_the_job_and_leaves_nothing(sessions: Sessions) -> None:
     sessions.end()
     folders: list[Path] = []
 
@@ -292,7 +290,7 @@ def test_a_session_of_a_jobs_own_ends_with_the_job_and_leaves_nothing(sessions: 
     assert before == [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
 
 
-def test_without_java_a_job_says_so_at_once(dev: ServiceProcess, tmp_path: Path) -> None:
+def test_job_without_java_says_so_at_once(dev: ServiceProcess, tmp_path: Path) -> None:
     fill(dev.nameserver, "javaless", 1)
     archive_it = ("archive", "javaless", "--to", str(tmp_path / "lake"))
     nowhere = {"PATH": str(tmp_path), "JAVA_HOME": None}
@@ -304,7 +302,7 @@ def test_without_java_a_job_says_so_at_once(dev: ServiceProcess, tmp_path: Path)
     assert not list(tmp_path.iterdir())
 
 
-def test_a_report_tells_what_is_known(dev: ServiceProcess, tmp_path: Path) -> None:
+def test_report_contains_all_known_figures(dev: ServiceProcess, tmp_path: Path) -> None:
     fill(dev.nameserver, "told", 25)
     html, tables = tmp_path / "page.html", tmp_path / "tables"
     done = run_command(dev, "report", "--parquet", str(tables), "--html", str(html), "--json")

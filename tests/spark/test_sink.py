@@ -43,7 +43,7 @@ def told(message: StoredMessage, *, own: bool = False) -> Mapping[str, str]:
     return {name: value for name, value in message.properties.items() if (name in OWN) == own}
 
 
-def test_every_column_arrives(spark: SparkSession, dev: ServiceProcess) -> None:
+def test_every_written_column_arrives(spark: SparkSession, dev: ServiceProcess) -> None:
     for topic in ("sink-columns", "sink-other"):
         make_topic(dev.nameserver, topic, queues=2)
     rows: list[tuple[object, ...]] = [
@@ -78,7 +78,9 @@ def test_every_column_arrives(spark: SparkSession, dev: ServiceProcess) -> None:
     assert waiting_halves(dev.nameserver) == 0
 
 
-def test_options_and_other_forms_of_columns(spark: SparkSession, dev: ServiceProcess) -> None:
+def test_options_and_alternative_column_types_are_written(
+    spark: SparkSession, dev: ServiceProcess
+) -> None:
     make_topic(dev.nameserver, "sink-forms")
     frame = spark.createDataFrame(
         [("Zürich", "nowhere", "a b"), ("Genève", None, None)],
@@ -138,7 +140,7 @@ def test_frames_and_partitions_without_rows_write_nothing(
         ({"body": "'x'"}, {"nonsense": "x"}, "nonsense"),
     ],
 )
-def test_a_write_that_cannot_be_is_refused_by_name_before_it_begins(
+def test_impossible_write_is_refused_by_name_before_it_begins(
     spark: SparkSession,
     dev: ServiceProcess,
     columns: dict[str, str],
@@ -150,7 +152,7 @@ def test_a_write_that_cannot_be_is_refused_by_name_before_it_begins(
         write(frame, dev, **({"topic": "sink-refused"} | options))
 
 
-def test_a_row_needs_a_topic(spark: SparkSession, dev: ServiceProcess) -> None:
+def test_row_needs_a_topic(spark: SparkSession, dev: ServiceProcess) -> None:
     with pytest.raises(Exception, match="neither an option 'topic' nor a column 'topic'"):
         write(numbers(spark, 1), dev)
 
@@ -176,7 +178,7 @@ def test_messages_cannot_be_overwritten(spark: SparkSession, dev: ServiceProcess
         ({"properties": "map('TAGS', 'x')"}, "row 0 of partition .*property 'TAGS'"),
     ],
 )
-def test_a_row_that_cannot_be_a_message_fails_the_write_and_is_named(
+def test_row_that_makes_no_message_fails_the_write_and_is_named(
     spark: SparkSession, dev: ServiceProcess, changed: dict[str, str], message: str
 ) -> None:
     make_topic(dev.nameserver, "sink-bad")
@@ -187,7 +189,7 @@ def test_a_row_that_cannot_be_a_message_fails_the_write_and_is_named(
     assert bodies(dev.nameserver, "sink-bad") == []
 
 
-def test_nothing_of_a_failed_task_or_of_its_neighbours_is_visible(
+def test_failed_task_and_its_neighbours_leave_no_visible_rows(
     spark: SparkSession, dev: ServiceProcess
 ) -> None:
     make_topic(dev.nameserver, "sink-failed")
@@ -200,7 +202,7 @@ def test_nothing_of_a_failed_task_or_of_its_neighbours_is_visible(
     assert bodies(dev.nameserver, "sink-failed") == list("012345")
 
 
-def test_a_batch_older_than_its_staging_timeout_fails_before_anything_is_visible(
+def test_batch_older_than_its_staging_timeout_fails_invisibly(
     spark: SparkSession, dev: ServiceProcess, tmp_path: Path
 ) -> None:
     make_topic(dev.nameserver, "sink-late")

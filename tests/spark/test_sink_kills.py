@@ -51,7 +51,7 @@ def own(tmp_path: Path) -> Generator[ServiceProcess]:
         yield running
 
 
-def test_a_retried_task_is_written_once(spark_cluster: SparkSession, own: ServiceProcess) -> None:
+def test_retried_task_is_written_once(spark_cluster: SparkSession, own: ServiceProcess) -> None:
     make_topic(own.nameserver, "retried")
     frame = numbers(spark_cluster, 6).select(fails_at(F.col("body"), "5", attempts=2).alias("body"))
     options = {"nameserver": own.nameserver, "topic": "retried"}
@@ -59,7 +59,7 @@ def test_a_retried_task_is_written_once(spark_cluster: SparkSession, own: Servic
     assert bodies(own.nameserver, "retried") == list("012345")
 
 
-def test_a_killed_executor_leaves_the_whole_batch_once(
+def test_killed_executor_leaves_the_whole_batch_once(
     spark_cluster: SparkSession, own: ServiceProcess, tmp_path: Path
 ) -> None:
     make_topic(own.nameserver, "executor")
@@ -78,7 +78,7 @@ def test_a_killed_executor_leaves_the_whole_batch_once(
     assert bodies(own.nameserver, "executor") == list("012345")
 
 
-def test_nothing_of_a_driver_killed_before_its_commit_is_ever_visible(
+def test_driver_killed_before_its_commit_leaves_no_visible_rows(
     own: ServiceProcess, tmp_path: Path
 ) -> None:
     make_topic(own.nameserver, "driver")
@@ -100,7 +100,7 @@ def test_nothing_of_a_driver_killed_before_its_commit_is_ever_visible(
     assert bodies(own.nameserver, "driver") == sorted(rows)
 
 
-def test_a_driver_killed_in_its_commit_repeats_the_batch_whole(
+def test_driver_killed_in_its_commit_repeats_the_batch_whole(
     own: ServiceProcess, tmp_path: Path
 ) -> None:
     make_topic(own.nameserver, "halfway")
@@ -133,7 +133,7 @@ def test_a_driver_killed_in_its_commit_repeats_the_batch_whole(
 
 
 @pytest.mark.parametrize("moment", ["staging", "commit"])
-def test_a_broker_killed_and_started_again_loses_no_row_and_shows_none_early(
+def test_restarted_broker_loses_no_row_and_shows_none_early(
     spark: SparkSession, tmp_path: Path, moment: str
 ) -> None:
     gate = tmp_path / "gate"
@@ -164,7 +164,7 @@ def test_a_broker_killed_and_started_again_loses_no_row_and_shows_none_early(
             assert waiting_halves(nameserver) == 0
 
 
-def test_a_commit_whose_broker_stays_away_tells_how_much_is_visible(
+def test_commit_with_an_absent_broker_reports_how_much_is_visible(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     spark.dataSource.register(HalfwaySource)

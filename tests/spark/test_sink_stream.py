@@ -47,7 +47,7 @@ def test_each_batch_is_written_once_over_restarts(
     assert batches == {"0": 2, "1": 2, "2": 2, "3": 2}
 
 
-def test_from_topic_to_topic_with_a_restart(
+def test_stream_copies_topic_to_topic_over_a_restart(
     spark: SparkSession, dev: ServiceProcess, tmp_path: Path
 ) -> None:
     sent = fill(dev.nameserver, "stream-from", 30)
@@ -73,7 +73,7 @@ def test_from_topic_to_topic_with_a_restart(
         assert message.properties["n"] == str(number)
 
 
-def test_a_query_that_is_stopped_in_its_commit_ends_that_and_may_repeat_the_batch_whole(
+def test_query_stopped_in_its_commit_finishes_it_or_repeats_the_batch(
     spark: SparkSession, dev: ServiceProcess, tmp_path: Path
 ) -> None:
     make_topic(dev.nameserver, "stopped")
@@ -95,7 +95,7 @@ def test_a_query_that_is_stopped_in_its_commit_ends_that_and_may_repeat_the_batc
     assert bodies(dev.nameserver, "stopped") in (list("abcd"), list("aabbccdd"))
 
 
-def test_a_stream_that_cannot_be_written_is_refused_by_name(
+def test_impossible_stream_is_refused_by_name(
     spark: SparkSession, dev: ServiceProcess, tmp_path: Path
 ) -> None:
     (tmp_path / "input").mkdir()

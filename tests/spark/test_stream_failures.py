@@ -36,7 +36,7 @@ COUNT = 3_000
 SCHEMA = "topic string, brokerName string, queueId int, queueOffset long"
 
 
-def test_a_broker_that_is_killed_in_mid_batch_and_returns_costs_no_row(
+def test_broker_killed_and_returning_in_mid_batch_loses_no_row(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     with running_nameserver(tmp_path / "nameserver") as names:
@@ -64,7 +64,7 @@ def test_a_broker_that_is_killed_in_mid_batch_and_returns_costs_no_row(
             run(frame, tmp_path)
 
 
-def test_an_executor_that_is_killed_in_mid_batch_costs_and_doubles_no_row(
+def test_executor_killed_in_mid_batch_neither_loses_nor_doubles_rows(
     spark_cluster: SparkSession, dev: ServiceProcess, tmp_path: Path
 ) -> None:
     make_topic(dev.nameserver, "ExecutorDies", 2)
@@ -92,7 +92,7 @@ def overtake(dev: ServiceProcess, topic: str) -> Sent:
     return sent
 
 
-def test_retention_that_takes_what_planned_tasks_are_to_read_is_an_error_that_names_it(
+def test_retention_overtaking_planned_tasks_is_an_error_naming_it(
     spark: SparkSession, dev: ServiceProcess, tmp_path: Path
 ) -> None:
     make_topic(dev.nameserver, "TaskTooLate", 1)
@@ -112,7 +112,7 @@ def test_retention_that_takes_what_planned_tasks_are_to_read_is_an_error_that_na
         query.awaitTermination(RUN_WITHIN_S)
 
 
-def test_retention_that_overtakes_a_task_in_mid_read_costs_only_what_is_gone_when_told_so(
+def test_retention_overtaking_a_task_loses_only_expired_rows_when_tolerated(
     spark: SparkSession, dev: ServiceProcess, tmp_path: Path
 ) -> None:
     make_topic(dev.nameserver, "TaskOvertaken", 1)

@@ -21,7 +21,7 @@ def described(dev: ServiceProcess, group: str, topic: str) -> list[tuple[int, in
     return [(row["committed"], row["lag"]) for row in rows if row["topic"] == topic]
 
 
-def test_a_group_shows_how_far_a_stream_is_one_batch_late_by_the_option_exactly_by_the_listener(
+def test_commit_group_follows_a_stream_late_by_option_and_exactly_by_listener(
     spark: SparkSession, dev: ServiceProcess, tmp_path: Path
 ) -> None:
     make_topic(dev.nameserver, "Watched", 1)

@@ -37,7 +37,7 @@ def sent_to(dev: ServiceProcess, topic: str, count: int, queues: int = 2) -> Sen
     return sent
 
 
-def test_limits_of_a_batch_hold_and_every_message_is_read_once(
+def test_batch_limits_hold_and_every_message_is_read_once(
     spark: SparkSession, dev: ServiceProcess, tmp_path: Path
 ) -> None:
     sent = sent_to(dev, "StreamLimits", 40)
@@ -60,7 +60,7 @@ def test_limits_of_a_batch_hold_and_every_message_is_read_once(
     assert arrived(spark, tmp_path) == sent.places
 
 
-def test_bytes_of_a_batch_hold_too_and_trigger_once_reads_all_whatever_the_limits(
+def test_byte_limit_holds_and_trigger_once_ignores_limits(
     spark: SparkSession, dev: ServiceProcess, tmp_path: Path
 ) -> None:
     sent = sent_to(dev, "StreamBytes", 20)
@@ -73,7 +73,7 @@ def test_bytes_of_a_batch_hold_too_and_trigger_once_reads_all_whatever_the_limit
     assert only.numInputRows == 20
 
 
-def test_a_stream_begins_where_its_options_say_and_then_where_its_checkpoint_says(
+def test_stream_begins_at_its_options_and_resumes_at_its_checkpoint(
     spark: SparkSession, dev: ServiceProcess, tmp_path: Path
 ) -> None:
     sent_to(dev, "StreamStart", 6, queues=1)
@@ -114,7 +114,7 @@ def test_a_stream_begins_where_its_options_say_and_then_where_its_checkpoint_say
     assert found() == {case: list(range(begin, 13)) for case, begin in begins.items()}
 
 
-def test_a_batch_waits_for_the_least_number_of_messages_or_the_longest_delay(
+def test_batch_waits_for_enough_messages_or_the_longest_delay(
     spark: SparkSession, dev: ServiceProcess, tmp_path: Path
 ) -> None:
     sent = sent_to(dev, "StreamLeast", 4)
@@ -140,7 +140,7 @@ def test_a_batch_waits_for_the_least_number_of_messages_or_the_longest_delay(
     assert arrived(spark, tmp_path) == sent.places
 
 
-def test_columns_and_filters_of_a_stream_are_those_of_a_batch(
+def test_stream_has_the_columns_and_filters_of_a_batch(
     spark: SparkSession, dev: ServiceProcess, tmp_path: Path
 ) -> None:
     make_topic(dev.nameserver, "StreamColumns", 1)
@@ -178,7 +178,7 @@ def test_columns_and_filters_of_a_stream_are_those_of_a_batch(
         ({"subscribe": "NoSuchTopic"}, "NoSuchTopic"),
     ],
 )
-def test_what_a_stream_cannot_do_ends_it_with_an_error_that_names_it(
+def test_unsupported_options_end_a_stream_with_an_error_naming_them(
     spark: SparkSession, dev: ServiceProcess, tmp_path: Path, options: dict[str, str], said: str
 ) -> None:
     make_topic(dev.nameserver, "StreamHostile", 1)
@@ -186,7 +186,7 @@ def test_what_a_stream_cannot_do_ends_it_with_an_error_that_names_it(
         run(source(spark, dev.nameserver, **{"subscribe": "StreamHostile", **options}), tmp_path)
 
 
-def test_a_checkpoint_of_a_newer_version_is_refused_and_one_of_other_topics_is_a_loss(
+def test_newer_checkpoint_is_refused_and_one_of_other_topics_is_a_loss(
     spark: SparkSession, dev: ServiceProcess, tmp_path: Path
 ) -> None:
     sent_to(dev, "StreamOld", 3)

@@ -14,7 +14,7 @@ from tests.support.stream_runs import Sent, alter_topic, arrived, clean, run, so
 OFTEN = {"processingTime": "100 milliseconds"}
 
 
-def test_queues_of_an_altered_topic_and_of_a_new_broker_are_read_from_their_beginning(
+def test_added_queues_and_brokers_are_read_from_their_beginning(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     with running_cluster(tmp_path / "cluster", ("broker-a",)) as nameserver:
@@ -40,7 +40,7 @@ def test_queues_of_an_altered_topic_and_of_a_new_broker_are_read_from_their_begi
     assert arrived(spark, tmp_path) == sent.places
 
 
-def test_a_topic_that_is_deleted_is_a_loss_and_the_others_are_read_on_when_told_so(
+def test_deleted_topic_is_a_loss_and_the_others_are_read_on_when_tolerated(
     spark: SparkSession, dev: ServiceProcess, tmp_path: Path
 ) -> None:
     for topic in ("DeletedSoon", "StaysHere"):
@@ -65,7 +65,7 @@ def test_a_topic_that_is_deleted_is_a_loss_and_the_others_are_read_on_when_told_
     assert arrived(spark, tmp_path) == sent.places + anew.places
 
 
-def test_queues_that_a_topic_has_not_for_a_while_are_read_on_where_they_were(
+def test_returning_queues_are_read_on_where_they_were(
     spark: SparkSession, dev: ServiceProcess, tmp_path: Path
 ) -> None:
     make_topic(dev.nameserver, "Shrinks", 2)
@@ -87,7 +87,7 @@ def test_queues_that_a_topic_has_not_for_a_while_are_read_on_where_they_were(
     assert arrived(spark, tmp_path) == sent.places
 
 
-def test_retention_that_overtakes_a_stream_is_an_error_that_names_queue_and_offsets(
+def test_retention_overtaking_a_stream_is_an_error_naming_queue_and_offsets(
     spark: SparkSession, dev: ServiceProcess, tmp_path: Path
 ) -> None:
     make_topic(dev.nameserver, "Overtaken", 1)
@@ -110,7 +110,7 @@ def test_retention_that_overtakes_a_stream_is_an_error_that_names_queue_and_offs
     assert arrived(spark, tmp_path) == read + kept.places
 
 
-def test_a_run_over_what_is_available_ends_although_queues_come_and_go_before_its_restart(
+def test_available_now_run_ends_although_queues_come_and_go(
     spark: SparkSession, dev: ServiceProcess, tmp_path: Path
 ) -> None:
     for topic in ("NowKept", "NowDeleted"):

@@ -18,7 +18,7 @@ KILLS = examples(2, soak=20)
 STOPS = examples(4, soak=50)
 
 
-def test_a_driver_that_is_killed_at_random_moments_loses_and_doubles_no_row(
+def test_killed_driver_neither_loses_nor_doubles_rows(
     spark: SparkSession, dev: ServiceProcess, tmp_path: Path
 ) -> None:
     seed = random.randrange(1 << 32)
@@ -39,7 +39,7 @@ def test_a_driver_that_is_killed_at_random_moments_loses_and_doubles_no_row(
     assert arrived(spark, tmp_path) == sent.places
 
 
-def test_a_query_that_is_stopped_at_random_moments_loses_and_doubles_no_row(
+def test_stopped_query_neither_loses_nor_doubles_rows(
     spark: SparkSession, dev: ServiceProcess, tmp_path: Path
 ) -> None:
     seed = random.randrange(1 << 32)
@@ -59,7 +59,7 @@ def test_a_query_that_is_stopped_at_random_moments_loses_and_doubles_no_row(
     assert arrived(spark, tmp_path) == sent.places
 
 
-def test_a_first_batch_that_fails_is_repeated_from_where_it_began(
+def test_failed_first_batch_is_repeated_from_where_it_began(
     spark: SparkSession, dev: ServiceProcess, tmp_path: Path
 ) -> None:
     make_topic(dev.nameserver, "FailedFirst", 1)

@@ -65,7 +65,7 @@ from tests.tidy.source import lines_broken
         ),
     ],
 )
-def test_a_broken_rule_is_found_at_its_line(
+def test_broken_rule_is_found_at_its_line(
     rule: str, file: str, text: str, lines: list[int]
 ) -> None:
     named = {candidate.__name__: candidate for candidate in RULES}
@@ -73,5 +73,5 @@ def test_a_broken_rule_is_found_at_its_line(
 
 
 def test_every_rule_has_a_case_that_breaks_it() -> None:
-    tested = test_a_broken_rule_is_found_at_its_line.pytestmark[0].args[1]  # type: ignore[attr-defined]
+    tested = test_broken_rule_is_found_at_its_line.pytestmark[0].args[1]  # type: ignore[attr-defined]
     assert {case[0] for case in tested} == {rule.__name__ for rule in RULES}

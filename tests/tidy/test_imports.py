@@ -55,14 +55,14 @@ from tools.project import PACKAGES, ROOT
         ("pure_modules_do_nothing", "broker/ternmq_broker/x.py", '"""Reads."""\nimport os\n', []),
     ],
 )
-def test_a_broken_rule_is_found_at_its_line(
+def test_broken_rule_is_found_at_its_line(
     rule: str, file: str, text: str, lines: list[int]
 ) -> None:
     named = {candidate.__name__: candidate for candidate in RULES}
     assert lines_broken(named[rule], file, text) == lines
 
 
-def test_the_table_has_every_role_and_no_circle() -> None:
+def test_table_has_every_role_and_no_cycle() -> None:
     assert set(ARROWS) == set(PACKAGES)
     for role in ARROWS:
         assert role not in reachable(role)

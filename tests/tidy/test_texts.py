@@ -22,7 +22,7 @@ def text_files() -> dict[str, str]:
     return found
 
 
-def test_no_file_has_a_banned_word() -> None:
+def test_files_have_no_banned_word() -> None:
     found = [
         str(violation)
         for file, text in text_files().items()
@@ -32,14 +32,14 @@ def test_no_file_has_a_banned_word() -> None:
     assert not found, "\n".join(found)
 
 
-def test_every_link_between_pages_leads_somewhere() -> None:
+def test_every_link_between_pages_resolves() -> None:
     pages = {file: text for file, text in text_files().items() if file.endswith(".md")}
     assert pages
     found = [str(dead) for file, text in pages.items() for dead in dead_links(ROOT, file, text)]
     assert not found, "\n".join(found)
 
 
-def test_every_page_is_listed_in_the_readme_of_the_docs() -> None:
+def test_every_page_is_listed_in_the_docs_readme() -> None:
     listed = linked_pages(ROOT, "docs/README.md")
     for readme in [page for page in listed if page.endswith("/README.md")]:
         listed |= linked_pages(ROOT, readme)
@@ -58,23 +58,23 @@ def test_every_page_is_listed_in_the_readme_of_the_docs() -> None:
         "--index https://pypi.org/simple",
     ],
 )
-def test_a_banned_word_is_found_at_its_line(line: str) -> None:
+def test_banned_word_is_found_at_its_line(line: str) -> None:
     assert [found.line for found in banned_words("x.py", f"fine\n{line}\n")] == [2]
 
 
 @pytest.mark.parametrize("line", ["SCHEDULE_TOPIC_XXXX", "a work/ folder", "a Session", "~/home/"])
-def test_an_innocent_word_passes(line: str) -> None:
+def test_innocent_word_passes(line: str) -> None:
     assert not list(banned_words("x.py", line))
 
 
-def test_a_dead_link_is_found_at_its_line(tmp_path: Path) -> None:
+def test_dead_link_is_found_at_its_line(tmp_path: Path) -> None:
     (tmp_path / "b.md").write_text("# One thing: `it`\n")
     page = "[good](b.md#one-thing-it)\n[web](https://x.y)\n[gone](c.md)\n[no](b.md#two)\n```\n[](q)\n```\n"
     (tmp_path / "a.md").write_text(page)
     assert [dead.line for dead in dead_links(tmp_path, "a.md", page)] == [3, 4]
 
 
-def test_what_a_page_links_to_is_found(tmp_path: Path) -> None:
+def test_linked_pages_are_found(tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
     page = "[a](a.md#x)\n[b](../b.md)\n[out](../../c.md)\n[web](https://x.y)\n```\n[](q.md)\n```\n"
     (tmp_path / "docs" / "README.md").write_text(page)

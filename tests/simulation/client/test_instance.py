@@ -38,7 +38,7 @@ def readers(*topics: str) -> groups.ConsumerGroup:
     )
 
 
-def test_a_client_is_used_inside_its_block_only() -> None:
+def test_client_is_used_inside_its_block_only() -> None:
     async def main() -> None:
         async with ToyCluster() as cluster:
             client = client_of(cluster)
@@ -54,7 +54,7 @@ def test_a_client_is_used_inside_its_block_only() -> None:
     run_in_virtual_time(main())
 
 
-def test_questions_at_the_same_time_are_asked_once() -> None:
+def test_concurrent_questions_are_asked_once() -> None:
     async def main() -> None:
         async with ToyCluster() as cluster, client_of(cluster) as client:
             routes = await asyncio.gather(*(client.routes.route(TOPIC) for _ in range(20)))
@@ -66,7 +66,7 @@ def test_questions_at_the_same_time_are_asked_once() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_waiter_that_leaves_does_not_take_the_question_with_it() -> None:
+def test_departing_waiter_does_not_cancel_the_question() -> None:
     async def main() -> None:
         async with ToyCluster() as cluster, client_of(cluster) as client:
             first = asyncio.ensure_future(client.routes.route(TOPIC))
@@ -78,7 +78,7 @@ def test_a_waiter_that_leaves_does_not_take_the_question_with_it() -> None:
     run_in_virtual_time(main())
 
 
-def test_another_nameserver_is_asked_when_one_does_not_answer() -> None:
+def test_another_nameserver_is_asked_when_one_is_silent() -> None:
     async def main() -> None:
         async with (
             ToyCluster() as cluster,
@@ -99,7 +99,7 @@ def test_another_nameserver_is_asked_when_one_does_not_answer() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_topic_is_unknown_only_when_no_nameserver_knows_it() -> None:
+def test_topic_is_unknown_only_when_no_nameserver_knows_it() -> None:
     async def main() -> None:
         async with ToyCluster() as cluster, ToyCluster(brokers=0) as empty:
             empty.network = cluster.network
@@ -115,7 +115,7 @@ def test_a_topic_is_unknown_only_when_no_nameserver_knows_it() -> None:
     run_in_virtual_time(main())
 
 
-def test_routes_are_refreshed_and_listeners_hear_of_changes_only() -> None:
+def test_routes_are_refreshed_and_listeners_notified_of_changes_only() -> None:
     async def main() -> None:
         async with ToyCluster() as cluster, client_of(cluster) as client:
             heard: list[str] = []
@@ -138,7 +138,7 @@ def test_routes_are_refreshed_and_listeners_hear_of_changes_only() -> None:
     run_in_virtual_time(main())
 
 
-def test_routes_are_kept_while_the_nameserver_cannot_tell_them() -> None:
+def test_routes_are_kept_while_the_nameserver_cannot_answer() -> None:
     async def main() -> None:
         async with ToyCluster() as cluster, client_of(cluster) as client:
             route = await client.routes.route(TOPIC)
@@ -155,7 +155,7 @@ def test_routes_are_kept_while_the_nameserver_cannot_tell_them() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_broker_is_dialled_by_name_and_must_prove_it() -> None:
+def test_broker_is_dialled_by_name_and_must_prove_it() -> None:
     async def main() -> None:
         async with ToyCluster(brokers=2) as cluster, client_of(cluster) as client:
             with pytest.raises(Unreachable, match="no route tells"):
@@ -178,7 +178,7 @@ def test_a_broker_is_dialled_by_name_and_must_prove_it() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_member_is_greeted_everywhere_and_leaves_with_a_goodbye() -> None:
+def test_member_is_announced_everywhere_and_leaves_with_a_goodbye() -> None:
     async def main() -> None:
         async with ToyCluster(brokers=2) as cluster:
             calls: list[str] = []
@@ -204,7 +204,7 @@ def test_a_member_is_greeted_everywhere_and_leaves_with_a_goodbye() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_broken_session_is_opened_again_by_the_same_incarnation() -> None:
+def test_broken_session_is_reopened_by_the_same_incarnation() -> None:
     async def main() -> None:
         async with ToyCluster() as cluster, client_of(cluster) as client:
             changes: list[int] = []
@@ -227,7 +227,7 @@ def test_a_broken_session_is_opened_again_by_the_same_incarnation() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_refused_session_is_told_to_who_joins() -> None:
+def test_refused_session_is_raised_to_the_joining_consumer() -> None:
     async def main() -> None:
         async with ToyCluster() as cluster, client_of(cluster) as client:
             cluster.first.sessions.refusal = int(ResponseCode.INVALID_PARAMETER)
@@ -237,7 +237,7 @@ def test_a_refused_session_is_told_to_who_joins() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_topic_that_comes_later_is_joined_then() -> None:
+def test_topic_created_later_is_joined_then() -> None:
     async def main() -> None:
         async with ToyCluster() as cluster, client_of(cluster) as client:
             await client.join_group(readers("later"), lambda: None)
@@ -270,7 +270,7 @@ def test_joining_without_any_nameserver_fails() -> None:
     run_in_virtual_time(main())
 
 
-def test_joining_goes_on_although_a_broker_is_away() -> None:
+def test_joining_succeeds_although_a_broker_is_absent() -> None:
     async def main() -> None:
         async with ToyCluster(brokers=2) as cluster, client_of(cluster) as client:
             await cluster.stop(cluster.first)
@@ -294,7 +294,7 @@ def test_two_clients_of_one_process_have_two_names() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_route_is_kept_while_nameservers_that_have_just_started_learn_of_brokers() -> None:
+def test_route_is_kept_while_restarted_nameservers_learn_of_brokers() -> None:
     async def main() -> None:
         async with ToyCluster(brokers=2) as cluster, client_of(cluster) as client:
             heard: list[str] = []
@@ -314,7 +314,7 @@ def test_a_route_is_kept_while_nameservers_that_have_just_started_learn_of_broke
     run_in_virtual_time(main())
 
 
-def test_a_broker_that_was_found_to_be_away_is_gone_when_no_nameserver_tells_of_it() -> None:
+def test_absent_broker_is_dropped_when_no_nameserver_lists_it() -> None:
     async def main() -> None:
         async with ToyCluster(brokers=2) as cluster, client_of(cluster) as client:
             await client.routes.route(TOPIC)
@@ -330,7 +330,7 @@ def test_a_broker_that_was_found_to_be_away_is_gone_when_no_nameserver_tells_of_
     run_in_virtual_time(main())
 
 
-def test_what_one_nameserver_lacks_is_asked_of_the_others() -> None:
+def test_brokers_missing_at_one_nameserver_are_asked_of_others() -> None:
     async def main() -> None:
         async with ToyCluster(brokers=2) as cluster, ToyCluster(brokers=0) as other:
             other.network, other.members = cluster.network, cluster.members
@@ -388,7 +388,7 @@ def test_consumers_are_members_at_slaves_too_and_producers_are_not() -> None:
     run_in_virtual_time(main())
 
 
-def test_readers_turn_to_a_slave_at_once_and_back_within_two_seconds() -> None:
+def test_readers_switch_to_a_slave_at_once_and_back_within_two_seconds() -> None:
     async def main() -> None:
         async with ToyCluster() as cluster, with_slave(cluster), client_of(cluster) as client:
             moves: list[tuple[str, int]] = []
@@ -412,7 +412,7 @@ def test_readers_turn_to_a_slave_at_once_and_back_within_two_seconds() -> None:
     run_in_virtual_time(main())
 
 
-def test_who_has_just_started_is_asked_last_for_members() -> None:
+def test_restarted_broker_is_asked_last_for_members() -> None:
     async def main() -> None:
         async with (
             ToyCluster(brokers=2) as cluster,
@@ -434,7 +434,7 @@ def test_who_has_just_started_is_asked_last_for_members() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_member_whose_place_another_has_taken_under_a_newer_epoch_is_left() -> None:
+def test_member_replaced_under_a_newer_epoch_is_left() -> None:
     async def main() -> None:
         async with (
             ToyCluster() as cluster,

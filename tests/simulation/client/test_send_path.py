@@ -40,7 +40,7 @@ def client_of(cluster: ToyCluster) -> ClientInstance:
     return cluster.producer().client
 
 
-def test_a_message_goes_to_the_broker_that_was_named_with_all_its_properties() -> None:
+def test_message_goes_to_the_named_broker_with_all_its_properties() -> None:
     async def main() -> None:
         async with ToyCluster(brokers=2) as cluster:
             second = cluster.brokers["broker-1"]
@@ -64,7 +64,7 @@ def test_a_message_goes_to_the_broker_that_was_named_with_all_its_properties() -
     run_in_virtual_time(main())
 
 
-def test_what_is_stored_and_not_confirmed_is_a_result() -> None:
+def test_stored_but_unconfirmed_message_is_a_result() -> None:
     async def main() -> None:
         async with ToyCluster() as cluster:
             cluster.first.sending.answer_request = answers(int(Code.FLUSH_DISK_TIMEOUT))
@@ -99,7 +99,7 @@ def test_another_broker_is_tried_while_nothing_can_have_been_stored() -> None:
         refusal(Code.SYSTEM_BUSY, "in doubt", may_have_happened=True),
     ],
 )
-def test_what_is_illegal_or_in_doubt_is_not_sent_again(answer: TernError) -> None:
+def test_illegal_or_doubtful_message_is_not_sent_again(answer: TernError) -> None:
     async def main() -> None:
         async with ToyCluster(brokers=2) as cluster:
             both = list(cluster.brokers.values())
@@ -114,7 +114,7 @@ def test_what_is_illegal_or_in_doubt_is_not_sent_again(answer: TernError) -> Non
     run_in_virtual_time(main())
 
 
-def test_an_unknown_topic_and_a_silent_broker_are_told() -> None:
+def test_unknown_topic_and_silent_broker_are_reported() -> None:
     async def main() -> None:
         async with ToyCluster() as cluster:
             cluster.first.sending.answer_request = answers(delay_s=2)

@@ -5,11 +5,11 @@ def test_shares_are_in_proportion() -> None:
     assert share({"a": 60, "b": 30, "c": 10}, 10) == {"a": 5, "b": 3, "c": 2}
 
 
-def test_what_is_enough_for_all_is_taken() -> None:
+def test_sufficient_budget_is_shared_whole() -> None:
     assert share({"a": 3, "b": 0}, 3) == {"a": 3, "b": 0}
 
 
-def test_nobody_starves_beside_a_crowd() -> None:
+def test_smallest_queue_does_not_starve_beside_large_ones() -> None:
     assert share({"a": 1_000_000, "b": 1}, 2) == {"a": 1, "b": 1}
 
 
