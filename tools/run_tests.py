@@ -39,7 +39,6 @@ SPARK: Final = ("tests/spark",)
 CONTAINERS: Final = ("tests/cluster",)
 
 ON_BOTH_CORES: Final = ("-n", "2", "--dist", "worksteal")
-COVERAGE: Final = ("--cov", "--cov-report=")
 CLOSING: Final = re.compile(r"^=*\s*(\d+ (passed|failed|error|skipped).* in [\d.]+s.*?)\s*=*$")
 SLOWEST_SHOWN: Final = 10
 
@@ -222,10 +221,14 @@ def test(report: Report) -> None:
     look(report)
 
     def decisions() -> None:
-        options = (*ON_BOTH_CORES, *(COVERAGE if IS_CI else ()))
-        report.pytest("decisions", COVERED, *options)
         if IS_CI:
+            # Coverage makes tests half as slow again, and `rest` draws all examples.
+            report.pytest(
+                "decisions", COVERED, *ON_BOTH_CORES, "--cov", "--cov-report=", TESTS_EXAMPLES="few"
+            )
             report.command("coverage", ROOT / "tools" / "check_coverage.py")
+        else:
+            report.pytest("decisions", COVERED, *ON_BOTH_CORES)
         report.pytest("rules", STATIC, *ON_BOTH_CORES)
 
     def processes() -> None:
