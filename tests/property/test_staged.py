@@ -11,16 +11,17 @@ from ternmq_model.offsets import PhysicalOffset
 from ternmq_producer.staging import StagedMessage, StagedMessages, decode_staged, encode_staged
 
 names = st.sampled_from(["a", "b", "broker-é", "T" * 127])
+PRINTABLE = st.characters(exclude_categories=["C", "Zl", "Zp", "Zs"], include_characters=" ")
 ids = st.one_of(
     st.integers(0, (1 << 128) - 1).map("{:032X}".format),
-    st.text(min_size=1, max_size=20).filter(lambda text: not text.endswith("\0")),
+    st.text(PRINTABLE, min_size=1, max_size=20),
 )
 messages = st.builds(
     StagedMessage,
     names,
     names,
     st.integers(0, (1 << 63) - 1).map(PhysicalOffset),
-    ids.filter(lambda text: text.isprintable()),
+    ids,
 )
 lists = st.lists(messages, max_size=30)
 

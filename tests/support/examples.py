@@ -2,7 +2,7 @@
 
 | value | how many | drawn | for |
 |---|---|---|---|
-| `few` | an eighth | the same each time | `make check`, most of the other Pythons |
+| `few` | a sixteenth | the same each time | `make check`, most of the other Pythons |
 | `fixed` | all | the same each time | `make test` |
 | `fresh` | all | anew | `make test-all` |
 | `soak` | very many | anew | `make soak` |
@@ -24,8 +24,9 @@ SEED: Final = int(os.environ.get("TESTS_SEED", "0")) or (
 )
 """Of tests that kill processes at moments they draw; a failure prints it."""
 
-_PART: Final = 8
-_POINTS_MIN: Final = 4
+_PART: Final = 16
+_EXAMPLES_MIN: Final = 5
+_POINTS_MIN: Final = 3
 
 Point = TypeVar("Point")
 
@@ -37,7 +38,7 @@ def examples(usual: int, *, soak: int = 5_000) -> int:
         usual: In `make test`.
         soak: In a soak.
     """
-    return {"few": -(-usual // _PART), "soak": soak}.get(DRAWN, usual)
+    return {"few": max(usual // _PART, _EXAMPLES_MIN), "soak": soak}.get(DRAWN, usual)
 
 
 def seeds(usual: int, *, soak: int, first: int = 0) -> range:
