@@ -1,4 +1,4 @@
-"""What killed clients leave is read as it happened."""
+"""The notes and the ledger of clients that were killed are read as it happened."""
 
 from pathlib import Path
 
