@@ -8,8 +8,13 @@ and an in-memory network. Prior art: Trio's `MockClock` with `autojump_threshold
 
 import asyncio
 import selectors
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import contextmanager
 from typing import Any, ParamSpec, TypeVar
+
+import pytest
+
+from ternmq_runtime import service
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -97,6 +102,23 @@ async def until(condition: Callable[[], bool], within_s: float = 60.0) -> None:
     assert isinstance(loop, VirtualTimeLoop)
     async with asyncio.timeout(within_s):
         await loop.until(condition)
+
+
+@contextmanager
+def slow_jobs(pause_s: float = 30.0) -> Generator[None]:
+    """Let idle jobs of every service and client pause for at least `pause_s` in the block.
+
+    For hours in which nothing but timers, messages and woken jobs matters: a cluster's idle jobs
+    take a millisecond of CPU for each second. Longer pauses would lose registrations and locks.
+    """
+    wait = service._wait  # pyright: ignore[reportPrivateUsage]
+
+    async def wait_longer(waker: asyncio.Event, timeout_s: float) -> None:
+        await wait(waker, max(timeout_s, pause_s))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(service, "_wait", wait_longer)
+        yield
 
 
 class VirtualClock:
