@@ -24,6 +24,9 @@ TOPIC = "orders"
 ASKING = ClientConfig(nameservers=NAMES, route_refresh_s=0.4)
 """Hears of everything that NameServers do not know yet."""
 
+SEND_EVERY_S = 0.25
+"""A wrong route lasts until the next refresh, so at least one send meets it."""
+
 FIRST = PushConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET)
 
 
@@ -69,7 +72,7 @@ class Routed:
         while loop.time() < end_s:
             result = await self.cluster.send(producer, TOPIC)
             assert isinstance(result, SendResult), result
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(SEND_EVERY_S)
 
 
 @asynccontextmanager

@@ -17,7 +17,7 @@ from ternmq_pipeline.jobs.reporting.asking import Measure, ask_cluster
 from ternmq_pipeline.jobs.reporting.measuring import first_offsets
 from ternmq_pipeline.jobs.reporting.tables import HOUR_MS, Report
 from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster, simulated_cluster
-from tests.support.virtual_time import run_in_virtual_time
+from tests.support.virtual_time import run_in_virtual_time, slow_jobs
 
 SLOW_AFTER_MS = 60_000
 
@@ -82,7 +82,8 @@ def test_topics_report_stored_messages_and_hourly_traffic() -> None:
                     await producer.send(Message("orders", b"%d" % number))
                 now_ms = cluster.now_ms()
                 sent[now_ms - now_ms % HOUR_MS] = count
-                await asyncio.sleep(3600 if count < 30 else 1)
+                with slow_jobs():
+                    await asyncio.sleep(3600 if count < 30 else 1)
             for broker in ("a", "b"):  # which count from nothing then
                 await cluster.stop(broker)
                 await cluster.start(broker)
@@ -104,7 +105,8 @@ def test_daily_message_count_leaves_out_older_messages() -> None:
         async with simulated_cluster() as cluster, cluster.producer() as producer:
             await cluster.put_topic("orders", 1)
             await producer.send(Message("orders", b"early"))
-            await asyncio.sleep(3600)
+            with slow_jobs():
+                await asyncio.sleep(3600)
             await producer.send(Message("orders", b"late"))
             in_a_day = cluster.now_ms() + 23 * HOUR_MS
             (row,) = (await report_of(cluster, now_ms=in_a_day + HOUR_MS // 2)).topics

@@ -14,7 +14,7 @@ from ternmq_model.stored_message import StoredMessage
 from tests.support.examples import seeds
 from tests.support.history import GroupRules, id_of
 from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster, simulated_cluster
-from tests.support.virtual_time import run_in_virtual_time
+from tests.support.virtual_time import run_in_virtual_time, slow_jobs
 
 TOPIC = "orders"
 GROUP = "readers"
@@ -83,7 +83,8 @@ def test_always_failing_message_is_a_dead_letter_after_sixteen_retries() -> None
                     await cluster.send(producer, TOPIC)
                 doomed = frozenset(failures.doomed)
                 await cluster.consumed(GROUP, but=doomed)
-                await until_dead(cluster, doomed, hours=6)
+                with slow_jobs():
+                    await until_dead(cluster, doomed, hours=6)
             await cluster.scan(TOPIC, groups=[GROUP])
             rules = GroupRules(
                 GROUP, frozenset({TOPIC}), redeliveries_max=0, doomed=doomed, attempts=17

@@ -9,13 +9,17 @@ and an in-memory network. Prior art: Trio's `MockClock` with `autojump_threshold
 import asyncio
 import contextlib
 import selectors
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from contextlib import contextmanager
 from random import Random
 from typing import Any, ParamSpec, TypeVar
+
+import pytest
 
 from ternmq_model.errors import TernError
 from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Network
+from ternmq_runtime import service
 from ternmq_runtime.processes import Processes
 
 P = ParamSpec("P")
@@ -117,6 +121,23 @@ async def until(holds: Callable[[], bool | Awaitable[bool]], within_s: float = 4
             loop = asyncio.get_running_loop()
             assert isinstance(loop, VirtualTimeLoop)
             await loop.until(lambda: is_met() is True)
+
+
+@contextmanager
+def slow_jobs(pause_s: float = 30.0) -> Generator[None]:
+    """Let idle jobs of every service and client pause for at least `pause_s` in the block.
+
+    For hours in which nothing but timers, messages and woken jobs matters: a cluster's idle jobs
+    take a millisecond of CPU for each second. Longer pauses would lose registrations and locks.
+    """
+    wait = service._wait  # pyright: ignore[reportPrivateUsage]
+
+    async def wait_longer(waker: asyncio.Event, timeout_s: float) -> None:
+        await wait(waker, max(timeout_s, pause_s))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(service, "_wait", wait_longer)
+        yield
 
 
 class VirtualClock:
