@@ -1,11 +1,14 @@
 import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.tidy.text_rules import banned_words, dead_links, linked_pages
+from tests.tidy.source import Violation
+from tests.tidy.text_rules import banned_words, dead_links, linked_pages, missing_tests
 from tools.project import GENERATED, ROOT, relative
 
+PageRule = Callable[[Path, str, str], Iterator[Violation]]
 EXEMPT = ("tests/tidy/text_rules.py", "tests/tidy/test_texts.py", relative(GENERATED), "LICENSE")
 """The rules themselves, what a generator wrote, and what lawyers wrote."""
 
@@ -32,10 +35,11 @@ def test_files_have_no_banned_word() -> None:
     assert not found, "\n".join(found)
 
 
-def test_every_link_between_pages_resolves() -> None:
+@pytest.mark.parametrize("rule", [dead_links, missing_tests])
+def test_every_link_and_test_named_on_a_page_exists(rule: PageRule) -> None:
     pages = {file: text for file, text in text_files().items() if file.endswith(".md")}
-    assert pages
-    found = [str(dead) for file, text in pages.items() for dead in dead_links(ROOT, file, text)]
+    assert "::test_" in pages["docs/promises.md"]
+    found = [str(broken) for file, text in pages.items() for broken in rule(ROOT, file, text)]
     assert not found, "\n".join(found)
 
 
@@ -79,3 +83,16 @@ def test_linked_pages_are_found(tmp_path: Path) -> None:
     page = "[a](a.md#x)\n[b](../b.md)\n[out](../../c.md)\n[web](https://x.y)\n```\n[](q.md)\n```\n"
     (tmp_path / "docs" / "README.md").write_text(page)
     assert linked_pages(tmp_path, "docs/README.md") == {"docs/a.md", "b.md"}
+
+
+def test_missing_test_is_found_at_its_line(tmp_path: Path) -> None:
+    (tmp_path / "test_a.py").write_text("def test_b() -> None: ...\nTestC = test_b\nd = 1\n")
+    names = (
+        "test_a.py::test_b",
+        "test_a.py::TestC",
+        "test_a.py::d",
+        "test_a.py::x",
+        "b.py::test_b",
+    )
+    page = "".join(f"- `{name}`: why\n" for name in names)
+    assert [found.line for found in missing_tests(tmp_path, "p.md", page)] == [3, 4, 5]
