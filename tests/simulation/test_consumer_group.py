@@ -30,6 +30,8 @@ class Journal:
         self.finished: Counter[str] = Counter()
         """By message id, under which a message that was sent back comes again."""
         self._checked = dict.fromkeys(cluster.brokers, 0)
+        self._complete: Counter[tuple[str, int]] = Counter()
+        """Up to where all of a queue was finished or taken back; that stays so."""
 
     def check_commits(self) -> None:
         """Assert that no offset was committed past a message that nobody has finished, unless its
@@ -39,9 +41,13 @@ class Journal:
             for _, queue_id, offset in broker.commits[self._checked[name] :]:
                 if queue_id == RETRY_QUEUE:
                     continue
-                ids = [f"{name}-{queue_id}-{place}" for place in range(offset)]
-                missing = [each for each in ids if each not in self.finished.keys() | taken_back]
+                places = range(self._complete[name, queue_id], offset)
+                ids = [f"{name}-{queue_id}-{place}" for place in places]
+                missing = [
+                    each for each in ids if not (each in self.finished or each in taken_back)
+                ]
                 assert not missing, f"{queue_id}: {offset} was committed without {missing}"
+                self._complete[name, queue_id] = max(places.start, offset)
             self._checked[name] = len(broker.commits)
 
     @property

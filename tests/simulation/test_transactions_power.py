@@ -28,7 +28,7 @@ from tests.support.transactions import (
     open_producer,
     question,
 )
-from tests.support.virtual_time import run_in_virtual_time
+from tests.support.virtual_time import run_in_virtual_time, slow_jobs
 
 SEEDS = range(1000) if os.environ.get("TERNMQ_SOAK") else range(8)
 LIVES = 4
@@ -110,9 +110,10 @@ def test_no_loss_of_power_commits_twice_or_shows_what_is_not_committed(
                         if life < LIVES - 1:
                             disk = around.files = disk.lose_power(chance)
                         else:
-                            await asyncio.sleep(200)
-                            producers.decide()
-                            await asyncio.sleep(200)
+                            with slow_jobs(5):
+                                await asyncio.sleep(200)
+                                producers.decide()
+                                await asyncio.sleep(200)
                             await check(client, producers, is_all_kept=mode is FlushMode.SYNC)
                     await client.connection.close()
 
