@@ -8,7 +8,7 @@ from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_remoting import contracts
 from tests.support.simulated_cluster import CLUSTER_STORE, SimulatedCluster, simulated_cluster
 from tests.support.simulated_replicas import caught_up, log_bytes, status_of
-from tests.support.virtual_time import run_in_virtual_time
+from tests.support.virtual_time import run_in_virtual_time, slow_jobs
 
 HOUR_S = 3600
 SYNC = BrokerRole.SYNC_MASTER
@@ -86,7 +86,8 @@ def test_slave_begins_where_log_of_master_begins_now() -> None:
             await cluster.stop("a-1")
             for _ in range(40):
                 await master.send("T", bytes(8000))
-            await asyncio.sleep(1.1 * HOUR_S)
+            with slow_jobs():
+                await asyncio.sleep(1.1 * HOUR_S)
             for _ in range(10):
                 await master.send("T", bytes(8000))
             await asyncio.sleep(2)

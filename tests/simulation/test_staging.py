@@ -400,14 +400,14 @@ def test_errors_of_several_brokers_are_raised_as_one(
 def test_broker_with_too_many_open_transactions_refuses_and_names_staged() -> None:
     async def main() -> None:
         async with (
-            simulated_cluster(brokers=("a",), transactions_open_max=3000) as cluster,
+            simulated_cluster(brokers=("a",), transactions_open_max=1000) as cluster,
             producer_of(cluster) as producer,
         ):
             await cluster.put_topic(TOPIC)
             with pytest.raises(StageFailed, match=r"broker\.transactions_open_max") as failed:
-                await producer.stage(rows(9000), staged_for="q/1", timeout_s=20)
+                await producer.stage(rows(3000), staged_for="q/1", timeout_s=20)
             staged = failed.value.staged
-            assert 3000 <= len(staged) < 9000
+            assert 1000 <= len(staged) < 3000
             assert failed.value.retryable
             await producer.end(staged, ROLLBACK)
             assert (await described(cluster)).open == 0

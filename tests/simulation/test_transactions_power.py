@@ -28,7 +28,7 @@ from tests.support.transactions import (
     open_producer,
     question,
 )
-from tests.support.virtual_time import run_in_virtual_time
+from tests.support.virtual_time import run_in_virtual_time, slow_jobs
 
 SEEDS = seeds(8, soak=1000)
 LIVES = 4
@@ -108,9 +108,10 @@ def test_power_loss_never_commits_twice_or_shows_uncommitted(seed: int, mode: Fl
                         if life < LIVES - 1:
                             disk = around.files = disk.lose_power(chance)
                         else:
-                            await asyncio.sleep(200)
-                            producers.decide()
-                            await asyncio.sleep(200)
+                            with slow_jobs(5):
+                                await asyncio.sleep(200)
+                                producers.decide()
+                                await asyncio.sleep(200)
                             await check(client, producers, is_all_kept=mode is FlushMode.SYNC)
                     await client.connection.close()
 
