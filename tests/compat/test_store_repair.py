@@ -2,21 +2,14 @@
 
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from ternmq_store.config import StoreConfig
 from ternmq_store.disk.filesystem import RealFileSystem
-from ternmq_store.disk.layout import consume_queue_folder, file_name
-from ternmq_store.inspection.audit import StoreAudit
-from ternmq_store.inspection.rehearsal import rehearse
-from ternmq_store.inspection.repair import choose_queues, lost_numbers, queue_paths
-from tests.support.damage import CONFIG as DAMAGE_CONFIG
-from tests.support.damage import filled
 from tests.support.rocketmq import contents, unpack_store
-from tests.support.stores import ROOT, open_store
+from tests.support.stores import open_store
 
 CONFIG = StoreConfig(
     commit_log_file_bytes=65_536, consume_queue_file_units=100, index_slots=500, index_entries=400
@@ -135,18 +128,3 @@ def test_queue_of_unknown_end_is_kept(root: Path) -> None:
     done = repair(root, "--dry-run")
     assert "kept: queue 0 of Orders: its end is noted nowhere" in done.stdout
     assert contents(root / "consumequeue") == before
-
-
-def test_removal_of_a_damaged_queue_loses_no_offsets() -> None:
-    files = filled(is_clean=True)
-    unit = consume_queue_folder(ROOT) / "A" / "0" / file_name(0)
-    files.nodes[unit].data[20 * 3 + 7] ^= 1
-    audit = StoreAudit(files, ROOT)
-    assert any(finding.area == "queue" for finding in audit.findings())
-    chosen = choose_queues(files, ROOT, audit, all_of=False)
-    assert (chosen.removed, chosen.kept) == ([("A", 0)], [])
-    before = rehearse(files, ROOT, DAMAGE_CONFIG)
-    paths = [*queue_paths(files, ROOT, chosen.removed)]
-    assert lost_numbers(audit, before, rehearse(files, ROOT, DAMAGE_CONFIG, without=paths)) == []
-    # What the next start leaves missing is told.
-    assert lost_numbers(audit, before, replace(before, ends={("A", 0): 3, ("A", 1): 20}))

@@ -1,12 +1,14 @@
 """Who may import what."""
 
 import ast
+import functools
 import re
 import sys
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from tests.tidy.source import Source, Violation
+from tests.tidy.source import Source, Violation, parse
+from tools.project import ROOT, relative
 
 ARROWS: Final[Mapping[str, frozenset[str]]] = {
     "model": frozenset(),
@@ -66,6 +68,15 @@ IMPURE: Final = frozenset(
         *("tempfile", "threading", "time", "uuid"),
     }
 )
+
+
+WHOLE: Final = frozenset(
+    {
+        *("ternmq_broker.Broker", "ternmq_broker.server", "ternmq_nameserver.server"),
+        *("ternmq_producer.producer", "ternmq_consumer.pull", "ternmq_consumer.push"),
+    }
+)
+"""Whole services and clients: tests that run them lie below `tests/simulation`."""
 
 
 def reachable(role: str) -> frozenset[str]:
@@ -150,6 +161,32 @@ def pure_modules_do_nothing(source: Source) -> Iterator[Violation]:
             yield source.at(call, f"a pure module must not call {call.func.id}")
 
 
+@functools.cache
+def runs_whole(module: str) -> bool:
+    """Tell whether `module` is in `WHOLE`, or a helper of tests that imports one of those."""
+    path = ROOT / f"{module.replace('.', '/')}.py"
+    if not module.startswith("tests.support.") or not path.exists():
+        return module in WHOLE
+    helper = parse(relative(path), path.read_text())
+    return any(map(runs_whole, (name for _, names in imported(helper) for name in names)))
+
+
+def imported(source: Source) -> Iterator[tuple[ast.alias | ast.ImportFrom, list[str]]]:
+    """Yield each import with the names of the module and of what is taken from it."""
+    for node, module in imports(source):
+        taken = node.names if isinstance(node, ast.ImportFrom) else []
+        yield node, [module, *(f"{module}.{alias.name}" for alias in taken)]
+
+
+def unit_tests_run_no_whole_service(source: Source) -> Iterator[Violation]:
+    """Find imports of whole services and clients in unit tests of the packages."""
+    if not source.file.startswith("tests/unit/") or source.file.startswith("tests/unit/support/"):
+        return
+    for node, names in imported(source):
+        if any(map(runs_whole, names)):
+            yield source.at(node, f"a test that runs {names[0]} belongs below tests/simulation")
+
+
 RULES: Final = (
     imports_are_absolute,
     imports_follow_the_arrows,
@@ -157,4 +194,5 @@ RULES: Final = (
     modules_stay_home,
     store_is_synchronous,
     pure_modules_do_nothing,
+    unit_tests_run_no_whole_service,
 )

@@ -53,6 +53,21 @@ from tools.project import PACKAGES, ROOT
             [2],
         ),
         ("pure_modules_do_nothing", "broker/ternmq_broker/x.py", '"""Reads."""\nimport os\n', []),
+        (
+            "unit_tests_run_no_whole_service",
+            "tests/unit/broker/test_x.py",
+            "from ternmq_broker import Broker, BrokerConfig\nimport ternmq_nameserver.server\n"
+            "from ternmq_broker import topics\nfrom tests.support import broker_process\n"
+            "from tests.support.broker_process import BrokerProcess\n"
+            "from tests.support.stores import SMALL\n",
+            [1, 2, 4, 5],
+        ),
+        (
+            "unit_tests_run_no_whole_service",
+            "tests/simulation/broker/test_x.py",
+            "from ternmq_broker import Broker\n",
+            [],
+        ),
     ],
 )
 def test_broken_rule_is_found_at_its_line(

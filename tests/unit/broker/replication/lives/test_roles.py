@@ -29,8 +29,8 @@ from ternmq_broker.replication.lives.starting import (
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_store.config import FlushMode
 from ternmq_store.message_store import MessageStore
-from tests.support.brokers import SMALL_STORE
 from tests.support.files import MemoryFileSystem
+from tests.support.stores import SMALL
 from tests.support.virtual_time import VirtualClock, run_in_virtual_time
 
 EPOCHS = (Epoch(3, PhysicalOffset(0)),)
@@ -186,7 +186,7 @@ def test_promoted_slave_adopts_its_masters_role_unless_configured() -> None:
 def test_own_knowledge_comes_from_settings_state_and_store() -> None:
     async def main() -> None:
         files, root = MemoryFileSystem(), Path("/broker")
-        store = MessageStore.open(root, SMALL_STORE, FlushMode.SYNC, files, VirtualClock())
+        store = MessageStore.open(root, SMALL, FlushMode.SYNC, files, VirtualClock())
         known = own_of(MASTER, Kept(epochs=EPOCHS, highest_epoch=5, is_replicated=True), store)
         assert (known.is_master, known.is_replicated, known.is_empty) == (True, True, True)
         assert (known.was_clean, known.epochs, known.highest) == (True, EPOCHS, 5)

@@ -7,6 +7,7 @@ import pytest
 from ternmq_broker.replication.metadata import reading
 from ternmq_broker.replication.metadata.reading import TableReader, ToldTable
 from ternmq_broker.replication.slave.following_rules import ProtocolBroken
+from ternmq_model.address import Address
 from ternmq_model.errors import RefusedError
 from ternmq_model.response_code import ResponseCode
 from ternmq_protos.v1 import common_pb2 as common
@@ -14,9 +15,9 @@ from ternmq_protos.v1 import replication_pb2 as replication
 from ternmq_remoting.contracts import METADATA
 from ternmq_remoting.rpc import Call, ServerStream, stream
 from tests.support.memory_network import MemoryNetwork
-from tests.support.metadata import MASTER
 from tests.support.virtual_time import InlineBlocking, run_in_virtual_time
 
+MASTER = Address("m", 10_911)
 Reply = replication.MetadataReply
 
 

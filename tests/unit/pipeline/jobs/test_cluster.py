@@ -1,0 +1,59 @@
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from ternmq_client.descriptions import QueueStatus, TopicDescription
+from ternmq_model.errors import IllegalName, TopicNotFound
+from ternmq_model.offsets import QueueOffset
+from ternmq_model.queue import MessageQueue
+from ternmq_pipeline.jobs import cluster
+from ternmq_pipeline.jobs.cluster import check_topics, going_on
+from ternmq_pipeline.offsets import EARLIEST, offsets_text
+
+
+class Admin:
+    """A cluster with topics A and B, the former with three queues."""
+
+    async def topics(self) -> list[str]:
+        return ["A", "B"]
+
+    async def describe_topic(self, topic: str) -> TopicDescription:
+        queues = [QueueStatus(MessageQueue(topic, "a", queue), 0, 9, 0) for queue in range(3)]
+        return TopicDescription(topic, (), tuple(queues))
+
+
+@pytest.fixture(autouse=True)
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the NameServers that were asked; `Admin` answers for them."""
+    found: list[str] = []
+
+    def ask(nameserver: str, question: Callable[[Any], Awaitable[object]]) -> object:
+        found.append(nameserver)
+        asking: Any = question(Admin())
+        with pytest.raises(StopIteration) as answer:
+            asking.send(None)
+        return answer.value.value
+
+    monkeypatch.setattr(cluster, "ask", ask)
+    return found
+
+
+def test_topics_are_checked_before_a_job_starts(asked: list[str]) -> None:
+    check_topics("ns:1", ["B", "A"])
+    with pytest.raises(TopicNotFound, match="'C' is on no broker"):
+        check_topics("ns:2", ["A", "C"])
+    assert asked == ["ns:1", "ns:2"]
+
+
+def test_illegal_topic_is_refused_without_asking(asked: list[str]) -> None:
+    with pytest.raises(IllegalName):
+        check_topics("ns:1", ["A", "no topic"])
+    assert asked == []
+
+
+def test_stream_goes_on_where_it_was_and_begins_with_the_first_message_of_new_queues() -> None:
+    first, second, new = (MessageQueue("A", "a", queue_id) for queue_id in range(3))
+    committed = {first: QueueOffset(5), second: QueueOffset(0)}
+    expected = offsets_text(committed | {new: EARLIEST})
+    assert going_on("ns:1", "A", offsets_text(committed)) == expected
