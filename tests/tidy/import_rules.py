@@ -173,7 +173,7 @@ def runs_whole(module: str) -> bool:
 
 def imported(source: Source) -> Iterator[tuple[ast.alias | ast.ImportFrom, list[str]]]:
     """Yield each import with the names of the module and of what is taken from it."""
-    for node, module in imports(source):
+    for node, module in source.imports:
         taken = node.names if isinstance(node, ast.ImportFrom) else []
         yield node, [module, *(f"{module}.{alias.name}" for alias in taken)]
 
