@@ -57,8 +57,8 @@ from tools.project import PACKAGES, ROOT
             "unit_tests_run_no_whole_service",
             "tests/unit/broker/test_x.py",
             "from ternmq_broker import Broker, BrokerConfig\nimport ternmq_nameserver.server\n"
-            "from ternmq_broker import topics\nfrom tests.support import broker_process\n"
-            "from tests.support.broker_process import BrokerProcess\n"
+            "from ternmq_broker import topics\nfrom tests.support import brokers\n"
+            "from tests.support.simulated_cluster import SimulatedCluster\n"
             "from tests.support.stores import SMALL\n",
             [1, 2, 4, 5],
         ),
