@@ -4,6 +4,7 @@
     python benchmarks/bench.py --quick                # once, with a tenth of the messages
     python benchmarks/bench.py --only push --only pull
     python benchmarks/bench.py --prototype            # the bare path beside it
+    python benchmarks/bench.py --compare HEAD~5       # ratios to another commit, in paired rounds
 
 Each round starts new services with nothing stored for every column (asynchronous and synchronous
 flush, without the index and with everything on) and tears them down.
@@ -21,7 +22,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Final
 
-from benchmarks import machine
+from benchmarks import compare, machine
 from benchmarks.figures import BACKLOG, COLUMNS, CONSUMING, MEASUREMENTS, SENDING, Column, table
 from benchmarks.patterns import scaled
 from benchmarks.services import TERNMQ, bare, dev, load
@@ -88,7 +89,8 @@ def run(
         if prototype:
             columns[f"bare, {column.mode}"] = defaultdict(list)
     for number in range(rounds):
-        for column in COLUMNS:
+        # `ternmq --help` alone needs no service.
+        for column in COLUMNS if set(only) - {"help"} else ():
             heading = column.heading
             print(f"round {number + 1} of {rounds}, {heading} …", file=sys.stderr, flush=True)
             _add(columns[heading], measure_dev(data, column, only, scale))
@@ -118,11 +120,21 @@ def main() -> None:
     )
     parser.add_argument("--prototype", action="store_true", help="the bare path beside it")
     parser.add_argument("--data", type=Path, default=Path(), help="a folder on the disk to use")
-    parser.add_argument("--json", type=Path, help="write every round's values to this file")
+    result = parser.add_mutually_exclusive_group()
+    result.add_argument("--json", type=Path, help="write every round's values to this file")
+    result.add_argument("--compare", metavar="COMMIT", help="print ratios to that commit's figures")
     chosen = parser.parse_args()
     rounds = chosen.rounds or (1 if chosen.quick else 3)
     with tempfile.TemporaryDirectory(prefix=".bench-", dir=chosen.data) as folder:
         print(*machine.describe(Path(folder)), sep="\n", flush=True)
+        if chosen.compare:
+            words = [f"--data={Path(folder).resolve()}"]
+            words += [f"--only={name}" for name in chosen.only or ()]
+            words += ["--quick"] * chosen.quick + ["--prototype"] * chosen.prototype
+            commit = compare.resolve(chosen.compare)
+            print(f"against  {commit}, rounds {rounds} of each", flush=True)
+            print(f"\n{compare.table(commit, compare.run(commit, rounds, words))}")
+            return
         columns = run(
             Path(folder),
             chosen.only or MEASUREMENTS,

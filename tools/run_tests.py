@@ -1,7 +1,10 @@
-"""Run everything that can show a mistake on this machine, and say what did not run: `make test`.
+"""Run the checks and tests of one target: `run_tests.py check|test|rest`.
 
-Lint, types, freshness of the generated code, every test, and the unit and property tests again on
-the other Pythons we support. With `CI=true` a test that is skipped is a failure.
+`make check` is for before a commit. `make test` is every test that one Python and this machine
+allow, with examples that never change. `make test-all` is the rest: containers, the other Pythons,
+fallbacks for what only Linux has, and examples that nobody has seen yet. Where `CI=true` a skipped
+test is a failure and `make test` measures coverage. Each run ends with its steps, how long its
+tests took, and what did not run.
 """
 
 import functools
@@ -12,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,21 +27,40 @@ from tools.project import ROOT
 OTHER_PYTHONS: Final = ("3.11", "3.12", "3.13")
 """Versions that the unit and property tests must pass on, besides the one that runs this."""
 
+PYTHON: Final = Path(sys.executable)
 HERE: Final = f"{sys.version_info.major}.{sys.version_info.minor}"
-ELSEWHERE: Final = ("tests/unit", "tests/property")
-WAITING: Final = ("tests/cluster", "tests/network", "tests/crash", "tests/spark")
-"""Wait half of the time for processes that they started, so the others run beside them."""
+IS_CI: Final = os.environ.get("CI") == "true"
 
+QUICK: Final = ("tests/unit", "tests/property")
+COVERED: Final = (*QUICK, "tests/simulation")
+STATIC: Final = ("tests/tidy", "tests/compat")
+PROCESSES: Final = ("tests/crash", "tests/network", "tests/integration")
+SPARK: Final = ("tests/spark",)
+CONTAINERS: Final = ("tests/cluster",)
+
+ON_BOTH_CORES: Final = ("-n", "2", "--dist", "worksteal")
 CLOSING: Final = re.compile(r"^=*\s*(\d+ (passed|failed|error|skipped).* in [\d.]+s.*?)\s*=*$")
+SLOWEST_SHOWN: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """One test that ran."""
+
+    name: str
+    """File and test: `tests/unit/test_x.py::test_y`."""
+
+    seconds: float
 
 
 @dataclass(slots=True)
 class Report:
-    """What ran, how it went and what did not run. Owned by `main`."""
+    """What ran, how it went, how long it took and what did not run. Owned by `main`."""
 
     steps: list[str] = field(default_factory=list[str])
     left_out: list[str] = field(default_factory=list[str])
     closing_lines: list[str] = field(default_factory=list[str])
+    ran: list[Ran] = field(default_factory=list[Ran])
     failed: bool = False
 
     def step(self, name: str, run: Callable[[], bool]) -> None:
@@ -50,49 +72,85 @@ class Report:
         word = "ok" if passed else "FAILED"
         self.steps.append(f"{word:7}{time.monotonic() - began_s:7.1f} s  {name}")
 
+    def command(self, name: str, *words: str | Path) -> None:
+        """Run a script or module of this environment's Python as a step."""
+        self.step(name, lambda: subprocess.call([PYTHON, *words], cwd=ROOT) == 0)
 
-def command(*arguments: str | Path) -> bool:
-    """Run a command in the project's folder and tell whether it succeeded."""
-    return subprocess.call([str(argument) for argument in arguments], cwd=ROOT) == 0
+    def pytest(
+        self, name: str, folders: Sequence[str], *options: str, python: Path = PYTHON, **env: str
+    ) -> None:
+        """Run the tests in `folders` as a step; each line that they print begins with `name`."""
+        self.step(name, lambda: self._run_pytest(name, [*options, *folders], python, env))
+
+    def _run_pytest(
+        self, name: str, words: Sequence[str], python: Path, env: dict[str, str]
+    ) -> bool:
+        with tempfile.TemporaryDirectory() as scratch:
+            results = Path(scratch) / "results.xml"
+            with subprocess.Popen(
+                [python, "-m", "pytest", "-q", f"--junitxml={results}", *words],
+                cwd=ROOT,
+                env=os.environ | env,
+                stdout=subprocess.PIPE,
+                text=True,
+            ) as process:
+                assert process.stdout is not None
+                for line in process.stdout:
+                    print(f"{name}: {line}", end="", flush=True)
+                    if found := CLOSING.match(line):
+                        self.closing_lines.append(f"{name}: {found[1]}")
+            status = process.returncode
+            cases = [*ElementTree.parse(results).iter("testcase")] if results.exists() else []
+        skipped = reasons(cases)
+        self.left_out += [f"{name}: {reason}" for reason in skipped]
+        self.ran += times(cases)
+        return status == 0 and not (skipped and IS_CI)
+
+    def print(self) -> None:
+        """Print the summary."""
+        print("\n--- summary", *self.steps, sep="\n")
+        print("seconds in tests, by folder:", *by_folder(self.ran), sep="\n  ")
+        print(f"the slowest {SLOWEST_SHOWN}:", *slowest(self.ran), sep="\n  ")
+        print("did not run:" if self.left_out else "everything ran", *self.left_out, sep="\n  ")
+        print("FAILED" if self.failed else "PASSED", *self.closing_lines, sep="\n")
 
 
-def pytest(
-    python: Path, folders: Sequence[str], report: Report, *, label: str, without_linux: str = ""
-) -> bool:
-    """Run the tests in `folders`; keep the closing line and the reasons of what was skipped."""
-    with tempfile.TemporaryDirectory() as scratch:
-        results = Path(scratch) / "results.xml"
-        process = subprocess.Popen(
-            [str(python), "-m", "pytest", "-q", f"--junitxml={results}", *folders],
-            cwd=ROOT,
-            env=os.environ | {"TESTS_WITHOUT_LINUX": without_linux},
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert process.stdout is not None
-        for line in process.stdout:
-            print(f"{label}: {line}", end="", flush=True)
-            if found := CLOSING.match(line):
-                report.closing_lines.append(f"{label}: {found[1]}")
-        status = process.wait()
-        skipped = reasons(results) if results.exists() else []
-    report.left_out += [f"{label}: {reason}" for reason in skipped]
-    return status == 0 and not (skipped and must_run_everything())
-
-
-def reasons(results: Path) -> list[str]:
+def reasons(cases: Iterable[ElementTree.Element]) -> list[str]:
     """Return why tests were skipped, each reason once with its number of tests."""
     counts: dict[str, int] = {}
-    for skipped in ElementTree.parse(results).iter("skipped"):
+    for skipped in (found for case in cases for found in case.iter("skipped")):
         if skipped.get("type") == "pytest.skip":
             reason = skipped.get("message", "no reason given")
             counts[reason] = counts.get(reason, 0) + 1
     return [f"{count} tests: {reason}" for reason, count in counts.items()]
 
 
-def must_run_everything() -> bool:
-    """Tell whether a skipped test is a failure."""
-    return os.environ.get("CI") == "true"
+def times(cases: Iterable[ElementTree.Element]) -> list[Ran]:
+    """Return the time of each test of a report in JUnit's form."""
+    return [
+        Ran(
+            f"{case.get('classname', '').replace('.', '/')}.py::{case.get('name')}",
+            float(case.get("time", "0")),
+        )
+        for case in cases
+    ]
+
+
+def by_folder(ran: Iterable[Ran]) -> list[str]:
+    """Return a line for each folder below `tests` with the sum of its tests, longest first."""
+    sums: dict[str, tuple[float, int]] = {}
+    for test in ran:
+        folder = "/".join(test.name.split("/")[:2])
+        seconds, count = sums.get(folder, (0.0, 0))
+        sums[folder] = seconds + test.seconds, count + 1
+    ordered = sorted(sums.items(), key=lambda item: item[1], reverse=True)
+    return [f"{seconds:7.1f} s  {count:5}  {name}" for name, (seconds, count) in ordered]
+
+
+def slowest(ran: Iterable[Ran]) -> list[str]:
+    """Return a line for each of the slowest tests."""
+    chosen = sorted(ran, key=lambda test: test.seconds, reverse=True)[:SLOWEST_SHOWN]
+    return [f"{test.seconds:7.1f} s  {test.name}" for test in chosen]
 
 
 def find_python(version: str) -> Path | None:
@@ -110,33 +168,86 @@ def find_python(version: str) -> Path | None:
     return None
 
 
-def test_elsewhere(version: str, base: Path, report: Report) -> bool:
-    """Run the unit and property tests on another Python, in a `.venv-<version>` of its own."""
+def install(version: str, base: Path) -> bool:
+    """Put what the unit and property tests need into `.venv-<version>`."""
     folder = ROOT / f".venv-{version}"
-    python = folder / "bin" / "python"
-    stamp = folder / ".installed"
-    if not python.exists() and not command(base, "-m", "venv", folder):
+    python, stamp = folder / "bin" / "python", folder / ".installed"
+    if stamp.exists() and stamp.stat().st_mtime >= (ROOT / "pyproject.toml").stat().st_mtime:
+        return True
+    if not python.exists() and subprocess.call([base, "-m", "venv", folder]):
         return False
-    wanted = (ROOT / "pyproject.toml").stat().st_mtime
-    if not stamp.exists() or stamp.stat().st_mtime < wanted:
-        install = (python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
-        if not command(*install, "--editable", ".[compression,spark]", "pytest", "hypothesis"):
-            return False
-        stamp.touch()
-    return pytest(python, ELSEWHERE, report, label=f"Python {version}")
+    words = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--editable")
+    wanted = (".[compression,spark]", "pytest", "pytest-xdist", "hypothesis")
+    if subprocess.call([python, *words, *wanted], cwd=ROOT):
+        return False
+    stamp.touch()
+    return True
 
 
 def run_other_pythons(report: Report) -> None:
-    """Run the unit and property tests on every other Python that is there; name the others."""
+    """Run unit and property tests on every other Python; the newest one draws fresh examples."""
     for version in OTHER_PYTHONS:
-        base = find_python(version)
-        name = f"unit and property tests on Python {version}"
-        if version == HERE:
-            continue
-        if base is None:
-            report.left_out.append(f"{name}: not found here")
+        name = f"Python {version}"
+        base = None if version == HERE else find_python(version)
+        if base is not None:
+            drawn = "fresh" if version == OTHER_PYTHONS[-1] else "few"
+            python = ROOT / f".venv-{version}" / "bin" / "python"
+            report.step(f"install {name}", functools.partial(install, version, base))
+            report.pytest(name, QUICK, *ON_BOTH_CORES, python=python, TESTS_EXAMPLES=drawn)
+        elif version != HERE:
+            report.left_out.append(f"unit and property tests on {name}: not found here")
+
+
+def look(report: Report) -> None:
+    """Look at what needs no run: mistakes, layout, messages of commits."""
+    report.command("lint", "-m", "ruff", "check", ".")
+    report.command("layout", "-m", "ruff", "format", "--check", ".")
+    report.command("commits", ROOT / "tools" / "check_commits.py")
+
+
+def check(report: Report) -> None:
+    """Run what finds most mistakes in a minute."""
+    look(report)
+    side_by_side(
+        lambda: report.command("types", ROOT / "tools" / "check_types.py", "--changed"),
+        lambda: report.pytest(
+            "tests", (*QUICK, "tests/tidy"), *ON_BOTH_CORES, TESTS_EXAMPLES="few"
+        ),
+    )
+
+
+def test(report: Report) -> None:
+    """Run every test that this machine allows on this Python."""
+    look(report)
+
+    def decisions() -> None:
+        if IS_CI:
+            # Coverage makes tests half as slow again, and `rest` draws all examples.
+            report.pytest(
+                "decisions", COVERED, *ON_BOTH_CORES, "--cov", "--cov-report=", TESTS_EXAMPLES="few"
+            )
+            report.command("coverage", ROOT / "tools" / "check_coverage.py")
         else:
-            report.step(name, functools.partial(test_elsewhere, version, base, report))
+            report.pytest("decisions", COVERED, *ON_BOTH_CORES)
+        report.pytest("rules", STATIC, *ON_BOTH_CORES)
+
+    def processes() -> None:
+        report.pytest("processes", PROCESSES)
+        report.command("types", ROOT / "tools" / "check_types.py")
+
+    # Tests of processes and with Spark wait half of their time, so all share the cores.
+    side_by_side(decisions, processes, lambda: report.pytest("Spark", SPARK))
+
+
+def rest(report: Report) -> None:
+    """Run what `test` leaves out."""
+
+    def others() -> None:
+        run_other_pythons(report)
+        name = "without Linux"
+        report.pytest(name, ("tests/unit",), *ON_BOTH_CORES, TESTS_WITHOUT_LINUX="1")
+
+    side_by_side(others, lambda: report.pytest("containers", CONTAINERS))
 
 
 def side_by_side(*lanes: Callable[[], None]) -> None:
@@ -146,37 +257,16 @@ def side_by_side(*lanes: Callable[[], None]) -> None:
             lane.result()
 
 
-def main() -> int:
-    """Run every step, even after one failed, and print the summary."""
+def main(target: str) -> int:
+    """Run every step of a target, even after one failed, and print the summary."""
+    assert importlib.util.find_spec("ternmq"), "run this by `make`"
+    # Hundreds of processes start; each would compile all modules again.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     report = Report()
-    assert importlib.util.find_spec("ternmq"), "run this by `make test`"
-    python = Path(sys.executable)
-    report.step("lint", lambda: command(python, "-m", "ruff", "check", "."))
-    report.step("layout", lambda: command(python, "-m", "ruff", "format", "--check", "."))
-    report.step("types", lambda: command(python, ROOT / "tools" / "check_types.py"))
-
-    def tests(label: str, name: str, *words: str, without_linux: str = "") -> None:
-        run = functools.partial(pytest, python, words, report, label=label)
-        report.step(name, functools.partial(run, without_linux=without_linux))
-
-    here = f"Python {HERE}"
-
-    def waiting() -> None:
-        tests("processes", f"tests of processes and with Spark on {here}", *WAITING)
-
-    def others() -> None:
-        run_other_pythons(report)
-        name = "unit tests without what only Linux has"
-        tests("without Linux", name, "tests/unit", without_linux="1")
-        left_out = (f"--ignore={folder}" for folder in WAITING)
-        tests(here, f"every other test on {here}", "tests", *left_out)
-
-    side_by_side(waiting, others)
-    print("\n--- summary", *report.steps, sep="\n")
-    print("did not run:" if report.left_out else "everything ran", *report.left_out, sep="\n  ")
-    print("FAILED" if report.failed else "PASSED", *report.closing_lines, sep="\n")
+    {"check": check, "test": test, "rest": rest}[target](report)
+    report.print()
     return 1 if report.failed else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1]))

@@ -216,7 +216,10 @@ class PushConsumer(SeekingConsumer, ReplyingClient, Lifecycle):
         await self._assigned.wait()
 
     def assignment(self) -> list[MessageQueue]:
-        """Return the queues that this member owns now, sorted."""
+        """Return the queues that this member owns now, sorted.
+
+        The group's retry topic is consumed like the others: a member may own its queues, too.
+        """
         return [] if self._assignment is None else self._assignment.queues
 
     def _reporter(self, client: ClientInstance) -> StateReporter:

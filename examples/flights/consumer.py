@@ -1,8 +1,8 @@
 """One of the demo's consumers: a process of its own that reports what it consumed.
 
-Lines on standard output are JSON: first what it was assigned, again when that changes, and then one
-line for each batch. A batch is reported before it counts as consumed, so that a consumer that is
-killed has reported at least everything that its group will not see again.
+Lines on standard output are JSON: first which queues of the topic it was assigned, again when that
+changes, and then one line for each batch. A batch is reported before it counts as consumed, so that
+a consumer that is killed has reported at least everything that its group will not see again.
 """
 
 import asyncio
@@ -48,7 +48,8 @@ async def main(nameserver: str) -> None:
         loop.add_reader(sys.stdin.fileno(), ended.set)
         assigned: list[int] = []
         while not ended.is_set():
-            now = sorted(queue.queue_id for queue in consumer.assignment())
+            # The group's retry topic has a queue, too, from some moment after the group began.
+            now = [queue.queue_id for queue in consumer.assignment() if queue.topic == TOPIC]
             if now != assigned:
                 assigned = now
                 tell({"assigned": assigned})

@@ -21,14 +21,10 @@ from rich.table import Table
 
 from flights import FLIGHTS, TOPIC, data_file, message_of, rows
 from ledger import Consumed, Ledger, verdict
-from processes import dev, process, ternmq
-from ternmq import Message, Producer
+from processes import PATIENCE_S, dev, flight_board, process, ternmq
 
 QUEUES = 8
 BATCH = 4096
-STALLED_AFTER_S = 60.0
-"""Give up when nothing was consumed for so long. A killed consumer is gone after 10 s."""
-
 _HERE = Path(__file__).parent
 
 
@@ -75,8 +71,7 @@ async def send(nameserver: str, progress: Progress, bar: TaskID) -> tuple[int, f
     """Send every flight; return how many were acknowledged and how long it took in seconds."""
     messages = map(message_of, rows(data_file()))
     sent, spent_s = 0, 0.0
-    async with Producer("flight-board", nameserver=nameserver) as producer:
-        batch: list[Message]
+    async with flight_board(nameserver) as producer:
         while batch := list(islice(messages, BATCH)):
             began_s = time.perf_counter()
             sent += len(await producer.send_many(batch))
@@ -88,7 +83,10 @@ async def send(nameserver: str, progress: Progress, bar: TaskID) -> tuple[int, f
 async def consume(
     consumers: Sequence[ConsumerProcess], progress: Progress, bar: TaskID, *, kill: bool
 ) -> float:
-    """Wait until everything was consumed or nothing comes any more; return the seconds it took."""
+    """Wait until everything was consumed or nothing comes any more; return the seconds it took.
+
+    A killed consumer is gone after 10 s, and its queues come to the other.
+    """
     began_s = last_change_s = time.perf_counter()
     before = 0
     while True:
@@ -105,7 +103,7 @@ async def consume(
         now_s = time.perf_counter()
         if reports != before:
             before, last_change_s = reports, now_s
-        if reports >= FLIGHTS or now_s - last_change_s > STALLED_AFTER_S:
+        if reports >= FLIGHTS or now_s - last_change_s > PATIENCE_S:
             return last_change_s - began_s
         await asyncio.sleep(0.1)
 
@@ -120,7 +118,7 @@ def account(consumers: Sequence[ConsumerProcess]) -> Ledger:
 
 async def assigned(consumers: Sequence[ConsumerProcess], news: asyncio.Event) -> None:
     """Wait until the consumers share all queues and none is without."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_S):
         while True:
             shares = [consumer.assigned for consumer in consumers]
             if all(shares) and sorted(chain(*shares)) == [*range(QUEUES)]:

@@ -1,4 +1,4 @@
-"""Processes of the demos: a cluster of this machine, and commands of `ternmq`."""
+"""What the demos run: a cluster of this machine, commands of `ternmq`, and a producer."""
 
 import asyncio
 import signal
@@ -7,6 +7,11 @@ from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
+
+from ternmq import Producer, ProducerConfig
+
+PATIENCE_S = 120.0
+"""Longest wait for what takes some seconds while nothing else runs on the machine."""
 
 _LINE_BYTES_MAX = 16 << 20
 
@@ -51,4 +56,10 @@ async def dev(data: Path) -> AsyncGenerator[str]:
             raise SystemExit("ternmq dev did not start")
         yield nameserver
         started.send_signal(signal.SIGINT)
-        await asyncio.wait_for(started.wait(), 30)
+        await asyncio.wait_for(started.wait(), PATIENCE_S)
+
+
+def flight_board(nameserver: str) -> Producer:
+    """Return the producer of the flights. It is as patient as the demos are."""
+    config = ProducerConfig(send_timeout_s=PATIENCE_S)
+    return Producer("flight-board", nameserver=nameserver, config=config)

@@ -28,7 +28,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 
 from flights import FLIGHTS, TOPIC, data_file, message_of
-from processes import dev, ternmq
+from processes import dev, flight_board, ternmq
 from summaries import (
     COLUMNS,
     SENTINEL,
@@ -41,7 +41,7 @@ from summaries import (
     in_order,
     sentinel_row,
 )
-from ternmq import Message, MessageQueue, Producer
+from ternmq import Message, MessageQueue
 
 QUEUES = 4
 BATCH = 4096
@@ -138,7 +138,7 @@ async def send(nameserver: str) -> tuple[int, datetime]:
     """Send every flight in the order of hours; return how many, and the last hour."""
     sent, last = 0, datetime.min.replace(tzinfo=UTC)
     rows = in_order(lines())
-    async with Producer("flight-board", nameserver=nameserver) as producer:
+    async with flight_board(nameserver) as producer:
         while batch := list(islice(rows, BATCH)):
             sent += len(await producer.send_many([message_of(row) for row in batch]))
             last = hour_of(batch[-1])
@@ -148,7 +148,7 @@ async def send(nameserver: str) -> tuple[int, datetime]:
 async def close_hours(nameserver: str, broker_name: str, last: datetime) -> None:
     """Send a row to each queue that is later than all flights by more than the watermark."""
     body = ",".join(sentinel_row(last).values()).encode()
-    async with Producer("flight-board", nameserver=nameserver) as producer:
+    async with flight_board(nameserver) as producer:
         for number in range(QUEUES):
             queue = MessageQueue(TOPIC, broker_name, number)
             await producer.send(Message(TOPIC, body, tags=SENTINEL), queue=queue)

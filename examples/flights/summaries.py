@@ -9,8 +9,12 @@ from typing import NamedTuple
 SENTINEL = "sentinel"
 """In place of a carrier: what closes the last hours."""
 
-WATERMARK = timedelta(days=2)
-"""How much later than others a flight may be read before it is dropped."""
+WATERMARK = timedelta(days=7)
+"""How much later than others a flight may be read before it is dropped.
+
+A limited batch takes the same part of what waits in each queue. When Spark is far behind, these
+parts end up to three days apart.
+"""
 
 COLUMNS = (
     *("year", "month", "day", "dep_time", "sched_dep_time", "dep_delay", "arr_time"),

@@ -14,15 +14,16 @@ from ternmq_model.message import SendStatus
 from tests.support.container_load import BROKERS, ContainerLoad, container_load
 from tests.support.containers import (
     PORTS,
+    console,
     container,
     cut_off,
     destroy_data,
     docker,
+    is_served,
     join,
     make_anew,
-    ternmq,
-    until_served,
 )
+from tests.support.processes import eventually
 
 FROZEN_S: Final = 6.0
 """Longer than a sender waits for an answer."""
@@ -44,7 +45,7 @@ async def kill_and_start(load: ContainerLoad, service: str) -> None:
 
 
 @pytest.mark.parametrize("fault", [stop_and_start, kill_and_start])
-def test_each_container_in_turn_ends_and_comes_back(
+def test_each_container_in_turn_stops_and_returns(
     fault: Callable[[ContainerLoad, str], Awaitable[None]],
 ) -> None:
     async def main() -> None:
@@ -57,11 +58,11 @@ def test_each_container_in_turn_ends_and_comes_back(
 
 
 @pytest.mark.parametrize("service", ["broker-a", "broker-b-slave"])
-def test_a_container_that_was_frozen_goes_on(service: str) -> None:
+def test_frozen_container_resumes(service: str) -> None:
     async def main() -> None:
         async with container_load() as load:
             await docker("pause", container(service))
-            await load.go_on(FROZEN_S)
+            await asyncio.sleep(FROZEN_S)
             await docker("unpause", container(service))
             await is_whole_again(load, service)
 
@@ -69,18 +70,18 @@ def test_a_container_that_was_frozen_goes_on(service: str) -> None:
 
 
 @pytest.mark.parametrize("service", ["broker-b", "broker-a-slave"])
-def test_a_container_whose_network_was_cut_goes_on(service: str) -> None:
+def test_disconnected_container_resumes(service: str) -> None:
     async def main() -> None:
         async with container_load() as load:
             await cut_off(service)
-            await load.go_on(FROZEN_S)
+            await asyncio.sleep(FROZEN_S)
             await join(service)
             await is_whole_again(load, service)
 
     asyncio.run(main())
 
 
-def test_all_containers_end_at_once_and_come_back() -> None:
+def test_all_containers_stop_at_once_and_return() -> None:
     async def main() -> None:
         everyone = [container(service) for service in PORTS]
         async with container_load() as load:
@@ -93,7 +94,7 @@ def test_all_containers_end_at_once_and_come_back() -> None:
     asyncio.run(main())
 
 
-def test_a_slave_takes_the_place_of_a_master_whose_disk_is_lost() -> None:
+def test_slave_replaces_a_master_whose_disk_is_lost() -> None:
     name, slave = "broker-a", "broker-a-slave"
 
     async def main() -> None:
@@ -104,7 +105,7 @@ def test_a_slave_takes_the_place_of_a_master_whose_disk_is_lost() -> None:
                 await docker("kill", "--signal", "KILL", container(lost))
                 await destroy_data(lost)
                 await load.until_acknowledged(MEANWHILE)
-                await ternmq("broker", "promote", name, "--broker-id", f"{slave_id}", "--yes")
+                await console("broker", "promote", name, "--broker-id", f"{slave_id}", "--yes")
                 await load.until_acknowledged(MEANWHILE, name, SendStatus.SLAVE_NOT_AVAILABLE)
                 await make_anew(lost)
                 await is_whole_again(load, lost)
@@ -115,7 +116,7 @@ def test_a_slave_takes_the_place_of_a_master_whose_disk_is_lost() -> None:
 async def is_whole_again(load: ContainerLoad, service: str) -> None:
     """Wait until a container serves and both brokers take messages, on two disks each."""
     began_s = asyncio.get_running_loop().time()
-    await until_served(load.env, service)
+    assert await eventually(lambda: is_served(service)), f"{service} does not serve"
     for name in BROKERS:
         await load.until_acknowledged(MEANWHILE, name)
     print(f"{service}: whole again in {asyncio.get_running_loop().time() - began_s:.1f} s")

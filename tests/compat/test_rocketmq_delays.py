@@ -4,7 +4,6 @@ import asyncio
 import struct
 from collections import Counter
 from pathlib import Path
-from random import Random
 from typing import Final
 
 import numpy as np
@@ -14,10 +13,9 @@ from ternmq_broker.loose_json import parse_json
 from ternmq_broker.timer.checkpoint import TimerCheckpoint
 from ternmq_model.properties import tag_code
 from ternmq_store.config import FlushMode, StoreConfig
-from tests.support.brokers import Client, World, stored, world
-from tests.support.files import MemoryFileSystem, Node
-from tests.support.memory_network import MemoryNetwork
-from tests.support.rocketmq import contents, manifest, unpack_store
+from tests.support.brokers import Client, stored, world
+from tests.support.files import Node
+from tests.support.rocketmq import copy_in, manifest, unpack_store
 from tests.support.virtual_time import EPOCH_MS, run_in_virtual_time
 
 DATA: Final = Path("/broker")
@@ -45,7 +43,7 @@ async def read(client: Client, topic: str, queues: int) -> Counter[tuple[str, in
     return found
 
 
-def test_messages_that_rocketmq_delayed_come_once_and_at_their_time(tmp_path: Path) -> None:
+def test_messages_delayed_by_rocketmq_are_delivered_once_and_on_time(tmp_path: Path) -> None:
     root = unpack_store(tmp_path)
     last_ms = max(line["storeTimestamp"] for line in manifest(root, "record"))
     waiting = [
@@ -56,13 +54,9 @@ def test_messages_that_rocketmq_delayed_come_once_and_at_their_time(tmp_path: Pa
     assert len(waiting) == 6
 
     async def main() -> None:
-        async with MemoryNetwork(Random(3)) as network:
-            files = MemoryFileSystem()
-            for name, content in contents(root).items():
-                data = np.frombuffer(content, dtype=np.uint8).copy()
-                files.make_folder((DATA / name).parent)
-                files.nodes[DATA / name] = Node(data, data.copy(), len(data))
-            around = World(network, files, store_config=STORE)
+        async with world() as around:
+            around.store_config = STORE
+            copy_in(around.files, root, DATA)
             around.clock.wall_offset_ms = last_ms - EPOCH_MS
             async with around.broker() as broker:
                 client = await around.connect(broker)
@@ -79,14 +73,14 @@ def test_messages_that_rocketmq_delayed_come_once_and_at_their_time(tmp_path: Pa
                 assert {level for _, level, _ in new} == {18}
                 assert max(after.values()) == 1
                 await client.connection.close()
-            kept = files.nodes[DATA / "config" / "delayOffset.json"].data.tobytes()
+            kept = around.files.nodes[DATA / "config" / "delayOffset.json"].data.tobytes()
             assert parse_json(kept.decode())["offsetTable"] == {"1": 6, "3": 5, "18": 6}
 
     run_in_virtual_time(main())
 
 
 @pytest.mark.parametrize("is_killed", [False, True])
-def test_timed_messages_of_a_queue_that_rocketmq_wrote_come_at_their_time(is_killed: bool) -> None:
+def test_timed_messages_of_a_rocketmq_queue_are_delivered_on_time(is_killed: bool) -> None:
     """Its units have tag codes, and what waits is in its timer log, which is not read."""
 
     async def main() -> None:

@@ -60,7 +60,7 @@ def to_batch(log: bytes, records: list[tuple[int, Record]]) -> RecordBatch:
 
 
 @pytest.mark.parametrize("step", [1, 37, 1000])
-def test_an_index_of_rocketmqs_log_has_the_bytes_that_rocketmq_wrote(
+def test_index_of_a_rocketmq_log_has_the_bytes_rocketmq_wrote(
     root: Path, tmp_path: Path, step: int
 ) -> None:
     # In the second and third file RocketMQ counts the first entry's time from the end of the file

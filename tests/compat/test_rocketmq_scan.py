@@ -81,9 +81,7 @@ def units_of(root: Path) -> Sequence[Line]:
     return sorted(lines, key=lambda line: (line["topic"], line["queueId"], line["queueOffset"]))
 
 
-def test_queue_by_queue_every_unit_gives_the_row_of_its_record(
-    root: Path, directory: StoreDirectory
-) -> None:
+def test_every_unit_gives_the_row_of_its_record(root: Path, directory: StoreDirectory) -> None:
     before, records = contents(root), record_rows(root)
     expected: dict[tuple[str, int], list[Row]] = {}
     for line in units_of(root):
@@ -97,7 +95,7 @@ def test_queue_by_queue_every_unit_gives_the_row_of_its_record(
     assert contents(root) == before
 
 
-def test_by_file_of_the_log_users_messages_come_in_its_order(
+def test_scan_by_log_file_returns_user_messages_in_log_order(
     root: Path, directory: StoreDirectory
 ) -> None:
     records = record_rows(root)
@@ -115,9 +113,7 @@ def test_by_file_of_the_log_users_messages_come_in_its_order(
     assert len(parts) > 1
 
 
-def test_topics_that_are_named_are_read_whatever_they_are(
-    root: Path, directory: StoreDirectory
-) -> None:
+def test_named_topics_are_read_whatever_their_kind(root: Path, directory: StoreDirectory) -> None:
     topics = {"%DLQ%CG_fail", "RMQ_SYS_TRANS_HALF_TOPIC"}
     rows = [
         row
@@ -128,7 +124,7 @@ def test_topics_that_are_named_are_read_whatever_they_are(
     assert {row["topic"] for row in rows} == topics
 
 
-def test_raw_gives_every_record_of_the_log(root: Path, directory: StoreDirectory) -> None:
+def test_raw_scan_returns_every_record(root: Path, directory: StoreDirectory) -> None:
     rows = [
         row
         for part in plan_raw(directory)
@@ -137,9 +133,7 @@ def test_raw_gives_every_record_of_the_log(root: Path, directory: StoreDirectory
     assert rows == list(record_rows(root).values())
 
 
-def test_tags_are_chosen_by_their_units_and_then_exactly(
-    root: Path, directory: StoreDirectory
-) -> None:
+def test_tags_are_filtered_by_hash_and_then_by_name(root: Path, directory: StoreDirectory) -> None:
     records = list(record_rows(root).values())
     tags = {row["tags"] for row in records if row["topic"] == "Orders" and row["tags"]}
     for tag in sorted(tags)[:3]:
@@ -155,12 +149,12 @@ def test_tags_are_chosen_by_their_units_and_then_exactly(
         assert found
 
 
-def test_where_there_is_no_store_it_says_so(tmp_path: Path) -> None:
+def test_missing_store_is_reported(tmp_path: Path) -> None:
     with pytest.raises(StoreNotFound, match="nothing"):
         StoreDirectory(RealFileSystem(), tmp_path / "nothing")
 
 
-def test_a_stretch_in_the_middle_is_what_is_asked_for(directory: StoreDirectory) -> None:
+def test_middle_stretch_has_exactly_the_rows_asked_for(directory: StoreDirectory) -> None:
     queue = next(queue for queue in directory.queues() if queue.topic == "Orders")
     middle = QueueStretch(queue.topic, queue.queue_id, queue.begin + 3, queue.begin + 7)
     rows = rows_of(scan_queue(directory, middle, ALL, broker_name="a"))

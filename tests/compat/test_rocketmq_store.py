@@ -61,7 +61,7 @@ def check_units(root: Path, lines: Sequence[Line]) -> None:
     assert found == expected
 
 
-def test_records_and_units_are_what_rocketmqs_decoder_says(root: Path) -> None:
+def test_records_and_units_decode_as_rocketmq_decodes_them(root: Path) -> None:
     before = contents(root)
     store = open_store(RealFileSystem(), root=root)
     assert store.report.was_clean
@@ -84,7 +84,7 @@ def test_records_and_units_are_what_rocketmqs_decoder_says(root: Path) -> None:
     assert after == before
 
 
-def test_after_a_crash_everything_is_kept_as_rocketmq_wrote_it(root: Path) -> None:
+def test_recovery_after_crash_keeps_every_byte_rocketmq_wrote(root: Path) -> None:
     before = contents(root)
     (root / "abort").touch()
     store = open_store(RealFileSystem(), root=root)
@@ -95,7 +95,7 @@ def test_after_a_crash_everything_is_kept_as_rocketmq_wrote_it(root: Path) -> No
     assert all(after[name] == data for name, data in before.items() if name != "checkpoint")
 
 
-def test_queues_built_anew_are_rocketmqs_byte_for_byte(root: Path) -> None:
+def test_rebuilt_queues_equal_rocketmqs_byte_for_byte(root: Path) -> None:
     before = contents(root / "consumequeue")
     for path in sorted((root / "consumequeue").rglob("*"), reverse=True):
         path.unlink() if path.is_file() else path.rmdir()
@@ -115,7 +115,7 @@ def joined(files: Mapping[str, bytes]) -> Mapping[str, bytes]:
     return {folder: data.rstrip(b"\0") for folder, data in queues.items()}
 
 
-def test_what_is_appended_follows_in_files_of_the_size_that_is_there(root: Path) -> None:
+def test_appended_records_follow_in_files_of_existing_size(root: Path) -> None:
     store = open_store(RealFileSystem(), root=root)
     end = store.max_physical
     next_offset = store.next_offset("Orders", 3)

@@ -3,14 +3,12 @@
 import asyncio
 from pathlib import Path
 
-import numpy as np
-
 from ternmq_model.names import CHECK_MAX_TOPIC, HALF_TOPIC
 from ternmq_model.response_code import ResponseCode
 from ternmq_store.config import FlushMode, StoreConfig
 from tests.support.brokers import Client, world
 from tests.support.files import Node
-from tests.support.rocketmq import contents, manifest, unpack_store
+from tests.support.rocketmq import copy_in, manifest, unpack_store
 from tests.support.transactions import COMMIT, ROLLBACK, Begun, end, lying, open_producer, question
 from tests.support.virtual_time import EPOCH_MS, run_in_virtual_time
 
@@ -25,7 +23,7 @@ async def bodies(client: Client, topic: str, queues: int) -> list[bytes]:
     return [m.body for queue_id in range(queues) for m in await lying(client, topic, queue_id)]
 
 
-def test_what_rocketmq_left_open_is_asked_for_and_what_it_ended_stays_so(tmp_path: Path) -> None:
+def test_open_rocketmq_transactions_are_checked_and_ended_ones_stay_ended(tmp_path: Path) -> None:
     root = unpack_store(tmp_path)
     records = list(manifest(root, "record"))
     halves = [line for line in records if line["topic"] == HALF_TOPIC]
@@ -39,10 +37,7 @@ def test_what_rocketmq_left_open_is_asked_for_and_what_it_ended_stays_so(tmp_pat
         async with world(flush_mode=FlushMode.ASYNC) as around:
             around.store_config = STORE
             around.clock.wall_offset_ms = last_ms - EPOCH_MS
-            for name, content in contents(root).items():
-                data = np.frombuffer(content, dtype=np.uint8).copy()
-                around.files.make_folder((DATA / name).parent)
-                around.files.nodes[DATA / name] = Node(data, data.copy(), len(data))
+            copy_in(around.files, root, DATA)
             async with around.broker() as broker:
                 client = await around.connect(broker)
                 before = await bodies(client, topic, queues)

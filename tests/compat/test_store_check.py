@@ -55,7 +55,7 @@ def index_file(root: Path) -> Path:
     return min((root / "index").iterdir())
 
 
-def test_rocketmqs_store_is_sound_and_stays_as_it_is(root: Path) -> None:
+def test_check_finds_rocketmqs_store_sound_and_changes_nothing(root: Path) -> None:
     for path in root.rglob("*"):
         path.chmod(0o555 if path.is_dir() else 0o444)
     times = {path: path.stat().st_mtime_ns for path in root.rglob("*")}
@@ -72,7 +72,7 @@ def test_rocketmqs_store_is_sound_and_stays_as_it_is(root: Path) -> None:
         path.chmod(0o755)
 
 
-def test_the_check_is_for_people_too(root: Path) -> None:
+def test_check_output_is_readable_by_people(root: Path) -> None:
     done = check(root)
     assert done.returncode == 0
     assert done.stdout.splitlines()[-1] == "sound"
@@ -83,7 +83,7 @@ def test_the_check_is_for_people_too(root: Path) -> None:
     assert done.stdout.splitlines()[-1] == "not sound"
 
 
-def test_where_there_is_no_store_the_exit_code_is_3(tmp_path: Path) -> None:
+def test_missing_store_exits_with_code_3(tmp_path: Path) -> None:
     assert check(tmp_path).returncode == 3
     assert not list(tmp_path.iterdir())
 
@@ -187,7 +187,7 @@ DAMAGES: dict[str, tuple[Damage, str, str]] = {
 
 
 @pytest.mark.parametrize("name", DAMAGES)
-def test_what_is_damaged_is_told_with_its_place(root: Path, name: str) -> None:
+def test_damage_is_reported_with_its_place(root: Path, name: str) -> None:
     damage, area, words = DAMAGES[name]
     damage(root)
     before = contents(root)
@@ -241,7 +241,7 @@ STARTS: dict[str, Damage] = {
 
 
 @pytest.mark.parametrize("name", STARTS)
-def test_the_next_start_does_what_is_said(root: Path, name: str) -> None:
+def test_next_start_does_what_the_check_predicts(root: Path, name: str) -> None:
     STARTS[name](root)
     said = json.loads(check(root, "--json").stdout.splitlines()[-1])["nextStart"]
     log_files = set((root / "commitlog").iterdir())
@@ -279,7 +279,7 @@ UNITS: dict[str, tuple[bytes, str]] = {
 
 
 @pytest.mark.parametrize("name", UNITS)
-def test_a_dump_of_units_tells_of_what_can_be_no_unit(root: Path, name: str) -> None:
+def test_dump_reports_impossible_units(root: Path, name: str) -> None:
     data, words = UNITS[name]
     queue_file(root).write_bytes(data)
     command = [sys.executable, "-m", "ternmq_console.main", "store", "dump", str(root), "--units"]

@@ -23,7 +23,7 @@ def dump(root: Path, *options: str) -> "subprocess.CompletedProcess[str]":
 
 
 @pytest.mark.parametrize(("kind", "options"), [("record", ()), ("unit", ("--units",))])
-def test_the_dump_is_the_manifest_line_by_line(
+def test_dump_equals_the_manifest_line_by_line(
     root: Path, kind: str, options: tuple[str, ...]
 ) -> None:
     before = contents(root)
@@ -34,7 +34,7 @@ def test_the_dump_is_the_manifest_line_by_line(
     assert contents(root) == before
 
 
-def test_the_index_is_printed_entry_by_entry(root: Path) -> None:
+def test_index_is_printed_entry_by_entry(root: Path) -> None:
     done = dump(root, "--index", "--json")
     assert (done.returncode, done.stderr) == (0, "")
     lines = [json.loads(line) for line in done.stdout.splitlines()]
@@ -52,13 +52,13 @@ def names(root: Path) -> list[str]:
     return sorted(path.name for path in (root / "index").iterdir())
 
 
-def test_where_there_is_no_store_the_exit_code_is_3(tmp_path: Path) -> None:
+def test_missing_store_exits_with_code_3(tmp_path: Path) -> None:
     done = dump(tmp_path / "nothing", "--json")
     assert (done.returncode, done.stdout) == (3, "")
     assert not (tmp_path / "nothing").exists()
 
 
-def test_a_damaged_store_is_printed_as_far_as_it_can_be_read(root: Path) -> None:
+def test_damaged_store_is_printed_as_far_as_readable(root: Path) -> None:
     lines = manifest(root, "record")
     bad = lines[7]
     path = root / "commitlog" / bad["file"]
@@ -71,7 +71,7 @@ def test_a_damaged_store_is_printed_as_far_as_it_can_be_read(root: Path) -> None
     assert f"{path} offset {bad['physicalOffset']}: {bad['size']} bytes: magic" in done.stderr
 
 
-def test_the_table_has_a_line_for_each_record(root: Path) -> None:
+def test_table_has_a_line_for_each_record(root: Path) -> None:
     done = dump(root)
     assert done.returncode == 0
     assert len(done.stdout.splitlines()) == 530

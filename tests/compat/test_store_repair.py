@@ -44,7 +44,7 @@ def derived(root: Path) -> dict[str, bytes]:
     return found | contents(root / "consumequeue")
 
 
-def test_a_sound_store_has_nothing_to_repair(root: Path) -> None:
+def test_sound_store_needs_no_repair(root: Path) -> None:
     before = contents(root)
     done = repair(root, "--yes")
     assert (done.returncode, done.stdout) == (0, "nothing to remove\n")
@@ -53,7 +53,7 @@ def test_a_sound_store_has_nothing_to_repair(root: Path) -> None:
     assert after == before
 
 
-def test_damaged_queues_and_index_come_back_from_the_log(root: Path) -> None:
+def test_damaged_queues_and_index_are_rebuilt_from_the_log(root: Path) -> None:
     before = derived(root)
     change(root / "consumequeue" / "Orders" / "3" / f"{0:020d}", 20 * 5 + 3)
     change(min((root / "index").iterdir()), 40 + 2_000 + 20 * 9)
@@ -67,7 +67,7 @@ def test_damaged_queues_and_index_come_back_from_the_log(root: Path) -> None:
     assert derived(root) == before
 
 
-def test_without_a_yes_nothing_is_removed(root: Path) -> None:
+def test_repair_without_confirmation_removes_nothing(root: Path) -> None:
     before = contents(root)
     done = repair(root, "--queues", "--index")
     assert done.returncode == 2
@@ -80,7 +80,7 @@ def test_without_a_yes_nothing_is_removed(root: Path) -> None:
     assert after == before
 
 
-def test_a_store_in_use_or_not_closed_is_left_alone(root: Path) -> None:
+def test_store_in_use_or_not_closed_is_left_alone(root: Path) -> None:
     lock = RealFileSystem().lock(root / "lock")
     done = repair(root, "--queues", "--yes")
     assert done.returncode == 1
@@ -94,7 +94,7 @@ def test_a_store_in_use_or_not_closed_is_left_alone(root: Path) -> None:
     assert contents(root) == before
 
 
-def test_where_there_is_no_store_the_exit_code_is_3_and_nothing_is_made(tmp_path: Path) -> None:
+def test_missing_store_exits_with_code_3_and_creates_nothing(tmp_path: Path) -> None:
     assert repair(tmp_path, "--yes").returncode == 3
     assert not list(tmp_path.iterdir())
 
@@ -108,7 +108,7 @@ def corrupt_last_record(root: Path) -> None:
     change(root / "commitlog" / f"{last // 65_536 * 65_536:020d}", last % 65_536 + 4)
 
 
-def test_a_queue_whose_last_record_is_damaged_is_kept(root: Path) -> None:
+def test_queue_whose_last_record_is_damaged_is_kept(root: Path) -> None:
     corrupt_last_record(root)
     before = contents(root / "consumequeue")
     done = repair(root, "--queues", "--yes")
@@ -120,7 +120,7 @@ def test_a_queue_whose_last_record_is_damaged_is_kept(root: Path) -> None:
     )
 
 
-def test_a_queue_whose_end_nobody_knows_is_kept(root: Path) -> None:
+def test_queue_of_unknown_end_is_kept(root: Path) -> None:
     corrupt_last_record(root)
     queue = root / "consumequeue" / "Orders" / "0" / f"{0:020d}"
     queue.write_bytes(b"\xa5" * queue.stat().st_size)

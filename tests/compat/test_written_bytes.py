@@ -195,9 +195,7 @@ def records_of(root: Path) -> list[Found]:
 
 
 @pytest.mark.parametrize("is_checksummed", [True, False])
-def test_every_byte_of_the_log_is_as_the_tables_say(
-    tmp_path: Path, *, is_checksummed: bool
-) -> None:
+def test_every_byte_of_the_log_matches_the_tables(tmp_path: Path, *, is_checksummed: bool) -> None:
     messages = write_store(tmp_path, is_checksummed=is_checksummed)
     found = records_of(tmp_path)
     assert len(found) == len(messages)
@@ -223,7 +221,7 @@ def test_every_byte_of_the_log_is_as_the_tables_say(
         assert len(following.raw) + 8 > LOG_FILE_BYTES - at % LOG_FILE_BYTES
 
 
-def test_every_byte_of_the_consume_queues_is_as_the_tables_say(tmp_path: Path) -> None:
+def test_every_byte_of_the_consume_queues_matches_the_tables(tmp_path: Path) -> None:
     write_store(tmp_path, is_checksummed=True)
     expected: dict[tuple[str, int], list[bytes]] = {}
     for one in records_of(tmp_path):
@@ -246,7 +244,7 @@ def test_every_byte_of_the_consume_queues_is_as_the_tables_say(tmp_path: Path) -
         assert data == b"".join(units).ljust(len(data), b"\0")
 
 
-def test_every_byte_of_the_index_is_as_the_tables_say(tmp_path: Path) -> None:
+def test_every_byte_of_the_index_matches_the_tables(tmp_path: Path) -> None:
     write_store(tmp_path, is_checksummed=True)
     keys: list[tuple[int, int, int]] = []
     for one in records_of(tmp_path):
@@ -277,7 +275,7 @@ def index_bytes(keys: list[tuple[int, int, int]]) -> bytes:
     return head + struct.pack(f">{SLOTS}i", *slots) + body
 
 
-def test_the_checkpoint_has_its_five_fields_and_its_length(tmp_path: Path) -> None:
+def test_checkpoint_has_its_five_fields_and_its_length(tmp_path: Path) -> None:
     messages = write_store(tmp_path, is_checksummed=True)
     data = (tmp_path / "checkpoint").read_bytes()
     assert len(data) == 4096

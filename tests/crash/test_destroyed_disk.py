@@ -2,35 +2,32 @@
 
 import asyncio
 import contextlib
-import os
 import random
 import shutil
-import subprocess
-import sys
 from asyncio import TaskGroup
-from collections.abc import AsyncGenerator, Generator
-from contextlib import ExitStack, asynccontextmanager
+from collections.abc import Generator
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-from ternmq_model.address import parse_address
 from ternmq_model.errors import TernError
 from ternmq_model.message import Message, SendStatus
 from ternmq_producer.producer import Producer
-from ternmq_protos.v1 import replication_pb2 as replication
-from ternmq_remoting.contracts import REPLICATION_STATUS
-from ternmq_remoting.system import system_environment
 from ternmq_runtime.clock import SystemClock
-from tests.support.brokers import Client
-from tests.support.cluster_process import RunningService, running_service
+from tests.support.brokers import connected
+from tests.support.examples import SEED, seeds
 from tests.support.history import History, Outcome, make_body
-from tests.support.killed_cluster import eventually
+from tests.support.processes import (
+    ServiceProcess,
+    eventually,
+    run_ternmq,
+    running_broker,
+    running_nameserver,
+)
 from tests.support.simulated_cluster import lying_of, records_of
 
-ROUNDS: Final = 30 if os.environ.get("TERNMQ_SOAK") else 3
-SEED: Final = int(os.environ.get("TERNMQ_SEED", "0")) or random.SystemRandom().randrange(1 << 32)
+ROUNDS: Final = seeds(3, soak=30)
 TOPIC: Final = "payments"
 SENDERS: Final = 16
 SETTINGS: Final = (
@@ -44,47 +41,16 @@ _CLOCK: Final = SystemClock()
 
 
 @pytest.fixture
-def members(tmp_path: Path) -> Generator[tuple[str, RunningService, RunningService]]:
+def members(tmp_path: Path) -> Generator[tuple[str, ServiceProcess, ServiceProcess]]:
     """Yield the NameServer's address, the master and its slave."""
-    with ExitStack() as stack:
-        named = running_service(
-            tmp_path / "nameserver",
-            *("nameserver", "--port-nameserver", "0", "--data", str(tmp_path / "nameserver/data")),
-        )
-        nameserver = stack.enter_context(named).address
-
-        def member(folder: str, *arguments: str) -> RunningService:
-            told = [word for each in SETTINGS for word in ("--set", each)]
-            data = str(tmp_path / folder / "data")
-            return stack.enter_context(
-                running_service(
-                    tmp_path / folder,
-                    *("broker", "--name", "a", "--port-broker", "0", "--data", data),
-                    *("--nameserver", nameserver, *arguments, *told),
-                )
-            )
-
-        yield nameserver, member("a"), member("a-1", "--broker-id", "1")
-
-
-@asynccontextmanager
-async def connected(address: str) -> AsyncGenerator[Client]:
-    """Give a connection to a broker."""
-    async with system_environment() as env:
-        connection = await env.network.connect([parse_address(address, setting="address")])
-        yield Client(connection)
-        await connection.close()
-
-
-async def in_sync(master: str) -> None:
-    """Wait until the slave counts."""
-    async with connected(master) as client, asyncio.timeout(60):
-        while True:
-            request = replication.ReplicationStatusRequest()
-            status = await client.connection.call(REPLICATION_STATUS, request, timeout_s=5)
-            if status.in_sync_now == 2:
-                return
-            await asyncio.sleep(0.05)
+    with running_nameserver(tmp_path / "nameserver") as names:
+        nameserver = names.nameserver
+        words = (tmp_path / "a-1", nameserver, "--broker-id", 1)
+        with (
+            running_broker(tmp_path / "a", nameserver, settings=SETTINGS) as master,
+            running_broker(*words, name="a", settings=SETTINGS) as slave,
+        ):
+            yield nameserver, master, slave
 
 
 async def send_until(
@@ -106,18 +72,9 @@ async def send_until(
             sent.outcome = Outcome.STORED
 
 
-def promote(nameserver: str) -> None:
-    """Promote the slave as an operator does."""
-    command = (sys.executable, "-m", "ternmq", "broker", "promote", "a", "--broker-id", "1")
-    told = subprocess.run(
-        [*command, "--yes", "--nameserver", nameserver], capture_output=True, text=True, timeout=60
-    )
-    assert told.returncode == 0, told.stdout + told.stderr
-
-
-@pytest.mark.parametrize("round_number", range(ROUNDS))
-def test_the_slave_has_every_message_that_was_acknowledged(
-    members: tuple[str, RunningService, RunningService], tmp_path: Path, round_number: int
+@pytest.mark.parametrize("round_number", ROUNDS)
+def test_slave_has_every_acknowledged_message(
+    members: tuple[str, ServiceProcess, ServiceProcess], round_number: int
 ) -> None:
     nameserver, master, slave = members
     seed = SEED + round_number
@@ -127,19 +84,20 @@ def test_the_slave_has_every_message_that_was_acknowledged(
         return sum(each.outcome is Outcome.STORED for each in history.sent.values())
 
     async def main() -> tuple[int, int, int]:
-        await in_sync(master.address)
+        async with connected(master.broker) as client:
+            await client.until_in_sync(2)
         over = asyncio.Event()
         async with Producer("senders", nameserver=nameserver) as producer, TaskGroup() as group:
             for number in range(SENDERS):
                 group.create_task(send_until(producer, history, over, number))
             assert await eventually(lambda: stored() >= 100)
             await asyncio.sleep(chance.random() * 1.5)
-            master.process.kill()
-            master.process.wait(10)
-            shutil.rmtree(tmp_path / "a" / "data")
+            master.kill()
+            shutil.rmtree(master.data)
             destroyed_ms = _CLOCK.monotonic_ms()
             before = stored()
-            await asyncio.to_thread(promote, nameserver)
+            promote = ("broker", "promote", "a", "--broker-id", "1", "--yes")
+            await asyncio.to_thread(run_ternmq, *promote, "--nameserver", nameserver)
             promoted_ms = _CLOCK.monotonic_ms()
             while True:
                 with contextlib.suppress(TernError):
@@ -148,7 +106,7 @@ def test_the_slave_has_every_message_that_was_acknowledged(
             serving_ms = _CLOCK.monotonic_ms()
             over.set()
         history.note_sent("last", TOPIC, Outcome.UNKNOWN)
-        async with connected(slave.address) as client:
+        async with connected(slave.broker) as client:
             found = await records_of(client, TOPIC, "a")
         history.lying += [lying_of(*each) for each in found]
         return before, promoted_ms - destroyed_ms, serving_ms - destroyed_ms

@@ -6,21 +6,21 @@ import os
 import random
 import shutil
 import time
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 from ternmq_model.errors import RefusedError, TransportError
 from ternmq_model.response_code import ResponseCode as Code
-from ternmq_remoting.environment import Environment
-from ternmq_remoting.system import system_environment
 from ternmq_store.config import FlushMode
-from tests.support.broker_process import BrokerProcess, broker_process
-from tests.support.brokers import Client, bodies
+from tests.support.brokers import Client, bodies, connected
 from tests.support.disks import loop_disk, memory_disk
+from tests.support.processes import TINY, ServiceProcess, running_broker
 
 MIB = 1 << 20
-SOON_S = 110.0
+SOON_S = 200.0
 RESUMES_S = 10.0
 
 
@@ -76,21 +76,29 @@ def fill(path: Path) -> None:
     assert shutil.disk_usage(path).free == 0
 
 
-async def loaded(env: Environment, process: BrokerProcess, topics: int = 3) -> Client:
-    """Return a client of a broker that has its topics, of one queue each."""
-    client = Client(await env.network.connect([process.address]))
-    for number in range(topics):
-        await client.put_topic(f"T{number}", 1)
-    return client
+def running(
+    folder: Path, data: Path, mode: FlushMode = FlushMode.SYNC, settings: Sequence[str] = ()
+) -> ServiceProcess:
+    """Start a broker on `data`; its log lies in `folder`, on a disk with space."""
+    settings = (*TINY, f"broker.flush_mode={mode.value}", *settings)
+    return running_broker(folder / "broker", "", data=data, settings=settings)
+
+
+@asynccontextmanager
+async def loading(process: ServiceProcess) -> AsyncGenerator[Load]:
+    """Give a load of a broker that has its topics, of one queue each; it has to end soon."""
+    async with asyncio.timeout(SOON_S), connected(process.broker) as client:
+        for number in range(3):
+            await client.put_topic(f"T{number}", 1)
+        yield Load(client)
 
 
 @pytest.mark.parametrize("mode", FlushMode)
-def test_a_full_disk_refuses_sends_serves_everything_and_resumes_when_there_is_space(
+def test_full_disk_refuses_sends_serves_reads_and_recovers_with_space(
     tmp_path: Path, mode: FlushMode
 ) -> None:
-    async def main(disk: Path, process: BrokerProcess) -> None:
-        async with asyncio.timeout(SOON_S), system_environment() as env:
-            load = Load(await loaded(env, process))
+    async def main(disk: Path, process: ServiceProcess) -> None:
+        async with loading(process) as load:
             refused = await load.send_until_refused()
             assert refused.code == Code.SERVICE_NOT_AVAILABLE
             assert not refused.may_have_happened
@@ -110,45 +118,41 @@ def test_a_full_disk_refuses_sends_serves_everything_and_resumes_when_there_is_s
             for _ in range(100):
                 assert await load.send() is None
             await load.check_all()
-            await load.client.connection.close()
 
     with memory_disk(tmp_path / "disk", size_bytes=24 * MIB) as disk:
         with (disk / "ballast").open("wb") as file:
             os.posix_fallocate(file.fileno(), 0, 12 * MIB)
-        with broker_process(disk / "data", mode) as process:
+        with running(tmp_path, disk / "data", mode) as process:
             asyncio.run(main(disk, process))
         assert process.process.returncode == 0
         assert not (disk / "data" / "abort").exists()
 
 
 @pytest.mark.parametrize("killed", [True, False])
-def test_a_broker_starts_on_a_disk_without_a_byte_left_so_that_consumers_can_read_on(
+def test_broker_starts_on_a_full_disk_so_that_consumers_can_read_on(
     tmp_path: Path, killed: bool
 ) -> None:
     load: list[Load] = []
 
-    async def until_full(disk: Path, process: BrokerProcess) -> None:
-        async with asyncio.timeout(SOON_S), system_environment() as env:
-            load.append(Load(await loaded(env, process)))
-            await load[0].send_until_refused()
-            await load[0].client.connection.close()
+    async def until_full(disk: Path, process: ServiceProcess) -> None:
+        async with loading(process) as begun:
+            load.append(begun)
+            await begun.send_until_refused()
             fill(disk / "more")
 
-    async def read_on(disk: Path, process: BrokerProcess, *, ends: bool) -> None:
-        async with asyncio.timeout(SOON_S), system_environment() as env:
-            load[0].client = Client(await env.network.connect([process.address]))
+    async def read_on(disk: Path, process: ServiceProcess, *, ends: bool) -> None:
+        async with asyncio.timeout(SOON_S), connected(process.broker) as load[0].client:
             await load[0].check_all()
             assert await load[0].send() is not None
             if ends:
                 (disk / "ballast").unlink()
                 await load[0].send_until_taken()
-            await load[0].client.connection.close()
 
     with memory_disk(tmp_path / "disk", size_bytes=24 * MIB) as disk:
         with (disk / "ballast").open("wb") as file:
             os.posix_fallocate(file.fileno(), 0, 12 * MIB)
         for number in range(4):
-            with broker_process(disk / "data") as process:
+            with running(tmp_path, disk / "data") as process:
                 if number == 0:
                     asyncio.run(until_full(disk, process))
                 else:
@@ -157,10 +161,9 @@ def test_a_broker_starts_on_a_disk_without_a_byte_left_so_that_consumers_can_rea
                     process.kill()
 
 
-def test_a_disk_that_is_too_small_for_all_keeps_the_newest_and_takes_more(tmp_path: Path) -> None:
-    async def main(process: BrokerProcess) -> None:
-        async with asyncio.timeout(SOON_S), system_environment() as env:
-            load = Load(await loaded(env, process))
+def test_small_disk_keeps_the_newest_messages_and_takes_more(tmp_path: Path) -> None:
+    async def main(process: ServiceProcess) -> None:
+        async with loading(process) as load:
             while load.count * 20_000 < 60 * MIB:
                 if await load.send() is not None:
                     await load.send_until_taken()
@@ -168,24 +171,23 @@ def test_a_disk_that_is_too_small_for_all_keeps_the_newest_and_takes_more(tmp_pa
             reply = await load.client.pull(topic, newest)
             assert bodies(reply) == [load.acknowledged[topic, newest]]
             assert reply.min_offset > 0
-            await load.client.connection.close()
 
     with memory_disk(tmp_path / "disk", size_bytes=24 * MIB) as disk:
-        settings = {"clean_delay_ms": 0, "clean_interval_ms": 500, "delete_pause_ms": 5}
-        with broker_process(disk / "data", FlushMode.ASYNC, **settings) as process:
+        often = ("clean_delay_ms=0", "clean_interval_ms=500", "delete_pause_ms=5")
+        settings = [f"store.{each}" for each in often]
+        with running(tmp_path, disk / "data", FlushMode.ASYNC, settings) as process:
             asyncio.run(main(process))
         assert process.process.returncode == 0
 
 
-def test_a_disk_that_dies_ends_acknowledging_and_all_that_was_acknowledged_is_on_it(
+def test_dying_disk_ends_acknowledgement_and_keeps_acknowledged_messages(
     tmp_path: Path,
 ) -> None:
     disk = loop_disk(tmp_path / "disk", size_bytes=64 * MIB)
     acknowledged: dict[tuple[str, int], bytes] = {}
 
-    async def until_it_dies(process: BrokerProcess) -> None:
-        async with asyncio.timeout(SOON_S), system_environment() as env:
-            load = Load(await loaded(env, process))
+    async def until_it_dies(process: ServiceProcess) -> None:
+        async with loading(process) as load:
             for _ in range(200):
                 assert await load.send() is None
             disk.lose_power()
@@ -195,19 +197,17 @@ def test_a_disk_that_dies_ends_acknowledging_and_all_that_was_acknowledged_is_on
                 assert refused.code == Code.SERVICE_NOT_AVAILABLE
             acknowledged.update(load.acknowledged)
             await load.check_all()  # reads go on
-            await load.client.connection.close()
 
-    async def check(process: BrokerProcess) -> None:
-        async with asyncio.timeout(SOON_S), system_environment() as env:
-            load = Load(Client(await env.network.connect([process.address])))
+    async def check(process: ServiceProcess) -> None:
+        async with asyncio.timeout(SOON_S), connected(process.broker) as client:
+            load = Load(client)
             load.acknowledged = acknowledged
             await load.check_all()
             assert await load.send() is None
-            await load.client.connection.close()
 
-    with disk.mounted() as folder, broker_process(folder / "data") as process:
+    with disk.mounted() as folder, running(tmp_path, folder / "data") as process:
         asyncio.run(until_it_dies(process))
         process.kill()
     assert len(acknowledged) == 200
-    with disk.mounted() as folder, broker_process(folder / "data") as process:
+    with disk.mounted() as folder, running(tmp_path, folder / "data") as process:
         asyncio.run(check(process))

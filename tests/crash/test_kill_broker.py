@@ -2,9 +2,9 @@
 
 import asyncio
 import contextlib
-import os
 import random
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,29 +12,35 @@ import pytest
 from ternmq_model.errors import RefusedError, TransportError
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.response_code import ResponseCode as Code
-from ternmq_remoting.system import system_environment
 from ternmq_runtime.clock import SystemClock
 from ternmq_store.config import FlushMode
 from ternmq_store.disk.filesystem import RealFileSystem
 from ternmq_store.message_store import MessageStore
-from tests.support.broker_process import STORE, BrokerProcess, broker_process
-from tests.support.brokers import Client, offsets_of, stored
+from tests.support.brokers import SMALL_STORE, Client, connected, offsets_of, stored
+from tests.support.examples import SEED, examples
+from tests.support.processes import TINY, ServiceProcess, running_broker
 from tests.support.store_process import Acknowledged, body_of, key_of
 
-ROUNDS = 50 if os.environ.get("TERNMQ_SOAK") else 3
-SEED = int(os.environ.get("TERNMQ_SEED", "0")) or random.SystemRandom().randrange(1 << 32)
+ROUNDS = examples(3, soak=50)
 ROUNDS_A_STORE = 5
 SENDERS = 4
-SOON_S = 30.0
+SOON_S = 150.0
+STORE = replace(SMALL_STORE, commit_log_file_bytes=1 << 20)
+"""What `TINY` says."""
+
+
+def running(data: Path, mode: FlushMode) -> ServiceProcess:
+    """Start a broker on `data`."""
+    settings = (*TINY, f"broker.flush_mode={mode.value}")
+    return running_broker(data.parent / "broker", "", data=data, settings=settings)
 
 
 async def send_until_killed(
-    process: BrokerProcess, first: int, delay_s: float
+    process: ServiceProcess, first: int, delay_s: float
 ) -> list[Acknowledged]:
     """Send on several streams until the broker dies; return what it acknowledged."""
     found: list[Acknowledged] = []
-    async with asyncio.timeout(SOON_S), system_environment() as env:
-        client = Client(await env.network.connect([process.address]))
+    async with asyncio.timeout(SOON_S), connected(process.broker) as client:
         timer = threading.Timer(delay_s, process.process.kill)
         # However slow the machine is, there is something to look for.
         await send(client, first + 900_000, found, batches_max=1)
@@ -42,7 +48,6 @@ async def send_until_killed(
         await asyncio.gather(
             *(send(client, first + 250_000 * sender, found) for sender in range(SENDERS))
         )
-        await client.connection.close()
     process.kill()
     return found
 
@@ -82,12 +87,11 @@ async def send(
 
 
 async def everything(
-    process: BrokerProcess, queues: set[tuple[str, int]]
+    process: ServiceProcess, queues: set[tuple[str, int]]
 ) -> dict[tuple[str, int, int], tuple[int, bytes]]:
     """Return physical offset and body of every message that can be pulled."""
     found: dict[tuple[str, int, int], tuple[int, bytes]] = {}
-    async with asyncio.timeout(SOON_S), system_environment() as env:
-        client = Client(await env.network.connect([process.address]))
+    async with asyncio.timeout(SOON_S), connected(process.broker) as client:
         for topic, queue_id in sorted(queues):
             offset = 0
             while (reply := await client.pull(topic, offset, queue_id=queue_id)).records:
@@ -95,7 +99,6 @@ async def everything(
                     place = (topic, queue_id, message.queue_offset)
                     found[place] = (message.physical_offset, message.body)
                 offset = reply.next_offset
-        await client.connection.close()
     return found
 
 
@@ -117,8 +120,8 @@ def check_index(data: Path, mode: FlushMode, expected: list[Acknowledged]) -> No
 
 
 @pytest.mark.parametrize("mode", FlushMode)
-def test_every_acknowledged_message_is_there_after_kill_9(tmp_path: Path, mode: FlushMode) -> None:
-    print(f"TERNMQ_SEED={SEED} repeats the moments as well as a machine can")
+def test_every_acknowledged_message_survives_kill_9(tmp_path: Path, mode: FlushMode) -> None:
+    print(f"TESTS_SEED={SEED} repeats the moments as well as a machine can")
     chance = random.Random(f"{SEED} {mode}")
     expected: list[Acknowledged] = []
     total = 0
@@ -126,7 +129,7 @@ def test_every_acknowledged_message_is_there_after_kill_9(tmp_path: Path, mode: 
         data = tmp_path / str(round_ // ROUNDS_A_STORE)
         if round_ % ROUNDS_A_STORE == 0:
             expected.clear()
-        with broker_process(data, mode) as process:
+        with running(data, mode) as process:
             found = asyncio.run(
                 send_until_killed(process, round_ * 1_000_000, chance.uniform(0.0, 1.0))
             )
@@ -134,7 +137,7 @@ def test_every_acknowledged_message_is_there_after_kill_9(tmp_path: Path, mode: 
         total += len(found)
         if chance.random() < 0.5 or round_ == ROUNDS - 1:
             queues = {(each.topic, each.queue_id) for each in expected}
-            with broker_process(data, mode) as process:
+            with running(data, mode) as process:
                 pulled = asyncio.run(everything(process, queues))
             for each in expected:
                 place = (each.topic, each.queue_id, each.queue_offset)

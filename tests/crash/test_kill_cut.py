@@ -1,6 +1,5 @@
 """A cut of the log whose process is killed at any moment is completed, and nothing comes back."""
 
-import os
 import random
 import threading
 from pathlib import Path
@@ -11,12 +10,13 @@ from ternmq_store.config import FlushMode
 from ternmq_store.disk.filesystem import RealFileSystem
 from ternmq_store.message_store import MessageStore
 from tests.support.cut_process import begin_cut, cut
+from tests.support.examples import SEED, examples
+from tests.support.processes import kill
 from tests.support.records import batch_of
 from tests.support.store_process import READY, STORE, body_of, read_back, record_of
 from tests.support.stores import append, prepare, settle
 
-ROUNDS = 40 if os.environ.get("TERNMQ_SOAK") else 3
-SEED = int(os.environ.get("TERNMQ_SEED", "0")) or random.SystemRandom().randrange(1 << 32)
+ROUNDS = examples(3, soak=40)
 COUNT = 12_000
 BATCH = 200
 
@@ -49,9 +49,7 @@ def kill_in_the_middle(root: Path, at: int, chance: random.Random) -> None:
         process.wait(30)
         timer.cancel()
     finally:
-        process.kill()
-        process.wait(10)
-        process.stdout.close()
+        kill(process)
 
 
 def bodies(store: MessageStore) -> list[bytes]:
@@ -59,8 +57,8 @@ def bodies(store: MessageStore) -> list[bytes]:
     return [body for _, (_, body) in sorted(read_back(store, "T", 0).items())]
 
 
-def test_a_cut_that_is_killed_is_completed(tmp_path: Path) -> None:
-    print(f"TERNMQ_SEED={SEED} repeats the moments as well as a machine can")
+def test_cut_interrupted_by_a_kill_is_completed(tmp_path: Path) -> None:
+    print(f"TESTS_SEED={SEED} repeats the moments as well as a machine can")
     chance = random.Random(SEED)
     whole = [body_of(number) for number in range(COUNT)]
     for round_ in range(ROUNDS):

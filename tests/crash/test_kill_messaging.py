@@ -5,7 +5,6 @@ committed lies there once, nothing came before its time, and a dead letter is on
 """
 
 import asyncio
-import os
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
 from ternmq_consumer.push import PushConsumer
 from ternmq_model.errors import TernError
 from ternmq_model.message import Message
+from ternmq_model.names import DEAD_LETTER_PREFIX
 from ternmq_model.queue import MessageQueue
 from ternmq_model.stored_message import StoredMessage
 from ternmq_model.transaction import Resolution, TransactionResult
@@ -26,25 +26,26 @@ from ternmq_producer.producer import Producer
 from ternmq_producer.transactions import TransactionProducer
 from ternmq_runtime.service import OwnedTasks
 from ternmq_store.config import FlushMode
-from tests.support.history import Decision, Delivery, GroupRules, Outcome, id_of, make_body
-from tests.support.killed_clients import (
+from tests.support.client_process import (
     NEVER,
     PAYERS,
     READERS,
     TOPIC,
     Ledger,
     Notes,
-    deliveries_of,
     is_end_refused,
+    orderly_deliveries_of,
     read_notes,
 )
-from tests.support.killed_cluster import KilledCluster, eventually, killed_cluster
+from tests.support.examples import SEED, seeds
+from tests.support.history import Decision, Delivery, GroupRules, Outcome, id_of, make_body
+from tests.support.killed_cluster import KilledCluster, killed_cluster
+from tests.support.processes import SOON_S, eventually
 
 KILLS: Final = 3
 """Of one cluster."""
 
-REPEATS: Final = range(12) if os.environ.get("TERNMQ_SOAK") else range(1)
-SEED: Final = int(os.environ.get("TERNMQ_SEED", "0")) or random.SystemRandom().randrange(1 << 32)
+REPEATS: Final = seeds(1, soak=12)
 RETRIES_MAX: Final = 2
 _DECISIONS: Final = {
     Resolution.COMMIT: Decision.COMMITTED,
@@ -196,7 +197,7 @@ async def kill_broker(cluster: KilledCluster) -> None:
     await asyncio.sleep(0.3 + chance.random() * 1.2)
     await cluster.kill()
     if chance.random() < 0.3:
-        await cluster.spawn_broker()
+        cluster.spawn_broker()
         await asyncio.sleep(chance.random() * 1.0)
         await cluster.kill()
     await cluster.start()
@@ -204,11 +205,12 @@ async def kill_broker(cluster: KilledCluster) -> None:
 
 async def until_dead(cluster: KilledCluster, doomed: frozenset[str]) -> None:
     """Wait until the doomed messages are dead letters; the history tells which are not."""
-    for _ in range(200):
-        dead = {id_of(each.body) for _, each in await cluster.records(f"%DLQ%{READERS}")}
-        if doomed <= dead:
-            return
-        await asyncio.sleep(0.2)
+
+    async def are_dead() -> bool:
+        dead = await cluster.records(DEAD_LETTER_PREFIX + READERS)
+        return doomed <= {id_of(each.body) for _, each in dead}
+
+    await eventually(are_dead)
 
 
 async def until_decided(
@@ -219,13 +221,15 @@ async def until_decided(
     A broker that was started a moment ago has not counted its transactions yet. What does not lie
     there in time is left to the history to tell.
     """
-    open_, lacking = 0, set[str]()
-    for _ in range(200):
+    open_ = 0
+
+    async def are_decided() -> bool:
+        nonlocal open_
         lacking = committed() - {id_of(each.body) for _, each in await cluster.records(TOPIC)}
         open_ = await cluster.open_transactions()
-        if open_ <= left and not lacking:
-            return
-        await asyncio.sleep(0.2)
+        return open_ <= left and not lacking
+
+    await eventually(are_decided)
     assert open_ <= left, f"{open_} transactions are open, {left} may be"
 
 
@@ -295,7 +299,7 @@ def moments(chance: random.Random) -> Sequence[str]:
 
 @pytest.mark.parametrize("repeat", REPEATS)
 @pytest.mark.parametrize("also_broker", [False, True])
-def test_what_a_killed_payer_has_paid_is_told_and_nothing_else(
+def test_payments_of_killed_producer_are_delivered_and_no_others(
     tmp_path: Path, repeat: int, *, also_broker: bool
 ) -> None:
     async def main() -> None:
@@ -303,7 +307,7 @@ def test_what_a_killed_payer_has_paid_is_told_and_nothing_else(
         async with killed_cluster(tmp_path, FlushMode.SYNC, seed=seed) as cluster:
             await cluster.put_topic(TOPIC, 2)
             Notes(cluster.notes)
-            await cluster.spawn("payer", name="checker", moment="never", at=0)
+            cluster.spawn("pay", "checker", moment="never", at=0)
             for life, moment in enumerate(moments(cluster.random)):
                 await kill_payer(cluster, f"p{life}", moment, also_broker=also_broker)
             await settle_payments(cluster)
@@ -317,7 +321,7 @@ def test_what_a_killed_payer_has_paid_is_told_and_nothing_else(
 async def kill_payer(cluster: KilledCluster, name: str, moment: str, *, also_broker: bool) -> None:
     """Let a payer pay until it is killed, and with it the broker if that is asked for."""
     chance = cluster.random
-    payer = await cluster.spawn("payer", name=name, moment=moment, at=chance.randrange(1, 150))
+    payer = cluster.spawn("pay", name, moment=moment, at=chance.randrange(1, 150))
     assert await eventually(lambda: ["ready", name] in read_notes(cluster.notes))
     if also_broker and chance.random() < 0.5:
         await kill_broker(cluster)
@@ -328,8 +332,7 @@ async def kill_payer(cluster: KilledCluster, name: str, moment: str, *, also_bro
         assert await eventually(lambda: len(Ledger(cluster.folder / "ledger").read()) >= at)
         await asyncio.sleep(chance.random() * 0.02)
         payer.kill()
-    async with asyncio.timeout(60):
-        assert await payer.wait() == -9
+    assert await asyncio.to_thread(payer.wait, SOON_S) == -9
     if also_broker:
         await asyncio.sleep(chance.random() * 0.7)
         await cluster.kill()
@@ -363,7 +366,7 @@ async def settle_payments(cluster: KilledCluster) -> None:
 
 @pytest.mark.parametrize("repeat", REPEATS)
 @pytest.mark.parametrize("also_broker", [False, True])
-def test_order_survives_kills_of_whoever_consumes(
+def test_order_survives_kills_of_consumers(
     tmp_path: Path, repeat: int, *, also_broker: bool
 ) -> None:
     async def main() -> None:
@@ -390,7 +393,7 @@ def test_order_survives_kills_of_whoever_consumes(
             stored = cluster.must_be_stored(TOPIC)
             await eventually(lambda: stored <= finished(cluster), 30)
             await cluster.scan(TOPIC)
-            deliveries, trespasses = deliveries_of(read_notes(cluster.notes))
+            deliveries, trespasses = orderly_deliveries_of(read_notes(cluster.notes))
             cluster.history.deliveries += deliveries
             # A broker that was killed knows no locks: two may have a queue until the old one hears.
             assert also_broker or not trespasses, trespasses[:5]
@@ -403,7 +406,7 @@ def test_order_survives_kills_of_whoever_consumes(
 
 def finished(cluster: KilledCluster) -> set[str]:
     """Return what the readers have finished so far."""
-    deliveries, _ = deliveries_of(read_notes(cluster.notes))
+    deliveries, _ = orderly_deliveries_of(read_notes(cluster.notes))
     return {each.message_id for each in deliveries if each.is_finished}
 
 
@@ -413,11 +416,11 @@ async def kill_readers(cluster: KilledCluster, *, also_broker: bool) -> None:
     With `also_broker`, the broker dies near each of them.
     """
     chance = cluster.random
-    await cluster.spawn("reader", name="stays", moment="never", at=0)
+    cluster.spawn("read_in_order", "stays", moment="never", at=0)
     for life, moment in enumerate(moments(chance)):
         name = f"r{life}"
         at = chance.randrange(3, 40)
-        reader = await cluster.spawn("reader", name=name, moment=moment, at=at)
+        reader = cluster.spawn("read_in_order", name, moment=moment, at=at)
 
         def begun(name: str = name) -> int:
             notes = read_notes(cluster.notes)
@@ -427,8 +430,7 @@ async def kill_readers(cluster: KilledCluster, *, also_broker: bool) -> None:
             assert await eventually(lambda: begun() >= at)  # noqa: B023 - awaited at once
             await asyncio.sleep(chance.random() * 0.03)
             reader.kill()
-        async with asyncio.timeout(60):
-            assert await reader.wait() == -9
+        assert await asyncio.to_thread(reader.wait, SOON_S) == -9
         if also_broker:
             await kill_broker(cluster)
 

@@ -1,8 +1,6 @@
 """Batches are staged and committed while their broker is killed: each is seen whole, or nothing."""
 
 import asyncio
-import os
-import random
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,11 +14,12 @@ from ternmq_model.transaction import Resolution, TransactionState
 from ternmq_producer.staging import EndFailed, StagingProducer, decode_staged, encode_staged
 from ternmq_runtime.service import OwnedTasks
 from ternmq_store.config import FlushMode
-from tests.support.killed_cluster import KilledCluster, eventually, killed_cluster
+from tests.support.examples import SEED, seeds
+from tests.support.killed_cluster import KilledCluster, killed_cluster
+from tests.support.processes import eventually
 
 KILLS: Final = 3
-REPEATS: Final = range(10) if os.environ.get("TERNMQ_SOAK") else range(1)
-SEED: Final = int(os.environ.get("TERNMQ_SEED", "0")) or random.SystemRandom().randrange(1 << 32)
+REPEATS: Final = seeds(1, soak=10)
 TOPIC: Final = "flights"
 ROWS: Final = 500
 IMMUNITY_S: Final = 6
@@ -106,7 +105,7 @@ async def check(cluster: KilledCluster, batches: Batches) -> None:
 
 @pytest.mark.parametrize("repeat", REPEATS)
 @pytest.mark.parametrize("mode", FlushMode)
-def test_no_row_of_an_uncommitted_batch_is_seen_and_none_of_a_committed_one_lost(
+def test_uncommitted_batches_stay_invisible_and_committed_ones_complete(
     mode: FlushMode, repeat: int, tmp_path: Path
 ) -> None:
     async def main() -> None:
@@ -128,11 +127,11 @@ def test_no_row_of_an_uncommitted_batch_is_seen_and_none_of_a_committed_one_lost
                 for task in running:
                     assert not task.done(), task
                     task.cancel()
-            for _ in range(200):
-                if not await cluster.open_transactions():
-                    break
-                await asyncio.sleep(0.3)
-            assert not await cluster.open_transactions()
+
+            async def all_are_ended() -> bool:
+                return not await cluster.open_transactions()
+
+            assert await eventually(all_are_ended)
             await check(cluster, batches)
             assert batches.committed
 

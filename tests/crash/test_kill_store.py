@@ -1,6 +1,5 @@
 """A store whose process is killed at any moment loses nothing that it vouched for."""
 
-import os
 import random
 import signal
 import threading
@@ -11,6 +10,8 @@ import pytest
 from ternmq_runtime.clock import SystemClock
 from ternmq_store.disk.filesystem import RealFileSystem
 from ternmq_store.message_store import MessageStore
+from tests.support.examples import SEED, examples
+from tests.support.processes import kill
 from tests.support.store_process import (
     MODES,
     READY,
@@ -21,8 +22,7 @@ from tests.support.store_process import (
     settings_of,
 )
 
-ROUNDS = 50 if os.environ.get("TERNMQ_SOAK") else 3
-SEED = int(os.environ.get("TERNMQ_SEED", "0")) or random.SystemRandom().randrange(1 << 32)
+ROUNDS = examples(3, soak=50)
 ROUNDS_A_STORE = 5
 
 
@@ -50,9 +50,7 @@ def kill_under_load(
         assert process.wait(10) == -signal.SIGKILL
         return found
     finally:
-        process.kill()
-        process.wait(10)
-        process.stdout.close()
+        kill(process)
 
 
 def check(root: Path, mode: str, expected: list[Acknowledged]) -> None:
@@ -77,10 +75,8 @@ def check(root: Path, mode: str, expected: list[Acknowledged]) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_every_message_that_was_vouched_for_is_there_after_kill_9(
-    tmp_path: Path, mode: str
-) -> None:
-    print(f"TERNMQ_SEED={SEED} repeats the moments as well as a machine can")
+def test_every_confirmed_message_survives_kill_9(tmp_path: Path, mode: str) -> None:
+    print(f"TESTS_SEED={SEED} repeats the moments as well as a machine can")
     chance = random.Random(f"{SEED} {mode}")
     expected: list[Acknowledged] = []
     first = total = 0

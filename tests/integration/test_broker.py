@@ -28,8 +28,16 @@ from ternmq_remoting.environment import Environment
 from ternmq_remoting.system import system_environment
 from ternmq_runtime.service import OwnedTasks
 from ternmq_store.config import FlushMode, StoreConfig
-from tests.support.broker_process import BrokerProcess, broker_process
-from tests.support.brokers import Client, Sender, bodies, membership, offsets_of, stored
+from tests.support.brokers import (
+    Client,
+    Sender,
+    bodies,
+    connected,
+    membership,
+    offsets_of,
+    stored,
+)
+from tests.support.processes import TINY, ServiceProcess, running_broker
 
 STORE = StoreConfig(
     commit_log_file_bytes=16 << 20,
@@ -37,7 +45,7 @@ STORE = StoreConfig(
     index_slots=1000,
     index_entries=4000,
 )
-SOON_S = 20.0
+SOON_S = 120.0
 
 
 def config_of(data: Path, **settings: Any) -> BrokerConfig:
@@ -54,19 +62,19 @@ async def serving(
         system_environment() as env,
         Broker(config_of(data, **settings), STORE, env) as broker,
     ):
-        client = await connected(env, broker)
+        client = await client_of(env, broker)
         try:
             yield env, broker, client
         finally:
             await client.connection.close()
 
 
-async def connected(env: Environment, broker: Broker) -> Client:
+async def client_of(env: Environment, broker: Broker) -> Client:
     return Client(await env.network.connect([broker.address], expect=broker.identity))
 
 
 @pytest.mark.parametrize("mode", FlushMode)
-def test_what_is_sent_is_pulled_streamed_viewed_and_still_there_after_a_restart(
+def test_sent_messages_are_pulled_streamed_viewed_and_kept_over_restart(
     tmp_path: Path, mode: FlushMode
 ) -> None:
     async def main() -> None:
@@ -96,7 +104,7 @@ def test_what_is_sent_is_pulled_streamed_viewed_and_still_there_after_a_restart(
     asyncio.run(main())
 
 
-def test_the_largest_message_goes_all_the_way(tmp_path: Path) -> None:
+def test_largest_message_passes_end_to_end(tmp_path: Path) -> None:
     async def main() -> None:
         async with serving(tmp_path) as (_, _broker, client):
             body = os.urandom(4 << 20)
@@ -118,7 +126,7 @@ def test_the_largest_message_goes_all_the_way(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_a_long_pull_and_a_session_are_answered_at_once(tmp_path: Path) -> None:
+def test_long_pull_and_session_are_answered_at_once(tmp_path: Path) -> None:
     async def main() -> None:
         async with serving(tmp_path) as (_, _broker, client), OwnedTasks() as tasks:
             await client.put_topic("A", 1)
@@ -149,7 +157,7 @@ def test_a_long_pull_and_a_session_are_answered_at_once(tmp_path: Path) -> None:
         ({"topic": "Unknown", "auto_create": {}}, TopicNotFound),
     ],
 )
-def test_bad_input_is_a_typed_error_and_the_broker_goes_on(
+def test_bad_input_is_a_typed_error_and_broker_goes_on(
     tmp_path: Path, fields: dict[str, Any], error: type[Exception]
 ) -> None:
     async def main() -> None:
@@ -163,7 +171,7 @@ def test_bad_input_is_a_typed_error_and_the_broker_goes_on(
     asyncio.run(main())
 
 
-def test_a_request_beyond_the_cap_is_a_typed_error_and_nothing_is_stored(tmp_path: Path) -> None:
+def test_oversized_request_is_a_typed_error_and_stores_nothing(tmp_path: Path) -> None:
     async def main() -> None:
         async with serving(tmp_path) as (_, _broker, client):
             await client.put_topic("A", 1)
@@ -174,7 +182,7 @@ def test_a_request_beyond_the_cap_is_a_typed_error_and_nothing_is_stored(tmp_pat
     asyncio.run(main())
 
 
-def test_a_directory_in_use_and_an_address_in_use_are_named(tmp_path: Path) -> None:
+def test_occupied_directory_and_address_are_named(tmp_path: Path) -> None:
     async def main() -> None:
         async with serving(tmp_path / "one") as (env, broker, _):
             with pytest.raises(StoreLocked, match=str(os.getpid())):
@@ -188,11 +196,10 @@ def test_a_directory_in_use_and_an_address_in_use_are_named(tmp_path: Path) -> N
     asyncio.run(main())
 
 
-async def send_until_killed(process: BrokerProcess, round_: int) -> dict[int, bytes]:
+async def send_until_killed(process: ServiceProcess, round_: int) -> dict[int, bytes]:
     """Send until the broker dies; return what it acknowledged, by queue offset."""
     acknowledged: dict[int, bytes] = {}
-    async with asyncio.timeout(SOON_S), system_environment() as env:
-        client = Client(await env.network.connect([process.address]))
+    async with asyncio.timeout(SOON_S), connected(process.broker) as client:
         sender = await client.open_sender()
         try:
             for batch in range(1_000_000):
@@ -202,7 +209,6 @@ async def send_until_killed(process: BrokerProcess, round_: int) -> dict[int, by
                     process.process.kill()
         except (TransportError, RefusedError):  # gRPC tells a write's failure as its own
             process.kill()
-        await client.connection.close()
     return acknowledged
 
 
@@ -212,25 +218,24 @@ async def send_batch(sender: Sender, texts: list[bytes], acknowledged: dict[int,
     acknowledged.update(zip(offsets_of(reply.queue_offsets), texts, strict=True))
 
 
-async def everything(process: BrokerProcess) -> list[bytes]:
+async def everything(process: ServiceProcess) -> list[bytes]:
     """Return the bodies of the queue in their order."""
-    async with asyncio.timeout(SOON_S), system_environment() as env:
-        client = Client(await env.network.connect([process.address]))
+    async with asyncio.timeout(SOON_S), connected(process.broker) as client:
         found: list[bytes] = []
         while (reply := await client.pull("A", len(found))).records:
             found += bodies(reply)
-        await client.connection.close()
         return found
 
 
 def test_every_acknowledged_message_survives_kill_9(tmp_path: Path) -> None:
+    settings = (*TINY, "broker.flush_mode=sync")
     acknowledged: dict[int, bytes] = {}
     for round_ in range(2):
-        with broker_process(tmp_path) as process:
+        with running_broker(tmp_path / "broker-a", "", settings=settings) as process:
             acknowledged |= asyncio.run(send_until_killed(process, round_))
-        assert (tmp_path / "abort").exists()
-        with broker_process(tmp_path) as process:
+        assert (process.data / "abort").exists()
+        with running_broker(tmp_path / "broker-a", "", settings=settings) as process:
             found = asyncio.run(everything(process))
-        assert not (tmp_path / "abort").exists()
+        assert not (process.data / "abort").exists()
         assert len(acknowledged) > 1000
         assert {offset: found[offset] for offset in acknowledged} == acknowledged

@@ -36,7 +36,7 @@ def test_records_carry_ipv6_hosts_end_to_end(tmp_path: Path) -> None:
     async def main() -> None:
         config = BrokerConfig(data=tmp_path, nameservers=(), listen="::1", port=0)
         async with (
-            asyncio.timeout(20),
+            asyncio.timeout(120),
             system_environment() as env,
             Broker(config, STORE, env) as broker,
         ):

@@ -1,7 +1,6 @@
 """What Spark's driver asks of a cluster, against a broker and a NameServer of another process."""
 
 import shutil
-import sys
 from collections.abc import Generator
 from pathlib import Path
 
@@ -16,20 +15,18 @@ from ternmq_model.queue import MessageQueue
 from ternmq_pipeline.cluster.view import ClusterView, open_cluster_view
 from ternmq_pipeline.offsets import Stretch
 from ternmq_pipeline.options import Assign, ReadOptions, Subscribe, SubscribePattern, read_options
-from tests.support.dev_process import DevProcess, running_dev
+from tests.support.processes import ServiceProcess, running_dev
 from tests.support.spark_data import delete_topic, fill, make_topic
-
-TERNMQ = [sys.executable, "-m", "ternmq"]
 
 
 @pytest.fixture(scope="module")
-def dev(tmp_path_factory: pytest.TempPathFactory) -> Generator[DevProcess]:
-    with running_dev(TERNMQ, tmp_path_factory.mktemp("dev")) as running:
+def dev(tmp_path_factory: pytest.TempPathFactory) -> Generator[ServiceProcess]:
+    with running_dev(tmp_path_factory.mktemp("dev")) as running:
         yield running
 
 
 @pytest.fixture
-def view(dev: DevProcess) -> Generator[ClusterView]:
+def view(dev: ServiceProcess) -> Generator[ClusterView]:
     with open_cluster_view(view_options(dev.nameserver)) as opened:
         yield opened
 
@@ -47,7 +44,7 @@ def committed(nameserver: str, group: str) -> dict[MessageQueue, int]:
     return shared_loop_thread().run(ask())
 
 
-def test_a_snapshot_tells_every_queue_of_a_topic(dev: DevProcess, view: ClusterView) -> None:
+def test_snapshot_covers_every_queue_of_a_topic(dev: ServiceProcess, view: ClusterView) -> None:
     fill(dev.nameserver, "ViewSnapshot", 10, queues=3)
     found = view.snapshot(Subscribe(("ViewSnapshot",)))
     assert sorted(found.ranges) == [
@@ -61,7 +58,7 @@ def test_a_snapshot_tells_every_queue_of_a_topic(dev: DevProcess, view: ClusterV
     assert all(found.stores.values())
 
 
-def test_new_queues_and_topics_are_seen_at_once(dev: DevProcess, view: ClusterView) -> None:
+def test_new_queues_and_topics_are_seen_at_once(dev: ServiceProcess, view: ClusterView) -> None:
     make_topic(dev.nameserver, "ViewGrows", queues=1)
     choice = SubscribePattern("ViewGrow.*")
     assert len(view.snapshot(choice).ranges) == 1
@@ -70,8 +67,8 @@ def test_new_queues_and_topics_are_seen_at_once(dev: DevProcess, view: ClusterVi
     assert len(view.snapshot(choice).ranges) == 3
 
 
-def test_a_pattern_of_everything_takes_users_topics_alone(
-    dev: DevProcess, view: ClusterView
+def test_pattern_for_everything_matches_user_topics_only(
+    dev: ServiceProcess, view: ClusterView
 ) -> None:
     make_topic(dev.nameserver, "ViewUser", queues=1)
     make_topic(dev.nameserver, "%RETRY%ViewGroup", queues=1)
@@ -82,7 +79,7 @@ def test_a_pattern_of_everything_takes_users_topics_alone(
     assert len(by_name.ranges) == 1
 
 
-def test_what_is_named_and_not_there_is_told(dev: DevProcess, view: ClusterView) -> None:
+def test_missing_queues_and_topics_are_named(dev: ServiceProcess, view: ClusterView) -> None:
     make_topic(dev.nameserver, "ViewPart", queues=1)
     there, absent = (MessageQueue("ViewPart", dev.broker_name, number) for number in (0, 7))
     found = view.snapshot(Assign((there, absent)))
@@ -91,8 +88,8 @@ def test_what_is_named_and_not_there_is_told(dev: DevProcess, view: ClusterView)
     assert view.snapshot(Subscribe(("ViewNowhere",))).missing == {"topic ViewNowhere"}
 
 
-def test_a_queue_that_was_there_is_looked_for_before_it_is_given_up(
-    dev: DevProcess, view: ClusterView
+def test_vanished_queue_is_looked_up_again_before_it_is_given_up(
+    dev: ServiceProcess, view: ClusterView
 ) -> None:
     make_topic(dev.nameserver, "ViewGone", queues=1)
     choice = SubscribePattern("ViewGone")
@@ -103,16 +100,15 @@ def test_a_queue_that_was_there_is_looked_for_before_it_is_given_up(
     assert not view.snapshot(choice, expected=queues).ranges
 
 
-def test_a_store_is_the_same_after_a_restart_and_another_one_when_its_directory_was_emptied(
+def test_store_id_survives_restarts_and_changes_with_an_emptied_directory(
     tmp_path: Path,
 ) -> None:
     def store_after(*, port_nameserver: int = 0) -> tuple[str, int]:
-        with running_dev(TERNMQ, tmp_path, port_nameserver=port_nameserver) as dev:
+        with running_dev(tmp_path, port_nameserver=port_nameserver) as dev:
             fill(dev.nameserver, "ViewStore", 3, queues=1)
             with open_cluster_view(view_options(dev.nameserver)) as view:
                 found = view.snapshot(Subscribe(("ViewStore",)))
-            dev.process.kill()
-            dev.process.wait()
+            dev.kill()
         return found.stores[dev.broker_name], int(dev.nameserver.rpartition(":")[2])
 
     store, port = store_after()
@@ -122,7 +118,7 @@ def test_a_store_is_the_same_after_a_restart_and_another_one_when_its_directory_
 
 
 def test_offsets_by_time_are_the_end_when_all_messages_are_older(
-    dev: DevProcess, view: ClusterView
+    dev: ServiceProcess, view: ClusterView
 ) -> None:
     fill(dev.nameserver, "ViewTimes", 6, queues=2)
     queues = sorted(view.snapshot(Subscribe(("ViewTimes",))).ranges)
@@ -130,7 +126,7 @@ def test_offsets_by_time_are_the_end_when_all_messages_are_older(
     assert view.offsets_at({first: 0, last: 1 << 50}) == {first: 0, last: 3}
 
 
-def test_stretches_are_measured_up_to_a_number_of_bytes(dev: DevProcess, view: ClusterView) -> None:
+def test_stretches_are_measured_up_to_a_byte_limit(dev: ServiceProcess, view: ClusterView) -> None:
     fill(dev.nameserver, "ViewBytes", 10, queues=1)
     queue = MessageQueue("ViewBytes", dev.broker_name, 0)
     view.snapshot(Subscribe(("ViewBytes",)))
@@ -142,7 +138,7 @@ def test_stretches_are_measured_up_to_a_number_of_bytes(dev: DevProcess, view: C
     assert view.measure(asked) == [(10, sum(sizes)), (1, sizes[0]), (2, sizes[0] + sizes[1])]
 
 
-def test_offsets_are_committed_and_follow_a_reset(dev: DevProcess, view: ClusterView) -> None:
+def test_offsets_are_committed_and_follow_a_reset(dev: ServiceProcess, view: ClusterView) -> None:
     fill(dev.nameserver, "ViewCommits", 6, queues=1)
     queue = MessageQueue("ViewCommits", dev.broker_name, 0)
     view.commit("view-group", {queue: QueueOffset(4)})
@@ -159,7 +155,7 @@ def test_offsets_are_committed_and_follow_a_reset(dev: DevProcess, view: Cluster
     assert committed(dev.nameserver, "view-group")[queue] == 5
 
 
-def test_a_cluster_that_is_not_there_is_an_error_after_as_many_attempts_as_told() -> None:
+def test_absent_cluster_is_an_error_after_the_configured_attempts() -> None:
     others = {"fetchOffset.numRetries": "1", "fetchOffset.retryIntervalMs": "1"}
     with (
         open_cluster_view(view_options("127.0.0.1:1", **others)) as view,

@@ -2,21 +2,18 @@
 
 import json
 import subprocess
-import sys
 from collections.abc import Generator, Iterable
 from typing import Any, cast
 
 import pytest
 
-from tests.support.dev_process import DevProcess, running_dev
-
-TERNMQ = (sys.executable, "-m", "ternmq")
+from tests.support.processes import TERNMQ, ServiceProcess, running_dev
 
 
 class Both:
     """Runs one thing by its two names."""
 
-    def __init__(self, dev: DevProcess) -> None:
+    def __init__(self, dev: ServiceProcess) -> None:
         self.broker = dev.broker
         self.name = dev.broker_name
         self.nameserver = dev.nameserver
@@ -25,7 +22,7 @@ class Both:
         """Run our verb, or mqadmin's, and return what it prints."""
         words = line.split()
         words += ["--nameserver" if words[0].islower() else "-n", self.nameserver]
-        done = subprocess.run([*TERNMQ, *words, "--json"], capture_output=True, timeout=60)
+        done = subprocess.run([*TERNMQ, *words, "--json"], capture_output=True, timeout=150)
         assert done.returncode == 0, (line, done.stderr.decode())
         return json.loads(done.stdout)
 
@@ -52,7 +49,7 @@ def _steady(told: Any) -> Any:
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Generator[Both]:
     folder = tmp_path_factory.mktemp("dev")
-    with running_dev(TERNMQ, folder) as dev:
+    with running_dev(folder) as dev:
         both = Both(dev)
         both.json("updateTopic -t orders -r 2 -w 2")
         yield both
@@ -74,13 +71,13 @@ def sent(both: Both) -> Any:
             both.nameserver,
         ],
         check=True,
-        timeout=60,
+        timeout=150,
         capture_output=True,
     )
     return result
 
 
-def test_topics(both: Both) -> None:
+def test_topic_aliases_match_our_commands(both: Both) -> None:
     assert both.same("updateTopic -t made -r 3 -w 3 -p 6", "topic create made --queues 3")
     assert both.same("topicStatus -t made", "topic status made")
     (route,) = both.same("topicRoute -t made", "topic routes made")["brokers"]
@@ -91,7 +88,7 @@ def test_topics(both: Both) -> None:
     assert gone == both.json("topic delete other")["deleted_from"] == [both.name]
 
 
-def test_brokers(both: Both) -> None:
+def test_broker_aliases_match_our_commands(both: Both) -> None:
     assert both.same("clusterList", "cluster list")[0]["broker"] == both.name
     assert both.json("clusterList -c DefaultCluster")[0]["broker"] == both.name
     assert both.json("clusterList -c AnotherCluster") == []
@@ -103,7 +100,7 @@ def test_brokers(both: Both) -> None:
     assert both.json(f"addWritePerm -b {both.name}")["topics_changed"] > 0
 
 
-def test_settings(both: Both) -> None:
+def test_setting_aliases_match_our_commands(both: Both) -> None:
     (changed,) = both.same(
         f"updateBrokerConfig -b {both.broker} -k fileReservedTime -v 48",
         f"broker settings {both.name} --set store.file_reserved_hours=48",
@@ -112,7 +109,7 @@ def test_settings(both: Both) -> None:
     assert len(both.json(f"broker settings {both.name}")) > 20
 
 
-def test_messages(both: Both, sent: Any) -> None:
+def test_message_aliases_match_our_commands(both: Both, sent: Any) -> None:
     message_id = sent["message_id"]
     ours = f"message get {message_id}"
     assert both.same(f"queryMsgById -i {message_id}", ours)["body"] == "hello"
@@ -137,7 +134,7 @@ def test_messages(both: Both, sent: Any) -> None:
     assert again["queue"] == sent["queue"]
 
 
-def test_groups(both: Both, sent: Any) -> None:
+def test_group_aliases_match_our_commands(both: Both, sent: Any) -> None:
     rows = both.same("consumerProgress -g readers", "offset show readers")
     assert {row["topic"] for row in rows} >= {"orders"}
     assert any(row["group"] == "readers" for row in both.same("consumerProgress", "offset show"))
@@ -151,7 +148,7 @@ def test_groups(both: Both, sent: Any) -> None:
     assert (kept["retries_max"], kept["consume_enabled"]) == (3, True)
 
 
-def test_offsets(both: Both, sent: Any) -> None:
+def test_offset_aliases_match_our_commands(both: Both, sent: Any) -> None:
     first = both.json("resetOffsetByTime -g readers -t orders -s 0 -f true")
     assert all(row["after"] == 0 for row in first)
     cloned = both.json("cloneGroupOffset -s readers -d copies -t orders")
@@ -162,12 +159,12 @@ def test_offsets(both: Both, sent: Any) -> None:
     assert both.json("deleteSubGroup -g copies -r true")["deleted_from"] == [both.name]
 
 
-def test_traces(both: Both) -> None:
+def test_trace_alias_exits_with_3_for_unknown_id(both: Both) -> None:
     both.json(f"broker settings {both.name} --set broker.trace=true")
     both.json("topic create traces --queues 1")
     missing = subprocess.run(
         [*TERNMQ, "queryMsgTraceById", "-i", "F" * 32, "-t", "traces", "-n", both.nameserver],
         capture_output=True,
-        timeout=60,
+        timeout=150,
     )
     assert missing.returncode == 3

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import subprocess
-import sys
 from collections.abc import Generator
 from typing import Any
 
@@ -16,26 +15,24 @@ from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting.contracts import PULL, SEND_BACK
 from ternmq_remoting.system import system_environment
-from tests.support.dev_process import DevProcess, running_dev
-
-TERNMQ = (sys.executable, "-m", "ternmq")
+from tests.support.processes import TERNMQ, ServiceProcess, running_dev
 
 
 @pytest.fixture(scope="module")
-def dev(tmp_path_factory: pytest.TempPathFactory) -> Generator[DevProcess]:
-    with running_dev(TERNMQ, tmp_path_factory.mktemp("dev")) as running:
+def dev(tmp_path_factory: pytest.TempPathFactory) -> Generator[ServiceProcess]:
+    with running_dev(tmp_path_factory.mktemp("dev")) as running:
         yield running
 
 
 class Shell:
     """Runs verbs against one cluster."""
 
-    def __init__(self, dev: DevProcess) -> None:
+    def __init__(self, dev: ServiceProcess) -> None:
         self.nameserver = dev.nameserver
 
     def run(self, *arguments: str, stdin: bytes = b"") -> "subprocess.CompletedProcess[bytes]":
         command = [*TERNMQ, *arguments, "--nameserver", self.nameserver]
-        return subprocess.run(command, input=stdin, capture_output=True, timeout=60)
+        return subprocess.run(command, input=stdin, capture_output=True, timeout=150)
 
     def json(self, *arguments: str, stdin: bytes = b"") -> Any:
         done = self.run(*arguments, "-o", "json", stdin=stdin)
@@ -49,7 +46,7 @@ class Shell:
 
 
 @pytest.fixture
-def shell(dev: DevProcess) -> Shell:
+def shell(dev: ServiceProcess) -> Shell:
     return Shell(dev)
 
 
@@ -64,7 +61,7 @@ def give_up(nameserver: str, topic: str, group: str) -> None:
             connection = await env.network.connect(data.master.endpoints[-1:])
             everything = messages.Subscription(expression="*")
             pull = messages.PullRequest(topic=topic, subscription=everything)
-            pulled = await connection.call(PULL, pull, timeout_s=5)
+            pulled = await connection.call(PULL, pull, timeout_s=30)
             message, *_ = split_messages(pulled.records, pulled.record_sizes, data.broker_name)
             failed = groups.FailedMessage(
                 physical_offset=message.physical_offset,
@@ -73,14 +70,14 @@ def give_up(nameserver: str, topic: str, group: str) -> None:
                 delay_level=-1,
             )
             request = groups.SendBackRequest(group=group, client_id="a@1", messages=[failed])
-            reply = await connection.call(SEND_BACK, request, timeout_s=5)
+            reply = await connection.call(SEND_BACK, request, timeout_s=30)
             assert [each.code for each in reply.outcomes] == [0]
             await connection.close()
 
     asyncio.run(main())
 
 
-def test_a_group_is_created_altered_reset_cloned_and_deleted(shell: Shell) -> None:
+def test_group_is_created_altered_reset_cloned_and_deleted(shell: Shell) -> None:
     shell.json("group", "create", "readers", "--retries", "3", "--no-broadcast")
     (settings,) = shell.json("group", "describe", "readers")["settings"]
     assert (settings["retries_max"], settings["broadcast_enabled"]) == (3, False)
@@ -105,7 +102,7 @@ def test_a_group_is_created_altered_reset_cloned_and_deleted(shell: Shell) -> No
     assert {"group": "readers"} not in shell.json("group", "list")
 
 
-def test_mistakes_are_told_with_their_exit_codes(shell: Shell) -> None:
+def test_mistakes_are_reported_with_their_exit_codes(shell: Shell) -> None:
     shell.refused(3, "group", "delete", "nobody")
     shell.refused(3, "group", "alter", "nobody", "--retries", "1")
     shell.refused(2, "group", "alter", "nobody")

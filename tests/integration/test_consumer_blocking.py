@@ -1,67 +1,28 @@
 """The blocking pull consumer, over gRPC on this machine."""
 
 from collections.abc import Generator
-from contextlib import AsyncExitStack, contextmanager
-from random import Random
-from types import TracebackType
-from typing import Self
+from contextlib import contextmanager
 
 import pytest
 
 from ternmq_client.blocking import BlockingFace
 from ternmq_consumer.blocking import BlockingPullConsumer
-from ternmq_model.address import Address
 from ternmq_model.errors import TopicNotFound
 from ternmq_model.queue import MessageQueue
-from ternmq_remoting import contracts
-from ternmq_remoting.grpc_network import GrpcNetwork
-from ternmq_remoting.rpc import Identity, unary
-from tests.support.memory_network import MemoryNetwork
-from tests.support.toy_cluster import TOPIC, ToyBroker, ToyCluster
-
-
-class GrpcToys:
-    """A toy NameServer and broker that listen on free ports."""
-
-    def __init__(self) -> None:
-        self.nameserver = ""
-        self._exit = AsyncExitStack()
-
-    async def __aenter__(self) -> Self:
-        network = GrpcNetwork()
-        cluster = ToyCluster(MemoryNetwork(Random(1)), Random(1))
-        broker = ToyBroker("toy", 2)
-        for number in range(200):
-            broker.append(number % 2, b"body %d" % number)
-        async with AsyncExitStack() as stack:
-            serving = network.serve(
-                broker.handlers(), Address("127.0.0.1", 0), identity=Identity("toys", "toy", 0, 0)
-            )
-            cluster.add("toy", broker, (await stack.enter_async_context(serving)).address)
-            routes = network.serve(
-                [unary(contracts.GET_TOPIC_ROUTE, cluster.route)], Address("127.0.0.1", 0)
-            )
-            self.nameserver = str((await stack.enter_async_context(routes)).address)
-            self._exit = stack.pop_all()
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self._exit.aclose()
+from tests.support.toy_cluster import ToyCluster
+from tests.support.toy_log import TOPIC
 
 
 @contextmanager
 def grpc_toys() -> Generator[str, None, None]:
-    toys = GrpcToys()
-    with BlockingFace(toys):
-        yield toys.nameserver
+    cluster = ToyCluster(queues=2, is_real=True)
+    for number in range(200):
+        cluster.first.append(number % 2, b"body %d" % number)
+    with BlockingFace(cluster):
+        yield cluster.nameserver
 
 
-def test_a_script_reads_a_topic_without_an_event_loop() -> None:
+def test_script_reads_a_topic_without_an_event_loop() -> None:
     with grpc_toys() as nameserver, BlockingPullConsumer("g", nameserver=nameserver) as consumer:
         queues = consumer.queues(TOPIC)
         consumer.assign(queues)
@@ -94,7 +55,7 @@ def read(consumer: BlockingPullConsumer, count: int) -> list[int]:
     return found
 
 
-def test_a_script_shares_a_topic_and_its_callbacks_may_use_the_consumer() -> None:
+def test_script_shares_a_topic_and_its_callbacks_may_use_the_consumer() -> None:
     told: list[tuple[str, int, bool]] = []
     with grpc_toys() as nameserver, BlockingPullConsumer("g", nameserver=nameserver) as consumer:
         queues = consumer.queues(TOPIC)

@@ -13,7 +13,7 @@ ROW = {
 }
 
 
-def test_a_flight_has_tag_keys_and_the_properties_that_are_not_missing() -> None:
+def test_flight_has_tag_keys_and_its_known_properties() -> None:
     message = message_of(ROW)
     assert (message.topic, message.tags, message.sharding_key) == ("flights", "UA", "N14228")
     assert list(message.keys) == ["N14228", "1545"]
@@ -24,10 +24,10 @@ def test_a_flight_has_tag_keys_and_the_properties_that_are_not_missing() -> None
     }
 
 
-def test_a_flight_of_an_unknown_aircraft_has_no_sharding_key() -> None:
+def test_flight_of_an_unknown_aircraft_has_no_sharding_key() -> None:
     message = message_of(ROW | {"tailnum": ""})
     assert (message.sharding_key, list(message.keys)) == ("", ["1545"])
 
 
-def test_the_data_set_has_every_flight() -> None:
+def test_data_set_has_every_flight() -> None:
     assert sum(1 for _ in rows(data_file())) == FLIGHTS

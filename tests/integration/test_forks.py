@@ -2,7 +2,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.support.dev_process import running_dev
+from tests.support.processes import running_dev
 
 PROGRAM = """
 import signal, subprocess, sys
@@ -20,16 +20,16 @@ print("all began")
 """
 
 
-def test_programs_can_be_started_by_forking_beside_a_living_client(tmp_path: Path) -> None:
+def test_forked_programs_start_beside_a_living_client(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
-    with running_dev((sys.executable, "-m", "ternmq"), tmp_path) as dev:
+    with running_dev(tmp_path) as dev:
         found = subprocess.run(
             [sys.executable, program, dev.nameserver],
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=150,
         )
     assert found.stdout == "all began\n", found.stderr
     assert "fork" not in found.stderr

@@ -28,7 +28,7 @@ STORE = StoreConfig(
     index_slots=1000,
     index_entries=4000,
 )
-SOON_S = 50.0
+SOON_S = 150.0
 RETURN_S = 2.0
 """Within which routes are back after a NameServer's return."""
 
@@ -49,7 +49,7 @@ async def nameserver(env: Environment, port: int) -> AsyncGenerator[None]:
         yield
 
 
-def test_clients_outlive_their_nameservers_and_routes_are_back_within_two_seconds(
+def test_clients_outlive_their_nameservers_and_routes_return_in_two_seconds(
     tmp_path: Path,
 ) -> None:
     async def main() -> None:

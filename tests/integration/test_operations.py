@@ -1,6 +1,5 @@
 """What docs/operations.md tells an operator to do, done: the commands, on real processes."""
 
-import contextlib
 import json
 import shutil
 import subprocess
@@ -14,9 +13,15 @@ import pytest
 from click.testing import CliRunner, Result
 
 from ternmq_console.main import ternmq
-from tests.support.cluster_process import SMALL, TERNMQ, RunningService, running_service
+from tests.support.processes import (
+    TERNMQ,
+    ServiceProcess,
+    run_ternmq,
+    running_broker,
+    running_nameserver,
+)
 
-SOON_S: Final = 60
+SOON_S: Final = 150
 
 
 def is_soon(is_so: Callable[[], bool]) -> bool:
@@ -34,15 +39,12 @@ class Site:
     """Machines, of which each is a folder, and what runs on them."""
 
     folder: Path
-    running: dict[str, contextlib.ExitStack] = field(
-        default_factory=dict[str, contextlib.ExitStack]
-    )
-    services: dict[str, RunningService] = field(default_factory=dict[str, RunningService])
+    services: dict[str, ServiceProcess] = field(default_factory=dict[str, ServiceProcess])
 
     @property
     def nameserver(self) -> str:
         """Where the NameServer is."""
-        return self.services["names"].address
+        return self.services["names"].nameserver
 
     def data(self, machine: str) -> Path:
         """Return the data directory of a machine."""
@@ -50,29 +52,29 @@ class Site:
 
     def start_nameserver(self, port: str = "0") -> None:
         """Start the NameServer."""
-        self._start("names", "nameserver", "--port-nameserver", port)
+        self._start("names", running_nameserver(self.folder / "names", port=port))
 
     def start_broker(self, machine: str, *words: str) -> None:
         """Start a member of the broker name `a`; return when it serves."""
-        told = [word for each in SMALL for word in ("--set", each)]
-        names = ("--name", "a", "--port-broker", "0", "--nameserver", self.nameserver)
-        self._start(machine, "broker", *names, "--role", "sync_master", *words, *told)
+        words = ("--role", "sync_master", *words)
+        broker = running_broker(self.folder / machine, self.nameserver, *words, name="a")
+        self._start(machine, broker)
 
-    def _start(self, machine: str, *words: str) -> None:
-        stack = contextlib.ExitStack()
-        told = (*words, "--data", str(self.data(machine)))
-        self.services[machine] = stack.enter_context(running_service(self.folder / machine, *told))
-        self.running[machine] = stack
+    def _start(self, machine: str, service: ServiceProcess) -> None:
+        self.services[machine] = service
+        service.until_ready()
 
     def stop(self, machine: str, *, kill: bool = False) -> None:
         """End what runs on a machine, in order or not."""
+        service = self.services.pop(machine)
         if kill:
-            self.services[machine].process.kill()
-        self.running.pop(machine).close()
+            service.kill()
+        else:
+            service.end()
 
     def close(self) -> None:
         """End everything."""
-        for machine in list(self.running):
+        for machine in list(self.services):
             self.stop(machine)
 
     def run(self, *words: str) -> Result:
@@ -98,14 +100,8 @@ class Site:
     def produce(self, *bodies: str) -> None:
         """Send messages of one key, so that they lie in one queue."""
         text = "".join(f"{body}\n" for body in bodies)
-        command = (*TERNMQ, "produce", "orders", "--sharding-key", "k")
-        subprocess.run(
-            [*command, "--nameserver", self.nameserver],
-            input=text,
-            text=True,
-            check=True,
-            timeout=SOON_S,
-        )
+        words = ("produce", "orders", "--sharding-key", "k", "--nameserver", self.nameserver)
+        run_ternmq(*words, stdin=text)
 
     def bodies(self) -> list[str]:
         """Return what lies in the topic."""
@@ -130,7 +126,7 @@ def site(tmp_path: Path) -> Generator[Site]:
         site.close()
 
 
-def test_a_pair_is_looked_at(site: Site) -> None:
+def test_replication_status_of_a_pair_is_shown(site: Site) -> None:
     site.produce("one")
     master, slave = site.json("cluster", "list")
     assert (master["role"], slave["role"]) == ("sync_master", "slave")
@@ -152,7 +148,7 @@ def test_a_pair_is_looked_at(site: Site) -> None:
     )
 
 
-def test_a_promotion_asks_first_and_is_refused_while_the_master_is_alive(site: Site) -> None:
+def test_promotion_asks_for_confirmation_and_is_refused_while_master_lives(site: Site) -> None:
     promote = ("broker", "promote", "a", "--broker-id", "1")
     done = site.run(*promote)
     assert (done.exit_code, "Make slave 1 the master of a?" in done.stderr) == (1, True)
@@ -161,7 +157,7 @@ def test_a_promotion_asks_first_and_is_refused_while_the_master_is_alive(site: S
     assert site.ids() == {0: "sync_master", 1: "slave"}
 
 
-def test_a_planned_switch_over_and_back_loses_nothing(site: Site) -> None:
+def test_planned_switchover_and_back_loses_nothing(site: Site) -> None:
     site.produce("one", "two")
     assert site.json("broker", "set-permission", "a", "r")["topics_changed"] > 0
     assert site.json("broker", "ha", "a")["members"][1]["lag_bytes"] == 0
@@ -185,7 +181,7 @@ def test_a_planned_switch_over_and_back_loses_nothing(site: Site) -> None:
     assert site.bodies() == ["one", "two", "three", "four"]
 
 
-def test_a_masters_lost_disk_is_replaced_by_that_of_a_new_member(site: Site) -> None:
+def test_lost_disk_of_a_master_is_replaced_by_a_new_member(site: Site) -> None:
     site.produce("one", "two")
     site.stop("host-1", kill=True)
     shutil.rmtree(site.data("host-1"))
@@ -197,7 +193,7 @@ def test_a_masters_lost_disk_is_replaced_by_that_of_a_new_member(site: Site) -> 
     assert site.ids() == {0: "sync_master", 2: "slave"}
 
 
-def test_a_slaves_lost_disk_is_filled_by_its_master(site: Site) -> None:
+def test_lost_disk_of_a_slave_is_refilled_by_its_master(site: Site) -> None:
     site.produce("one", "two")
     site.stop("host-2", kill=True)
     shutil.rmtree(site.data("host-2"))
@@ -207,7 +203,7 @@ def test_a_slaves_lost_disk_is_filled_by_its_master(site: Site) -> None:
     assert (slave["log_end"], slave["epoch"]) == (master["log_end"], master["epoch"])
 
 
-def test_a_slaves_backup_is_restored_as_a_member_and_as_the_whole_name(site: Site) -> None:
+def test_backup_of_a_slave_is_restored_as_member_and_as_whole_broker(site: Site) -> None:
     backup = site.folder / "backup"
     site.produce("one")
     site.stop("host-2")
@@ -234,14 +230,14 @@ def test_a_slaves_backup_is_restored_as_a_member_and_as_the_whole_name(site: Sit
     assert site.bodies() == ["one", "three"]
 
 
-def test_a_masters_backup_begins_the_name_anew_when_it_is_forced_to(site: Site) -> None:
+def test_forced_restore_of_a_masters_backup_starts_the_name_over(site: Site) -> None:
     backup = site.folder / "backup"
     site.produce("one")
     site.stop("host-1")
     shutil.copytree(site.data("host-1"), backup)
     site.json("broker", "promote", "a", "--broker-id", "1", "--yes")
     for machine in ("host-1", "host-2"):
-        if machine in site.running:
+        if machine in site.services:
             site.stop(machine, kill=True)
         shutil.rmtree(site.data(machine))
     shutil.copytree(backup, site.data("host-1"))
@@ -252,7 +248,7 @@ def test_a_masters_backup_begins_the_name_anew_when_it_is_forced_to(site: Site) 
     assert site.bodies() == ["one", "two"]
 
 
-def test_a_nameserver_that_lost_its_directory_is_told_the_epochs_again(site: Site) -> None:
+def test_nameserver_that_lost_its_directory_relearns_the_epochs(site: Site) -> None:
     port = site.nameserver.rpartition(":")[2]
     site.stop("names", kill=True)
     shutil.rmtree(site.data("names"))

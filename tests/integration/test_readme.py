@@ -13,7 +13,7 @@ import pytest
 
 from ternmq_client.config import ClientConfig
 from ternmq_nameserver.config import NameServerConfig
-from tests.support.dev_process import DevProcess, running_dev
+from tests.support.processes import ServiceProcess, running_dev
 from tools.project import ROOT
 
 README = (ROOT / "README.md").read_text()
@@ -24,13 +24,13 @@ FIRST_SCREEN_LINES = 60
 
 
 @pytest.fixture
-def dev(tmp_path: Path) -> Generator[DevProcess]:
+def dev(tmp_path: Path) -> Generator[ServiceProcess]:
     """Run `ternmq dev` on free ports."""
-    with running_dev([TERNMQ], tmp_path) as process:
+    with running_dev(tmp_path, launcher=[TERNMQ]) as process:
         yield process
 
 
-def pointed_at(dev: DevProcess, code: str) -> str:
+def pointed_at(dev: ServiceProcess, code: str) -> str:
     """Return the README's code with the address of this `dev` instead of the default one."""
     made = re.sub(
         r"(async with \w+\()(.*)(\)(?: as \w+)?:)",
@@ -41,7 +41,7 @@ def pointed_at(dev: DevProcess, code: str) -> str:
     return made
 
 
-def test_the_first_screen_has_both_commands_and_the_code() -> None:
+def test_readme_first_screen_has_both_commands_and_the_code() -> None:
     top = "\n".join(README.splitlines()[:FIRST_SCREEN_LINES])
     assert "make demo" in top
     assert "make test" in top
@@ -51,18 +51,20 @@ def test_the_first_screen_has_both_commands_and_the_code() -> None:
         assert len([line for line in block.splitlines() if line]) <= 10
 
 
-def test_the_default_nameserver_is_where_dev_listens() -> None:
+def test_default_nameserver_is_where_dev_listens() -> None:
     assert ClientConfig().nameservers == (f"127.0.0.1:{NameServerConfig().port}",)
 
 
-def test_what_the_producer_sends_the_consumer_takes(dev: DevProcess, tmp_path: Path) -> None:
+def test_consumer_example_takes_what_producer_example_sends(
+    dev: ServiceProcess, tmp_path: Path
+) -> None:
     producer, consumer = (pointed_at(dev, block) for block in PYTHON_BLOCKS)
     sent = subprocess.run(
         [sys.executable, "-W", "error", "-c", producer],
         capture_output=True,
         text=True,
         cwd=tmp_path,
-        timeout=30,
+        timeout=120,
     )
     assert sent.returncode == 0, sent.stderr
     assert [line.split()[0] for line in sent.stdout.splitlines()] == ["SEND_OK"] * 10
@@ -82,7 +84,7 @@ def test_what_the_producer_sends_the_consumer_takes(dev: DevProcess, tmp_path: P
         try:
             lines = [process.stdout.readline() for _ in range(10)]
             process.send_signal(signal.SIGINT)
-            _, complaints = process.communicate(timeout=15)
+            _, complaints = process.communicate(timeout=60)
         finally:
             watchdog.cancel()
             process.kill()
@@ -91,7 +93,7 @@ def test_what_the_producer_sends_the_consumer_takes(dev: DevProcess, tmp_path: P
     assert (process.returncode, complaints) == (0, "")
 
 
-def test_the_commands_do_what_they_say(dev: DevProcess, tmp_path: Path) -> None:
+def test_readme_commands_do_what_they_say(dev: ServiceProcess, tmp_path: Path) -> None:
     commands = next(block for block in SHELL_BLOCKS if "ternmq produce" in block)
     outputs: list[str] = []
     for line in commands.splitlines():
@@ -105,7 +107,7 @@ def test_the_commands_do_what_they_say(dev: DevProcess, tmp_path: Path) -> None:
             capture_output=True,
             text=True,
             cwd=tmp_path,
-            timeout=30,
+            timeout=120,
         )
         assert done.returncode == 0, f"{line}: {done.stderr}"
         outputs.append(done.stdout)

@@ -1,7 +1,6 @@
 """A master and its slave as processes of their own: what sends are answered, and the same bytes."""
 
 import asyncio
-import contextlib
 import signal
 from collections.abc import Generator
 from dataclasses import dataclass
@@ -10,18 +9,16 @@ from pathlib import Path
 import pytest
 
 from ternmq import Message, Producer, ProducerConfig, SendStatus
-from ternmq_model.address import parse_address
 from ternmq_model.errors import TernError
 from ternmq_protos.v1 import replication_pb2 as replication
-from ternmq_remoting.contracts import FOLLOW, REPLICATION_STATUS
-from ternmq_remoting.rpc import Connection
-from ternmq_remoting.system import system_environment
-from tests.support.cluster_process import RunningService, running_service
+from ternmq_remoting.contracts import FOLLOW
+from tests.support.brokers import connected
 from tests.support.followed import FollowStream
+from tests.support.processes import ServiceProcess, running_broker, running_nameserver
 
 FILE_BYTES = 4 << 20
 SETTINGS = (f"store.commit_log_file_bytes={FILE_BYTES}", "store.index_slots=10000")
-PATIENT = ProducerConfig(send_timeout_s=15)
+PATIENT = ProducerConfig(send_timeout_s=60)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +33,9 @@ class Members:
         """Return a member's data directory."""
         return self.folder / member / "data"
 
-    @contextlib.contextmanager
-    def slave(self) -> Generator[RunningService]:
-        """Run the slave; it may be killed meanwhile."""
-        with member(self.folder / "slave", self.nameserver, "slave", "1") as service:
-            yield service
+    def slave(self) -> ServiceProcess:
+        """Start the slave; it may be killed."""
+        return member(self.folder / "slave", self.nameserver, "slave", 1)
 
     def log(self, member: str) -> bytes:
         """Return a member's log, without what is not written yet."""
@@ -48,38 +43,20 @@ class Members:
         return b"".join(file.read_bytes() for file in files if file.name.isdigit())
 
 
-@contextlib.contextmanager
-def member(folder: Path, nameserver: str, role: str, broker_id: str) -> Generator[RunningService]:
-    """Run a member of broker name "a"."""
-    told = [word for each in SETTINGS for word in ("--set", each)]
-    with running_service(
-        folder,
-        *("broker", "--name", "a", "--port-broker", "0", "--data", str(folder / "data")),
-        *("--nameserver", nameserver, "--role", role, "--broker-id", broker_id, *told),
-    ) as service:
-        yield service
+def member(folder: Path, nameserver: str, role: str, broker_id: int) -> ServiceProcess:
+    """Start a member of broker name "a"."""
+    words = ("--role", role, "--broker-id", broker_id)
+    return running_broker(folder, nameserver, *words, name="a", settings=SETTINGS)
 
 
 @pytest.fixture
 def members(tmp_path: Path) -> Generator[Members]:
     """Give a master without a slave."""
     with (
-        running_service(tmp_path / "ns", "nameserver", "--port-nameserver", "0") as nameserver,
-        member(tmp_path / "master", nameserver.address, "sync_master", "0") as master,
+        running_nameserver(tmp_path / "ns") as names,
+        member(tmp_path / "master", names.nameserver, "sync_master", 0) as master,
     ):
-        yield Members(tmp_path, nameserver.address, master.address)
-
-
-async def status_of(connection: Connection) -> replication.ReplicationStatusReply:
-    request = replication.ReplicationStatusRequest()
-    return await connection.call(REPLICATION_STATUS, request, timeout_s=5)
-
-
-async def in_sync(connection: Connection, count: int) -> None:
-    """Wait until so many members count."""
-    async with asyncio.timeout(20):
-        while (await status_of(connection)).in_sync_now != count:  # noqa: ASYNC110 -- no event
-            await asyncio.sleep(0.05)
+        yield Members(tmp_path, names.nameserver, master.broker)
 
 
 async def ended(stream: FollowStream) -> None:
@@ -94,52 +71,50 @@ async def send(producer: Producer, count: int = 1) -> set[SendStatus]:
     return {result.status for result in await asyncio.gather(*sends)}
 
 
-def test_a_slave_that_is_paused_killed_and_back_is_waited_for_only_while_it_counts(
+def test_slave_is_waited_for_only_while_it_is_in_sync(
     members: Members,
 ) -> None:
     async def main() -> None:
-        async with system_environment() as env:
-            master = await env.network.connect([parse_address(members.master, setting="master")])
-            async with Producer("g", nameserver=members.nameserver, config=PATIENT) as producer:
-                assert await send(producer) == {SendStatus.SLAVE_NOT_AVAILABLE}
-                with members.slave() as slave:
-                    await in_sync(master, 2)
-                    assert await send(producer, 2000) == {SendStatus.SEND_OK}
-                    slave.process.send_signal(signal.SIGSTOP)
-                    paused = await send(producer, 20)
-                    assert paused <= {
-                        SendStatus.FLUSH_SLAVE_TIMEOUT,
-                        SendStatus.SLAVE_NOT_AVAILABLE,
-                    }
-                    async with asyncio.timeout(1):
-                        assert await send(producer, 20) == {SendStatus.SLAVE_NOT_AVAILABLE}
-                    slave.process.send_signal(signal.SIGCONT)
-                    await in_sync(master, 2)
-                    assert await send(producer, 20) == {SendStatus.SEND_OK}
-                    slave.process.kill()
-                    slave.process.wait(10)
-                    assert await send(producer, 2000) <= {
-                        SendStatus.SLAVE_NOT_AVAILABLE,
-                        SendStatus.SEND_OK,
-                    }
-                with members.slave():
-                    await in_sync(master, 2)
-                    assert await send(producer, 20) == {SendStatus.SEND_OK}
-                    end = (await status_of(master)).confirm_offset
-                    ours, theirs = members.log("master"), members.log("slave")
-                    assert end > FILE_BYTES // 2
-                    assert ours[:end] == theirs[:end]
-            await master.close()
+        async with (
+            connected(members.master) as master,
+            Producer("g", nameserver=members.nameserver, config=PATIENT) as producer,
+        ):
+            assert await send(producer) == {SendStatus.SLAVE_NOT_AVAILABLE}
+            with members.slave() as slave:
+                await master.until_in_sync(2)
+                assert await send(producer, 2000) == {SendStatus.SEND_OK}
+                slave.process.send_signal(signal.SIGSTOP)
+                paused = await send(producer, 20)
+                assert paused <= {
+                    SendStatus.FLUSH_SLAVE_TIMEOUT,
+                    SendStatus.SLAVE_NOT_AVAILABLE,
+                }
+                async with asyncio.timeout(1):
+                    assert await send(producer, 20) == {SendStatus.SLAVE_NOT_AVAILABLE}
+                slave.process.send_signal(signal.SIGCONT)
+                await master.until_in_sync(2)
+                assert await send(producer, 20) == {SendStatus.SEND_OK}
+                slave.kill()
+                assert await send(producer, 2000) <= {
+                    SendStatus.SLAVE_NOT_AVAILABLE,
+                    SendStatus.SEND_OK,
+                }
+            with members.slave():
+                await master.until_in_sync(2)
+                assert await send(producer, 20) == {SendStatus.SEND_OK}
+                end = (await master.replication_status()).confirm_offset
+                ours, theirs = members.log("master"), members.log("slave")
+                assert end > FILE_BYTES // 2
+                assert ours[:end] == theirs[:end]
 
     asyncio.run(main())
 
 
 @pytest.mark.parametrize("safe", [1 << 62, 1 << 20, -5])
-def test_a_forged_slave_confirms_nothing(members: Members, safe: int) -> None:
+def test_forged_slave_confirms_nothing(members: Members, safe: int) -> None:
     async def main() -> None:
-        async with system_environment() as env:
-            master = await env.network.connect([parse_address(members.master, setting="master")])
-            stream = master.open(FOLLOW)
+        async with connected(members.master) as master:
+            stream = master.connection.open(FOLLOW)
             hello = replication.FollowHello(
                 cluster="DefaultCluster", broker_name="a", broker_id=1, incarnation="forged"
             )
@@ -151,11 +126,10 @@ def test_a_forged_slave_confirms_nothing(members: Members, safe: int) -> None:
             await stream.write(replication.FollowRequest(ack=ack))
             with pytest.raises(TernError, match="slave 1"):
                 await ended(stream)
-            status = await status_of(master)
+            status = await master.replication_status()
             assert not status.followers
             assert not status.is_fenced
             async with Producer("g", nameserver=members.nameserver) as producer:
                 assert await send(producer) == {SendStatus.SLAVE_NOT_AVAILABLE}
-            await master.close()
 
     asyncio.run(main())

@@ -8,13 +8,13 @@ from ternmq_model.response_code import RETRYABLE_CODES, ResponseCode
 from ternmq_remoting.contracts import ALL
 from ternmq_remoting.rpc import UnaryRpc
 from ternmq_remoting.status import status_of_error
-from tests.support.dev_process import running_dev
+from tests.support.processes import running_dev
 from tools.project import ROOT
 
 PAGE = (ROOT / "docs" / "reference" / "rpc.md").read_text()
 
 
-def test_the_page_lists_every_rpc_under_its_service() -> None:
+def test_rpc_page_lists_every_rpc_under_its_service() -> None:
     found: set[tuple[str, str, str, str]] = set()
     for section in PAGE.split("\n### ")[1:]:
         service = section.partition(",")[0]
@@ -28,7 +28,7 @@ def test_the_page_lists_every_rpc_under_its_service() -> None:
     }
 
 
-def test_the_page_says_of_every_code_what_the_tables_say() -> None:
+def test_rpc_page_describes_every_code_as_the_tables_do() -> None:
     rows = re.findall(r"\| (\d+) \| `(\w+)` \| .* \| (yes|no) \| `(\w+)` \| `(\w+)` \|", PAGE)
     assert rows == [
         (
@@ -43,14 +43,14 @@ def test_the_page_says_of_every_code_what_the_tables_say() -> None:
     ]
 
 
-def test_the_example_with_raw_stubs_sends_a_message_and_pulls_it(tmp_path: Path) -> None:
+def test_raw_stub_example_sends_a_message_and_pulls_it(tmp_path: Path) -> None:
     (example,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     script = tmp_path / "raw.py"
     script.write_text(example)
 
-    with running_dev((sys.executable, "-m", "ternmq"), tmp_path) as dev:
+    with running_dev(tmp_path) as dev:
         done = subprocess.run(
-            [sys.executable, script, dev.broker], capture_output=True, text=True, timeout=60
+            [sys.executable, script, dev.broker], capture_output=True, text=True, timeout=150
         )
     assert (done.stderr, done.returncode) == ("", 0)
     sent, pulled = done.stdout.splitlines()

@@ -3,8 +3,6 @@
 import os
 import signal
 import socket
-import subprocess
-import sys
 from collections.abc import Callable, Generator
 from contextlib import ExitStack
 from pathlib import Path
@@ -23,33 +21,30 @@ from ternmq_consumer.scanning import (
     ScanOptions,
     StretchToMeasure,
 )
-from ternmq_model.address import parse_address
 from ternmq_model.errors import RefusedError, StretchLost
 from ternmq_model.message import Message
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.stored_message import StoredMessage, decode_records
 from ternmq_model.subscription import SQL92, Subscription, parse_subscription
-from ternmq_remoting.system import system_environment
-from tests.integration.test_replication import in_sync, member
-from tests.support.cluster_process import running_service
-from tests.support.dev_process import DevProcess, running_dev
+from tests.integration.test_replication import member
+from tests.support.brokers import connected
+from tests.support.processes import ServiceProcess, run_ternmq, running_dev, running_nameserver
 from tests.support.spark_data import make_topic, send
 
 pa = pytest.importorskip("pyarrow")
 
-TERNMQ = (sys.executable, "-m", "ternmq")
 EVER = 1 << 40
 
 
 @pytest.fixture(scope="module")
-def dev(tmp_path_factory: pytest.TempPathFactory) -> Generator[DevProcess]:
-    with running_dev(TERNMQ, tmp_path_factory.mktemp("dev")) as running:
+def dev(tmp_path_factory: pytest.TempPathFactory) -> Generator[ServiceProcess]:
+    with running_dev(tmp_path_factory.mktemp("dev")) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def scanner(dev: DevProcess) -> Generator[BlockingScanner]:
+def scanner(dev: ServiceProcess) -> Generator[BlockingScanner]:
     with BlockingScanner(dev.nameserver) as opened:
         yield opened
 
@@ -126,8 +121,8 @@ def fill(nameserver: str, topic: str, count: int, *, body_bytes: int = 20) -> No
     )
 
 
-def test_a_scan_says_what_pulling_and_filtering_here_says(
-    dev: DevProcess, scanner: BlockingScanner
+def test_scan_agrees_with_pulling_and_filtering(
+    dev: ServiceProcess, scanner: BlockingScanner
 ) -> None:
     fill(dev.nameserver, "Filters", 1_000)
     queue = MessageQueue("Filters", dev.broker_name, 0)
@@ -165,8 +160,8 @@ def test_a_scan_says_what_pulling_and_filtering_here_says(
         ]
 
 
-def test_fewer_columns_come_in_the_order_of_the_wish(
-    dev: DevProcess, scanner: BlockingScanner
+def test_scanned_columns_come_in_requested_order(
+    dev: ServiceProcess, scanner: BlockingScanner
 ) -> None:
     fill(dev.nameserver, "Columns", 10)
     queue = MessageQueue("Columns", dev.broker_name, 0)
@@ -178,7 +173,9 @@ def test_fewer_columns_come_in_the_order_of_the_wish(
         scan(scanner, queue, 0, 10, columns=("flag",))
 
 
-def test_measured_bytes_are_those_of_the_records(dev: DevProcess, scanner: BlockingScanner) -> None:
+def test_measured_bytes_equal_those_of_the_records(
+    dev: ServiceProcess, scanner: BlockingScanner
+) -> None:
     fill(dev.nameserver, "Measured", 300)
     queue = MessageQueue("Measured", dev.broker_name, 0)
     with scanner.pull(queue, 0, 300) as pulled:
@@ -186,9 +183,7 @@ def test_measured_bytes_are_those_of_the_records(dev: DevProcess, scanner: Block
     assert scanner.measure([StretchToMeasure(queue, 0, EVER)]) == [(300, length)]
 
 
-def test_an_iterator_that_is_closed_early_reads_no_more(
-    dev: DevProcess, scanner: BlockingScanner
-) -> None:
+def test_closed_iterator_reads_no_more(dev: ServiceProcess, scanner: BlockingScanner) -> None:
     fill(dev.nameserver, "Early", 1_000, body_bytes=10_000)
     queue = MessageQueue("Early", dev.broker_name, 0)
     with scanner.scan(queue, 0, 1_000, ScanOptions(batch_rows_max=10)) as batches:
@@ -198,9 +193,7 @@ def test_an_iterator_that_is_closed_early_reads_no_more(
     assert len(scan(scanner, queue, 0, 1_000)) == 1_000
 
 
-def test_a_scanning_process_that_is_killed_costs_no_row(
-    dev: DevProcess, scanner: BlockingScanner
-) -> None:
+def test_killed_scan_process_costs_no_row(dev: ServiceProcess, scanner: BlockingScanner) -> None:
     fill(dev.nameserver, "Killed", 2_000, body_bytes=10_000)
     queue = MessageQueue("Killed", dev.broker_name, 0)
     offsets: list[int] = []
@@ -216,39 +209,36 @@ def test_a_scanning_process_that_is_killed_costs_no_row(
     assert offsets == list(range(2_000))
 
 
-def test_a_broker_that_is_killed_leaves_no_process_and_its_return_ends_the_stretch(
+def test_killed_broker_leaves_no_scan_process_and_scan_resumes_on_return(
     tmp_path: Path,
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as reserved:
         port = reserved.getsockname()[1]
     offsets: list[int] = []
     with BlockingScanner(f"127.0.0.1:{port}") as scanner:
-        with running_dev(TERNMQ, tmp_path, port_nameserver=port) as dev:
+        with running_dev(tmp_path, port_nameserver=port) as dev:
             fill(dev.nameserver, "Restart", 2_000, body_bytes=10_000)
             queue = MessageQueue("Restart", dev.broker_name, 0)
             batches = scanner.scan(queue, 0, 2_000, ScanOptions(batch_rows_max=20))
             offsets += [row["queueOffset"] for row in rows_of(next(batches))]
             (child,) = children_of(dev.process.pid)
-            dev.process.kill()
-            dev.process.wait()
-        with running_dev(TERNMQ, tmp_path, port_nameserver=port):
+            dev.kill()
+        with running_dev(tmp_path, port_nameserver=port):
             for batch in batches:
                 offsets += [row["queueOffset"] for row in rows_of(batch)]
         assert offsets == list(range(2_000))
         assert not is_alive(child)
 
 
-def test_a_scan_goes_on_at_a_slave_and_again_when_that_becomes_the_master(tmp_path: Path) -> None:
+def test_scan_continues_at_a_slave_and_after_its_promotion(tmp_path: Path) -> None:
     with ExitStack() as stack:
-        nameserver = stack.enter_context(
-            running_service(tmp_path / "ns", "nameserver", "--port-nameserver", "0")
-        ).address
+        nameserver = stack.enter_context(running_nameserver(tmp_path / "ns")).nameserver
         master, slave = (
             stack.enter_context(member(tmp_path / role, nameserver, role, broker_id))
-            for role, broker_id in (("sync_master", "0"), ("slave", "1"))
+            for role, broker_id in (("sync_master", 0), ("slave", 1))
         )
         scanner = stack.enter_context(BlockingScanner(nameserver))
-        shared_loop_thread().run(followed(master.address))
+        shared_loop_thread().run(followed(master.broker))
         fill(nameserver, "Moved", 1_000, body_bytes=10_000)
         queue, options = MessageQueue("Moved", "a", 0), ScanOptions(batch_rows_max=20)
 
@@ -261,11 +251,11 @@ def test_a_scan_goes_on_at_a_slave_and_again_when_that_becomes_the_master(tmp_pa
         assert read_while(master.process.kill) == list(range(1_000))
         assert children_of(slave.process.pid)
         promote = ("broker", "promote", "a", "--broker-id", "1", "--yes")
-        command = (*TERNMQ, *promote, "--nameserver", nameserver)
-        assert read_while(lambda: subprocess.run(command, check=True)) == list(range(1_000))
+        command = (*promote, "--nameserver", nameserver)
+        assert read_while(lambda: run_ternmq(*command)) == list(range(1_000))
 
 
-def test_retention_waits_for_a_scan_and_overtakes_one_that_stands_still(tmp_path: Path) -> None:
+def test_retention_waits_for_a_scan_and_overtakes_a_stalled_one(tmp_path: Path) -> None:
     settings = {
         "TERNMQ_STORE__FILE_RESERVED_HOURS": "0",
         "TERNMQ_STORE__COMMIT_LOG_FILE_BYTES": str(1 << 20),
@@ -273,7 +263,7 @@ def test_retention_waits_for_a_scan_and_overtakes_one_that_stands_still(tmp_path
         "TERNMQ_BROKER__SCAN_STALL_MS": "3000",
     }
     with (
-        running_dev(TERNMQ, tmp_path, env={**os.environ, **settings}) as dev,
+        running_dev(tmp_path, env={**os.environ, **settings}) as dev,
         BlockingScanner(dev.nameserver) as scanner,
     ):
         fill(dev.nameserver, "Gone", 3_000, body_bytes=10_000)
@@ -300,10 +290,10 @@ def test_retention_waits_for_a_scan_and_overtakes_one_that_stands_still(tmp_path
         assert error.first_offset > error.wanted_offset
 
 
-def test_a_broker_without_arrow_says_so_and_can_be_pulled_from(tmp_path: Path) -> None:
+def test_broker_without_arrow_refuses_scans_and_serves_pulls(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['pyarrow'] = None\n")
     env = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    with running_dev(TERNMQ, tmp_path, env=env) as dev, BlockingScanner(dev.nameserver) as scanner:
+    with running_dev(tmp_path, env=env) as dev, BlockingScanner(dev.nameserver) as scanner:
         fill(dev.nameserver, "Plain", 100)
         queue = MessageQueue("Plain", dev.broker_name, 0)
         with pytest.raises(RefusedError, match="pyarrow") as caught:
@@ -314,8 +304,8 @@ def test_a_broker_without_arrow_says_so_and_can_be_pulled_from(tmp_path: Path) -
 
 async def followed(master: str) -> None:
     """Wait until a master has a slave that counts."""
-    async with system_environment() as env:
-        await in_sync(await env.network.connect([parse_address(master, setting="master")]), 2)
+    async with connected(master) as client:
+        await client.until_in_sync(2)
 
 
 def children_of(pid: int) -> list[int]:
@@ -341,7 +331,7 @@ def first_of(scanner: BlockingScanner, queue: MessageQueue, end: int) -> int:
     return begin
 
 
-def clean(dev: DevProcess) -> None:
+def clean(dev: ServiceProcess) -> None:
     """Let the broker delete what has expired."""
 
     async def ask() -> None:

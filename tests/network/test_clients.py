@@ -14,16 +14,11 @@ import pytest
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_remoting import contracts
 from ternmq_remoting.options import KEEPALIVE_TIME_MS
+from tests.support.client_process import TOPIC
 from tests.support.history import Outcome
 from tests.support.namespaces import PrivateNetwork
-from tests.support.parted_clients import TOPIC
-from tests.support.parted_cluster import (
-    NAMESERVERS,
-    PartedCluster,
-    eventually,
-    parted_cluster,
-    until,
-)
+from tests.support.parted_cluster import NAMESERVERS, PartedCluster, parted_cluster
+from tests.support.processes import eventually
 
 FOUND_WITHIN_S: Final = 3 * KEEPALIVE_TIME_MS / 1000
 BACK_WITHIN_S: Final = 2.0
@@ -48,23 +43,22 @@ async def start(cluster: PartedCluster, *, duplicates_allowed: bool = True) -> N
     for name in BROKERS:
         await cluster.start_broker(name)
         await put_topic(cluster, name, TOPIC)
-    await cluster.start_client("reader", "read")
-    await cluster.start_client("sender", "send", duplicates_allowed=duplicates_allowed)
+    cluster.start_reader("reader")
+    cluster.start_sender(duplicates_allowed=duplicates_allowed)
     for name in BROKERS:
         await cluster.until_sent(0, name)
 
 
 async def put_topic(cluster: PartedCluster, machine: str, topic: str) -> None:
     """Make a topic of two queues on one broker."""
-    client = await cluster.connect(machine)
-    await client.put_topic(topic, 2)
-    await client.connection.close()
+    async with cluster.connect(machine) as client:
+        await client.put_topic(topic, 2)
 
 
 @pytest.mark.parametrize(
     ("fail", "duplicates_allowed"), [(_part, True), (_lose_requests, True), (_lose_replies, False)]
 )
-def test_senders_go_on_elsewhere_while_the_network_to_a_broker_fails_and_come_back(
+def test_senders_switch_brokers_while_the_network_fails_and_return(
     tmp_path: Path, fail: Callable[[PrivateNetwork], None], *, duplicates_allowed: bool
 ) -> None:
     async def main() -> None:
@@ -110,7 +104,7 @@ async def is_everywhere(cluster: PartedCluster, topic: str) -> bool:
 
 
 @pytest.mark.parametrize("fail", [_part_from_names, _lose_replies_of_names])
-def test_everything_goes_on_without_nameservers_and_they_are_told_at_once_what_is_new(
+def test_clients_survive_loss_of_all_nameservers_and_news_arrives_at_once(
     tmp_path: Path, fail: Callable[[PrivateNetwork], None]
 ) -> None:
     async def main() -> None:
@@ -123,7 +117,7 @@ def test_everything_goes_on_without_nameservers_and_they_are_told_at_once_what_i
                 await cluster.until_sent(cut_ms, name, 200)
             healed_ms = cluster.clock.wall_ms()
             cluster.network.heal()
-            await until(lambda: is_everywhere(cluster, "new"))
+            assert await eventually(lambda: is_everywhere(cluster, "new"))
             back_ms = cluster.clock.wall_ms() - healed_ms
             await cluster.end_clients()
             cluster.check(redeliveries_max=0)
@@ -141,8 +135,8 @@ def test_half_open_connections_are_found_on_both_sides_by_the_second_keepalive(
         async with parted_cluster(tmp_path, NAMESERVERS) as cluster:
             await start(cluster)
             await put_topic(cluster, "broker-a", "quiet")
-            await cluster.start_client("idle", "read", group=IDLERS, topic="quiet")
-            await until(lambda: has_members(cluster, "broker-a", IDLERS, 1))
+            cluster.start_reader("idle", group=IDLERS, topic="quiet")
+            assert await eventually(lambda: has_members(cluster, "broker-a", IDLERS, 1))
             parted = ("sender", "reader", "idle")
             pairs = [pair for one in parted for pair in ((one, "broker-a"), ("broker-a", one))]
             old = {pair: cluster.sockets(*pair) for pair in pairs}
@@ -159,11 +153,11 @@ def test_half_open_connections_are_found_on_both_sides_by_the_second_keepalive(
                 return len(found_ms) == len(old)
 
             assert await eventually(is_found), f"found: {found_ms}"
-            await until(lambda: has_members(cluster, "broker-a", IDLERS, 0))
+            assert await eventually(lambda: has_members(cluster, "broker-a", IDLERS, 0))
             gone_ms = cluster.clock.wall_ms() - cut_ms
             cluster.network.heal()
             await cluster.until_sent(cluster.clock.wall_ms(), "broker-a")
-            await until(lambda: has_members(cluster, "broker-a", IDLERS, 1))
+            assert await eventually(lambda: has_members(cluster, "broker-a", IDLERS, 1))
             await cluster.end_clients()
             cluster.history.stored_twice_allowed = True
             cluster.check()
@@ -176,9 +170,6 @@ def test_half_open_connections_are_found_on_both_sides_by_the_second_keepalive(
 
 async def has_members(cluster: PartedCluster, machine: str, group: str, count: int) -> bool:
     """Tell whether a broker knows so many members of a group."""
-    client = await cluster.connect(machine)
     request = groups.ListMembersRequest(group=group)
-    try:
+    async with cluster.connect(machine) as client:
         return len((await client.call(contracts.LIST_MEMBERS, request)).client_ids) == count
-    finally:
-        await client.connection.close()

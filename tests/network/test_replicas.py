@@ -11,16 +11,11 @@ from typing import Final
 import pytest
 
 from ternmq_remoting.options import KEEPALIVE_TIME_MS
+from tests.support.client_process import TOPIC
 from tests.support.history import Outcome
 from tests.support.namespaces import PrivateNetwork
-from tests.support.parted_clients import TOPIC
-from tests.support.parted_cluster import (
-    NAMESERVERS,
-    PartedCluster,
-    eventually,
-    parted_cluster,
-    until,
-)
+from tests.support.parted_cluster import NAMESERVERS, PartedCluster, parted_cluster
+from tests.support.processes import eventually
 
 NAME: Final = "broker"
 MASTER: Final = "master"
@@ -44,15 +39,14 @@ def _lose_acknowledgements(network: PrivateNetwork) -> None:
 
 async def start(cluster: PartedCluster, role: str) -> None:
     """Start a master with a slave in sync, a reader and a sender."""
-    await cluster.start_broker(MASTER, f"broker.role={role}", name=NAME)
-    client = await cluster.connect(MASTER)
-    await client.put_topic(TOPIC, 2)
-    await client.connection.close()
-    settings = (f"broker.role={role}", "broker.broker_id=1")
-    await cluster.start_broker(SLAVE, *settings, name=NAME, is_master=False)
-    await until(lambda: is_in_sync(cluster))
-    await cluster.start_client("reader", "read")
-    await cluster.start_client("sender", "send")
+    await cluster.start_broker(MASTER, "--role", role, name=NAME)
+    async with cluster.connect(MASTER) as client:
+        await client.put_topic(TOPIC, 2)
+    words = ("--role", role, "--broker-id", "1")
+    await cluster.start_broker(SLAVE, *words, name=NAME, is_master=False)
+    assert await eventually(lambda: is_in_sync(cluster))
+    cluster.start_reader("reader")
+    cluster.start_sender()
     await cluster.until_sent(0, NAME)
 
 
@@ -84,7 +78,7 @@ async def until_answered(cluster: PartedCluster, status: str, since_ms: int) -> 
 
 
 @pytest.mark.parametrize("fail", [_part, _lose_log, _lose_acknowledgements])
-def test_a_synchronous_master_without_its_slave_says_so_until_it_is_back(
+def test_sync_master_without_its_slave_reports_it_until_it_returns(
     tmp_path: Path, fail: Callable[[PrivateNetwork], None]
 ) -> None:
     async def main() -> None:
@@ -118,7 +112,7 @@ def test_a_synchronous_master_without_its_slave_says_so_until_it_is_back(
 
 
 @pytest.mark.parametrize("role", ["sync_master", "async_master"])
-def test_a_slave_is_promoted_while_its_master_is_cut_off_and_the_master_returns_as_a_slave(
+def test_slave_is_promoted_during_a_partition_and_master_returns_as_slave(
     tmp_path: Path, role: str
 ) -> None:
     async def main() -> None:
@@ -136,7 +130,7 @@ def test_a_slave_is_promoted_while_its_master_is_cut_off_and_the_master_returns_
             cluster.brokers = {SLAVE: NAME}
             healed_ms = cluster.clock.wall_ms()
             cluster.network.heal()
-            await until(lambda: is_in_sync(cluster))
+            assert await eventually(lambda: is_in_sync(cluster))
             followed_ms = cluster.clock.wall_ms() - healed_ms
             await cluster.until_sent(cluster.clock.wall_ms(), NAME)
             await cluster.end_clients()

@@ -68,7 +68,7 @@ def by_machine_room(queues: Sequence[MessageQueue], members: int, index: int) ->
     return [*share, queues[index + mod * members]] if rem > index else share
 
 
-def test_shares_are_those_of_rocketmq_for_every_small_number_of_queues_and_members() -> None:
+def test_shares_equal_rocketmqs_for_small_numbers_of_queues_and_members() -> None:
     formulas = {"AVG": averagely, "AVG_BY_CIRCLE": by_circle, "MACHINE_ROOM": by_machine_room}
     for count in range(41):
         queues = queues_of(count)
@@ -106,7 +106,7 @@ def test_equal_shares_differ_by_one_at_most_and_the_larger_come_first(
 
 
 @given(queues=queue_sets, members=member_sets)
-def test_by_consistent_hash_the_queues_of_a_member_that_goes_alone_move(
+def test_consistent_hash_moves_only_queues_of_departed_member(
     queues: list[MessageQueue], members: list[str]
 ) -> None:
     allocate = AllocateByConsistentHash()
@@ -118,7 +118,7 @@ def test_by_consistent_hash_the_queues_of_a_member_that_goes_alone_move(
 
 
 @given(queues=queue_sets, members=member_sets)
-def test_nobody_nearby_reads_from_a_room_that_has_members_of_its_own(
+def test_machine_room_with_members_keeps_its_queues(
     queues: list[MessageQueue], members: list[str]
 ) -> None:
     allocate = AllocateNearby(allocate_averagely)

@@ -11,6 +11,7 @@ from ternmq_model.compression import compress
 from ternmq_model.errors import CorruptBody, CorruptRecord
 from ternmq_model.record import MAGIC_V2, encode_record
 from ternmq_model.record_checksum import CHECKSUM_ROOM
+from tests.support.examples import examples
 from tests.support.rows import message_of, row_of
 
 pytest.importorskip("pyarrow")
@@ -93,8 +94,8 @@ COLUMN_LISTS = st.one_of(
 
 
 @given(laid_out(), COLUMN_LISTS, st.booleans())
-@settings(deadline=None, max_examples=300)
-def test_rows_say_what_messages_say(
+@settings(max_examples=examples(300))
+def test_rows_equal_their_messages(
     drawn: tuple[bytes, Sequence[int], Sequence[bytes]], columns: Sequence[str], is_view: bool
 ) -> None:
     data, starts, originals = drawn
@@ -123,8 +124,8 @@ def test_rows_say_what_messages_say(
 
 
 @given(laid_out(), st.data())
-@settings(deadline=None, max_examples=200)
-def test_what_a_message_refuses_is_damaged_and_the_others_are_rows(
+@settings(max_examples=examples(200))
+def test_damaged_records_are_left_out_and_others_become_rows(
     drawn: tuple[bytes, Sequence[int], Sequence[bytes]], data: st.DataObject
 ) -> None:
     original, starts, originals = drawn

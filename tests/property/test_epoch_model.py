@@ -4,7 +4,6 @@
 then longer stories are drawn; and rules that are a little worse are shown to be found out.
 """
 
-import os
 import random
 
 import pytest
@@ -14,8 +13,8 @@ from ternmq_broker.replication.lives import starting
 from ternmq_model.offsets import PhysicalOffset
 from tests.support.epoch_model import faults, settle, steps, unsettled
 from tests.support.epoch_world import Budget, Setup, World, first_world
+from tests.support.examples import IS_SOAK, examples, points
 
-IS_SOAK = bool(os.environ.get("TERNMQ_SOAK"))
 SETTLED_OF = 1 if IS_SOAK else 40
 """One world of so many is let settle: that takes as long as twenty steps."""
 
@@ -80,8 +79,8 @@ def _way_to(came_by: dict[World, tuple[str, World] | None], world: World) -> lis
     return way[::-1]
 
 
-@pytest.mark.parametrize(("setup", "budget"), DEEP if IS_SOAK else BOUNDS)
-def test_no_order_of_events_loses_what_was_acknowledged_or_leaves_two_logs(
+@pytest.mark.parametrize(("setup", "budget"), DEEP if IS_SOAK else points(BOUNDS))
+def test_event_orders_never_lose_acknowledged_data_or_fork_logs(
     setup: Setup, budget: Budget
 ) -> None:
     assert explore(setup, budget) == ("", [])
@@ -89,9 +88,9 @@ def test_no_order_of_events_loses_what_was_acknowledged_or_leaves_two_logs(
 
 @pytest.mark.parametrize("setup", [TWO, TWO._replace(nameservers=2), THREE], ids=str)
 @pytest.mark.parametrize("is_flush_sync", [True, False])
-def test_long_stories_end_well(setup: Setup, *, is_flush_sync: bool) -> None:
+def test_long_epoch_scenarios_end_well(setup: Setup, *, is_flush_sync: bool) -> None:
     budget = Budget(12, crashes=6, stops=3, cuts=6, promotions=4, forces=1)
-    for seed in range(20_000 if IS_SOAK else 60):
+    for seed in range(examples(60, soak=20_000)):
         chance = random.Random(seed)
         world = first_world(setup._replace(is_flush_sync=is_flush_sync), budget)
         way: list[str] = []
@@ -150,7 +149,7 @@ common_points = epochs.common_points
     ],
     ids=lambda value: value.__name__ if callable(value) else "",
 )
-def test_a_worse_rule_is_found_out(
+def test_worse_epoch_rule_is_detected(
     monkeypatch: pytest.MonkeyPatch,
     module: object,
     name: str,
@@ -176,7 +175,7 @@ STORY = (
 has a record of a restart that 1 had deposed already."""
 
 
-def test_the_reign_that_was_reached_says_which_log_is_better_not_its_bytes(
+def test_reached_leadership_decides_which_log_is_better(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def tell() -> World:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_protos.v1 import messages_pb2 as messages
 from tests.support.brokers import SMALL_STORE, Client, SessionStream, bodies, world
+from tests.support.examples import examples
 from tests.support.virtual_time import run_in_virtual_time
 
 Step: TypeAlias = tuple[str, Any, Any]
@@ -92,7 +93,7 @@ class Play:
         ]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(script=phases, is_cold=st.booleans())
 def test_bit_maps_never_hide_a_message(
     script: list[tuple[Step, int, list[Step]]], is_cold: bool

@@ -66,7 +66,7 @@ def read_keys(batch: RecordBatch) -> list[tuple[int, int]]:
 @given(st.lists(RECORDS, min_size=1, max_size=5))
 @example([("A", b"KEYS\x01a  b \x02UNIQ_KEY\x01u\x02KEYS\x01\x02", 0), ("A", b"", 0)])
 @example([("A", "KEYS\x01é x€y 😀\x02".encode(), 0), ("Topic", b"UNIQ_KEY\x01a b\x01c", 4)])
-def test_a_batchs_keys_are_those_of_its_records_read_one_by_one(
+def test_keys_of_a_batch_are_those_of_its_records_read_singly(
     records: list[tuple[str, bytes, int]],
 ) -> None:
     # Few are read one by one by `find_keys` as well, more are not.
@@ -75,14 +75,14 @@ def test_a_batchs_keys_are_those_of_its_records_read_one_by_one(
         assert list(zip(keys.rows.tolist(), keys.hashes.tolist(), strict=True)) == read_keys(batch)
 
 
-def test_records_of_no_queue_have_no_keys() -> None:
+def test_records_without_a_queue_have_no_keys() -> None:
     batch = bare_batch([("A", b"KEYS\x01a\x02", 0), ("Topic", b"KEYS\x01a\x02", 0)])
     keys = find_keys(replace(batch, queues=batch.queues[1:]))
     assert keys.rows.tolist() == [1]
     assert keys.hashes.tolist() == [key_hash("Topic", "a")]
 
 
-def test_the_one_hash_without_a_positive_counterpart_counts_as_zero() -> None:
+def test_hash_without_positive_counterpart_counts_as_zero() -> None:
     assert key_hash("polygenelubricants", "") >= 0
     text = min_value_key()
     assert key_hash("T", text) == 0

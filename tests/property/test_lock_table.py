@@ -5,6 +5,7 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from ternmq_broker.locks.lock_table import LockTable, QueueKey
+from tests.support.examples import examples
 
 LEASE_MS = 30
 CLIENTS = st.sampled_from(["a", "b", "c"])
@@ -68,5 +69,5 @@ class Members(RuleBasedStateMachine):
             self.over |= {(key, token) for _, token in given if token not in good}
 
 
-Members.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+Members.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=40)
 TestMembers = Members.TestCase

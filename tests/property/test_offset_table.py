@@ -9,6 +9,7 @@ from ternmq_broker.loose_json import parse_json, write_json
 from ternmq_broker.offset_versions import OffsetVersions
 from ternmq_model.data_version import DataVersion
 from ternmq_model.offsets import QueueOffset
+from tests.support.examples import examples
 
 OFFSETS = st.integers(0, 20)
 
@@ -58,5 +59,5 @@ class Consumers(RuleBasedStateMachine):
         assert self.table.version("G", "T", 0) == self.version
 
 
-Consumers.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+Consumers.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=30)
 TestConsumers = Consumers.TestCase

@@ -8,6 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from ternmq_consumer.process_queue import Handout, ProcessQueue
 from ternmq_model.offsets import QueueOffset
+from tests.support.examples import examples
 
 
 class Record(NamedTuple):
@@ -89,5 +90,5 @@ class ProcessQueueMachine(RuleBasedStateMachine):
         assert self.queue.running == len(self.running)
 
 
-ProcessQueueMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40)
+ProcessQueueMachine.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=40)
 TestProcessQueue = ProcessQueueMachine.TestCase

@@ -121,7 +121,7 @@ def conditions(draw: st.DrawFn) -> Filter:
 
 
 @given(st.lists(conditions(), max_size=4), st.lists(rows, max_size=20))
-def test_what_is_pushed_and_what_is_left_say_together_what_the_query_says(
+def test_pushed_and_remaining_filters_together_equal_the_query(
     filters: list[Filter], rows: list[Row]
 ) -> None:
     pushed, left = push(filters, View.TERNMQ)

@@ -68,7 +68,7 @@ def found_of(checked: CheckedRecords) -> list[tuple[object, ...]]:
 @given(
     records=st.lists(RECORDS, min_size=1, max_size=6), is_checksummed=st.booleans(), data=st.data()
 )
-def test_records_alone_are_taken_as_they_are_among_many(
+def test_records_checked_singly_and_in_batches_agree(
     records: list[bytes], is_checksummed: bool, data: st.DataObject
 ) -> None:
     mutate(records, data)
@@ -79,7 +79,7 @@ def test_records_alone_are_taken_as_they_are_among_many(
 @given(
     records=st.lists(RECORDS, min_size=1, max_size=6), is_checksummed=st.booleans(), data=st.data()
 )
-def test_a_mutated_record_is_refused_or_its_hint_agrees_with_a_scan(
+def test_mutated_record_is_refused_or_its_dispatch_request_agrees_with_a_scan(
     records: list[bytes], is_checksummed: bool, data: st.DataObject
 ) -> None:
     mutate(records, data)

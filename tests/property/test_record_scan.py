@@ -18,6 +18,7 @@ from ternmq_model.record_checksum import (
 )
 from ternmq_model.record_passes import tag_code_of, topic_name
 from ternmq_model.record_scan import Scan, Verify, scan_records
+from tests.support.examples import examples
 
 HOSTS = st.sampled_from([bytes(8), bytes(range(20))])
 PROPERTIES = st.sampled_from(
@@ -135,14 +136,14 @@ def check_rows(scan: Scan, found: Sequence[tuple[int, Record]]) -> None:
     assert {(q.topic, q.queue_id): q.rows.tolist() for q in batch.queues} == expected
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400))
 @given(
     file=files(),
     verify=st.sampled_from(Verify),
     limit_share=st.sampled_from([1.0, 1.0, 0.7]),
     records_max=st.sampled_from([100, 3, 0]),
 )
-def test_many_records_get_the_verdicts_of_each_by_itself(
+def test_scan_of_many_records_agrees_with_scanning_each_alone(
     file: tuple[bytearray, int], verify: Verify, limit_share: float, records_max: int
 ) -> None:
     data, base = file
@@ -161,7 +162,7 @@ def test_many_records_get_the_verdicts_of_each_by_itself(
 
 
 @given(position=st.integers(0, 40))
-def test_a_scan_may_begin_anywhere_in_its_buffer(position: int) -> None:
+def test_scan_may_begin_anywhere_in_its_buffer(position: int) -> None:
     one = encode_record(
         topic=b"A",
         queue_id=0,

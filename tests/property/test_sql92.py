@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from ternmq_model.errors import UsageError
 from ternmq_model.sql92 import compile_condition
+from tests.support.examples import examples
 
 NAMES = ("a", "b", "c")
 WORDS = ("5", "-3", "2.5", "x", "true", "99999999999999999999", "it's")
@@ -134,11 +135,9 @@ def compared(value: str | None, kind: str, symbol: str, number: Fraction) -> str
     )
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(data=st.data(), message=properties)
-def test_conditions_come_to_what_their_rules_say(
-    data: st.DataObject, message: dict[str, str]
-) -> None:
+def test_conditions_evaluate_by_their_rules(data: st.DataObject, message: dict[str, str]) -> None:
     case = Oracle(data, message).condition(depth=3)
     try:
         condition = compile_condition(case.text)
@@ -150,7 +149,7 @@ def test_conditions_come_to_what_their_rules_say(
     assert condition.matches(message) is (case.value == "T"), case
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(text=st.text(alphabet="aN'\"()=<>-+*/.,0159eEL \n") | st.text())
 def test_any_text_is_a_condition_or_refused(text: str) -> None:
     try:
@@ -166,7 +165,7 @@ FRAGMENTS = (
 )  # fmt: skip
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(words=st.lists(st.sampled_from(FRAGMENTS), max_size=24), message=properties)
 def test_any_row_of_tokens_is_a_condition_or_refused(
     words: list[str], message: dict[str, str]

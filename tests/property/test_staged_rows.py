@@ -93,7 +93,7 @@ uniform = tails.flatmap(
 
 @given(st.one_of(rows_of_batches, uniform), st.booleans())
 @example([([("a", "1")], ENDS, number % 3) for number in range(9)], True)
-def test_a_batch_is_rewritten_as_its_records_alone_are(
+def test_batch_is_rewritten_like_its_records_singly(
     rows: list[tuple[list[tuple[str, str]], str, int]], is_checksummed: bool
 ) -> None:
     checked = batch(rows, is_checksummed=is_checksummed)
@@ -107,7 +107,7 @@ def test_a_batch_is_rewritten_as_its_records_alone_are(
     ("further", "lasts_ms"),
     [("", STAGED_OWN), ("CHECK_IMMUNITY_TIME_IN_SECONDS\x0160\x02", 60_000)],
 )
-def test_a_plain_batch_takes_the_short_way(further: str, lasts_ms: int) -> None:
+def test_plain_batch_takes_the_fast_path(further: str, lasts_ms: int) -> None:
     checked = batch(
         [([("a", str(n))], ENDS + further, n % 3) for n in range(20)], is_checksummed=True
     )
@@ -115,7 +115,7 @@ def test_a_plain_batch_takes_the_short_way(further: str, lasts_ms: int) -> None:
     assert reroute(checked, RULES, store_host=STORE_HOST).staged_ms.tolist() == [lasts_ms] * 20
 
 
-def test_halves_that_are_not_staged_are_told_apart() -> None:
+def test_unstaged_halves_are_told_apart() -> None:
     mixed = batch(
         [([], ENDS, 1), ([], "TRAN_MSG\x01true\x02PGROUP\x01g\x02", 1)], is_checksummed=False
     )
@@ -123,7 +123,7 @@ def test_halves_that_are_not_staged_are_told_apart() -> None:
     assert done.staged_ms.tolist() == [STAGED_OWN, NOT_STAGED]
 
 
-def test_no_transaction_begins_by_the_short_way_when_none_may() -> None:
+def test_vectorized_reroute_refuses_transactions_when_none_may_begin() -> None:
     full = Rules(
         now_ms=RULES.now_ms, no_transactions=refusal(ResponseCode.FLOW_CONTROL, "too many")
     )

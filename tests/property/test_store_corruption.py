@@ -17,6 +17,7 @@ from ternmq_store.disk.layout import (
 from ternmq_store.message_store import MessageStore
 from ternmq_store.recovery.recovery import What
 from tests.support.damage import CONFIG, Key, check_index, copied, ends, filled, readable
+from tests.support.examples import points
 from tests.support.files import MemoryFileSystem
 from tests.support.records import batch_of, record
 from tests.support.stores import ROOT, append, open_store, settle, whole
@@ -58,7 +59,7 @@ def check_usable(files: MemoryFileSystem, store: MessageStore) -> None:
     check_index(again, after)
 
 
-def test_both_stores_serve_the_same() -> None:
+def test_stores_with_and_without_checksums_serve_the_same() -> None:
     assert len(SERVED) == 60
     assert readable(WHOLE[False]) == SERVED
     assert not WHOLE[True].report.findings
@@ -67,11 +68,11 @@ def test_both_stores_serve_the_same() -> None:
 
 @both_stops
 @pytest.mark.parametrize("number", [31, 59])
-def test_a_record_with_any_byte_flipped_is_not_served_and_all_others_are(
+def test_record_with_any_flipped_byte_is_not_served_and_all_others_are(
     number: int, is_clean: bool
 ) -> None:
     key, start, size = places()[number]
-    for byte in range(size):
+    for byte in points(range(size)):
         files = copied(STORES[is_clean])
         base = start - start % FILE_BYTES
         files.nodes[log_path(base)].data[start - base + byte] ^= 1 << byte % 8
@@ -84,9 +85,9 @@ def test_a_record_with_any_byte_flipped_is_not_served_and_all_others_are(
 
 
 @both_stops
-def test_a_blank_record_with_any_byte_flipped_hides_no_message(is_clean: bool) -> None:
+def test_blank_record_with_any_flipped_byte_hides_no_message(is_clean: bool) -> None:
     last = max(start + size for _, start, size in places() if start < FILE_BYTES)
-    for byte in range(8):
+    for byte in points(range(8)):
         files = copied(STORES[is_clean])
         files.nodes[log_path(0)].data[last + byte] ^= 0x40
         store = open_store(files, config=CONFIG)
@@ -95,10 +96,10 @@ def test_a_blank_record_with_any_byte_flipped_hides_no_message(is_clean: bool) -
 
 
 @both_stops
-def test_a_log_cut_at_any_byte_of_its_last_records_serves_those_before(is_clean: bool) -> None:
+def test_log_cut_within_its_last_records_serves_those_before(is_clean: bool) -> None:
     last = LOG_END - LOG_END % FILE_BYTES
     first = places()[-2][1]
-    for end in range(max(first, last), LOG_END):
+    for end in points(range(max(first, last), LOG_END)):
         files = copied(STORES[is_clean])
         node = files.nodes[log_path(last)]
         node.data = node.data[: end - last].copy()
@@ -112,10 +113,10 @@ def test_a_log_cut_at_any_byte_of_its_last_records_serves_those_before(is_clean:
 
 
 @both_stops
-def test_a_queue_cut_at_any_byte_is_whole_again(is_clean: bool) -> None:
+def test_queue_cut_at_any_byte_is_completed(is_clean: bool) -> None:
     path = consume_queue_folder(ROOT) / "A" / "0" / file_name(0)
     right = STORES[is_clean].nodes[path].data
-    for end in range(len(right)):
+    for end in points(range(len(right))):
         files = copied(STORES[is_clean])
         files.nodes[path].data = right[:end].copy()
         store = open_store(files, config=CONFIG)
@@ -125,11 +126,13 @@ def test_a_queue_cut_at_any_byte_is_whole_again(is_clean: bool) -> None:
 
 
 @both_stops
-def test_a_queue_with_any_byte_of_its_first_or_last_unit_flipped_is_right_again(
+def test_queue_with_a_flipped_byte_in_its_first_or_last_unit_is_repaired(
     is_clean: bool,
 ) -> None:
     path = consume_queue_folder(ROOT) / "A" / "0" / file_name(0)
-    for byte in (*range(12), *range(180, 192)):  # the tag code is checked by who reads the message
+    for byte in points(
+        (*range(12), *range(180, 192))
+    ):  # the tag code is checked by who reads the message
         files = copied(STORES[is_clean])
         files.nodes[path].data[byte] ^= 4
         store = open_store(files, config=CONFIG)
@@ -159,11 +162,11 @@ all_harms = pytest.mark.parametrize("harm", HARMS)
 
 @both_stops
 @all_harms
-def test_every_file_but_those_of_the_log_can_be_lost_without_losing_a_message(
+def test_every_file_but_the_log_can_be_lost_without_losing_a_message(
     harm: Callable[[MemoryFileSystem, Path], None], is_clean: bool
 ) -> None:
     folder = commit_log_folder(ROOT)
-    for path in [path for path in STORES[is_clean].nodes if path.parent != folder]:
+    for path in points([path for path in STORES[is_clean].nodes if path.parent != folder]):
         files = copied(STORES[is_clean])
         harm(files, path)
         store = open_store(files, config=CONFIG)
@@ -174,7 +177,7 @@ def test_every_file_but_those_of_the_log_can_be_lost_without_losing_a_message(
 
 @both_stops
 @all_harms
-def test_a_file_of_the_log_that_is_lost_is_named_and_the_rest_is_served(
+def test_lost_log_file_is_named_and_the_rest_is_served(
     harm: Callable[[MemoryFileSystem, Path], None], is_clean: bool
 ) -> None:
     for base in range(0, LOG_END, FILE_BYTES):
@@ -197,7 +200,7 @@ def test_a_file_of_the_log_that_is_lost_is_named_and_the_rest_is_served(
 
 
 @both_stops
-def test_log_files_that_were_swapped_are_refused_by_name(is_clean: bool) -> None:
+def test_swapped_log_files_are_refused_by_name(is_clean: bool) -> None:
     files = copied(STORES[is_clean])
     one, two = log_path(0), log_path(FILE_BYTES)
     files.nodes[one], files.nodes[two] = files.nodes[two], files.nodes[one]
@@ -208,7 +211,7 @@ def test_log_files_that_were_swapped_are_refused_by_name(is_clean: bool) -> None
 
 
 @both_stops
-def test_queues_that_were_swapped_are_built_anew(is_clean: bool) -> None:
+def test_swapped_queues_are_rebuilt(is_clean: bool) -> None:
     folder = consume_queue_folder(ROOT)
     for other in (folder / "A" / "1", folder / "B" / "0"):
         files = copied(STORES[is_clean])
@@ -221,8 +224,8 @@ def test_queues_that_were_swapped_are_built_anew(is_clean: bool) -> None:
 
 
 @both_stops
-def test_a_checkpoint_with_any_byte_flipped_loses_nothing(is_clean: bool) -> None:
-    for byte in range(40):
+def test_checkpoint_with_any_flipped_byte_loses_nothing(is_clean: bool) -> None:
+    for byte in points(range(40)):
         for bit in range(8):
             files = copied(STORES[is_clean])
             files.nodes[checkpoint_path(ROOT)].data[byte] ^= 1 << bit
@@ -231,7 +234,7 @@ def test_a_checkpoint_with_any_byte_flipped_loses_nothing(is_clean: bool) -> Non
             assert ends(store) == ENDS
 
 
-def test_side_files_that_belong_to_other_states_lose_nothing() -> None:
+def test_side_files_of_other_states_lose_nothing() -> None:
     for wanted in (abort_path(ROOT), checkpoint_path(ROOT), notes_path(ROOT)):
         for is_clean in (True, False):
             files = copied(STORES[is_clean])

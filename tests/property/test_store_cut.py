@@ -1,7 +1,7 @@
 """A cut that ends at any of its steps, or fails there, is completed, and nothing comes back."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -11,6 +11,7 @@ from ternmq_store.config import FlushMode
 from ternmq_store.message_store import MessageStore
 from ternmq_store.recovery.cutting import Cut, cut_log, start_over
 from tests.support.damage import CONFIG, Key, check_index, readable
+from tests.support.examples import points
 from tests.support.failpoints import FailingDisk
 from tests.support.files import PowerLossFileSystem, PowerLost
 from tests.support.records import batch_of, record
@@ -78,15 +79,15 @@ def check(disk: PowerLossFileSystem, at: PhysicalOffset, left: dict[Key, bytes])
     again.close()
 
 
-def steps_of(change: Change, *, is_clean: bool) -> range:
+def steps_of(change: Change, *, is_clean: bool) -> Sequence[int]:
     """Return the numbers of the steps that a change takes."""
     scene = Scene(is_clean=is_clean)
     change(scene.disk, scene.at)
-    return range(scene.steps, len(scene.disk.steps))
+    return points(range(scene.steps, len(scene.disk.steps)))
 
 
 @pytest.mark.parametrize("is_clean", [True, False], ids=["clean", "killed"])
-def test_a_cut_that_ends_at_any_step_is_completed(is_clean: bool) -> None:
+def test_cut_interrupted_at_any_step_is_completed(is_clean: bool) -> None:
     for point in steps_of(cut, is_clean=is_clean):
         scene = Scene(is_clean=is_clean)
         scene.disk.dies_at = point
@@ -105,7 +106,7 @@ def test_a_cut_that_ends_at_any_step_is_completed(is_clean: bool) -> None:
 
 
 @pytest.mark.parametrize("is_clean", [True, False], ids=["clean", "killed"])
-def test_a_cut_that_ends_at_any_step_is_completed_by_another(is_clean: bool) -> None:
+def test_cut_interrupted_at_any_step_is_completed_by_another(is_clean: bool) -> None:
     for point in steps_of(cut, is_clean=is_clean):
         scene = Scene(is_clean=is_clean)
         scene.disk.dies_at = point
@@ -117,9 +118,10 @@ def test_a_cut_that_ends_at_any_step_is_completed_by_another(is_clean: bool) -> 
             check(left, scene.at, scene.left)
 
 
-def test_a_cut_that_meets_an_error_is_done_again() -> None:
+def test_failed_cut_is_done_again() -> None:
     failed = 0
-    for point in steps_of(cut, is_clean=True):
+    tried = steps_of(cut, is_clean=True)
+    for point in tried:
         scene = Scene(is_clean=True)
         scene.disk.fails_at = point
         try:
@@ -129,10 +131,10 @@ def test_a_cut_that_meets_an_error_is_done_again() -> None:
         scene.disk.locks.clear()
         assert cut(scene.disk, scene.at).log_end == scene.at
         check(scene.disk, scene.at, scene.left)
-    assert failed > 10
+    assert failed * 2 > len(tried), f"{failed} of {len(tried)} steps can fail"
 
 
-def test_a_start_anew_that_ends_at_any_step_is_done_again() -> None:
+def test_interrupted_start_over_is_done_again() -> None:
     for point in steps_of(begin_anew, is_clean=True):
         scene = Scene(is_clean=True)
         scene.disk.dies_at = point

@@ -15,6 +15,7 @@ from ternmq_store import dispatcher
 from ternmq_store.config import FlushMode, StoreConfig
 from ternmq_store.message_store import MessageStore
 from ternmq_store.recovery import opening
+from tests.support.examples import examples
 from tests.support.files import MemoryFileSystem
 from tests.support.records import BORN_HOST, STORE_HOST, record, sizes_of
 from tests.support.stores import ROOT, SMALL, drain, flush, open_store, prepare
@@ -122,9 +123,9 @@ EXTENDED = replace(PLAIN, consume_queue_ext_enabled=True, consume_queue_ext_file
 CONFIGS = st.sampled_from([PLAIN, EXTENDED])
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=examples(30))
 @given(seed=st.integers(0, 2**32), flush_mode=st.sampled_from(FlushMode), config=CONFIGS)
-def test_hints_and_scans_build_the_same_files(
+def test_dispatch_requests_and_scans_build_the_same_files(
     seed: int, flush_mode: FlushMode, config: StoreConfig
 ) -> None:
     by_hint = built(fill(seed, hinted_max=1 << 20, flush_mode=flush_mode, config=config))
@@ -134,9 +135,11 @@ def test_hints_and_scans_build_the_same_files(
         )
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=examples(30))
 @given(seed=st.integers(0, 2**32), config=CONFIGS)
-def test_what_is_missing_is_built_again_as_it_was(seed: int, config: StoreConfig) -> None:
+def test_missing_queue_and_index_files_are_rebuilt_identically(
+    seed: int, config: StoreConfig
+) -> None:
     chance = random.Random(seed)
     files = fill(seed, hinted_max=1 << 20, flush_mode=FlushMode.ASYNC, config=config)
     before = built(files)

@@ -14,6 +14,7 @@ from ternmq_store.disk.layout import commit_log_folder, file_name
 from ternmq_store.message_store import MessageStore
 from ternmq_store.recovery.recovery import What
 from tests.support.damage import CONFIG, Key, check_index, readable
+from tests.support.examples import points
 from tests.support.failpoints import CALL, MAP, FailingDisk
 from tests.support.files import PowerLossFileSystem, PowerLost
 from tests.support.records import batch_of, record
@@ -237,7 +238,7 @@ def steps_of(flush_mode: FlushMode) -> list[tuple[str, str]]:
 STEPS = {mode: steps_of(mode) for mode in FlushMode}
 
 
-def test_the_script_has_steps_of_all_kinds() -> None:
+def test_script_has_steps_of_all_kinds() -> None:
     for steps in STEPS.values():
         assert {phase for phase, _ in steps} == set(PHASES)
         assert {phase for phase, kind in steps if kind == MAP} >= {"append", "roll", "dispatch"}
@@ -245,11 +246,9 @@ def test_the_script_has_steps_of_all_kinds() -> None:
 
 @pytest.mark.parametrize("phase", PHASES)
 @pytest.mark.parametrize("flush_mode", FlushMode)
-def test_a_store_that_ends_at_any_step_keeps_what_it_promised(
-    phase: str, flush_mode: FlushMode
-) -> None:
-    points = [point for point, (name, _) in enumerate(STEPS[flush_mode]) if name == phase]
-    for point in points:
+def test_store_stopped_at_any_step_keeps_its_promises(phase: str, flush_mode: FlushMode) -> None:
+    there = [point for point, (name, _) in enumerate(STEPS[flush_mode]) if name == phase]
+    for point in points(there):
         disk = FailingDisk()
         disk.dies_at = point
         script = Script(disk, flush_mode)
@@ -262,10 +261,10 @@ def test_a_store_that_ends_at_any_step_keeps_what_it_promised(
 
 
 @pytest.mark.parametrize("phase", PHASES)
-def test_a_store_that_meets_an_error_at_any_call_keeps_what_it_promised(phase: str) -> None:
+def test_store_failing_at_any_call_keeps_its_promises(phase: str) -> None:
     steps = enumerate(STEPS[FlushMode.SYNC])
-    points = [point for point, step in steps if step == (phase, CALL)]
-    for point in points:
+    there = [point for point, step in steps if step == (phase, CALL)]
+    for point in points(there):
         disk = FailingDisk()
         disk.fails_at = point
         script = Script(disk, FlushMode.SYNC)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from ternmq_model.record_checksum import verify_checksum
 from ternmq_store.config import FlushMode
 from ternmq_store.message_store import MessageStore
+from tests.support.examples import examples
 from tests.support.files import PowerLossFileSystem, PowerLost
 from tests.support.records import batch_of, record
 from tests.support.stores import (
@@ -46,9 +47,9 @@ def act(store: MessageStore, chance: random.Random, clock: HandClock) -> None:
             checkpoint(store)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(seed=st.integers(0, 2**32))
-def test_what_was_confirmed_survives_a_kill_and_what_was_flushed_a_loss_of_power(seed: int) -> None:
+def test_confirmed_records_survive_a_kill_and_flushed_ones_power_loss(seed: int) -> None:
     chance, clock = random.Random(seed), HandClock()
     files = PowerLossFileSystem()
     store = open_store(files, config=CONFIG, flush_mode=FlushMode.ASYNC, clock=clock)

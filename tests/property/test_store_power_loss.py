@@ -1,6 +1,5 @@
 """Whatever is lost with the power, what was acknowledged is there, and nothing torn is served."""
 
-import os
 import random
 from collections import defaultdict
 from dataclasses import replace
@@ -14,6 +13,7 @@ from ternmq_store.config import FlushMode
 from ternmq_store.message_store import MessageStore
 from ternmq_store.recovery.recovery import What
 from tests.support.damage import Key, check_index
+from tests.support.examples import examples
 from tests.support.files import PowerLossFileSystem, PowerLost
 from tests.support.records import batch_of, record
 from tests.support.stores import (
@@ -31,7 +31,7 @@ from tests.support.stores import (
 )
 
 TOPICS = ("A", "B-longer-name")
-REPEATS = 2_000 if os.environ.get("TERNMQ_SOAK") else 60
+REPEATS = examples(60, soak=2_000)
 
 
 class Waiting(NamedTuple):
@@ -206,11 +206,11 @@ class Machine:
             self.flushed.update(found)
 
 
-@settings(max_examples=REPEATS, deadline=None)
+@settings(max_examples=REPEATS)
 @given(seed=st.integers(0, 2**32))
 @example(seed=4177)  # files behind a cut were removed in an order that could leave a gap
 @example(seed=4943)  # a name that a killed process had left unsynced was relied on
-def test_what_was_acknowledged_survives_every_loss_of_power(seed: int) -> None:
+def test_acknowledged_records_survive_every_power_loss(seed: int) -> None:
     chance = random.Random(seed)
     machine = Machine(chance)
     for _ in range(chance.randrange(1, 6)):
@@ -227,9 +227,9 @@ def test_what_was_acknowledged_survives_every_loss_of_power(seed: int) -> None:
         machine.check()
 
 
-@settings(max_examples=REPEATS // 2, deadline=None)
+@settings(max_examples=REPEATS // 2)
 @given(seed=st.integers(0, 2**32))
-def test_after_a_crash_the_queues_say_what_a_scan_of_the_whole_log_says(seed: int) -> None:
+def test_queues_after_crash_equal_queues_rebuilt_from_whole_log(seed: int) -> None:
     chance = random.Random(seed)
     machine = Machine(chance)
     for _ in range(3):
@@ -247,9 +247,9 @@ def test_after_a_crash_the_queues_say_what_a_scan_of_the_whole_log_says(seed: in
     }
 
 
-@settings(max_examples=REPEATS // 2, deadline=None)
+@settings(max_examples=REPEATS // 2)
 @given(seed=st.integers(0, 2**32), space_bytes=st.integers(0, 60_000))
-def test_a_full_disk_refuses_whole_batches_and_loses_nothing(seed: int, space_bytes: int) -> None:
+def test_full_disk_refuses_whole_batches_and_loses_nothing(seed: int, space_bytes: int) -> None:
     machine = Machine(random.Random(seed))
     machine.files.space_bytes = space_bytes
     for _ in range(40):

@@ -61,7 +61,7 @@ def without_notes(files: MemoryFileSystem) -> MemoryFileSystem:
 
 
 @pytest.mark.parametrize("harm", [_remove, _empty, _zero, _halve, _lengthen])
-def test_a_queue_lost_after_a_crash_is_built_anew_and_gives_no_number_twice(
+def test_queue_lost_after_a_crash_is_rebuilt_without_reusing_offsets(
     harm: Callable[[MemoryFileSystem, Path], None],
 ) -> None:
     served = readable(whole := open_store(copied(CRASHED), config=CONFIG))
@@ -82,7 +82,7 @@ def test_a_queue_lost_after_a_crash_is_built_anew_and_gives_no_number_twice(
 
 @pytest.mark.parametrize("source", [CLEAN, CRASHED], ids=["clean", "killed"])
 @pytest.mark.parametrize("byte", [0, 5, 30, 90])
-def test_a_bad_first_record_of_a_log_without_notes_costs_nothing_else(
+def test_bad_first_record_of_a_log_without_notes_hides_no_other(
     source: MemoryFileSystem, byte: int
 ) -> None:
     served = readable(open_store(copied(source), config=CONFIG))
@@ -93,7 +93,7 @@ def test_a_bad_first_record_of_a_log_without_notes_costs_nothing_else(
     assert store.report.findings
 
 
-def test_a_lost_queue_of_a_store_without_notes_is_repaired_and_told() -> None:
+def test_lost_queue_of_a_store_without_notes_is_repaired_and_reported() -> None:
     served = readable(open_store(copied(CLEAN), config=CONFIG))
     folder = consume_queue_folder(ROOT)
     for path in [path for path in CLEAN.nodes if folder in path.parents]:
@@ -104,7 +104,7 @@ def test_a_lost_queue_of_a_store_without_notes_is_repaired_and_told() -> None:
         assert store.report.findings, path
 
 
-def test_stale_records_behind_the_end_that_was_left_do_not_come_back() -> None:
+def test_stale_records_beyond_the_former_end_do_not_return() -> None:
     files = copied(CLEAN)
     whole = open_store(copied(CLEAN), config=CONFIG)
     end = whole.max_physical

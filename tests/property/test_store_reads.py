@@ -65,7 +65,7 @@ LIMITS = st.builds(Limits, st.integers(1, 40), st.sampled_from((1, 1000, 100_000
 
 
 @given(LIMITS, st.integers(0, 1 << 20))
-def test_every_message_is_read_once_from_wherever_it_is(limits: Limits, memory: int) -> None:
+def test_every_message_is_read_once_from_memory_or_disk(limits: Limits, memory: int) -> None:
     files = filled()
     store = open_store(files, config=CONFIG)
     store.reads.memory_bytes = memory
@@ -76,7 +76,7 @@ def test_every_message_is_read_once_from_wherever_it_is(limits: Limits, memory: 
 
 
 @given(st.data(), LIMITS)
-def test_a_byte_that_changed_costs_one_message_at_most_and_serves_no_other(
+def test_changed_byte_loses_at_most_its_message_and_serves_no_other(
     data: st.DataObject, limits: Limits
 ) -> None:
     files = filled()

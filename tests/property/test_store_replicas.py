@@ -1,6 +1,5 @@
 """A replica has its master's log byte for byte, and tells of it what its master tells."""
 
-import os
 import random
 from dataclasses import replace
 from functools import partial
@@ -20,6 +19,7 @@ from ternmq_store.message_store import MessageStore
 from ternmq_store.reading.key_search import KeyQuery
 from ternmq_store.replica.pieces import LogSlice
 from tests.support.damage import CONFIG, readable
+from tests.support.examples import examples
 from tests.support.files import MemoryFileSystem, PowerLossFileSystem
 from tests.support.records import batch_of, record
 from tests.support.replicas import confirm, follow, log_of, next_slice, open_replica, take
@@ -34,7 +34,7 @@ from tests.support.stores import (
     settle,
 )
 
-REPEATS = 1_000 if os.environ.get("TERNMQ_SOAK") else 80
+REPEATS = examples(80, soak=1_000)
 FILE_BYTES = CONFIG.commit_log_file_bytes
 TOPICS = ("A", "B-longer-name")
 PLAIN = replace(CONFIG, record_checksum=False)
@@ -175,9 +175,9 @@ class Pair:
             assert promoted.next_offset(topic, queue_id) == self.master.next_offset(topic, queue_id)
 
 
-@settings(max_examples=REPEATS, deadline=None)
+@settings(max_examples=REPEATS)
 @given(st.integers(0, 1 << 32))
-def test_a_replica_becomes_what_its_master_is_whatever_happens(seed: int) -> None:
+def test_replica_becomes_equal_to_its_master_whatever_happens(seed: int) -> None:
     pair = Pair(random.Random(seed))
     lead = pair.chance.choice((0, 300, 3000))
     with patch("ternmq_store.log.commit_log._FILL_LEAD_BYTES", lead):
@@ -186,9 +186,9 @@ def test_a_replica_becomes_what_its_master_is_whatever_happens(seed: int) -> Non
         pair.check()
 
 
-@settings(max_examples=REPEATS, deadline=None)
+@settings(max_examples=REPEATS)
 @given(st.integers(0, 1 << 32))
-def test_a_replica_that_only_scans_writes_the_bytes_that_hints_write(seed: int) -> None:
+def test_scanning_replica_writes_the_same_bytes_as_dispatch_requests(seed: int) -> None:
     chance = random.Random(seed)
     files, copy = MemoryFileSystem(), MemoryFileSystem()
     config = chance.choice((CONFIG, EXTENDED))
@@ -214,9 +214,9 @@ def content(files: MemoryFileSystem, folder: str) -> list[bytes]:
     return [files.nodes[path].data.tobytes() for path in paths]
 
 
-@settings(max_examples=REPEATS, deadline=None)
+@settings(max_examples=REPEATS)
 @given(st.integers(0, 1 << 32))
-def test_a_piece_that_is_not_the_next_of_a_log_changes_nothing(seed: int) -> None:
+def test_discontinuous_piece_changes_nothing(seed: int) -> None:
     chance = random.Random(seed)
     files, copy = MemoryFileSystem(), MemoryFileSystem()
     master, slave = open_store(files, config=CONFIG), open_replica(copy, config=CONFIG)

@@ -89,7 +89,7 @@ STEPS = st.lists(
     size=st.sampled_from(["", "250", "900"]),
     starting=st.sampled_from(["earliest", "latest"]),
 )
-def test_every_message_is_read_once_wherever_runs_end_and_whatever_comes(
+def test_every_message_is_read_once_wherever_runs_end(
     steps: list[tuple[str, Any, Any]], at_first: int, limit: str, size: str, starting: str
 ) -> None:
     table = Table({queue: (0, 2 * place) for place, queue in enumerate(QUEUES[:at_first])})
@@ -157,7 +157,7 @@ CHANGES = st.lists(
 
 
 @given(changes=CHANGES, limit=st.sampled_from(["", "1", "7"]))
-def test_queues_that_go_and_return_and_stores_that_are_replaced_cost_and_double_nothing_else(
+def test_returning_queues_and_replaced_stores_neither_lose_nor_double_rows(
     changes: list[tuple[str, Any, Any]], limit: str
 ) -> None:
     queues = [MessageQueue("TopicA", "broker-a", number) for number in range(4)]

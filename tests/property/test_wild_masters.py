@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from ternmq_protos.v1 import common_pb2 as common
 from ternmq_protos.v1 import replication_pb2 as replication
+from tests.support.examples import examples
 from tests.support.memory_network import MemoryNetwork
 from tests.support.replicas import log_of
 from tests.support.stores import SMALL
@@ -40,13 +41,13 @@ ACCEPTED = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(
     ACCEPTED | st.none(),
     st.lists(PIECES, max_size=4),
     st.lists(st.tuples(NUMBERS, NUMBERS), max_size=3),
 )
-def test_whatever_a_master_says_a_slave_lives_on_and_keeps_what_it_has(
+def test_slave_survives_wild_master_and_keeps_its_log(
     says: replication.FollowAccepted | None,
     wild: list[replication.LogPiece],
     probes: list[tuple[int, int]],

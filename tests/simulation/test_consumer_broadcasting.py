@@ -14,8 +14,9 @@ from ternmq_consumer.local_offsets import offsets_path, own_group
 from ternmq_consumer.push import PushConsumer
 from ternmq_model.errors import StoreError
 from ternmq_model.stored_message import StoredMessage
-from tests.support.toy_cluster import TOPIC, ToyCluster, toy_cluster
-from tests.support.virtual_time import run_in_virtual_time
+from tests.support.toy_cluster import ToyCluster
+from tests.support.toy_log import TOPIC
+from tests.support.virtual_time import run_in_virtual_time, until
 
 
 class Scene:
@@ -34,60 +35,42 @@ class Scene:
     def member(
         self, host: str, listener: Callable[[StoredMessage], Any], **changes: Any
     ) -> PushConsumer:
-        return PushConsumer(
-            "g",
-            TOPIC,
-            listener=listener,
-            nameserver=self.cluster.nameserver,
-            config=replace(self.config, **changes),
-            client_config=ClientConfig(host_name=host),
-            env=self.cluster.environment(host),
-        )
-
-    def fill(self, per_queue: int) -> int:
-        for queue in self.cluster.queues * per_queue:
-            self.cluster.append(queue, b"body")
-        return per_queue * len(self.cluster.queues)
-
-
-async def until(condition: Callable[[], bool], within_s: float = 120.0) -> None:
-    async with asyncio.timeout(within_s):
-        while not condition():
-            await asyncio.sleep(0.01)
+        config, client_config = replace(self.config, **changes), ClientConfig(host_name=host)
+        return self.cluster.consumer(host, config, listener=listener, client_config=client_config)
 
 
 def play(
     test: Callable[[Scene], Any], folder: Path, kept: OffsetsKept = OffsetsKept.LOCALLY
 ) -> None:
     async def main() -> None:
-        async with toy_cluster(brokers=2, queues=2) as cluster:
+        async with ToyCluster(brokers=2, queues=2) as cluster:
             await test(Scene(cluster, folder, kept))
 
     run_in_virtual_time(main())
 
 
-def test_every_member_takes_every_queue_and_every_message(tmp_path: Path) -> None:
+def test_every_broadcasting_member_takes_every_queue_and_message(tmp_path: Path) -> None:
     async def test(scene: Scene) -> None:
-        count = scene.fill(50)
+        count = scene.cluster.fill(50)
         first: list[StoredMessage] = []
         second: list[StoredMessage] = []
         async with scene.member("a", first.append) as one, scene.member("b", second.append) as two:
             await until(lambda: len(first) == len(second) == count)
             assert one.assignment() == two.assignment() == scene.cluster.queues
         # Nothing of it is the group's at the brokers.
-        assert not scene.cluster.brokers["broker-0"].offsets
+        assert not scene.cluster.first.groups.offsets.groups()
 
     play(test, tmp_path)
 
 
 @pytest.mark.parametrize("kept", OffsetsKept)
-def test_a_member_that_comes_back_goes_on_where_it_was(tmp_path: Path, kept: OffsetsKept) -> None:
+def test_returning_member_resumes_where_it_was(tmp_path: Path, kept: OffsetsKept) -> None:
     async def test(scene: Scene) -> None:
-        before = scene.fill(20)
+        before = scene.cluster.fill(20)
         seen: list[StoredMessage] = []
         async with scene.member("a", seen.append):
             await until(lambda: len(seen) == before)
-        missed = scene.fill(5)
+        missed = scene.cluster.fill(5)
         seen.clear()
         async with scene.member("a", seen.append):
             await until(lambda: len(seen) == missed)
@@ -101,29 +84,30 @@ def test_a_member_that_comes_back_goes_on_where_it_was(tmp_path: Path, kept: Off
     play(test, tmp_path, kept)
 
 
-def test_offsets_at_the_brokers_are_under_the_members_own_name(tmp_path: Path) -> None:
+def test_offsets_at_brokers_are_under_the_members_own_name(tmp_path: Path) -> None:
     async def test(scene: Scene) -> None:
-        scene.fill(7)
+        scene.cluster.fill(7)
         seen: list[StoredMessage] = []
         async with scene.member("a", seen.append):
             await until(lambda: len(seen) == 28)
-        broker = scene.cluster.brokers["broker-0"]
-        assert broker.offsets == {(own_group("g", "a@DEFAULT"), number): 7 for number in range(2)}
+        offsets, own = scene.cluster.first.groups.offsets, own_group("g", "a@DEFAULT")
+        assert offsets.groups() == {own}
+        assert offsets.topics_of(own) == {TOPIC: {0: 7, 1: 7}}
         assert not list(tmp_path.glob("*"))  # noqa: ASYNC240 - a test may block
 
     play(test, tmp_path, OffsetsKept.AT_BROKERS)
 
 
-def test_a_member_that_dies_takes_again_what_it_had_not_kept_yet(tmp_path: Path) -> None:
+def test_killed_member_repeats_messages_it_had_not_saved(tmp_path: Path) -> None:
     async def test(scene: Scene) -> None:
-        count = scene.fill(20)
+        count = scene.cluster.fill(20)
         seen: list[StoredMessage] = []
 
         async def run() -> None:
             async with scene.member("a", seen.append):
                 await until(lambda: len(seen) == count)
                 await asyncio.sleep(6)  # kept, after 5 s
-                scene.fill(10)
+                scene.cluster.fill(10)
                 await until(lambda: len(seen) == count + 40)
                 path = offsets_path(scene.folder, "a@DEFAULT", "g")
                 kept.append(path.read_bytes())
@@ -140,9 +124,9 @@ def test_a_member_that_dies_takes_again_what_it_had_not_kept_yet(tmp_path: Path)
     play(test, tmp_path)
 
 
-def test_what_fails_is_counted_and_comes_not_again(tmp_path: Path) -> None:
+def test_broadcast_failures_are_counted_and_not_redelivered(tmp_path: Path) -> None:
     async def test(scene: Scene) -> None:
-        count = scene.fill(10)
+        count = scene.cluster.fill(10)
         seen: list[StoredMessage] = []
 
         def listener(message: StoredMessage) -> bool:
@@ -156,14 +140,14 @@ def test_what_fails_is_counted_and_comes_not_again(tmp_path: Path) -> None:
             assert consumer.statistics().sent_back == 0
             assert consumer.statistics().in_hand_messages == 0
         assert len(seen) == count
-        assert not scene.cluster.brokers["broker-0"].groups.requests
+        assert not scene.cluster.first.groups.requests
 
     play(test, tmp_path)
 
 
-def test_a_call_that_hangs_holds_nothing_up_for_longer_than_the_timeout(tmp_path: Path) -> None:
+def test_hanging_call_delays_nothing_beyond_the_timeout(tmp_path: Path) -> None:
     async def test(scene: Scene) -> None:
-        scene.fill(10)
+        scene.cluster.fill(10)
 
         async def listener(message: StoredMessage) -> None:
             await asyncio.sleep(100_000 if message.queue_offset == 3 else 0)
@@ -175,9 +159,9 @@ def test_a_call_that_hangs_holds_nothing_up_for_longer_than_the_timeout(tmp_path
     play(test, tmp_path)
 
 
-def test_in_order_a_failure_is_tried_again_until_it_was_tried_often_enough(tmp_path: Path) -> None:
+def test_orderly_failure_is_retried_until_its_limit(tmp_path: Path) -> None:
     async def test(scene: Scene) -> None:
-        scene.fill(5)
+        scene.cluster.fill(5)
         seen: list[StoredMessage] = []
 
         def listener(message: StoredMessage) -> bool:
@@ -193,7 +177,7 @@ def test_in_order_a_failure_is_tried_again_until_it_was_tried_often_enough(tmp_p
     play(test, tmp_path)
 
 
-def test_a_file_that_cannot_be_read_is_an_error_and_not_a_beginning(tmp_path: Path) -> None:
+def test_unreadable_offsets_file_is_an_error_and_not_a_beginning(tmp_path: Path) -> None:
     async def test(scene: Scene) -> None:
         path = offsets_path(scene.folder, "a@DEFAULT", "g")
         path.parent.mkdir(parents=True)
@@ -205,9 +189,9 @@ def test_a_file_that_cannot_be_read_is_an_error_and_not_a_beginning(tmp_path: Pa
     play(test, tmp_path)
 
 
-def test_a_topic_that_is_created_again_is_consumed_from_its_beginning(tmp_path: Path) -> None:
+def test_recreated_topic_is_consumed_from_its_beginning(tmp_path: Path) -> None:
     async def test(scene: Scene) -> None:
-        before = scene.fill(20)
+        before = scene.cluster.fill(20)
         seen: list[StoredMessage] = []
         async with scene.member("a", seen.append):
             await until(lambda: len(seen) == before)
@@ -215,8 +199,8 @@ def test_a_topic_that_is_created_again_is_consumed_from_its_beginning(tmp_path: 
                 broker.delete_topic()
             await asyncio.sleep(30)
             for broker in scene.cluster.brokers.values():
-                broker.create_topic()
-            again = scene.fill(20)
+                broker.topics[TOPIC] = 2
+            again = scene.cluster.fill(20)
             await until(lambda: len(seen) == before + again)
 
     play(test, tmp_path)

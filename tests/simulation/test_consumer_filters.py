@@ -46,7 +46,7 @@ def consumer(
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("has_bit_maps", [False, True])
 @pytest.mark.parametrize("kind", ["sql", "tag"])
-def test_a_group_gets_all_that_it_wants_and_nothing_else(
+def test_group_gets_every_matching_message_and_no_other(
     seed: int, has_bit_maps: bool, kind: str
 ) -> None:
     wanted: Wanted = sql("number > 6 AND kind = 'Aa'") if kind == "sql" else "Aa"
@@ -92,7 +92,7 @@ def test_a_group_gets_all_that_it_wants_and_nothing_else(
     run_in_virtual_time(main())
 
 
-def test_where_conditions_are_off_consumers_are_told_by_name() -> None:
+def test_sql_filter_is_refused_by_name_when_disabled() -> None:
     async def main() -> None:
         async with (
             simulated_cluster(property_filter_enabled=False) as cluster,

@@ -11,15 +11,15 @@ from random import Random
 
 import pytest
 
-from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
+from ternmq_consumer.config import PushConsumerConfig
 from ternmq_consumer.push import PushConsumer
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.stored_message import StoredMessage
-from tests.support.toy_cluster import RETRY_QUEUE, TOPIC, ToyCluster, toy_cluster
+from tests.support.toy_broker import ToyBroker
+from tests.support.toy_cluster import FIRST, ToyCluster
+from tests.support.toy_log import TOPIC
 from tests.support.virtual_time import run_in_virtual_time
-
-FIRST = PushConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET)
 
 
 class Journal:
@@ -30,30 +30,33 @@ class Journal:
         self.finished: Counter[str] = Counter()
         """By message id, under which a message that was sent back comes again."""
         self._checked = dict.fromkeys(cluster.brokers, 0)
+        self._complete: Counter[MessageQueue] = Counter()
+        """Up to where all of a queue was finished or taken back; that stays so."""
 
     def check_commits(self) -> None:
         """Assert that no offset was committed past a message that nobody has finished, unless its
         broker has taken it back."""
         for name, broker in self.cluster.brokers.items():
             taken_back = {failed.message_id for failed in broker.groups.sent_back}
-            for _, queue_id, offset in broker.commits[self._checked[name] :]:
-                if queue_id == RETRY_QUEUE:
+            for _, queue, offset in broker.groups.commits[self._checked[name] :]:
+                if queue.topic != TOPIC:
                     continue
-                ids = [f"{name}-{queue_id}-{place}" for place in range(offset)]
-                missing = [each for each in ids if each not in self.finished.keys() | taken_back]
-                assert not missing, f"{queue_id}: {offset} was committed without {missing}"
-            self._checked[name] = len(broker.commits)
+                places = range(self._complete[queue], offset)
+                ids = [f"{name}-{queue.queue_id}-{place}" for place in places]
+                missing = [
+                    each for each in ids if not (each in self.finished or each in taken_back)
+                ]
+                assert not missing, f"{queue}: {offset} was committed without {missing}"
+                self._complete[queue] = max(places.start, offset)
+            self._checked[name] = len(broker.groups.commits)
 
     @property
     def is_all_committed(self) -> bool:
         """The group has committed the end of every queue."""
         return all(
-            self.cluster.committed("g", queue)
-            == len(self.cluster.brokers[queue.broker_name].queues[queue.queue_id])
-            for queue in self.cluster.queues
-        ) and all(
-            broker.offsets.get(("g", RETRY_QUEUE), 0) == len(broker.retries)
+            broker.groups.committed("g", queue) == len(records)
             for broker in self.cluster.brokers.values()
+            for queue, records in broker.queues.items()
         )
 
     @property
@@ -72,14 +75,7 @@ class Member:
         self._random = random
         self._stop = asyncio.Event()
         self.is_killed = False
-        self.consumer = PushConsumer(
-            "g",
-            TOPIC,
-            listener=self._on_message,
-            nameserver=cluster.nameserver,
-            config=PushConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET, workers=4),
-            env=cluster.environment(name),
-        )
+        self.consumer = cluster.consumer(name, replace(FIRST, workers=4), listener=self._on_message)
 
     async def run(self) -> None:
         """Consume until `leave`."""
@@ -155,9 +151,9 @@ def fail_every(nth: int, cluster: ToyCluster) -> Iterator[int]:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_members_come_go_and_crash_and_every_message_is_consumed(seed: int) -> None:
+def test_every_message_is_consumed_while_members_come_go_and_crash(seed: int) -> None:
     async def main() -> None:
-        async with toy_cluster(seed=seed, brokers=2, queues=4) as cluster:
+        async with ToyCluster(seed=seed, brokers=2, queues=4) as cluster:
             faults = fail_every(5, cluster)
             journal = Journal(cluster)
             stored = await churn(cluster, Random(seed), journal)
@@ -171,15 +167,11 @@ def test_members_come_go_and_crash_and_every_message_is_consumed(seed: int) -> N
 
 def test_two_members_share_the_queues_evenly_and_without_overlap() -> None:
     async def main() -> None:
-        async with toy_cluster(brokers=2, queues=5) as cluster, AsyncExitStack() as stack:
+        async with ToyCluster(brokers=2, queues=5) as cluster, AsyncExitStack() as stack:
             consumers = [
                 await stack.enter_async_context(
-                    PushConsumer(
-                        "g",
-                        TOPIC,
-                        listener=lambda _: None,
-                        nameserver=cluster.nameserver,
-                        env=cluster.environment(f"host-{number}"),
+                    cluster.consumer(
+                        f"host-{number}", PushConsumerConfig(), listener=lambda _: None
                     )
                 )
                 for number in range(2)
@@ -206,19 +198,12 @@ def counting_member(
     def listener(message: StoredMessage) -> None:
         seen[message.queue, message.queue_offset] += 1
 
-    return PushConsumer(
-        "g",
-        TOPIC,
-        listener=listener,
-        nameserver=cluster.nameserver,
-        config=config,
-        env=cluster.environment(host),
-    )
+    return cluster.consumer(host, config, listener=listener)
 
 
-def test_nothing_is_consumed_twice_when_a_member_joins_and_leaves_in_calm() -> None:
+def test_messages_are_consumed_once_while_member_joins_and_leaves() -> None:
     async def main() -> None:
-        async with toy_cluster(brokers=2, queues=4) as cluster:
+        async with ToyCluster(brokers=2, queues=4) as cluster:
             seen: Counter[tuple[MessageQueue, int]] = Counter()
 
             member = partial(counting_member, cluster, seen)
@@ -247,9 +232,9 @@ def test_nothing_is_consumed_twice_when_a_member_joins_and_leaves_in_calm() -> N
     run_in_virtual_time(main())
 
 
-def test_what_a_member_has_not_committed_yet_does_not_come_twice_when_another_joins() -> None:
+def test_uncommitted_messages_are_not_redelivered_when_member_joins() -> None:
     async def main() -> None:
-        async with toy_cluster(brokers=1, queues=4) as cluster:
+        async with ToyCluster(brokers=1, queues=4) as cluster:
             seen: Counter[tuple[MessageQueue, int]] = Counter()
 
             config = replace(FIRST, commit_s=600)
@@ -269,22 +254,11 @@ def test_what_a_member_has_not_committed_yet_does_not_come_twice_when_another_jo
     run_in_virtual_time(main())
 
 
-def test_a_broker_that_is_away_for_a_while_costs_no_message() -> None:
+def test_broker_absent_for_a_while_loses_no_message() -> None:
     async def main() -> None:
-        async with toy_cluster(brokers=2, queues=2) as cluster:
+        async with ToyCluster(brokers=2, queues=2) as cluster:
             seen: Counter[tuple[MessageQueue, int]] = Counter()
-
-            def listener(message: StoredMessage) -> None:
-                seen[message.queue, message.queue_offset] += 1
-
-            async with PushConsumer(
-                "g",
-                TOPIC,
-                listener=listener,
-                nameserver=cluster.nameserver,
-                config=FIRST,
-                env=cluster.environment("a"),
-            ) as consumer:
+            async with counting_member(cluster, seen, "a") as consumer:
                 await consumer.assigned()
                 for number in range(100):
                     for queue in cluster.queues:
@@ -303,35 +277,27 @@ def test_a_broker_that_is_away_for_a_while_costs_no_message() -> None:
     run_in_virtual_time(main())
 
 
-def test_new_queues_of_a_topic_are_found_and_consumed_from_their_first_message() -> None:
+def test_new_queues_of_a_topic_are_consumed_from_their_first_message() -> None:
     async def main() -> None:
-        async with toy_cluster(brokers=1, queues=2) as cluster:
+        async with ToyCluster(brokers=1, queues=2) as cluster:
             seen: list[StoredMessage] = []
-            async with PushConsumer(
-                "g",
-                TOPIC,
-                listener=seen.append,
-                nameserver=cluster.nameserver,
-                config=FIRST,
-                env=cluster.environment("a"),
-            ) as consumer:
+            async with cluster.consumer("a", listener=seen.append) as consumer:
                 await consumer.assigned()
-                async with cluster.serving("broker-9", 3):
-                    for queue in cluster.queues:
-                        cluster.append(queue, b"body")
-                    async with asyncio.timeout(60):
-                        while len(seen) < 5:
-                            await asyncio.sleep(0.1)
-                    assert consumer.assignment() == cluster.queues
-                    assert len(cluster.queues) == 5
+                await cluster.start(ToyBroker("broker-9", 3))
+                cluster.fill(1)
+                async with asyncio.timeout(60):
+                    while len(seen) < 5:
+                        await asyncio.sleep(0.1)
+                assert consumer.assignment() == cluster.queues
+                assert len(cluster.queues) == 5
 
     run_in_virtual_time(main())
 
 
-def test_a_queue_of_which_nothing_is_heard_for_two_minutes_is_read_anew() -> None:
+def test_silent_queue_is_resubscribed_after_two_minutes() -> None:
     async def main() -> None:
-        async with toy_cluster(brokers=1, queues=2) as cluster:
-            broker = cluster.brokers["broker-0"]
+        async with ToyCluster(brokers=1, queues=2) as cluster:
+            broker = cluster.first
             seen: Counter[tuple[MessageQueue, int]] = Counter()
             async with counting_member(cluster, seen, "a") as consumer:
                 await consumer.assigned()

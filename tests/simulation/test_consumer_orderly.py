@@ -2,28 +2,27 @@
 
 import asyncio
 import itertools
-import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from random import Random
-from typing import Any
 
 import pytest
 
 from ternmq_broker.locks.lock_table import QueueKey
 from ternmq_consumer.answers import Answer, ConsumeStatus, ReconsumeLater
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
-from ternmq_consumer.push import PushConsumer
 from ternmq_consumer.queue_locks import TRUST_MS
 from ternmq_model.queue import MessageQueue
 from ternmq_model.stored_message import StoredMessage
-from tests.support.toy_cluster import TOPIC, ToyCluster, toy_cluster
-from tests.support.virtual_time import VirtualClock, run_in_virtual_time
+from tests.support.examples import seeds
+from tests.support.toy_cluster import ToyCluster
+from tests.support.toy_log import TOPIC
+from tests.support.virtual_time import VirtualClock, run_in_virtual_time, until
 
 ORDERLY = PushConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET, order_per_queue=True, workers=8)
 
 
-SEEDS = range(1000) if os.environ.get("TERNMQ_SOAK") else range(12)
+SEEDS = seeds(12, soak=1000)
 KEY = QueueKey(TOPIC, 0)
 
 
@@ -68,38 +67,14 @@ class Journal:
                 next_offset[call.queue] = max(due, call.offset + 1)
 
 
-def member_of(
-    cluster: ToyCluster,
-    host: str,
-    listener: Callable[[StoredMessage], Awaitable[Answer]] | Callable[[StoredMessage], Answer],
-    config: PushConsumerConfig = ORDERLY,
-    **more: Any,
-) -> PushConsumer:
-    return PushConsumer(
-        "g",
-        TOPIC,
-        listener=listener,
-        nameserver=cluster.nameserver,
-        config=config,
-        env=cluster.environment(host),
-        **more,
-    )
-
-
 def in_cluster(
     test: Callable[[ToyCluster], Awaitable[None]], *, brokers: int = 1, queues: int = 2
 ) -> None:
     async def main() -> None:
-        async with toy_cluster(brokers=brokers, queues=queues) as cluster:
+        async with ToyCluster(brokers=brokers, queues=queues) as cluster:
             await test(cluster)
 
     run_in_virtual_time(main())
-
-
-async def until(condition: Callable[[], bool], within_s: float = 200.0) -> None:
-    async with asyncio.timeout(within_s):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 class Member:
@@ -113,7 +88,7 @@ class Member:
         self._stop = asyncio.Event()
         self._is_killed = False
         config = replace(ORDERLY, suspend_s=0.05)
-        self.consumer = member_of(cluster, name, self._on_message, config)
+        self.consumer = cluster.consumer(name, config, listener=self._on_message)
 
     async def run(self) -> None:
         """Consume until `leave`."""
@@ -145,11 +120,11 @@ class Member:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_whoever_comes_goes_or_is_cut_off_a_queue_has_one_owner_and_keeps_its_order(
+def test_queue_has_one_owner_and_keeps_order_while_members_come_and_go(
     seed: int,
 ) -> None:
     async def main() -> None:
-        async with toy_cluster(seed=seed, brokers=2, queues=3) as cluster:
+        async with ToyCluster(seed=seed, brokers=2, queues=3) as cluster:
             journal, random = Journal(), Random(seed)
             stored = 200 * len(cluster.queues)
             for queue in cluster.queues * 200:
@@ -195,7 +170,7 @@ def test_whoever_comes_goes_or_is_cut_off_a_queue_has_one_owner_and_keeps_its_or
     run_in_virtual_time(main())
 
 
-def test_no_call_begins_later_than_8_s_after_the_broker_last_confirmed_the_lock() -> None:
+def test_listener_calls_start_within_8_s_of_last_lock_confirmation() -> None:
     async def test(cluster: ToyCluster) -> None:
         began: list[float] = []
 
@@ -206,8 +181,8 @@ def test_no_call_begins_later_than_8_s_after_the_broker_last_confirmed_the_lock(
         queue = cluster.queues[0]
         for _ in range(200):
             cluster.append(queue, b"body")
-        broker = cluster.brokers["broker-0"]
-        async with member_of(cluster, "a", listener) as consumer:
+        broker = cluster.first
+        async with cluster.consumer("a", ORDERLY, listener=listener) as consumer:
             await consumer.assigned()
             await asyncio.sleep(20.3)
             held = broker.groups.locks.holding("g", TOPIC, 0, now_ms=clock_ms())
@@ -233,7 +208,7 @@ def now_offset_s() -> float:
     return VirtualClock().monotonic_ms() / 1000 - now_s()
 
 
-def test_a_stale_token_is_refused_and_the_queue_is_dropped_and_locked_anew() -> None:
+def test_stale_lock_token_drops_the_queue_and_locks_it_again() -> None:
     async def test(cluster: ToyCluster) -> None:
         seen: list[int] = []
 
@@ -244,8 +219,8 @@ def test_a_stale_token_is_refused_and_the_queue_is_dropped_and_locked_anew() -> 
         queue = cluster.queues[0]
         for _ in range(400):
             cluster.append(queue, b"body")
-        locks = cluster.brokers["broker-0"].groups.locks
-        async with member_of(cluster, "a", listener) as consumer:
+        locks = cluster.first.groups.locks
+        async with cluster.consumer("a", ORDERLY, listener=listener) as consumer:
             await consumer.assigned()
             await asyncio.sleep(12)
             held = locks.holding("g", TOPIC, 0, now_ms=clock_ms())
@@ -268,7 +243,7 @@ def test_a_stale_token_is_refused_and_the_queue_is_dropped_and_locked_anew() -> 
     in_cluster(test, queues=1)
 
 
-def test_a_message_that_fails_is_tried_again_first_after_the_suspension() -> None:
+def test_failed_message_is_retried_first_after_the_suspension() -> None:
     async def test(cluster: ToyCluster) -> None:
         seen: list[tuple[float, int, int]] = []
 
@@ -280,7 +255,7 @@ def test_a_message_that_fails_is_tried_again_first_after_the_suspension() -> Non
 
         for _ in range(10):
             cluster.append(cluster.queues[0], b"body")
-        async with member_of(cluster, "a", listener):
+        async with cluster.consumer("a", ORDERLY, listener=listener):
             await until(lambda: len(seen) == 13)
         assert [offset for _, offset, _ in seen] == [0, 1, 2, 3, 3, 3, 3, 4, 5, 6, 7, 8, 9]
         tries = [(at_s, times) for at_s, offset, times in seen if offset == 3]
@@ -292,7 +267,7 @@ def test_a_message_that_fails_is_tried_again_first_after_the_suspension() -> Non
 
 
 @pytest.mark.parametrize("way", ["too often", "at once"])
-def test_a_dead_letter_lets_its_queue_go_on_when_the_broker_has_it_and_not_before(way: str) -> None:
+def test_dead_letter_frees_its_queue_only_once_the_broker_has_it(way: str) -> None:
     async def test(cluster: ToyCluster) -> None:
         seen: list[int] = []
 
@@ -304,10 +279,10 @@ def test_a_dead_letter_lets_its_queue_go_on_when_the_broker_has_it_and_not_befor
 
         for number in range(6):
             cluster.append(cluster.queues[0], b"bad" if number == 2 else b"good")
-        groups = cluster.brokers["broker-0"].groups
+        groups = cluster.first.groups
         groups.fault = lambda _: 1
         config = replace(ORDERLY, retries_max=3)
-        async with member_of(cluster, "a", listener, config) as consumer:
+        async with cluster.consumer("a", config, listener=listener) as consumer:
             await asyncio.sleep(30)
             assert max(seen) == 2
             await consumer.commit()
@@ -320,7 +295,7 @@ def test_a_dead_letter_lets_its_queue_go_on_when_the_broker_has_it_and_not_befor
     in_cluster(test, queues=1)
 
 
-def test_with_retries_max_a_message_is_handed_over_that_often_and_once_more() -> None:
+def test_orderly_message_is_delivered_once_plus_retries_max() -> None:
     async def test(cluster: ToyCluster) -> None:
         seen: list[int] = []
 
@@ -329,8 +304,8 @@ def test_with_retries_max_a_message_is_handed_over_that_often_and_once_more() ->
             return False
 
         cluster.append(cluster.queues[0], b"bad")
-        groups = cluster.brokers["broker-0"].groups
-        async with member_of(cluster, "a", listener, replace(ORDERLY, retries_max=2)):
+        groups = cluster.first.groups
+        async with cluster.consumer("a", replace(ORDERLY, retries_max=2), listener=listener):
             await until(lambda: bool(groups.dead))
             await asyncio.sleep(60)
         assert seen == [0, 1, 2]
@@ -338,7 +313,7 @@ def test_with_retries_max_a_message_is_handed_over_that_often_and_once_more() ->
     in_cluster(test, queues=1)
 
 
-def test_a_queue_that_is_given_away_waits_a_second_for_its_call_and_is_unlocked_after_it() -> None:
+def test_released_queue_waits_a_second_for_its_call_before_unlocking() -> None:
     async def test(cluster: ToyCluster) -> None:
         journal: list[tuple[str, int, float]] = []
 
@@ -352,10 +327,10 @@ def test_a_queue_that_is_given_away_waits_a_second_for_its_call_and_is_unlocked_
 
         given = cluster.queues[1]
         cluster.append(given, b"body")
-        async with member_of(cluster, "a", slow("a")) as first:
+        async with cluster.consumer("a", ORDERLY, listener=slow("a")) as first:
             await first.assigned()
             await asyncio.sleep(1)
-            async with member_of(cluster, "b", slow("b")):
+            async with cluster.consumer("b", ORDERLY, listener=slow("b")):
                 await until(lambda: any(name == "b" for name, _, _ in journal))
         names = [name for name, _, _ in journal]
         assert names == ["a", "a ends", "b", "b ends"]
@@ -365,7 +340,7 @@ def test_a_queue_that_is_given_away_waits_a_second_for_its_call_and_is_unlocked_
     in_cluster(test)
 
 
-def test_a_queue_that_comes_back_waits_for_the_call_that_it_left_behind() -> None:
+def test_returning_queue_waits_for_the_call_it_left_behind() -> None:
     async def test(cluster: ToyCluster) -> None:
         journal = Journal()
 
@@ -378,9 +353,9 @@ def test_a_queue_that_comes_back_waits_for_the_call_that_it_left_behind() -> Non
 
         for _ in range(2):
             cluster.append(cluster.queues[1], b"body")
-        async with member_of(cluster, "a", slow):
+        async with cluster.consumer("a", ORDERLY, listener=slow):
             await until(lambda: bool(journal.calls))
-            async with member_of(cluster, "b", lambda _: None) as other:
+            async with cluster.consumer("b", ORDERLY, listener=lambda _: None) as other:
                 # Given away, but locked for as long as the call lasts; "b" goes without it.
                 await asyncio.sleep(3)
                 assert other.assignment() == []
@@ -391,17 +366,17 @@ def test_a_queue_that_comes_back_waits_for_the_call_that_it_left_behind() -> Non
     in_cluster(test)
 
 
-def test_locks_are_kept_while_nameservers_that_have_just_started_know_no_topic() -> None:
+def test_locks_survive_nameservers_that_know_no_topic_yet() -> None:
     async def test(cluster: ToyCluster) -> None:
-        broker = cluster.brokers["broker-0"]
+        broker = cluster.first
 
         def tokens() -> list[int]:
             held = (broker.groups.locks.holding("g", TOPIC, n, now_ms=clock_ms()) for n in (0, 1))
             return [0 if each is None else each.token for each in held]
 
         async with (
-            member_of(cluster, "a", lambda _: None) as first,
-            member_of(cluster, "b", lambda _: None) as second,
+            cluster.consumer("a", ORDERLY, listener=lambda _: None) as first,
+            cluster.consumer("b", ORDERLY, listener=lambda _: None) as second,
         ):
             await until(lambda: len(first.assignment()) == len(second.assignment()) == 1)
             before = tokens()
@@ -418,36 +393,29 @@ def test_locks_are_kept_while_nameservers_that_have_just_started_know_no_topic()
     in_cluster(test)
 
 
-def test_leaving_gives_the_locks_back_at_once() -> None:
+def test_leaving_returns_the_locks_at_once() -> None:
     async def test(cluster: ToyCluster) -> None:
-        async with member_of(cluster, "a", lambda _: None) as consumer:
+        async with cluster.consumer("a", ORDERLY, listener=lambda _: None) as consumer:
             await consumer.assigned()
-        locks = cluster.brokers["broker-0"].groups.locks
+        locks = cluster.first.groups.locks
         assert locks.holding("g", TOPIC, 0, now_ms=clock_ms()) is None
 
     in_cluster(test)
 
 
-def test_an_iterated_consumer_keeps_the_order_too() -> None:
+def test_iterated_consumer_keeps_the_order_too() -> None:
     async def test(cluster: ToyCluster) -> None:
         for _ in range(10):
             cluster.append(cluster.queues[0], b"body")
         offsets: list[int] = []
-        consumer = PushConsumer(
-            "g",
-            TOPIC,
-            nameserver=cluster.nameserver,
-            config=ORDERLY,
-            env=cluster.environment("a"),
-        )
-        async with consumer:
+        async with cluster.consumer("a", ORDERLY) as consumer:
             async for message in consumer:
                 offsets.append(message.queue_offset)
                 if message.queue_offset == 4:
                     # Longer than a lock is trusted that nobody could renew.
-                    cluster.brokers["broker-0"].groups.is_down = True
+                    cluster.first.groups.is_down = True
                     await asyncio.sleep(20)
-                    cluster.brokers["broker-0"].groups.is_down = False
+                    cluster.first.groups.is_down = False
                 if message.queue_offset == 9:
                     await consumer.commit()
                     break

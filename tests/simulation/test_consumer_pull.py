@@ -10,16 +10,9 @@ from ternmq_consumer.pull import PullConsumer
 from ternmq_model.errors import CorruptRecord, TopicNotFound, Unreachable, UsageError
 from ternmq_model.queue import MessageQueue
 from ternmq_model.stored_message import StoredMessage
-from tests.support.toy_cluster import TOPIC, ToyCluster, toy_cluster
+from tests.support.toy_cluster import ToyCluster
+from tests.support.toy_log import TOPIC
 from tests.support.virtual_time import run_in_virtual_time
-
-
-def fill(cluster: ToyCluster, per_queue: int, tags: tuple[str, ...] = ("",)) -> int:
-    """Store messages in every queue and return how many."""
-    for queue in cluster.queues:
-        for number in range(per_queue):
-            cluster.append(queue, b"body", tags[number % len(tags)])
-    return per_queue * len(cluster.queues)
 
 
 def consumer_at(
@@ -39,7 +32,7 @@ async def read(consumer: PullConsumer, count: int, messages_max: int = 100) -> l
 
 def in_cluster(test: Callable[[ToyCluster], Awaitable[None]], *, queues: int = 4) -> None:
     async def main() -> None:
-        async with toy_cluster(brokers=2, queues=queues // 2) as cluster:
+        async with ToyCluster(brokers=2, queues=queues // 2) as cluster:
             await test(cluster)
 
     run_in_virtual_time(main())
@@ -50,7 +43,7 @@ def test_every_message_of_the_assigned_queues_is_polled_once_and_in_order(
     messages_max: int,
 ) -> None:
     async def test(cluster: ToyCluster) -> None:
-        count = fill(cluster, 150)
+        count = cluster.fill(150)
         async with consumer_at(cluster) as consumer:
             consumer.assign(await consumer.queues(TOPIC))
             assert consumer.assignment() == cluster.queues
@@ -64,25 +57,25 @@ def test_every_message_of_the_assigned_queues_is_polled_once_and_in_order(
     in_cluster(test)
 
 
-def test_reading_ahead_stops_at_the_threshold_and_goes_on_with_polling() -> None:
+def test_reading_ahead_stops_at_the_threshold_and_resumes_with_polling() -> None:
     async def test(cluster: ToyCluster) -> None:
-        fill(cluster, 500)
+        cluster.fill(500)
         config = PullConsumerConfig(pull_threshold_messages=60)
         async with consumer_at(cluster, config=config) as consumer:
             consumer.assign(cluster.queues[:1])
             assert len(await consumer.poll(messages_max=1)) == 1
             await asyncio.sleep(60)
-            assert cluster.brokers["broker-0"].sent <= 60 + 15 + 1
+            assert cluster.first.sent <= 60 + 15 + 1
             assert len(await read(consumer, 499)) == 499
 
     in_cluster(test)
 
 
-def test_seeking_goes_anywhere_and_what_was_read_ahead_is_forgotten() -> None:
+def test_seek_goes_anywhere_and_discards_messages_read_ahead() -> None:
     async def test(cluster: ToyCluster) -> None:
-        fill(cluster, 100)
+        cluster.fill(100)
         queue = cluster.queues[0]
-        cluster.brokers["broker-0"].min_offsets[queue.queue_id] = 10
+        cluster.first.min_offsets[queue] = 10
         async with consumer_at(cluster) as consumer:
             consumer.assign([queue])
             assert [m.queue_offset for m in await consumer.poll(messages_max=2)] == [10, 11]
@@ -104,9 +97,9 @@ def test_seeking_goes_anywhere_and_what_was_read_ahead_is_forgotten() -> None:
     in_cluster(test)
 
 
-def test_a_group_goes_on_where_it_committed_also_after_seeking_back() -> None:
+def test_group_resumes_at_its_committed_offset_even_after_seeking_back() -> None:
     async def test(cluster: ToyCluster) -> None:
-        fill(cluster, 100)
+        cluster.fill(100)
         queue = cluster.queues[0]
         async with consumer_at(cluster, "g") as consumer:
             assert await consumer.committed(queue) is None
@@ -127,24 +120,24 @@ def test_a_group_goes_on_where_it_committed_also_after_seeking_back() -> None:
     in_cluster(test)
 
 
-def test_where_nothing_is_known_the_setting_says_where_to_begin() -> None:
+def test_unknown_position_begins_where_setting_says() -> None:
     async def test(cluster: ToyCluster) -> None:
-        fill(cluster, 10)
+        cluster.fill(10)
         config = PullConsumerConfig(consume_from=ConsumeFrom.LAST_OFFSET)
         async with consumer_at(cluster, config=config) as consumer:
             consumer.assign(cluster.queues)
             assert await consumer.poll() == []
-            fill(cluster, 1)
+            cluster.fill(1)
             assert {m.queue_offset for m in await read(consumer, 4)} == {10}
 
     in_cluster(test)
 
 
 @pytest.mark.parametrize("messages_max", [3, 1000])
-def test_unwanted_tags_are_passed_over(messages_max: int) -> None:
+def test_unwanted_tags_are_skipped(messages_max: int) -> None:
     async def test(cluster: ToyCluster) -> None:
         # "Aa" and "BB" have one hash code: the broker sends both.
-        fill(cluster, 90, tags=("Aa", "BB", "other"))
+        cluster.fill(90, tags=("Aa", "BB", "other"))
         async with consumer_at(cluster) as consumer:
             consumer.assign(cluster.queues, "Aa")
             found = await read(consumer, 120, messages_max)
@@ -155,9 +148,9 @@ def test_unwanted_tags_are_passed_over(messages_max: int) -> None:
     in_cluster(test)
 
 
-def test_assigning_anew_keeps_positions_and_ends_what_is_left_out() -> None:
+def test_new_assignment_keeps_positions_and_drops_queues_left_out() -> None:
     async def test(cluster: ToyCluster) -> None:
-        fill(cluster, 50)
+        cluster.fill(50)
         first, second = cluster.queues[0], cluster.queues[3]
         async with consumer_at(cluster) as consumer:
             consumer.assign([first])
@@ -174,15 +167,15 @@ def test_assigning_anew_keeps_positions_and_ends_what_is_left_out() -> None:
     in_cluster(test)
 
 
-def test_a_broken_batch_is_told_and_read_again() -> None:
+def test_broken_batch_is_reported_and_read_again() -> None:
     async def test(cluster: ToyCluster) -> None:
-        fill(cluster, 100)
+        cluster.fill(100)
         queue = cluster.queues[0]
         async with consumer_at(cluster) as consumer:
             consumer.assign([queue])
             before = await consumer.poll(messages_max=1)
             consumer.seek(queue, 0)
-            cluster.brokers["broker-0"].corrupt_next = True
+            cluster.first.corrupt_next = True
             with pytest.raises(CorruptRecord):
                 await consumer.poll()
             found = await read(consumer, 100)
@@ -192,13 +185,13 @@ def test_a_broken_batch_is_told_and_read_again() -> None:
     in_cluster(test)
 
 
-def test_a_lost_connection_costs_no_message_and_brings_none_twice() -> None:
+def test_lost_connection_loses_no_message_and_repeats_none() -> None:
     async def test(cluster: ToyCluster) -> None:
         found: list[tuple[MessageQueue, int]] = []
         async with consumer_at(cluster) as consumer:
             consumer.assign(cluster.queues)
             for number in range(200):
-                fill(cluster, 3)
+                cluster.fill(3)
                 if number % 7 == 0:
                     cluster.network.cut("reader")
                 batch = await consumer.poll(timeout_s=0.05, messages_max=5)
@@ -210,9 +203,9 @@ def test_a_lost_connection_costs_no_message_and_brings_none_twice() -> None:
     in_cluster(test)
 
 
-def test_a_queue_that_ends_earlier_than_the_position_is_read_on_at_its_end() -> None:
+def test_position_beyond_the_end_of_a_queue_moves_to_its_end() -> None:
     async def test(cluster: ToyCluster) -> None:
-        fill(cluster, 20)
+        cluster.fill(20)
         queue = cluster.queues[0]
         async with consumer_at(cluster, "g") as consumer:
             consumer.assign([queue])
@@ -225,7 +218,7 @@ def test_a_queue_that_ends_earlier_than_the_position_is_read_on_at_its_end() -> 
     in_cluster(test)
 
 
-def test_misuse_and_absence_have_errors_of_their_own() -> None:
+def test_misuse_and_absence_have_their_own_errors() -> None:
     async def test(cluster: ToyCluster) -> None:
         async with consumer_at(cluster) as consumer:
             with pytest.raises(UsageError, match="assign"):
@@ -249,9 +242,9 @@ def test_misuse_and_absence_have_errors_of_their_own() -> None:
     in_cluster(test)
 
 
-def test_poll_tells_that_a_queue_is_gone_and_begins_its_successor_anew() -> None:
+def test_poll_reports_a_deleted_queue_and_starts_its_successor_over() -> None:
     async def test(cluster: ToyCluster) -> None:
-        fill(cluster, 50)
+        cluster.fill(50)
         gone, other = cluster.queues[0], cluster.queues[-1]
         broker = cluster.brokers[gone.broker_name]
         async with consumer_at(cluster, "g") as consumer:
@@ -266,7 +259,7 @@ def test_poll_tells_that_a_queue_is_gone_and_begins_its_successor_anew() -> None
             with pytest.raises(TopicNotFound):
                 await consumer.poll()
             assert await consumer.commit()
-            broker.create_topic()
+            broker.topics[TOPIC] = 2
             for number in range(30):
                 cluster.append(gone, b"%d" % number)
             bodies: list[bytes] = []
@@ -279,15 +272,15 @@ def test_poll_tells_that_a_queue_is_gone_and_begins_its_successor_anew() -> None
     in_cluster(test)
 
 
-def test_a_position_that_the_broker_refuses_is_not_told_to_be_committed() -> None:
+def test_refused_commit_is_not_reported_as_committed() -> None:
     async def test(cluster: ToyCluster) -> None:
-        fill(cluster, 50)
+        cluster.fill(50)
         queue = cluster.queues[0]
         broker = cluster.brokers[queue.broker_name]
         async with consumer_at(cluster, "g") as consumer:
             consumer.assign([queue])
             await consumer.poll(messages_max=10)
-            broker.offsets["g", queue.queue_id] = 40
+            broker.groups.commit("g", queue, 40)
             assert not await consumer.commit()
             assert not await consumer.commit()
             assert cluster.committed("g", queue) == 40

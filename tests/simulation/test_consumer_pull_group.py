@@ -12,16 +12,11 @@ from ternmq_consumer.pull import PullConsumer
 from ternmq_model.errors import ClosedError, ConfigError, RefusedError, UsageError
 from ternmq_model.queue import MessageQueue
 from ternmq_model.stored_message import StoredMessage
-from tests.support.toy_cluster import TOPIC, ToyCluster, toy_cluster
+from tests.support.toy_cluster import ToyCluster
+from tests.support.toy_log import TOPIC
 from tests.support.virtual_time import run_in_virtual_time
 
 AUTO = PullConsumerConfig(auto_commit=True)
-
-
-def fill(cluster: ToyCluster, per_queue: int) -> None:
-    for queue in cluster.queues:
-        for _ in range(per_queue):
-            cluster.append(queue, b"body")
 
 
 def member(
@@ -33,7 +28,7 @@ def member(
 
 def in_cluster(test: Callable[[ToyCluster], Awaitable[None]], seed: int = 1) -> None:
     async def main() -> None:
-        async with toy_cluster(brokers=2, queues=2, seed=seed) as cluster:
+        async with ToyCluster(brokers=2, queues=2, seed=seed) as cluster:
             await test(cluster)
 
     run_in_virtual_time(main())
@@ -59,9 +54,9 @@ async def read(consumer: PullConsumer, count: int) -> list[StoredMessage]:
     return found
 
 
-def test_members_share_the_queues_and_are_told_of_what_comes_and_goes() -> None:
+def test_members_share_the_queues_and_are_notified_of_changes() -> None:
     async def test(cluster: ToyCluster) -> None:
-        fill(cluster, 10)
+        cluster.fill(10)
         queues, told, told_second = cluster.queues, Told(), Told()
         async with member(cluster, "a", AUTO) as first:
             await first.subscribe(TOPIC, **told.callbacks)
@@ -74,7 +69,7 @@ def test_members_share_the_queues_and_are_told_of_what_comes_and_goes() -> None:
                 await second.assigned()
                 assert await first.poll(timeout_s=3) == []
                 assert (first.assignment(), second.assignment()) == (queues[:2], queues[2:])
-                fill(cluster, 10)
+                cluster.fill(10)
                 assert {m.queue for m in await read(first, 20)} == set(queues[:2])
                 found = await read(second, 20)
                 assert {m.queue for m in found} == set(queues[2:])
@@ -90,9 +85,9 @@ def test_members_share_the_queues_and_are_told_of_what_comes_and_goes() -> None:
     in_cluster(test)
 
 
-def test_an_application_may_seek_before_anything_of_a_new_queue_is_read() -> None:
+def test_application_may_seek_before_a_new_queue_is_read() -> None:
     async def test(cluster: ToyCluster) -> None:
-        fill(cluster, 10)
+        cluster.fill(10)
         async with member(cluster) as consumer:
 
             async def begin_late(queues: list[MessageQueue]) -> None:
@@ -109,9 +104,9 @@ def test_an_application_may_seek_before_anything_of_a_new_queue_is_read() -> Non
     in_cluster(test)
 
 
-def test_an_application_may_commit_what_it_has_before_a_queue_goes() -> None:
+def test_application_may_commit_before_a_queue_goes() -> None:
     async def test(cluster: ToyCluster) -> None:
-        fill(cluster, 10)
+        cluster.fill(10)
         async with member(cluster) as consumer:
 
             async def commit(queues: list[MessageQueue]) -> None:
@@ -126,9 +121,9 @@ def test_an_application_may_commit_what_it_has_before_a_queue_goes() -> None:
     in_cluster(test)
 
 
-def test_what_a_callback_raises_comes_out_of_the_next_poll_and_reading_goes_on() -> None:
+def test_callback_exception_is_raised_by_next_poll_and_reading_goes_on() -> None:
     async def test(cluster: ToyCluster) -> None:
-        fill(cluster, 10)
+        cluster.fill(10)
 
         def fail(queues: list[MessageQueue]) -> None:
             raise ValueError(f"cannot bear {len(queues)}")
@@ -142,9 +137,9 @@ def test_what_a_callback_raises_comes_out_of_the_next_poll_and_reading_goes_on()
     in_cluster(test)
 
 
-def test_polls_commit_what_earlier_ones_returned_once_in_a_while() -> None:
+def test_polls_commit_earlier_results_periodically() -> None:
     async def test(cluster: ToyCluster) -> None:
-        fill(cluster, 10)
+        cluster.fill(10)
         queue = cluster.queues[0]
         async with member(cluster, config=AUTO) as consumer:
             consumer.assign([queue])
@@ -162,29 +157,29 @@ def test_polls_commit_what_earlier_ones_returned_once_in_a_while() -> None:
     in_cluster(test)
 
 
-def test_leaving_commits_nothing_below_what_the_application_has_committed() -> None:
+def test_leaving_commits_nothing_below_the_applications_commit() -> None:
     async def test(cluster: ToyCluster) -> None:
-        fill(cluster, 10)
+        cluster.fill(10)
         queue = cluster.queues[0]
         async with member(cluster, config=AUTO) as consumer:
             consumer.assign([queue])
             await consumer.poll()
             assert await consumer.commit()
         assert cluster.committed("g", queue) == 10
-        assert not cluster.brokers["broker-0"].versions
+        assert not cluster.first.groups.offsets.versions.changes
 
     in_cluster(test)
 
 
-def test_a_paused_queue_is_not_polled_and_keeps_its_place() -> None:
+def test_paused_queue_is_not_polled_and_keeps_its_place() -> None:
     async def test(cluster: ToyCluster) -> None:
-        fill(cluster, 10)
+        cluster.fill(10)
         first, second = cluster.queues[0], cluster.queues[3]
         async with member(cluster, group="") as consumer:
             consumer.assign([first, second])
             assert len(await read(consumer, 20)) == 20
             consumer.pause(first, first)
-            fill(cluster, 5)
+            cluster.fill(5)
             assert consumer.paused() == [first]
             assert {m.queue for m in await read(consumer, 5)} == {second}
             assert await consumer.poll(timeout_s=20) == []
@@ -206,7 +201,7 @@ def test_a_paused_queue_is_not_polled_and_keeps_its_place() -> None:
 
 def test_offsets_are_found_by_time_and_sought() -> None:
     async def test(cluster: ToyCluster) -> None:
-        broker = cluster.brokers["broker-0"]
+        broker = cluster.first
         first, second = cluster.queues[:2]
         for at_ms in (100, 200, 300):
             broker.append(0, b"body", stored_at_ms=at_ms)
@@ -228,22 +223,22 @@ def test_offsets_are_found_by_time_and_sought() -> None:
     in_cluster(test)
 
 
-def test_a_reset_moves_a_member_and_is_found_by_who_is_none() -> None:
+def test_reset_moves_a_member_and_is_found_by_an_assigned_reader() -> None:
     async def test(cluster: ToyCluster) -> None:
-        fill(cluster, 10)
-        broker, queue = cluster.brokers["broker-0"], cluster.queues[0]
+        cluster.fill(10)
+        broker, queue = cluster.first, cluster.queues[0]
         async with member(cluster) as consumer:
             await consumer.subscribe(TOPIC)
             await read(consumer, 40)
-            await broker.reset("g", 0, 4)
+            await broker.groups.reset("g", queue, 4)
             assert [m.queue_offset for m in await read(consumer, 6)] == [*range(4, 10)]
             assert await consumer.commit()
             assert cluster.committed("g", queue) == 10
         async with member(cluster) as consumer:
             consumer.assign([queue])
-            fill(cluster, 1)
+            cluster.fill(1)
             await read(consumer, 1)
-            await broker.reset("g", 0, 2)
+            await broker.groups.reset("g", queue, 2)
             assert not await consumer.commit()
             assert [m.queue_offset for m in await read(consumer, 9)] == [*range(2, 11)]
             assert await consumer.commit()
@@ -252,17 +247,17 @@ def test_a_reset_moves_a_member_and_is_found_by_who_is_none() -> None:
     in_cluster(test)
 
 
-def test_whenever_it_is_reset_a_queue_that_is_being_taken_over_is_polled_from_there() -> None:
+def test_queue_reset_during_take_over_is_polled_from_reset_offset() -> None:
     async def test(cluster: ToyCluster) -> None:
-        fill(cluster, 10)
-        broker, queue = cluster.brokers["broker-0"], cluster.queues[0]
+        cluster.fill(10)
+        broker, queue = cluster.first, cluster.queues[0]
+        for one in cluster.queues:  # nothing is left to be read, or committed
+            cluster.brokers[one.broker_name].groups.commit("g", one, 10)
         for step in range(80):
-            for one in cluster.queues:  # nothing is left to be read, or committed
-                cluster.brokers[one.broker_name].offsets["g", one.queue_id] = 10
             async with member(cluster, f"host-{step}") as consumer:
                 await consumer.subscribe(TOPIC)
                 await asyncio.sleep(step * 0.0003)
-                await broker.reset("g", 0, 4)
+                await broker.groups.reset("g", queue, 4)
                 found = [m.queue_offset for m in await read(consumer, 6)]
                 assert found == [*range(4, 10)], f"reset after {step * 0.3:.1f} ms"
                 assert await consumer.commit()
@@ -271,9 +266,9 @@ def test_whenever_it_is_reset_a_queue_that_is_being_taken_over_is_polled_from_th
     in_cluster(test)
 
 
-def test_a_topic_that_is_deleted_and_made_again_is_shared_again() -> None:
+def test_recreated_topic_is_shared_again() -> None:
     async def test(cluster: ToyCluster) -> None:
-        fill(cluster, 10)
+        cluster.fill(10)
         told = Told()
         async with member(cluster, config=AUTO) as consumer:
             await consumer.subscribe(TOPIC, **told.callbacks)
@@ -283,8 +278,8 @@ def test_a_topic_that_is_deleted_and_made_again_is_shared_again() -> None:
             assert await consumer.poll(timeout_s=10) == []
             assert consumer.assignment() == []
             for broker in cluster.brokers.values():
-                broker.create_topic()
-            fill(cluster, 5)
+                broker.topics[TOPIC] = 2
+            cluster.fill(5)
             found = await read(consumer, 20)
             assert {m.queue_offset for m in found} == set(range(5))
         assert sorted(queue for queues in told.revoked[:4] for queue in queues) == cluster.queues
@@ -293,7 +288,7 @@ def test_a_topic_that_is_deleted_and_made_again_is_shared_again() -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_pulling_members_come_and_go_and_every_message_is_polled(seed: int) -> None:
+def test_every_message_is_polled_while_pulling_members_come_and_go(seed: int) -> None:
     async def test(cluster: ToyCluster) -> None:
         seen: Counter[tuple[MessageQueue, int]] = Counter()
         random = cluster.random
@@ -312,7 +307,7 @@ def test_pulling_members_come_and_go_and_every_message_is_polled(seed: int) -> N
         async with asyncio.timeout(300), asyncio.TaskGroup() as tasks:
             staying = tasks.create_task(pull("stays", None))
             for number in range(100):
-                fill(cluster, 4)
+                cluster.fill(4)
                 await asyncio.sleep(random.random())
                 if number % 10 == 0:
                     tasks.create_task(pull(f"host-{number}", random.randrange(1, 40)))
@@ -324,7 +319,7 @@ def test_pulling_members_come_and_go_and_every_message_is_polled(seed: int) -> N
     in_cluster(test, seed)
 
 
-def test_wrong_use_is_told_by_name() -> None:
+def test_misuse_is_reported_by_name() -> None:
     async def test(cluster: ToyCluster) -> None:
         queue = cluster.queues[0]
         closed = member(cluster)
@@ -362,7 +357,7 @@ def test_wrong_use_is_told_by_name() -> None:
     in_cluster(test)
 
 
-def test_who_cannot_join_is_not_subscribed() -> None:
+def test_failed_join_leaves_consumer_unsubscribed() -> None:
     async def test(cluster: ToyCluster) -> None:
         cluster.network.partition("a", "nameserver")
         async with member(cluster) as consumer:
@@ -381,6 +376,6 @@ def test_who_cannot_join_is_not_subscribed() -> None:
     ("setting", "value"),
     [("auto_commit_s", 0), ("rebalance_s", 0), ("take_over_wait_s", -1), ("allocate", "no")],
 )
-def test_a_setting_that_cannot_work_is_refused(setting: str, value: Any) -> None:
+def test_impossible_setting_is_refused(setting: str, value: Any) -> None:
     with pytest.raises(ConfigError, match=rf"consumer\.{setting}"):
         PullConsumerConfig(**{setting: value})

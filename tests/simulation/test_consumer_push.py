@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
 
 import pytest
 
@@ -13,38 +12,9 @@ from ternmq_model.errors import IllegalName, Unreachable, UsageError
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.stored_message import StoredMessage
-from tests.support.toy_cluster import TOPIC, ToyCluster, toy_cluster
-from tests.support.virtual_time import run_in_virtual_time
-
-FIRST = PushConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET)
-
-
-def fill(cluster: ToyCluster, per_queue: int, tags: Sequence[str] = ("",)) -> int:
-    """Store messages in every queue and return how many."""
-    for queue in cluster.queues:
-        for number in range(per_queue):
-            cluster.append(queue, b"body", tags[number % len(tags)])
-    return per_queue * len(cluster.queues)
-
-
-def consumer_at(
-    cluster: ToyCluster, host: str, config: PushConsumerConfig = FIRST, **more: Any
-) -> PushConsumer:
-    topics = more.pop("topics", TOPIC)
-    return PushConsumer(
-        "g",
-        topics,
-        nameserver=cluster.nameserver,
-        config=config,
-        env=cluster.environment(host),
-        **more,
-    )
-
-
-async def until(condition: Callable[[], bool], within_s: float = 120.0) -> None:
-    async with asyncio.timeout(within_s):
-        while not condition():
-            await asyncio.sleep(0.01)
+from tests.support.toy_cluster import ToyCluster
+from tests.support.toy_log import TOPIC
+from tests.support.virtual_time import run_in_virtual_time, until
 
 
 def in_cluster(
@@ -55,7 +25,7 @@ def in_cluster(
     seed: int = 1,
 ) -> None:
     async def main() -> None:
-        async with toy_cluster(brokers=brokers, queues=queues, seed=seed) as cluster:
+        async with ToyCluster(brokers=brokers, queues=queues, seed=seed) as cluster:
             await test(cluster)
 
     run_in_virtual_time(main())
@@ -77,9 +47,9 @@ def place(message: StoredMessage) -> tuple[MessageQueue, int]:
 
 def test_every_message_of_a_backlog_is_consumed_once_and_committed_on_leaving() -> None:
     async def test(cluster: ToyCluster) -> None:
-        count = fill(cluster, 300)
+        count = cluster.fill(300)
         seen: list[StoredMessage] = []
-        async with consumer_at(cluster, "c1", listener=seen.append) as consumer:
+        async with cluster.consumer("c1", listener=seen.append) as consumer:
             await consumer.assigned()
             assert consumer.assignment() == cluster.queues
             await until(lambda: len(seen) == count)
@@ -90,9 +60,9 @@ def test_every_message_of_a_backlog_is_consumed_once_and_committed_on_leaving() 
 
 
 @pytest.mark.parametrize("kind", ["plain", "async"])
-def test_a_batch_listener_gets_batches_of_one_queue_up_to_its_size(kind: str) -> None:
+def test_batch_listener_gets_batches_of_one_queue_up_to_its_size(kind: str) -> None:
     async def test(cluster: ToyCluster) -> None:
-        count = fill(cluster, 200)
+        count = cluster.fill(200)
         batches: list[Sequence[StoredMessage]] = []
 
         def plain(batch: Sequence[StoredMessage]) -> None:
@@ -105,7 +75,7 @@ def test_a_batch_listener_gets_batches_of_one_queue_up_to_its_size(kind: str) ->
 
         config = PushConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET, batch_messages=50)
         listener = plain if kind == "plain" else waits
-        async with consumer_at(cluster, "c1", config, batch_listener=listener) as consumer:
+        async with cluster.consumer("c1", config, batch_listener=listener) as consumer:
             await until(lambda: sum(map(len, batches)) == count)
             assert consumer.statistics().failures == 0
         assert max(map(len, batches)) <= 50
@@ -116,26 +86,26 @@ def test_a_batch_listener_gets_batches_of_one_queue_up_to_its_size(kind: str) ->
     in_cluster(test)
 
 
-def test_a_new_group_begins_with_messages_that_come_after_its_first_assignment() -> None:
+def test_new_group_begins_with_messages_after_its_first_assignment() -> None:
     async def test(cluster: ToyCluster) -> None:
-        fill(cluster, 10)
+        cluster.fill(10)
         seen: list[StoredMessage] = []
         config = PushConsumerConfig()
-        async with consumer_at(cluster, "c1", config, listener=seen.append) as consumer:
+        async with cluster.consumer("c1", config, listener=seen.append) as consumer:
             await consumer.assigned()
             assert all(cluster.committed("g", queue) == 10 for queue in cluster.queues)
         # Nobody is there, and the group has begun: these may not be skipped.
-        fill(cluster, 5)
-        async with consumer_at(cluster, "c2", config, listener=seen.append) as consumer:
+        cluster.fill(5)
+        async with cluster.consumer("c2", config, listener=seen.append) as consumer:
             await until(lambda: len(seen) == 20)
         assert {message.queue_offset for message in seen} == set(range(10, 15))
 
     in_cluster(test)
 
 
-def test_a_message_that_cannot_be_sent_back_comes_again_and_the_offset_waits_for_it() -> None:
+def test_failed_send_back_is_redelivered_and_holds_the_offset() -> None:
     async def test(cluster: ToyCluster) -> None:
-        fill(cluster, 100)
+        cluster.fill(100)
         take_nothing_back(cluster)
         calls: list[tuple[MessageQueue, int]] = []
         queue = cluster.queues[0]
@@ -149,7 +119,7 @@ def test_a_message_that_cannot_be_sent_back_comes_again_and_the_offset_waits_for
                 return ConsumeStatus.RECONSUME_LATER
             return None
 
-        async with consumer_at(cluster, "c1", listener=listener) as consumer:
+        async with cluster.consumer("c1", listener=listener) as consumer:
             await until(lambda: len(calls) == 400)
             await consumer.commit()
             assert cluster.committed("g", queue) == 7
@@ -163,9 +133,9 @@ def test_a_message_that_cannot_be_sent_back_comes_again_and_the_offset_waits_for
     in_cluster(test)
 
 
-def test_in_order_a_queue_is_handled_by_one_call_at_a_time_also_after_a_failure() -> None:
+def test_orderly_queue_has_one_call_at_a_time_even_after_failure() -> None:
     async def test(cluster: ToyCluster) -> None:
-        count = fill(cluster, 100)
+        count = cluster.fill(100)
         running: set[MessageQueue] = set()
         done: dict[MessageQueue, list[int]] = {}
         failures = {(queue, 30) for queue in cluster.queues}
@@ -182,7 +152,7 @@ def test_in_order_a_queue_is_handled_by_one_call_at_a_time_also_after_a_failure(
             return True
 
         config = PushConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET, order_per_queue=True)
-        async with consumer_at(cluster, "c1", config, listener=listener):
+        async with cluster.consumer("c1", config, listener=listener):
             await until(lambda: sum(map(len, done.values())) == count)
         assert list(done.values()) == [list(range(100))] * 4
         assert not failures
@@ -190,10 +160,10 @@ def test_in_order_a_queue_is_handled_by_one_call_at_a_time_also_after_a_failure(
     in_cluster(test)
 
 
-def test_a_slow_listener_stops_reading_at_the_threshold() -> None:
+def test_slow_listener_stops_reading_at_the_threshold() -> None:
     async def test(cluster: ToyCluster) -> None:
-        fill(cluster, 1000)
-        broker = cluster.brokers["broker-0"]
+        cluster.fill(1000)
+        broker = cluster.first
         gate = asyncio.Event()
         seen: list[StoredMessage] = []
 
@@ -204,7 +174,7 @@ def test_a_slow_listener_stops_reading_at_the_threshold() -> None:
         config = PushConsumerConfig(
             consume_from=ConsumeFrom.FIRST_OFFSET, pull_threshold_messages=100
         )
-        async with consumer_at(cluster, "c1", config, listener=listener) as consumer:
+        async with cluster.consumer("c1", config, listener=listener) as consumer:
             await asyncio.sleep(60)
             assert broker.sent == 100 * 4
             assert consumer.statistics().in_hand_messages == 400
@@ -214,9 +184,9 @@ def test_a_slow_listener_stops_reading_at_the_threshold() -> None:
     in_cluster(test)
 
 
-def test_a_message_that_is_never_finished_bounds_how_far_its_queue_is_read() -> None:
+def test_unfinished_message_bounds_how_far_its_queue_is_read() -> None:
     async def test(cluster: ToyCluster) -> None:
-        fill(cluster, 3000)
+        cluster.fill(3000)
         take_nothing_back(cluster)
         stuck = cluster.queues[0]
         seen: set[tuple[MessageQueue, int]] = set()
@@ -228,7 +198,7 @@ def test_a_message_that_is_never_finished_bounds_how_far_its_queue_is_read() -> 
         config = PushConsumerConfig(
             consume_from=ConsumeFrom.FIRST_OFFSET, pull_threshold_messages=100, span_max=500
         )
-        async with consumer_at(cluster, "c1", config, listener=listener):
+        async with cluster.consumer("c1", config, listener=listener):
             await until(lambda: len(seen) >= 3 * 3000)
             await asyncio.sleep(60)
         assert cluster.committed("g", stuck) == 5
@@ -239,51 +209,49 @@ def test_a_message_that_is_never_finished_bounds_how_far_its_queue_is_read() -> 
     in_cluster(test)
 
 
-def test_tags_are_filtered_and_compared_by_name_not_only_by_code() -> None:
+def test_tags_are_filtered_by_name_and_not_only_by_hash() -> None:
     async def test(cluster: ToyCluster) -> None:
         # "Aa" and "BB" have one hash code: the broker sends both.
-        fill(cluster, 300, tags=("Aa", "BB", "other"))
+        cluster.fill(300, tags=("Aa", "BB", "other"))
         seen: list[StoredMessage] = []
-        async with consumer_at(
-            cluster, "c1", topics={TOPIC: "Aa"}, listener=seen.append
-        ) as consumer:
+        async with cluster.consumer("c1", topics={TOPIC: "Aa"}, listener=seen.append) as consumer:
             await until(lambda: len(seen) == 400)
             await until(lambda: consumer.statistics().in_hand_messages == 0)
             assert {message.tags for message in seen} == {"Aa"}
             await consumer.commit()
             assert [cluster.committed("g", queue) for queue in cluster.queues] == [300] * 4
-        assert cluster.brokers["broker-0"].sent == 800
+        assert cluster.first.sent == 800
 
     in_cluster(test)
 
 
-def test_more_unwanted_messages_than_credit_do_not_stop_a_queue() -> None:
+def test_unwanted_messages_beyond_credit_do_not_stop_a_queue() -> None:
     async def test(cluster: ToyCluster) -> None:
-        fill(cluster, 500, tags=("BB",))
+        cluster.fill(500, tags=("BB",))
         for queue in cluster.queues:
             cluster.append(queue, b"last", "Aa")
         seen: list[StoredMessage] = []
         config = PushConsumerConfig(
             consume_from=ConsumeFrom.FIRST_OFFSET, pull_threshold_messages=40
         )
-        async with consumer_at(cluster, "c1", config, topics={TOPIC: "Aa"}, listener=seen.append):
+        async with cluster.consumer("c1", config, topics={TOPIC: "Aa"}, listener=seen.append):
             await until(lambda: len(seen) == 4)
 
     in_cluster(test)
 
 
-def test_iterated_messages_are_finished_when_the_next_one_is_asked_for() -> None:
+def test_iterated_message_is_finished_when_the_next_is_requested() -> None:
     async def test(cluster: ToyCluster) -> None:
         queue = cluster.queues[0]
         for _ in range(20):
             cluster.append(queue, b"body")
-        async with consumer_at(cluster, "c1") as consumer:
+        async with cluster.consumer("c1") as consumer:
             async for message in consumer:
                 if message.queue_offset == 12:
                     break
         assert cluster.committed("g", queue) == 12
 
-        async with consumer_at(cluster, "c2") as consumer:
+        async with cluster.consumer("c2") as consumer:
             offsets: list[int] = []
             async for message in consumer:
                 offsets.append(message.queue_offset)
@@ -300,27 +268,28 @@ def test_iterated_messages_are_finished_when_the_next_one_is_asked_for() -> None
     in_cluster(test, queues=1)
 
 
-def test_an_iterator_that_is_cancelled_while_it_waits_goes_on_later() -> None:
+def test_iterator_cancelled_while_waiting_can_go_on() -> None:
     async def test(cluster: ToyCluster) -> None:
-        async with consumer_at(cluster, "c1") as consumer:
+        async with cluster.consumer("c1") as consumer:
             iterator = aiter(consumer)
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(30):
                     await anext(iterator)
-            fill(cluster, 1)
+            cluster.fill(1)
             assert (await anext(iterator)).queue_offset == 0
 
     in_cluster(test, queues=1)
 
 
-def test_a_correction_forwards_goes_on_at_the_first_message_that_is_left() -> None:
+def test_forward_correction_resumes_at_the_first_remaining_message() -> None:
     async def test(cluster: ToyCluster) -> None:
-        fill(cluster, 100)
-        broker = cluster.brokers["broker-0"]
-        broker.offsets = {("g", queue_id): 10 for queue_id in range(4)}
-        broker.min_offsets = [60] * 4
+        cluster.fill(100)
+        broker = cluster.first
+        for queue in cluster.queues:
+            broker.groups.commit("g", queue, 10)
+            broker.min_offsets[queue] = 60
         seen: list[StoredMessage] = []
-        async with consumer_at(cluster, "c1", listener=seen.append):
+        async with cluster.consumer("c1", listener=seen.append):
             await until(lambda: len(seen) == 160)
         assert min(message.queue_offset for message in seen) == 60
         assert [cluster.committed("g", queue) for queue in cluster.queues] == [100] * 4
@@ -328,17 +297,17 @@ def test_a_correction_forwards_goes_on_at_the_first_message_that_is_left() -> No
     in_cluster(test)
 
 
-def test_a_correction_backwards_commits_the_lower_offset() -> None:
+def test_backward_correction_commits_the_lower_offset() -> None:
     async def test(cluster: ToyCluster) -> None:
-        fill(cluster, 50)
-        broker = cluster.brokers["broker-0"]
-        broker.offsets = {("g", queue_id): 900 for queue_id in range(4)}
+        cluster.fill(50)
+        for queue in cluster.queues:
+            cluster.first.groups.commit("g", queue, 900)
         seen: list[StoredMessage] = []
-        async with consumer_at(cluster, "c1", listener=seen.append) as consumer:
+        async with cluster.consumer("c1", listener=seen.append) as consumer:
             await asyncio.sleep(10)
             assert seen == []
             assert [cluster.committed("g", queue) for queue in cluster.queues] == [50] * 4
-            fill(cluster, 5)
+            cluster.fill(5)
             await until(lambda: len(seen) == 20)
             assert consumer.assignment() == cluster.queues
         assert [cluster.committed("g", queue) for queue in cluster.queues] == [55] * 4
@@ -346,13 +315,13 @@ def test_a_correction_backwards_commits_the_lower_offset() -> None:
     in_cluster(test)
 
 
-def test_a_refused_subscription_is_tried_again_until_it_is_taken() -> None:
+def test_refused_subscription_is_retried_until_accepted() -> None:
     async def test(cluster: ToyCluster) -> None:
-        count = fill(cluster, 10)
-        broker = cluster.brokers["broker-0"]
+        count = cluster.fill(10)
+        broker = cluster.first
         broker.refusal = ResponseCode.NO_PERMISSION
         seen: list[StoredMessage] = []
-        async with consumer_at(cluster, "c1", listener=seen.append):
+        async with cluster.consumer("c1", listener=seen.append):
             await asyncio.sleep(60)
             assert not seen
             assert 4 * 6 <= broker.subscribes <= 4 * 100
@@ -364,10 +333,10 @@ def test_a_refused_subscription_is_tried_again_until_it_is_taken() -> None:
 
 def test_corrupt_records_never_reach_the_listener_and_are_read_again() -> None:
     async def test(cluster: ToyCluster) -> None:
-        count = fill(cluster, 100)
-        cluster.brokers["broker-0"].corrupt_next = True
+        count = cluster.fill(100)
+        cluster.first.corrupt_next = True
         seen: list[StoredMessage] = []
-        async with consumer_at(cluster, "c1", listener=seen.append):
+        async with cluster.consumer("c1", listener=seen.append):
             await until(lambda: len(seen) == count)
         assert {message.body for message in seen} == {b"body"}
         assert len(set(map(place, seen))) == count
@@ -375,15 +344,15 @@ def test_corrupt_records_never_reach_the_listener_and_are_read_again() -> None:
     in_cluster(test)
 
 
-def test_a_listener_call_that_outlives_its_consumer_is_not_counted_as_finished() -> None:
+def test_listener_call_outliving_its_consumer_is_not_counted() -> None:
     async def test(cluster: ToyCluster) -> None:
-        fill(cluster, 10)
+        cluster.fill(10)
 
         async def listener(message: StoredMessage) -> None:
             await asyncio.sleep(0 if message.queue_offset < 5 else 10_000)
 
         config = PushConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET, workers=4)
-        async with consumer_at(cluster, "c1", config, listener=listener) as consumer:
+        async with cluster.consumer("c1", config, listener=listener) as consumer:
             await until(lambda: consumer.statistics().in_hand_messages > 0)
             await asyncio.sleep(5)
         assert all(cluster.committed("g", queue) <= 5 for queue in cluster.queues)
@@ -391,25 +360,25 @@ def test_a_listener_call_that_outlives_its_consumer_is_not_counted_as_finished()
     in_cluster(test)
 
 
-def test_a_crash_inside_the_consumer_comes_out_of_the_block() -> None:
+def test_crash_inside_the_consumer_is_raised_by_the_block() -> None:
     def broken(*_: object) -> Sequence[MessageQueue]:
         raise LookupError("a strategy with a mistake")
 
     async def test(cluster: ToyCluster) -> None:
         config = PushConsumerConfig(allocate=broken)
         with pytest.raises(ExceptionGroup) as raised:
-            async with consumer_at(cluster, "c1", config, listener=ignore):
+            async with cluster.consumer("c1", config, listener=ignore):
                 await asyncio.sleep(1000)
         assert raised.group_contains(LookupError)
 
     in_cluster(test)
 
 
-def test_statistics_tell_rates_of_the_last_seconds() -> None:
+def test_statistics_show_rates_of_the_last_seconds() -> None:
     async def test(cluster: ToyCluster) -> None:
-        async with consumer_at(cluster, "c1", listener=ignore) as consumer:
+        async with cluster.consumer("c1", listener=ignore) as consumer:
             for _ in range(200):
-                fill(cluster, 1)
+                cluster.fill(1)
                 await asyncio.sleep(0.1)
             statistics = consumer.statistics()
             assert 36 <= statistics.messages_per_s <= 44
@@ -431,7 +400,7 @@ def test_bad_arguments_are_named_before_anything_is_dialled() -> None:
         PushConsumer("g", TOPIC, listener=ignore, batch_listener=ignore)
 
 
-def test_where_no_nameserver_listens_entering_fails_and_names_it() -> None:
+def test_unreachable_nameserver_fails_entering_and_is_named() -> None:
     async def test(cluster: ToyCluster) -> None:
         consumer = PushConsumer("g", TOPIC, nameserver="nowhere:1", env=cluster.environment("c1"))
         with pytest.raises(Unreachable, match="nowhere:1"):
@@ -441,9 +410,9 @@ def test_where_no_nameserver_listens_entering_fails_and_names_it() -> None:
     in_cluster(test)
 
 
-def test_a_consumer_of_an_unknown_topic_waits_for_it() -> None:
+def test_consumer_of_an_unknown_topic_waits_for_it() -> None:
     async def test(cluster: ToyCluster) -> None:
-        consumer = consumer_at(cluster, "c1", topics="no_such", listener=ignore)
+        consumer = cluster.consumer("c1", topics="no_such", listener=ignore)
         async with consumer:
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(60):
@@ -454,13 +423,13 @@ def test_a_consumer_of_an_unknown_topic_waits_for_it() -> None:
 
 
 @pytest.mark.parametrize("away_s", [0.0, 30.0])
-def test_a_topic_that_is_deleted_and_created_again_is_consumed_from_its_beginning(
+def test_recreated_topic_is_consumed_from_its_beginning(
     away_s: float,
 ) -> None:
     async def test(cluster: ToyCluster) -> None:
-        broker = cluster.brokers["broker-0"]
+        broker = cluster.first
         take_nothing_back(cluster)
-        fill(cluster, 5)
+        cluster.fill(5)
         seen: list[bytes] = []
 
         def listen(message: StoredMessage) -> bool:
@@ -468,12 +437,12 @@ def test_a_topic_that_is_deleted_and_created_again_is_consumed_from_its_beginnin
             return message.body != b"stuck"
 
         cluster.append(cluster.queues[0], b"stuck")
-        async with consumer_at(cluster, "c1", listener=listen) as consumer:
+        async with cluster.consumer("c1", listener=listen) as consumer:
             await until(lambda: len(seen) >= 21)
             await asyncio.sleep(7)  # the old topic's offsets are committed
             broker.delete_topic()
             await asyncio.sleep(away_s)
-            broker.create_topic()
+            broker.topics[TOPIC] = 4
             sent = [b"%d" % number for number in range(80)]
             for number, body in enumerate(sent):
                 cluster.append(cluster.queues[number % 4], body)

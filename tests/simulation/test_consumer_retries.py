@@ -4,57 +4,35 @@ import asyncio
 import itertools
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from ternmq_client.interceptors import ConsumeEvent, ConsumeOutcome
 from ternmq_consumer.answers import Answer, ConsumeStatus, ReconsumeLater
-from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
-from ternmq_consumer.push import PushConsumer
 from ternmq_model.queue import MessageQueue
 from ternmq_model.stored_message import StoredMessage
-from tests.support.toy_cluster import RETRY_QUEUE, TOPIC, ToyBroker, ToyCluster, toy_cluster
-from tests.support.virtual_time import run_in_virtual_time
-
-FIRST = PushConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET)
+from tests.support.toy_broker import ToyBroker
+from tests.support.toy_cluster import FIRST, ToyCluster
+from tests.support.toy_log import TOPIC
+from tests.support.virtual_time import run_in_virtual_time, until
 
 
 def now_s() -> float:
     return asyncio.get_running_loop().time()
 
 
-def consumer_at(
-    cluster: ToyCluster, host: str, config: PushConsumerConfig = FIRST, **more: Any
-) -> PushConsumer:
-    return PushConsumer(
-        "g",
-        TOPIC,
-        nameserver=cluster.nameserver,
-        config=config,
-        env=cluster.environment(host),
-        **more,
-    )
-
-
-async def until(condition: Callable[[], bool], within_s: float = 400.0) -> None:
-    async with asyncio.timeout(within_s):
-        while not condition():
-            await asyncio.sleep(0.01)
-
-
 def with_broker(
     test: Callable[[ToyCluster, ToyBroker], Awaitable[None]], *, queues: int = 1
 ) -> None:
     async def main() -> None:
-        async with toy_cluster(queues=queues) as cluster:
-            await test(cluster, cluster.brokers["broker-0"])
+        async with ToyCluster(queues=queues) as cluster:
+            await test(cluster, cluster.first)
 
     run_in_virtual_time(main())
 
 
 @pytest.mark.parametrize("kind", ["plain", "async"])
-def test_a_failed_message_comes_again_under_its_topic_from_the_retry_queue(kind: str) -> None:
+def test_failed_message_is_redelivered_under_its_topic_from_the_retry_queue(kind: str) -> None:
     async def test(cluster: ToyCluster, broker: ToyBroker) -> None:
         seen: list[StoredMessage] = []
 
@@ -67,7 +45,7 @@ def test_a_failed_message_comes_again_under_its_topic_from_the_retry_queue(kind:
 
         cluster.append(cluster.queues[0], b"body", "a-tag")
         listener = plain if kind == "plain" else waits
-        async with consumer_at(cluster, "c1", listener=listener) as consumer:
+        async with cluster.consumer("c1", listener=listener) as consumer:
             await until(lambda: len(seen) == 3)
             await until(lambda: consumer.statistics().in_hand_messages == 0)
             assert consumer.statistics().sent_back == consumer.statistics().failures == 2
@@ -78,12 +56,12 @@ def test_a_failed_message_comes_again_under_its_topic_from_the_retry_queue(kind:
         assert {message.message_id for message in seen} == {"broker-0-0-0"}
         assert {(message.tags, message.body) for message in seen} == {("a-tag", b"body")}
         assert cluster.committed("g", cluster.queues[0]) == 1
-        assert broker.offsets["g", RETRY_QUEUE] == 2
+        assert broker.groups.committed("g", MessageQueue("%RETRY%g", "broker-0", 0)) == 2
 
     with_broker(test)
 
 
-def test_the_offset_moves_when_the_broker_has_confirmed_and_not_before() -> None:
+def test_offset_moves_only_after_the_brokers_confirmation() -> None:
     async def test(cluster: ToyCluster, broker: ToyBroker) -> None:
         for _ in range(10):
             cluster.append(cluster.queues[0], b"body")
@@ -94,7 +72,7 @@ def test_the_offset_moves_when_the_broker_has_confirmed_and_not_before() -> None
             calls.append((message.queue_offset, message.reconsume_times, now_s()))
             return message.queue_offset != 4 or message.queue.topic != TOPIC
 
-        async with consumer_at(cluster, "c1", listener=listener) as consumer:
+        async with cluster.consumer("c1", listener=listener) as consumer:
             await asyncio.sleep(23)
             await consumer.commit()
             assert cluster.committed("g", cluster.queues[0]) == 4
@@ -112,7 +90,7 @@ def test_the_offset_moves_when_the_broker_has_confirmed_and_not_before() -> None
     with_broker(test)
 
 
-def test_failed_messages_of_many_calls_go_back_in_few_requests() -> None:
+def test_failed_messages_of_many_calls_share_few_requests() -> None:
     async def test(cluster: ToyCluster, broker: ToyBroker) -> None:
         for number in range(3000):
             cluster.append(cluster.queues[number % 4], b"body")
@@ -120,7 +98,7 @@ def test_failed_messages_of_many_calls_go_back_in_few_requests() -> None:
         def listener(message: StoredMessage) -> bool:
             return message.queue.topic != TOPIC
 
-        async with consumer_at(cluster, "c1", listener=listener) as consumer:
+        async with cluster.consumer("c1", listener=listener) as consumer:
             await until(lambda: len(broker.groups.sent_back) == 3000)
             await until(lambda: consumer.statistics().messages == 6000)
         assert broker.groups.requests < 100
@@ -128,7 +106,7 @@ def test_failed_messages_of_many_calls_go_back_in_few_requests() -> None:
     with_broker(test, queues=4)
 
 
-def test_the_answer_says_when_a_message_comes_again_or_that_it_is_dead() -> None:
+def test_listener_answer_sets_the_retry_delay_or_dead_letter() -> None:
     async def test(cluster: ToyCluster, broker: ToyBroker) -> None:
         answers: dict[bytes, Answer] = {
             b"level 5": ReconsumeLater(5),
@@ -145,7 +123,7 @@ def test_the_answer_says_when_a_message_comes_again_or_that_it_is_dead() -> None
             times[message.body].append(now_s())
             return None if message.reconsume_times else answers[message.body]
 
-        async with consumer_at(cluster, "c1", listener=listener):
+        async with cluster.consumer("c1", listener=listener):
             await asyncio.sleep(100)
         levels = {failed.message_id: failed.delay_level for failed in broker.groups.sent_back}
         assert levels == {
@@ -167,7 +145,7 @@ def test_the_answer_says_when_a_message_comes_again_or_that_it_is_dead() -> None
     with_broker(test)
 
 
-def test_of_a_batch_only_what_lies_behind_the_last_good_message_goes_back() -> None:
+def test_failed_batch_sends_back_only_messages_behind_its_last_good_one() -> None:
     async def test(cluster: ToyCluster, broker: ToyBroker) -> None:
         for _ in range(10):
             cluster.append(cluster.queues[0], b"body")
@@ -177,7 +155,7 @@ def test_of_a_batch_only_what_lies_behind_the_last_good_message_goes_back() -> N
             return None if all(good) else ReconsumeLater(finished=good.index(False))
 
         config = replace(FIRST, batch_messages=10)
-        async with consumer_at(cluster, "c1", config, batch_listener=listener):
+        async with cluster.consumer("c1", config, batch_listener=listener):
             await asyncio.sleep(60)
         assert [failed.queue_offset for failed in broker.groups.sent_back] == [7, 8, 9]
         assert cluster.committed("g", cluster.queues[0]) == 10
@@ -186,7 +164,7 @@ def test_of_a_batch_only_what_lies_behind_the_last_good_message_goes_back() -> N
 
 
 @pytest.mark.parametrize(("retries_max", "tries"), [(-1, 17), (0, 1), (3, 4)])
-def test_a_message_is_tried_as_often_as_the_settings_say_and_is_a_dead_letter_then(
+def test_message_is_retried_up_to_its_limit_and_then_dead_lettered(
     retries_max: int, tries: int
 ) -> None:
     async def test(cluster: ToyCluster, broker: ToyBroker) -> None:
@@ -199,7 +177,7 @@ def test_a_message_is_tried_as_often_as_the_settings_say_and_is_a_dead_letter_th
             return False
 
         config = replace(FIRST, retries_max=retries_max)
-        async with consumer_at(cluster, "c1", config, listener=listener):
+        async with cluster.consumer("c1", config, listener=listener):
             await until(lambda: bool(broker.groups.dead), within_s=40_000)
             await asyncio.sleep(1000)
         assert count == tries
@@ -209,7 +187,7 @@ def test_a_message_is_tried_as_often_as_the_settings_say_and_is_a_dead_letter_th
 
 
 @pytest.mark.parametrize("nth", [2, 3, 7])
-def test_when_every_nth_message_cannot_be_sent_back_none_is_lost_and_none_skipped(nth: int) -> None:
+def test_failing_send_backs_lose_and_skip_no_message(nth: int) -> None:
     async def test(cluster: ToyCluster, broker: ToyBroker) -> None:
         for number in range(400):
             cluster.append(cluster.queues[number % 4], b"%d" % number)
@@ -232,7 +210,7 @@ def test_when_every_nth_message_cannot_be_sent_back_none_is_lost_and_none_skippe
             finished.add(message.message_id)
             return True
 
-        async with consumer_at(cluster, "c1", listener=listener) as consumer:
+        async with cluster.consumer("c1", listener=listener) as consumer:
             while len(finished) < 400:
                 await asyncio.sleep(0.05)
                 await consumer.commit()
@@ -247,7 +225,7 @@ def test_when_every_nth_message_cannot_be_sent_back_none_is_lost_and_none_skippe
     with_broker(test, queues=4)
 
 
-def test_a_call_that_hangs_is_given_up_after_15_minutes_and_its_message_comes_again() -> None:
+def test_hanging_call_is_abandoned_after_15_minutes_and_its_message_retried() -> None:
     async def test(cluster: ToyCluster, broker: ToyBroker) -> None:
         for _ in range(20):
             cluster.append(cluster.queues[0], b"body")
@@ -272,8 +250,8 @@ def test_a_call_that_hangs_is_given_up_after_15_minutes_and_its_message_comes_ag
                 events.append(event)
 
         config = replace(FIRST, workers=2)
-        async with consumer_at(
-            cluster, "c1", config, listener=listener, interceptors=[Watch()]
+        async with cluster.consumer(
+            "c1", config, listener=listener, interceptors=[Watch()]
         ) as consumer:
             begin_s = now_s()
             await until(lambda: bool(broker.groups.sent_back), within_s=2000)
@@ -295,7 +273,7 @@ def test_a_call_that_hangs_is_given_up_after_15_minutes_and_its_message_comes_ag
     with_broker(test)
 
 
-def test_who_leaves_waits_for_the_answers_to_what_was_sent_back() -> None:
+def test_leaving_consumer_waits_for_send_back_answers() -> None:
     async def test(cluster: ToyCluster, broker: ToyBroker) -> None:
         cluster.append(cluster.queues[0], b"body")
         called = asyncio.Event()
@@ -304,7 +282,7 @@ def test_who_leaves_waits_for_the_answers_to_what_was_sent_back() -> None:
             called.set()
             return False
 
-        async with consumer_at(cluster, "c1", listener=listener):
+        async with cluster.consumer("c1", listener=listener):
             await called.wait()
         assert len(broker.groups.sent_back) == 1
         assert cluster.committed("g", cluster.queues[0]) == 1
@@ -312,7 +290,7 @@ def test_who_leaves_waits_for_the_answers_to_what_was_sent_back() -> None:
     with_broker(test)
 
 
-def test_a_full_pool_of_workers_delays_and_never_drops() -> None:
+def test_full_worker_pool_delays_and_never_drops() -> None:
     async def test(cluster: ToyCluster, broker: ToyBroker) -> None:
         for _ in range(500):
             cluster.append(cluster.queues[0], b"body")
@@ -322,7 +300,7 @@ def test_a_full_pool_of_workers_delays_and_never_drops() -> None:
             await asyncio.sleep(1)
             seen.append(message.queue_offset)
 
-        async with consumer_at(cluster, "c1", replace(FIRST, workers=2), listener=listener):
+        async with cluster.consumer("c1", replace(FIRST, workers=2), listener=listener):
             await until(lambda: len(seen) == 500)
         assert sorted(seen) == list(range(500))
 

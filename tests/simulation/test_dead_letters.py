@@ -58,7 +58,7 @@ async def bodies_of(cluster: SimulatedCluster, topic: str) -> Counter[bytes]:
     return Counter(message.body for _, message in await cluster.records(topic))
 
 
-def test_letters_are_counted_and_shown_with_what_they_say_of_themselves() -> None:
+def test_dead_letters_are_counted_and_shown_with_their_origin() -> None:
     async def main() -> None:
         async with simulated_cluster() as cluster, admin_of(cluster) as admin:
             assert await admin.dead_letter_counts() == []
@@ -78,7 +78,7 @@ def test_letters_are_counted_and_shown_with_what_they_say_of_themselves() -> Non
     run_in_virtual_time(main())
 
 
-def test_all_letters_go_to_their_first_topic_once_and_are_handled_then() -> None:
+def test_all_dead_letters_return_to_their_first_topic_once() -> None:
     async def main() -> None:
         async with simulated_cluster() as cluster, admin_of(cluster) as admin:
             await died(cluster, 80)
@@ -104,7 +104,7 @@ def test_all_letters_go_to_their_first_topic_once_and_are_handled_then() -> None
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_an_interrupted_run_is_taken_up_and_sends_nothing_twice(seed: int) -> None:
+def test_interrupted_redrive_resumes_and_sends_nothing_twice(seed: int) -> None:
     async def main() -> None:
         async with simulated_cluster(seed) as cluster:
             await died(cluster, 40)
@@ -132,7 +132,7 @@ def test_an_interrupted_run_is_taken_up_and_sends_nothing_twice(seed: int) -> No
     run_in_virtual_time(main())
 
 
-def test_single_letters_go_by_id_and_not_again_with_the_others() -> None:
+def test_single_dead_letters_are_redriven_by_id_and_not_again() -> None:
     async def main() -> None:
         async with simulated_cluster() as cluster, admin_of(cluster) as admin:
             await died(cluster, 6)
@@ -152,7 +152,7 @@ def test_single_letters_go_by_id_and_not_again_with_the_others() -> None:
     run_in_virtual_time(main())
 
 
-def test_letters_for_the_group_alone_lie_in_its_retry_topic() -> None:
+def test_dead_letters_for_the_group_alone_go_to_its_retry_topic() -> None:
     async def main() -> None:
         async with simulated_cluster() as cluster, admin_of(cluster) as admin:
             await died(cluster, 4)
@@ -167,7 +167,7 @@ def test_letters_for_the_group_alone_lie_in_its_retry_topic() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_letter_goes_to_another_broker_when_its_own_has_the_topic_no_more() -> None:
+def test_dead_letter_goes_to_another_broker_when_its_own_lacks_the_topic() -> None:
     async def main() -> None:
         async with simulated_cluster() as cluster, admin_of(cluster) as admin:
             await died(cluster, 8)
@@ -182,7 +182,7 @@ def test_a_letter_goes_to_another_broker_when_its_own_has_the_topic_no_more() ->
     run_in_virtual_time(main())
 
 
-def test_a_topic_that_may_not_be_written_keeps_the_letters_waiting() -> None:
+def test_unwritable_topic_keeps_its_dead_letters_waiting() -> None:
     async def main() -> None:
         async with simulated_cluster() as cluster, admin_of(cluster) as admin:
             await died(cluster, 3)
@@ -194,7 +194,7 @@ def test_a_topic_that_may_not_be_written_keeps_the_letters_waiting() -> None:
     run_in_virtual_time(main())
 
 
-def test_two_commands_do_not_handle_a_queue_at_once() -> None:
+def test_two_redrives_never_handle_a_queue_at_once() -> None:
     async def main() -> None:
         async with simulated_cluster() as cluster, admin_of(cluster) as admin:
             await died(cluster, 3)
@@ -217,7 +217,7 @@ def test_two_commands_do_not_handle_a_queue_at_once() -> None:
     run_in_virtual_time(main())
 
 
-def test_dropped_letters_wait_no_more_and_deleted_ones_are_gone() -> None:
+def test_dropped_dead_letters_no_longer_wait_and_deleted_ones_are_gone() -> None:
     async def main() -> None:
         async with simulated_cluster() as cluster, admin_of(cluster) as admin:
             await died(cluster, 9)

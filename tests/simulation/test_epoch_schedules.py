@@ -5,7 +5,6 @@ steps that are the product's own work (following, cutting, registering) it takes
 """
 
 import asyncio
-import os
 import random
 from contextlib import suppress
 
@@ -16,12 +15,13 @@ from ternmq_model.errors import TernError
 from ternmq_store.config import FlushMode
 from tests.support.epoch_model import faults, steps
 from tests.support.epoch_world import Budget, Setup, first_world
+from tests.support.examples import seeds
 from tests.support.simulated_cluster import SimulatedCluster, simulated_cluster
 from tests.support.simulated_replicas import compare_logs, promote
 from tests.support.virtual_time import run_in_virtual_time
 
 TOPIC = "payments"
-SEEDS = range(1000) if os.environ.get("TERNMQ_SOAK") else range(8)
+SEEDS = seeds(8, soak=1000)
 HOSTS = {0: "a", 1: "a-1", -1: "ns", -2: "ns2"}
 BUDGET = Budget(appends=20, crashes=4, stops=2, cuts=3, promotions=3)
 BY_HAND = ("start", "kill", "lose", "stop", "part", "heal", "promote", "append")
@@ -87,7 +87,7 @@ async def end_well(cluster: SimulatedCluster) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_story_of_the_model_ends_well_with_real_brokers(seed: int) -> None:
+def test_scenario_of_the_epoch_model_ends_well_with_real_brokers(seed: int) -> None:
     async def main() -> None:
         async with (
             simulated_cluster(

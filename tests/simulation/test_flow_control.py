@@ -29,7 +29,7 @@ async def fill(sender: Sender, mib: int) -> None:
 
 
 @pytest.mark.parametrize("unread_max_ms", [200, 900])
-def test_beyond_the_brokers_bytes_a_stream_is_left_unread_and_then_told_that_it_is_busy(
+def test_stream_beyond_brokers_byte_limit_is_left_unread_then_busy(
     unread_max_ms: int,
 ) -> None:
     async def main() -> None:
@@ -57,7 +57,7 @@ def test_beyond_the_brokers_bytes_a_stream_is_left_unread_and_then_told_that_it_
     run_in_virtual_time(main())
 
 
-def test_room_that_is_made_in_time_is_used() -> None:
+def test_space_freed_in_time_is_used() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}, **settings(MIB)) as (around, client):
             around.sync_s = 0.15
@@ -72,7 +72,7 @@ def test_room_that_is_made_in_time_is_used() -> None:
     run_in_virtual_time(main())
 
 
-def test_one_stream_beyond_its_share_does_not_hold_the_others_up() -> None:
+def test_stream_beyond_its_share_does_not_delay_others() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}, **settings(64 * MIB)) as (around, client):
             around.sync_s = 1.0
@@ -90,7 +90,7 @@ def test_one_stream_beyond_its_share_does_not_hold_the_others_up() -> None:
     run_in_virtual_time(main())
 
 
-def test_what_is_refused_is_never_stored_and_everything_else_once() -> None:
+def test_refused_batches_are_never_stored_and_accepted_ones_once() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}, **settings(2 * MIB)) as (around, client):
             around.sync_s = 0.5

@@ -17,7 +17,7 @@ async def caught_up(slave: ToySlave, master: Master) -> None:
     assert log_of(slave.files, end) == log_of(master.files, end)
 
 
-def test_a_slave_has_what_its_master_confirms() -> None:
+def test_slave_has_everything_its_master_confirms() -> None:
     async def main() -> None:
         async with reigning() as master:
             async with toy_slave(master.network) as slave:
@@ -43,7 +43,7 @@ def test_a_slave_has_what_its_master_confirms() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_slave_is_far_behind_while_its_master_goes_on() -> None:
+def test_slave_catches_up_while_its_master_goes_on() -> None:
     async def main() -> None:
         async with reigning() as master:
             for _ in range(300):
@@ -58,7 +58,7 @@ def test_a_slave_is_far_behind_while_its_master_goes_on() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_log_that_went_another_way_is_cut_where_it_parted() -> None:
+def test_diverged_log_is_cut_where_it_parted() -> None:
     async def main() -> None:
         slave_files, new_files = MemoryFileSystem(), MemoryFileSystem()
         async with (
@@ -88,7 +88,7 @@ def test_a_log_that_went_another_way_is_cut_where_it_parted() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_slave_of_another_store_says_so_and_keeps_what_it_has() -> None:
+def test_slave_of_another_store_reports_it_and_keeps_its_log() -> None:
     async def main() -> None:
         files = MemoryFileSystem()
         async with reigning() as other, toy_slave(other.network, files) as slave:

@@ -66,7 +66,7 @@ def test_resets_and_clones_cover_the_cluster() -> None:
     run_in_virtual_time(main())
 
 
-def test_what_cannot_be_is_refused() -> None:
+def test_illegal_resets_and_clones_are_refused() -> None:
     async def main() -> None:
         async with simulated_cluster() as cluster, admin_of(cluster) as admin:
             await filled(cluster, admin)

@@ -13,7 +13,6 @@ Held to be true:
 """
 
 import asyncio
-import os
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -31,6 +30,7 @@ from ternmq_model.queue import MessageQueue
 from ternmq_model.route import TopicConfig
 from ternmq_model.stored_message import StoredMessage
 from ternmq_store.config import FlushMode
+from tests.support.examples import seeds
 from tests.support.history import GroupRules
 from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster, simulated_cluster
 from tests.support.virtual_time import run_in_virtual_time
@@ -55,7 +55,7 @@ SETTLED_AFTER_S: Final = 2 * PLAIN.rebalance_s
 CALM_S: Final = 15.0
 ROUTE_REFRESH_S: Final = ClientConfig().route_refresh_s
 
-SEEDS: Final = range(300 if os.environ.get("TERNMQ_SOAK") else 4)
+SEEDS: Final = seeds(4, soak=300)
 STRATEGIES: Final = ("AVG", "AVG_BY_CIRCLE", "CONSISTENT_HASH", "MACHINE_ROOM_NEARBY-AVG")
 
 
@@ -261,7 +261,7 @@ async def run(seed: int, config: PushConsumerConfig, *, keys: int) -> Group:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_members_come_and_go_and_nothing_is_lost_and_no_queue_stays_without_an_owner(
+def test_every_queue_keeps_an_owner_while_members_come_and_go(
     seed: int,
 ) -> None:
     config = replace(PLAIN, allocate=STRATEGIES[seed % len(STRATEGIES)])
@@ -269,7 +269,7 @@ def test_members_come_and_go_and_nothing_is_lost_and_no_queue_stays_without_an_o
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_an_orderly_queue_never_has_two_owners_and_keeps_its_order(seed: int) -> None:
+def test_orderly_queue_never_has_two_owners_and_keeps_its_order(seed: int) -> None:
     async def main() -> None:
         group = await run(seed, ORDERLY, keys=20)
         assert not group.two_at_a_time, f"seed {seed}: {group.two_at_a_time[:5]}"
@@ -278,7 +278,7 @@ def test_an_orderly_queue_never_has_two_owners_and_keeps_its_order(seed: int) ->
 
 
 @pytest.mark.parametrize("config", [PLAIN, ORDERLY], ids=["concurrent", "orderly"])
-def test_queues_that_a_topic_gets_are_shared_out_too_and_those_it_loses_are_left_alone(
+def test_added_queues_of_a_topic_are_shared_out_and_removed_ones_left(
     config: PushConsumerConfig,
 ) -> None:
     async def main() -> None:

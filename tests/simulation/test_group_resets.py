@@ -1,7 +1,6 @@
 """An operator resets a group by time while its members consume, come, go and die."""
 
 import asyncio
-import os
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
@@ -17,6 +16,7 @@ from ternmq_consumer.push import PushConsumer
 from ternmq_model.queue import MessageQueue
 from ternmq_model.stored_message import StoredMessage
 from ternmq_store.config import FlushMode
+from tests.support.examples import seeds
 from tests.support.history import GroupRules, Lying
 from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster, simulated_cluster
 from tests.support.virtual_time import run_in_virtual_time
@@ -25,7 +25,7 @@ TOPIC: Final = "orders"
 GROUP: Final = "readers"
 PLAIN: Final = PushConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET, workers=4)
 ORDERLY: Final = replace(PLAIN, order_per_queue=True)
-SEEDS: Final = range(100 if os.environ.get("TERNMQ_SOAK") else 3)
+SEEDS: Final = seeds(3, soak=100)
 
 
 class Members:
@@ -148,7 +148,7 @@ async def run(seed: int, config: PushConsumerConfig) -> None:
 
 @pytest.mark.parametrize("config", [PLAIN, ORDERLY], ids=["concurrent", "orderly"])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_everything_since_the_time_of_a_reset_is_consumed_again_and_nothing_undoes_it(
+def test_reset_redelivers_everything_since_its_time_and_is_not_undone(
     seed: int, config: PushConsumerConfig
 ) -> None:
     run_in_virtual_time(run(seed, config))

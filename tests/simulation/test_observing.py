@@ -22,7 +22,7 @@ def admin_of(cluster: SimulatedCluster) -> AdminClient:
 
 
 @pytest.mark.parametrize("in_order", [False, True])
-def test_a_consumer_tells_how_it_stands_in_each_queue(in_order: bool) -> None:
+def test_consumer_reports_its_position_in_each_queue(in_order: bool) -> None:
     async def main() -> None:
         go_on = asyncio.Event()
 
@@ -76,7 +76,7 @@ def test_a_consumer_tells_how_it_stands_in_each_queue(in_order: bool) -> None:
     run_in_virtual_time(main())
 
 
-def test_senders_keep_to_a_topics_order_whoever_is_up() -> None:
+def test_senders_keep_a_topics_order_configuration_whoever_is_up() -> None:
     async def main() -> None:
         async with simulated_cluster() as cluster, admin_of(cluster) as admin:
             await cluster.put_topic("orders", 4)
@@ -92,7 +92,7 @@ def test_senders_keep_to_a_topics_order_whoever_is_up() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_broker_whose_permission_is_wiped_gets_nothing_until_it_is_given_back() -> None:
+def test_wiped_broker_gets_no_messages_until_permitted_again() -> None:
     async def main() -> None:
         async with simulated_cluster() as cluster, admin_of(cluster) as admin:
             await cluster.put_topic("orders", 2)
@@ -106,7 +106,7 @@ def test_a_broker_whose_permission_is_wiped_gets_nothing_until_it_is_given_back(
     run_in_virtual_time(main())
 
 
-def test_rates_lag_and_settings_of_every_broker_can_be_asked() -> None:
+def test_rates_lag_and_settings_of_every_broker_are_available() -> None:
     async def main() -> None:
         async with simulated_cluster() as cluster, admin_of(cluster) as admin:
             await cluster.put_topic("orders", 1)

@@ -16,38 +16,39 @@ from ternmq_pipeline.options import Subscribe, SubscribePattern
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_remoting.contracts import QUERY_OFFSET
 from ternmq_remoting.environment import Environment
-from tests.support.paired import NAMESERVER, TOPIC, paired
-from tests.support.simulated_cluster import simulated_cluster
+from tests.support.numbered import TOPIC, numbered
+from tests.support.simulated_cluster import NAMESERVER, simulated_cluster
+from tests.support.simulated_replicas import start_slave
 from tests.support.virtual_time import run_in_virtual_time
 
 HALF = QueueRange(QueueOffset(0), QueueOffset(100))
 
 
-def reader_at(env: Environment, nameserver: str = "ns:9876", retries_max: int = 3) -> ClusterReader:
-    return ClusterReader(ClientConfig(nameservers=(nameserver,)), retries_max=retries_max, env=env)
+def reader_at(env: Environment, retries_max: int = 3) -> ClusterReader:
+    config = ClientConfig(nameservers=(NAMESERVER,))
+    return ClusterReader(config, retries_max=retries_max, env=env)
 
 
-def test_a_slave_tells_what_it_has_while_its_master_is_away() -> None:
+def test_snapshot_reads_slave_while_master_is_away() -> None:
     async def main() -> None:
-        async with paired() as pair:
-            await pair.send(200)
-            await pair.start_slave()
-            await pair.synced()
-            async with reader_at(pair.environment("driver"), NAMESERVER) as reader:
+        async with numbered() as (cluster, messages):
+            await messages.send(200)
+            await start_slave(cluster)
+            async with reader_at(cluster.environment("driver")) as reader:
                 before = await reader.snapshot(Subscribe((TOPIC,)))
                 assert before.stand_ins == frozenset()
-                await pair.stop()
+                await cluster.stop("a")
                 found = await reader.snapshot(Subscribe((TOPIC,)))
                 assert found.stand_ins == {"a"}
                 assert set(found.ranges.values()) == {HALF}
                 assert found.brokers == {"a"}
-            async with reader_at(pair.environment("driver2"), NAMESERVER) as fresh:
+            async with reader_at(cluster.environment("driver2")) as fresh:
                 assert (await fresh.snapshot(Subscribe((TOPIC,)))).ranges == found.ranges
 
     run_in_virtual_time(main())
 
 
-def test_a_broker_that_does_not_answer_is_an_error_and_asked_again() -> None:
+def test_silent_broker_is_an_error_and_asked_again() -> None:
     async def main() -> None:
         async with simulated_cluster(brokers=("a", "b")) as cluster:
             await cluster.put_topic("TopicA", queues=1)
@@ -65,7 +66,7 @@ def test_a_broker_that_does_not_answer_is_an_error_and_asked_again() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_question_is_asked_again_when_others_gave_up_its_connection() -> None:
+def test_question_is_repeated_when_others_drop_its_connection() -> None:
     async def main() -> None:
         async with simulated_cluster(latency_s=0.2) as cluster:
             await cluster.put_topic("TopicA", queues=1)
@@ -81,7 +82,7 @@ def test_a_question_is_asked_again_when_others_gave_up_its_connection() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_broker_that_has_left_is_told_as_not_registered() -> None:
+def test_broker_that_has_left_is_reported_as_not_registered() -> None:
     async def main() -> None:
         async with simulated_cluster(brokers=("a", "b")) as cluster:
             await cluster.put_topic("TopicA", queues=1)
@@ -98,7 +99,7 @@ def test_a_broker_that_has_left_is_told_as_not_registered() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_queue_that_its_broker_has_no_more_is_not_there_whatever_the_route_says() -> None:
+def test_queue_its_broker_no_longer_has_is_absent_whatever_the_route() -> None:
     async def main() -> None:
         async with simulated_cluster(brokers=("a",)) as cluster:
             await cluster.put_topic("TopicA", queues=2)
@@ -114,7 +115,7 @@ def test_a_queue_that_its_broker_has_no_more_is_not_there_whatever_the_route_say
     run_in_virtual_time(main())
 
 
-def test_a_nameserver_that_has_just_started_is_given_time_to_learn() -> None:
+def test_newly_started_nameserver_is_given_time_to_learn() -> None:
     async def main() -> None:
         async with simulated_cluster(brokers=("a", "b")) as cluster:
             await cluster.put_topic("TopicA", queues=1)
@@ -131,7 +132,7 @@ def test_a_nameserver_that_has_just_started_is_given_time_to_learn() -> None:
     run_in_virtual_time(main())
 
 
-def test_offsets_are_committed_at_every_broker_that_answers() -> None:
+def test_offsets_are_committed_at_every_answering_broker() -> None:
     async def main() -> None:
         async with simulated_cluster(brokers=("a", "b")) as cluster:
             await cluster.put_topic("TopicA", queues=1)
@@ -153,7 +154,7 @@ def test_offsets_are_committed_at_every_broker_that_answers() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_queue_that_is_gone_keeps_no_other_from_being_committed(
+def test_missing_queue_does_not_block_commits_of_others(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level("INFO", "ternmq_pipeline")

@@ -5,41 +5,46 @@ from dataclasses import replace
 
 from ternmq_model.message import Message, SendResult, SendStatus
 from ternmq_producer.config import ProducerConfig
-from tests.support.send_cluster import TOPIC, Answer, SendCluster, send_cluster
+from tests.support.toy_cluster import ToyCluster
+from tests.support.toy_log import TOPIC
+from tests.support.toy_sending import Answer
 from tests.support.virtual_time import run_in_virtual_time
 
 CONFIG = ProducerConfig(retry_another_broker_when_not_ok=True)
 NO_SLAVE = 11
+ILLEGAL = 13
 
 
-def stored(cluster: SendCluster) -> list[int]:
-    return [len(broker.bodies) for broker in cluster.brokers]
+def stored(cluster: ToyCluster) -> list[int]:
+    return [len(broker.bodies) for broker in cluster.brokers.values()]
 
 
-def test_another_broker_takes_what_one_stored_without_its_slave() -> None:
+def test_another_broker_stores_a_message_stored_without_a_slave() -> None:
     async def main() -> None:
-        async with send_cluster(brokers=2) as cluster, cluster.producer(CONFIG) as producer:
-            cluster.brokers[0].answer = lambda _: Answer(code=NO_SLAVE)
+        async with ToyCluster(brokers=2) as cluster, cluster.producer(CONFIG) as producer:
+            cluster.first.sending.answer = lambda _: Answer(code=NO_SLAVE)
             for number in range(6):
                 result = await producer.send(Message(TOPIC, b"%d" % number))
                 assert result.status is SendStatus.SEND_OK
                 assert result.queue.broker_name == "broker-1"
-            assert len(cluster.brokers[1].bodies) == 6
-            assert set(cluster.brokers[0].bodies) < set(cluster.brokers[1].bodies)
+            assert len(cluster.brokers["broker-1"].bodies) == 6
+            assert set(cluster.first.bodies) < set(cluster.brokers["broker-1"].bodies)
             assert producer.statistics().buffered_bytes == 0
 
     run_in_virtual_time(main())
 
 
-def test_when_no_broker_does_better_the_message_is_stored_all_the_same() -> None:
+def test_message_is_stored_when_no_broker_has_a_slave() -> None:
     async def main() -> None:
-        async with send_cluster(brokers=2) as cluster, cluster.producer(CONFIG) as producer:
-            for broker in cluster.brokers:
-                broker.answer = lambda _: Answer(code=NO_SLAVE)
+        async with ToyCluster(brokers=2) as cluster, cluster.producer(CONFIG) as producer:
+            for broker in cluster.brokers.values():
+                broker.sending.answer = lambda _: Answer(code=NO_SLAVE)
             result = await producer.send(Message(TOPIC, b"x"))
             assert result.status is SendStatus.SLAVE_NOT_AVAILABLE
             assert sum(stored(cluster)) == CONFIG.attempts_max
-            cluster.brokers[1].answer = lambda _: Answer(code=13)
+            cluster.brokers["broker-1"].sending.answer = lambda _: Answer(
+                code=ILLEGAL if b"y" in cluster.first.bodies else NO_SLAVE
+            )
             refused = await producer.send(Message(TOPIC, b"y"))
             assert refused.status is SendStatus.SLAVE_NOT_AVAILABLE
             assert producer.statistics().buffered_bytes == 0
@@ -47,22 +52,22 @@ def test_when_no_broker_does_better_the_message_is_stored_all_the_same() -> None
     run_in_virtual_time(main())
 
 
-def test_a_broker_that_is_silent_costs_the_time_and_not_the_result() -> None:
+def test_silent_broker_costs_time_and_not_the_result() -> None:
     async def main() -> None:
-        async with send_cluster(brokers=2) as cluster, cluster.producer(CONFIG) as producer:
-            cluster.brokers[0].answer = lambda _: Answer(code=NO_SLAVE)
-            cluster.brokers[1].answer = lambda _: Answer(is_silent=True)
+        async with ToyCluster(brokers=2) as cluster, cluster.producer(CONFIG) as producer:
+            cluster.first.sending.answer = lambda _: Answer(code=NO_SLAVE)
+            cluster.brokers["broker-1"].sending.answer = lambda _: Answer(is_silent=True)
             sends = [producer.send(Message(TOPIC, b"%d" % n), timeout_s=1) for n in range(8)]
             results = await asyncio.gather(*sends, return_exceptions=True)
             told = [result for result in results if isinstance(result, SendResult)]
-            assert len(told) == len(cluster.brokers[0].bodies) >= 2
+            assert len(told) == len(cluster.first.bodies) >= 2
             assert {result.status for result in told} == {SendStatus.SLAVE_NOT_AVAILABLE}
             assert all(result.queue.broker_name == "broker-0" for result in told)
 
     run_in_virtual_time(main())
 
 
-def test_nothing_is_sent_twice_that_is_ordered_or_may_not_be_or_has_nowhere_to_go() -> None:
+def test_ordered_unrepeatable_or_single_broker_sends_go_once() -> None:
     async def main() -> None:
         for brokers, config, key in (
             (2, ProducerConfig(), ""),
@@ -71,11 +76,11 @@ def test_nothing_is_sent_twice_that_is_ordered_or_may_not_be_or_has_nowhere_to_g
             (1, CONFIG, ""),
         ):
             async with (
-                send_cluster(brokers=brokers) as cluster,
+                ToyCluster(brokers=brokers) as cluster,
                 cluster.producer(config) as producer,
             ):
-                for broker in cluster.brokers:
-                    broker.answer = lambda _: Answer(code=NO_SLAVE)
+                for broker in cluster.brokers.values():
+                    broker.sending.answer = lambda _: Answer(code=NO_SLAVE)
                 result = await producer.send(Message(TOPIC, b"x", sharding_key=key))
                 assert result.status is SendStatus.SLAVE_NOT_AVAILABLE
                 assert sum(stored(cluster)) == 1

@@ -1,7 +1,6 @@
 """Producers over a network without faults: batches, queues, order, memory."""
 
 import asyncio
-from dataclasses import replace
 from typing import cast
 
 import pytest
@@ -12,7 +11,9 @@ from ternmq_model.queue import MessageQueue
 from ternmq_model.route import BrokerMember
 from ternmq_producer.config import ProducerConfig
 from ternmq_producer.selectors import QueueSelector
-from tests.support.send_cluster import TOPIC, Answer, send_cluster
+from tests.support.toy_cluster import ToyCluster
+from tests.support.toy_log import TOPIC
+from tests.support.toy_sending import Answer
 from tests.support.virtual_time import EPOCH_MS, run_in_virtual_time
 
 
@@ -20,9 +21,9 @@ def message(body: bytes = b"x", key: str = "") -> Message:
     return Message(TOPIC, body, tags="TagA", sharding_key=key)
 
 
-def test_a_message_arrives_as_it_was_sent() -> None:
+def test_message_arrives_as_it_was_sent() -> None:
     async def main() -> None:
-        async with send_cluster() as cluster, cluster.producer() as producer:
+        async with ToyCluster() as cluster, cluster.producer() as producer:
             sent = Message(
                 TOPIC,
                 b"hello",
@@ -32,7 +33,7 @@ def test_a_message_arrives_as_it_was_sent() -> None:
                 flag=-7,
             )
             result = await producer.send(sent)
-            (record,) = cluster.brokers[0].batches[0].records
+            (record,) = cluster.first.sending.batches[0].records
             assert record.body == b"hello"
             assert record.flag == -7
             assert (
@@ -46,32 +47,33 @@ def test_a_message_arrives_as_it_was_sent() -> None:
             )
             assert record.born_at_ms >= EPOCH_MS
             assert result.status is SendStatus.SEND_OK
-            assert result.message_id == record.unique_key
-            assert result.queue == MessageQueue(TOPIC, "broker-0", record.queue_id)
+            assert result.message_id == record.message_id
+            assert result.queue == record.queue
+            assert record.queue == MessageQueue(TOPIC, "broker-0", record.queue.queue_id)
             assert (result.queue_offset, result.physical_offset) == (0, 0)
 
     run_in_virtual_time(main())
 
 
-def test_one_message_alone_leaves_at_once_and_others_batch_by_themselves() -> None:
+def test_lone_message_leaves_at_once_and_concurrent_ones_batch() -> None:
     async def main() -> None:
-        async with send_cluster() as cluster, cluster.producer() as producer:
-            broker = cluster.brokers[0]
+        async with ToyCluster() as cluster, cluster.producer() as producer:
+            broker = cluster.first
             await producer.send(message())
-            broker.answer = lambda _: Answer(delay_s=0.1)
+            broker.sending.answer = lambda _: Answer(delay_s=0.1)
             await asyncio.gather(*(producer.send(message(b"%d" % n)) for n in range(100)))
-            sizes = [len(batch.records) for batch in broker.batches]
+            sizes = [len(batch.records) for batch in broker.sending.batches]
             assert sizes[0] == 1
             assert sum(sizes) == 101
             assert len(sizes) <= 4
-            assert broker.unanswered_max <= 2
+            assert broker.sending.unanswered_max <= 2
 
     run_in_virtual_time(main())
 
 
 def test_messages_go_to_all_queues_of_all_brokers_in_turn() -> None:
     async def main() -> None:
-        async with send_cluster(brokers=2, queues=3) as cluster, cluster.producer() as producer:
+        async with ToyCluster(brokers=2, queues=3) as cluster, cluster.producer() as producer:
             results = [await producer.send(message()) for _ in range(12)]
             counts = {result.queue: 0 for result in results}
             for result in results:
@@ -88,9 +90,9 @@ def test_messages_go_to_all_queues_of_all_brokers_in_turn() -> None:
 
 def test_messages_of_one_key_stay_in_order_on_one_queue() -> None:
     async def main() -> None:
-        async with send_cluster(brokers=2) as cluster, cluster.producer() as producer:
-            for broker in cluster.brokers:
-                broker.answer = lambda _: Answer(delay_s=cluster.random.uniform(0, 0.02))
+        async with ToyCluster(brokers=2) as cluster, cluster.producer() as producer:
+            for broker in cluster.brokers.values():
+                broker.sending.answer = lambda _: Answer(delay_s=cluster.random.uniform(0, 0.02))
 
             async def write(key: str) -> list[SendResult]:
                 futures: list[asyncio.Future[SendResult]] = []
@@ -111,19 +113,18 @@ def test_messages_of_one_key_stay_in_order_on_one_queue() -> None:
 
 def test_send_many_gives_results_in_the_order_of_its_messages() -> None:
     async def main() -> None:
-        async with send_cluster(brokers=2) as cluster, cluster.producer() as producer:
+        async with ToyCluster(brokers=2) as cluster, cluster.producer() as producer:
             sent = [message(b"%d" % n, "key" if n % 5 == 0 else "") for n in range(5000)]
             results = await producer.send_many(sent)
             stored = {
-                (broker.name, queue_id, offset): record.body
-                for broker in cluster.brokers
-                for (_, queue_id), log in broker.stored.items()
-                for offset, record in enumerate(log)
+                (queue, message.queue_offset): message.body
+                for broker in cluster.brokers.values()
+                for queue in broker.queues
+                for message in broker.messages(queue)
             }
             assert len(results) == len(stored) == 5000
             for one, result in zip(sent, results, strict=True):
-                place = (result.queue.broker_name, result.queue.queue_id, result.queue_offset)
-                assert stored[place] == one.body
+                assert stored[result.queue, result.queue_offset] == one.body
             assert results[-1] == results[4999]
             assert results[1:3] == [results[1], results[2]]
             keyed = results[::5]
@@ -137,19 +138,19 @@ def test_send_many_gives_results_in_the_order_of_its_messages() -> None:
 
 def test_send_many_of_nothing_returns_nothing() -> None:
     async def main() -> None:
-        async with send_cluster() as cluster, cluster.producer() as producer:
+        async with ToyCluster() as cluster, cluster.producer() as producer:
             assert list(await producer.send_many([])) == []
 
     run_in_virtual_time(main())
 
 
-def test_large_messages_travel_alone_and_no_batch_is_too_large() -> None:
+def test_large_messages_travel_alone_and_batches_stay_within_limits() -> None:
     async def main() -> None:
-        async with send_cluster() as cluster, cluster.producer() as producer:
+        async with ToyCluster() as cluster, cluster.producer() as producer:
             bodies = [b"x" * size for size in (4 << 20, 10, 600_000, 600_000, 1 << 20, 10)]
             await asyncio.gather(*(producer.send(message(body)) for body in bodies))
             await producer.send_many([message(body) for body in bodies])
-            assert len(cluster.brokers[0].bodies) == 12  # sizes are checked as batches come
+            assert len(cluster.first.bodies) == 12  # sizes are checked as batches come
 
     run_in_virtual_time(main())
 
@@ -158,9 +159,9 @@ def _no_queue(*_: object) -> None:
     """Forget to return anything."""
 
 
-def test_the_caller_or_a_selector_may_choose_the_queue() -> None:
+def test_queue_may_be_chosen_by_the_caller_or_a_selector() -> None:
     async def main() -> None:
-        async with send_cluster() as cluster, cluster.producer() as producer:
+        async with ToyCluster() as cluster, cluster.producer() as producer:
             queue = MessageQueue(TOPIC, "broker-0", 2)
             assert (await producer.send(message(), queue=queue)).queue == queue
             picked = await producer.send(message(), selector=lambda queues, _: queues[3])
@@ -179,13 +180,13 @@ def test_the_caller_or_a_selector_may_choose_the_queue() -> None:
     run_in_virtual_time(main())
 
 
-def test_memory_is_bounded_and_senders_wait_for_room() -> None:
+def test_memory_is_bounded_and_senders_wait_for_space() -> None:
     async def main() -> None:
         async with (
-            send_cluster() as cluster,
+            ToyCluster() as cluster,
             cluster.producer(ProducerConfig(buffer_bytes=100_000, compression=None)) as producer,
         ):
-            cluster.brokers[0].answer = lambda _: Answer(delay_s=0.05)
+            cluster.first.sending.answer = lambda _: Answer(delay_s=0.05)
             most = 0
 
             async def write() -> None:
@@ -197,17 +198,17 @@ def test_memory_is_bounded_and_senders_wait_for_room() -> None:
             await asyncio.gather(*(write() for _ in range(50)))
             assert 80_000 < most <= 100_000
             assert producer.buffered_bytes == 0
-            assert len(cluster.brokers[0].bodies) == 250
+            assert len(cluster.first.bodies) == 250
 
     run_in_virtual_time(main())
 
 
-def test_what_cannot_be_sent_fails_and_names_the_culprit() -> None:
+def test_unsendable_message_fails_and_names_the_culprit() -> None:
     async def main() -> None:
         plain = ProducerConfig(compression=None)
-        async with send_cluster() as cluster, cluster.producer(plain) as producer:
-            cluster.brokers[0].opened.properties_bytes_max = 1000
-            cluster.brokers[0].opened.body_bytes_max = 50_000
+        async with ToyCluster() as cluster, cluster.producer(plain) as producer:
+            cluster.first.sending.opened.properties_bytes_max = 1000
+            cluster.first.sending.opened.body_bytes_max = 50_000
             bad = [
                 (Message(TOPIC, b"x" * ((4 << 20) + 1)), "body has 4194305"),
                 (Message(TOPIC, b"x", properties={"a": "b" * 1001}), "properties have"),
@@ -222,23 +223,23 @@ def test_what_cannot_be_sent_fails_and_names_the_culprit() -> None:
                     with pytest.raises(IllegalMessage, match=words):
                         await producer.send(one)
                 await producer.send(message())
-            assert len(cluster.brokers[0].bodies) == 2
+            assert len(cluster.first.bodies) == 2
             assert producer.buffered_bytes == 0
 
     run_in_virtual_time(main())
 
 
-def test_an_unknown_topic_is_created_by_its_first_message_or_fails() -> None:
+def test_unknown_topic_is_created_by_its_first_message_or_fails() -> None:
     async def main() -> None:
-        async with send_cluster(queues=8) as cluster:
+        async with ToyCluster(queues=8) as cluster:
             async with cluster.producer() as producer:
                 with pytest.raises(TopicNotFound, match="no topic new"):
                     await producer.send(Message("new", b"x"))
-                cluster.put_route("TBW102", 8)
+                cluster.put_topic("TBW102", 8)
                 queues = {(await producer.send(Message("new", b"x"))).queue for _ in range(8)}
                 assert len(queues) == 4
-                assert cluster.brokers[0].opens[0].auto_create.template_topic == "TBW102"
-                cluster.put_route("new", 2)
+                assert cluster.first.sending.opens[0].auto_create.template_topic == "TBW102"
+                cluster.put_topic("new", 2)
                 await asyncio.sleep(5)
                 queues = {(await producer.send(Message("new", b"x"))).queue for _ in range(8)}
                 assert len(queues) == 2
@@ -250,17 +251,15 @@ def test_an_unknown_topic_is_created_by_its_first_message_or_fails() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_topic_that_no_master_can_create_is_sent_to_once_one_has_returned() -> None:
+def test_topic_is_created_by_a_send_once_a_master_returns() -> None:
     async def main() -> None:
-        async with send_cluster() as cluster, cluster.producer() as producer:
-            cluster.put_route("TBW102", 8)
-            whole = cluster.routes["TBW102"]
-            slave = BrokerMember(1, whole.brokers[0].members[0].endpoints)
-            data = replace(whole.brokers[0], members=(slave,))
-            cluster.routes["TBW102"] = replace(whole, brokers=(data,))
+        async with ToyCluster() as cluster, cluster.producer() as producer:
+            cluster.put_topic("TBW102", 8)
+            (master,) = cluster.members["broker-0"]
+            cluster.members["broker-0"] = (BrokerMember(1, master.endpoints),)
             with pytest.raises(Unreachable, match="has a master"):
                 await producer.send(Message("new", b"x"))
-            cluster.routes["TBW102"] = whole
+            cluster.members["broker-0"] = (master,)
             assert (await producer.send(Message("new", b"x"))).status is SendStatus.SEND_OK
 
     run_in_virtual_time(main())
@@ -268,15 +267,15 @@ def test_a_topic_that_no_master_can_create_is_sent_to_once_one_has_returned() ->
 
 def test_closing_waits_for_answers_and_says_goodbye() -> None:
     async def main() -> None:
-        async with send_cluster() as cluster:
-            broker = cluster.brokers[0]
-            broker.answer = lambda _: Answer(delay_s=1)
+        async with ToyCluster() as cluster:
+            broker = cluster.first
+            broker.sending.answer = lambda _: Answer(delay_s=1)
             async with cluster.producer() as producer:
                 future = await producer.enqueue(message())
             assert future.result().status is SendStatus.SEND_OK
-            assert broker.goodbyes == 1
-            assert list(broker.hellos[0].producer_groups) == ["senders"]
-            assert list(broker.heartbeats[-1].producer_groups) == []
+            assert broker.sessions.goodbyes == 1
+            assert list(broker.sessions.hellos[0].producer_groups) == ["senders"]
+            assert list(broker.sessions.heartbeats[-1].producer_groups) == []
             with pytest.raises(ClosedError):
                 await producer.send(message())
 
@@ -285,8 +284,8 @@ def test_closing_waits_for_answers_and_says_goodbye() -> None:
 
 def test_closing_does_not_wait_for_ever() -> None:
     async def main() -> None:
-        async with send_cluster() as cluster:
-            cluster.brokers[0].answer = lambda _: Answer(is_silent=True)
+        async with ToyCluster() as cluster:
+            cluster.first.sending.answer = lambda _: Answer(is_silent=True)
             async with cluster.producer() as producer:
                 future = await producer.enqueue(message(), timeout_s=60)
             error = future.exception()
@@ -297,11 +296,11 @@ def test_closing_does_not_wait_for_ever() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_cancelled_sender_leaves_no_trace() -> None:
+def test_cancelled_sender_leaves_no_trace() -> None:
     async def main() -> None:
-        async with send_cluster() as cluster, cluster.producer() as producer:
+        async with ToyCluster() as cluster, cluster.producer() as producer:
             await producer.send(message())
-            cluster.brokers[0].answer = lambda _: Answer(delay_s=0.5)
+            cluster.first.sending.answer = lambda _: Answer(delay_s=0.5)
             many = [message(b"many")] * 3000
             for coroutine in (producer.send(message()), producer.send_many(many)):
                 task = asyncio.ensure_future(coroutine)
@@ -316,13 +315,13 @@ def test_a_cancelled_sender_leaves_no_trace() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_changed_route_is_followed() -> None:
+def test_changed_route_is_followed() -> None:
     async def main() -> None:
-        async with send_cluster(brokers=2) as cluster:
-            cluster.put_route(TOPIC, 4, ["broker-0"])
+        async with ToyCluster(brokers=2) as cluster:
+            cluster.put_topic(TOPIC, 4, ["broker-0"])
             async with cluster.producer() as producer:
                 await producer.send(message())
-                cluster.put_route(TOPIC, 4)
+                cluster.put_topic(TOPIC, 4)
                 await asyncio.sleep(35)
                 results = [await producer.send(message()) for _ in range(8)]
                 assert {result.queue.broker_name for result in results} == {"broker-0", "broker-1"}

@@ -24,8 +24,10 @@ from ternmq_producer.bulk import SendResults
 from ternmq_producer.config import ProducerConfig
 from ternmq_producer.producer import Producer
 from ternmq_producer.selectors import ByKey, ByMachineRoom
-from tests.support.send_cluster import TOPIC, Answer, SendCluster, SentBatch, send_cluster
-from tests.support.simulated_cluster import SMALL_STORE, SimulatedCluster, simulated_cluster
+from tests.support.simulated_cluster import CLUSTER_STORE, SimulatedCluster, simulated_cluster
+from tests.support.toy_cluster import ToyCluster
+from tests.support.toy_log import TOPIC
+from tests.support.toy_sending import Answer, SentBatch
 from tests.support.virtual_time import run_in_virtual_time
 
 BUSY = int(ResponseCode.SYSTEM_BUSY)
@@ -53,17 +55,17 @@ class Watching:
         self.events.append(event)
 
 
-def test_one_way_sends_leave_and_their_failures_are_counted() -> None:
+def test_sends_one_way_leave_and_count_their_failures() -> None:
     async def main() -> None:
-        async with send_cluster() as cluster:
+        async with ToyCluster() as cluster:
             producer = cluster.producer()
             async with producer:
                 for number in range(20):
                     await producer.send_one_way(message(b"%d" % number))
                 await producer.flush()
-                assert len(cluster.brokers[0].bodies) == 20
+                assert len(cluster.first.bodies) == 20
                 assert producer.statistics().one_way_failures == 0
-                cluster.brokers[0].answer = lambda _: Answer(refused={1: 13})
+                cluster.first.sending.answer = lambda _: Answer(refused={1: 13})
                 for _ in range(3):
                     await producer.send_one_way(message())
                 await producer.flush()
@@ -85,7 +87,7 @@ async def lying(cluster: SimulatedCluster) -> list[tuple[MessageQueue, int, byte
     return [(queue, each.queue_offset, each.body) for queue, each in await cluster.records(TOPIC)]
 
 
-def test_a_batch_lies_together_in_one_queue_and_tells_each_place() -> None:
+def test_batch_lies_together_in_one_queue_and_reports_each_place() -> None:
     async def main() -> None:
         async with simulated_cluster(brokers=["a"]) as cluster, cluster.producer() as producer:
             others = [cluster.tasks.spawn(producer.send(message()), "send") for _ in range(50)]
@@ -150,9 +152,9 @@ def test_batches_survive_broken_streams_whole_and_once(key: str) -> None:
     run_in_virtual_time(main())
 
 
-def test_what_cannot_be_a_batch_is_refused_and_nothing_is_sent() -> None:
+def test_illegal_batch_is_refused_and_not_sent() -> None:
     async def main() -> None:
-        store = replace(SMALL_STORE, commit_log_file_bytes=16 << 20)
+        store = replace(CLUSTER_STORE, commit_log_file_bytes=16 << 20)
         async with (
             simulated_cluster(brokers=["a"], store=store) as cluster,
             cluster.producer() as producer,
@@ -180,7 +182,7 @@ def test_what_cannot_be_a_batch_is_refused_and_nothing_is_sent() -> None:
 
 
 @pytest.mark.parametrize("compression", ["zlib", "lz4", "zstd", None])
-def test_long_bodies_travel_compressed_and_are_read_as_they_were(compression: str | None) -> None:
+def test_long_bodies_travel_compressed_and_arrive_unchanged(compression: str | None) -> None:
     if compression in ("lz4", "zstd"):
         pytest.importorskip({"lz4": "lz4.frame", "zstd": "zstandard"}[compression])
 
@@ -208,7 +210,7 @@ def test_long_bodies_travel_compressed_and_are_read_as_they_were(compression: st
     run_in_virtual_time(main())
 
 
-def test_interceptors_see_every_send_whichever_way_it_goes() -> None:
+def test_interceptors_see_every_kind_of_send() -> None:
     async def main() -> None:
         watching = Watching()
         async with simulated_cluster(brokers=["a"]) as cluster:
@@ -256,20 +258,22 @@ def slow(delay_s: float) -> Answer:
     return Answer(delay_s=delay_s)
 
 
-async def count(cluster: SendCluster, producer: Producer, sends: int) -> list[int]:
-    before = [len(broker.bodies) for broker in cluster.brokers]
+async def count(cluster: ToyCluster, producer: Producer, sends: int) -> list[int]:
+    before = [len(broker.bodies) for broker in cluster.brokers.values()]
     for _ in range(sends):
         await producer.send(message())
-    return [len(each.bodies) - old for each, old in zip(cluster.brokers, before, strict=True)]
+    return [
+        len(each.bodies) - old for each, old in zip(cluster.brokers.values(), before, strict=True)
+    ]
 
 
-def test_a_slow_broker_is_left_alone_for_the_time_of_the_table_and_shown() -> None:
+def test_slow_broker_is_isolated_for_the_time_of_the_table() -> None:
     async def main() -> None:
-        async with send_cluster(2) as cluster, cluster.producer(FAULTS) as producer:
+        async with ToyCluster(brokers=2) as cluster, cluster.producer(FAULTS) as producer:
             await count(cluster, producer, 8)
-            cluster.brokers[0].answer = lambda _: slow(0.6)
+            cluster.first.sending.answer = lambda _: slow(0.6)
             await count(cluster, producer, 8)
-            cluster.brokers[0].answer = lambda _: Answer()
+            cluster.first.sending.answer = lambda _: Answer()
             assert await count(cluster, producer, 20) == [0, 20]
             many = await producer.send_many([message() for _ in range(100)])
             assert {result.queue.broker_name for result in many} == {"broker-1"}
@@ -286,12 +290,12 @@ def test_a_slow_broker_is_left_alone_for_the_time_of_the_table_and_shown() -> No
     run_in_virtual_time(main())
 
 
-def test_a_failed_broker_is_isolated_and_the_retry_goes_elsewhere() -> None:
+def test_failed_broker_is_isolated_and_the_retry_goes_elsewhere() -> None:
     async def main() -> None:
-        async with send_cluster(2) as cluster, cluster.producer(FAULTS) as producer:
-            cluster.brokers[0].answer = lambda _: Answer(code=BUSY)
+        async with ToyCluster(brokers=2) as cluster, cluster.producer(FAULTS) as producer:
+            cluster.first.sending.answer = lambda _: Answer(code=BUSY)
             assert await count(cluster, producer, 10) == [0, 10]
-            assert len(cluster.brokers[0].batches) == 1
+            assert len(cluster.first.sending.batches) == 1
             told = producer.statistics().brokers["broker-0"]
             assert told.isolated_ms > 590_000
             assert (told.failures, told.retries, told.stored) == (1, 1, 0)
@@ -301,14 +305,14 @@ def test_a_failed_broker_is_isolated_and_the_retry_goes_elsewhere() -> None:
 
 def test_isolated_brokers_are_used_when_nothing_else_is_left() -> None:
     async def main() -> None:
-        async with send_cluster(2) as cluster, cluster.producer(FAULTS) as producer:
-            for broker, delay_s in zip(cluster.brokers, (0.7, 2.5), strict=True):
-                broker.answer = lambda _, delay_s=delay_s: slow(delay_s)  # type: ignore[misc]
+        async with ToyCluster(brokers=2) as cluster, cluster.producer(FAULTS) as producer:
+            for broker, delay_s in zip(cluster.brokers.values(), (0.7, 2.5), strict=True):
+                broker.sending.answer = lambda _, delay_s=delay_s: slow(delay_s)  # type: ignore[misc]
             for number in range(4):
                 queue = MessageQueue(TOPIC, f"broker-{number % 2}", 0)
                 await producer.send(message(), queue=queue)
-            for broker in cluster.brokers:
-                broker.answer = lambda _: Answer()
+            for broker in cluster.brokers.values():
+                broker.sending.answer = lambda _: Answer()
             assert all(one.isolated_ms for one in producer.statistics().brokers.values())
             assert await count(cluster, producer, 1) == [1, 0]  # the better half
             assert len(await producer.send_many([message() for _ in range(10)])) == 10
@@ -316,10 +320,10 @@ def test_isolated_brokers_are_used_when_nothing_else_is_left() -> None:
     run_in_virtual_time(main())
 
 
-def test_switched_off_a_slow_broker_keeps_its_share() -> None:
+def test_slow_broker_keeps_its_share_when_isolation_is_off() -> None:
     async def main() -> None:
-        async with send_cluster(2) as cluster, cluster.producer() as producer:
-            cluster.brokers[0].answer = lambda _: slow(0.6)
+        async with ToyCluster(brokers=2) as cluster, cluster.producer() as producer:
+            cluster.first.sending.answer = lambda _: slow(0.6)
             assert await count(cluster, producer, 8) == [4, 4]
             told = producer.statistics().brokers["broker-0"]
             assert (told.isolated_ms, told.is_reachable) == (0, True)
@@ -327,13 +331,13 @@ def test_switched_off_a_slow_broker_keeps_its_share() -> None:
     run_in_virtual_time(main())
 
 
-def test_the_rule_of_rocketmq_5_forgives_sooner() -> None:
+def test_fault_rule_of_rocketmq_5_forgives_sooner() -> None:
     async def main() -> None:
         config = replace(FAULTS, latency_fault_rule=5)
-        async with send_cluster(2) as cluster, cluster.producer(config) as producer:
-            cluster.brokers[0].answer = lambda _: Answer(code=BUSY)
+        async with ToyCluster(brokers=2) as cluster, cluster.producer(config) as producer:
+            cluster.first.sending.answer = lambda _: Answer(code=BUSY)
             await count(cluster, producer, 4)
-            cluster.brokers[0].answer = lambda _: Answer()
+            cluster.first.sending.answer = lambda _: Answer()
             assert await count(cluster, producer, 4) == [0, 4]
             await asyncio.sleep(10)
             assert 0 not in await count(cluster, producer, 8)
@@ -341,10 +345,10 @@ def test_the_rule_of_rocketmq_5_forgives_sooner() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_selector_without_an_order_lets_its_message_be_tried_elsewhere() -> None:
+def test_unordered_selector_lets_its_message_be_retried_elsewhere() -> None:
     async def main() -> None:
-        async with send_cluster(2) as cluster, cluster.producer() as producer:
-            cluster.brokers[0].answer = lambda _: Answer(code=BUSY)
+        async with ToyCluster(brokers=2) as cluster, cluster.producer() as producer:
+            cluster.first.sending.answer = lambda _: Answer(code=BUSY)
             near = ByMachineRoom(["broker-0"])
             result = await producer.send(message(), selector=near)
             assert result.queue.broker_name == "broker-1"
@@ -366,22 +370,22 @@ def test_a_selector_without_an_order_lets_its_message_be_tried_elsewhere() -> No
     run_in_virtual_time(main())
 
 
-def test_a_batch_that_one_broker_refuses_goes_to_another_whole() -> None:
+def test_refused_batch_goes_to_another_broker_whole() -> None:
     async def main() -> None:
-        async with send_cluster(2) as cluster, cluster.producer() as producer:
+        async with ToyCluster(brokers=2) as cluster, cluster.producer() as producer:
             wholes: list[SentBatch] = []
 
             def busy(batch: SentBatch) -> Answer:
                 wholes.append(batch)
                 return Answer(code=BUSY)
 
-            cluster.brokers[0].answer = busy
+            cluster.first.sending.answer = busy
             for _ in range(6):
                 results = await producer.send_batch([message(b"%d" % n) for n in range(5)])
                 assert {result.queue.broker_name for result in results} == {"broker-1"}
             assert wholes
             assert all(len(batch.records) == 5 for batch in wholes)
-            cluster.brokers[0].answer = lambda _: Answer(code=13)
+            cluster.first.sending.answer = lambda _: Answer(code=13)
             there = MessageQueue(TOPIC, "broker-0", 0)
             with pytest.raises(MessageRefused):
                 await producer.send_batch([message()], queue=there)
@@ -389,11 +393,11 @@ def test_a_batch_that_one_broker_refuses_goes_to_another_whole() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_batch_for_a_broker_that_is_gone_runs_out_of_time() -> None:
+def test_batch_for_a_missing_broker_times_out() -> None:
     async def main() -> None:
-        async with send_cluster() as cluster, cluster.producer() as producer:
+        async with ToyCluster() as cluster, cluster.producer() as producer:
             await producer.send(message())
-            await cluster.stop(cluster.brokers[0])
+            await cluster.stop(cluster.first)
             with pytest.raises(Unreachable):
                 await producer.send_batch([message()], timeout_s=1)
             assert producer.buffered_bytes == 0
@@ -409,9 +413,9 @@ async def outcome(call: Awaitable[object]) -> object:
         return error
 
 
-def test_closing_waits_for_sends_that_still_wait_for_their_route() -> None:
+def test_closing_waits_for_sends_without_a_route_yet() -> None:
     async def main() -> None:
-        async with send_cluster() as cluster:
+        async with ToyCluster() as cluster:
             async with cluster.producer() as producer:
                 calls = [
                     producer.send(Message(TOPIC, b"one")),
@@ -422,18 +426,18 @@ def test_closing_waits_for_sends_that_still_wait_for_their_route() -> None:
                 tasks = [asyncio.create_task(outcome(call)) for call in calls]
                 await asyncio.sleep(0)
             await asyncio.gather(*tasks)
-            assert len(cluster.brokers[0].bodies) == 5003
+            assert len(cluster.first.bodies) == 5003
 
     run_in_virtual_time(main())
 
 
-def test_closing_answers_senders_that_wait_for_room() -> None:
+def test_closing_answers_senders_waiting_for_space() -> None:
     async def main() -> None:
         config = ProducerConfig(buffer_bytes=2000)
-        async with send_cluster() as cluster:
+        async with ToyCluster() as cluster:
             async with cluster.producer(config) as producer:
                 await producer.send(Message(TOPIC, b"x"))
-                cluster.brokers[0].answer = lambda _: Answer(is_silent=True)
+                cluster.first.sending.answer = lambda _: Answer(is_silent=True)
                 large = Message(TOPIC, b"x" * 1500)
                 calls = [
                     producer.send(large, timeout_s=60),

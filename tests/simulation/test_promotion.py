@@ -17,30 +17,18 @@ from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_remoting import contracts
 from ternmq_store.disk.state_file import replace_file
 from tests.support.brokers import Client, bodies
-from tests.support.members import Members, members, until
-from tests.support.virtual_time import VirtualClock, run_in_virtual_time
+from tests.support.simulated_replicas import (
+    ask_to_promote,
+    compare_logs,
+    master_and_slave,
+    promote,
+    registered,
+    replicated,
+    status_of,
+)
+from tests.support.virtual_time import VirtualClock, run_in_virtual_time, until
 
 PROMOTED = 1_001_000
-
-
-async def two(group: Members, *, messages: int = 20) -> Client:
-    """Start a master `m` and its slave `s` with a topic of one queue; return a client of `m`."""
-    await group.start("m")
-    await group.start("s", broker_id=1)
-    client = await group.client("m")
-    await client.put_topic("A", 1)
-    for number in range(messages):
-        await client.send("A", b"%d" % number)
-    await group.followed("m", "s")
-    return client
-
-
-async def log_of(group: Members, host: str) -> bytes:
-    """Return the bytes of a member's log."""
-    end = (await group.status(host)).log_end
-    files = group.disks[host].nodes
-    names = sorted(path for path in files if path.parent.name == "commitlog")
-    return b"".join(files[path].data.tobytes() for path in names)[:end]
 
 
 async def read_all(client: Client) -> list[bytes]:
@@ -53,201 +41,175 @@ async def read_all(client: Client) -> list[bytes]:
         found += bodies(reply)
 
 
-def test_a_promoted_slave_has_all_that_it_had_and_its_old_master_follows_it() -> None:
+def test_promoted_slave_keeps_its_log_and_old_master_follows_it() -> None:
     async def main() -> None:
-        async with members() as group:
-            client = await two(group)
-            group.network.partition("m", "s")
+        async with master_and_slave() as (cluster, client):
+            cluster.network.partition("a", "a-1")
             await client.send("A", b"lost")
-            group.kill("m")
-            reply = await group.promote("s")
+            cluster.kill("a")
+            reply = await promote(cluster, "a-1", within_s=3)
             assert reply.epoch == PROMOTED
-            assert (list(reply.asked), list(reply.unreachable)) == (["ns:9876"], ["m:10911"])
+            assert (list(reply.asked), list(reply.unreachable)) == (["ns:9876"], ["a:10911"])
             assert reply.log_end == reply.confirm_offset
-            await until(lambda: is_master(group, "s"), within_s=3)
-            client = await group.client("s")
+            client = await cluster.connect("a-1")
             await client.send("A", b"new", queue_id=0)
-            group.network.heal()
-            await group.start("m")
-            await group.followed("s", "m")
-            assert await group.registered() == {0: ("s", PROMOTED), 100: ("m", PROMOTED)}
+            cluster.network.heal()
+            await cluster.start("a")
+            await replicated(cluster)
+            assert await registered(cluster) == {0: ("a-1", PROMOTED), 100: ("a", PROMOTED)}
             expected = [b"%d" % number for number in range(20)] + [b"new"]
             assert await read_all(client) == expected
-            assert await read_all(await group.client("m")) == expected
-            assert await log_of(group, "m") == await log_of(group, "s")
-            kept = [path.name for path in group.disks["m"].nodes if path.parent.name == "cut"]
+            assert await read_all(await cluster.connect("a")) == expected
+            await compare_logs(cluster, "a")
+            kept = [path.name for path in cluster.disks["a"].nodes if path.parent.name == "cut"]
             assert len(kept) == 1
 
     run_in_virtual_time(main())
 
 
-async def is_master(group: Members, host: str) -> bool:
-    """Tell whether a member serves as the master."""
-    return (await group.status(host)).broker_id == 0
-
-
-def test_messages_of_a_topic_that_was_new_when_the_master_died_can_be_read() -> None:
+def test_messages_of_topic_created_just_before_promotion_can_be_read() -> None:
     async def main() -> None:
-        async with members(role=BrokerRole.SYNC_MASTER) as group:
-            client = await two(group)
+        async with master_and_slave(role=BrokerRole.SYNC_MASTER) as (cluster, client):
             await client.send("New", b"1", queue_id=3)
-            group.kill("m")
-            await group.promote("s")
-            await until(lambda: is_master(group, "s"))
-            client = await group.client("s")
+            cluster.kill("a")
+            await promote(cluster, "a-1")
+            client = await cluster.connect("a-1")
             assert bodies(await client.pull("New", queue_id=3)) == [b"1"]
 
     run_in_virtual_time(main())
 
 
 @pytest.mark.parametrize("properties", [{"DELAY": "3"}, {"TIMER_DELAY_SEC": "10"}])
-def test_what_waits_for_a_topic_that_was_new_when_the_master_died_is_delivered(
+def test_delayed_message_of_topic_created_just_before_promotion_is_delivered(
     properties: dict[str, str],
 ) -> None:
     async def main() -> None:
-        async with members(role=BrokerRole.SYNC_MASTER) as group:
-            client = await two(group)
+        async with master_and_slave(role=BrokerRole.SYNC_MASTER) as (cluster, client):
             await client.send("New", b"waits", queue_id=3, properties=properties)
-            group.kill("m")
-            await group.promote("s")
-            await until(lambda: is_master(group, "s"))
-            client = await group.client("s")
+            cluster.kill("a")
+            await promote(cluster, "a-1")
+            client = await cluster.connect("a-1")
             await asyncio.sleep(20)
             assert bodies(await client.pull("New", queue_id=3)) == [b"waits"]
 
     run_in_virtual_time(main())
 
 
-def test_another_id_makes_no_master_of_a_slave() -> None:
+def test_slave_started_with_id_0_stays_slave() -> None:
     async def main() -> None:
-        async with members() as group:
-            await two(group)
-            await group.stop("m")
-            await group.stop("s")
-            await group.start("s", broker_id=0)
-            assert (await group.status("s")).broker_id == 100
-            reply = await group.promote("s")
-            assert reply.epoch == PROMOTED - 1000
-            await until(lambda: is_master(group, "s"))
+        async with master_and_slave() as (cluster, _):
+            await cluster.stop("a")
+            await cluster.stop("a-1")
+            await cluster.start("a-1", broker_id=0)
+            assert (await status_of(cluster, "a-1")).broker_id == 100
+            assert (await promote(cluster, "a-1")).epoch == PROMOTED - 1000
 
     run_in_virtual_time(main())
 
 
-def test_what_is_promoted_stays_the_master_when_both_are_started_again() -> None:
+def test_promoted_slave_stays_master_after_restart_of_both() -> None:
     async def main() -> None:
-        async with members() as group:
-            await two(group)
-            await group.stop("m")
-            await group.promote("s")
-            await until(lambda: is_master(group, "s"))
-            await group.stop("s")
-            for first, second in (("m", "s"), ("s", "m")):
-                await group.start(first, broker_id=int(first == "s"))
-                await group.start(second, broker_id=int(second == "s"))
-                await group.followed("s", "m")
+        async with master_and_slave() as (cluster, _):
+            await cluster.stop("a")
+            await promote(cluster, "a-1")
+            await cluster.stop("a-1")
+            for first, second in (("a", "a-1"), ("a-1", "a")):
+                await cluster.start(first)
+                await cluster.start(second)
+                await replicated(cluster)
                 assert {
-                    broker_id: host for broker_id, (host, _) in (await group.registered()).items()
-                } == {0: "s", 100: "m"}
-                await group.stop("m")
-                await group.stop("s")
+                    broker_id: host for broker_id, (host, _) in (await registered(cluster)).items()
+                } == {0: "a-1", 100: "a"}
+                await cluster.stop("a")
+                await cluster.stop("a-1")
 
     run_in_virtual_time(main())
 
 
 @pytest.mark.parametrize(
-    ("host", "reason"), [("m", "is the master already"), ("s", "its master is alive")]
+    ("host", "reason"), [("a", "is the master already"), ("a-1", "its master is alive")]
 )
-def test_a_promotion_that_would_make_a_second_master_is_refused(host: str, reason: str) -> None:
+def test_promotion_to_second_master_is_refused(host: str, reason: str) -> None:
     async def main() -> None:
-        async with members() as group:
-            client = await two(group)
+        async with master_and_slave() as (cluster, client):
             with pytest.raises(RefusedError, match=reason):
-                await group.promote(host)
+                await ask_to_promote(cluster, host)
             await client.send("A", b"x")
-            await group.followed("m", "s")
-            assert (await group.status("s")).highest_epoch == 1
+            await replicated(cluster)
+            assert (await status_of(cluster, "a-1")).highest_epoch == 1
 
     run_in_virtual_time(main())
 
 
-def test_a_forced_promotion_swaps_the_roles_while_both_are_alive() -> None:
+def test_forced_promotion_swaps_roles_while_both_are_alive() -> None:
     async def main() -> None:
-        async with members() as group:
-            client = await two(group)
-            await group.promote("s", is_forced=True)
-            await until(lambda: is_master(group, "s"), within_s=2)
-            await group.followed("s", "m")
-            assert (await group.status("m")).broker_id == 100
+        async with master_and_slave() as (cluster, client):
+            await promote(cluster, "a-1", is_forced=True, within_s=2)
+            await replicated(cluster)
+            assert (await status_of(cluster, "a")).broker_id == 100
             with pytest.raises(RefusedError, match="slave"):
                 await client.send("A", b"x")
-            assert await log_of(group, "m") == await log_of(group, "s")
-            await group.promote("m", is_forced=True)
-            await until(lambda: is_master(group, "m"), within_s=2)
-            await group.followed("m", "s")
-            assert set(await group.registered()) == {0, 1}
+            await compare_logs(cluster, "a")
+            await promote(cluster, "a", is_forced=True, within_s=2)
+            await replicated(cluster)
+            assert set(await registered(cluster)) == {0, 1}
 
     run_in_virtual_time(main())
 
 
-def test_nobody_is_promoted_whom_nobody_can_tell_the_highest_epoch_but_by_force() -> None:
+def test_promotion_needs_force_when_no_member_knows_highest_epoch() -> None:
     async def main() -> None:
-        async with members() as group:
-            await two(group)
-            await group.stop("m")
-            await group.stop_nameserver("ns")
+        async with master_and_slave() as (cluster, _):
+            await cluster.stop("a")
+            await cluster.nameservers.stop("ns")
             with pytest.raises(RefusedError, match="nobody can be asked"):
-                await group.promote("s")
-            assert (await group.status("s")).role == "slave"
-            reply = await group.promote("s", is_forced=True)
+                await ask_to_promote(cluster, "a-1")
+            assert (await status_of(cluster, "a-1")).role == "slave"
+            reply = await promote(cluster, "a-1", is_forced=True)
             assert (reply.epoch, list(reply.asked)) == (PROMOTED, [])
-            await until(lambda: is_master(group, "s"))
 
     run_in_virtual_time(main())
 
 
-def test_a_slave_that_has_less_than_another_is_not_promoted() -> None:
+def test_promotion_of_slave_with_less_than_another_is_refused() -> None:
     async def main() -> None:
-        async with members(role=BrokerRole.SYNC_MASTER) as group:
-            client = await two(group)
-            await group.start("t", broker_id=2)
-            await group.followed("m", "t")
-            group.kill("t")
+        async with master_and_slave(role=BrokerRole.SYNC_MASTER) as (cluster, client):
+            await cluster.start("a-2")
+            await replicated(cluster)
+            cluster.kill("a-2")
             await client.send("A", b"more")
-            await group.followed("m", "s")
-            group.kill("s")
-            group.kill("m")
-            await group.start("t", broker_id=2)
+            await replicated(cluster)
+            cluster.kill("a-1")
+            cluster.kill("a")
+            await cluster.start("a-2")
             with pytest.raises(RefusedError, match=r"slaves that may have more .* \(id 1\)"):
-                await group.promote("t")
-            await group.start("s", broker_id=1)
+                await ask_to_promote(cluster, "a-2")
+            await cluster.start("a-1")
             with pytest.raises(RefusedError, match="another member has the log up to"):
-                await group.promote("t")
-            await group.promote("s")
-            await until(lambda: is_master(group, "s"))
-            await group.followed("s", "t")
+                await ask_to_promote(cluster, "a-2")
+            await promote(cluster, "a-1")
+            await replicated(cluster)
 
     run_in_virtual_time(main())
 
 
-def test_offsets_beyond_the_end_of_the_promoted_log_are_set_to_it_and_told() -> None:
+def test_promotion_clamps_and_reports_offsets_beyond_end_of_log() -> None:
     async def main() -> None:
-        async with members() as group:
-            await two(group)
-            await group.stop("m")
-            await commit(await group.client("s"), "ahead", 20)
-            await commit(await group.client("s"), "behind", 7)
-            await group.stop("s")
+        async with master_and_slave() as (cluster, _):
+            await cluster.stop("a")
+            await commit(await cluster.connect("a-1"), "ahead", 20)
+            await commit(await cluster.connect("a-1"), "behind", 7)
+            await cluster.stop("a-1")
             path = Path("/broker/config/consumerOffset.json")
-            kept = json.loads(group.disks["s"].nodes[path].data.tobytes())
+            kept = json.loads(cluster.disks["a-1"].nodes[path].data.tobytes())
             kept["offsetTable"]["A@ahead"]["0"] = 25  # as when the log has lost its end
-            replace_file(group.disks["s"], path, json.dumps(kept).encode())
-            await group.start("s", broker_id=1)
-            client = await group.client("s")
-            reply = await group.promote("s")
+            replace_file(cluster.disks["a-1"], path, json.dumps(kept).encode())
+            await cluster.start("a-1")
+            client = await cluster.connect("a-1")
+            reply = await promote(cluster, "a-1")
             (clamped,) = reply.clamped
             assert (clamped.group, clamped.change.topic) == ("ahead", "A")
             assert (clamped.change.before, clamped.change.after) == (25, 20)
-            await until(lambda: is_master(group, "s"))
             assert await offset_of(client, "ahead") == 20
             assert await offset_of(client, "behind") == 7
             await client.send("A", b"new")
@@ -271,46 +233,44 @@ async def offset_of(client: Client, group: str) -> int:
     return reply.offset
 
 
-@pytest.mark.parametrize("after_ms", range(0, 44, 4))
-def test_a_loss_of_power_during_a_promotion_leaves_a_slave_or_a_master(after_ms: int) -> None:
+@pytest.mark.parametrize("after_ms", range(0, 72, 4))
+def test_loss_of_power_during_promotion_leaves_slave_or_master(after_ms: int) -> None:
     async def main() -> None:
-        async with members() as group:
-            await two(group)
-            await group.stop("m")
-            promoting = asyncio.ensure_future(group.promote("s"))
-            await asyncio.sleep(1 + after_ms / 1000)  # who does not answer is waited for first
-            group.lose_power("s", seed=after_ms)
+        async with master_and_slave(seed=after_ms, latency_s=0) as (cluster, _):
+            cluster.disk_s["a-1"] = 0.005
+            await cluster.stop("a")
+            promoting = asyncio.ensure_future(ask_to_promote(cluster, "a-1"))
+            await asyncio.sleep(after_ms / 1000)
+            cluster.lose_power("a-1")
             reply = (await asyncio.gather(promoting, return_exceptions=True))[0]
-            await group.start("s", broker_id=1)
-            status = await group.status("s")
+            await cluster.start("a-1")
+            status = await status_of(cluster, "a-1")
             if not isinstance(reply, BaseException):
                 assert status.role != "slave"
                 assert status.highest_epoch >= PROMOTED
             if status.role == "slave":
                 assert status.highest_epoch == 1
-                await group.promote("s")
-                await until(lambda: is_master(group, "s"))
-            client = await group.client("s")
+                await promote(cluster, "a-1")
+            client = await cluster.connect("a-1")
             await client.send("A", b"new", queue_id=0)
-            await group.start("m")
-            await group.followed("s", "m")
-            assert await log_of(group, "m") == await log_of(group, "s")
+            await cluster.start("a")
+            await replicated(cluster)
+            await compare_logs(cluster, "a")
 
     run_in_virtual_time(main())
 
 
-def test_a_producer_goes_on_with_the_promoted_slave_over_its_open_connections() -> None:
+def test_producer_goes_on_with_promoted_slave_over_open_connections() -> None:
     async def main() -> None:
-        async with members() as group:
-            client = await two(group, messages=0)
+        async with master_and_slave(messages=0) as (cluster, _):
             async with Producer(
-                "senders", nameserver="ns:9876", env=group.environment("producer")
+                "senders", nameserver="ns:9876", env=cluster.environment("producer")
             ) as producer:
                 sent: list[bytes] = []
                 failed: list[TernError] = []
                 for number in range(60):
                     if number == 20:
-                        await group.promote("s", is_forced=True)
+                        await ask_to_promote(cluster, "a-1", is_forced=True)
                     body = b"%d" % number
                     try:
                         await producer.send(Message("A", body))
@@ -322,32 +282,29 @@ def test_a_producer_goes_on_with_the_promoted_slave_over_its_open_connections() 
             assert all(error.retryable or error.may_have_happened for error in failed)
             assert len(sent) > 40
             assert sent[-1] == b"59"
-            await group.followed("s", "m")
-            stored = await read_all(await group.client("s"))
+            await replicated(cluster)
+            stored = await read_all(await cluster.connect("a-1"))
             # What the old master acknowledged before it was told is lost with its log.
             lost = [body for body in sent if body not in stored]
             assert all(20 <= int(body) < 40 for body in lost), lost
-            assert await log_of(group, "m") == await log_of(group, "s")
-            await client.connection.close()
+            await compare_logs(cluster, "a")
 
     run_in_virtual_time(main())
 
 
-def test_what_waits_at_the_master_is_delivered_by_the_promoted_slave() -> None:
+def test_delayed_messages_are_delivered_by_promoted_slave() -> None:
     async def main() -> None:
-        async with members() as group:
-            client = await two(group, messages=0)
+        async with master_and_slave(messages=0) as (cluster, client):
             sent_ms = VirtualClock().wall_ms()
             await client.send("A", b"delayed", properties={"DELAY": "5"})  # a minute
             await client.send("A", b"timed", properties={"TIMER_DELAY_SEC": "50"})
             await client.send("A", b"short", properties={"DELAY": "1"})  # a second
             await asyncio.sleep(5)
             assert await read_all(client) == [b"short"]
-            await group.followed("m", "s")
-            group.kill("m")
-            await group.promote("s")
-            await until(lambda: is_master(group, "s"))
-            client = await group.client("s")
+            await replicated(cluster)
+            cluster.kill("a")
+            await promote(cluster, "a-1")
+            client = await cluster.connect("a-1")
             assert await read_all(client) == [b"short"]
             await until(lambda: has(client, 2), within_s=60)
             assert VirtualClock().wall_ms() - sent_ms == pytest.approx(50_000, abs=1500)
@@ -365,10 +322,9 @@ async def has(client: Client, messages: int) -> bool:
     return len(await read_all(client)) == messages
 
 
-def test_a_transaction_that_was_begun_at_the_old_master_ends_at_the_promoted_slave() -> None:
+def test_transaction_of_old_master_ends_at_promoted_slave() -> None:
     async def main() -> None:
-        async with members() as group:
-            await two(group, messages=0)
+        async with master_and_slave(messages=0) as (cluster, _):
             decisions: list[bytes] = []
 
             async def execute(_message: Message, _argument: object) -> Resolution:
@@ -383,14 +339,13 @@ def test_a_transaction_that_was_begun_at_the_old_master_ends_at_the_promoted_sla
                 execute=execute,
                 check=check,
                 nameserver="ns:9876",
-                env=group.environment("producer"),
+                env=cluster.environment("producer"),
             ) as producer:
                 await producer.send(Message("A", b"half"), None)
-                await group.followed("m", "s")
-                group.kill("m")
-                await group.promote("s")
-                await until(lambda: is_master(group, "s"))
-                client = await group.client("s")
+                await replicated(cluster)
+                cluster.kill("a")
+                await promote(cluster, "a-1")
+                client = await cluster.connect("a-1")
                 await until(lambda: has(client, 1), within_s=120)
                 assert decisions == [b"half"]
 

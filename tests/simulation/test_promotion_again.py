@@ -20,7 +20,7 @@ HOUR_MS = 3_600_000
 @pytest.mark.parametrize(
     "waits", [{"delay_level": 4}, {"deliver_after_ms": 30_000}], ids=["level", "time"]
 )
-def test_what_was_delivered_only_in_what_was_cut_is_delivered_by_whoever_is_promoted(
+def test_delivery_cut_from_the_log_is_repeated_by_promoted_member(
     waits: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def deaf(_: MetadataFollower) -> bool:
@@ -53,7 +53,7 @@ def test_what_was_delivered_only_in_what_was_cut_is_delivered_by_whoever_is_prom
     run_in_virtual_time(main())
 
 
-def test_what_was_delivered_in_bytes_that_a_slave_lost_with_its_power_is_delivered_again() -> None:
+def test_delivery_lost_with_slaves_power_is_repeated() -> None:
     async def main() -> None:
         async with simulated_cluster(brokers=("a", "a-1"), role=BrokerRole.ASYNC_MASTER) as cluster:
             await cluster.put_topic("T", 1)

@@ -1,141 +1,104 @@
 """What clients make of a slave that becomes the master, and of the old master that comes back."""
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from ternmq_consumer.config import ConsumeFrom, MessageModel, PushConsumerConfig
-from ternmq_consumer.push import PushConsumer
+from ternmq_consumer.config import MessageModel
 from ternmq_model.message import Message
 from ternmq_producer.producer import Producer
-from ternmq_protos.v1 import admin_pb2 as admin
-from ternmq_remoting import contracts
-from tests.support.paired import NAMESERVER, TOPIC, Pair, paired
-from tests.support.virtual_time import run_in_virtual_time
-
-FIRST = PushConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET, workers=1)
+from tests.support.numbered import FIRST, TOPIC, NumberedMessages, numbered
+from tests.support.simulated_cluster import NAMESERVER
+from tests.support.simulated_replicas import promote, replicated, start_slave
+from tests.support.virtual_time import run_in_virtual_time, until
 
 
-def consumer_at(pair: Pair, host: str, *, in_order: bool = False) -> PushConsumer:
-    return PushConsumer(
-        "g",
-        TOPIC,
-        nameserver=NAMESERVER,
-        config=replace(FIRST, order_per_queue=in_order),
-        env=pair.environment(host),
-        listener=pair.listen,
-    )
-
-
-async def until(condition: Callable[[], bool], within_s: float = 60.0) -> None:
-    async with asyncio.timeout(within_s):
-        while not condition():
-            await asyncio.sleep(0.05)
-
-
-async def promote(pair: Pair) -> None:
-    """Make the slave the master, while that is gone; return when it serves as one."""
-    client = await pair.client("slave")
-    await client.call(contracts.PROMOTE, admin.PromoteRequest(is_forced=True))
-    await client.connection.close()
-    await asyncio.sleep(2)
-
-
-async def produce(pair: Pair, producer: Producer, count: int) -> None:
+async def produce(messages: NumberedMessages, producer: Producer, count: int) -> None:
     """Send by a producer."""
     for _ in range(count):
-        body = b"%d" % len(pair.sent)
+        body = b"%d" % len(messages.sent)
         await producer.send(Message(TOPIC, body))
-        pair.sent.append(body)
+        messages.sent.append(body)
 
 
 @pytest.mark.parametrize("in_order", [False, True])
-def test_producers_and_consumers_follow_a_promotion_and_the_old_master_is_no_trouble(
+def test_clients_follow_promotion_and_ignore_old_master(
     in_order: bool,
 ) -> None:
     async def main() -> None:
-        async with paired() as pair:
-            await pair.start_slave()
-            producer = Producer("p", nameserver=NAMESERVER, env=pair.environment("p"))
-            async with producer, consumer_at(pair, "c1", in_order=in_order) as consumer:
-                await produce(pair, producer, 50)
-                await until(lambda: pair.bodies == pair.sent)
-                await pair.synced()
+        async with numbered() as (cluster, messages):
+            await start_slave(cluster)
+            config = replace(FIRST, order_per_queue=in_order)
+            producer = Producer("p", nameserver=NAMESERVER, env=cluster.environment("p"))
+            async with producer, messages.consumer(config=config) as consumer:
+                await produce(messages, producer, 50)
+                await until(messages.all_heard)
+                await replicated(cluster)
                 await consumer.commit()
                 await asyncio.sleep(1.5)
-                await pair.stop()
-                await promote(pair)
-                await produce(pair, producer, 50)
-                await until(lambda: pair.bodies == pair.sent)
-                await pair.start()
-                await produce(pair, producer, 50)
+                await cluster.stop("a")
+                await promote(cluster, "a-1", is_forced=True)
+                await asyncio.sleep(2)  # a send that is retried goes to another queue
+                await produce(messages, producer, 50)
+                await until(messages.all_heard)
+                await cluster.start("a")
+                await produce(messages, producer, 50)
                 await asyncio.sleep(30)
-                await produce(pair, producer, 50)
-                await until(lambda: pair.bodies == pair.sent)
-                assert len(pair.heard) == 200
+                await produce(messages, producer, 50)
+                await until(messages.all_heard)
+                assert len(messages.heard) == 200
                 await asyncio.sleep(6)
-            assert await pair.committed("slave") == [100, 100]
+            assert await messages.committed("a-1") == [100, 100]
 
     run_in_virtual_time(main())
 
 
-def test_who_is_further_than_the_promoted_slave_reads_everything_that_comes() -> None:
+def test_consumer_ahead_of_promoted_slave_reads_every_new_message() -> None:
     async def main() -> None:
-        async with paired() as pair:
-            await pair.send(20)
-            await pair.start_slave()
-            pair.network.partition("master", "slave")
-            await pair.send(30)
-            async with consumer_at(pair, "c1") as consumer:
-                await until(lambda: pair.bodies == pair.sent)
+        async with numbered() as (cluster, messages):
+            await messages.send(20)
+            await start_slave(cluster)
+            cluster.network.partition("a", "a-1")
+            await messages.send(30)
+            async with messages.consumer("c1") as consumer:
+                await until(messages.all_heard)
                 await consumer.commit()
-                await pair.stop()
+                await cluster.stop("a")
                 await asyncio.sleep(5)
-                await promote(pair)
+                await promote(cluster, "a-1", is_forced=True)
                 # Sent before the reader looks, and in the places of what was lost.
-                heard = len(pair.heard)
-                await pair.send(40, host="slave")
-                await until(lambda: pair.bodies == pair.sent)
-                assert {each.body for each in pair.heard[heard:]} == set(pair.sent[50:])
-                assert len(pair.heard) == 90
+                heard = len(messages.heard)
+                await messages.send(40, to="a-1")
+                await until(messages.all_heard)
+                assert {each.body for each in messages.heard[heard:]} == set(messages.sent[50:])
+                assert len(messages.heard) == 90
                 await asyncio.sleep(6)
-            assert await pair.committed("slave") == [30, 30]
+            assert await messages.committed("a-1") == [30, 30]
 
     run_in_virtual_time(main())
 
 
-def test_a_member_that_broadcasts_and_was_further_when_it_left_reads_everything_that_came(
+def test_broadcasting_consumer_that_left_ahead_of_promoted_slave_reads_every_new_message(
     tmp_path: Path,
 ) -> None:
     config = replace(FIRST, message_model=MessageModel.BROADCASTING, offsets_folder=tmp_path)
 
-    def member(pair: Pair, host: str) -> PushConsumer:
-        return PushConsumer(
-            "g",
-            TOPIC,
-            nameserver=NAMESERVER,
-            config=config,
-            env=pair.environment(host),
-            listener=pair.listen,
-        )
-
     async def main() -> None:
-        async with paired() as pair:
-            await pair.send(20)
-            await pair.start_slave()
-            pair.network.partition("master", "slave")
-            await pair.send(30)
-            async with member(pair, "c1"):
-                await until(lambda: pair.bodies == pair.sent)
-            await pair.stop()
-            await promote(pair)
-            heard = len(pair.heard)
-            await pair.send(40, host="slave")
-            async with member(pair, "c2"):
-                await until(lambda: pair.bodies == pair.sent)
-                assert {each.body for each in pair.heard[heard:]} == set(pair.sent[50:])
+        async with numbered() as (cluster, messages):
+            await messages.send(20)
+            await start_slave(cluster)
+            cluster.network.partition("a", "a-1")
+            await messages.send(30)
+            async with messages.consumer("c1", config):
+                await until(messages.all_heard)
+            await cluster.stop("a")
+            await promote(cluster, "a-1", is_forced=True)
+            heard = len(messages.heard)
+            await messages.send(40, to="a-1")
+            async with messages.consumer("c2", config):
+                await until(messages.all_heard)
+                assert {each.body for each in messages.heard[heard:]} == set(messages.sent[50:])
 
     run_in_virtual_time(main())

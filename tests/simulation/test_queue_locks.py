@@ -44,7 +44,7 @@ async def connected(cluster: SimulatedCluster) -> Connection:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_tokens_rise_and_the_newest_alone_is_good_whatever_happens(seed: int) -> None:
+def test_lock_tokens_rise_and_only_the_newest_is_valid(seed: int) -> None:
     async def main() -> None:
         async with simulated_cluster(seed, brokers=("a",)) as cluster:
             random = cluster.random

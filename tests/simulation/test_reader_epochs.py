@@ -11,15 +11,15 @@ from ternmq_consumer.push import PushConsumer
 from ternmq_store.config import FlushMode
 from tests.support.history import Outcome
 from tests.support.simulated_cluster import (
+    CLUSTER_STORE,
     NAMESERVER,
-    SMALL_STORE,
     SimulatedCluster,
     simulated_cluster,
 )
 from tests.support.virtual_time import run_in_virtual_time
 
 RARELY_FLUSHED = replace(
-    SMALL_STORE, flush_interval_ms=5_000, flush_thorough_interval_ms=60_000, flush_least_pages=16
+    CLUSTER_STORE, flush_interval_ms=5_000, flush_thorough_interval_ms=60_000, flush_least_pages=16
 )
 FIRST = PushConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET)
 
@@ -37,7 +37,7 @@ async def send(cluster: SimulatedCluster, count: int) -> set[str]:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_live_consumer_reads_what_takes_the_place_of_what_was_lost(seed: int) -> None:
+def test_live_consumer_reads_what_replaces_lost_messages(seed: int) -> None:
     async def main() -> None:
         async with simulated_cluster(
             seed, brokers=["a"], mode=FlushMode.ASYNC, store=RARELY_FLUSHED

@@ -17,7 +17,7 @@ from ternmq_pipeline.jobs.reporting.asking import Measure, ask_cluster
 from ternmq_pipeline.jobs.reporting.measuring import first_offsets
 from ternmq_pipeline.jobs.reporting.tables import HOUR_MS, Report
 from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster, simulated_cluster
-from tests.support.virtual_time import run_in_virtual_time
+from tests.support.virtual_time import run_in_virtual_time, slow_jobs
 
 SLOW_AFTER_MS = 60_000
 
@@ -53,7 +53,7 @@ def consumer(cluster: SimulatedCluster, group: str, listener: object) -> PushCon
     )
 
 
-def test_a_cluster_without_topics_has_a_report_without_rows() -> None:
+def test_cluster_without_topics_has_a_report_without_rows() -> None:
     async def main() -> None:
         async with simulated_cluster() as cluster:
             found = await report_of(cluster)
@@ -63,7 +63,7 @@ def test_a_cluster_without_topics_has_a_report_without_rows() -> None:
     run_in_virtual_time(main())
 
 
-def test_no_broker_at_all_is_an_empty_report() -> None:
+def test_cluster_without_brokers_has_an_empty_report() -> None:
     async def main() -> None:
         async with simulated_cluster(brokers=()) as cluster:
             assert not (await report_of(cluster)).brokers
@@ -71,7 +71,7 @@ def test_no_broker_at_all_is_an_empty_report() -> None:
     run_in_virtual_time(main())
 
 
-def test_topics_tell_what_they_keep_and_got_by_the_hour() -> None:
+def test_topics_report_stored_messages_and_hourly_traffic() -> None:
     async def main() -> None:
         async with simulated_cluster() as cluster, cluster.producer() as producer:
             await cluster.put_topic("orders", 2)
@@ -82,7 +82,8 @@ def test_topics_tell_what_they_keep_and_got_by_the_hour() -> None:
                     await producer.send(Message("orders", b"%d" % number))
                 now_ms = cluster.now_ms()
                 sent[now_ms - now_ms % HOUR_MS] = count
-                await asyncio.sleep(3600 if count < 30 else 1)
+                with slow_jobs():
+                    await asyncio.sleep(3600 if count < 30 else 1)
             for broker in ("a", "b"):  # which count from nothing then
                 await cluster.stop(broker)
                 await cluster.start(broker)
@@ -99,12 +100,13 @@ def test_topics_tell_what_they_keep_and_got_by_the_hour() -> None:
     run_in_virtual_time(main())
 
 
-def test_what_a_topic_got_in_a_day_leaves_out_what_is_older() -> None:
+def test_daily_message_count_leaves_out_older_messages() -> None:
     async def main() -> None:
         async with simulated_cluster() as cluster, cluster.producer() as producer:
             await cluster.put_topic("orders", 1)
             await producer.send(Message("orders", b"early"))
-            await asyncio.sleep(3600)
+            with slow_jobs():
+                await asyncio.sleep(3600)
             await producer.send(Message("orders", b"late"))
             in_a_day = cluster.now_ms() + 23 * HOUR_MS
             (row,) = (await report_of(cluster, now_ms=in_a_day + HOUR_MS // 2)).topics
@@ -113,7 +115,7 @@ def test_what_a_topic_got_in_a_day_leaves_out_what_is_older() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_topic_that_is_deleted_while_it_is_asked_about_is_left_out() -> None:
+def test_topic_deleted_during_the_report_is_left_out() -> None:
     async def deleted(queues: Sequence[QueueStatus]) -> int | None:
         if queues[0].queue.topic == "gone":
             raise refusal(ResponseCode.TOPIC_NOT_EXIST, "topic 'gone' is on no broker")
@@ -130,7 +132,7 @@ def test_a_topic_that_is_deleted_while_it_is_asked_about_is_left_out() -> None:
     run_in_virtual_time(main())
 
 
-def test_groups_tell_their_lag_what_they_gave_up_and_who_is_slow() -> None:
+def test_groups_report_lag_dead_letters_and_slow_consumers() -> None:
     async def main() -> None:
         go_on = asyncio.Event()
 

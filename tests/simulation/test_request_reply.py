@@ -72,7 +72,7 @@ def test_each_request_gets_its_own_reply(brokers: list[str]) -> None:
     run_in_virtual_time(main())
 
 
-def test_a_reply_that_comes_too_late_is_dropped_and_counted() -> None:
+def test_late_reply_is_dropped_and_counted() -> None:
     async def main() -> None:
         async with simulated_cluster(brokers=["a"], store_replies=False) as cluster:
             await cluster.put_topic(TOPIC)
@@ -94,7 +94,7 @@ def test_a_reply_that_comes_too_late_is_dropped_and_counted() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_requester_that_is_gone_is_told_to_who_replies() -> None:
+def test_replier_learns_that_the_requester_is_gone() -> None:
     async def main() -> None:
         async with simulated_cluster(brokers=["a"]) as cluster:
             await cluster.put_topic(TOPIC)
@@ -135,7 +135,7 @@ def test_closing_the_producer_ends_its_requests() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_request_that_finds_no_broker_ends_in_time_and_was_not_sent() -> None:
+def test_request_without_a_broker_times_out_unsent() -> None:
     async def main() -> None:
         async with simulated_cluster(brokers=["a"]) as cluster, cluster.producer() as producer:
             cluster.network.partition("producer", "ns")
@@ -148,7 +148,7 @@ def test_a_request_that_finds_no_broker_ends_in_time_and_was_not_sent() -> None:
     run_in_virtual_time(main())
 
 
-def test_what_is_no_request_cannot_be_answered() -> None:
+def test_reply_to_plain_message_is_refused() -> None:
     async def main() -> None:
         async with simulated_cluster(brokers=["a"]) as cluster:
             await cluster.put_topic(TOPIC)

@@ -1,7 +1,6 @@
 """Changes of role at awkward moments: nobody becomes a second master, none is forgotten."""
 
 import asyncio
-import contextlib
 import json
 from pathlib import Path
 
@@ -11,243 +10,217 @@ from ternmq_broker.config import BrokerRole
 from ternmq_broker.replication.lives.asking import Asked
 from ternmq_model.errors import RefusedError
 from ternmq_store.disk.state_file import replace_file
-from tests.support.brokers import Client, bodies
-from tests.support.members import Members, members, until
-from tests.support.virtual_time import run_in_virtual_time
+from tests.support.brokers import bodies
+from tests.support.simulated_cluster import SimulatedCluster, simulated_cluster
+from tests.support.simulated_replicas import (
+    ask_to_promote,
+    master_and_slave,
+    promote,
+    registered,
+    replicated,
+    status_of,
+)
+from tests.support.virtual_time import run_in_virtual_time, until
 
+AWAY = ("away:9876",)
 STATE = Path("/broker/config/replication.json")
 
 
-async def two(group: Members) -> Client:
-    """Start a master `m` and its slave `s` with a topic of one queue; return a client of `m`."""
-    await group.start("m")
-    await group.start("s", broker_id=1)
-    client = await group.client("m")
-    await client.put_topic("A", 1)
-    await client.send("A", b"1")
-    await group.followed("m", "s")
-    return client
-
-
-async def is_master(group: Members, host: str) -> bool:
-    """Tell whether a member serves as the master."""
-    return (await group.status(host)).broker_id == 0
-
-
-def test_a_slave_that_its_living_master_refuses_is_not_promoted_unless_by_force() -> None:
+def test_promotion_of_slave_refused_by_its_living_master_needs_force() -> None:
     async def main() -> None:
-        async with members() as group:
-            group.nameservers = ("away",)
-            await group.start("s")
-            client = await group.client("s")
+        async with simulated_cluster(brokers=(), durable_nameservers=False) as cluster:
+            await cluster.start("a-1", broker_id=0, nameservers=AWAY)
+            client = await cluster.connect("a-1")
             await client.put_topic("A", 1)
             for _ in range(20):
                 await client.send("A", b"of another store")
-            await group.stop("s")
-            group.nameservers = ("ns",)
-            await group.start("m")
-            await group.start("s", broker_id=1)
+            await cluster.stop("a-1")
+            await cluster.start("a")
+            await cluster.start("a-1")
             with pytest.raises(RefusedError, match="its master is alive"):
-                await group.promote("s")
-            assert await is_master(group, "m")
+                await ask_to_promote(cluster, "a-1")
+            assert cluster.is_master("a")
 
     run_in_virtual_time(main())
 
 
-def test_a_slave_whose_master_returns_while_others_are_asked_is_not_promoted(
+def test_promotion_is_refused_when_master_returns_while_others_are_asked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def main() -> None:
-        async with members() as group:
-            await two(group)
-            await group.stop("m")
-            asker = group.broker("s").life.member.asker
+        async with master_and_slave() as (cluster, _):
+            await cluster.stop("a")
+            asker = cluster.broker("a-1").life.member.asker
             ask = asker.ask
 
             async def ask_slowly(*, own_id: int | None = None) -> Asked:
                 asked = await ask(own_id=own_id)
-                await group.start("m")
-                await group.followed("m", "s")
+                await cluster.start("a")
+                await replicated(cluster)
                 return asked
 
             monkeypatch.setattr(asker, "ask", ask_slowly)
             with pytest.raises(RefusedError, match="its master is alive"):
-                await group.promote("s")
-            assert await is_master(group, "m")
+                await ask_to_promote(cluster, "a-1")
+            assert cluster.is_master("a")
 
     run_in_virtual_time(main())
 
 
-def test_a_slave_is_not_promoted_while_another_one_follows_the_master() -> None:
+def test_promotion_is_refused_while_another_slave_follows_master() -> None:
     async def main() -> None:
-        async with members(role=BrokerRole.SYNC_MASTER) as group:
-            client = await two(group)
-            await group.start("t", broker_id=2)
-            await group.followed("m", "t")
-            group.network.partition("m", "s")
-            await until(lambda: is_left(group, "s"))
-            # With `t` the master goes on to acknowledge what `s` will never have.
+        async with master_and_slave(role=BrokerRole.SYNC_MASTER) as (cluster, client):
+            await cluster.start("a-2")
+            await replicated(cluster)
+            cluster.network.partition("a", "a-1")
+            await until(lambda: is_left(cluster, "a-1"))
+            # With "a-2" the master goes on to acknowledge what "a-1" will never have.
             with pytest.raises(RefusedError, match="its master is alive"):
-                await group.promote("s")
+                await ask_to_promote(cluster, "a-1")
             assert not (await client.send("A", b"2")).status.code
-            group.kill("m")
-            await until(lambda: is_left(group, "t"))
-            await group.promote("t")
-            await until(lambda: is_master(group, "t"))
+            cluster.kill("a")
+            await until(lambda: is_left(cluster, "a-2"))
+            await promote(cluster, "a-2")
 
-    async def is_left(group: Members, host: str) -> bool:
-        return not (await group.status(host)).following.is_connected
-
-    run_in_virtual_time(main())
-
-
-def test_a_master_that_lost_its_disk_is_none_while_a_slave_has_what_was_there() -> None:
-    async def main() -> None:
-        async with members() as group:
-            await two(group)
-            group.kill("m")
-            del group.disks["m"]
-            await group.start("m")
-            await until(lambda: slave_of_nobody(group))
-            await group.promote("s")
-            await until(lambda: is_master(group, "s"))
-            await group.followed("s", "m")
-
-    async def slave_of_nobody(group: Members) -> bool:
-        return (await group.status("m")).role == "slave"
+    async def is_left(cluster: SimulatedCluster, host: str) -> bool:
+        return not (await status_of(cluster, host)).following.is_connected
 
     run_in_virtual_time(main())
 
 
-def test_a_broker_that_lost_its_disk_and_had_no_slave_begins_anew() -> None:
+def test_master_without_its_disk_is_slave_while_slave_has_its_log() -> None:
     async def main() -> None:
-        async with members() as group:
-            await group.start("m")
-            await group.stop("m")
-            del group.disks["m"]
-            await group.start("m")
-            await (await group.client("m")).send("A", queue_id=0)
-            assert (await group.status("m")).highest_epoch == 1
+        async with master_and_slave() as (cluster, _):
+            cluster.destroy_disk("a")
+            await cluster.start("a")
+            await until(lambda: slave_of_nobody(cluster))
+            await promote(cluster, "a-1")
+            await replicated(cluster)
+
+    async def slave_of_nobody(cluster: SimulatedCluster) -> bool:
+        return (await status_of(cluster, "a")).role == "slave"
 
     run_in_virtual_time(main())
 
 
-def test_a_member_that_is_forced_before_its_log_was_cut_has_the_epoch_that_it_begins() -> None:
+def test_broker_without_slave_and_disk_begins_anew() -> None:
     async def main() -> None:
-        async with members() as group:
-            await two(group)
-            await group.stop("m")
-            await group.stop("s")
-            kept = json.loads(group.disks["s"].nodes[STATE].data.tobytes())
+        async with simulated_cluster(brokers=(), durable_nameservers=False) as cluster:
+            await cluster.start("a")
+            await cluster.stop("a")
+            del cluster.disks["a"]
+            await cluster.start("a")
+            await (await cluster.connect("a")).send("A", queue_id=0)
+            assert (await status_of(cluster, "a")).highest_epoch == 1
+
+    run_in_virtual_time(main())
+
+
+def test_member_forced_before_its_log_is_cut_has_epoch_that_it_begins() -> None:
+    async def main() -> None:
+        async with master_and_slave() as (cluster, _):
+            await cluster.stop("a")
+            await cluster.stop("a-1")
+            kept = json.loads(cluster.disks["a-1"].nodes[STATE].data.tobytes())
             cut = {"keep_to": kept["confirmed"], "starts_over": False, "file_bytes": 1 << 20}
             kept["cut"] = cut
-            replace_file(group.disks["s"], STATE, json.dumps(kept).encode())
-            await group.start("s", broker_id=1, force_master=True)
-            status = await group.status("s")
+            replace_file(cluster.disks["a-1"], STATE, json.dumps(kept).encode())
+            await cluster.start("a-1", force_master=True)
+            status = await status_of(cluster, "a-1")
             assert status.epochs[-1].number == status.highest_epoch == 1_001_000
-            await group.start("m")
-            await group.followed("s", "m")
+            await cluster.start("a")
+            await replicated(cluster)
 
     run_in_virtual_time(main())
 
 
-def test_a_slave_that_is_forced_in_vain_serves_no_more_than_what_is_confirmed() -> None:
+def test_slave_forced_in_vain_serves_only_confirmed_messages() -> None:
     async def main() -> None:
-        async with members() as group:
-            client = await two(group)
-            await group.start("t", broker_id=2)
-            await group.followed("m", "t")
-            confirmed = (await group.status("s")).confirm_offset
+        async with master_and_slave(messages=1) as (cluster, client):
+            await cluster.start("a-2")
+            await replicated(cluster)
+            confirmed = (await status_of(cluster, "a-1")).confirm_offset
             await client.send("A", b"not confirmed")
-            await group.followed("m", "s")
-            for host in ("m", "s", "t"):
-                await group.stop(host)
-            change("s", group, confirmed=confirmed)
-            change("t", group, highestEpoch=1_001_000)
-            await group.start("t", broker_id=2)
-            await group.start("s", broker_id=1, force_master=True)
-            await until(lambda: is_slave(group, "s"))
-            assert bodies(await (await group.client("s")).pull("A")) == [b"1"]
-            assert (await group.status("s")).confirm_offset == confirmed
+            await replicated(cluster)
+            for host in cluster.running:
+                await cluster.stop(host)
+            change("a-1", cluster, confirmed=confirmed)
+            change("a-2", cluster, highestEpoch=1_001_000)
+            await cluster.start("a-2")
+            await cluster.start("a-1", force_master=True)
+            await until(lambda: is_slave(cluster, "a-1"))
+            assert bodies(await (await cluster.connect("a-1")).pull("A")) == [b"0"]
+            assert (await status_of(cluster, "a-1")).confirm_offset == confirmed
 
-    def change(host: str, group: Members, **changes: int) -> None:
-        kept = json.loads(group.disks[host].nodes[STATE].data.tobytes())
-        replace_file(group.disks[host], STATE, json.dumps({**kept, **changes}).encode())
+    def change(host: str, cluster: SimulatedCluster, **changes: int) -> None:
+        kept = json.loads(cluster.disks[host].nodes[STATE].data.tobytes())
+        replace_file(cluster.disks[host], STATE, json.dumps({**kept, **changes}).encode())
 
-    async def is_slave(group: Members, host: str) -> bool:
-        return (await group.status(host)).broker_id == 1
-
-    run_in_virtual_time(main())
-
-
-def test_a_slave_that_never_followed_and_was_forced_is_the_master_from_then_on() -> None:
-    async def main() -> None:
-        async with members() as group:
-            await group.start("s", broker_id=1, force_master=True)
-            await (await group.client("s")).send("A", queue_id=0)
-            await group.stop("s")
-            await group.start("s", broker_id=1)
-            assert await is_master(group, "s")
+    async def is_slave(cluster: SimulatedCluster, host: str) -> bool:
+        return (await status_of(cluster, host)).broker_id == 1
 
     run_in_virtual_time(main())
 
 
-def test_a_slave_with_another_brokers_log_deposes_no_master_whatever_its_epoch() -> None:
+def test_slave_that_never_followed_and_was_forced_stays_master() -> None:
     async def main() -> None:
-        async with members() as group:
-            group.nameservers = ("away",)
-            await group.start("s")
-            await (await group.client("s")).send("A", b"of another store", queue_id=0)
-            group.lose_power("s")
-            await group.start("s")
-            assert (await group.status("s")).highest_epoch == 2
-            await group.stop("s")
-            group.nameservers = ("ns",)
-            client = await two(group)
+        async with simulated_cluster(brokers=(), durable_nameservers=False) as cluster:
+            await cluster.start("a-1", force_master=True)
+            await (await cluster.connect("a-1")).send("A", queue_id=0)
+            await cluster.stop("a-1")
+            await cluster.start("a-1")
+            assert cluster.is_master("a-1")
+
+    run_in_virtual_time(main())
+
+
+def test_slave_with_log_of_another_broker_deposes_no_master() -> None:
+    async def main() -> None:
+        async with simulated_cluster(brokers=(), durable_nameservers=False) as cluster:
+            another = {"broker_id": 0, "nameservers": AWAY}
+            await cluster.start("a-1", **another)
+            await (await cluster.connect("a-1")).send("A", b"of another store", queue_id=0)
+            cluster.lose_power("a-1")
+            await cluster.start("a-1", **another)
+            assert (await status_of(cluster, "a-1")).highest_epoch == 2
+            await cluster.stop("a-1")
+            await cluster.start("a")
+            client = await cluster.connect("a", "client")
+            await client.put_topic("A", 1)
+            await client.send("A", b"1")
+            await cluster.start("a-1")
             await asyncio.sleep(10)
-            assert await group.registered() == {0: ("m", 1), 1: ("s", 0)}
+            assert await registered(cluster) == {0: ("a", 1), 1: ("a-1", 0)}
             await client.send("A", b"2")
-            await group.stop("m")
-            await group.start("m")
-            assert await is_master(group, "m")
-
-    async def two(group: Members) -> Client:
-        await group.start("m")
-        client = await group.client("m")
-        await client.put_topic("A", 1)
-        await client.send("A", b"1")
-        await group.start("s", broker_id=1)
-        return client
+            await cluster.stop("a")
+            await cluster.start("a")
+            assert cluster.is_master("a")
 
     run_in_virtual_time(main())
 
 
 @pytest.mark.parametrize("after_ms", [2, 9, 21, 33, 60, 400, 1000])
-def test_a_master_that_dies_while_it_returns_to_be_a_slave_follows_at_the_next_start(
+def test_master_that_dies_while_it_becomes_slave_follows_at_next_start(
     after_ms: int,
 ) -> None:
     async def main() -> None:
-        async with members() as group:
-            client = await two(group)
-            group.network.partition("m", "s")
+        async with master_and_slave(messages=1, latency_s=0) as (cluster, client):
+            cluster.disk_s["a"] = 0.001
+            cluster.network.partition("a", "a-1")
             for _ in range(5):
                 await client.send("A", b"lost")
-            group.kill("m")
-            await group.promote("s")
-            await until(lambda: is_master(group, "s"))
-            await (await group.client("s")).send("A", b"new", queue_id=0)
-            group.network.heal()
-            for end in (group.kill, group.lose_power):
-                starting = asyncio.ensure_future(group.start("m"))
+            cluster.kill("a")
+            await promote(cluster, "a-1")
+            await (await cluster.connect("a-1")).send("A", b"new", queue_id=0)
+            cluster.network.heal()
+            for end in (cluster.kill, cluster.lose_power):
+                cluster.begin("a")
                 await asyncio.sleep(after_ms / 1000)
-                end("m")
-                starting.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await starting
-            await group.start("m")
-            await group.followed("s", "m")
-            assert (await group.status("m")).role == "slave"
-            reply = await (await group.client("m")).pull("A")
-            assert bodies(reply) == [b"1", b"new"]
+                end("a")
+            await cluster.start("a")
+            await replicated(cluster)
+            assert (await status_of(cluster, "a")).role == "slave"
+            reply = await (await cluster.connect("a")).pull("A")
+            assert bodies(reply) == [b"0", b"new"]
 
     run_in_virtual_time(main())

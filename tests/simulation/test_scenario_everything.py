@@ -7,7 +7,6 @@ and times that are not kept by brokers whose clocks are set while they are away.
 """
 
 import asyncio
-import os
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +14,7 @@ import pytest
 
 from ternmq_client.admin import AdminClient
 from ternmq_store.config import FlushMode
+from tests.support.examples import IS_SOAK, seeds
 from tests.support.memory_network import no_loss, random_loss
 from tests.support.mixed_load import CONCURRENT, KEYED, PAID, PLAIN, Load
 from tests.support.mixed_run import (
@@ -28,8 +28,7 @@ from tests.support.mixed_run import (
 from tests.support.simulated_cluster import simulated_cluster
 from tests.support.virtual_time import run_in_virtual_time
 
-IS_SOAK: Final = bool(os.environ.get("TERNMQ_SOAK"))
-SEEDS: Final = range(1000 if IS_SOAK else 4)
+SEEDS: Final = seeds(4, soak=1000)
 
 
 async def trouble(load: Load, name: str, mode: FlushMode, sending: asyncio.Task[None]) -> None:
@@ -96,5 +95,5 @@ async def run(seed: int, folder: Path, count: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_all_promises_hold_while_everything_breaks(seed: int, tmp_path: Path) -> None:
+def test_all_promises_hold_under_all_faults(seed: int, tmp_path: Path) -> None:
     run_in_virtual_time(run(seed, tmp_path, 40 + seed % 5 * 40 if IS_SOAK else 60))

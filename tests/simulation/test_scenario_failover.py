@@ -6,7 +6,6 @@ its way to; the rest is whole, in order, at its time, and consumed; nothing is s
 """
 
 import asyncio
-import os
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -17,6 +16,7 @@ from ternmq_broker.config import BrokerRole
 from ternmq_client.admin import AdminClient
 from ternmq_model.errors import TernError
 from ternmq_store.config import FlushMode
+from tests.support.examples import IS_SOAK, seeds
 from tests.support.history import GroupRules, Outcome
 from tests.support.memory_network import no_loss, random_loss
 from tests.support.mixed_load import CONCURRENT, FILTERED, KEYED, PAID, PLAIN, Load
@@ -32,8 +32,7 @@ from tests.support.simulated_cluster import SimulatedCluster, simulated_cluster
 from tests.support.simulated_replicas import caught_up, compare_logs, promote
 from tests.support.virtual_time import run_in_virtual_time
 
-IS_SOAK: Final = bool(os.environ.get("TERNMQ_SOAK"))
-SEEDS: Final = range(1000 if IS_SOAK else 3)
+SEEDS: Final = seeds(3, soak=1000)
 MEMBERS: Final = ("a", "a-1")
 PROMOTION_TIMEOUT_S: Final = 60
 

@@ -1,7 +1,6 @@
 """Messages of one queue are consumed in order, whoever dies: members, brokers, the network."""
 
 import asyncio
-import os
 
 import pytest
 
@@ -11,6 +10,7 @@ from ternmq_model.message import Message, SendResult
 from ternmq_model.queue import MessageQueue
 from ternmq_model.stored_message import StoredMessage
 from ternmq_producer.producer import Producer
+from tests.support.examples import seeds
 from tests.support.history import GroupRules, Outcome
 from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster, simulated_cluster
 from tests.support.virtual_time import run_in_virtual_time
@@ -21,7 +21,7 @@ QUEUES = 6
 CONFIG = PushConsumerConfig(
     consume_from=ConsumeFrom.FIRST_OFFSET, order_per_queue=True, workers=8, suspend_s=0.1
 )
-SEEDS = range(1000) if os.environ.get("TERNMQ_SOAK") else range(6)
+SEEDS = seeds(6, soak=1000)
 
 
 def consumer(cluster: SimulatedCluster, host: str) -> PushConsumer:

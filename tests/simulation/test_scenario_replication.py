@@ -1,21 +1,20 @@
 """A master and its slave, whoever dies: what was acknowledged stays, and both keep one log."""
 
 import asyncio
-import os
 
 import pytest
 
 from ternmq_broker.config import BrokerRole
 from ternmq_producer.producer import Producer
 from ternmq_store.config import FlushMode
+from tests.support.examples import seeds
 from tests.support.history import Outcome
 from tests.support.simulated_cluster import SimulatedCluster, simulated_cluster
 from tests.support.simulated_replicas import compare_logs
 from tests.support.virtual_time import run_in_virtual_time
 
 TOPIC = "payments"
-IS_SOAK = bool(os.environ.get("TERNMQ_SOAK"))
-SEEDS = range(1000) if IS_SOAK else range(4)
+SEEDS = seeds(4, soak=1000)
 
 
 async def send_on(cluster: SimulatedCluster, producer: Producer, times: int) -> None:
@@ -74,7 +73,7 @@ async def members_come_and_go(cluster: SimulatedCluster, times: int) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("mode", list(FlushMode))
 @pytest.mark.parametrize("role", [BrokerRole.SYNC_MASTER, BrokerRole.ASYNC_MASTER])
-def test_nothing_is_lost_and_logs_are_equal_while_members_come_and_go(
+def test_messages_survive_and_logs_stay_equal_while_members_come_and_go(
     role: BrokerRole, mode: FlushMode, seed: int
 ) -> None:
     async def main() -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-import os
 from collections import Counter
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -12,14 +11,15 @@ import pytest
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
 from ternmq_consumer.push import PushConsumer
 from ternmq_model.stored_message import StoredMessage
+from tests.support.examples import seeds
 from tests.support.history import GroupRules, id_of
 from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster, simulated_cluster
-from tests.support.virtual_time import run_in_virtual_time
+from tests.support.virtual_time import run_in_virtual_time, slow_jobs
 
 TOPIC = "orders"
 GROUP = "readers"
 CONFIG = PushConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET, workers=8)
-SEEDS = range(1000) if os.environ.get("TERNMQ_SOAK") else range(4)
+SEEDS = seeds(4, soak=1000)
 
 
 class Failures:
@@ -73,7 +73,7 @@ async def until_dead(cluster: SimulatedCluster, doomed: frozenset[str], *, hours
         waited_s += 60
 
 
-def test_a_message_that_always_fails_is_a_dead_letter_after_sixteen_retries() -> None:
+def test_always_failing_message_is_a_dead_letter_after_sixteen_retries() -> None:
     async def main() -> None:
         async with simulated_cluster(1, brokers=["a"]) as cluster, cluster.producer() as producer:
             failures = Failures(cluster)
@@ -83,7 +83,8 @@ def test_a_message_that_always_fails_is_a_dead_letter_after_sixteen_retries() ->
                     await cluster.send(producer, TOPIC)
                 doomed = frozenset(failures.doomed)
                 await cluster.consumed(GROUP, but=doomed)
-                await until_dead(cluster, doomed, hours=6)
+                with slow_jobs():
+                    await until_dead(cluster, doomed, hours=6)
             await cluster.scan(TOPIC, groups=[GROUP])
             rules = GroupRules(
                 GROUP, frozenset({TOPIC}), redeliveries_max=0, doomed=doomed, attempts=17
@@ -104,7 +105,7 @@ def test_a_message_that_always_fails_is_a_dead_letter_after_sixteen_retries() ->
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_nothing_is_lost_between_retries_while_brokers_and_members_die(seed: int) -> None:
+def test_retried_messages_survive_dying_brokers_and_members(seed: int) -> None:
     async def trouble(cluster: SimulatedCluster) -> None:
         for _ in range(6):
             await asyncio.sleep(cluster.random.random() * 10)

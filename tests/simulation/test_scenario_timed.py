@@ -1,7 +1,6 @@
 """Timed messages come in their time, never early, whatever breaks."""
 
 import asyncio
-import os
 from typing import Any, Final
 
 import pytest
@@ -9,13 +8,14 @@ import pytest
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
 from ternmq_consumer.push import PushConsumer
 from ternmq_producer.producer import Producer
+from tests.support.examples import seeds
 from tests.support.history import GroupRules
 from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster, simulated_cluster
 from tests.support.virtual_time import run_in_virtual_time
 
 TOPIC: Final = "orders"
 GROUP: Final = "readers"
-SEEDS = range(1000) if os.environ.get("TERNMQ_SOAK") else range(6)
+SEEDS = seeds(6, soak=1000)
 LATE_MS: Final = 300
 
 
@@ -41,7 +41,7 @@ async def send_timed(cluster: SimulatedCluster, producer: Producer, after_ms: in
     await cluster.send(producer, TOPIC, not_before_ms=due_ms, **told)
 
 
-def test_messages_are_on_time_when_nothing_breaks() -> None:
+def test_timed_messages_are_on_time_without_faults() -> None:
     async def main() -> None:
         async with simulated_cluster(1, brokers=["a"]) as cluster, cluster.producer() as producer:
             await cluster.put_topic(TOPIC)
@@ -65,7 +65,7 @@ def test_messages_are_on_time_when_nothing_breaks() -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_no_timed_message_is_lost_or_early_while_brokers_die(seed: int) -> None:
+def test_timed_messages_are_never_lost_or_early_while_brokers_die(seed: int) -> None:
     async def main() -> None:
         async with simulated_cluster(seed) as cluster, cluster.producer() as producer:
             cluster.history.stored_twice_allowed = True

@@ -42,7 +42,7 @@ async def send_back(cluster: SimulatedCluster, *told: groups.FailedMessage) -> g
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_whatever_was_answered_comes_again_or_is_a_dead_letter(seed: int) -> None:
+def test_sent_back_message_comes_again_or_becomes_dead_letter(seed: int) -> None:
     async def main() -> None:
         async with simulated_cluster(seed, brokers=("a",)) as cluster:
             random = cluster.random
@@ -88,7 +88,7 @@ def test_whatever_was_answered_comes_again_or_is_a_dead_letter(seed: int) -> Non
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_no_commit_of_before_an_answered_reset_counts_after_the_power_was_lost(seed: int) -> None:
+def test_commits_older_than_a_reset_stay_refused_after_power_loss(seed: int) -> None:
     async def main() -> None:
         async with simulated_cluster(seed, brokers=("a",)) as cluster:
             config = ClientConfig(nameservers=(NAMESERVER,))

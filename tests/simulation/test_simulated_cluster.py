@@ -28,7 +28,7 @@ def consumer(cluster: SimulatedCluster, host: str = "consumer") -> PushConsumer:
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("ending", ["stop", "kill", "lose_power"])
-def test_every_acknowledged_message_is_there_after_its_broker_ended(ending: str, seed: int) -> None:
+def test_every_acknowledged_message_survives_its_brokers_end(ending: str, seed: int) -> None:
     async def main() -> None:
         async with simulated_cluster(seed) as cluster, cluster.producer() as producer:
             async with consumer(cluster):
@@ -58,7 +58,7 @@ def test_every_acknowledged_message_is_there_after_its_broker_ended(ending: str,
     run_in_virtual_time(main())
 
 
-def test_a_broker_that_flushes_late_loses_what_was_not_flushed_and_the_check_tells() -> None:
+def test_late_flush_loses_unflushed_messages_and_the_check_notices() -> None:
     async def main() -> None:
         lost = 0
         for seed in range(8):

@@ -7,27 +7,29 @@ from ternmq_client.config import ClientConfig
 from ternmq_model.errors import RefusedError, Unreachable
 from ternmq_model.queue import MessageQueue
 from ternmq_model.route import TopicConfig
-from tests.support.paired import NAMESERVER, TOPIC, Pair, paired
+from tests.support.numbered import TOPIC, numbered
+from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster
+from tests.support.simulated_replicas import start_slave
 from tests.support.virtual_time import run_in_virtual_time
 
 
-def admin_of(pair: Pair) -> AdminClient:
+def admin_of(cluster: SimulatedCluster) -> AdminClient:
     config = ClientConfig(nameservers=(NAMESERVER,))
-    return AdminClient(config, env=pair.environment("admin"))
+    return AdminClient(config, env=cluster.environment("admin"))
 
 
 @pytest.mark.parametrize("is_known_to_be_away", [True, False])
-def test_what_is_only_read_a_slave_tells_while_its_master_is_away(
+def test_slave_answers_operators_while_master_is_away(
     is_known_to_be_away: bool,
 ) -> None:
     async def main() -> None:
-        async with paired() as pair, admin_of(pair) as admin:
-            await pair.send(10)
-            await pair.start_slave()
+        async with numbered() as (cluster, messages), admin_of(cluster) as admin:
+            await messages.send(10)
+            await start_slave(cluster)
             if is_known_to_be_away:
-                await pair.stop()
+                await cluster.stop("a")
             else:
-                pair.network.partition("admin", "master")
+                cluster.network.partition("admin", "a")
             described = await admin.describe_topic(TOPIC)
             assert [each.max_offset for each in described.queues] == [5, 5]
             assert [name for name, _ in await admin.offsets_at(TOPIC, 0)] == [
@@ -46,12 +48,12 @@ def test_what_is_only_read_a_slave_tells_while_its_master_is_away(
     run_in_virtual_time(main())
 
 
-def test_changes_wait_for_a_master_and_say_why() -> None:
+def test_changes_without_master_fail_and_say_why() -> None:
     async def main() -> None:
-        async with paired() as pair, admin_of(pair) as admin:
-            await pair.start_slave()
-            await pair.stop()
-            why = r"broker a has no master at present \(slaves: 1 at slave:10911"
+        async with numbered() as (cluster, _), admin_of(cluster) as admin:
+            await start_slave(cluster)
+            await cluster.stop("a")
+            why = r"broker a has no master at present \(slaves: 1 at a-1:10911"
             with pytest.raises(Unreachable, match=why):
                 await admin.create_topic(TopicConfig("B"))
             with pytest.raises(Unreachable, match=why):
@@ -60,7 +62,7 @@ def test_changes_wait_for_a_master_and_say_why() -> None:
                 await admin.update_settings("a", {"broker.pull_wait_ms": "1000"})
             with pytest.raises(RefusedError, match="b: no such broker is registered"):
                 await admin.settings("b")
-            await pair.start()
+            await cluster.start("a")
             await admin.create_topic(TopicConfig("B"))
 
     run_in_virtual_time(main())

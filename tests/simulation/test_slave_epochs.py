@@ -2,69 +2,67 @@
 
 import asyncio
 from dataclasses import replace
-from random import Random
 
-from tests.simulation.test_slave_reads import FIRST, consumer_at, until
-from tests.support.paired import Pair, paired
-from tests.support.virtual_time import run_in_virtual_time
+from tests.support.numbered import FIRST, NumberedMessages, numbered
+from tests.support.simulated_cluster import SimulatedCluster
+from tests.support.simulated_replicas import replicated, start_slave
+from tests.support.virtual_time import run_in_virtual_time, until
 
 
-async def crash(pair: Pair) -> None:
+async def crash(cluster: SimulatedCluster) -> None:
     """Let the master crash and start again: a new epoch begins."""
-    left = pair.disks["master"].lose_power(Random(1))
-    await pair.stop()
-    pair.disks["master"] = left
-    await pair.start()
+    cluster.lose_power("a")
+    await cluster.start("a")
 
 
-async def stop_and_return(pair: Pair) -> None:
-    """Let the master go and come back; the slave is read from meanwhile, to its end."""
-    await until(lambda: pair.bodies == pair.sent)
+async def return_master(messages: NumberedMessages) -> None:
+    """Start the master again when its slave was read from to its end, and send some more."""
+    await until(messages.all_heard)
     await asyncio.sleep(10)
-    await pair.start()
+    await messages.cluster.start("a")
     await asyncio.sleep(10)
-    await pair.send(10)
-    await until(lambda: pair.bodies == pair.sent)
+    await messages.send(10)
+    await until(messages.all_heard)
 
 
-def test_who_has_read_from_a_slave_reads_nothing_again_at_the_master() -> None:
+def test_consumer_that_read_from_slave_reads_nothing_again_at_master() -> None:
     async def main() -> None:
-        async with paired() as pair:
-            await pair.send(20)
-            await pair.start_slave()
-            await pair.stop("slave")
-            await pair.start_slave()
-            await crash(pair)
-            await pair.send(200)
-            await pair.synced()
+        async with numbered() as (cluster, messages):
+            await messages.send(20)
+            await start_slave(cluster)
+            await cluster.stop("a-1")
+            await start_slave(cluster)
+            await crash(cluster)
+            await messages.send(200)
+            await replicated(cluster)
             few = replace(FIRST, pull_threshold_messages=10)
-            async with consumer_at(pair, "c1", few):
-                await until(lambda: len(pair.heard) >= 50)
-                await pair.stop()
-                await stop_and_return(pair)
-                assert len(pair.heard) == 230
+            async with messages.consumer("c1", few):
+                await until(lambda: len(messages.heard) >= 50)
+                await cluster.stop("a")
+                await return_master(messages)
+                assert len(messages.heard) == 230
 
     run_in_virtual_time(main())
 
 
-def test_who_has_begun_at_a_slave_reads_nothing_again_at_the_master() -> None:
+def test_consumer_that_began_at_slave_reads_nothing_again_at_master() -> None:
     async def main() -> None:
-        async with paired() as pair:
-            await pair.send(20)
-            await pair.start_slave()
-            await pair.stop("slave")
-            await pair.start_slave()
-            await crash(pair)
-            await pair.send(40)
-            await pair.synced()
-            async with consumer_at(pair, "c1") as consumer:
-                await until(lambda: pair.bodies == pair.sent)
+        async with numbered() as (cluster, messages):
+            await messages.send(20)
+            await start_slave(cluster)
+            await cluster.stop("a-1")
+            await start_slave(cluster)
+            await crash(cluster)
+            await messages.send(40)
+            await replicated(cluster)
+            async with messages.consumer("c1") as consumer:
+                await until(messages.all_heard)
                 await consumer.commit()
             await asyncio.sleep(2)
-            await pair.stop()
-            async with consumer_at(pair, "c2") as consumer:
+            await cluster.stop("a")
+            async with messages.consumer("c2") as consumer:
                 await consumer.assigned()
-                await stop_and_return(pair)
-                assert len(pair.heard) == 70
+                await return_master(messages)
+                assert len(messages.heard) == 70
 
     run_in_virtual_time(main())

@@ -1,116 +1,103 @@
 """Slaves whose own log cannot go on as it is, as whole brokers."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
+from ternmq_broker.config import BrokerRole
 from ternmq_protos.v1 import admin_pb2 as admin
-from ternmq_protos.v1 import replication_pb2 as replication
 from ternmq_remoting import contracts
-from tests.support.brokers import CONFIG, SMALL_STORE, Client
-from tests.support.duo import Duo, duo, follows, until
-from tests.support.replicas import log_of
-from tests.support.virtual_time import run_in_virtual_time
+from tests.support.simulated_cluster import CLUSTER_STORE, SimulatedCluster, simulated_cluster
+from tests.support.simulated_replicas import caught_up, log_bytes, status_of
+from tests.support.virtual_time import run_in_virtual_time, slow_jobs
 
 HOUR_S = 3600
+SYNC = BrokerRole.SYNC_MASTER
 
 
-def run(scenario: Callable[[Duo], Awaitable[None]]) -> None:
+async def have_the_same(cluster: SimulatedCluster, start: int = 0, name: str = "a-1") -> None:
+    master, slave = await status_of(cluster, "a"), await status_of(cluster, name)
+    assert master.log_end == slave.log_end > master.log_start
+    assert slave.log_start == start
+    ours, theirs = (log_bytes(cluster, each, start, slave.log_end) for each in ("a", name))
+    assert ours == theirs
+
+
+def log_file_bytes(cluster: SimulatedCluster, name: str) -> list[int]:
+    """Return the lengths of a member's log files."""
+    nodes = sorted(cluster.disks[name].nodes.items())
+    return [len(node.data) for path, node in nodes if path.parent.name == "commitlog"]
+
+
+def test_empty_slave_takes_file_length_of_its_master() -> None:
     async def main() -> None:
-        async with duo() as both:
-            await scenario(both)
+        async with simulated_cluster(brokers=("a",), role=SYNC) as cluster:
+            master = await cluster.connect("a")
+            await master.put_topic("T", 1)
+            for number in range(50):
+                await master.send("T", bytes(100 * number))
+            cluster.store_config = replace(CLUSTER_STORE, commit_log_file_bytes=1 << 20)
+            await cluster.start("a-1")
+            await caught_up(cluster, "a", timeout_s=10)
+            await master.send("T", b"more")
+            await have_the_same(cluster)
+            assert log_file_bytes(cluster, "a-1")[0] == log_file_bytes(cluster, "a")[0]
 
     run_in_virtual_time(main())
 
 
-async def status(client: Client) -> replication.ReplicationStatusReply:
-    request = replication.ReplicationStatusRequest()
-    reply: replication.ReplicationStatusReply = await client.call(
-        contracts.REPLICATION_STATUS, request
-    )
-    return reply
-
-
-async def have_the_same(both: Duo, start: int = 0, number: int = 1) -> None:
-    master, slave = await status(await both.client(0)), await status(await both.client(number))
-    assert master.log_end == slave.log_end > master.log_start
-    assert slave.log_start == start
-    length = slave.log_end - start
-    files = (both.files[0], both.files[number])
-    ours, theirs = (log_of(each, 1 << 40, CONFIG.data) for each in files)
-    assert ours[start - master.log_start :][:length] == theirs[:length]
-
-
-def test_an_empty_slave_takes_the_length_of_its_masters_files() -> None:
-    async def scenario(both: Duo) -> None:
-        other = replace(SMALL_STORE, commit_log_file_bytes=1 << 20)
-        async with both.member(0):
-            master = await both.client(0)
-            await master.put_topic("T", 1)
-            for number in range(50):
-                await master.send("T", bytes(100 * number))
-            async with both.member(1, store_config=other):
-                await until(lambda: follows_at(both))
-                await master.send("T", b"more")
-                await have_the_same(both)
-
-    run(scenario)
-
-
-async def follows_at(both: Duo, number: int = 1) -> bool:
-    return await follows(await both.client(number))
-
-
-def test_several_slaves_have_one_log_and_come_and_go_as_they_like() -> None:
-    async def scenario(both: Duo) -> None:
-        async with both.member(0), both.member(1), both.member(2):
-            master = await both.client(0)
-            await until(lambda: follows_at(both))
+def test_several_slaves_that_come_and_go_have_one_log() -> None:
+    async def main() -> None:
+        async with simulated_cluster(brokers=("a", "a-1", "a-2"), role=SYNC) as cluster:
+            master = await cluster.connect("a", "client")
+            await caught_up(cluster, "a", timeout_s=10)
             await master.put_topic("T", 1)
             await master.send("T", b"early")
-            async with both.member(3):
-                await until(lambda: follows_at(both, 3))
-                for number in range(100):
-                    reply = await master.send("T", bytes(20 * number))
-                    assert reply.status.code == 0
-            both.network.cut("a0", "a2")
+            await cluster.start("a-3")
+            await caught_up(cluster, "a", timeout_s=10)
+            for number in range(100):
+                reply = await master.send("T", bytes(20 * number))
+                assert reply.status.code == 0
+            await cluster.stop("a-3")
+            cluster.network.cut("a", "a-2")
             await master.send("T", b"late")
-            await until(lambda: follows_at(both, 1))
-            await until(lambda: follows_at(both, 2))
+            await caught_up(cluster, "a", timeout_s=10)
             await master.send("T", b"last")
             await asyncio.sleep(1)
-            for number in (1, 2):
-                await have_the_same(both, number=number)
-            async with both.member(3):
-                await until(lambda: follows_at(both, 3))
-                await have_the_same(both, number=3)
-            assert len((await status(master)).followers) == 2
+            for name in ("a-1", "a-2"):
+                await have_the_same(cluster, name=name)
+            await cluster.start("a-3")
+            await caught_up(cluster, "a", timeout_s=10)
+            await have_the_same(cluster, name="a-3")
+            await cluster.stop("a-3")
+            assert len((await status_of(cluster, "a")).followers) == 2
 
-    run(scenario)
+    run_in_virtual_time(main())
 
 
-def test_a_slave_begins_where_the_masters_log_begins_by_now() -> None:
-    async def scenario(both: Duo) -> None:
-        config = replace(SMALL_STORE, commit_log_file_bytes=64 << 10, file_reserved_hours=1)
-        async with both.member(0, store_config=config):
-            master = await both.client(0)
+def test_slave_begins_where_log_of_master_begins_now() -> None:
+    async def main() -> None:
+        store = replace(CLUSTER_STORE, commit_log_file_bytes=64 << 10, file_reserved_hours=1)
+        async with simulated_cluster(brokers=("a",), store=store, role=SYNC) as cluster:
+            master = await cluster.connect("a")
             await master.put_topic("T", 1)
-            async with both.member(1, store_config=config):
-                await until(lambda: follows_at(both))
-                await master.send("T", b"old")
+            await cluster.start("a-1")
+            await caught_up(cluster, "a", timeout_s=10)
+            await master.send("T", b"old")
+            await cluster.stop("a-1")
             for _ in range(40):
                 await master.send("T", bytes(8000))
-            await asyncio.sleep(1.1 * HOUR_S)
+            with slow_jobs():
+                await asyncio.sleep(1.1 * HOUR_S)
             for _ in range(10):
                 await master.send("T", bytes(8000))
             await asyncio.sleep(2)
             reply = await master.call(contracts.CLEAN_STORE, admin.CleanStoreRequest())
             assert reply.files_deleted >= 2
-            start = (await status(master)).log_start
+            start = (await status_of(cluster, "a")).log_start
             assert start > 0
-            async with both.member(1, store_config=config):
-                await until(lambda: follows_at(both))
-                await master.send("T", b"more")
-                await have_the_same(both, start)
+            await cluster.start("a-1")
+            await caught_up(cluster, "a", timeout_s=10)
+            await master.send("T", b"more")
+            await have_the_same(cluster, start)
 
-    run(scenario)
+    run_in_virtual_time(main())

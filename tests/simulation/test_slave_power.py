@@ -3,25 +3,16 @@ from random import Random
 
 import pytest
 
-from ternmq_broker import Broker
+from ternmq_broker.config import BrokerRole
 from ternmq_model.errors import TernError
 from ternmq_model.response_code import ResponseCode
-from ternmq_runtime.service import OwnedTasks
 from ternmq_store.config import FlushMode
 from ternmq_store.message_store import MessageStore
-from tests.support.brokers import CONFIG, SMALL_STORE, Client
-from tests.support.duo import Duo, duo, follows, until
+from tests.support.brokers import CONFIG, Client
 from tests.support.files import PowerLossFileSystem
-from tests.support.replicas import log_of
+from tests.support.simulated_cluster import CLUSTER_STORE, simulated_cluster
+from tests.support.simulated_replicas import caught_up, log_bytes
 from tests.support.virtual_time import VirtualClock, run_in_virtual_time
-
-
-async def has_caught_up(both: Duo) -> bool:
-    slave = await both.client(1)
-    try:
-        return await follows(slave)
-    finally:
-        await slave.connection.close()
 
 
 class Sender:
@@ -47,15 +38,10 @@ class Sender:
                 self.safe_to = max(self.safe_to, int(reply.offset_message_id[16:], 16) + 1)
 
 
-async def serve(broker: Broker) -> None:
-    async with broker:
-        await asyncio.get_running_loop().create_future()
-
-
 def end_of(files: PowerLossFileSystem) -> int:
     """Return where the log ends that a start after a loss of power finds."""
     store = MessageStore.open(
-        CONFIG.data, SMALL_STORE, FlushMode.SYNC, files, VirtualClock(), serve_to=None
+        CONFIG.data, CLUSTER_STORE, FlushMode.SYNC, files, VirtualClock(), serve_to=None
     )
     end = store.max_physical
     store.close()
@@ -63,40 +49,34 @@ def end_of(files: PowerLossFileSystem) -> int:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_what_was_answered_as_safe_is_in_a_slave_that_lost_its_power(seed: int) -> None:
+def test_acknowledged_messages_survive_loss_of_power_of_slave(seed: int) -> None:
     random = Random(seed)
 
     async def main() -> None:
-        async with duo() as both, both.member(0), OwnedTasks() as tasks:
-            both.files[1] = PowerLossFileSystem()
-            master = await both.client(0)
+        role = BrokerRole.SYNC_MASTER
+        async with simulated_cluster(seed, brokers=("a",), role=role) as cluster:
+            master = await cluster.connect("a")
             await master.put_topic("T", 1)
-            sender = Sender(await both.client(0))
-            sending = tasks.spawn(sender.run(), "send")
+            sender = Sender(master)
+            sending = cluster.tasks.spawn(sender.run(), "send")
             for _ in range(4):
-                life = tasks.spawn(serve(both.member(1)), "slave")
+                cluster.begin("a-1")
                 await asyncio.sleep(random.random())
                 if random.random() < 0.5:
-                    both.network.partition("a0", "a1")
+                    cluster.network.partition("a", "a-1")
                     await asyncio.sleep(random.random())
-                    both.network.heal()
+                    cluster.network.heal()
                     await asyncio.sleep(random.random())
-                safe_to = sender.safe_to
-                disk = both.files[1]
-                assert isinstance(disk, PowerLossFileSystem)
-                after = disk.lose_power(random)
-                both.network.kill("a1")
-                life.cancel()
-                await asyncio.wait({life})
-                assert end_of(disk.lose_power(random)) >= safe_to
-                both.files[1] = after
+                disk = cluster.disks["a-1"]
+                cluster.lose_power("a-1")
+                assert end_of(disk.lose_power(random)) >= sender.safe_to
                 await asyncio.sleep(random.random())
-            tasks.spawn(serve(both.member(1)), "slave")
+            cluster.begin("a-1")
             sending.cancel()
-            await until(lambda: has_caught_up(both), 60)
+            await caught_up(cluster, "a", timeout_s=60)
             assert sender.safe_to > 0
             assert sender.count > 50
-            ours, theirs = (log_of(files, sender.safe_to, CONFIG.data) for files in both.files[:2])
+            ours, theirs = (log_bytes(cluster, name, 0, sender.safe_to) for name in ("a", "a-1"))
             assert ours == theirs
 
     run_in_virtual_time(main())

@@ -11,71 +11,80 @@ from ternmq_model.transaction import Resolution
 from ternmq_producer.config import ProducerConfig
 from ternmq_producer.producer import Producer
 from ternmq_producer.transactions import TransactionProducer
-from tests.support.paired import NAMESERVER, TOPIC, Pair, paired
+from ternmq_protos.v1 import admin_pb2 as admin
+from ternmq_remoting import contracts
+from tests.support.numbered import TOPIC, numbered
+from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster
+from tests.support.simulated_replicas import start_slave
 from tests.support.virtual_time import run_in_virtual_time
 
 
-def producer_of(pair: Pair, timeout_s: float = 3.0) -> Producer:
+async def stored_at(cluster: SimulatedCluster, name: str) -> int:
+    """Return how many messages a member has."""
+    request = admin.DescribeTopicRequest(topic=TOPIC)
+    reply = await cluster.ask(name, contracts.DESCRIBE_TOPIC, request)
+    return sum(status.max_offset for status in reply.queues)
+
+
+def producer_of(cluster: SimulatedCluster, timeout_s: float = 3.0) -> Producer:
     config = ProducerConfig(send_timeout_s=timeout_s)
-    return Producer("p", nameserver=NAMESERVER, config=config, env=pair.environment("p"))
+    return Producer("p", nameserver=NAMESERVER, config=config, env=cluster.environment("p"))
 
 
 @pytest.mark.parametrize("key", ["", "k"])
 @pytest.mark.parametrize("is_known_to_be_away", [True, False])
-def test_a_send_without_any_master_fails_undone_and_says_why(
-    key: str, is_known_to_be_away: bool
-) -> None:
+def test_send_without_master_fails_undone_and_says_why(key: str, is_known_to_be_away: bool) -> None:
     async def main() -> None:
-        async with paired() as pair:
-            await pair.start_slave()
-            async with producer_of(pair) as producer:
+        async with numbered() as (cluster, _):
+            await start_slave(cluster)
+            async with producer_of(cluster) as producer:
                 await producer.send(Message(TOPIC, b"0", sharding_key=key))
                 if is_known_to_be_away:
-                    await pair.stop()
+                    await cluster.stop("a")
                     await asyncio.sleep(3)
                 else:
-                    pair.network.partition("p", "master")
+                    cluster.network.partition("p", "a")
                     await asyncio.sleep(20)
                 with pytest.raises(Unreachable) as why:
                     await producer.send(Message(TOPIC, b"1", sharding_key=key))
                 assert not why.value.may_have_happened
                 told = "master" if is_known_to_be_away else "broker a: "
                 assert told in str(why.value)
-                pair.network.heal()
+                cluster.network.heal()
                 if is_known_to_be_away:
-                    await pair.start()
+                    await cluster.start("a")
                 await asyncio.sleep(3)
                 await producer.send(Message(TOPIC, b"1", sharding_key=key))
-            assert sum(await pair.ends("master")) == 2
+            assert await stored_at(cluster, "a") == 2
 
     run_in_virtual_time(main())
 
 
-def test_a_send_that_has_time_waits_for_the_master() -> None:
+def test_send_with_time_left_waits_for_master() -> None:
     async def main() -> None:
-        async with paired() as pair:
-            await pair.start_slave()
-            async with producer_of(pair, timeout_s=30) as producer:
+        async with numbered() as (cluster, _):
+            await start_slave(cluster)
+            async with producer_of(cluster, timeout_s=30) as producer:
                 await producer.send(Message(TOPIC, b"0", sharding_key="k"))
-                await pair.stop()
+                await cluster.stop("a")
                 sending = asyncio.ensure_future(
                     producer.send(Message(TOPIC, b"1", sharding_key="k"))
                 )
                 await asyncio.sleep(10)
                 assert not sending.done()
-                await pair.start()
+                await cluster.start("a")
                 assert (await sending).queue_offset == 1
 
     run_in_virtual_time(main())
 
 
-def test_the_end_of_a_transaction_waits_for_the_master() -> None:
+def test_end_of_transaction_waits_for_master() -> None:
     async def main() -> None:
-        async with paired() as pair:
-            await pair.start_slave()
+        async with numbered() as (cluster, _):
+            await start_slave(cluster)
 
             async def execute(message: Message, argument: object) -> Resolution:
-                await pair.stop()
+                await cluster.stop("a")
                 asyncio.get_running_loop().call_later(10, returned.set)
                 return Resolution.COMMIT
 
@@ -90,16 +99,16 @@ def test_the_end_of_a_transaction_waits_for_the_master() -> None:
                 check=check,
                 nameserver=NAMESERVER,
                 config=config,
-                env=pair.environment("p"),
+                env=cluster.environment("p"),
             )
             async with producer:
                 sending = asyncio.ensure_future(producer.send(Message(TOPIC, b"0")))
                 await returned.wait()
                 assert not sending.done()
-                assert sum(await pair.ends("slave")) == 0
-                await pair.start()
+                assert await stored_at(cluster, "a-1") == 0
+                await cluster.start("a")
                 assert (await sending).resolution is Resolution.COMMIT
                 await asyncio.sleep(2)
-            assert sum(await pair.ends("master")) == 1
+            assert await stored_at(cluster, "a") == 1
 
     run_in_virtual_time(main())

@@ -1,241 +1,231 @@
 """Consumers whose master goes away: a slave of its name stands in, until it returns."""
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from ternmq_consumer.config import ConsumeFrom, MessageModel, OffsetsKept, PushConsumerConfig
+from ternmq_consumer.config import MessageModel, OffsetsKept
 from ternmq_consumer.pull import PullConsumer
 from ternmq_consumer.push import PushConsumer
 from ternmq_model.queue import MessageQueue
 from ternmq_model.stored_message import StoredMessage
-from tests.support.paired import NAMESERVER, TOPIC, Pair, paired
-from tests.support.virtual_time import run_in_virtual_time
+from tests.support.numbered import FIRST, GROUP, TOPIC, numbered
+from tests.support.simulated_cluster import NAMESERVER
+from tests.support.simulated_replicas import start_slave
+from tests.support.virtual_time import run_in_virtual_time, until
 
-FIRST = PushConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET, workers=1)
 QUEUES = [MessageQueue(TOPIC, "a", queue_id) for queue_id in range(2)]
 
 
-def consumer_at(
-    pair: Pair, host: str, config: PushConsumerConfig = FIRST, **more: Any
-) -> PushConsumer:
-    more.setdefault("listener", pair.listen)
-    return PushConsumer(
-        "g", TOPIC, nameserver=NAMESERVER, config=config, env=pair.environment(host), **more
-    )
+def queues_of(consumer: PushConsumer) -> list[MessageQueue]:
+    """Return the topic's queues that a consumer reads; it may have a retry queue, too."""
+    return [each for each in consumer.assignment() if each.topic == TOPIC]
 
 
-async def until(condition: Callable[[], bool], within_s: float = 60.0) -> None:
-    async with asyncio.timeout(within_s):
-        while not condition():
-            await asyncio.sleep(0.05)
-
-
-def test_consumers_go_on_at_the_slave_commit_there_and_return() -> None:
+def test_consumers_go_on_at_slave_commit_there_and_return() -> None:
     async def main() -> None:
-        async with paired() as pair:
-            await pair.send(200)
-            await pair.start_slave()
-            async with consumer_at(pair, "c1") as one, consumer_at(pair, "c2") as two:
+        async with numbered() as (cluster, messages):
+            await messages.send(200)
+            await start_slave(cluster)
+            async with messages.consumer("c1") as one, messages.consumer("c2") as two:
                 await one.assigned()
                 await two.assigned()
                 owned = (one.assignment(), two.assignment())
-                await until(lambda: len(pair.heard) >= 80)
-                await pair.stop()
-                await until(lambda: pair.bodies == pair.sent)
-                assert len(pair.heard) == 200, "nothing was in hand that was not finished"
+                await until(lambda: len(messages.heard) >= 80)
+                await cluster.stop("a")
+                await until(messages.all_heard)
+                assert len(messages.heard) == 200, "nothing was in hand that was not finished"
                 await asyncio.sleep(10)
-                assert await pair.committed("slave") == [100, 100]
+                assert await messages.committed("a-1") == [100, 100]
                 assert (one.assignment(), two.assignment()) == owned
-                await pair.start()
+                await cluster.start("a")
                 await asyncio.sleep(4)
-                await pair.send(100)
-                await until(lambda: pair.bodies == pair.sent)
-                assert len(pair.heard) == 300
+                await messages.send(100)
+                await until(messages.all_heard)
+                assert len(messages.heard) == 300
                 await asyncio.sleep(6)
-                assert await pair.committed("master") == [150, 150]
+                assert await messages.committed("a") == [150, 150]
                 assert (one.assignment(), two.assignment()) == owned
 
     run_in_virtual_time(main())
 
 
-def test_a_master_that_is_lost_without_a_word_is_left_within_seconds() -> None:
+def test_consumer_leaves_unreachable_master_within_seconds() -> None:
     async def main() -> None:
-        async with paired() as pair:
-            await pair.send(200)
-            await pair.start_slave()
-            async with consumer_at(pair, "c1") as consumer:
+        async with numbered() as (cluster, messages):
+            await messages.send(200)
+            await start_slave(cluster)
+            async with messages.consumer("c1") as consumer:
                 await consumer.assigned()
-                await until(lambda: len(pair.heard) >= 50)
-                pair.network.partition("c1", "master")
-                await until(lambda: pair.bodies == pair.sent, within_s=5)
-                pair.network.heal()
+                await until(lambda: len(messages.heard) >= 50)
+                cluster.network.partition("c1", "a")
+                await until(messages.all_heard, within_s=5)
+                cluster.network.heal()
                 await asyncio.sleep(3)
-                await pair.send(10)
-                await until(lambda: pair.bodies == pair.sent, within_s=1)
-                assert len(pair.heard) == 210
+                await messages.send(10)
+                await until(messages.all_heard, within_s=1)
+                assert len(messages.heard) == 210
 
     run_in_virtual_time(main())
 
 
-def test_a_member_that_dies_while_the_master_is_away_leaves_its_queues_to_others() -> None:
+def test_consumer_that_stops_while_master_is_away_leaves_its_queues_to_others() -> None:
     async def main() -> None:
-        async with paired() as pair:
-            await pair.send(100)
-            await pair.start_slave()
-            async with consumer_at(pair, "c1") as one:
-                async with consumer_at(pair, "c2") as two:
-                    await until(lambda: len(one.assignment()) == len(two.assignment()) == 1)
-                    await until(lambda: len(pair.heard) >= 20)
-                    await pair.stop()
+        async with numbered() as (cluster, messages):
+            await messages.send(100)
+            await start_slave(cluster)
+            async with messages.consumer("c1") as one:
+                async with messages.consumer("c2") as two:
+                    await until(lambda: len(queues_of(one)) == len(queues_of(two)) == 1)
+                    await until(lambda: len(messages.heard) >= 20)
+                    await cluster.stop("a")
                     await asyncio.sleep(0.5)
-                await until(lambda: one.assignment() == QUEUES)
-                await until(lambda: pair.bodies == pair.sent)
-                assert len(pair.heard) <= 101
+                await until(lambda: queues_of(one) == QUEUES)
+                await until(messages.all_heard)
+                assert len(messages.heard) <= 101
 
     run_in_virtual_time(main())
 
 
-def test_a_consumer_that_starts_while_the_master_is_away_begins_where_the_slave_says() -> None:
+def test_consumer_that_starts_while_master_is_away_begins_at_offsets_of_slave() -> None:
     async def main() -> None:
-        async with paired() as pair:
-            await pair.send(20)
-            async with consumer_at(pair, "c1") as consumer:
-                await until(lambda: len(pair.heard) == 20)
+        async with numbered() as (cluster, messages):
+            await messages.send(20)
+            async with messages.consumer("c1") as consumer:
+                await until(lambda: len(messages.heard) == 20)
                 await consumer.commit()
-            await pair.send(20)
-            await pair.start_slave()
-            await pair.stop()
-            async with consumer_at(pair, "c2"):
-                await until(lambda: pair.bodies == pair.sent)
-            assert len(pair.heard) == 40
-            assert await pair.committed("slave") == [20, 20]
+            await messages.send(20)
+            await start_slave(cluster)
+            await cluster.stop("a")
+            async with messages.consumer("c2"):
+                await until(messages.all_heard)
+            assert len(messages.heard) == 40
+            assert await messages.committed("a-1") == [20, 20]
 
     run_in_virtual_time(main())
 
 
-def test_a_slave_that_is_behind_moves_nobody_back_and_is_waited_for() -> None:
+def test_slave_that_is_behind_moves_no_consumer_back() -> None:
     async def main() -> None:
-        async with paired() as pair:
-            await pair.send(20)
-            await pair.start_slave()
-            pair.network.partition("master", "slave")
-            await pair.send(20)
-            async with consumer_at(pair, "c1"):
-                await until(lambda: pair.bodies == pair.sent)
-                await pair.stop()
+        async with numbered() as (cluster, messages):
+            await messages.send(20)
+            await start_slave(cluster)
+            cluster.network.partition("a", "a-1")
+            await messages.send(20)
+            async with messages.consumer("c1"):
+                await until(messages.all_heard)
+                await cluster.stop("a")
                 await asyncio.sleep(60)
-                assert len(pair.heard) == 40
-                pair.network.heal()
-                await pair.start()
-                await pair.send(10)
-                await until(lambda: pair.bodies == pair.sent)
-                assert len(pair.heard) == 50
+                assert len(messages.heard) == 40
+                cluster.network.heal()
+                await cluster.start("a")
+                await messages.send(10)
+                await until(messages.all_heard)
+                assert len(messages.heard) == 50
                 await asyncio.sleep(6)
-                assert await pair.committed("master") == [25, 25]
+                assert await messages.committed("a") == [25, 25]
 
     run_in_virtual_time(main())
 
 
-def test_orderly_consumers_wait_for_the_master() -> None:
+def test_orderly_consumers_wait_for_master() -> None:
     async def main() -> None:
-        async with paired() as pair:
-            await pair.send(4_000)
-            await pair.start_slave()
+        async with numbered() as (cluster, messages):
+            await messages.send(2_000)
+            await start_slave(cluster)
             config = replace(FIRST, order_per_queue=True)
-            async with consumer_at(pair, "c1", config) as consumer:
-                await until(lambda: len(pair.heard) >= 100)
-                await pair.stop()
+            async with messages.consumer("c1", config) as consumer:
+                await until(lambda: len(messages.heard) >= 100)
+                await cluster.stop("a")
                 await asyncio.sleep(10)
-                heard = len(pair.heard)
+                heard = len(messages.heard)
                 assert heard < 1_500, "a lock is trusted for 8 s"
                 await asyncio.sleep(20)
-                assert len(pair.heard) == heard
-                assert [each for each in consumer.assignment() if each.topic == TOPIC] == QUEUES
-                assert sum(await pair.committed("slave")) >= heard - 2
-                await pair.start()
-                await until(lambda: pair.bodies == pair.sent)
+                assert len(messages.heard) == heard
+                assert queues_of(consumer) == QUEUES
+                assert sum(await messages.committed("a-1")) >= heard - 2
+                await cluster.start("a")
+                await until(messages.all_heard)
                 for queue in QUEUES:
-                    offsets = [each.queue_offset for each in pair.heard if each.queue == queue]
-                    assert offsets == list(range(2_000))
+                    offsets = [each.queue_offset for each in messages.heard if each.queue == queue]
+                    assert offsets == list(range(1_000))
 
     run_in_virtual_time(main())
 
 
-def test_what_fails_is_given_back_when_the_master_is_there_again() -> None:
+def test_failed_message_is_sent_back_when_master_returns() -> None:
     async def main() -> None:
-        async with paired() as pair:
-            await pair.send(10)
-            await pair.start_slave()
+        async with numbered() as (cluster, messages):
+            await messages.send(10)
+            await start_slave(cluster)
             fails = True
 
             async def listen(message: Any) -> bool:
-                await pair.listen(message)
+                await messages.listen(message)
                 return not fails or message.body != b"7"
 
-            async with consumer_at(pair, "c1", listener=listen):
-                await pair.stop()
-                await until(lambda: pair.bodies == pair.sent)
+            async with messages.consumer("c1", listener=listen):
+                await cluster.stop("a")
+                await until(messages.all_heard)
                 await asyncio.sleep(30)
-                assert (await pair.committed("slave"))[1] == 3, "7 is the fourth of its queue"
-                await pair.start()
-                await until(lambda: any(each.reconsume_times for each in pair.heard))
+                assert (await messages.committed("a-1"))[1] == 3, "7 is the fourth of its queue"
+                await cluster.start("a")
+                await until(lambda: any(each.reconsume_times for each in messages.heard))
                 fails = False
                 await asyncio.sleep(60)
-                assert await pair.committed("master") == [5, 5]
+                assert await messages.committed("a") == [5, 5]
 
     run_in_virtual_time(main())
 
 
-def test_broadcasting_offsets_that_brokers_keep_are_kept_by_the_slave() -> None:
+def test_broadcasting_offsets_kept_at_brokers_are_kept_by_slave() -> None:
     async def main() -> None:
-        async with paired() as pair:
-            await pair.send(100)
-            await pair.start_slave()
+        async with numbered() as (cluster, messages):
+            await messages.send(100)
+            await start_slave(cluster)
             config = replace(
                 FIRST,
                 message_model=MessageModel.BROADCASTING,
                 offsets_kept=OffsetsKept.AT_BROKERS,
             )
-            async with consumer_at(pair, "c1", config):
-                await until(lambda: len(pair.heard) >= 20)
-                await pair.stop()
-                await until(lambda: pair.bodies == pair.sent)
-            async with consumer_at(pair, "c1", config):
+            async with messages.consumer("c1", config):
+                await until(lambda: len(messages.heard) >= 20)
+                await cluster.stop("a")
+                await until(messages.all_heard)
+            async with messages.consumer("c1", config):
                 await asyncio.sleep(20)
-            assert len(pair.heard) == 100
+            assert len(messages.heard) == 100
 
     run_in_virtual_time(main())
 
 
-def test_assigned_queues_are_polled_and_committed_at_the_slave() -> None:
+def test_assigned_queues_are_polled_and_committed_at_slave() -> None:
     async def main() -> None:
-        async with paired() as pair:
-            await pair.send(100)
-            await pair.start_slave()
-            consumer = PullConsumer("g", nameserver=NAMESERVER, env=pair.environment("c1"))
+        async with numbered() as (cluster, messages):
+            await messages.send(100)
+            await start_slave(cluster)
+            consumer = PullConsumer(GROUP, nameserver=NAMESERVER, env=cluster.environment("c1"))
             async with consumer:
                 consumer.assign(await consumer.queues(TOPIC))
                 found = await consumer.poll(messages_max=30)
-                await pair.stop()
+                await cluster.stop("a")
                 while len(found) < 100:
                     found += await consumer.poll(messages_max=30, timeout_s=5)
-                assert sorted((each.body for each in found), key=int) == pair.sent
-                assert await consumer.commit()
+                assert sorted((each.body for each in found), key=int) == messages.sent
+                await until(consumer.commit, within_s=5)
                 assert await consumer.committed(QUEUES[0]) == 50
-            assert await pair.committed("slave") == [50, 50]
+            assert await messages.committed("a-1") == [50, 50]
 
     run_in_virtual_time(main())
 
 
-def test_a_pull_consumers_share_stays_its_own_at_the_slave() -> None:
+def test_pull_consumer_keeps_its_share_at_slave() -> None:
     async def main() -> None:
-        async with paired() as pair:
-            await pair.send(100)
-            await pair.start_slave()
+        async with numbered() as (cluster, messages):
+            await messages.send(100)
+            await start_slave(cluster)
             changes: list[str] = []
-            consumer = PullConsumer("g", nameserver=NAMESERVER, env=pair.environment("c1"))
+            consumer = PullConsumer(GROUP, nameserver=NAMESERVER, env=cluster.environment("c1"))
             async with consumer:
                 await consumer.subscribe(
                     TOPIC,
@@ -243,13 +233,13 @@ def test_a_pull_consumers_share_stays_its_own_at_the_slave() -> None:
                     on_revoked=lambda queues: changes.extend(["-"] * len(queues)),
                 )
                 await consumer.assigned()
-                await pair.stop()
+                await cluster.stop("a")
                 found: list[StoredMessage] = []
                 while len(found) < 100:
                     found += await consumer.poll(messages_max=30, timeout_s=5)
-                assert await consumer.commit()
+                await until(consumer.commit, within_s=5)
                 await asyncio.sleep(60)
                 assert changes == ["+", "+"]
-            assert await pair.committed("slave") == [50, 50]
+            assert await messages.committed("a-1") == [50, 50]
 
     run_in_virtual_time(main())

@@ -12,17 +12,18 @@ from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting import contracts
 from ternmq_store.config import FlushMode
 from tests.support.brokers import Client, bodies, membership, world
-from tests.support.paired import paired
+from tests.support.numbered import numbered
+from tests.support.simulated_replicas import start_slave
 from tests.support.virtual_time import run_in_virtual_time
 
 
 @asynccontextmanager
 async def slave_with(count: int) -> AsyncGenerator[Client]:
     """Give a slave whose log has `count` messages in one queue of topic A, and a client of it."""
-    async with paired(queues=1) as pair:
-        await pair.send(count, queues=1)
-        await pair.start_slave()
-        client = await pair.client("slave")
+    async with numbered(queues=1) as (cluster, messages):
+        await messages.send(count)
+        await start_slave(cluster)
+        client = await cluster.connect("a-1")
         yield client
         await client.connection.close()
 
@@ -32,7 +33,7 @@ def commit(offset: int, token: int = 0) -> groups.CommitOffsetsRequest:
     return groups.CommitOffsetsRequest(group="G", client_id="c", offsets=[told])
 
 
-def test_a_slave_serves_readers_their_offsets_and_their_sessions() -> None:
+def test_slave_serves_readers_their_offsets_and_their_sessions() -> None:
     async def main() -> None:
         async with slave_with(3) as client:
             assert bodies(await client.pull("A", 0, group="G")) == [b"0", b"1", b"2"]
@@ -50,7 +51,7 @@ def test_a_slave_serves_readers_their_offsets_and_their_sessions() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_slave_stores_nothing_gives_no_locks_and_makes_no_topics() -> None:
+def test_slave_stores_nothing_gives_no_locks_and_creates_no_topics() -> None:
     async def main() -> None:
         async with slave_with(0) as client:
             for refused in (
@@ -78,7 +79,7 @@ def test_a_slave_stores_nothing_gives_no_locks_and_makes_no_topics() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_slave_moves_nobody_who_is_further_than_it() -> None:
+def test_slave_does_not_correct_consumers_ahead_of_it() -> None:
     async def main() -> None:
         async with slave_with(3) as client:
             pulled = await client.pull("A", 9, group="G")
@@ -94,7 +95,7 @@ def test_a_slave_moves_nobody_who_is_further_than_it() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_slave_that_may_not_be_read_refuses_pulls_alone() -> None:
+def test_unreadable_slave_refuses_pulls_alone() -> None:
     async def main() -> None:
         async with (
             world(flush_mode=FlushMode.ASYNC, slave_read_enabled=False) as around,

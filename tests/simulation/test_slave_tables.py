@@ -1,29 +1,21 @@
 """A master and its slave as whole brokers: what one is told, the other has within a second."""
 
-from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
-from random import Random
+from collections.abc import Awaitable
 from typing import Final
 
+from ternmq_broker.config import BrokerRole
 from ternmq_model.errors import TernError
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting import contracts
 from tests.support.brokers import Client
-from tests.support.duo import Duo, duo, follows, until
-from tests.support.memory_network import MemoryNetwork
-from tests.support.virtual_time import run_in_virtual_time
+from tests.support.simulated_cluster import simulated_cluster
+from tests.support.simulated_replicas import caught_up, replicated
+from tests.support.virtual_time import run_in_virtual_time, until
 
 SECOND_S: Final = 1.0
-
-
-def run(scenario: Callable[[Duo], Awaitable[None]]) -> None:
-    async def main() -> None:
-        async with duo() as both:
-            await scenario(both)
-
-    run_in_virtual_time(main())
+SYNC: Final = BrokerRole.SYNC_MASTER
 
 
 async def commit(client: Client, offset: int, version: int = 0) -> groups.CommitOffsetsReply:
@@ -52,11 +44,11 @@ async def has_group(client: Client, group: str = "G") -> bool:
     return group in reply.groups
 
 
-def test_topics_groups_and_offsets_of_the_master_are_at_the_slave_within_a_second() -> None:
-    async def scenario(both: Duo) -> None:
-        async with both.member(0), both.member(1):
-            master, slave = await both.client(0), await both.client(1)
-            await until(lambda: follows(slave))
+def test_topics_groups_and_offsets_reach_slave_within_one_second() -> None:
+    async def main() -> None:
+        async with simulated_cluster(brokers=("a", "a-1"), role=SYNC) as cluster:
+            master, slave = await cluster.connect("a"), await cluster.connect("a-1")
+            await replicated(cluster)
             await master.put_topic("T", 1)
             await until(lambda: has_topic(slave), SECOND_S)
             for number in range(8):
@@ -78,7 +70,7 @@ def test_topics_groups_and_offsets_of_the_master_are_at_the_slave_within_a_secon
             await until(lambda: has_topic(slave), SECOND_S)
             await until(lambda: reads(slave, 1), SECOND_S)
 
-    run(scenario)
+    run_in_virtual_time(main())
 
 
 async def is_at(client: Client, offset: int) -> bool:
@@ -94,48 +86,38 @@ async def reads(client: Client, count: int) -> bool:
     return len(reply.record_sizes) // 4 == count
 
 
-def test_what_was_committed_at_the_slave_is_there_when_the_master_is_back() -> None:
-    async def scenario(both: Duo) -> None:
-        async with both.member(1) as _slave:
-            slave = await both.client(1)
-            async with both.member(0):
-                master = await both.client(0)
-                await until(lambda: follows(slave))
-                await master.put_topic("T", 1)
-                for number in range(8):
-                    await master.send("T", b"%d" % number)
-                await commit(master, 3)
-                await until(lambda: is_at(slave, 3), SECOND_S)
-            assert not (await commit(slave, 6)).refused
-            async with both.member(0):
-                master = await both.client(0)
-                assert await offset_at(master) == 6, "before anybody else is served"
-                await until(lambda: follows(slave))
-                await commit(master, 7)
-                await until(lambda: is_at(slave, 7), SECOND_S)
-
-    run(scenario)
-
-
-def test_without_any_nameserver_a_slave_finds_its_master_where_it_was() -> None:
+def test_offsets_committed_at_slave_are_at_returned_master() -> None:
     async def main() -> None:
-        async with MemoryNetwork(Random(1)) as network:
-            both = Duo(network)
-            async with AsyncExitStack() as until_gone:
-                await until_gone.enter_async_context(both.nameserver())
-                async with both.member(0):
-                    async with both.member(1):
-                        await until_follows(both)
-                    await until_gone.aclose()
-                    async with both.member(1):
-                        await until_follows(both)
-                        master, slave = await both.client(0), await both.client(1)
-                        await master.put_topic("T", 1)
-                        await until(lambda: has_topic(slave), SECOND_S)
+        async with simulated_cluster(brokers=("a-1", "a"), role=SYNC) as cluster:
+            master, slave = await cluster.connect("a"), await cluster.connect("a-1")
+            await replicated(cluster)
+            await master.put_topic("T", 1)
+            for number in range(8):
+                await master.send("T", b"%d" % number)
+            await commit(master, 3)
+            await until(lambda: is_at(slave, 3), SECOND_S)
+            await cluster.stop("a")
+            assert not (await commit(slave, 6)).refused
+            await cluster.start("a")
+            master = await cluster.connect("a")
+            assert await offset_at(master) == 6, "before anybody else is served"
+            await replicated(cluster)
+            await commit(master, 7)
+            await until(lambda: is_at(slave, 7), SECOND_S)
 
     run_in_virtual_time(main())
 
 
-async def until_follows(both: Duo) -> None:
-    slave = await both.client(1)
-    await until(lambda: follows(slave), 35)
+def test_slave_finds_master_at_its_old_place_without_nameserver() -> None:
+    async def main() -> None:
+        async with simulated_cluster(brokers=("a", "a-1"), role=SYNC) as cluster:
+            await caught_up(cluster, "a", timeout_s=35)
+            await cluster.stop("a-1")
+            await cluster.nameservers.stop("ns")
+            await cluster.start("a-1")
+            await caught_up(cluster, "a", timeout_s=35)
+            master, slave = await cluster.connect("a"), await cluster.connect("a-1")
+            await master.put_topic("T", 1)
+            await until(lambda: has_topic(slave), SECOND_S)
+
+    run_in_virtual_time(main())

@@ -1,7 +1,6 @@
 """Staged messages on a simulated cluster: their time, their ends, and brokers that die."""
 
 import asyncio
-import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -34,8 +33,9 @@ from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import transactions_pb2 as transactions
 from ternmq_remoting import contracts
 from ternmq_store.config import FlushMode
+from tests.support.examples import seeds
 from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster, simulated_cluster
-from tests.support.simulated_replicas import caught_up, promote, standing
+from tests.support.simulated_replicas import caught_up, promote, status_of
 from tests.support.virtual_time import run_in_virtual_time
 
 TOPIC = "flights"
@@ -43,7 +43,7 @@ GROUP = "sink"
 OPEN, COMMITTED = TransactionState.OPEN, TransactionState.COMMITTED
 ROLLED_BACK, NOT_FOUND = TransactionState.ROLLED_BACK, TransactionState.NOT_FOUND
 COMMIT, ROLLBACK = Resolution.COMMIT, Resolution.ROLLBACK
-SEEDS = range(300) if os.environ.get("TERNMQ_SOAK") else range(3)
+SEEDS = seeds(3, soak=300)
 
 
 def producer_of(
@@ -67,10 +67,10 @@ async def described(cluster: SimulatedCluster, name: str = "a") -> admin.OpenTra
 
 
 async def log_end(cluster: SimulatedCluster, name: str = "a") -> int:
-    return (await standing(cluster, name)).log_end
+    return (await status_of(cluster, name)).log_end
 
 
-def test_staged_messages_are_seen_when_they_are_committed_and_not_before() -> None:
+def test_staged_messages_are_visible_only_once_committed() -> None:
     async def main() -> None:
         async with simulated_cluster() as cluster, producer_of(cluster) as producer:
             await cluster.put_topic(TOPIC)
@@ -92,7 +92,7 @@ def test_staged_messages_are_seen_when_they_are_committed_and_not_before() -> No
     run_in_virtual_time(main())
 
 
-def test_a_broker_is_asked_again_when_others_gave_up_the_connection_to_it() -> None:
+def test_broker_is_asked_again_when_others_drop_its_connection() -> None:
     async def main() -> None:
         async with simulated_cluster(brokers=("a",), latency_s=0.2) as cluster:
             await cluster.put_topic(TOPIC)
@@ -140,7 +140,7 @@ def test_rows_of_a_sharding_key_are_committed_in_their_order() -> None:
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-def test_nothing_happens_before_its_time_is_over_and_then_it_is_rolled_back(restarts: bool) -> None:
+def test_staged_messages_roll_back_only_after_their_immunity(restarts: bool) -> None:
     async def main() -> None:
         async with simulated_cluster(brokers=("a",)) as cluster:
             await cluster.put_topic(TOPIC)
@@ -204,7 +204,7 @@ def delayed_rows(now_ms: int) -> list[Message]:
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-def test_delays_are_kept_and_followed_from_the_commit_on(restarts: bool) -> None:
+def test_delays_of_staged_messages_count_from_the_commit(restarts: bool) -> None:
     async def main() -> None:
         async with simulated_cluster(brokers=("a",)) as cluster, producer_of(cluster) as producer:
             await cluster.put_topic(TOPIC)
@@ -235,7 +235,7 @@ def test_delays_are_kept_and_followed_from_the_commit_on(restarts: bool) -> None
     run_in_virtual_time(main())
 
 
-def test_the_roll_back_and_an_end_at_the_same_moment_have_one_winner() -> None:
+def test_concurrent_roll_back_and_end_have_one_winner() -> None:
     async def main(seed: int) -> set[TransactionState]:
         async with simulated_cluster(seed, brokers=("a",)) as cluster:
             await cluster.put_topic(TOPIC)
@@ -267,7 +267,7 @@ def test_the_roll_back_and_an_end_at_the_same_moment_have_one_winner() -> None:
 
 
 @pytest.mark.parametrize("role", [BrokerRole.SYNC_MASTER, BrokerRole.ASYNC_MASTER])
-def test_a_slave_that_is_promoted_knows_what_is_staged_and_for_how_long(role: BrokerRole) -> None:
+def test_promoted_slave_knows_staged_messages_and_their_immunity(role: BrokerRole) -> None:
     async def main() -> None:
         async with simulated_cluster(brokers=("a", "a-1"), role=role) as cluster:
             await cluster.put_topic(TOPIC)
@@ -295,7 +295,7 @@ def test_a_slave_that_is_promoted_knows_what_is_staged_and_for_how_long(role: Br
 
 
 @pytest.mark.parametrize("is_away", [False, True])
-def test_batches_wait_for_slow_slaves_and_for_none_that_is_away(is_away: bool) -> None:
+def test_batches_wait_for_slow_slaves_but_not_for_absent_ones(is_away: bool) -> None:
     async def main() -> None:
         slow: dict[str, Any] = {} if is_away else {"latency_s": 0.4, "slave_timeout_ms": 10}
         brokers, role = ("a", "a-1"), BrokerRole.SYNC_MASTER
@@ -315,7 +315,7 @@ def test_batches_wait_for_slow_slaves_and_for_none_that_is_away(is_away: bool) -
     run_in_virtual_time(main())
 
 
-def test_states_tell_of_ones_own_messages_alone_and_change_nothing() -> None:
+def test_states_report_own_messages_and_change_nothing() -> None:
     async def main() -> None:
         async with simulated_cluster(brokers=("a",)) as cluster, producer_of(cluster) as producer:
             await cluster.put_topic(TOPIC)
@@ -348,7 +348,7 @@ def test_states_tell_of_ones_own_messages_alone_and_change_nothing() -> None:
     run_in_virtual_time(main())
 
 
-def test_who_stages_is_patient_with_a_broker_that_refuses_again_and_again(
+def test_staging_producer_retries_a_broker_that_keeps_refusing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     store, left = MessageWriter.store, ["the disk is slow"] * 7
@@ -369,7 +369,7 @@ def test_who_stages_is_patient_with_a_broker_that_refuses_again_and_again(
     run_in_virtual_time(main())
 
 
-def test_errors_of_several_brokers_come_out_as_one_and_not_as_a_group(
+def test_errors_of_several_brokers_are_raised_as_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def main() -> None:
@@ -397,17 +397,17 @@ def test_errors_of_several_brokers_come_out_as_one_and_not_as_a_group(
     run_in_virtual_time(main())
 
 
-def test_a_broker_with_too_many_open_refuses_and_tells_what_was_staged() -> None:
+def test_broker_with_too_many_open_transactions_refuses_and_names_staged() -> None:
     async def main() -> None:
         async with (
-            simulated_cluster(brokers=("a",), transactions_open_max=3000) as cluster,
+            simulated_cluster(brokers=("a",), transactions_open_max=1000) as cluster,
             producer_of(cluster) as producer,
         ):
             await cluster.put_topic(TOPIC)
             with pytest.raises(StageFailed, match=r"broker\.transactions_open_max") as failed:
-                await producer.stage(rows(9000), staged_for="q/1", timeout_s=20)
+                await producer.stage(rows(3000), staged_for="q/1", timeout_s=20)
             staged = failed.value.staged
-            assert 3000 <= len(staged) < 9000
+            assert 1000 <= len(staged) < 3000
             assert failed.value.retryable
             await producer.end(staged, ROLLBACK)
             assert (await described(cluster)).open == 0
@@ -418,7 +418,9 @@ def test_a_broker_with_too_many_open_refuses_and_tells_what_was_staged() -> None
 
 @pytest.mark.parametrize("mode", FlushMode)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_batches_are_seen_whole_or_not_at_all_while_brokers_die(seed: int, mode: FlushMode) -> None:
+def test_batches_are_visible_whole_or_not_at_all_while_brokers_die(
+    seed: int, mode: FlushMode
+) -> None:
     async def batch(cluster: SimulatedCluster, number: int, decided: dict[int, bool]) -> None:
         """Stage a batch as a task does that may fail, and let its driver decide."""
         start = number * 1000
@@ -478,7 +480,7 @@ async def kills(cluster: SimulatedCluster, times: int) -> None:
     [("", 60, "staged_for"), ("a b", 60, "staged_for"), ("q" * 201, 60, "staged_for"),
      ("é/1", 60, "staged_for"), ("q/1", 0, "immunity_s"), ("q/1", 1 << 31, "immunity_s")],
 )  # fmt: skip
-def test_what_cannot_be_staged_is_refused_by_name(
+def test_unstageable_messages_are_refused_by_name(
     staged_for: str, immunity_s: int, word: str
 ) -> None:
     async def main() -> None:

@@ -15,35 +15,28 @@ from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_protos.v1 import replication_pb2 as replication
 from ternmq_remoting import contracts
 from tests.support.brokers import Client, Sender, bodies, membership, stored
-from tests.support.paired import TOPIC, Pair, paired
+from tests.support.numbered import TOPIC, numbered
+from tests.support.simulated_cluster import SimulatedCluster
+from tests.support.simulated_replicas import status_of
 from tests.support.virtual_time import run_in_virtual_time
 
 
-async def status_of(pair: Pair, host: str = "master") -> replication.ReplicationStatusReply:
-    client = await pair.client(host)
-    request = replication.ReplicationStatusRequest()
-    reply: replication.ReplicationStatusReply
-    reply = await client.call(contracts.REPLICATION_STATUS, request)
-    await client.connection.close()
-    return reply
-
-
-async def in_sync(pair: Pair, members: int = 2) -> None:
+async def in_sync(cluster: SimulatedCluster, members: int = 2) -> None:
     """Wait until so many members count."""
     async with asyncio.timeout(30):
-        while (await status_of(pair)).in_sync_now != members:
+        while (await status_of(cluster, "a")).in_sync_now != members:
             await asyncio.sleep(0.05)
 
 
 @asynccontextmanager
-async def synchronous(**settings: Any) -> AsyncGenerator[tuple[Pair, Client, Sender]]:
+async def synchronous(**settings: Any) -> AsyncGenerator[tuple[SimulatedCluster, Client, Sender]]:
     """Give a SYNC_MASTER with a slave that counts, a client of the master, and its stream."""
-    async with paired(role=BrokerRole.SYNC_MASTER, **settings) as pair:
-        await pair.start("slave", 1)
-        await in_sync(pair)
-        client = await pair.client()
-        yield pair, client, await client.open_sender()
-        pair.sync_s.clear()
+    async with numbered(role=BrokerRole.SYNC_MASTER, **settings) as (cluster, _):
+        await cluster.start("a-1")
+        await in_sync(cluster)
+        client = await cluster.connect("a")
+        yield cluster, client, await client.open_sender()
+        cluster.disk_s.clear()
         await client.connection.close()
 
 
@@ -51,10 +44,10 @@ def elapsed_s(since_s: float) -> float:
     return asyncio.get_running_loop().time() - since_s
 
 
-def test_a_send_is_answered_when_the_slave_has_it_and_seen_then_too() -> None:
+def test_send_is_answered_and_visible_once_slave_has_it() -> None:
     async def main() -> None:
-        async with synchronous() as (pair, client, sender):
-            pair.sync_s["slave"] = 0.5
+        async with synchronous() as (cluster, client, sender):
+            cluster.disk_s["a-1"] = 0.5
             began_s = asyncio.get_running_loop().time()
             sending = asyncio.ensure_future(client.send(TOPIC, b"unary", queue_id=0))
             await asyncio.sleep(0.1)
@@ -62,34 +55,34 @@ def test_a_send_is_answered_when_the_slave_has_it_and_seen_then_too() -> None:
             assert (await sending).status.code == Code.SUCCESS
             assert elapsed_s(began_s) >= 0.4
             assert bodies(await client.pull(TOPIC, wait_ms=500)) == [b"unary"]
-            pair.sync_s["slave"] = 0.0
+            cluster.disk_s["a-1"] = 0.0
             assert (await sender.send(sender.record(TOPIC))).status.code == Code.SUCCESS
 
     run_in_virtual_time(main())
 
 
-def test_a_slave_that_goes_costs_no_send_and_is_told() -> None:
+def test_sends_go_on_without_slave_and_say_so() -> None:
     async def main() -> None:
-        async with synchronous() as (pair, client, sender):
-            pair.network.partition("master", "slave")
+        async with synchronous() as (cluster, client, sender):
+            cluster.network.partition("a", "a-1")
             for _ in range(3):
                 assert (await client.send(TOPIC)).status.code == Code.SLAVE_NOT_AVAILABLE
                 reply = await sender.send(sender.record(TOPIC))
                 assert reply.status.code == Code.SLAVE_NOT_AVAILABLE
-            status = await status_of(pair)
+            status = await status_of(cluster, "a")
             assert (status.in_sync_now, status.in_sync_replicas) == (1, 2)
             assert status.confirm_offset == status.log_end
-            pair.network.heal()
-            await in_sync(pair)
+            cluster.network.heal()
+            await in_sync(cluster)
             assert (await client.send(TOPIC)).status.code == Code.SUCCESS
 
     run_in_virtual_time(main())
 
 
-def test_a_slave_whose_disk_hangs_is_waited_for_three_seconds() -> None:
+def test_slave_whose_disk_hangs_is_waited_for_three_seconds() -> None:
     async def main() -> None:
-        async with synchronous() as (pair, client, sender):
-            pair.sync_s["slave"] = 20.0
+        async with synchronous() as (cluster, client, sender):
+            cluster.disk_s["a-1"] = 20.0
             began_s = asyncio.get_running_loop().time()
             first = asyncio.ensure_future(client.send(TOPIC, b"first", queue_id=0))
             await asyncio.sleep(1)
@@ -102,19 +95,19 @@ def test_a_slave_whose_disk_hangs_is_waited_for_three_seconds() -> None:
             began_s = asyncio.get_running_loop().time()
             assert (await client.send(TOPIC)).status.code == Code.SLAVE_NOT_AVAILABLE
             assert elapsed_s(began_s) < 0.1
-            pair.sync_s["slave"] = 0.0
+            cluster.disk_s["a-1"] = 0.0
             await asyncio.sleep(20)
-            await in_sync(pair)
+            await in_sync(cluster)
             assert (await client.send(TOPIC)).status.code == Code.SUCCESS
             assert bodies(await client.pull(TOPIC))[0] == b"first"
 
     run_in_virtual_time(main())
 
 
-def test_a_slow_slave_that_goes_on_is_waited_for_and_the_sends_time_out() -> None:
+def test_slow_slave_stays_in_sync_while_sends_time_out() -> None:
     async def main() -> None:
-        async with synchronous(slave_timeout_ms=1000) as (pair, client, sender):
-            pair.sync_s["slave"] = 0.7
+        async with synchronous(slave_timeout_ms=1000) as (cluster, client, sender):
+            cluster.disk_s["a-1"] = 0.7
             # One after the other the slave makes them safe, each in time for it to count.
             loads = [asyncio.ensure_future(client.send(TOPIC)) for _ in range(2)]
             await asyncio.sleep(0.3)
@@ -125,33 +118,33 @@ def test_a_slow_slave_that_goes_on_is_waited_for_and_the_sends_time_out() -> Non
             assert reply.status.code in {Code.SUCCESS, Code.FLUSH_SLAVE_TIMEOUT}
             assert elapsed_s(began_s) <= 1.01
             await asyncio.gather(*loads)
-            assert (await status_of(pair)).in_sync_now == 2
+            assert (await status_of(cluster, "a")).in_sync_now == 2
 
     run_in_virtual_time(main())
 
 
-def test_of_three_members_each_must_have_what_three_are_asked_for() -> None:
+def test_three_in_sync_replicas_need_all_three_members() -> None:
     async def main() -> None:
-        async with synchronous(in_sync_replicas=3) as (pair, client, sender):
+        async with synchronous(in_sync_replicas=3) as (cluster, client, sender):
             assert (await client.send(TOPIC)).status.code == Code.SLAVE_NOT_AVAILABLE
-            await pair.start("second", 2)
-            await in_sync(pair, 3)
+            await cluster.start("a-2")
+            await in_sync(cluster, 3)
             assert (await client.send(TOPIC)).status.code == Code.SUCCESS
-            pair.sync_s["second"] = 0.3
+            cluster.disk_s["a-2"] = 0.3
             began_s = asyncio.get_running_loop().time()
             assert (await sender.send(sender.record(TOPIC))).status.code == Code.SUCCESS
             assert elapsed_s(began_s) >= 0.25
-            assert [each.broker_id for each in (await status_of(pair)).followers] == [1, 2]
-            pair.network.partition("master", "second")
+            assert [each.broker_id for each in (await status_of(cluster, "a")).followers] == [1, 2]
+            cluster.network.partition("a", "a-2")
             assert (await client.send(TOPIC)).status.code == Code.SLAVE_NOT_AVAILABLE
 
     run_in_virtual_time(main())
 
 
-def test_the_masters_own_disk_is_blamed_when_it_is_late() -> None:
+def test_late_disk_of_master_is_blamed() -> None:
     async def main() -> None:
-        async with synchronous() as (pair, client, sender):
-            pair.sync_s["master"] = 8.0
+        async with synchronous() as (cluster, client, sender):
+            cluster.disk_s["a"] = 8.0
             began_s = asyncio.get_running_loop().time()
             reply = await sender.send(sender.record(TOPIC))
             assert reply.status.code == Code.FLUSH_DISK_TIMEOUT
@@ -162,13 +155,13 @@ def test_the_masters_own_disk_is_blamed_when_it_is_late() -> None:
     run_in_virtual_time(main())
 
 
-def test_sends_can_be_refused_rather_than_stored_at_the_master_alone() -> None:
+def test_sends_without_slaves_can_be_refused() -> None:
     async def main() -> None:
-        async with synchronous(refuse_without_replicas=True) as (pair, client, sender):
+        async with synchronous(refuse_without_replicas=True) as (cluster, client, sender):
             assert (await client.send(TOPIC, b"kept", queue_id=0)).status.code == Code.SUCCESS
-            await pair.stop("slave")
-            await in_sync(pair, 1)
-            before = (await status_of(pair)).log_end
+            await cluster.stop("a-1")
+            await in_sync(cluster, 1)
+            before = (await status_of(cluster, "a")).log_end
             with pytest.raises(RefusedError, match="too few slaves") as caught:
                 await client.send(TOPIC)
             assert caught.value.code == Code.SERVICE_NOT_AVAILABLE
@@ -177,12 +170,12 @@ def test_sends_can_be_refused_rather_than_stored_at_the_master_alone() -> None:
             reply = await sender.send(sender.record(TOPIC))
             assert reply.status.code == Code.SERVICE_NOT_AVAILABLE
             assert not reply.status.may_have_happened
-            assert (await status_of(pair)).log_end == before
+            assert (await status_of(cluster, "a")).log_end == before
             # What consumers send back goes on: the message is stored here alone already.
             await send_back(client)
-            assert (await status_of(pair)).log_end > before
-            await pair.start("slave", 1)
-            await in_sync(pair)
+            assert (await status_of(cluster, "a")).log_end > before
+            await cluster.start("a-1")
+            await in_sync(cluster)
             assert (await client.send(TOPIC)).status.code == Code.SUCCESS
 
     run_in_virtual_time(main())
@@ -200,12 +193,12 @@ async def send_back(client: Client) -> None:
     stream.cancel()
 
 
-def test_what_the_broker_writes_by_itself_counts_without_a_slave() -> None:
+def test_messages_written_by_broker_itself_count_without_slave() -> None:
     async def main() -> None:
-        async with synchronous() as (pair, client, _):
+        async with synchronous() as (cluster, client, _):
             await client.send(TOPIC, b"again", queue_id=0)
-            await pair.stop("slave")
-            await in_sync(pair, 1)
+            await cluster.stop("a-1")
+            await in_sync(cluster, 1)
             await send_back(client)
             delayed = await client.send(TOPIC, b"later", queue_id=1, properties={"DELAY": "1"})
             assert delayed.status.code == Code.SLAVE_NOT_AVAILABLE
@@ -214,11 +207,11 @@ def test_what_the_broker_writes_by_itself_counts_without_a_slave() -> None:
     run_in_virtual_time(main())
 
 
-def test_what_is_sent_again_is_found_and_told_with_its_true_status() -> None:
+def test_retried_batch_is_found_and_answered_with_its_true_status() -> None:
     async def main() -> None:
-        async with synchronous() as (pair, _, sender):
+        async with synchronous() as (cluster, _, sender):
             record = sender.record(TOPIC, b"once")
-            pair.network.partition("master", "slave")
+            cluster.network.partition("a", "a-1")
             alone = await sender.send(record)
             assert alone.status.code == Code.SLAVE_NOT_AVAILABLE
             retry = messages.SendBatch(
@@ -228,8 +221,8 @@ def test_what_is_sent_again_is_found_and_told_with_its_true_status() -> None:
             again = await sender.read()
             assert again.physical_offsets == alone.physical_offsets
             assert again.status.code == Code.SLAVE_NOT_AVAILABLE
-            pair.network.heal()
-            await in_sync(pair)
+            cluster.network.heal()
+            await in_sync(cluster)
             await sender.stream.write(messages.SendStreamRequest(batch=retry))
             again = await sender.read()
             assert again.physical_offsets == alone.physical_offsets
@@ -238,21 +231,21 @@ def test_what_is_sent_again_is_found_and_told_with_its_true_status() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_master_that_is_deposed_answers_nothing_any_more() -> None:
+def test_deposed_master_acknowledges_nothing() -> None:
     async def main() -> None:
-        async with synchronous() as (pair, client, sender):
-            pair.sync_s["slave"] = 30.0
+        async with synchronous() as (cluster, client, sender):
+            cluster.disk_s["a-1"] = 30.0
             await sender.write(sender.record(TOPIC, b"in doubt"))
             unary = asyncio.ensure_future(client.send(TOPIC))
             await asyncio.sleep(0.5)
-            stranger = await pair.client()
+            stranger = await cluster.connect("a", "stranger")
             stream = stranger.connection.open(contracts.FOLLOW)
             hello = replication.FollowHello(
                 cluster="DefaultCluster",
                 broker_name="a",
                 broker_id=2,
                 incarnation="promoted elsewhere",
-                store_id=(await status_of(pair)).store_id,
+                store_id=(await status_of(cluster, "a")).store_id,
                 highest_epoch=5_000_000,
             )
             await stream.write(replication.FollowRequest(hello=hello))
@@ -264,25 +257,25 @@ def test_a_master_that_is_deposed_answers_nothing_any_more() -> None:
                 await unary
             assert caught.value.may_have_happened
             await stranger.connection.close()
-            pair.sync_s.clear()
+            cluster.disk_s.clear()
             await asyncio.sleep(40)
-            assert (await status_of(pair)).role == "slave"
+            assert (await status_of(cluster, "a")).role == "slave"
 
     run_in_virtual_time(main())
 
 
-def test_a_master_that_stops_in_order_leaves_a_slave_that_can_serve_everything() -> None:
+def test_master_that_stops_in_order_leaves_slave_with_everything() -> None:
     async def main() -> None:
-        async with paired() as pair:
-            await pair.start("slave", 1)
-            await in_sync(pair)
-            pair.sync_s["slave"] = 0.5
-            await pair.send(20)
-            end = (await status_of(pair)).log_end
-            assert (await status_of(pair, "slave")).safe_offset < end
-            await pair.stop("master")
-            slave = await status_of(pair, "slave")
+        async with numbered() as (cluster, messages):
+            await cluster.start("a-1")
+            await in_sync(cluster)
+            cluster.disk_s["a-1"] = 0.5
+            await messages.send(20)
+            end = (await status_of(cluster, "a")).log_end
+            assert (await status_of(cluster, "a-1")).safe_offset < end
+            await cluster.stop("a")
+            slave = await status_of(cluster, "a-1")
             assert slave.safe_offset == slave.confirm_offset == end
-            pair.sync_s.clear()
+            cluster.disk_s.clear()
 
     run_in_virtual_time(main())

@@ -40,7 +40,7 @@ async def send_and_consume(cluster: SimulatedCluster) -> str:
     return sent.message_id
 
 
-def test_a_message_can_be_followed_from_its_sender_to_its_consumer() -> None:
+def test_message_can_be_traced_from_its_sender_to_its_consumer() -> None:
     async def main() -> None:
         async with simulated_cluster(trace_topic_enabled=True) as cluster:
             message_id = await send_and_consume(cluster)
@@ -56,7 +56,7 @@ def test_a_message_can_be_followed_from_its_sender_to_its_consumer() -> None:
     run_in_virtual_time(main())
 
 
-def test_without_a_topic_for_traces_messages_go_their_way() -> None:
+def test_messages_flow_without_a_trace_topic() -> None:
     async def main() -> None:
         async with simulated_cluster() as cluster:
             began_s = asyncio.get_running_loop().time()

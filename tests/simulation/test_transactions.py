@@ -5,7 +5,6 @@ it. What it says of a message that was never executed is kept, so that nobody ex
 """
 
 import asyncio
-import os
 from dataclasses import dataclass, field
 from random import Random
 
@@ -18,12 +17,13 @@ from ternmq_model.transaction import Resolution, TransactionResult
 from ternmq_producer.transactions import TransactionProducer
 from ternmq_runtime.service import OwnedTasks
 from ternmq_store.config import FlushMode
+from tests.support.examples import seeds
 from tests.support.history import Decision, Outcome, id_of, make_body
 from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster, simulated_cluster
 from tests.support.virtual_time import run_in_virtual_time
 
 TOPIC = "paid"
-SEEDS = range(500) if os.environ.get("TERNMQ_SOAK") else range(10, 13)
+SEEDS = seeds(3, soak=500, first=10)
 DECISIONS = {Resolution.COMMIT: Decision.COMMITTED, Resolution.ROLLBACK: Decision.ROLLED_BACK}
 
 
@@ -108,7 +108,7 @@ async def settled(cluster: SimulatedCluster, base: DataBase, seconds: float = 12
     assert sorted(lying) == sorted(committed), f"seed {cluster.seed}"
 
 
-def test_a_transaction_is_delivered_or_never_as_its_local_one_ends() -> None:
+def test_transaction_is_delivered_or_dropped_as_its_local_one_ends() -> None:
     async def main() -> None:
         async with simulated_cluster(seed=1) as cluster:
             base = DataBase(Random(1))
@@ -127,7 +127,7 @@ def test_a_transaction_is_delivered_or_never_as_its_local_one_ends() -> None:
 
 
 @pytest.mark.parametrize("wrote_its_row", [True, False])
-def test_another_producer_answers_for_one_that_died(wrote_its_row: bool) -> None:
+def test_another_producer_answers_for_a_dead_one(wrote_its_row: bool) -> None:
     async def main() -> None:
         async with simulated_cluster(seed=2) as cluster:
             base = DataBase(Random(2))
@@ -155,7 +155,7 @@ def test_another_producer_answers_for_one_that_died(wrote_its_row: bool) -> None
     run_in_virtual_time(main())
 
 
-def test_a_plain_function_is_asked_and_what_it_raises_leaves_it_open() -> None:
+def test_plain_function_is_checked_and_its_exception_leaves_the_transaction_open() -> None:
     async def main() -> None:
         async with simulated_cluster(seed=3) as cluster:
             base = DataBase(Random(3))
@@ -185,7 +185,7 @@ def test_a_plain_function_is_asked_and_what_it_raises_leaves_it_open() -> None:
     run_in_virtual_time(main())
 
 
-def test_nobody_is_asked_about_a_local_transaction_that_still_runs() -> None:
+def test_producer_is_not_checked_while_its_local_transaction_runs() -> None:
     async def main() -> None:
         async with simulated_cluster(seed=4) as cluster:
             base = DataBase(Random(4))
@@ -213,9 +213,7 @@ def test_nobody_is_asked_about_a_local_transaction_that_still_runs() -> None:
 
 @pytest.mark.parametrize("mode", FlushMode)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_each_commits_once_while_brokers_producers_and_connections_die(
-    seed: int, mode: FlushMode
-) -> None:
+def test_each_transaction_commits_once_while_everything_dies(seed: int, mode: FlushMode) -> None:
     async def one_life(cluster: SimulatedCluster, base: DataBase, host: str) -> None:
         async with producer_of(cluster, base, host) as producer, OwnedTasks() as tasks:
             for _ in range(30):

@@ -1,17 +1,15 @@
 """What the tests with real Spark share: sessions, a cluster of TernMQ, and silence."""
 
-import sys
 from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.support.dev_process import DevProcess, running_dev
+from tests.support.processes import ServiceProcess, running_dev
 from tests.support.spark_session import Sessions, java_missing
 
 HERE = Path(__file__).parent
-TERNMQ = (sys.executable, "-m", "ternmq")
 
 SILENCED = (
     # Py4J keeps connections to the JVM and leaves the closing of them to the collector.
@@ -54,7 +52,7 @@ def spark_cluster(sessions: Sessions) -> SparkSession:
 
 
 @pytest.fixture(scope="session")
-def dev(tmp_path_factory: pytest.TempPathFactory) -> Generator[DevProcess]:
+def dev(tmp_path_factory: pytest.TempPathFactory) -> Generator[ServiceProcess]:
     """A NameServer and a broker, the same for all tests: each uses topics of its own name."""
-    with running_dev(TERNMQ, tmp_path_factory.mktemp("dev")) as running:
+    with running_dev(tmp_path_factory.mktemp("dev")) as running:
         yield running

@@ -12,7 +12,7 @@ from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from ternmq_model.message import Message
 from ternmq_pipeline.planning import partition_number
-from tests.support.dev_process import DevProcess
+from tests.support.processes import ServiceProcess
 from tests.support.spark_data import delete_topic, fill, make_topic, send
 from tests.support.spark_read import bodies, read_with, refusal_of
 from tests.support.spark_session import PUSHDOWN, setting
@@ -24,19 +24,19 @@ Read = Callable[..., DataFrame]
 
 
 @pytest.fixture(scope="module")
-def topic(dev: DevProcess) -> str:
+def topic(dev: ServiceProcess) -> str:
     fill(dev.nameserver, "BatchRead", COUNT, queues=3)
     return "BatchRead"
 
 
 @pytest.fixture
-def read(spark: SparkSession, dev: DevProcess, topic: str) -> Read:
+def read(spark: SparkSession, dev: ServiceProcess, topic: str) -> Read:
     return functools.partial(read_with, spark, nameserver=dev.nameserver, subscribe=topic)
 
 
 @pytest.mark.parametrize("options", [{}, {"scan": "never"}, {"arrow": "false"}])
-def test_a_row_says_what_its_message_says(
-    read: Read, dev: DevProcess, topic: str, options: dict[str, str]
+def test_row_equals_its_message(
+    read: Read, dev: ServiceProcess, topic: str, options: dict[str, str]
 ) -> None:
     now = datetime.now(UTC)
     rows = read(**options).collect()
@@ -56,8 +56,8 @@ def test_a_row_says_what_its_message_says(
     assert {queue for queue, _ in places} == {0, 1, 2}
 
 
-def test_a_message_without_tag_keys_and_properties_has_none(
-    spark: SparkSession, dev: DevProcess
+def test_message_without_tag_keys_and_properties_has_none(
+    spark: SparkSession, dev: ServiceProcess
 ) -> None:
     make_topic(dev.nameserver, "BatchBare", 1)
     send(dev.nameserver, [Message("BatchBare", b"")])
@@ -68,13 +68,13 @@ def test_a_message_without_tag_keys_and_properties_has_none(
     assert (bytes(row.value), row.key) == (b"", None)
 
 
-def test_a_narrower_schema_reads_those_columns_in_its_order(read: Read) -> None:
+def test_narrower_schema_reads_those_columns_in_its_order(read: Read) -> None:
     frame = read("body binary, queueOffset bigint")
     assert frame.columns == ["body", "queueOffset"]
     assert bodies(frame.collect()) == EXPECTED
 
 
-def test_a_schema_may_say_that_there_are_no_nulls(read: Read, spark: SparkSession) -> None:
+def test_schema_may_forbid_nulls(read: Read, spark: SparkSession) -> None:
     schema = StructType([StructField("queueId", IntegerType(), nullable=False)])
     assert read(schema).count() == COUNT
     schema = StructType([StructField("tags", StringType(), nullable=False)])
@@ -91,8 +91,8 @@ def test_a_schema_may_say_that_there_are_no_nulls(read: Read, spark: SparkSessio
         ("body binary, body binary", "body"),
     ],
 )
-def test_a_schema_that_does_not_fit_is_refused_by_the_columns_name(
-    spark: SparkSession, dev: DevProcess, topic: str, schema: str, told: str
+def test_unfit_schema_is_refused_by_column_name(
+    spark: SparkSession, dev: ServiceProcess, topic: str, schema: str, told: str
 ) -> None:
     assert told in refusal_of(spark, schema, nameserver=dev.nameserver, subscribe=topic)
 
@@ -104,7 +104,7 @@ def test_rows_are_counted_and_conditions_hold_without_pushdown(read: Read) -> No
     assert read().limit(3).count() == 3
 
 
-def test_one_frame_reads_the_same_each_time(read: Read, dev: DevProcess) -> None:
+def test_frame_reads_the_same_each_time(read: Read, dev: ServiceProcess) -> None:
     make_topic(dev.nameserver, "BatchGrows", 1)
     send(dev.nameserver, [Message("BatchGrows", b"first")])
     frame = read(subscribe="BatchGrows")
@@ -114,8 +114,8 @@ def test_one_frame_reads_the_same_each_time(read: Read, dev: DevProcess) -> None
     assert read(subscribe="BatchGrows").count() == 2
 
 
-def test_messages_that_go_between_planning_and_reading_are_an_error_unless_told_otherwise(
-    read: Read, dev: DevProcess
+def test_messages_expired_between_planning_and_reading_are_an_error_by_default(
+    read: Read, dev: ServiceProcess
 ) -> None:
     fill(dev.nameserver, "BatchGone", 10, queues=1)
     strict = read("body binary", subscribe="BatchGone")
@@ -130,8 +130,8 @@ def test_messages_that_go_between_planning_and_reading_are_an_error_unless_told_
     assert bodies(lenient.collect()) == left
 
 
-def test_the_kafka_view_has_the_columns_of_kafkas_source(
-    read: Read, dev: DevProcess, topic: str
+def test_kafka_view_has_the_columns_of_kafkas_source(
+    read: Read, dev: ServiceProcess, topic: str
 ) -> None:
     frame = read(view="kafka", includeHeaders="true")
     assert frame.columns == [
@@ -148,20 +148,18 @@ def test_the_kafka_view_has_the_columns_of_kafkas_source(
     assert read("value binary", view="kafka").count() == COUNT
 
 
-def test_an_empty_topic_has_no_rows_and_its_columns(read: Read, dev: DevProcess) -> None:
+def test_empty_topic_has_columns_and_no_rows(read: Read, dev: ServiceProcess) -> None:
     make_topic(dev.nameserver, "BatchEmpty", 2)
     frame = read(subscribe="BatchEmpty")
     assert frame.collect() == []
     assert len(frame.columns) == 14
 
 
-def test_a_topic_that_does_not_exist_is_refused_by_its_name(
-    spark: SparkSession, dev: DevProcess
-) -> None:
+def test_missing_topic_is_refused_by_name(spark: SparkSession, dev: ServiceProcess) -> None:
     assert "BatchNowhere" in refusal_of(spark, nameserver=dev.nameserver, subscribe="BatchNowhere")
 
 
-def test_a_nameserver_that_is_not_there_is_told(spark: SparkSession) -> None:
+def test_absent_nameserver_is_reported(spark: SparkSession) -> None:
     options = {"nameserver": "127.0.0.1:1", "fetchOffset.numRetries": "0", "subscribe": "T"}
     assert "127.0.0.1:1" in refusal_of(spark, **options)
 
@@ -220,7 +218,7 @@ def test_pushed_conditions_save_work(read: Read, spark: SparkSession) -> None:
     assert read(pushdown="auto").where("queueId = 1").rdd.getNumPartitions() == 3
 
 
-def test_a_frame_that_was_not_asked_to_push_serves_any_number_of_queries(
+def test_frame_without_pushdown_serves_any_number_of_queries(
     read: Read, spark: SparkSession
 ) -> None:
     frame = read("queueId int, body binary")
@@ -232,8 +230,8 @@ def test_a_frame_that_was_not_asked_to_push_serves_any_number_of_queries(
         assert frame.where("queueId = 0 or length(body) > 0").count() == COUNT
 
 
-def test_pushdown_that_spark_does_not_allow_is_refused(
-    spark: SparkSession, dev: DevProcess, topic: str
+def test_pushdown_forbidden_by_spark_is_refused(
+    spark: SparkSession, dev: ServiceProcess, topic: str
 ) -> None:
     options = {"nameserver": dev.nameserver, "subscribe": topic, "pushdown": "true"}
     assert PUSHDOWN in refusal_of(spark, **options)
@@ -248,8 +246,8 @@ print("rows", spark.read.format("ternmq").options(**options).load().count())
 """
 
 
-def test_the_format_is_known_to_a_program_that_registers_nothing(
-    sessions: object, dev: DevProcess, topic: str, tmp_path: Path
+def test_format_is_known_without_registration(
+    sessions: object, dev: ServiceProcess, topic: str, tmp_path: Path
 ) -> None:
     program = tmp_path / "program.py"
     program.write_text(FRESH)
@@ -259,6 +257,6 @@ def test_the_format_is_known_to_a_program_that_registers_nothing(
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=240,
     )
     assert f"rows {COUNT}" in found.stdout, found.stderr

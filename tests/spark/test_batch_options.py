@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
 from ternmq_model.message import Message
-from tests.support.dev_process import DevProcess
+from tests.support.processes import ServiceProcess
 from tests.support.spark_data import fill, make_topic, send
 from tests.support.spark_read import bodies, read_with, refusal_of
 
@@ -22,7 +22,7 @@ Read = Callable[..., DataFrame]
 
 
 @pytest.fixture(scope="module")
-def topic(dev: DevProcess) -> str:
+def topic(dev: ServiceProcess) -> str:
     fill(dev.nameserver, TOPIC, COUNT, queues=QUEUES)
     fill(dev.nameserver, TOPIC + "Too", 10, queues=1, begin=1_000)
     make_topic(dev.nameserver, "%DLQ%batch-options", queues=1)
@@ -31,7 +31,7 @@ def topic(dev: DevProcess) -> str:
 
 
 @pytest.fixture
-def read(spark: SparkSession, dev: DevProcess, topic: str) -> Read:
+def read(spark: SparkSession, dev: ServiceProcess, topic: str) -> Read:
     assert topic
     return functools.partial(
         read_with,
@@ -54,7 +54,7 @@ def places(frame: DataFrame) -> dict[int, list[int]]:
     return {queue: sorted(offsets) for queue, offsets in sorted(found.items())}
 
 
-def test_offsets_say_where_a_batch_begins_and_ends(read: Read, dev: DevProcess) -> None:
+def test_offset_options_set_where_a_batch_begins_and_ends(read: Read, dev: ServiceProcess) -> None:
     name = dev.broker_name
     found = read(
         subscribe=TOPIC,
@@ -64,7 +64,7 @@ def test_offsets_say_where_a_batch_begins_and_ends(read: Read, dev: DevProcess) 
     assert places(found) == {0: [5, 6, 7, 8], 1: [0, 1, 2]}
 
 
-def test_times_say_where_a_batch_begins_and_ends(read: Read, dev: DevProcess) -> None:
+def test_time_options_set_where_a_batch_begins_and_ends(read: Read, dev: ServiceProcess) -> None:
     whole = read(subscribe=TOPIC)
     stored_ms = sql.unix_millis("storeTimestamp")
     (times,) = whole.agg(sql.min(stored_ms).alias("a"), sql.max(stored_ms).alias("b")).collect()
@@ -97,7 +97,7 @@ def test_times_say_where_a_batch_begins_and_ends(read: Read, dev: DevProcess) ->
     assert places(one_queue) == {0: list(range(EACH))}
 
 
-def test_topics_are_chosen_by_name_pattern_or_queue(read: Read, dev: DevProcess) -> None:
+def test_topics_are_chosen_by_name_pattern_or_queue(read: Read, dev: ServiceProcess) -> None:
     assert read(subscribe=f"{TOPIC}, {TOPIC}Too").count() == COUNT + 10
     assert read(subscribePattern=f"{TOPIC}(Too)?").count() == COUNT + 10
     assert read(subscribePattern=f"{TOPIC}To").count() == 0
@@ -107,7 +107,7 @@ def test_topics_are_chosen_by_name_pattern_or_queue(read: Read, dev: DevProcess)
     assert read(subscribe="%DLQ%batch-options").count() == 0
 
 
-def test_partitions_are_as_many_and_as_long_as_wanted(read: Read) -> None:
+def test_partition_options_set_number_and_length(read: Read) -> None:
     def partitions(**options: str) -> int:
         return read(subscribe=TOPIC, **options).rdd.getNumPartitions()
 
@@ -119,7 +119,7 @@ def test_partitions_are_as_many_and_as_long_as_wanted(read: Read) -> None:
 
 
 @pytest.mark.parametrize("scan", ["auto", "never"])
-def test_filters_are_applied_before_messages_come(read: Read, scan: str) -> None:
+def test_filters_are_applied_before_messages_are_sent(read: Read, scan: str) -> None:
     odd = [b"message-%06d" % number for number in range(1, COUNT, 2)]
     assert bodies(read(subscribe=TOPIC, filter="odd", scan=scan).collect()) == odd
     both = read(subscribe=TOPIC, filter="odd || even", scan=scan)
@@ -128,8 +128,8 @@ def test_filters_are_applied_before_messages_come(read: Read, scan: str) -> None
     assert bodies(some.collect()) == [b"message-000010", b"message-000011"]
 
 
-def test_what_is_gone_is_an_error_unless_told_otherwise(
-    spark: SparkSession, read: Read, dev: DevProcess
+def test_offsets_beyond_the_queue_are_an_error_unless_tolerated(
+    spark: SparkSession, read: Read, dev: ServiceProcess
 ) -> None:
     far = at_each(dev.broker_name, 0, 0, COUNT)
     told = refusal_of(spark, nameserver=dev.nameserver, subscribe=TOPIC, startingOffsets=far)
@@ -164,6 +164,6 @@ def test_hostile_options_are_refused_by_name(
     assert told in refusal_of(spark, **options)
 
 
-def test_a_path_is_refused(spark: SparkSession) -> None:
+def test_path_option_is_refused(spark: SparkSession) -> None:
     with pytest.raises(Exception, match="a read has no path"):
         spark.read.format("ternmq").option("subscribe", "A").load("/somewhere").collect()

@@ -5,8 +5,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from ternmq_pipeline.source.tasks.reading import ROWS_SETTING
-from tests.spark.conftest import TERNMQ
-from tests.support.dev_process import running_dev
+from tests.support.processes import running_dev
 from tests.support.spark_data import fill
 from tests.support.spark_read import bodies, read_with
 from tests.support.spark_session import setting
@@ -17,8 +16,8 @@ WAITS_S = 60.0
 
 
 @pytest.mark.parametrize("scan", ["auto", "never"])
-def test_a_broker_may_restart_in_mid_batch(spark: SparkSession, tmp_path: Path, scan: str) -> None:
-    with running_dev(TERNMQ, tmp_path) as dev, ThreadPoolExecutor() as pool:
+def test_broker_may_restart_in_mid_batch(spark: SparkSession, tmp_path: Path, scan: str) -> None:
+    with running_dev(tmp_path) as dev, ThreadPoolExecutor() as pool:
         expected = fill(dev.nameserver, "Restarted", COUNT, queues=2)
         frame = read_with(
             spark,
@@ -31,10 +30,9 @@ def test_a_broker_may_restart_in_mid_batch(spark: SparkSession, tmp_path: Path, 
         with setting(spark, ROWS_SETTING, "100"):
             result = pool.submit(frame.mapInArrow(gate.step(), frame.schema).collect)
             gate.wait()
-        dev.process.kill()
-        dev.process.wait()
+        dev.kill()
         port = int(dev.nameserver.rpartition(":")[2])
-        with running_dev(TERNMQ, tmp_path, port_nameserver=port):
+        with running_dev(tmp_path, port_nameserver=port):
             gate.open()
             rows = result.result(WAITS_S)
     assert len(rows) == COUNT

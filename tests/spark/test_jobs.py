@@ -29,7 +29,7 @@ from ternmq_pipeline.jobs.replay import replay
 from ternmq_pipeline.jobs.session import spark_session
 from ternmq_runtime.directory_lock import DirectoryLock
 from tests.support.buried import bury
-from tests.support.dev_process import DevProcess
+from tests.support.processes import ServiceProcess
 from tests.support.spark_data import fill, make_topic, send
 from tests.support.spark_session import Sessions, setting
 
@@ -42,7 +42,7 @@ def bodies(rows: Any) -> Counter[bytes]:
     return Counter(bytes(row["body"]) for row in rows.select("body").collect())
 
 
-def topic_rows(spark: SparkSession, dev: DevProcess, topic: str) -> Any:
+def topic_rows(spark: SparkSession, dev: ServiceProcess, topic: str) -> Any:
     reader = spark.read.format("ternmq").option("nameserver", dev.nameserver)
     return reader.option("subscribe", topic).load()
 
@@ -53,8 +53,8 @@ def interrupt_first(done: BatchProgress) -> None:
         os.kill(os.getpid(), signal.SIGINT)
 
 
-def test_an_archive_gets_what_is_new_each_time_in_folders_by_topic_and_date(
-    spark: SparkSession, dev: DevProcess, tmp_path: Path
+def test_archive_receives_new_messages_in_folders_by_topic_and_date(
+    spark: SparkSession, dev: ServiceProcess, tmp_path: Path
 ) -> None:
     lake = tmp_path / "lake"
     sent = Counter(fill(dev.nameserver, "kept", 60))
@@ -86,14 +86,14 @@ def test_an_archive_gets_what_is_new_each_time_in_folders_by_topic_and_date(
             archive(topics, folder, checkpoint=checkpoint, **options)
 
 
-def newest_ms(dev: DevProcess, topic: str) -> int:
+def newest_ms(dev: ServiceProcess, topic: str) -> int:
     """Return when the newest message of a topic was stored."""
     description = ask(dev.nameserver, lambda admin: admin.describe_topic(topic))
     return max(one.last_stored_at_ms for one in description.queues)
 
 
-def test_an_archive_that_was_interrupted_and_killed_has_every_row_once(
-    spark: SparkSession, dev: DevProcess, tmp_path: Path
+def test_interrupted_and_killed_archive_has_every_row_once(
+    spark: SparkSession, dev: ServiceProcess, tmp_path: Path
 ) -> None:
     sent = Counter(fill(dev.nameserver, "going-on", 100))
     lake, scratch = tmp_path / "lake", tmp_path / "scratch"
@@ -144,8 +144,8 @@ def forget_last_batch(lake: Path, *, is_in_archive: bool) -> None:
             (folder / name).unlink()
 
 
-def test_a_replay_sends_what_was_archived_once_and_as_it_was(
-    spark: SparkSession, dev: DevProcess, tmp_path: Path
+def test_replay_sends_archived_messages_once_and_unchanged(
+    spark: SparkSession, dev: ServiceProcess, tmp_path: Path
 ) -> None:
     make_topic(dev.nameserver, "played")
     send(
@@ -204,8 +204,8 @@ def test_a_replay_sends_what_was_archived_once_and_as_it_was(
         assert of_shard == sorted(of_shard)
 
 
-def test_a_replay_goes_on_with_files_that_are_older_than_those_it_knows(
-    spark: SparkSession, dev: DevProcess, tmp_path: Path
+def test_replay_continues_with_files_older_than_known_ones(
+    spark: SparkSession, dev: ServiceProcess, tmp_path: Path
 ) -> None:
     make_topic(dev.nameserver, "copied")
     files = tmp_path / "files"
@@ -221,7 +221,7 @@ def test_a_replay_goes_on_with_files_that_are_older_than_those_it_knows(
 
 
 def test_dead_letters_go_to_their_first_topic_once(
-    spark: SparkSession, dev: DevProcess, tmp_path: Path
+    spark: SparkSession, dev: ServiceProcess, tmp_path: Path
 ) -> None:
     sent = fill(dev.nameserver, "letters", 20)
     bury(dev.nameserver, "undertaker", "letters", 20)
@@ -254,15 +254,15 @@ def test_dead_letters_go_to_their_first_topic_once(
     assert bodies(topic_rows(spark, dev, "letters")) == Counter(sent + sent)
 
 
-def test_a_session_that_is_there_is_not_taken_unasked(spark: SparkSession, dev: DevProcess) -> None:
+def test_existing_session_is_not_taken_unasked(spark: SparkSession, dev: ServiceProcess) -> None:
     fill(dev.nameserver, "mine", 1)
     with pytest.raises(UsageError, match="give it as spark"):
         archive(["mine"], "/nowhere", nameserver=dev.nameserver)
     assert spark.range(1).count() == 1
 
 
-def test_a_job_that_fails_says_why_in_one_line(
-    spark: SparkSession, dev: DevProcess, tmp_path: Path
+def test_failing_job_says_why_in_one_line(
+    spark: SparkSession, dev: ServiceProcess, tmp_path: Path
 ) -> None:
     fill(dev.nameserver, "failing", 3)
     make_topic(dev.nameserver, "never-there")
@@ -272,7 +272,7 @@ def test_a_job_that_fails_says_why_in_one_line(
         replay("never-there", where="raise_error(body) = 1", **options)
 
 
-def test_a_session_of_a_jobs_own_ends_with_the_job_and_leaves_nothing(sessions: Sessions) -> None:
+def test_jobs_own_session_ends_with_the_job_and_leaves_nothing(sessions: Sessions) -> None:
     sessions.end()
     folders: list[Path] = []
 
@@ -290,7 +290,7 @@ def test_a_session_of_a_jobs_own_ends_with_the_job_and_leaves_nothing(sessions: 
     assert before == [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
 
 
-def test_without_java_a_job_says_so_at_once(dev: DevProcess, tmp_path: Path) -> None:
+def test_job_without_java_says_so_at_once(dev: ServiceProcess, tmp_path: Path) -> None:
     fill(dev.nameserver, "javaless", 1)
     archive_it = ("archive", "javaless", "--to", str(tmp_path / "lake"))
     nowhere = {"PATH": str(tmp_path), "JAVA_HOME": None}
@@ -302,7 +302,7 @@ def test_without_java_a_job_says_so_at_once(dev: DevProcess, tmp_path: Path) -> 
     assert not list(tmp_path.iterdir())
 
 
-def test_a_report_tells_what_is_known(dev: DevProcess, tmp_path: Path) -> None:
+def test_report_contains_all_known_figures(dev: ServiceProcess, tmp_path: Path) -> None:
     fill(dev.nameserver, "told", 25)
     html, tables = tmp_path / "page.html", tmp_path / "tables"
     done = run_command(dev, "report", "--parquet", str(tables), "--html", str(html), "--json")
@@ -319,7 +319,7 @@ def test_a_report_tells_what_is_known(dev: DevProcess, tmp_path: Path) -> None:
 
 
 def run_command(
-    dev: DevProcess, *arguments: str, environment: Mapping[str, str | None] | None = None
+    dev: ServiceProcess, *arguments: str, environment: Mapping[str, str | None] | None = None
 ) -> Result:
     """Run `ternmq pipeline …` in this process."""
     command = ["pipeline", *arguments, "--nameserver", dev.nameserver]

@@ -4,18 +4,18 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from ternmq_pipeline.source.tasks.reading import ROWS_SETTING
-from tests.support.dev_process import DevProcess
+from tests.support.processes import ServiceProcess
 from tests.support.spark_data import fill
 from tests.support.spark_read import bodies, read_with
 from tests.support.spark_session import executor_pids, kill, setting
 from tests.support.stream_gate import Gate
 
 COUNT = 5_000
-WITHIN_S = 120.0
+WITHIN_S = 240.0
 
 
 def test_tasks_of_a_killed_executor_read_the_same_rows_again(
-    spark_cluster: SparkSession, dev: DevProcess, tmp_path: Path
+    spark_cluster: SparkSession, dev: ServiceProcess, tmp_path: Path
 ) -> None:
     expected = fill(dev.nameserver, "LostExecutor", COUNT, queues=2)
     frame = read_with(

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from ternmq_store.scanning.topics import is_user_topic
-from tests.support.dev_process import DevProcess
+from tests.support.processes import ServiceProcess
 from tests.support.rocketmq import Line, manifest, unpack_store
 from tests.support.spark_data import fill
 from tests.support.spark_read import bodies, read_with, refusal_of
@@ -76,12 +76,12 @@ def test_rocketmqs_store_is_read_row_for_row(read: Read, reached: list[Line]) ->
     assert read(arrow="false").count() == len(reached)
 
 
-def test_raw_gives_every_record_of_the_log(read: Read, records: Mapping[int, Line]) -> None:
+def test_raw_scan_returns_every_record_of_the_log(read: Read, records: Mapping[int, Line]) -> None:
     rows = read(raw="true").collect()
     assert Counter(map(of_row, rows)) == Counter(map(of_line, records.values()))
 
 
-def test_files_of_the_log_are_read_side_by_side(read: Read, root: Path) -> None:
+def test_files_of_the_log_are_read_in_parallel(read: Read, root: Path) -> None:
     files = len(list((root / "commitlog").iterdir()))
     assert files > 1
     assert read(raw="true").rdd.getNumPartitions() == files
@@ -91,7 +91,7 @@ def test_files_of_the_log_are_read_side_by_side(read: Read, root: Path) -> None:
     assert Counter(cut) == Counter(read(columns).collect())
 
 
-def test_topics_queues_and_offsets_are_chosen(read: Read, reached: list[Line]) -> None:
+def test_topics_queues_and_offsets_can_be_chosen(read: Read, reached: list[Line]) -> None:
     orders = [line for line in reached if line["topic"] == "Orders"]
     columns = "topic string, queueId int, queueOffset bigint"
     assert read(columns, subscribe="Orders").count() == len(orders)
@@ -110,7 +110,7 @@ def test_topics_queues_and_offsets_are_chosen(read: Read, reached: list[Line]) -
     assert read(columns, subscribe="%DLQ%CG_fail").count() > 0
 
 
-def test_times_are_chosen(read: Read, reached: list[Line]) -> None:
+def test_times_can_be_chosen(read: Read, reached: list[Line]) -> None:
     times = sorted(line["storeTimestamp"] for line in reached)
     begin, end = times[len(times) // 3], times[2 * len(times) // 3]
     rows = read(
@@ -120,7 +120,7 @@ def test_times_are_chosen(read: Read, reached: list[Line]) -> None:
     assert found == [at_ms for at_ms in times if begin <= at_ms < end]
 
 
-def test_filters_choose(read: Read, reached: list[Line]) -> None:
+def test_filters_select_rows(read: Read, reached: list[Line]) -> None:
     tags = Counter(line["properties"].get("TAGS") for line in reached)
     assert read("tags string", filter="TagA").count() == tags["TagA"] > 0
     wanted = [line for line in reached if line["properties"].get("region") == "eu"]
@@ -144,13 +144,13 @@ def test_pushed_conditions_change_no_result(read: Read, spark: SparkSession) -> 
             assert [read(columns, **pushing).where(each).count() for each in conditions] == plain
 
 
-def test_the_kafka_view_is_there_too(read: Read, reached: list[Line]) -> None:
+def test_kafka_view_is_available_offline(read: Read, reached: list[Line]) -> None:
     rows = read(view="kafka", subscribe="Orders").collect()
     assert len(rows) == sum(line["topic"] == "Orders" for line in reached)
     assert len({row.partition for row in rows}) == 8
 
 
-def test_nothing_in_the_directory_changes(read: Read, root: Path) -> None:
+def test_directory_stays_unchanged(read: Read, root: Path) -> None:
     def all_bytes() -> dict[Path, tuple[int, bytes]]:
         files = [path for path in sorted(root.rglob("*")) if path.is_file()]
         return {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in files}
@@ -160,7 +160,7 @@ def test_nothing_in_the_directory_changes(read: Read, root: Path) -> None:
     assert all_bytes() == before
 
 
-def test_the_store_of_a_living_broker_can_be_read(spark: SparkSession, dev: DevProcess) -> None:
+def test_store_of_a_running_broker_can_be_read(spark: SparkSession, dev: ServiceProcess) -> None:
     expected = fill(dev.nameserver, "OfflineAlive", 100)
     found = sorted(dev.data.rglob("commitlog"))
     rows = read_with(spark, store=str(found[0].parent), subscribe="OfflineAlive").collect()
@@ -181,7 +181,7 @@ def test_the_store_of_a_living_broker_can_be_read(spark: SparkSession, dev: DevP
         ({"brokerName": "../x"}, "brokerName"),
     ],
 )
-def test_what_does_not_fit_is_refused_by_name(
+def test_unfit_options_are_refused_by_name(
     spark: SparkSession, root: Path, options: dict[str, str], told: str
 ) -> None:
     assert told in refusal_of(spark, **({"store": str(root)} | options))

@@ -22,7 +22,7 @@ def test_executors_are_processes_that_find_our_packages(spark_cluster: SparkSess
     assert len(executor_pids()) == 2
 
 
-def test_sessions_follow_each_other(spark: SparkSession) -> None:
+def test_sessions_can_follow_each_other(spark: SparkSession) -> None:
     assert spark.range(10).count() == 10
     assert spark.sparkContext.master == "local[2]"
     assert executor_pids() == []

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ternmq_model.stored_message import StoredMessage
-from tests.support.dev_process import DevProcess
+from tests.support.processes import ServiceProcess
 from tests.support.sink_doubles import fails_at, open_gate, stops_at
 from tests.support.spark_data import make_topic
 from tests.support.spark_sink import (
@@ -27,7 +27,7 @@ SOON = "5"
 """A `stagingTimeout` after which brokers roll back what a task that was killed has left."""
 
 
-def write(frame: DataFrame, dev: DevProcess, **options: str) -> None:
+def write(frame: DataFrame, dev: ServiceProcess, **options: str) -> None:
     """Append a frame."""
     told = {"nameserver": dev.nameserver} | options
     frame.write.format("ternmq").options(**told).mode("append").save()
@@ -43,7 +43,7 @@ def told(message: StoredMessage, *, own: bool = False) -> Mapping[str, str]:
     return {name: value for name, value in message.properties.items() if (name in OWN) == own}
 
 
-def test_every_column_arrives(spark: SparkSession, dev: DevProcess) -> None:
+def test_every_written_column_arrives(spark: SparkSession, dev: ServiceProcess) -> None:
     for topic in ("sink-columns", "sink-other"):
         make_topic(dev.nameserver, topic, queues=2)
     rows: list[tuple[object, ...]] = [
@@ -78,7 +78,9 @@ def test_every_column_arrives(spark: SparkSession, dev: DevProcess) -> None:
     assert waiting_halves(dev.nameserver) == 0
 
 
-def test_options_and_other_forms_of_columns(spark: SparkSession, dev: DevProcess) -> None:
+def test_options_and_alternative_column_types_are_written(
+    spark: SparkSession, dev: ServiceProcess
+) -> None:
     make_topic(dev.nameserver, "sink-forms")
     frame = spark.createDataFrame(
         [("Zürich", "nowhere", "a b"), ("Genève", None, None)],
@@ -92,7 +94,9 @@ def test_options_and_other_forms_of_columns(spark: SparkSession, dev: DevProcess
     assert found["Zürich"].properties["CHECK_IMMUNITY_TIME_IN_SECONDS"] == "600"
 
 
-def test_writes_are_told_apart_and_rows_are_numbered(spark: SparkSession, dev: DevProcess) -> None:
+def test_writes_are_told_apart_and_rows_are_numbered(
+    spark: SparkSession, dev: ServiceProcess
+) -> None:
     make_topic(dev.nameserver, "sink-twice")
     for _ in range(2):
         write(numbers(spark, 6, partitions=3), dev, topic="sink-twice")
@@ -110,7 +114,7 @@ def test_writes_are_told_apart_and_rows_are_numbered(spark: SparkSession, dev: D
 
 
 def test_frames_and_partitions_without_rows_write_nothing(
-    spark: SparkSession, dev: DevProcess
+    spark: SparkSession, dev: ServiceProcess
 ) -> None:
     make_topic(dev.nameserver, "sink-empty")
     write(numbers(spark, 0), dev, topic="sink-empty")
@@ -136,9 +140,9 @@ def test_frames_and_partitions_without_rows_write_nothing(
         ({"body": "'x'"}, {"nonsense": "x"}, "nonsense"),
     ],
 )
-def test_a_write_that_cannot_be_is_refused_by_name_before_it_begins(
+def test_impossible_write_is_refused_by_name_before_it_begins(
     spark: SparkSession,
-    dev: DevProcess,
+    dev: ServiceProcess,
     columns: dict[str, str],
     options: dict[str, str],
     message: str,
@@ -148,12 +152,12 @@ def test_a_write_that_cannot_be_is_refused_by_name_before_it_begins(
         write(frame, dev, **({"topic": "sink-refused"} | options))
 
 
-def test_a_row_needs_a_topic(spark: SparkSession, dev: DevProcess) -> None:
+def test_row_needs_a_topic(spark: SparkSession, dev: ServiceProcess) -> None:
     with pytest.raises(Exception, match="neither an option 'topic' nor a column 'topic'"):
         write(numbers(spark, 1), dev)
 
 
-def test_messages_cannot_be_overwritten(spark: SparkSession, dev: DevProcess) -> None:
+def test_messages_cannot_be_overwritten(spark: SparkSession, dev: ServiceProcess) -> None:
     writer = numbers(spark, 1).write.format("ternmq").option("nameserver", dev.nameserver)
     writer = writer.option("topic", "sink-refused")
     with pytest.raises(Exception, match="mode 'overwrite': messages cannot be overwritten"):
@@ -174,8 +178,8 @@ def test_messages_cannot_be_overwritten(spark: SparkSession, dev: DevProcess) ->
         ({"properties": "map('TAGS', 'x')"}, "row 0 of partition .*property 'TAGS'"),
     ],
 )
-def test_a_row_that_cannot_be_a_message_fails_the_write_and_is_named(
-    spark: SparkSession, dev: DevProcess, changed: dict[str, str], message: str
+def test_row_that_makes_no_message_fails_the_write_and_is_named(
+    spark: SparkSession, dev: ServiceProcess, changed: dict[str, str], message: str
 ) -> None:
     make_topic(dev.nameserver, "sink-bad")
     told = {"body": "'x'", "topic": "'sink-bad'"} | changed
@@ -185,8 +189,8 @@ def test_a_row_that_cannot_be_a_message_fails_the_write_and_is_named(
     assert bodies(dev.nameserver, "sink-bad") == []
 
 
-def test_nothing_of_a_failed_task_or_of_its_neighbours_is_visible(
-    spark: SparkSession, dev: DevProcess
+def test_failed_task_and_its_neighbours_leave_no_visible_rows(
+    spark: SparkSession, dev: ServiceProcess
 ) -> None:
     make_topic(dev.nameserver, "sink-failed")
     frame = numbers(spark, 6).select(fails_at(F.col("body"), "5").alias("body"))
@@ -198,8 +202,8 @@ def test_nothing_of_a_failed_task_or_of_its_neighbours_is_visible(
     assert bodies(dev.nameserver, "sink-failed") == list("012345")
 
 
-def test_a_batch_older_than_its_staging_timeout_fails_before_anything_is_visible(
-    spark: SparkSession, dev: DevProcess, tmp_path: Path
+def test_batch_older_than_its_staging_timeout_fails_invisibly(
+    spark: SparkSession, dev: ServiceProcess, tmp_path: Path
 ) -> None:
     make_topic(dev.nameserver, "sink-late")
     frame = numbers(spark, 6).select(stops_at(F.col("body"), "5", tmp_path / "gate").alias("body"))

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.support.dev_process import DevProcess
+from tests.support.processes import ServiceProcess
 from tests.support.sink_doubles import HalfwaySource, is_reached, open_gate
 from tests.support.spark_data import fill, make_topic
 from tests.support.spark_sink import bodies, eventually, read_topic
 
 
 def run(
-    rows: DataFrame, dev: DevProcess, folder: Path, *, mode: str = "append", **options: str
+    rows: DataFrame, dev: ServiceProcess, folder: Path, *, mode: str = "append", **options: str
 ) -> str:
     """Write what is there now, and return the query's id."""
     told = {"nameserver": dev.nameserver, "checkpointLocation": str(folder / "checkpoint")}
@@ -25,7 +25,7 @@ def run(
 
 
 def test_each_batch_is_written_once_over_restarts(
-    spark: SparkSession, dev: DevProcess, tmp_path: Path
+    spark: SparkSession, dev: ServiceProcess, tmp_path: Path
 ) -> None:
     make_topic(dev.nameserver, "stream-sink")
     (tmp_path / "input").mkdir()
@@ -47,8 +47,8 @@ def test_each_batch_is_written_once_over_restarts(
     assert batches == {"0": 2, "1": 2, "2": 2, "3": 2}
 
 
-def test_from_topic_to_topic_with_a_restart(
-    spark: SparkSession, dev: DevProcess, tmp_path: Path
+def test_stream_copies_topic_to_topic_over_a_restart(
+    spark: SparkSession, dev: ServiceProcess, tmp_path: Path
 ) -> None:
     sent = fill(dev.nameserver, "stream-from", 30)
     make_topic(dev.nameserver, "stream-to")
@@ -73,8 +73,8 @@ def test_from_topic_to_topic_with_a_restart(
         assert message.properties["n"] == str(number)
 
 
-def test_a_query_that_is_stopped_in_its_commit_ends_that_and_may_repeat_the_batch_whole(
-    spark: SparkSession, dev: DevProcess, tmp_path: Path
+def test_query_stopped_in_its_commit_finishes_it_or_repeats_the_batch(
+    spark: SparkSession, dev: ServiceProcess, tmp_path: Path
 ) -> None:
     make_topic(dev.nameserver, "stopped")
     spark.dataSource.register(HalfwaySource)
@@ -95,8 +95,8 @@ def test_a_query_that_is_stopped_in_its_commit_ends_that_and_may_repeat_the_batc
     assert bodies(dev.nameserver, "stopped") in (list("abcd"), list("aabbccdd"))
 
 
-def test_a_stream_that_cannot_be_written_is_refused_by_name(
-    spark: SparkSession, dev: DevProcess, tmp_path: Path
+def test_impossible_stream_is_refused_by_name(
+    spark: SparkSession, dev: ServiceProcess, tmp_path: Path
 ) -> None:
     (tmp_path / "input").mkdir()
     (tmp_path / "input" / "0").write_text("a\n")

@@ -9,8 +9,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from ternmq_pipeline.source.tasks.reading import ROWS_SETTING
-from tests.support.cluster_process import running_broker, running_nameserver
-from tests.support.dev_process import DevProcess
+from tests.support.processes import ServiceProcess, running_broker, running_nameserver
 from tests.support.spark_data import make_topic
 from tests.support.spark_session import executor_pids, kill, setting
 from tests.support.stream_gate import Gate
@@ -37,14 +36,13 @@ COUNT = 3_000
 SCHEMA = "topic string, brokerName string, queueId int, queueOffset long"
 
 
-def test_a_broker_that_is_killed_in_mid_batch_and_returns_costs_no_row(
+def test_broker_killed_and_returning_in_mid_batch_loses_no_row(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    folder = tmp_path / "cluster"
-    with running_nameserver(folder) as nameserver:
-        address = nameserver.address
+    with running_nameserver(tmp_path / "nameserver") as names:
+        address, folder = names.nameserver, tmp_path / "broker-a"
         gate = Gate(tmp_path)
-        with running_broker(folder, "broker-a", address) as first:
+        with running_broker(folder, address) as first:
             make_topic(address, "BrokerDies", 2)
             sent = Sent(address)
             sent.send("BrokerDies", COUNT, body=BODY)
@@ -53,23 +51,21 @@ def test_a_broker_that_is_killed_in_mid_batch_and_returns_costs_no_row(
             with setting(spark, ROWS_SETTING, SMALL_BATCHES):
                 query = start(held.drop("body"), tmp_path)
             gate.wait()
-            first.process.kill()
-            first.process.wait()
-        port = first.address.rpartition(":")[2]
-        with running_broker(folder, "broker-a", address, port=port) as second:
+            first.kill()
+        port = first.broker.rpartition(":")[2]
+        with running_broker(folder, address, port=port) as second:
             gate.open()
             assert query.awaitTermination(RUN_WITHIN_S)
             assert [each.numInputRows for each in batches(query)] == [COUNT]
             assert arrived(spark, tmp_path) == sent.places
-            second.process.kill()
-            second.process.wait()
+            second.kill()
         frame = source(spark, address, subscribe="BrokerDies", readTimeout="3s")
         with pytest.raises(StreamingQueryException, match="broker-a"):
             run(frame, tmp_path)
 
 
-def test_an_executor_that_is_killed_in_mid_batch_costs_and_doubles_no_row(
-    spark_cluster: SparkSession, dev: DevProcess, tmp_path: Path
+def test_executor_killed_in_mid_batch_neither_loses_nor_doubles_rows(
+    spark_cluster: SparkSession, dev: ServiceProcess, tmp_path: Path
 ) -> None:
     make_topic(dev.nameserver, "ExecutorDies", 2)
     sent = Sent(dev.nameserver)
@@ -86,7 +82,7 @@ def test_an_executor_that_is_killed_in_mid_batch_costs_and_doubles_no_row(
     assert arrived(spark_cluster, tmp_path) == sent.places
 
 
-def overtake(dev: DevProcess, topic: str) -> Sent:
+def overtake(dev: ServiceProcess, topic: str) -> Sent:
     """Let retention take all that `topic` has, and send some more; return that."""
     alter_topic(dev.nameserver, topic, queues=1, retention_ms=1)
     clean(dev.nameserver, [dev.broker_name])
@@ -96,8 +92,8 @@ def overtake(dev: DevProcess, topic: str) -> Sent:
     return sent
 
 
-def test_retention_that_takes_what_planned_tasks_are_to_read_is_an_error_that_names_it(
-    spark: SparkSession, dev: DevProcess, tmp_path: Path
+def test_retention_overtaking_planned_tasks_is_an_error_naming_it(
+    spark: SparkSession, dev: ServiceProcess, tmp_path: Path
 ) -> None:
     make_topic(dev.nameserver, "TaskTooLate", 1)
     Sent(dev.nameserver).send("TaskTooLate", 60)
@@ -116,8 +112,8 @@ def test_retention_that_takes_what_planned_tasks_are_to_read_is_an_error_that_na
         query.awaitTermination(RUN_WITHIN_S)
 
 
-def test_retention_that_overtakes_a_task_in_mid_read_costs_only_what_is_gone_when_told_so(
-    spark: SparkSession, dev: DevProcess, tmp_path: Path
+def test_retention_overtaking_a_task_loses_only_expired_rows_when_tolerated(
+    spark: SparkSession, dev: ServiceProcess, tmp_path: Path
 ) -> None:
     make_topic(dev.nameserver, "TaskOvertaken", 1)
     sent = Sent(dev.nameserver)

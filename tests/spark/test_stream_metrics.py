@@ -1,7 +1,6 @@
 """What a stream tells while it runs: its lag, and how far its group is."""
 
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -9,23 +8,21 @@ from pyspark.sql import SparkSession
 
 from ternmq_model.queue import MessageQueue
 from ternmq_pipeline.source.streams.metrics import StreamListener, StreamReport
-from tests.support.cluster_process import TERNMQ
-from tests.support.dev_process import DevProcess
+from tests.support.processes import ServiceProcess, run_ternmq
 from tests.support.spark_data import make_topic
 from tests.support.spark_sink import eventually
 from tests.support.stream_runs import RUN_WITHIN_S, Sent, run, source, start
 
 
-def described(dev: DevProcess, group: str, topic: str) -> list[tuple[int, int]]:
+def described(dev: ServiceProcess, group: str, topic: str) -> list[tuple[int, int]]:
     """Return offset and lag of each queue that `ternmq group describe` shows for `group`."""
-    command = [*TERNMQ, "group", "describe", group, "--nameserver", dev.nameserver, "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    rows: list[dict[str, Any]] = json.loads(done.stdout)["progress"]
+    words = ("group", "describe", group, "--nameserver", dev.nameserver, "--json")
+    rows: list[dict[str, Any]] = json.loads(run_ternmq(*words))["progress"]
     return [(row["committed"], row["lag"]) for row in rows if row["topic"] == topic]
 
 
-def test_a_group_shows_how_far_a_stream_is_one_batch_late_by_the_option_exactly_by_the_listener(
-    spark: SparkSession, dev: DevProcess, tmp_path: Path
+def test_commit_group_follows_a_stream_late_by_option_and_exactly_by_listener(
+    spark: SparkSession, dev: ServiceProcess, tmp_path: Path
 ) -> None:
     make_topic(dev.nameserver, "Watched", 1)
     Sent(dev.nameserver).send("Watched", 20)

@@ -13,7 +13,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from ternmq_model.message import Message
 from ternmq_runtime.clock import SystemClock, rest
-from tests.support.dev_process import DevProcess
+from tests.support.processes import ServiceProcess
 from tests.support.spark_data import make_topic, send
 from tests.support.stream_runs import Sent, arrived, rows_of, run, source, start
 
@@ -30,15 +30,15 @@ def until(query: StreamingQuery, done: Callable[[], bool]) -> None:
     raise AssertionError(f"it does not come: {query.lastProgress}")
 
 
-def sent_to(dev: DevProcess, topic: str, count: int, queues: int = 2) -> Sent:
+def sent_to(dev: ServiceProcess, topic: str, count: int, queues: int = 2) -> Sent:
     make_topic(dev.nameserver, topic, queues)
     sent = Sent(dev.nameserver)
     sent.send(topic, count)
     return sent
 
 
-def test_limits_of_a_batch_hold_and_every_message_is_read_once(
-    spark: SparkSession, dev: DevProcess, tmp_path: Path
+def test_batch_limits_hold_and_every_message_is_read_once(
+    spark: SparkSession, dev: ServiceProcess, tmp_path: Path
 ) -> None:
     sent = sent_to(dev, "StreamLimits", 40)
     frame = source(
@@ -60,8 +60,8 @@ def test_limits_of_a_batch_hold_and_every_message_is_read_once(
     assert arrived(spark, tmp_path) == sent.places
 
 
-def test_bytes_of_a_batch_hold_too_and_trigger_once_reads_all_whatever_the_limits(
-    spark: SparkSession, dev: DevProcess, tmp_path: Path
+def test_byte_limit_holds_and_trigger_once_ignores_limits(
+    spark: SparkSession, dev: ServiceProcess, tmp_path: Path
 ) -> None:
     sent = sent_to(dev, "StreamBytes", 20)
     options = {"subscribe": "StreamBytes", "maxBytesPerTrigger": 2000}
@@ -73,8 +73,8 @@ def test_bytes_of_a_batch_hold_too_and_trigger_once_reads_all_whatever_the_limit
     assert only.numInputRows == 20
 
 
-def test_a_stream_begins_where_its_options_say_and_then_where_its_checkpoint_says(
-    spark: SparkSession, dev: DevProcess, tmp_path: Path
+def test_stream_begins_at_its_options_and_resumes_at_its_checkpoint(
+    spark: SparkSession, dev: ServiceProcess, tmp_path: Path
 ) -> None:
     sent_to(dev, "StreamStart", 6, queues=1)
     rest(0.01)
@@ -114,8 +114,8 @@ def test_a_stream_begins_where_its_options_say_and_then_where_its_checkpoint_say
     assert found() == {case: list(range(begin, 13)) for case, begin in begins.items()}
 
 
-def test_a_batch_waits_for_the_least_number_of_messages_or_the_longest_delay(
-    spark: SparkSession, dev: DevProcess, tmp_path: Path
+def test_batch_waits_for_enough_messages_or_the_longest_delay(
+    spark: SparkSession, dev: ServiceProcess, tmp_path: Path
 ) -> None:
     sent = sent_to(dev, "StreamLeast", 4)
     frame = source(
@@ -140,8 +140,8 @@ def test_a_batch_waits_for_the_least_number_of_messages_or_the_longest_delay(
     assert arrived(spark, tmp_path) == sent.places
 
 
-def test_columns_and_filters_of_a_stream_are_those_of_a_batch(
-    spark: SparkSession, dev: DevProcess, tmp_path: Path
+def test_stream_has_the_columns_and_filters_of_a_batch(
+    spark: SparkSession, dev: ServiceProcess, tmp_path: Path
 ) -> None:
     make_topic(dev.nameserver, "StreamColumns", 1)
     tags = ("red", "blue", "red")
@@ -178,16 +178,16 @@ def test_columns_and_filters_of_a_stream_are_those_of_a_batch(
         ({"subscribe": "NoSuchTopic"}, "NoSuchTopic"),
     ],
 )
-def test_what_a_stream_cannot_do_ends_it_with_an_error_that_names_it(
-    spark: SparkSession, dev: DevProcess, tmp_path: Path, options: dict[str, str], said: str
+def test_unsupported_options_end_a_stream_with_an_error_naming_them(
+    spark: SparkSession, dev: ServiceProcess, tmp_path: Path, options: dict[str, str], said: str
 ) -> None:
     make_topic(dev.nameserver, "StreamHostile", 1)
     with pytest.raises(Exception, match=said):
         run(source(spark, dev.nameserver, **{"subscribe": "StreamHostile", **options}), tmp_path)
 
 
-def test_a_checkpoint_of_a_newer_version_is_refused_and_one_of_other_topics_is_a_loss(
-    spark: SparkSession, dev: DevProcess, tmp_path: Path
+def test_newer_checkpoint_is_refused_and_one_of_other_topics_is_a_loss(
+    spark: SparkSession, dev: ServiceProcess, tmp_path: Path
 ) -> None:
     sent_to(dev, "StreamOld", 3)
     newer = sent_to(dev, "StreamNewer", 4)

@@ -7,15 +7,14 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from ternmq_model.queue import MessageQueue
-from tests.support.cluster_process import running_broker, running_cluster
-from tests.support.dev_process import DevProcess
+from tests.support.processes import ServiceProcess, running_broker, running_cluster
 from tests.support.spark_data import delete_topic, make_topic
 from tests.support.stream_runs import Sent, alter_topic, arrived, clean, run, source, start
 
 OFTEN = {"processingTime": "100 milliseconds"}
 
 
-def test_queues_of_an_altered_topic_and_of_a_new_broker_are_read_from_their_beginning(
+def test_added_queues_and_brokers_are_read_from_their_beginning(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     with running_cluster(tmp_path / "cluster", ("broker-a",)) as nameserver:
@@ -28,7 +27,7 @@ def test_queues_of_an_altered_topic_and_of_a_new_broker_are_read_from_their_begi
             alter_topic(nameserver, "Grows", queues=3)
             sent.send("Grows", 4, queue=MessageQueue("Grows", "broker-a", 2))
             query.processAllAvailable()
-            with running_broker(tmp_path / "cluster", "broker-b", nameserver):
+            with running_broker(tmp_path / "cluster" / "broker-b", nameserver):
                 alter_topic(nameserver, "Grows", queues=3)
                 make_topic(nameserver, "GrowsToo", 1)
                 for queue_id in range(3):
@@ -41,8 +40,8 @@ def test_queues_of_an_altered_topic_and_of_a_new_broker_are_read_from_their_begi
     assert arrived(spark, tmp_path) == sent.places
 
 
-def test_a_topic_that_is_deleted_is_a_loss_and_the_others_are_read_on_when_told_so(
-    spark: SparkSession, dev: DevProcess, tmp_path: Path
+def test_deleted_topic_is_a_loss_and_the_others_are_read_on_when_tolerated(
+    spark: SparkSession, dev: ServiceProcess, tmp_path: Path
 ) -> None:
     for topic in ("DeletedSoon", "StaysHere"):
         make_topic(dev.nameserver, topic, 1)
@@ -66,8 +65,8 @@ def test_a_topic_that_is_deleted_is_a_loss_and_the_others_are_read_on_when_told_
     assert arrived(spark, tmp_path) == sent.places + anew.places
 
 
-def test_queues_that_a_topic_has_not_for_a_while_are_read_on_where_they_were(
-    spark: SparkSession, dev: DevProcess, tmp_path: Path
+def test_returning_queues_are_read_on_where_they_were(
+    spark: SparkSession, dev: ServiceProcess, tmp_path: Path
 ) -> None:
     make_topic(dev.nameserver, "Shrinks", 2)
     sent = Sent(dev.nameserver)
@@ -88,8 +87,8 @@ def test_queues_that_a_topic_has_not_for_a_while_are_read_on_where_they_were(
     assert arrived(spark, tmp_path) == sent.places
 
 
-def test_retention_that_overtakes_a_stream_is_an_error_that_names_queue_and_offsets(
-    spark: SparkSession, dev: DevProcess, tmp_path: Path
+def test_retention_overtaking_a_stream_is_an_error_naming_queue_and_offsets(
+    spark: SparkSession, dev: ServiceProcess, tmp_path: Path
 ) -> None:
     make_topic(dev.nameserver, "Overtaken", 1)
     sent = Sent(dev.nameserver)
@@ -111,8 +110,8 @@ def test_retention_that_overtakes_a_stream_is_an_error_that_names_queue_and_offs
     assert arrived(spark, tmp_path) == read + kept.places
 
 
-def test_a_run_over_what_is_available_ends_although_queues_come_and_go_before_its_restart(
-    spark: SparkSession, dev: DevProcess, tmp_path: Path
+def test_available_now_run_ends_although_queues_come_and_go(
+    spark: SparkSession, dev: ServiceProcess, tmp_path: Path
 ) -> None:
     for topic in ("NowKept", "NowDeleted"):
         make_topic(dev.nameserver, topic, 2)

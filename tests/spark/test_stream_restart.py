@@ -1,6 +1,5 @@
 """A query that is stopped, fails or is killed and goes on: no row is lost or doubled."""
 
-import os
 import random
 from pathlib import Path
 from typing import Any
@@ -9,18 +8,18 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.support.dev_process import DevProcess
+from tests.support.examples import examples
+from tests.support.processes import ServiceProcess
 from tests.support.spark_data import make_topic
 from tests.support.stream_driver import stream_driver
 from tests.support.stream_runs import PLACE, Sent, arrived, run, source, start
 
-SOAK = bool(os.environ.get("TERNMQ_SOAK"))
-KILLS = 20 if SOAK else 2
-STOPS = 50 if SOAK else 4
+KILLS = examples(2, soak=20)
+STOPS = examples(4, soak=50)
 
 
-def test_a_driver_that_is_killed_at_random_moments_loses_and_doubles_no_row(
-    spark: SparkSession, dev: DevProcess, tmp_path: Path
+def test_killed_driver_neither_loses_nor_doubles_rows(
+    spark: SparkSession, dev: ServiceProcess, tmp_path: Path
 ) -> None:
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")
@@ -40,8 +39,8 @@ def test_a_driver_that_is_killed_at_random_moments_loses_and_doubles_no_row(
     assert arrived(spark, tmp_path) == sent.places
 
 
-def test_a_query_that_is_stopped_at_random_moments_loses_and_doubles_no_row(
-    spark: SparkSession, dev: DevProcess, tmp_path: Path
+def test_stopped_query_neither_loses_nor_doubles_rows(
+    spark: SparkSession, dev: ServiceProcess, tmp_path: Path
 ) -> None:
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")
@@ -60,8 +59,8 @@ def test_a_query_that_is_stopped_at_random_moments_loses_and_doubles_no_row(
     assert arrived(spark, tmp_path) == sent.places
 
 
-def test_a_first_batch_that_fails_is_repeated_from_where_it_began(
-    spark: SparkSession, dev: DevProcess, tmp_path: Path
+def test_failed_first_batch_is_repeated_from_where_it_began(
+    spark: SparkSession, dev: ServiceProcess, tmp_path: Path
 ) -> None:
     make_topic(dev.nameserver, "FailedFirst", 1)
     Sent(dev.nameserver).send("FailedFirst", 5)

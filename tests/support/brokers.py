@@ -1,4 +1,9 @@
-"""A real broker on a network, a disk and a clock in memory, and raw streams to talk to it."""
+"""One real broker on a network, a disk and a clock in memory, and raw streams to talk to it.
+
+For tests of what one broker answers: it needs no NameServer, and its test enters and leaves it
+where it likes. `simulated_cluster` is for what brokers, NameServers and clients do together; it
+takes the settings of its brokers and its `Client` from here.
+"""
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
@@ -10,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ternmq_broker import Broker, BrokerConfig
+from ternmq_model.address import parse_address
 from ternmq_model.queue import MessageQueue
 from ternmq_model.route import READ_WRITE, Permission
 from ternmq_model.stored_message import StoredMessage, decode_records
@@ -17,15 +23,18 @@ from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import common_pb2 as common
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_protos.v1 import messages_pb2 as messages
+from ternmq_protos.v1 import replication_pb2 as replication
 from ternmq_remoting import contracts
 from ternmq_remoting.environment import Environment
-from ternmq_remoting.rpc import ClientStream, Connection
+from ternmq_remoting.rpc import ClientStream, Connection, Identity
+from ternmq_remoting.system import system_environment
 from ternmq_runtime.processes import Processes
 from ternmq_store.config import FlushMode, StoreConfig
 from tests.support.files import MemoryFileSystem
 from tests.support.memory_network import MemoryNetwork
+from tests.support.processes import eventually
 from tests.support.records import record, sizes_of
-from tests.support.virtual_time import InlineBlocking, VirtualClock
+from tests.support.virtual_time import VirtualClock, virtual_environment
 
 CONFIG = BrokerConfig(
     data=Path("/broker"),
@@ -38,6 +47,7 @@ CONFIG = BrokerConfig(
 SMALL_STORE = StoreConfig(
     commit_log_file_bytes=4 << 20,
     consume_queue_file_units=1000,
+    consume_queue_ext_file_bytes=1 << 16,
     index_slots=1000,
     index_entries=4000,
 )
@@ -64,11 +74,11 @@ class World:
 
     def environment(self, host: str = "localhost") -> Environment:
         """Return the seams as `host` has them."""
-        return Environment(
+        return virtual_environment(
+            self.network.host(host),
+            Random(7),
+            lambda: self.sync_s,
             clock=self.clock,
-            network=self.network.host(host),
-            random=Random(7),
-            blocking=InlineBlocking(lambda: self.sync_s),
             processes=self.processes,
         )
 
@@ -140,6 +150,19 @@ class Client:
         request = messages.PullRequest(topic=topic, offset=offset, **fields)
         return await self.connection.call(contracts.PULL, request, timeout_s=40)
 
+    async def replication_status(self) -> replication.ReplicationStatusReply:
+        """Return how replication stands with a member."""
+        request = replication.ReplicationStatusRequest()
+        return await self.connection.call(contracts.REPLICATION_STATUS, request, timeout_s=5)
+
+    async def until_in_sync(self, count: int) -> None:
+        """Wait until a master counts so many members in sync, itself one of them."""
+
+        async def is_in_sync() -> bool:
+            return (await self.replication_status()).in_sync_now == count
+
+        assert await eventually(is_in_sync, 20), f"{count} members are not in sync"
+
     async def open_sender(self, **fields: Any) -> "Sender":
         """Open a SendStream."""
         fields.setdefault("auto_create", messages.AutoCreate(template_topic="TBW102", queues=4))
@@ -169,6 +192,18 @@ class Client:
         reply = await stream.read()
         assert reply is not None
         return stream, reply.welcome
+
+
+@asynccontextmanager
+async def connected(*addresses: str, expect: Identity | None = None) -> AsyncGenerator[Client]:
+    """Give a client, over gRPC, of the first broker that answers, or of the expected one."""
+    found = [parse_address(each, setting="address") for each in addresses]
+    async with system_environment() as env:
+        client = Client(await env.network.connect(found, expect=expect))
+        try:
+            yield client
+        finally:
+            await client.connection.close()
 
 
 class Sender:

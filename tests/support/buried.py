@@ -9,7 +9,7 @@ from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
 from ternmq_consumer.push import PushConsumer
 from ternmq_model.stored_message import StoredMessage
 
-WITHIN_S = 60.0
+WITHIN_S = 150.0
 
 
 def bury(nameserver: str, group: str, topic: str, count: int) -> None:

@@ -6,7 +6,8 @@ import itertools
 import json
 import secrets
 from collections import Counter
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import AsyncGenerator
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -14,17 +15,17 @@ from ternmq_client.config import ClientConfig, nameserver_texts
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
 from ternmq_consumer.pull import PullConsumer
 from ternmq_consumer.push import PushConsumer
-from ternmq_model.address import Address
 from ternmq_model.errors import TernError
 from ternmq_model.message import Message, SendStatus
 from ternmq_model.stored_message import StoredMessage
 from ternmq_producer.producer import Producer
-from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Identity
-from ternmq_remoting.system import system_environment
-from tests.support.brokers import Client
-from tests.support.containers import BROKER_PORTS, NAMESERVERS, log_bytes, ternmq
+from ternmq_runtime.clock import SystemClock
+from ternmq_runtime.service import OwnedTasks
+from tests.support.brokers import Client, connected
+from tests.support.containers import BROKER_PORTS, NAMESERVERS, console, log_bytes
 from tests.support.history import Delivery, GroupRules, History, Outcome, id_of, make_body
+from tests.support.processes import eventually
 from tests.support.simulated_cluster import lying_of, records_of
 
 BROKERS: Final = ("broker-a", "broker-b")
@@ -37,8 +38,7 @@ PAUSE_S: Final = 0.01
 ROUTE_REFRESH_S: Final = 1.0
 """A broker that ended in order is out of the routes: so soon it is sent to again."""
 
-STALLED_S: Final = 60.0
-"""Without any progress for so long, a scenario has failed."""
+_CLOCK: Final = SystemClock()
 
 
 @dataclass
@@ -50,7 +50,6 @@ class ContainerLoad:
         failures: Those that raised, by the class.
     """
 
-    env: Environment
     topic: str
     history: History = field(default_factory=lambda: History(stored_twice_allowed=True))
     answers: Counter[tuple[str, SendStatus]] = field(
@@ -76,14 +75,9 @@ class ContainerLoad:
                 if told is status and name in (broker, None)
             )
 
-        limit_s, wanted = _now_s() + STALLED_S, count() + more
-        while count() < wanted:
-            assert _now_s() < limit_s, f"{name or 'nobody'} answers no more with {status}"
-            await asyncio.sleep(0.02)
-
-    async def go_on(self, duration_s: float) -> None:
-        """Let a state of things last for longer than somebody's patience."""
-        await asyncio.sleep(duration_s)
+        wanted = count() + more
+        answered = await eventually(lambda: count() >= wanted)
+        assert answered, f"{name or 'nobody'} answers no more with {status}"
 
     async def send(self, producer: Producer, name: str) -> None:
         """Send messages one after the other, until cancelled."""
@@ -118,7 +112,7 @@ class ContainerLoad:
         self.history.deliveries.append(
             Delivery(
                 *(name, group, message.body, message.queue, message.queue_offset),
-                *(self.env.clock.wall_ms(), message.reconsume_times, True),
+                *(_CLOCK.wall_ms(), message.reconsume_times, True),
             )
         )
         self._finished.setdefault(group, set()).add(name)
@@ -128,48 +122,38 @@ class ContainerLoad:
         wanted = {
             each.message_id for each in self.history.sent.values() if each.outcome is Outcome.STORED
         }
-        limit_s = _now_s() + STALLED_S
-        while _now_s() < limit_s:
-            if all(wanted <= self._finished.get(group, set()) for group in self.groups):
-                return
-            await asyncio.sleep(0.1)
+        await eventually(
+            lambda: all(wanted <= self._finished.get(group, set()) for group in self.groups)
+        )
 
     async def scan(self) -> None:
         """Note every record of the topic, as the masters have them."""
         for name in BROKERS:
-            client = await self.connect(name)
-            records = await records_of(client, self.topic, name)
-            self.history.lying += [lying_of(*each) for each in records]
-            await client.connection.close()
-
-    async def connect(self, name: str) -> Client:
-        """Return a connection to the master of a broker name, whichever container that is."""
-        addresses = [Address("127.0.0.1", port) for port in BROKER_PORTS.values()]
-        master = Identity("DefaultCluster", name, 0, 0)
-        return Client(await self.env.network.connect(addresses, expect=master))
+            async with connected_to_master(name) as client:
+                found = await records_of(client, self.topic, name)
+            self.history.lying += [lying_of(*each) for each in found]
 
     async def until_followed(self, name: str) -> None:
         """Wait until the master of a broker name waits for its slave before it says SEND_OK."""
-        async with asyncio.timeout(STALLED_S):
-            while True:
-                told = json.loads(await ternmq("broker", "ha", name, "--json"))["members"]
-                if any(each.get("in_sync_now") == MEMBERS for each in told):
-                    return
-                await asyncio.sleep(0.2)
+
+        async def is_followed() -> bool:
+            return any(each.get("in_sync_now") == MEMBERS for each in await members_of(name))
+
+        assert await eventually(is_followed), f"{name} has no slave in sync"
 
     async def until_in_sync(self, name: str) -> int:
         """Wait until all members of a broker name have one log; return where it ends."""
         members: list[dict[str, Any]] = []
-        limit_s = _now_s() + STALLED_S
-        while _now_s() < limit_s:
+
+        async def is_in_sync() -> bool:
+            nonlocal members
             with contextlib.suppress(AssertionError):
-                members = json.loads(await ternmq("broker", "ha", name, "--json"))["members"]
-                [end, *others] = {each["log_end"] for each in members}
-                confirmed = {each["confirm_offset"] for each in members}
-                if len(members) == MEMBERS and not others and confirmed == {end}:
-                    return int(end)
-            await asyncio.sleep(0.2)
-        raise AssertionError(f"{name} is not in sync: {members}")
+                members = await members_of(name)
+            ends = {each[key] for each in members for key in ("log_end", "confirm_offset")}
+            return len(members) == MEMBERS and len(ends) == 1
+
+        assert await eventually(is_in_sync), f"{name} is not in sync: {members}"
+        return int(members[0]["log_end"])
 
     async def compare_logs(self) -> None:
         """Assert that the members of each broker name have the same log, byte for byte."""
@@ -187,28 +171,39 @@ class ContainerLoad:
         )
 
 
+def connected_to_master(name: str) -> AbstractAsyncContextManager[Client]:
+    """Give a connection to the master of a broker name, whichever container that is."""
+    addresses = (f"127.0.0.1:{port}" for port in BROKER_PORTS.values())
+    return connected(*addresses, expect=Identity("DefaultCluster", name, 0, 0))
+
+
+async def members_of(name: str) -> list[dict[str, Any]]:
+    """Return what the console tells of the members of a broker name."""
+    members: list[dict[str, Any]]
+    members = json.loads(await console("broker", "ha", name, "--json"))["members"]
+    return members
+
+
 @contextlib.asynccontextmanager
 async def container_load() -> AsyncGenerator[ContainerLoad]:
     """Give a load that has begun; leaving it ends the sends, waits for the readers, and checks
     what they had and what all members have."""
-    async with contextlib.AsyncExitStack() as stack:
-        env = await stack.enter_async_context(system_environment())
-        load = ContainerLoad(env, f"load-{secrets.token_hex(4)}")
-        for name in BROKERS:
-            client = await load.connect(name)
+    load = ContainerLoad(f"load-{secrets.token_hex(4)}")
+    for name in BROKERS:
+        async with connected_to_master(name) as client:
             await client.put_topic(load.topic, QUEUES)
-            await client.connection.close()
-        pushed, polling = load.groups
-        for _ in range(2):
-            await stack.enter_async_context(_pushed(load, pushed))
-        consumer = PullConsumer(polling, client_config=_client())
-        await stack.enter_async_context(consumer)
+    pushed, polling = load.groups
+    async with (
+        _pushed(load, pushed),
+        _pushed(load, pushed),
+        PullConsumer(polling, client_config=_client()) as consumer,
+        OwnedTasks() as polls,
+    ):
         await consumer.subscribe(load.topic)
-        await stack.enter_async_context(_meanwhile(load.poll(consumer, polling)))
-        async with (
-            Producer("senders", client=_client()) as producer,
-            _meanwhile(*(load.send(producer, f"{each}") for each in range(SENDERS))),
-        ):
+        polls.spawn(load.poll(consumer, polling), "poll")
+        async with Producer("senders", client=_client()) as producer, OwnedTasks() as sends:
+            for each in range(SENDERS):
+                sends.spawn(load.send(producer, f"{each}"), f"send {each}")
             for name in BROKERS:
                 await load.until_acknowledged(20, name)
             yield load
@@ -237,21 +232,3 @@ def _pushed(load: ContainerLoad, group: str) -> PushConsumer:
 
 def _client() -> ClientConfig:
     return ClientConfig(nameservers=nameserver_texts(NAMESERVERS), route_refresh_s=ROUTE_REFRESH_S)
-
-
-@contextlib.asynccontextmanager
-async def _meanwhile(*work: Coroutine[Any, Any, None]) -> AsyncGenerator[None]:
-    """Do work that has no end, until the block ends."""
-    tasks = [asyncio.create_task(each) for each in work]
-    try:
-        yield
-    finally:
-        for task in tasks:
-            task.cancel()
-        for ended in await asyncio.gather(*tasks, return_exceptions=True):
-            if isinstance(ended, Exception):
-                raise ended
-
-
-def _now_s() -> float:
-    return asyncio.get_running_loop().time()

@@ -12,16 +12,15 @@ import contextlib
 import json
 import os
 import subprocess
-import sys
 from asyncio.subprocess import PIPE, STDOUT
 from collections.abc import Generator
 from typing import Any, Final
 
 from testcontainers.compose import DockerCompose
 
-from ternmq_model.address import Address
 from ternmq_model.errors import TernError
-from ternmq_remoting.environment import Environment
+from tests.support.brokers import connected
+from tests.support.processes import run_ternmq
 from tools.project import ROOT
 
 PROJECT: Final = "ternmq-tests"
@@ -42,7 +41,6 @@ PORTS: Final = NAMESERVER_PORTS | BROKER_PORTS
 """Where this machine reaches every service that must serve."""
 
 NAMESERVERS: Final = ";".join(f"127.0.0.1:{port}" for port in NAMESERVER_PORTS.values())
-SERVES_WITHIN_S: Final = 60.0
 
 
 def what_is_missing() -> str:
@@ -126,17 +124,9 @@ async def make_anew(service: str) -> None:
     await docker(*COMPOSE[1:], "up", "--detach", "--no-deps", "--no-build", service)
 
 
-async def ternmq(*arguments: str) -> str:
-    """Run a command of the console on this machine and return what it says."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "ternmq", *arguments, "--nameserver", NAMESERVERS),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=PIPE,
-        stderr=PIPE,
-    )
-    told, complaints = await process.communicate()
-    assert process.returncode == 0, f"{arguments}: {told.decode()} {complaints.decode()}"
-    return told.decode()
+async def console(*words: str) -> str:
+    """Run a command of the console on this machine and return what it prints."""
+    return await asyncio.to_thread(run_ternmq, *words, "--nameserver", NAMESERVERS)
 
 
 async def cut_off(service: str) -> None:
@@ -149,12 +139,10 @@ async def join(service: str) -> None:
     await docker("network", "connect", "--alias", service, NETWORK, container(service))
 
 
-async def until_served(env: Environment, service: str) -> None:
-    """Wait until a service serves this machine."""
-    async with asyncio.timeout(SERVES_WITHIN_S):
-        while True:
-            with contextlib.suppress(TernError):
-                connection = await env.network.connect([Address("127.0.0.1", PORTS[service])])
-                await connection.close()
-                return
-            await asyncio.sleep(0.1)
+async def is_served(service: str) -> bool:
+    """Tell whether a service serves this machine."""
+    try:
+        async with connected(f"127.0.0.1:{PORTS[service]}"):
+            return True
+    except TernError:
+        return False

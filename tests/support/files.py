@@ -2,6 +2,7 @@
 
 import errno
 import random
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -34,6 +35,13 @@ class Node:
     """Up to where it was written from its beginning, other than through a map."""
 
     maps: int = 0
+
+
+def _names_in(folder: Path, paths: Iterable[Path]) -> list[str]:
+    # By text: a path remembers its own, while its parent is a new path each time.
+    prefix = f"{folder}/".replace("//", "/")
+    below = [text[len(prefix) :] for text in map(str, paths) if text.startswith(prefix)]
+    return sorted(name for name in below if name and "/" not in name)
 
 
 Entry = Node | None
@@ -221,12 +229,11 @@ class MemoryFileSystem:
 
     def files(self, folder: Path) -> list[str]:
         """Return the names of files in `folder`, sorted."""
-        return sorted(path.name for path in self.nodes if path.parent == folder)
+        return _names_in(folder, self.nodes)
 
     def folders(self, folder: Path) -> list[str]:
         """Return the names of folders in `folder`, sorted."""
-        inside = (path for path in self.made_folders if path.parent == folder and path != folder)
-        return sorted(path.name for path in inside)
+        return _names_in(folder, self.made_folders)
 
     def make_folder(self, folder: Path, *, is_durable: bool = True) -> None:
         """Make a folder and those above it."""

@@ -101,11 +101,11 @@ class Pipe:
             self._wake()
 
     async def _wait_until(self, when_s: float) -> None:
+        timer = asyncio.get_running_loop().call_at(when_s, self._wake)
         try:
-            async with asyncio.timeout_at(when_s):
-                await self._changed.wait()
-        except TimeoutError:
-            return
+            await self._changed.wait()
+        finally:
+            timer.cancel()
 
     def _wake(self) -> None:
         # Each waiter looks again; the next change has an event of its own.

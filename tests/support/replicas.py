@@ -1,7 +1,5 @@
 """A store that follows another one, without anything in between."""
 
-from pathlib import Path
-
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_store.config import FlushMode, StoreConfig
 from ternmq_store.disk.layout import commit_log_folder
@@ -40,9 +38,9 @@ def take(slave: MessageStore, piece: LogSlice) -> None:
     )
 
 
-def log_of(files: MemoryFileSystem, end: int, root: Path = ROOT) -> bytes:
+def log_of(files: MemoryFileSystem, end: int) -> bytes:
     """Return all bytes of the log that are before `end`, as programs see them."""
-    folder = commit_log_folder(root)
+    folder = commit_log_folder(ROOT)
     paths = sorted(path for path in files.nodes if path.parent == folder)
     start = int(paths[0].name) if paths else 0
     return b"".join(files.nodes[path].data.tobytes() for path in paths)[: end - start]

@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from tests.support.files import MemoryFileSystem
+import numpy as np
+
+from tests.support.files import MemoryFileSystem, Node
 
 Line = Mapping[str, Any]
 
@@ -40,6 +42,14 @@ def contents(folder: Path) -> dict[str, bytes]:
         for path in sorted(folder.rglob("*"))
         if path.is_file()
     }
+
+
+def copy_in(files: MemoryFileSystem, folder: Path, root: Path) -> None:
+    """Put every file below `folder` on a disk in memory, below `root`."""
+    for name, content in contents(folder).items():
+        data = np.frombuffer(content, dtype=np.uint8).copy()
+        files.make_folder((root / name).parent)
+        files.nodes[root / name] = Node(data, data.copy(), len(data))
 
 
 def copy_out(files: MemoryFileSystem, root: Path, folder: Path) -> Path:

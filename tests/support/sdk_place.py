@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Final
 
-SOON_S: Final = 60.0
+SOON_S: Final = 150.0
 
 
 @dataclass(frozen=True, slots=True)

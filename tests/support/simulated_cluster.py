@@ -11,6 +11,7 @@
 
 Everything is the product's own code. Every client has a host of its own, named by the test. So has
 every broker: "a" is the member 0 of the broker name "a", and "a-1" its member 1.
+`simulated_replicas` promotes members and compares their logs, `brokers` is for one broker alone.
 """
 
 import asyncio
@@ -18,13 +19,13 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from random import Random
 from typing import Any, Final
 
 import numpy as np
 
-from ternmq_broker import Broker, BrokerConfig
+from ternmq_broker import Broker
+from ternmq_model.address import Address
 from ternmq_model.errors import ClosedError, TernError
 from ternmq_model.message import Message, SendResult, SendStatus
 from ternmq_model.names import DEAD_LETTER_PREFIX
@@ -39,7 +40,7 @@ from ternmq_remoting.environment import Environment
 from ternmq_remoting.rpc import Rep, Req, UnaryRpc
 from ternmq_runtime.service import OwnedTasks
 from ternmq_store.config import FlushMode, StoreConfig
-from tests.support.brokers import Client
+from tests.support.brokers import CONFIG, SMALL_STORE, Client
 from tests.support.files import PowerLossFileSystem
 from tests.support.history import Decision, Delivery, History, Lying, Outcome, id_of, make_body
 from tests.support.memory_network import MemoryNetwork
@@ -47,15 +48,12 @@ from tests.support.simulated_nameservers import (
     SimulatedNameServers,
     simulated_nameservers,
 )
-from tests.support.virtual_time import InlineBlocking, VirtualClock
+from tests.support.virtual_time import VirtualClock, virtual_environment
 
 NAMESERVER: Final = "ns:9876"
 PORT: Final = 10_911
-SMALL_STORE: Final = StoreConfig(
-    commit_log_file_bytes=256 << 10,
-    consume_queue_file_units=200,
-    index_slots=1000,
-    index_entries=4000,
+CLUSTER_STORE: Final = replace(
+    SMALL_STORE, commit_log_file_bytes=256 << 10, consume_queue_file_units=200
 )
 
 Sender = Callable[[Message], Awaitable[SendResult]]
@@ -79,6 +77,7 @@ class SimulatedCluster:
 
     Attributes:
         clock_offsets_ms: Added to the wall clock of a host, from its next start on.
+        disk_s: How long a blocking call takes on a host, at once; up to 5 ms on any other.
     """
 
     seed: int
@@ -92,20 +91,21 @@ class SimulatedCluster:
     history: History = field(default_factory=History)
     disks: dict[str, PowerLossFileSystem] = field(default_factory=dict[str, PowerLossFileSystem])
     clock_offsets_ms: dict[str, int] = field(default_factory=dict[str, int])
+    disk_s: dict[str, float] = field(default_factory=dict[str, float])
     _running: dict[str, _Running] = field(default_factory=dict[str, _Running])
     _ids: int = 0
 
     def environment(self, host: str) -> Environment:
-        """Return the seams of `host`; its disk takes up to 5 ms."""
+        """Return the seams of `host`."""
         random = Random(f"{self.seed} {host}")
         clock = VirtualClock()
         clock.wall_offset_ms = self.clock_offsets_ms.get(host, 0)
-        return Environment(
-            clock=clock,
-            network=self.network.host(host),
-            random=random,
-            blocking=InlineBlocking(lambda: random.random() * 0.005),
-        )
+
+        def delay_s() -> float:
+            fixed_s = self.disk_s.get(host)
+            return random.random() * 0.005 if fixed_s is None else fixed_s
+
+        return virtual_environment(self.network.host(host), random, delay_s, clock=clock)
 
     def broker(self, name: str) -> Broker:
         """Return the broker of that name, which must run: to look into."""
@@ -138,19 +138,19 @@ class SimulatedCluster:
     def begin(self, name: str, **settings: Any) -> asyncio.Event:
         """Start a broker, and return what is set when it serves: it may wait for others first."""
         assert name not in self._running, f"broker {name} runs"
-        config = BrokerConfig(
-            data=Path("/broker"),
+        broker_id = int(name.partition("-")[2] or MASTER_ID)
+        config = replace(
+            CONFIG,
             name=broker_name_of(name),
-            broker_id=int(name.partition("-")[2] or MASTER_ID),
+            broker_id=broker_id,
             listen="0.0.0.0",
             port=PORT,
             hostname=name,
-            store_host=f"10.0.{name.partition('-')[2] or 0}.{ord(name[0])}",
+            store_host=f"10.0.{broker_id}.{ord(name[0])}",
             nameservers=tuple(self.nameservers.addresses),
             flush_mode=self.mode,
-            memory_bytes=1 << 30,
         )
-        config = replace(config, **self.broker_settings, **settings)
+        config = replace(config, **{**self.broker_settings, **settings})
         files = self.disks.setdefault(name, PowerLossFileSystem())
         broker = Broker(config, self.store_config, self.environment(name), files=files)
         serves, leave = asyncio.Event(), asyncio.Event()
@@ -162,9 +162,11 @@ class SimulatedCluster:
         return serves
 
     async def stop(self, name: str) -> None:
-        """Let a broker leave in order."""
+        """Let a broker leave in order, also one that waits for others before it serves."""
         running = self._running[name]
         running.leave.set()
+        if not running.serves.is_set():
+            running.broker.stop_waiting()
         await running.task
         del self._running[name]
 
@@ -225,8 +227,7 @@ class SimulatedCluster:
 
     async def connect(self, name: str, host: str = "admin") -> Client:
         """Return a connection to a broker."""
-        address = replace(self._running[name].broker.address, host=name)
-        return Client(await self.network.host(host).connect([address]))
+        return Client(await self.network.host(host).connect([Address(name, PORT)]))
 
     async def ask(self, name: str, rpc: UnaryRpc[Req, Rep], request: Req) -> Rep:
         """Return what a broker answers to an operator's request."""
@@ -395,9 +396,10 @@ async def simulated_cluster(
     *,
     brokers: Sequence[str] = ("a", "b"),
     mode: FlushMode = FlushMode.SYNC,
-    store: StoreConfig = SMALL_STORE,
+    store: StoreConfig = CLUSTER_STORE,
     latency_s: float = 0.002,
     nameservers: int = 1,
+    durable_nameservers: bool = True,
     **broker_settings: Any,
 ) -> AsyncGenerator[SimulatedCluster]:
     """Give a cluster with NameServers and these brokers, all of which serve.
@@ -409,13 +411,16 @@ async def simulated_cluster(
         store: How they keep messages.
         latency_s: The longest way of a message through the network.
         nameservers: How many.
+        durable_nameservers: They keep the highest epochs over a restart.
         broker_settings: Other settings of every broker.
     """
     random = Random(seed)
     network = MemoryNetwork(random, latency_s=lambda chance: chance.random() * latency_s)
     async with (
         network,
-        simulated_nameservers(network, nameservers, seed=seed) as named,
+        simulated_nameservers(
+            network, nameservers, seed=seed, is_durable=durable_nameservers
+        ) as named,
         OwnedTasks() as tasks,
     ):
         settings = dict(broker_settings)

@@ -1,4 +1,4 @@
-"""NameServers of a simulation, which stop and come back with what they keep durably."""
+"""NameServers of a simulated cluster, which stop and come back with what they keep durably."""
 
 import asyncio
 import tempfile
@@ -10,20 +10,19 @@ from random import Random
 
 from ternmq_nameserver.config import NameServerConfig
 from ternmq_nameserver.server import NameServer
-from ternmq_remoting.environment import Environment
 from ternmq_runtime.service import OwnedTasks
 from tests.support.memory_network import MemoryNetwork
-from tests.support.virtual_time import InlineBlocking, VirtualClock
+from tests.support.virtual_time import virtual_environment
 
 PORT = 9876
 
 
 @dataclass
 class SimulatedNameServers:
-    """Every NameServer: the hosts "ns", "ns2", … Their files are real ones."""
+    """Every NameServer: the hosts "ns", "ns2", … Their files, if any, are real ones."""
 
     network: MemoryNetwork
-    folder: Path
+    folder: Path | None
     tasks: OwnedTasks
     hosts: list[str]
     seed: int
@@ -38,13 +37,9 @@ class SimulatedNameServers:
 
     async def start(self, host: str) -> None:
         """Start one, and return when it serves."""
-        environment = Environment(
-            clock=VirtualClock(),
-            network=self.network.host(host),
-            random=Random(f"{self.seed} {host}"),
-            blocking=InlineBlocking(),
-        )
-        config = NameServerConfig(listen="0.0.0.0", port=PORT, data=self.folder / host)
+        environment = virtual_environment(self.network.host(host), Random(f"{self.seed} {host}"))
+        data = None if self.folder is None else self.folder / host
+        config = NameServerConfig(listen="0.0.0.0", port=PORT, data=data)
         serves, leave = asyncio.Event(), asyncio.Event()
 
         async def serve() -> None:
@@ -70,13 +65,14 @@ class SimulatedNameServers:
 
 @asynccontextmanager
 async def simulated_nameservers(
-    network: MemoryNetwork, count: int, *, seed: int
+    network: MemoryNetwork, count: int, *, seed: int, is_durable: bool = True
 ) -> AsyncGenerator[SimulatedNameServers]:
-    """Give `count` NameServers, all of which serve."""
+    """Give `count` NameServers, all of which serve; those that are not durable have no files."""
     hosts = ["ns", *(f"ns{number}" for number in range(2, count + 1))]
     with tempfile.TemporaryDirectory() as folder:
         async with OwnedTasks() as tasks:
-            nameservers = SimulatedNameServers(network, Path(folder), tasks, hosts, seed)
+            data = Path(folder) if is_durable else None
+            nameservers = SimulatedNameServers(network, data, tasks, hosts, seed)
             for host in hosts:
                 await nameservers.start(host)
             yield nameservers

@@ -1,71 +1,148 @@
 """Members of one broker name in a simulated cluster: promoting them, and comparing their logs."""
 
 import asyncio
-from contextlib import suppress
-from typing import Final
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Final
 
 import numpy as np
 
+from ternmq_model.address import parse_address
 from ternmq_model.errors import TernError
 from ternmq_model.route import MASTER_ID
 from ternmq_protos.v1 import admin_pb2 as admin
+from ternmq_protos.v1 import nameserver_pb2 as nameserver
 from ternmq_protos.v1 import replication_pb2 as replication
 from ternmq_remoting import contracts
-from tests.support.simulated_cluster import SimulatedCluster
+from tests.support.brokers import Client
+from tests.support.simulated_cluster import (
+    NAMESERVER,
+    SimulatedCluster,
+    broker_name_of,
+    simulated_cluster,
+)
+from tests.support.virtual_time import until
 
-Standing = replication.ReplicationStatusReply
+Status = replication.ReplicationStatusReply
 _LOOK_S: Final = 0.1
+_TABLES_S: Final = 1.5
+"""A slave has its master's tables after this time, if nothing is in its way."""
 
 
-async def promote(cluster: SimulatedCluster, name: str, *, is_forced: bool = False) -> int:
-    """Make a slave the master by hand; return the epoch that it begins, when it serves.
+async def ask_to_promote(
+    cluster: SimulatedCluster, name: str, *, is_forced: bool = False
+) -> admin.PromoteReply:
+    """Promote a slave; return as soon as it answers.
 
     Raises:
         TernError: It refuses, or does not answer.
-        AssertionError: It does not become the master within a minute.
     """
     request = admin.PromoteRequest(is_forced=is_forced)
-    reply: admin.PromoteReply = await cluster.ask(name, contracts.PROMOTE, request)
-    for _ in range(round(60 / _LOOK_S)):
-        if cluster.is_master(name):
-            return reply.epoch
-        await asyncio.sleep(_LOOK_S)
-    raise AssertionError(f"seed {cluster.seed}: {name} was promoted and is no master")
+    return await cluster.ask(name, contracts.PROMOTE, request)
 
 
-async def standing(cluster: SimulatedCluster, name: str) -> Standing:
-    """Return how a member stands.
+async def promote(
+    cluster: SimulatedCluster, name: str, *, is_forced: bool = False, within_s: float = 60
+) -> admin.PromoteReply:
+    """Promote a slave; return its answer when it answers as the master.
+
+    Raises:
+        TernError: It refuses, or does not answer.
+        AssertionError: It does not become the master in time.
+    """
+
+    async def is_master() -> bool:
+        return (await status_of(cluster, name)).broker_id == MASTER_ID
+
+    reply = await ask_to_promote(cluster, name, is_forced=is_forced)
+    await until(is_master, within_s)
+    return reply
+
+
+async def status_of(cluster: SimulatedCluster, name: str) -> Status:
+    """Return the replication status of a member.
 
     Raises:
         TernError: It does not answer.
     """
     request = replication.ReplicationStatusRequest()
-    reply: Standing = await cluster.ask(name, contracts.REPLICATION_STATUS, request)
-    return reply
+    return await cluster.ask(name, contracts.REPLICATION_STATUS, request)
+
+
+async def registered(
+    cluster: SimulatedCluster, broker_name: str = "a"
+) -> dict[int, tuple[str, int]]:
+    """Return host and epoch of every member that the first NameServer knows, by id."""
+    network = cluster.network.host("admin")
+    connection = await network.connect([parse_address(NAMESERVER, setting="nameservers")])
+    request = nameserver.GetClusterRequest(broker_name=broker_name)
+    reply = await connection.call(contracts.GET_CLUSTER, request, timeout_s=5)
+    await connection.close()
+    return {
+        member.broker_id: (member.endpoints[0].host, member.epoch)
+        for data in reply.brokers
+        for member in data.members
+    }
+
+
+async def start_slave(cluster: SimulatedCluster, name: str = "a-1", **settings: Any) -> None:
+    """Start a slave, and return when it has the log and the tables of its master."""
+    await cluster.start(name, **settings)
+    await replicated(cluster, broker_name_of(name))
+
+
+@asynccontextmanager
+async def master_and_slave(
+    *, messages: int = 20, **settings: Any
+) -> AsyncGenerator[tuple[SimulatedCluster, Client]]:
+    """Give a cluster of "a" and its slave "a-1", and a client of "a".
+
+    Both have a topic "A" of one queue. The NameServer forgets epochs at a restart.
+
+    Args:
+        messages: How many the topic has: "0", "1" and so on.
+        settings: Of the cluster, other than these.
+    """
+    settings = {"brokers": ("a", "a-1"), "durable_nameservers": False, **settings}
+    async with simulated_cluster(**settings) as cluster:
+        client = await cluster.connect("a", "client")
+        await client.put_topic("A", 1)
+        for number in range(messages):
+            await client.send("A", b"%d" % number)
+        await replicated(cluster)
+        yield cluster, client
+        await client.connection.close()
 
 
 async def caught_up(
     cluster: SimulatedCluster, broker_name: str, *, timeout_s: float = 120
-) -> dict[str, Standing]:
-    """Wait until all members of a name that run have, and may serve, the same log.
+) -> dict[str, Status]:
+    """Wait until all members of a name that run have, and may serve, the same log, and follow on.
 
     Returns:
-        How each stands then.
+        The status of each then.
 
     Raises:
         AssertionError: They did not in time.
     """
-    told: dict[str, Standing] = {}
+    told: dict[str, Status] = {}
     for _ in range(round(timeout_s / _LOOK_S)):
         with suppress(TernError):
-            told = {each: await standing(cluster, each) for each in cluster.members(broker_name)}
-            masters = [each for each in told.values() if each.broker_id == MASTER_ID]
+            told = {each: await status_of(cluster, each) for each in cluster.members(broker_name)}
+            slaves = [each for each in told.values() if each.broker_id != MASTER_ID]
             ends = {end for each in told.values() for end in (each.log_end, each.confirm_offset)}
-            reigns = {each.epochs[-1].number if each.epochs else 0 for each in told.values()}
-            if len(masters) == len(ends) == len(reigns) == 1:
+            epochs = {each.epochs[-1].number if each.epochs else 0 for each in told.values()}
+            is_one = len(told) - len(slaves) == len(ends) == len(epochs) == 1
+            if is_one and all(each.following.is_connected for each in slaves):
                 return told
         await asyncio.sleep(_LOOK_S)
     raise AssertionError(f"seed {cluster.seed}: members of {broker_name} differ: {told}")
+
+
+async def replicated(cluster: SimulatedCluster, broker_name: str = "a") -> None:
+    """Wait, for half a minute at most, until all members that run have the same log and tables."""
+    await caught_up(cluster, broker_name, timeout_s=30)
+    await asyncio.sleep(_TABLES_S)
 
 
 async def compare_logs(cluster: SimulatedCluster, *broker_names: str) -> None:

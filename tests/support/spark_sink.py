@@ -13,7 +13,7 @@ from ternmq_client.config import ClientConfig
 from ternmq_consumer import BlockingPullConsumer
 from ternmq_model.stored_message import StoredMessage
 
-_WITHIN_S: Final = 100.0
+_WITHIN_S: Final = 200.0
 _PAUSE_S: Final = 0.05
 
 

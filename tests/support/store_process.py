@@ -3,7 +3,6 @@
 It tells each message on a line of its standard output once it may be acknowledged.
 """
 
-import os
 import random
 import subprocess
 import sys
@@ -21,6 +20,7 @@ from ternmq_runtime.clock import SystemClock, rest
 from ternmq_store.config import FlushMode, StoreConfig
 from ternmq_store.disk.filesystem import RealFileSystem
 from ternmq_store.message_store import MessageStore
+from tests.support.processes import start_module
 from tests.support.records import BORN_HOST, STORE_HOST, batch_of, record
 from tests.support.stores import whole
 
@@ -83,14 +83,7 @@ def settings_of(mode: str) -> tuple[StoreConfig, FlushMode]:
 
 def begin(root: Path, mode: str, first: int) -> subprocess.Popen[str]:
     """Begin a process that stores messages numbered from `first` on."""
-    command = [sys.executable, "-m", "tests.support.store_process", str(root), mode]
-    return subprocess.Popen(
-        [*command, str(first)],
-        cwd=Path(__file__).parents[2],
-        stdout=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"PYTHONPATH": ""},
-    )
+    return start_module(__name__, str(root), mode, str(first))
 
 
 def acknowledged(process: subprocess.Popen[str]) -> Iterator[Acknowledged]:

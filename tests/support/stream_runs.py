@@ -21,7 +21,7 @@ Place: TypeAlias = tuple[str, str, int, int]
 
 PLACE = ("topic", "brokerName", "queueId", "queueOffset")
 
-RUN_WITHIN_S = 150
+RUN_WITHIN_S = 300
 
 
 class Sent:

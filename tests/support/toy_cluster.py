@@ -1,422 +1,111 @@
-"""Brokers for tests of consumers: right as far as they go, in memory, with faults on demand.
+"""Toy brokers behind a NameServer that tells of them.
 
-One host "nameserver" tells the route of one topic; hosts "broker-0", "broker-1"… serve its queues.
-Nothing is checked that consumers do not rely on. What they rely on is recorded: every offset that
-was committed, every member that came or went.
+    async with ToyCluster(brokers=2) as cluster, cluster.producer() as producer:
+        cluster.first.sending.answer = lambda _: Answer(breaks=True)
+        ...
+        await cluster.stop(cluster.brokers["broker-1"])
+
+The NameServer is the host "nameserver", each broker a host of its name. Faults between them are
+the network's.
 """
 
-import asyncio
-import struct
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from random import Random
+from typing import Any
 
+from ternmq_client.config import ClientConfig
+from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
+from ternmq_consumer.listener import Listener
+from ternmq_consumer.push import PushConsumer
+from ternmq_consumer.subscriptions import Subscriptions
 from ternmq_model.address import Address
-from ternmq_model.errors import ClosedError, ConnectionLost, TopicNotFound
-from ternmq_model.properties import tag_code
+from ternmq_model.errors import TernError, TopicNotFound
 from ternmq_model.queue import MessageQueue
-from ternmq_model.record import encode_record
 from ternmq_model.response_code import ResponseCode
-from ternmq_model.route import BrokerData, BrokerMember, Permission, QueueData, TopicRoute
-from ternmq_model.subscription import parse_subscription
-from ternmq_protos.v1 import admin_pb2 as admin
-from ternmq_protos.v1 import common_pb2 as common
-from ternmq_protos.v1 import groups_pb2 as groups
-from ternmq_protos.v1 import messages_pb2 as messages
+from ternmq_model.route import READ_WRITE, BrokerData, BrokerMember, QueueData, TopicRoute
+from ternmq_producer.config import ProducerConfig
+from ternmq_producer.producer import Producer
 from ternmq_protos.v1 import nameserver_pb2 as nameserver
 from ternmq_remoting import contracts
 from ternmq_remoting.convert import route_to_pb
 from ternmq_remoting.environment import Environment
-from ternmq_remoting.rpc import Call, Handler, Identity, Server, ServerStream, stream, unary
+from ternmq_remoting.grpc_network import GrpcNetwork
+from ternmq_remoting.rpc import Call, Handler, Identity, Server, unary
+from ternmq_runtime.lifecycle import Lifecycle
 from tests.support.memory_network import MemoryNetwork
-from tests.support.records import BORN_HOST, STORE_HOST
-from tests.support.toy_groups import ToyGroups
-from tests.support.toy_records import RETRY_QUEUE as RETRY_QUEUE
-from tests.support.toy_records import TOPIC as TOPIC
-from tests.support.toy_records import ToyHandle, ToyRecord, queue_key
+from tests.support.toy_broker import ToyBroker
+from tests.support.toy_log import TOPIC
 from tests.support.virtual_time import InlineBlocking, VirtualClock
 
-SESSION_GRACE_S = 10.0
-
-SessionStream = ServerStream[groups.SessionRequest, groups.SessionReply]
-PullServerStream = ServerStream[messages.PullStreamRequest, messages.PullStreamReply]
+FIRST = PushConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET)
 
 
-class ToyBroker:
-    """One broker.
+class ToyCluster(Lifecycle):
+    """A NameServer and brokers, some of which may be down.
 
-    Attributes:
-        queues: Records by queue id; the place is the offset.
-        min_offsets: Below it records have expired.
-        offsets: Committed, by group and queue id.
-        versions: Of the offsets, alike.
-        commits: Everything that was committed and taken: group, queue id, offset.
-        refusal: A code by which new subscriptions of pull streams end, while it is not 0.
-        forgets: Forget every subscription at the next look, without a word.
-        reply_messages_max: Most messages of one queue in one reply.
-        sent: Messages sent on pull streams.
-        groups: Locks and send-backs.
-        retries: The one queue of `retry_topic`; as a queue id it is `RETRY_QUEUE`.
-        retry_topic: Empty while nothing was sent back.
-    """
-
-    def __init__(self, name: str, queue_count: int) -> None:
-        self.name = name
-        self.queues: list[list[ToyRecord]] = [[] for _ in range(queue_count)]
-        self.min_offsets = [0] * queue_count
-        self.offsets: dict[tuple[str, int], int] = {}
-        self.versions: dict[tuple[str, int], int] = {}
-        self.commits: list[tuple[str, int, int]] = []
-        self.refusal = 0
-        self.corrupt_next = False
-        self.reply_messages_max = 32
-        self.sent = 0
-        self.subscribes = 0
-        self.has_topic = True
-        self.forgets = False
-        self.retries: list[ToyRecord] = []
-        self.retry_topic = ""
-        self.groups = ToyGroups(self._find, self._put_retry, self._is_broken)
-        self._members: dict[str, dict[str, object]] = {}
-        self._sessions: dict[str, SessionStream] = {}
-        self._changed = asyncio.Event()
-
-    def append(self, queue_id: int, body: bytes, tag: str = "", *, stored_at_ms: int = 1) -> int:
-        """Store a message and return its offset."""
-        offset = len(self.queues[queue_id])
-        properties = f"UNIQ_KEY\x01{self.name}-{queue_id}-{offset}\x02"
-        if tag:
-            properties += f"TAGS\x01{tag}\x02"
-        data = encode_record(
-            topic=TOPIC.encode(),
-            queue_id=queue_id,
-            body=body,
-            properties=properties.encode(),
-            born_at_ms=1,
-            born_host=BORN_HOST,
-            store_host=STORE_HOST,
-            queue_offset=offset,
-            physical_offset=offset * 1000,
-            stored_at_ms=stored_at_ms,
-        )
-        self.queues[queue_id].append(ToyRecord(data, tag, stored_at_ms))
-        self.wake()
-        return offset
-
-    def delete_topic(self) -> None:
-        """Forget the topic with all that is known of it, and end every subscription."""
-        self.has_topic = False
-        self.queues = [[] for _ in self.queues]
-        self.offsets.clear()
-        self.versions.clear()
-        self.wake()
-
-    def create_topic(self) -> None:
-        """Have the topic again."""
-        self.has_topic = True
-
-    def wake(self) -> None:
-        """Let every pull stream look again."""
-        self._changed.set()
-        self._changed = asyncio.Event()
-
-    def handlers(self) -> list[Handler]:
-        """What the broker serves."""
-        return [
-            stream(contracts.SESSION, self.session),
-            stream(contracts.PULL_STREAM, self.pull_stream),
-            unary(contracts.LIST_MEMBERS, self.list_members),
-            unary(contracts.COMMIT_OFFSETS, self.commit_offsets),
-            unary(contracts.QUERY_OFFSET, self.query_offset),
-            unary(contracts.DESCRIBE_TOPIC, self.describe_topic),
-            unary(contracts.QUERY_OFFSET_BY_TIME, self.query_offset_by_time),
-            *self.groups.handlers(),
-        ]
-
-    def _find(self, topic: str, queue_id: int, offset: int) -> bytes:
-        return self._records(queue_key(topic, queue_id))[offset].data
-
-    def _records(self, queue_id: int) -> list[ToyRecord]:
-        return self.retries if queue_id == RETRY_QUEUE else self.queues[queue_id]
-
-    def _is_broken(self, client_id: str) -> bool:
-        is_member = any(client_id in members for members in self._members.values())
-        return is_member and client_id not in self._sessions
-
-    def _put_retry(self, topic: str, encode: Callable[[int], bytes]) -> None:
-        assert self.retry_topic in ("", topic), "toys have one group that sends back"
-        self.retry_topic = topic
-        self.retries.append(ToyRecord(encode(len(self.retries)), ""))
-        self.wake()
-
-    async def session(self, stream: SessionStream, call: Call) -> None:
-        hello = (await stream.read() or groups.SessionRequest()).hello
-        client_id, life = hello.client_id, object()
-        await stream.write(groups.SessionReply(welcome=groups.Welcome()))
-        self._sessions[client_id] = stream
-        await self._put(client_id, life, [group.group for group in hello.consumer_groups])
-        try:
-            while (request := await stream.read()) is not None:
-                if request.HasField("goodbye"):
-                    await self._put(client_id, life, [])
-                    return
-                names = [group.group for group in request.heartbeat.consumer_groups]
-                await self._put(client_id, life, names)
-        except (ConnectionLost, ClosedError):
-            pass
-        finally:
-            if self._sessions.get(client_id) is stream:
-                del self._sessions[client_id]
-            asyncio.get_running_loop().call_later(SESSION_GRACE_S, self._expire, client_id, life)
-
-    async def list_members(
-        self, request: groups.ListMembersRequest, call: Call
-    ) -> groups.ListMembersReply:
-        return groups.ListMembersReply(client_ids=sorted(self._members.get(request.group, {})))
-
-    async def commit_offsets(
-        self, request: groups.CommitOffsetsRequest, call: Call
-    ) -> groups.CommitOffsetsReply:
-        reply = groups.CommitOffsetsReply()
-        if not self.has_topic:
-            raise TopicNotFound(ResponseCode.TOPIC_NOT_EXIST, "deleted")
-        for offset in request.offsets:
-            queue_id = queue_key(offset.topic, offset.queue_id)
-            key = (request.group, queue_id)
-            kept, version = self.offsets.get(key, -1), self.versions.get(key, 0)
-            told = groups.QueueOffset(topic=offset.topic, queue_id=offset.queue_id, offset=kept)
-            told.version = version
-            fenced = self.groups.why_not(
-                request.group, offset.topic, offset.queue_id, offset.lock_token
-            )
-            if fenced is not None:
-                reply.status.code = ResponseCode.INVALID_PARAMETER
-                told.status.CopyFrom(fenced)
-                reply.refused.append(told)
-                continue
-            is_stale = offset.version < version
-            if not request.force and (
-                is_stale or (offset.version == version and offset.offset < kept)
-            ):
-                reply.status.code = ResponseCode.INVALID_PARAMETER
-                told.status.code = ResponseCode.PULL_OFFSET_MOVED
-                reply.refused.append(told)
-                continue
-            self.offsets[key] = told.offset = offset.offset
-            self.commits.append((request.group, queue_id, offset.offset))
-            if request.force:
-                self.versions[key] = told.version = max(version, offset.version) + 1
-                reply.kept.append(told)
-        return reply
-
-    async def reset(self, group: str, queue_id: int, offset: int, *, tells: bool = True) -> None:
-        """Set a group's offset as an operator does."""
-        key = (group, queue_id)
-        version = self.versions.get(key, 0) + 1
-        self.offsets[key], self.versions[key] = offset, version
-        told = groups.QueueOffset(topic=TOPIC, queue_id=queue_id, offset=offset, version=version)
-        reset = groups.OffsetsReset(group=group, offsets=[told])
-        for client_id in list(self._members.get(group, {})) if tells else []:
-            await self._sessions[client_id].write(groups.SessionReply(offsets_reset=reset))
-
-    async def query_offset(
-        self, request: groups.QueryOffsetRequest, call: Call
-    ) -> groups.QueryOffsetReply:
-        assert request.group, "a group has a name"
-        key = (request.group, queue_key(request.topic, request.queue_id))
-        return groups.QueryOffsetReply(
-            offset=self.offsets.get(key, -1), version=self.versions.get(key, 0)
-        )
-
-    async def query_offset_by_time(
-        self, request: admin.QueryOffsetByTimeRequest, call: Call
-    ) -> admin.QueryOffsetByTimeReply:
-        assert request.boundary == admin.LOWER
-        records = self.queues[request.queue_id]
-        found = (n for n, each in enumerate(records) if each.stored_at_ms >= request.at_ms)
-        return admin.QueryOffsetByTimeReply(offset=next(found, len(records)))
-
-    async def describe_topic(
-        self, request: admin.DescribeTopicRequest, call: Call
-    ) -> admin.DescribeTopicReply:
-        if request.topic == self.retry_topic:
-            status = admin.QueueStatus(queue_id=0, max_offset=len(self.retries))
-            return admin.DescribeTopicReply(queues=[status])
-        if request.topic != TOPIC or not self.has_topic:
-            raise TopicNotFound(ResponseCode.TOPIC_NOT_EXIST, f"no topic {request.topic}")
-        return admin.DescribeTopicReply(
-            queues=[
-                admin.QueueStatus(
-                    queue_id=queue_id,
-                    min_offset=self.min_offsets[queue_id],
-                    max_offset=len(records),
-                )
-                for queue_id, records in enumerate(self.queues)
-            ]
-        )
-
-    async def pull_stream(self, stream: PullServerStream, call: Call) -> None:
-        handles: dict[int, ToyHandle] = {}
-        ended: list[messages.PulledRecords] = []
-        async with asyncio.TaskGroup() as tasks:
-            sending = tasks.create_task(self._feed(stream, handles, ended))
-            try:
-                while (request := await stream.read()) is not None:
-                    self._take(request, handles, ended)
-                    self.wake()
-            except (ConnectionLost, ClosedError):
-                pass
-            sending.cancel()
-
-    def _take(
-        self,
-        request: messages.PullStreamRequest,
-        handles: dict[int, ToyHandle],
-        ended: list[messages.PulledRecords],
-    ) -> None:
-        if request.HasField("subscribe"):
-            wanted = request.subscribe
-            assert wanted.handle not in handles, "a number is used once"
-            assert wanted.credit_bytes >= 0
-            assert wanted.credit_messages >= 0
-            self.subscribes += 1
-            if self.refusal or not self.has_topic:
-                code = self.refusal or ResponseCode.TOPIC_NOT_EXIST
-                status = common.Status(code=code, remark="not now")
-                ended.append(messages.PulledRecords(handle=wanted.handle, status=status))
-                return
-            handles[wanted.handle] = ToyHandle(
-                queue_key(wanted.topic, wanted.queue_id),
-                wanted.offset,
-                wanted.subscription.expression,
-                wanted.credit_bytes,
-                wanted.credit_messages,
-            )
-        elif request.HasField("credit"):
-            if handle := handles.get(request.credit.handle):
-                handle.bytes_left += request.credit.bytes
-                handle.messages_left += request.credit.messages
-        elif request.HasField("unsubscribe"):
-            handles.pop(request.unsubscribe.handle, None)
-
-    async def _feed(
-        self,
-        stream: PullServerStream,
-        handles: dict[int, ToyHandle],
-        ended: list[messages.PulledRecords],
-    ) -> None:
-        try:
-            while True:
-                changed = self._changed
-                if not self.has_topic:
-                    status = common.Status(code=ResponseCode.TOPIC_NOT_EXIST, remark="deleted")
-                    ended += [messages.PulledRecords(handle=n, status=status) for n in handles]
-                    handles.clear()
-                if self.forgets:
-                    handles.clear()
-                pulled = [*ended, *self._read_all(handles)]
-                ended.clear()
-                if pulled:
-                    await stream.write(messages.PullStreamReply(pulled=pulled))
-                else:
-                    await changed.wait()
-        except (ConnectionLost, ClosedError):
-            return
-
-    def _read_all(self, handles: Mapping[int, ToyHandle]) -> list[messages.PulledRecords]:
-        found = [self._read(number, handle) for number, handle in handles.items()]
-        return [pulled for pulled in found if pulled is not None]
-
-    def _read(self, number: int, handle: ToyHandle) -> messages.PulledRecords | None:
-        records = self._records(handle.queue_id)
-        is_retry = handle.queue_id == RETRY_QUEUE
-        least, end = 0 if is_retry else self.min_offsets[handle.queue_id], len(records)
-        pulled = messages.PulledRecords(handle=number, min_offset=least, max_offset=end)
-        if not least <= handle.offset <= end:
-            handle.offset = least if handle.offset < least else end
-            pulled.status.code = ResponseCode.PULL_OFFSET_MOVED
-            pulled.next_offset = handle.offset
-            return pulled
-        codes = parse_subscription(TOPIC, handle.expression).tag_codes
-        chosen: list[bytes] = []
-        begin = handle.offset
-        while (
-            handle.offset < end
-            and len(chosen) < self.reply_messages_max
-            and handle.bytes_left > 0
-            and handle.messages_left > 0
-        ):
-            record = records[handle.offset]
-            handle.offset += 1
-            if codes is None or tag_code(record.tag) in codes:
-                chosen.append(record.data)
-                handle.bytes_left -= len(record.data)
-                handle.messages_left -= 1
-        if handle.offset == begin:
-            return None
-        self.sent += len(chosen)
-        pulled.records = b"".join(chosen)
-        if self.corrupt_next and chosen:
-            self.corrupt_next = False
-            pulled.records = pulled.records[:90] + b"?" + pulled.records[91:]
-        pulled.record_sizes = struct.pack(f"<{len(chosen)}i", *map(len, chosen))
-        pulled.next_offset = handle.offset
-        return pulled
-
-    async def _put(self, client_id: str, life: object, names: list[str]) -> None:
-        for group, members in self._members.items():
-            if group not in names and client_id in members:
-                del members[client_id]
-                self.groups.locks.left(client_id, group)
-                await self._tell(group)
-        for group in names:
-            members = self._members.setdefault(group, {})
-            if client_id not in members:
-                members[client_id] = life
-                await self._tell(group)
-            members[client_id] = life
-
-    def _expire(self, client_id: str, life: object) -> None:
-        for members in self._members.values():
-            if members.get(client_id) is life:
-                del members[client_id]
-                self.groups.locks.left(client_id)
-                # The others hear of it at their next look: telling may wait, and this may not.
-
-    async def _tell(self, group: str) -> None:
-        for client_id in list(self._members[group]):
-            if session := self._sessions.get(client_id):
-                change = groups.MembersChanged(group=group)
-                try:
-                    await session.write(groups.SessionReply(members_changed=change))
-                except (ConnectionLost, ClosedError):
-                    continue
-
-
-class ToyCluster:
-    """A NameServer that knows one topic, and the brokers that serve it.
+    Args:
+        brokers: How many begin to serve: "broker-0", "broker-1"…
+        queues: Of `TOPIC` at each of them.
+        seed: Of everything that is drawn.
+        latency_s: How long a message takes through the network on average.
+        is_real: Serve over gRPC on this machine, in real time; `network` is not used then.
 
     Attributes:
-        brokers: By name.
+        brokers: Those of which the NameServer tells, by name.
+        members: What the NameServer tells of each broker name.
+        nameserver: The NameServer's address.
+        nameserver_error: What the NameServer answers instead of routes.
+        questions: The topics that the NameServer was asked for.
+        servers: The brokers that serve, by name.
     """
 
-    def __init__(self, network: MemoryNetwork, random: Random) -> None:
-        self.network = network
-        self.random = random
-        self.brokers: dict[str, ToyBroker] = {}
-        self._addresses: dict[str, Address] = {}
+    def __init__(
+        self,
+        *,
+        brokers: int = 1,
+        queues: int = 4,
+        seed: int = 1,
+        latency_s: float = 0.001,
+        is_real: bool = False,
+    ) -> None:
+        self.random = Random(seed)
+        self.network = MemoryNetwork(
+            self.random, latency_s=lambda drawn: drawn.uniform(0.2, 1.8) * latency_s
+        )
+        names = [f"broker-{number}" for number in range(brokers)]
+        self.brokers = {name: ToyBroker(name, queues) for name in names}
+        self.members: dict[str, tuple[BrokerMember, ...]] = {}
         self.nameserver = ""
+        self.nameserver_error: TernError | None = None
+        self.questions: list[str] = []
+        self.servers: dict[str, AsyncExitStack] = {}
+        self._is_real = is_real
+
+    async def _open(self, stack: AsyncExitStack) -> None:
+        await stack.enter_async_context(self.network)
+        server = await stack.enter_async_context(self.serve_nameserver("nameserver"))
+        self.nameserver = str(server.address)
+        stack.push_async_callback(self._stop_all)
+        for broker in self.brokers.values():
+            await self.start(broker)
+
+    async def _stop_all(self) -> None:
+        for server in self.servers.values():
+            await server.aclose()
+
+    @property
+    def first(self) -> ToyBroker:
+        """The broker "broker-0"."""
+        return self.brokers["broker-0"]
 
     @property
     def queues(self) -> list[MessageQueue]:
-        """Every queue of the topic, sorted."""
-        return sorted(
-            MessageQueue(TOPIC, name, queue_id)
-            for name, broker in self.brokers.items()
-            for queue_id in range(len(broker.queues))
-        )
+        """Every queue of `TOPIC`, sorted."""
+        brokers = sorted(self.brokers.items())
+        return [queue for _, broker in brokers for queue in broker.queues_of(TOPIC)]
 
-    def environment(self, host: str) -> Environment:
+    def environment(self, host: str = "client") -> Environment:
         """Return the world as a client on `host` sees it."""
         return Environment(
             clock=VirtualClock(),
@@ -425,71 +114,111 @@ class ToyCluster:
             blocking=InlineBlocking(),
         )
 
+    def producer(self, config: ProducerConfig | None = None, host: str = "client") -> Producer:
+        """Return a producer on `host`, not entered."""
+        return Producer(
+            "senders",
+            nameserver=self.nameserver,
+            config=config,
+            client=ClientConfig(host_name=host),
+            env=self.environment(host),
+        )
+
+    def consumer(
+        self,
+        host: str,
+        config: PushConsumerConfig = FIRST,
+        *,
+        topics: Subscriptions = TOPIC,
+        listener: Listener | None = None,
+        **more: Any,
+    ) -> PushConsumer:
+        """Return a consumer of group "g" on `host`, not entered."""
+        return PushConsumer(
+            "g",
+            topics,
+            listener=listener,
+            nameserver=self.nameserver,
+            config=config,
+            env=self.environment(host),
+            **more,
+        )
+
     def append(self, queue: MessageQueue, body: bytes, tag: str = "") -> int:
         """Store a message and return its offset."""
         return self.brokers[queue.broker_name].append(queue.queue_id, body, tag)
 
+    def fill(self, per_queue: int, tags: Sequence[str] = ("",)) -> int:
+        """Store messages in every queue, with these tags in turn, and return how many."""
+        for queue in self.queues:
+            for number in range(per_queue):
+                self.append(queue, b"body", tags[number % len(tags)])
+        return per_queue * len(self.queues)
+
     def committed(self, group: str, queue: MessageQueue) -> int:
         """Return the committed offset, -1 for none."""
-        return self.brokers[queue.broker_name].offsets.get((group, queue.queue_id), -1)
+        return self.brokers[queue.broker_name].groups.committed(group, queue)
 
-    def add(self, name: str, broker: ToyBroker, address: Address) -> None:
-        """Let the route tell of a broker that is served elsewhere."""
-        self.brokers[name] = broker
-        self._addresses[name] = address
+    def put_topic(self, topic: str, queues: int, names: Sequence[str] | None = None) -> None:
+        """Have brokers `names`, or all, serve a topic, and no others."""
+        for name, broker in self.brokers.items():
+            broker.topics.pop(topic, None)
+            if names is None or name in names:
+                broker.topics[topic] = queues
 
-    async def route(
+    def route(self, topic: str) -> TopicRoute:
+        """Return what the NameServer tells of a topic.
+
+        Raises:
+            TopicNotFound: No broker has the topic.
+        """
+        serving = {
+            name: broker.topics[topic]
+            for name, broker in sorted(self.brokers.items())
+            if topic in broker.topics
+        }
+        if not serving:
+            raise TopicNotFound(ResponseCode.TOPIC_NOT_EXIST, f"no topic {topic}")
+        return TopicRoute(
+            topic,
+            queues=tuple(QueueData(name, n, n, READ_WRITE) for name, n in serving.items()),
+            brokers=tuple(BrokerData("toy", name, self.members[name]) for name in serving),
+        )
+
+    async def get_topic_route(
         self, request: nameserver.GetTopicRouteRequest, call: Call
     ) -> nameserver.GetTopicRouteReply:
-        serving = [name for name, broker in sorted(self.brokers.items()) if broker.has_topic]
-        is_retry = request.topic != TOPIC
-        if is_retry:
-            serving = [name for name in serving if self.brokers[name].retry_topic == request.topic]
-        if not serving:
-            raise TopicNotFound(ResponseCode.TOPIC_NOT_EXIST, f"no topic {request.topic}")
-        route = TopicRoute(
-            request.topic,
-            queues=tuple(
-                QueueData(name, count, count, Permission(6))
-                for name in serving
-                for count in [1 if is_retry else len(self.brokers[name].queues)]
-            ),
-            brokers=tuple(
-                BrokerData("toys", name, (BrokerMember(0, (self._addresses[name],)),))
-                for name in serving
-            ),
+        """Serve the NameServer's one question."""
+        self.questions.append(request.topic)
+        if self.nameserver_error is not None:
+            raise self.nameserver_error
+        return nameserver.GetTopicRouteReply(route=route_to_pb(self.route(request.topic)))
+
+    def serve_nameserver(self, host: str) -> AbstractAsyncContextManager[Server]:
+        """Serve the NameServer at `host` while the block runs."""
+        return self._serve(
+            Address(host, 0), [unary(contracts.GET_TOPIC_ROUTE, self.get_topic_route)]
         )
-        return nameserver.GetTopicRouteReply(route=route_to_pb(route))
 
-    @asynccontextmanager
-    async def serving(self, name: str, queue_count: int) -> AsyncGenerator[Server, None]:
-        """Serve a broker, a new one or the old one again, while the block runs."""
-        broker = self.brokers.get(name) or ToyBroker(name, queue_count)
-        listen = self._addresses.get(name, Address(name, 10_911))
-        identity = Identity("toys", name, 0, 0)
-        served = self.network.host(name).serve(broker.handlers(), listen, identity=identity)
-        async with served as server:
-            self.brokers[name] = broker
-            self._addresses[name] = server.address
-            yield server
+    async def start(self, broker: ToyBroker) -> None:
+        """Let `broker` serve, at the address it had before if it served already."""
+        name = broker.name
+        listen = self.members[name][0].endpoints[0] if name in self.members else Address(name, 0)
+        stack = AsyncExitStack()
+        server = await stack.enter_async_context(
+            self._serve(listen, broker.handlers(), Identity("toy", name, 0, 0))
+        )
+        self.servers[name] = stack
+        self.brokers[name] = broker
+        self.members.setdefault(name, (BrokerMember(0, (server.address,)),))
 
+    async def stop(self, broker: ToyBroker) -> None:
+        """Let `broker` vanish."""
+        await self.servers.pop(broker.name).aclose()
 
-@asynccontextmanager
-async def toy_cluster(
-    *, seed: int = 1, brokers: int = 1, queues: int = 8, latency_s: float = 0.001
-) -> AsyncGenerator[ToyCluster, None]:
-    """Run a NameServer and brokers with `queues` each while the block runs."""
-    random = Random(seed)
-    async with MemoryNetwork(
-        random, latency_s=lambda drawn: drawn.uniform(0.2, 1.8) * latency_s
-    ) as network:
-        cluster = ToyCluster(network, random)
-        handlers = [unary(contracts.GET_TOPIC_ROUTE, cluster.route)]
-        async with network.host("nameserver").serve(
-            handlers, Address("nameserver", 9876)
-        ) as server:
-            cluster.nameserver = str(server.address)
-            async with AsyncExitStack() as stack:
-                for number in range(brokers):
-                    await stack.enter_async_context(cluster.serving(f"broker-{number}", queues))
-                yield cluster
+    def _serve(
+        self, listen: Address, handlers: Sequence[Handler], identity: Identity | None = None
+    ) -> AbstractAsyncContextManager[Server]:
+        if self._is_real:
+            return GrpcNetwork().serve(handlers, Address("127.0.0.1", 0), identity=identity)
+        return self.network.host(listen.host).serve(handlers, listen, identity=identity)

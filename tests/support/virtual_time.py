@@ -7,9 +7,20 @@ and an in-memory network. Prior art: Trio's `MockClock` with `autojump_threshold
 """
 
 import asyncio
+import contextlib
 import selectors
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from contextlib import contextmanager
+from random import Random
 from typing import Any, ParamSpec, TypeVar
+
+import pytest
+
+from ternmq_model.errors import TernError
+from ternmq_remoting.environment import Environment
+from ternmq_remoting.rpc import Network
+from ternmq_runtime import service
+from ternmq_runtime.processes import Processes
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -28,11 +39,13 @@ class _JumpingSelector(selectors.DefaultSelector):
     loop: "VirtualTimeLoop"
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout == 0:
+            return []  # tasks are ready: signals are looked for before time moves, not each turn
         ready = super().select(0)
-        if not ready:
+        if not ready and not self.loop.wake():
             if timeout is None:
                 raise RuntimeError("deadlock: every task waits and no timer is set")
-            self.loop.now_s += max(0.0, timeout)
+            self.loop.now_s += timeout
         return ready
 
 
@@ -47,11 +60,28 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         selector = _JumpingSelector()
         selector.loop = self
         self.now_s = 0.0
+        self._awaited: dict[asyncio.Future[None], Callable[[], bool]] = {}
         super().__init__(selector)
 
     def time(self) -> float:
         """Return the virtual time in seconds."""
         return self.now_s
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait for `condition`, which is tested each time before the virtual time moves."""
+        future = self.create_future()
+        self._awaited[future] = condition
+        try:
+            await future
+        finally:
+            del self._awaited[future]
+
+    def wake(self) -> bool:
+        """End each `until` whose condition holds, and tell whether there was one."""
+        held = [future for future, condition in self._awaited.items() if condition()]
+        for future in held:
+            future.set_result(None)
+        return bool(held)
 
 
 def run_in_virtual_time(main: Coroutine[Any, Any, T]) -> T:
@@ -62,6 +92,52 @@ def run_in_virtual_time(main: Coroutine[Any, Any, T]) -> T:
     """
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         return runner.run(main)
+
+
+async def until(holds: Callable[[], bool | Awaitable[bool]], within_s: float = 400.0) -> None:
+    """Wait until a condition holds; one that raises a `TernError` does not hold yet.
+
+    The running `VirtualTimeLoop` tests a plain condition each time before time moves, so that a
+    wait of hours costs no more than what happens meanwhile. One that must be awaited is tested
+    every 50 ms.
+
+    Raises:
+        TimeoutError: It did not hold within `within_s` of virtual time.
+    """
+
+    def is_met() -> bool | Awaitable[bool]:
+        try:
+            return holds()
+        except TernError:
+            return False
+
+    async with asyncio.timeout(within_s):
+        while not isinstance(met := is_met(), bool):
+            with contextlib.suppress(TernError):
+                if await met:
+                    return
+            await asyncio.sleep(0.05)
+        if not met:
+            loop = asyncio.get_running_loop()
+            assert isinstance(loop, VirtualTimeLoop)
+            await loop.until(lambda: is_met() is True)
+
+
+@contextmanager
+def slow_jobs(pause_s: float = 30.0) -> Generator[None]:
+    """Let idle jobs of every service and client pause for at least `pause_s` in the block.
+
+    For hours in which nothing but timers, messages and woken jobs matters: a cluster's idle jobs
+    take a millisecond of CPU for each second. Longer pauses would lose registrations and locks.
+    """
+    wait = service._wait  # pyright: ignore[reportPrivateUsage]
+
+    async def wait_longer(waker: asyncio.Event, timeout_s: float) -> None:
+        await wait(waker, max(timeout_s, pause_s))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(service, "_wait", wait_longer)
+        yield
 
 
 class VirtualClock:
@@ -111,3 +187,29 @@ class InlineBlocking:
             return function(*args, **kwargs)
         finally:
             await asyncio.sleep(delay_s)
+
+
+def virtual_environment(
+    network: Network,
+    random: Random,
+    delay_s: Callable[[], float] | None = None,
+    *,
+    clock: VirtualClock | None = None,
+    processes: Processes | None = None,
+) -> Environment:
+    """Return the seams of a host of a simulation.
+
+    Args:
+        network: As that host sees it.
+        random: What the host draws from.
+        delay_s: Says how long its next blocking call takes, as for `InlineBlocking`.
+        clock: Its clock, if not one of its own.
+        processes: What spawns child processes, if anything does.
+    """
+    return Environment(
+        clock=clock or VirtualClock(),
+        network=network,
+        random=random,
+        blocking=InlineBlocking(delay_s),
+        processes=processes,
+    )

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from tests.tidy.source import Source, Violation, dotted, qualified_names
+from tests.tidy.source import Source, Violation, dotted
 
 CLOCK_HOME: Final = "runtime/ternmq_runtime/clock.py"
 CLOCKS: Final = frozenset(
@@ -35,7 +35,7 @@ def only_the_clock_reads_clocks(source: Source) -> Iterator[Violation]:
     """Find reads of the system's clocks, and sleeps. Code that is not shipped may measure."""
     if not source.is_shipped or source.file == CLOCK_HOME:
         return
-    for node, name in qualified_names(source.tree):
+    for node, name in source.qualified_names:
         if name in CLOCKS:
             yield source.at(node, f"{name}: time is an argument; {CLOCK_HOME} alone reads it")
 
@@ -44,13 +44,11 @@ def tasks_have_owners(source: Source) -> Iterator[Violation]:
     """Find tasks that no `TaskGroup` or `JobRunner` waits for."""
     if not source.is_shipped or source.file == TASK_HOME:
         return
-    for node, name in qualified_names(source.tree):
+    for node, name in source.qualified_names:
         if name in LOOSE_TASKS:
             yield source.at(node, f"{name}: a task belongs to a TaskGroup or a JobRunner")
-    for call in ast.walk(source.tree):
-        if not isinstance(call, ast.Attribute) or call.attr != "create_task":
-            continue
-        if _LOOP.search(ast.unparse(call.value)):
+    for call in source.nodes(ast.Attribute):
+        if call.attr == "create_task" and _LOOP.search(ast.unparse(call.value)):
             yield source.at(call, "create_task: a task belongs to a TaskGroup or a JobRunner")
 
 
@@ -58,12 +56,8 @@ def chance_has_a_seed(source: Source) -> Iterator[Violation]:
     """Find randomness that no seed can repeat."""
     if not source.is_shipped or source.file.startswith(CHANCE_HOME):
         return
-    unseeded = {
-        node.func
-        for node in ast.walk(source.tree)
-        if isinstance(node, ast.Call) and not node.args and not node.keywords
-    }
-    for node, name in qualified_names(source.tree):
+    unseeded = {node.func for node in source.nodes(ast.Call) if not node.args and not node.keywords}
+    for node, name in source.qualified_names:
         module, _, member = name.partition(".")
         shared = module == "random" and member not in ("", "Random")
         system = module == "secrets" or name in ("os.urandom", "uuid.uuid1", "uuid.uuid4")
@@ -73,10 +67,8 @@ def chance_has_a_seed(source: Source) -> Iterator[Violation]:
 
 def nothing_unsafe_is_called(source: Source) -> Iterator[Violation]:
     """Find calls that run text as code or leave a race open."""
-    imported = {node: name for node, name in qualified_names(source.tree)}
-    for node in ast.walk(source.tree):
-        if not isinstance(node, ast.Call):
-            continue
+    imported = dict(source.qualified_names)
+    for node in source.nodes(ast.Call):
         function = node.func
         name = dotted(function)
         if isinstance(function, ast.Name | ast.Attribute):
@@ -92,11 +84,9 @@ def maps_are_not_flushed(source: Source) -> Iterator[Violation]:
     """Find `flush` on a map: it holds the interpreter for the whole sync; use `os.fdatasync`."""
     if source.role != "store":
         return
-    has_maps = any(name == "mmap.mmap" for _, name in qualified_names(source.tree))
-    for node in ast.walk(source.tree):
-        if not isinstance(node, ast.Attribute) or node.attr != "flush":
-            continue
-        if has_maps or _MAP.search(dotted(node.value)):
+    has_maps = any(name == "mmap.mmap" for _, name in source.qualified_names)
+    for node in source.nodes(ast.Attribute):
+        if node.attr == "flush" and (has_maps or _MAP.search(dotted(node.value))):
             yield source.at(node, "a map is never flushed: it would hold the interpreter")
 
 
@@ -104,9 +94,7 @@ def loops_do_not_swallow_errors(source: Source) -> Iterator[Violation]:
     """Find loops that catch everything and go on: broken for ever, and nobody knows."""
     if not source.is_shipped:
         return
-    for loop in ast.walk(source.tree):
-        if not isinstance(loop, ast.While):
-            continue
+    for loop in source.nodes(ast.While):
         for node in ast.walk(loop):
             if not isinstance(node, ast.ExceptHandler):
                 continue

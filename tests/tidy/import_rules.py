@@ -92,18 +92,9 @@ def role_of(module: str) -> str | None:
     return role if role in ARROWS and (top == "ternmq") == (role == "ternmq") else None
 
 
-def imports(source: Source) -> Iterator[tuple[ast.alias | ast.ImportFrom, str]]:
-    """Yield each import with the module's full name, "" for one relative to the file."""
-    for node in ast.walk(source.tree):
-        if isinstance(node, ast.Import):
-            yield from ((alias, alias.name) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            yield node, "" if node.level else node.module or ""
-
-
 def imports_are_absolute(source: Source) -> Iterator[Violation]:
     """Find relative imports."""
-    for node, module in imports(source):
+    for node, module in source.imports:
         if not module:
             yield source.at(node, "imports are absolute")
 
@@ -112,7 +103,7 @@ def imports_follow_the_arrows(source: Source) -> Iterator[Violation]:
     """Find imports of a role that this one does not stand on, and of what is not shipped."""
     if not source.is_shipped:
         return
-    for node, module in imports(source):
+    for node, module in source.imports:
         role = role_of(module)
         if role and role != source.role and role not in reachable(source.role):
             yield source.at(node, f"{source.role} must not import {module}")
@@ -122,7 +113,7 @@ def third_parties_are_dependencies(source: Source) -> Iterator[Violation]:
     """Find imports of what is neither ours, the standard library's nor the role's to use."""
     if not source.is_shipped:
         return
-    for node, module in imports(source):
+    for node, module in source.imports:
         top = module.split(".")[0]
         if not module or role_of(module) or top in sys.stdlib_module_names:
             continue
@@ -132,7 +123,7 @@ def third_parties_are_dependencies(source: Source) -> Iterator[Violation]:
 
 def modules_stay_home(source: Source) -> Iterator[Violation]:
     """Find imports of `mmap`, threads and unsafe formats outside the places made for them."""
-    for node, module in imports(source):
+    for node, module in source.imports:
         top = module.split(".")[0]
         if top not in ONE_HOME or source.file.startswith(ONE_HOME[top]):
             continue
@@ -145,7 +136,7 @@ def store_is_synchronous(source: Source) -> Iterator[Violation]:
     """Find asyncio in the store, whose functions return when the work is done."""
     if source.role != "store" or not source.is_shipped:
         return
-    for node, module in imports(source):
+    for node, module in source.imports:
         if module.split(".")[0] in ("asyncio", "grpc"):
             yield source.at(node, f"store must not import {module}")
 
@@ -157,17 +148,17 @@ def pure_modules_do_nothing(source: Source) -> Iterator[Violation]:
         return
     for_types = {
         inner
-        for node in ast.walk(source.tree)
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        for node in source.nodes(ast.If)
+        if "TYPE_CHECKING" in ast.unparse(node.test)
         for part in node.body
         for inner in ast.walk(part)
     }
-    for node, module in imports(source):
+    for node, module in source.imports:
         if node not in for_types and module.split(".")[0] in IMPURE:
             yield source.at(node, f"a pure module must not import {module}")
-    for call in ast.walk(source.tree):
-        if isinstance(call, ast.Call) and ast.unparse(call.func) in ("open", "print", "input"):
-            yield source.at(call, f"a pure module must not call {ast.unparse(call.func)}")
+    for call in source.nodes(ast.Call):
+        if isinstance(call.func, ast.Name) and call.func.id in ("open", "print", "input"):
+            yield source.at(call, f"a pure module must not call {call.func.id}")
 
 
 @functools.cache
@@ -182,7 +173,7 @@ def runs_whole(module: str) -> bool:
 
 def imported(source: Source) -> Iterator[tuple[ast.alias | ast.ImportFrom, list[str]]]:
     """Yield each import with the names of the module and of what is taken from it."""
-    for node, module in imports(source):
+    for node, module in source.imports:
         taken = node.names if isinstance(node, ast.ImportFrom) else []
         yield node, [module, *(f"{module}.{alias.name}" for alias in taken)]
 

@@ -1,6 +1,7 @@
 """How long things may be, and what every module has."""
 
 import ast
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -8,6 +9,23 @@ from tests.tidy.source import Source, Violation
 
 FILE_LINES_MAX: Final = 500
 FUNCTION_LINES_MAX: Final = 70
+
+NO_SUBJECT: Final = re.compile(
+    r"""test_(
+    a | about | across | after | again | also | although | an | and | anybody | anyone |
+    anything | as | at | because | before | behind | between | beyond | both | but | by | during
+    | either | even | ever | everybody | everyone | everything | far | few | fewer | for | from
+    | he | here | how | if | in | inside | into | it | its | just | less | many | more | most |
+    near | neither | never | no | nobody | none | nor | not | nothing | of | off | on | once |
+    one | only | opened | or | others | out | outside | over | she | since | so | somebody |
+    someone | something | such | than | that | the | their | them | then | there | these | they
+    | this | those | though | through | to | too | under | unless | until | up | what | whatever
+    | when | whenever | where | wherever | whether | which | while | who | whoever | whom |
+    whose | why | with | within | without
+    )_""",
+    re.VERBOSE,
+)
+"""Articles, pronouns, prepositions, conjunctions: no name of a test begins with one."""
 
 
 def files_are_short(source: Source) -> Iterator[Violation]:
@@ -19,12 +37,21 @@ def files_are_short(source: Source) -> Iterator[Violation]:
 
 def functions_are_short(source: Source) -> Iterator[Violation]:
     """Find functions that are too long even without their docstring."""
-    for node in ast.walk(source.tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            lines = _lines(node) - (_lines(node.body[0]) if ast.get_docstring(node) else 0)
-            if lines > FUNCTION_LINES_MAX:
-                rule = f"{node.name} has {lines} lines, a function at most {FUNCTION_LINES_MAX}"
-                yield source.at(node, rule)
+    functions: list[ast.FunctionDef | ast.AsyncFunctionDef] = [*source.nodes(ast.FunctionDef)]
+    for node in (*functions, *source.nodes(ast.AsyncFunctionDef)):
+        lines = _lines(node) - (_lines(node.body[0]) if ast.get_docstring(node) else 0)
+        if lines > FUNCTION_LINES_MAX:
+            rule = f"{node.name} has {lines} lines, a function at most {FUNCTION_LINES_MAX}"
+            yield source.at(node, rule)
+
+
+def names_of_tests_begin_with_their_subject(source: Source) -> Iterator[Violation]:
+    """Find tests whose names begin with an article or a clause instead of a noun of the field."""
+    if not source.file.startswith("tests/"):
+        return
+    for node in source.nodes(ast.FunctionDef):
+        if NO_SUBJECT.match(node.name):
+            yield source.at(node, f"{node.name} begins with no subject")
 
 
 def modules_say_what_they_are_for(source: Source) -> Iterator[Violation]:
@@ -59,6 +86,7 @@ def _lines(node: ast.stmt) -> int:
 RULES: Final = (
     files_are_short,
     functions_are_short,
+    names_of_tests_begin_with_their_subject,
     modules_say_what_they_are_for,
     public_things_say_what_they_do,
 )

@@ -1,12 +1,15 @@
 """What the checks on the code see: a file as text and as a tree, and what they say about it."""
 
 import ast
-import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from functools import cached_property
+from typing import TypeVar
 
-from tools.project import BESIDE, relative
+from tools.project import BESIDE
+
+Node = TypeVar("Node", bound=ast.AST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +24,9 @@ class Violation:
         return f"{self.file}:{self.line}: {self.rule}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Source:
-    """One Python file."""
+    """One Python file. Its tree is walked once, whatever number of rules looks at it."""
 
     file: str
     """Relative to the project's root."""
@@ -41,6 +44,57 @@ class Source:
         """Tell whether the wheel has this file."""
         return self.role not in BESIDE and self.file.count("/") > (self.role != "ternmq")
 
+    @cached_property
+    def _nodes(self) -> dict[type[ast.AST], list[ast.AST]]:
+        found: dict[type[ast.AST], list[ast.AST]] = {}
+        waiting: deque[ast.AST] = deque([self.tree])
+        while waiting:
+            node = waiting.popleft()
+            found.setdefault(type(node), []).append(node)
+            for name in node._fields:
+                value: object = getattr(node, name, None)
+                for child in value if isinstance(value, list) else (value,):
+                    if isinstance(child, ast.AST) and child._fields:
+                        waiting.append(child)
+        return found
+
+    def nodes(self, kind: type[Node]) -> list[Node]:
+        """Return every node of exactly this kind, outer ones first."""
+        return [node for node in self._nodes.get(kind, ()) if isinstance(node, kind)]
+
+    @cached_property
+    def imports(self) -> list[tuple[ast.alias | ast.ImportFrom, str]]:
+        """Each import with the module's full name, "" for one relative to the file."""
+        plain = [(name, name.name) for node in self.nodes(ast.Import) for name in node.names]
+        chosen = [
+            (node, "" if node.level else node.module or "") for node in self.nodes(ast.ImportFrom)
+        ]
+        return [*plain, *chosen]
+
+    @cached_property
+    def qualified_names(self) -> list[tuple[ast.Name | ast.Attribute, str]]:
+        """Mentions of imported modules with their full names, however they were imported.
+
+        `from time import monotonic as now; now()` has `time.monotonic`.
+        """
+        names: dict[str, str] = {}
+        for node, module in self.imports:
+            if isinstance(node, ast.alias):
+                top = module.split(".")[0]
+                names[node.asname or top] = module if node.asname else top
+            elif node.module:
+                names |= {
+                    alias.asname or alias.name: f"{node.module}.{alias.name}"
+                    for alias in node.names
+                }
+        found: list[tuple[ast.Name | ast.Attribute, str]] = []
+        mentions: list[ast.Name | ast.Attribute] = [*self.nodes(ast.Name)]
+        for mention in (*mentions, *self.nodes(ast.Attribute)):
+            first, dot, rest = dotted(mention).partition(".")
+            if first in names:
+                found.append((mention, names[first] + dot + rest))
+        return found
+
     def at(self, node: ast.stmt | ast.expr | ast.alias | ast.excepthandler, rule: str) -> Violation:
         """Return that `node` breaks `rule`."""
         return Violation(self.file, node.lineno, rule)
@@ -54,49 +108,22 @@ def parse(file: str, text: str) -> Source:
     return Source(file, text, ast.parse(text, file))
 
 
-@functools.cache
-def load(path: Path) -> Source | Violation:
-    """Read the file at `path`; a file that is no Python is a violation of its own."""
-    try:
-        return parse(relative(path), path.read_text())
-    except SyntaxError as error:
-        return Violation(relative(path), error.lineno or 1, f"is not Python: {error.msg}")
-
-
-def broken(rule: Rule, paths: Sequence[Path]) -> str:
-    """Return, line by line, what in `paths` breaks `rule`: "" when nothing does."""
+def broken(rules: Sequence[Rule], files: Mapping[str, str]) -> list[Violation]:
+    """Return what in `files`, texts by name, breaks a rule. So does a file that is no Python."""
     found: list[Violation] = []
-    for path in paths:
-        source = load(path)
-        found += [source] if isinstance(source, Violation) else rule(source)
-    return "\n".join(map(str, found))
+    for file, text in files.items():
+        try:
+            source = parse(file, text)
+        except SyntaxError as error:
+            found.append(Violation(file, error.lineno or 1, f"is not Python: {error.msg}"))
+        else:
+            found += [violation for rule in rules for violation in rule(source)]
+    return found
 
 
 def lines_broken(rule: Rule, file: str, text: str) -> list[int]:
     """Return the lines of `text` that break `rule` if it were the content of `file`."""
-    return sorted({found.line for found in rule(parse(file, text))})
-
-
-def qualified_names(tree: ast.Module) -> Iterator[tuple[ast.Name | ast.Attribute, str]]:
-    """Yield what is mentioned of imported modules, by full name, however it was imported.
-
-    `from time import monotonic as now; now()` yields `time.monotonic`.
-    """
-    names: dict[str, str] = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                top = alias.name.split(".")[0]
-                names[alias.asname or top] = alias.name if alias.asname else top
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            names |= {
-                alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names
-            }
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name | ast.Attribute) and (name := dotted(node)):
-            first, dot, rest = name.partition(".")
-            if first in names:
-                yield node, names[first] + dot + rest
+    return sorted({found.line for found in broken([rule], {file: text})})
 
 
 def dotted(node: ast.expr) -> str:

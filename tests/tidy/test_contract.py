@@ -11,7 +11,7 @@ from tests.tidy.proto_rules import uncommented
 from tools.project import ROOT, relative
 
 
-def test_everything_in_the_contracts_has_a_comment() -> None:
+def test_every_contract_item_has_a_comment() -> None:
     files = sorted((ROOT / "protos" / "ternmq").rglob("*.proto"))
     assert files
     found = [str(bare) for file in files for bare in uncommented(relative(file), file.read_text())]
@@ -31,23 +31,23 @@ def test_everything_in_the_contracts_has_a_comment() -> None:
         "  A_B = 0;",
     ],
 )
-def test_what_has_no_comment_is_found_at_its_line(line: str) -> None:
+def test_uncommented_contract_item_is_found_at_its_line(line: str) -> None:
     begin = 'syntax = "proto3";\n\n// Why.\nmessage X {\n'
     assert [bare.line for bare in uncommented("x.proto", f"{begin}{line}\n}}\n")] == [5]
     assert not list(uncommented("x.proto", f"{begin}  // Why.\n{line}\n  // End.\n}}\n"))
 
 
-def test_the_contracts_keep_what_was_promised() -> None:
+def test_contracts_keep_their_promises() -> None:
     broken = broken_promises(read_snapshot(), contract_of(contract_files()))
     assert not broken, "\n".join(broken)
 
 
-def test_what_is_new_is_written_down() -> None:
+def test_contract_additions_are_in_the_snapshot() -> None:
     new = additions(read_snapshot(), contract_of(contract_files()))
     assert not new, "run `make protos`:\n" + "\n".join(new)
 
 
-def test_the_snapshot_tells_all_that_matters() -> None:
+def test_snapshot_records_every_contract_detail() -> None:
     told = read_snapshot()
     assert told["message ternmq.v1.SendRequest = 4"] == "bytes body"
     assert told["message ternmq.v1.SendStreamRequest = 2"] == (
@@ -60,7 +60,7 @@ def test_the_snapshot_tells_all_that_matters() -> None:
     )
 
 
-def test_a_removal_a_new_number_a_new_type_and_a_new_name_break_a_promise() -> None:
+def test_removed_renumbered_retyped_and_renamed_fields_break_a_promise() -> None:
     promised = {"message A = 1": "int32 a", "message A = 2": "int32 b", "rpc /S/R": "A -> B"}
     for found in (
         {"message A = 1": "int32 a", "rpc /S/R": "A -> B"},

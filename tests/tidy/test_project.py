@@ -30,14 +30,14 @@ def test_every_role_has_a_readme_and_typed_code(role: str) -> None:
     assert (PACKAGES[role] / "__init__.py").is_file()
 
 
-def test_the_wheel_ships_every_package() -> None:
+def test_wheel_ships_every_package() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
     shipped = settings["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
     packages = {*PACKAGES.values(), REGISTERING}
     assert set(shipped) == {relative(package) for package in packages}
 
 
-def test_the_lists_of_files_are_not_empty() -> None:
+def test_file_lists_are_not_empty() -> None:
     assert len(shipped_files()) >= len(PACKAGES)
     assert Path(__file__) in files_beside()
 
@@ -67,7 +67,7 @@ def test_stale_generated_code_is_found(tmp_path: Path) -> None:
     assert stale(tmp_path / "made", tmp_path / "committed") == ["gone.pyi", "old.py"]
 
 
-def test_the_tables_of_settings_are_fresh() -> None:
+def test_tables_of_settings_are_fresh() -> None:
     page = PAGE.read_text()
     assert page == page_with_tables(page), "run `make reference`"
 
@@ -79,7 +79,7 @@ def test_stale_tables_of_settings_are_renewed() -> None:
     assert "obsolete" not in page
 
 
-def test_the_face_shows_what_it_lists_under_its_own_name() -> None:
+def test_public_api_exports_its_listed_names() -> None:
     face = importlib.import_module("ternmq")
     listed: list[str] = face.__all__
     assert sorted(listed) == sorted(set(listed))
@@ -106,7 +106,7 @@ print(len(sys.argv) - 1)
 """
 
 
-def test_every_module_can_be_imported_without_what_only_linux_has() -> None:
+def test_every_module_imports_without_linux_specifics() -> None:
     roots = {package.parent: package for package in PACKAGES.values()}
     names = [
         ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
@@ -126,7 +126,7 @@ def made(*arguments: str) -> str:
     return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
 
 
-def test_make_help_tells_of_every_target() -> None:
+def test_make_help_lists_every_target() -> None:
     [phony] = [
         line for line in (ROOT / "Makefile").read_text().splitlines() if line.startswith(".PHONY:")
     ]
@@ -134,6 +134,6 @@ def test_make_help_tells_of_every_target() -> None:
     assert sorted(told) == sorted(set(phony.split()[1:]) - {"help"})
 
 
-def test_nothing_stands_between_make_and_the_service() -> None:
+def test_make_dev_executes_the_service_directly() -> None:
     # A shell that waited for it would die of make's SIGTERM and leave the service behind.
     assert made("--dry-run", "dev").splitlines()[-1].strip() == "exec .venv/bin/ternmq dev"

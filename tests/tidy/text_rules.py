@@ -1,7 +1,9 @@
-"""Words that no file of the project has, and links that lead nowhere."""
+"""Words that no file of the project has, and links and names of tests that lead nowhere."""
 
+import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +22,7 @@ BANNED: Final = {
 } | {re.compile(r"(?<![\w.~])/(work|home|root)/"): "a path of one machine"}
 
 _LINK: Final = re.compile(r"(?<!!)\[[^\]\n]*\]\(([^)\s]+)\)|!\[[^\]\n]*\]\(([^)\s]+)\)")
+_TEST: Final = re.compile(r"`(\S+\.py)::(\w+)`")
 _FENCE: Final = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
 
 
@@ -61,3 +64,21 @@ def dead_links(root: Path, file: str, text: str) -> Iterator[Violation]:
             yield Violation(file, line, f"{target} leads nowhere")
         elif anchor and path.suffix == ".md" and anchor not in anchors(path.read_text()):
             yield Violation(file, line, f"{target}: the page has no such heading")
+
+
+def missing_tests(root: Path, file: str, text: str) -> Iterator[Violation]:
+    """Find tests, named as `tests/test_x.py::test_y` on the page `file`, that are not there."""
+    for number, line in enumerate(text.splitlines(), start=1):
+        for path, name in _TEST.findall(line):
+            if name not in _tests_of(root / path):
+                yield Violation(file, number, f"{path} has no {name}")
+
+
+@cache
+def _tests_of(path: Path) -> frozenset[str]:
+    """Return the names of functions and of state machines at the top level of a file."""
+    body = ast.parse(path.read_text()).body if path.is_file() else []
+    functions = (node.name for node in body if isinstance(node, ast.FunctionDef))
+    assigned = (target for node in body if isinstance(node, ast.Assign) for target in node.targets)
+    machines = (target.id for target in assigned if isinstance(target, ast.Name))
+    return frozenset(name for name in (*functions, *machines) if name.lower().startswith("test"))

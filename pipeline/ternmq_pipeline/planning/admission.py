@@ -45,7 +45,7 @@ class Moment:
     """Since the last batch, or since the stream began."""
 
     turn: int = 0
-    """How many batches there were: which queue goes first when not each can have a message."""
+    """Number of batches before this one. The queue that goes first in a batch follows from it."""
 
     targets: Offsets | None = None
     """Where a stream ends that reads what was available when it began. None = it does not end."""
@@ -77,7 +77,8 @@ def admit(
         start: Where the last batch ended.
         snapshot: What there is now.
         limits: How much a batch may read. The messages of all queues together stay within them;
-            of bytes only one message that is larger by itself, or whose turn it is, goes beyond.
+            a message that is larger than `bytes_max` is a batch of its own. Queues take turns in
+            going first, and the one that goes first gets a message whatever the limits.
         moment: What else decides.
         measure: Asks brokers for bytes; is called only for `limits.bytes_max`.
         fail_on_data_loss: Whether messages that are gone are an error; else they are passed over.
@@ -99,71 +100,77 @@ def admit(
         return Admitted(
             places | {queue: max(ends[queue], places[queue]) for queue in ends}, warnings
         )
-    lags = {queue: max(ends.get(queue, place) - place, 0) for queue, place in places.items()}
+    in_order = sorted(places)
+    first = moment.turn % max(1, len(in_order))
+    lags = {
+        queue: max(ends.get(queue, places[queue]) - places[queue], 0)
+        for queue in [*in_order[first:], *in_order[:first]]
+    }
     if _must_wait(sum(lags.values()), limits, moment):
         return Admitted(dict(start), [])
     if limits.offsets_max is not None:
-        lags = share(lags, limits.offsets_max, turn=moment.turn)
+        lags = share(lags, limits.offsets_max)
     wanted_stretches = [
         Stretch(queue, places[queue], QueueOffset(places[queue] + lag))
-        for queue, lag in sorted(lags.items())
+        for queue, lag in lags.items()
         if lag > 0
     ]
     if limits.bytes_max is not None and wanted_stretches:
-        taken = within_bytes(wanted_stretches, limits.bytes_max, measure, turn=moment.turn)
+        taken = within_bytes(wanted_stretches, limits.bytes_max, measure)
     else:
         taken = wanted_stretches
     return Admitted(places | {one.queue: one.end for one in taken} | fresh, warnings)
 
 
-def within_bytes(
-    wanted: Sequence[Stretch], bytes_max: int, measure: Measure, *, turn: int
-) -> list[Stretch]:
+def within_bytes(wanted: Sequence[Stretch], bytes_max: int, measure: Measure) -> list[Stretch]:
     """Return the beginnings of stretches whose messages together have `bytes_max` at most.
 
-    The bytes are shared in proportion to what each stretch has. One of those whose first message
-    is larger than its share has its turn, and gets that message even if it does not fit.
+    The first message of the first stretch is taken in any case; alone, if it reaches `bytes_max`.
+    The other bytes are shared in proportion to what each stretch has. A stretch whose first message
+    is larger than its share gets that message if the others leave enough.
 
     Args:
-        wanted: Not empty ones, one of a queue at most.
+        wanted: Not empty ones, one of a queue at most; earlier ones go before later ones.
         bytes_max: Of the records as they lie in the log.
         measure: Asks brokers.
-        turn: Whose turn it is.
 
     Returns:
         Not empty ones, at least one.
     """
-    measured = measure([(stretch, bytes_max) for stretch in wanted])
-    total = sum(one.bytes for one in measured)
-    if total <= bytes_max:
-        return [_until(stretch, one.end) for stretch, one in zip(wanted, measured, strict=True)]
-    shares = [max(1, bytes_max * one.bytes // total) for one in measured]
-    measured = measure(list(zip(wanted, shares, strict=True)))
+    measured = measure([(wanted[0], 1), *((stretch, bytes_max) for stretch in wanted)])
+    head, measured = measured[0], measured[1:]
+    if head.bytes >= bytes_max:
+        return [_until(wanted[0], head.end)]
+    first, *others = shares = [one.bytes for one in measured]
+    if sum(shares) > bytes_max:
+        share_first = max(head.bytes, bytes_max * first // sum(shares))
+        left = bytes_max - share_first
+        shares = [share_first, *(left * size // max(1, sum(others)) for size in others)]
+        # 0 would be no limit.
+        measured = measure([(one, max(1, part)) for one, part in zip(wanted, shares, strict=True)])
     taken: list[Stretch] = []
     too_large: list[tuple[Stretch, int]] = []
     left = bytes_max
-    for stretch, part, one in zip(wanted, shares, measured, strict=True):
-        if one.bytes <= part:
-            taken.append(_until(stretch, one.end))
-            left -= one.bytes
-        elif one.end - stretch.begin > 1:
+    for stretch, part, (end, size) in zip(wanted, shares, measured, strict=True):
+        if size <= part and end > stretch.begin:
+            taken.append(_until(stretch, end))
+            left -= size
+        elif end - stretch.begin > 1:
             # Without its last message, which reached the share, it is within it.
-            taken.append(_until(stretch, one.end - 1))
+            taken.append(_until(stretch, end - 1))
             left -= part
-        else:
-            too_large.append((_until(stretch, one.end), one.bytes))
-    for place in range(len(too_large)):
-        stretch, size = too_large[(turn + place) % len(too_large)]
-        if place == 0 or size <= left:
+        elif end > stretch.begin:
+            too_large.append((_until(stretch, end), size))
+    for stretch, size in too_large:
+        if size <= left:
             taken.append(stretch)
             left -= size
-    return taken
+    # A broker that counts no message at all, such as a slave that is behind, stops no stream.
+    return taken or [_until(wanted[0], wanted[0].begin + 1)]
 
 
 def _until(stretch: Stretch, end: int) -> Stretch:
-    """Return the beginning of a stretch: one message at least, so that reading never stands."""
-    kept = min(max(end, stretch.begin + 1), stretch.end)
-    return Stretch(stretch.queue, stretch.begin, QueueOffset(kept))
+    return stretch._replace(end=QueueOffset(end))
 
 
 def _ends(snapshot: Snapshot, targets: Offsets | None) -> Mapping[MessageQueue, QueueOffset]:

@@ -6,17 +6,16 @@ from typing import TypeVar
 KeyT = TypeVar("KeyT")
 
 
-def share(wanted: Mapping[KeyT, int], budget: int, *, turn: int = 0) -> dict[KeyT, int]:
+def share(wanted: Mapping[KeyT, int], budget: int) -> dict[KeyT, int]:
     """Return of each of `wanted` its part of `budget`, in proportion, nobody left out.
 
     Args:
         wanted: How much each would take; at least 0.
         budget: How much all together may take; at least 0.
-        turn: How often was shared before. When there is not one for each, they take turns.
 
     Returns:
-        For each at most what it wants and, if the budget allows it, at least 1; together the
-        budget, or all that is wanted when that is less.
+        For each at most what it wants and at least 1, if the budget allows it; else 1 for the
+        first ones. Together the budget, or all that is wanted when that is less.
     """
     waiting = {key: amount for key, amount in wanted.items() if amount > 0}
     total = sum(waiting.values())
@@ -24,10 +23,7 @@ def share(wanted: Mapping[KeyT, int], budget: int, *, turn: int = 0) -> dict[Key
         return dict(wanted)
     shares = dict.fromkeys(wanted, 0)
     if budget < len(waiting):
-        keys = list(waiting)
-        for place in range(budget):
-            shares[keys[(turn * budget + place) % len(keys)]] = 1
-        return shares
+        return shares | dict.fromkeys(list(waiting)[:budget], 1)
     # One for each first, then the rest in proportion to the rest.
     rest, total_rest = budget - len(waiting), total - len(waiting)
     left_over = rest

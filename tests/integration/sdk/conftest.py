@@ -10,7 +10,7 @@ from collections.abc import Generator
 
 import pytest
 
-from tests.support.cluster_process import running_cluster
+from tests.support.processes import running_cluster
 from tests.support.sdk_place import Place
 
 

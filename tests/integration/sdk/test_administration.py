@@ -35,7 +35,7 @@ def admin_of(place: Place) -> AdminClient:
     return AdminClient(ClientConfig(nameservers=(place.nameserver,)))
 
 
-def test_a_topic_is_created_closed_to_senders_and_deleted(place: Place) -> None:
+def test_topic_is_created_closed_to_senders_and_deleted(place: Place) -> None:
     async def main() -> None:
         config = TopicConfig(place.topic, read_queues=3, write_queues=3)
 
@@ -68,7 +68,7 @@ def test_a_topic_is_created_closed_to_senders_and_deleted(place: Place) -> None:
     place.run(main)
 
 
-def test_topics_of_the_system_are_closed_to_senders(place: Place) -> None:
+def test_system_topics_are_closed_to_senders(place: Place) -> None:
     async def main() -> None:
         async with Producer(place.group, nameserver=place.nameserver, config=STRICT) as producer:
             for topic in ("SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC", "rmq_sys_wheel_timer"):
@@ -79,7 +79,7 @@ def test_topics_of_the_system_are_closed_to_senders(place: Place) -> None:
     place.run(main)
 
 
-def test_a_group_that_may_not_consume_gets_nothing_until_it_may(place: Place) -> None:
+def test_disabled_group_gets_nothing_until_enabled(place: Place) -> None:
     async def main() -> None:
         seen: list[StoredMessage] = []
         async with (
@@ -105,7 +105,7 @@ def test_a_group_that_may_not_consume_gets_nothing_until_it_may(place: Place) ->
     place.run(main)
 
 
-def test_a_group_is_cloned_refused_while_it_lives_and_deleted(place: Place) -> None:
+def test_group_is_cloned_protected_while_in_use_and_deleted(place: Place) -> None:
     async def main() -> None:
         other = f"{place.group}_clone"
         async with (
@@ -133,7 +133,7 @@ def test_a_group_is_cloned_refused_while_it_lives_and_deleted(place: Place) -> N
     place.run(main)
 
 
-def test_who_reads_for_a_group_that_may_not_is_told(place: Place) -> None:
+def test_pull_consumer_of_disabled_group_gets_nothing_until_enabled(place: Place) -> None:
     async def main() -> None:
         async with (
             admin_of(place) as admin,

@@ -46,7 +46,7 @@ async def until(condition: Callable[[], bool]) -> None:
         await asyncio.sleep(0.05)
 
 
-def test_a_failed_message_comes_again_under_its_topic(place: Place) -> None:
+def test_failed_message_is_redelivered_under_its_topic(place: Place) -> None:
     async def main() -> None:
         await fill(place, 100)
         seen: list[StoredMessage] = []
@@ -72,7 +72,7 @@ def test_a_failed_message_comes_again_under_its_topic(place: Place) -> None:
     place.run(main)
 
 
-def test_a_message_that_is_given_up_is_a_dead_letter(place: Place) -> None:
+def test_abandoned_message_becomes_a_dead_letter(place: Place) -> None:
     async def main() -> None:
         await fill(place, 10)
         calls: list[StoredMessage] = []
@@ -105,7 +105,7 @@ def test_a_message_that_is_given_up_is_a_dead_letter(place: Place) -> None:
     place.run(main)
 
 
-def test_a_copy_of_a_message_whose_record_is_gone_comes_like_any_retry(place: Place) -> None:
+def test_retry_without_original_record_is_redelivered_as_a_copy(place: Place) -> None:
     async def main() -> None:
         await fill(place, 1)
         seen: list[StoredMessage] = []
@@ -171,7 +171,7 @@ def test_two_orderly_members_keep_the_order_while_one_joins_and_leaves(place: Pl
     place.run(main)
 
 
-def test_members_that_broadcast_have_every_message_and_go_on_where_they_were(
+def test_broadcasting_members_get_every_message_and_resume_where_they_were(
     place: Place, tmp_path: Path
 ) -> None:
     async def main() -> None:

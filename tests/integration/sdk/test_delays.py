@@ -25,7 +25,7 @@ def wall_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def test_messages_come_in_their_time_and_never_before(place: Place) -> None:
+def test_delayed_messages_come_on_time_and_never_early(place: Place) -> None:
     async def main() -> None:
         came_ms: dict[bytes, int] = {}
 
@@ -64,7 +64,7 @@ def test_messages_come_in_their_time_and_never_before(place: Place) -> None:
 
 
 @pytest.mark.parametrize("field", ["deliver_at_ms", "deliver_after_ms"])
-def test_a_time_too_far_ahead_is_refused(place: Place, field: str) -> None:
+def test_delivery_time_too_far_ahead_is_refused(place: Place, field: str) -> None:
     async def main() -> None:
         value = 4 * DAY_MS + (wall_ms() if field == "deliver_at_ms" else 0)
         message = Message(place.topic, b"")

@@ -15,7 +15,7 @@ from ternmq import (
 from tests.support.sdk_place import Place, eventually
 
 
-def test_a_message_is_found_by_all_that_names_it(place: Place) -> None:
+def test_message_is_found_by_every_kind_of_id_and_key(place: Place) -> None:
     async def main() -> None:
         async with (
             AdminClient(ClientConfig(nameservers=(place.nameserver,))) as admin,
@@ -57,7 +57,7 @@ def test_a_message_is_found_by_all_that_names_it(place: Place) -> None:
     place.run(main)
 
 
-def test_what_names_no_message_is_told(place: Place) -> None:
+def test_query_for_missing_message_fails_with_not_found(place: Place) -> None:
     async def main() -> None:
         async with (
             AdminClient(ClientConfig(nameservers=(place.nameserver,))) as admin,

@@ -52,7 +52,7 @@ class Watching:
         self.outcomes.append(event.outcome)
 
 
-def test_every_send_and_every_call_is_seen_changed_or_refused(place: Place) -> None:
+def test_interceptors_see_change_or_refuse_every_send_and_call(place: Place) -> None:
     async def main() -> None:
         marking, watching = Marking(), Watching()
         seen: list[StoredMessage] = []

@@ -23,7 +23,7 @@ def admin_of(place: Place) -> AdminClient:
     return AdminClient(ClientConfig(nameservers=(place.nameserver,)))
 
 
-def test_how_far_a_group_is_behind_is_told_in_messages_and_in_time(place: Place) -> None:
+def test_consumer_lag_is_measured_in_messages_and_time(place: Place) -> None:
     async def main() -> None:
         may_go = asyncio.Event()
 
@@ -77,7 +77,7 @@ def test_how_far_a_group_is_behind_is_told_in_messages_and_in_time(place: Place)
     place.run(main)
 
 
-def test_what_was_put_and_got_is_counted(place: Place) -> None:
+def test_puts_and_gets_are_counted(place: Place) -> None:
     async def main() -> None:
         seen: list[StoredMessage] = []
         async with (
@@ -101,7 +101,7 @@ def test_what_was_put_and_got_is_counted(place: Place) -> None:
     place.run(main)
 
 
-def test_a_message_is_followed_from_its_sender_to_its_consumer(place: Place) -> None:
+def test_message_is_traced_from_its_sender_to_its_consumer(place: Place) -> None:
     async def main() -> None:
         traces = f"{place.topic}_traces"
         traced = ClientConfig(nameservers=(place.nameserver,), trace=True, trace_topic=traces)

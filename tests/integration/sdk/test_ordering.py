@@ -17,7 +17,7 @@ from tests.support.sdk_place import Place, eventually
 ORDERLY = PushConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET, order_per_queue=True)
 
 
-def test_no_two_members_have_a_queue_at_once_while_members_come_and_go(place: Place) -> None:
+def test_queue_has_one_consumer_at_a_time_while_members_come_and_go(place: Place) -> None:
     async def main() -> None:
         calls: defaultdict[object, list[tuple[int, int, str]]] = defaultdict(list)
         bodies: set[bytes] = set()

@@ -38,7 +38,7 @@ async def take(reader: PullConsumer, count: int) -> list[StoredMessage]:
     return found
 
 
-def test_a_reader_goes_where_it_is_told(place: Place) -> None:
+def test_pull_consumer_seeks_where_told(place: Place) -> None:
     async def main() -> None:
         early = await fill(place, [b"0", b"1", b"2"])
         await asyncio.sleep(0.05)  # so that their store times differ
@@ -74,7 +74,7 @@ def test_a_reader_goes_where_it_is_told(place: Place) -> None:
     place.run(main)
 
 
-def test_what_is_committed_is_where_the_next_reader_begins(place: Place) -> None:
+def test_committed_offset_is_where_next_reader_begins(place: Place) -> None:
     async def main() -> None:
         sent = await fill(place, [b"%d" % each for each in range(6)])
         queue = sent[0].queue

@@ -29,7 +29,7 @@ async def send(place: Place, count: int) -> None:
             await producer.send(Message(place.topic, b"%d" % number))
 
 
-def test_a_message_that_failed_comes_again_under_its_topic_and_the_offset_moves_on(
+def test_failed_message_is_redelivered_under_its_topic_and_offset_moves_on(
     place: Place,
 ) -> None:
     async def main() -> None:
@@ -65,9 +65,7 @@ def test_a_message_that_failed_comes_again_under_its_topic_and_the_offset_moves_
 
 
 @pytest.mark.parametrize("answer", [ConsumeStatus.DEAD_LETTER, ReconsumeLater(delay_level=-1)])
-def test_a_message_that_is_given_up_is_a_dead_letter_that_can_be_redriven(
-    place: Place, answer: Answer
-) -> None:
+def test_dead_letter_can_be_redriven(place: Place, answer: Answer) -> None:
     async def main() -> None:
         taken: list[bytes] = []
         is_bad = True

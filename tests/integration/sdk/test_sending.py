@@ -15,7 +15,7 @@ from ternmq import (
 from tests.support.sdk_place import Place
 
 
-def test_messages_are_answered_with_their_places_over_both_brokers(place: Place) -> None:
+def test_messages_are_answered_with_their_places_on_both_brokers(place: Place) -> None:
     async def main() -> None:
         async with Producer(place.group, nameserver=place.nameserver) as producer:
             results = await asyncio.gather(
@@ -29,7 +29,7 @@ def test_messages_are_answered_with_their_places_over_both_brokers(place: Place)
     place.run(main)
 
 
-def test_messages_of_one_key_lie_in_one_queue_in_their_order(place: Place) -> None:
+def test_messages_of_one_key_lie_in_one_queue_in_order(place: Place) -> None:
     async def main() -> None:
         async with Producer(place.group, nameserver=place.nameserver) as producer:
             sending = [
@@ -44,7 +44,7 @@ def test_messages_of_one_key_lie_in_one_queue_in_their_order(place: Place) -> No
     place.run(main)
 
 
-def test_a_message_goes_to_the_queue_that_its_sender_chose(place: Place) -> None:
+def test_message_goes_to_the_queue_its_sender_chose(place: Place) -> None:
     async def main() -> None:
         async with Producer(place.group, nameserver=place.nameserver) as producer:
             first = await producer.send(Message(place.topic, b"1"))
@@ -59,7 +59,7 @@ def test_a_message_goes_to_the_queue_that_its_sender_chose(place: Place) -> None
     place.run(main)
 
 
-def test_what_cannot_be_sent_is_refused_by_name(place: Place) -> None:
+def test_unsendable_messages_are_refused_by_name(place: Place) -> None:
     async def main() -> None:
         config = ProducerConfig(creates_topics=False)
         async with Producer(place.group, nameserver=place.nameserver, config=config) as producer:

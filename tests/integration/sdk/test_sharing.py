@@ -36,7 +36,7 @@ async def fill(place: Place, count: int) -> int:
         newest = results[-1]
         looks.assign([newest.queue])
         looks.seek(newest.queue, newest.queue_offset)
-        (message,) = await looks.poll(timeout_s=20, messages_max=1)
+        (message,) = await looks.poll(timeout_s=100, messages_max=1)
         return message.stored_at_ms
 
 
@@ -63,9 +63,7 @@ class Member:
 
 
 @pytest.mark.parametrize("allocate", ["AVG", "AVG_BY_CIRCLE", "CONSISTENT_HASH"])
-def test_members_share_the_queues_by_the_strategy_that_they_name(
-    place: Place, allocate: str
-) -> None:
+def test_members_share_the_queues_by_their_chosen_strategy(place: Place, allocate: str) -> None:
     async def main() -> None:
         await fill(place, 200)
         async with PullConsumer(nameserver=place.nameserver) as looks:
@@ -96,7 +94,7 @@ def test_members_share_the_queues_by_the_strategy_that_they_name(
     place.run(main)
 
 
-def test_a_consumer_seeks_in_its_queues_and_the_group_stays_there(place: Place) -> None:
+def test_consumer_seeks_in_its_queues_and_the_group_stays_there(place: Place) -> None:
     async def main() -> None:
         await fill(place, 100)
         member = Member(place)
@@ -120,7 +118,7 @@ def test_a_consumer_seeks_in_its_queues_and_the_group_stays_there(place: Place) 
     place.run(main)
 
 
-def test_a_group_is_reset_by_time_while_it_consumes(place: Place) -> None:
+def test_group_is_reset_by_time_while_it_consumes(place: Place) -> None:
     async def main() -> None:
         at_ms = await fill(place, 50) + 1
         await asyncio.sleep(0.1)
@@ -153,7 +151,7 @@ def test_a_group_is_reset_by_time_while_it_consumes(place: Place) -> None:
     place.run(main)
 
 
-def test_pulling_members_share_pause_and_commit_by_themselves(place: Place) -> None:
+def test_pulling_members_share_pause_and_commit_on_their_own(place: Place) -> None:
     async def main() -> None:
         await fill(place, 300)
         config = PullConsumerConfig(auto_commit=True, auto_commit_s=0.2)
@@ -163,7 +161,7 @@ def test_pulling_members_share_pause_and_commit_by_themselves(place: Place) -> N
             queues = first.assignment()
             found: list[StoredMessage] = []
             while len(found) < 300:
-                found += await first.poll(timeout_s=20)
+                found += await first.poll(timeout_s=100)
             first.pause(*queues)
             await asyncio.sleep(0.3)
             assert await first.poll(timeout_s=0.1) == []

@@ -18,7 +18,7 @@ from tests.integration.sdk.test_transactions import received
 from tests.support.sdk_place import Place
 
 
-def test_one_process_stages_and_another_commits(place: Place) -> None:
+def test_messages_staged_by_one_producer_are_committed_by_another(place: Place) -> None:
     messages = [
         Message(place.topic, b"%d" % number, sharding_key=f"k{number % 3}" if number % 2 else "")
         for number in range(400)
@@ -49,7 +49,7 @@ def test_one_process_stages_and_another_commits(place: Place) -> None:
     asyncio.run(main())
 
 
-def test_what_is_not_committed_is_rolled_back_without_a_question(place: Place) -> None:
+def test_staged_messages_roll_back_after_immunity_without_check(place: Place) -> None:
     async def main() -> None:
         async with StagingProducer(place.group, nameserver=place.nameserver) as producer:
             messages = [Message(place.topic, b"x")] * 20

@@ -44,7 +44,7 @@ async def received(place: Place, count: int) -> list[StoredMessage]:
     return seen
 
 
-def test_what_is_committed_arrives_once_and_nothing_else_does(place: Place) -> None:
+def test_committed_messages_arrive_once_and_rolled_back_ones_never(place: Place) -> None:
     async def main() -> None:
         async with TransactionProducer(
             place.group, execute=plain, check=never, nameserver=place.nameserver
@@ -69,7 +69,7 @@ def test_what_is_committed_arrives_once_and_nothing_else_does(place: Place) -> N
     place.run(main)
 
 
-def test_another_process_answers_for_one_that_said_nothing(place: Place) -> None:
+def test_another_process_answers_a_check_for_a_silent_producer(place: Place) -> None:
     async def main() -> None:
         asked: list[bytes] = []
 
@@ -99,7 +99,7 @@ def test_another_process_answers_for_one_that_said_nothing(place: Place) -> None
     place.run(main)
 
 
-def test_the_blocking_face_does_the_same(place: Place) -> None:
+def test_blocking_api_commits_and_rolls_back_alike(place: Place) -> None:
     with BlockingTransactionProducer(
         place.group, execute=plain, check=never, nameserver=place.nameserver
     ) as producer:

@@ -12,7 +12,7 @@ from tests.support.brokers import bodies, offsets_of, world
 from tests.support.virtual_time import run_in_virtual_time
 
 
-def test_a_life_that_ends_is_followed_by_another_on_the_same_port() -> None:
+def test_ended_term_is_followed_by_another_on_the_same_port() -> None:
     async def main() -> None:
         async with world() as around, around.broker() as broker:
             client = await around.connect(broker)
@@ -31,7 +31,7 @@ def test_a_life_that_ends_is_followed_by_another_on_the_same_port() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_batch_under_way_is_answered_before_a_life_ends() -> None:
+def test_batch_under_way_is_answered_before_a_term_ends() -> None:
     async def main() -> None:
         async with world() as around, OwnedTasks() as tasks, around.broker() as broker:
             client = await around.connect(broker)
@@ -49,7 +49,7 @@ def test_a_batch_under_way_is_answered_before_a_life_ends() -> None:
     run_in_virtual_time(main())
 
 
-def test_the_first_reason_to_end_a_life_counts() -> None:
+def test_first_reason_to_end_a_term_counts() -> None:
     async def main() -> None:
         async with world() as around, around.broker() as broker:
             life = broker.life
@@ -60,7 +60,7 @@ def test_the_first_reason_to_end_a_life_counts() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_block_that_is_left_between_two_lives_ends_the_second_in_order() -> None:
+def test_block_left_between_two_terms_ends_the_second_cleanly() -> None:
     async def main() -> None:
         async with world() as around:
             async with around.broker() as broker:
@@ -83,7 +83,7 @@ def test_a_block_that_is_left_between_two_lives_ends_the_second_in_order() -> No
 
 
 @pytest.mark.parametrize("lives", [1, 2])
-def test_a_failure_inside_a_life_cancels_the_block_and_comes_out_of_it(
+def test_failure_inside_a_term_cancels_the_block_and_is_raised(
     lives: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def main() -> None:
@@ -116,7 +116,7 @@ def test_a_failure_inside_a_life_cancels_the_block_and_comes_out_of_it(
     run_in_virtual_time(main())
 
 
-def test_a_life_that_cannot_begin_comes_out_of_the_block() -> None:
+def test_term_that_cannot_begin_fails_the_block() -> None:
     async def main() -> None:
         async def stay() -> None:
             async with around.broker(port=5000) as broker:
@@ -145,7 +145,7 @@ def test_a_life_that_cannot_begin_comes_out_of_the_block() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_broker_can_be_entered_again() -> None:
+def test_broker_can_be_entered_again() -> None:
     async def main() -> None:
         async with world() as around:
             broker = around.broker()

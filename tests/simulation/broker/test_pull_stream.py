@@ -47,7 +47,7 @@ def test_messages_come_as_they_are_sent() -> None:
     run_in_virtual_time(main())
 
 
-def test_damaged_messages_are_passed_over_and_told() -> None:
+def test_damaged_messages_are_skipped_and_reported() -> None:
     async def main() -> None:
         async with world(flush_mode=FlushMode.ASYNC) as around:
             async with around.broker() as broker:
@@ -74,7 +74,7 @@ def test_damaged_messages_are_passed_over_and_told() -> None:
     run_in_virtual_time(main())
 
 
-def test_one_reply_holds_several_queues() -> None:
+def test_reply_carries_several_queues() -> None:
     async def main() -> None:
         async with serving(topics={"A": 2, "B": 1}) as (_, client):
             sender, puller = await client.open_sender(), await client.open_puller()
@@ -111,7 +111,7 @@ def test_credit_in_messages_ends_a_reply() -> None:
     run_in_virtual_time(main())
 
 
-def test_credit_in_bytes_may_go_negative_by_one_record() -> None:
+def test_byte_credit_may_go_negative_by_one_record() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (_, client):
             sender, puller = await client.open_sender(), await client.open_puller()
@@ -126,7 +126,7 @@ def test_credit_in_bytes_may_go_negative_by_one_record() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_reply_holds_256_kib_or_one_larger_record() -> None:
+def test_reply_holds_256_kib_or_one_larger_record() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (_, client):
             sender, puller = await client.open_sender(), await client.open_puller()
@@ -161,7 +161,7 @@ def test_queues_take_turns() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_filter_reports_how_far_it_is() -> None:
+def test_filtering_subscription_reports_its_position() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (_, client):
             sender, puller = await client.open_sender(), await client.open_puller()
@@ -188,7 +188,7 @@ def test_a_filter_reports_how_far_it_is() -> None:
 
 
 @pytest.mark.parametrize(("offset", "next_offset"), [(-1, 0), (99, 0)])
-def test_a_bad_offset_is_corrected_and_reading_goes_on(offset: int, next_offset: int) -> None:
+def test_bad_offset_is_corrected_and_reading_goes_on(offset: int, next_offset: int) -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (_, client):
             sender, puller = await client.open_sender(), await client.open_puller()
@@ -202,7 +202,7 @@ def test_a_bad_offset_is_corrected_and_reading_goes_on(offset: int, next_offset:
     run_in_virtual_time(main())
 
 
-def test_a_subscription_beyond_an_empty_queue_is_corrected_and_waits() -> None:
+def test_subscription_beyond_an_empty_queue_is_corrected_and_waits() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (_, client):
             sender, puller = await client.open_sender(), await client.open_puller()
@@ -215,7 +215,7 @@ def test_a_subscription_beyond_an_empty_queue_is_corrected_and_waits() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_seek_is_a_new_handle_and_the_old_one_says_nothing_more() -> None:
+def test_seek_is_a_new_handle_and_silences_the_old() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (_, client):
             sender, puller = await client.open_sender(), await client.open_puller()
@@ -245,7 +245,7 @@ def test_a_seek_is_a_new_handle_and_the_old_one_says_nothing_more() -> None:
         ({"topic": "A", "subscription": None}, Code.SUBSCRIPTION_NOT_EXIST),
     ],
 )
-def test_a_subscription_that_cannot_be_ends_alone(fields: dict[str, Any], code: Code) -> None:
+def test_impossible_subscription_ends_alone(fields: dict[str, Any], code: Code) -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (_, client):
             await client.put_topic("WriteOnly", 1, Permission.WRITE)
@@ -271,7 +271,7 @@ async def forbid(client: Client, topic: str) -> None:
 @pytest.mark.parametrize(
     ("change", "code"), [(delete, Code.TOPIC_NOT_EXIST), (forbid, Code.NO_PERMISSION)]
 )
-def test_a_topic_that_goes_away_ends_its_handles(change: Any, code: Code) -> None:
+def test_deleted_topic_ends_its_handles(change: Any, code: Code) -> None:
     async def main() -> None:
         async with serving(topics={"A": 1, "B": 1}) as (_, client):
             sender, puller = await client.open_sender(), await client.open_puller()
@@ -288,7 +288,7 @@ def test_a_topic_that_goes_away_ends_its_handles(change: Any, code: Code) -> Non
     run_in_virtual_time(main())
 
 
-def test_a_topic_deleted_and_created_again_ends_its_handles_with_or_without_credit() -> None:
+def test_recreated_topic_ends_its_handles_with_or_without_credit() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1, "B": 1}) as (_, client), OwnedTasks() as tasks:
             sender, puller = await client.open_sender(), await client.open_puller()
@@ -311,7 +311,7 @@ def test_a_topic_deleted_and_created_again_ends_its_handles_with_or_without_cred
     run_in_virtual_time(main())
 
 
-def test_a_handle_is_open_once() -> None:
+def test_handle_is_open_once() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (_, client):
             puller = await client.open_puller()
@@ -323,7 +323,7 @@ def test_a_handle_is_open_once() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_stream_begins_with_open_of_a_legal_group() -> None:
+def test_stream_begins_with_open_of_a_legal_group() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (_, client):
             puller = await client.open_puller("no good")
@@ -337,7 +337,7 @@ def test_a_stream_begins_with_open_of_a_legal_group() -> None:
     run_in_virtual_time(main())
 
 
-def test_credit_for_a_handle_that_is_gone_is_nothing() -> None:
+def test_credit_for_a_closed_handle_is_ignored() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (_, client):
             sender, puller = await client.open_sender(), await client.open_puller()
@@ -350,7 +350,7 @@ def test_credit_for_a_handle_that_is_gone_is_nothing() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_closing_broker_breaks_the_stream() -> None:
+def test_closing_broker_breaks_the_stream() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (around, client):
             async with around.broker(name="other", data=around.config.data / "other") as broker:

@@ -35,7 +35,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
     return lambda: count
 
 
-def test_a_filtering_stream_of_a_busy_queue_reads_when_a_message_is_for_it(
+def test_filtering_stream_of_a_busy_queue_reads_when_a_match_arrives(
     reads: Callable[[], int],
 ) -> None:
     async def main() -> None:
@@ -60,7 +60,7 @@ def test_a_filtering_stream_of_a_busy_queue_reads_when_a_message_is_for_it(
     run_in_virtual_time(main())
 
 
-def test_a_filtering_stream_hears_every_5_s_how_far_it_is() -> None:
+def test_filtering_stream_gets_its_position_every_5_s() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (_, client):
             loop = asyncio.get_running_loop()
@@ -77,7 +77,7 @@ def test_a_filtering_stream_hears_every_5_s_how_far_it_is() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_filtering_pull_waits_for_its_message_and_hears_within_5_s_how_far_it_is(
+def test_filtering_pull_waits_for_a_match_and_gets_its_position_within_5_s(
     reads: Callable[[], int],
 ) -> None:
     async def main() -> None:
@@ -96,7 +96,7 @@ def test_a_filtering_pull_waits_for_its_message_and_hears_within_5_s_how_far_it_
     run_in_virtual_time(main())
 
 
-def test_no_message_is_missed_between_a_read_and_the_next_wait() -> None:
+def test_messages_are_not_missed_between_a_read_and_the_next_wait() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (_, client), OwnedTasks() as tasks:
 
@@ -120,7 +120,7 @@ def test_no_message_is_missed_between_a_read_and_the_next_wait() -> None:
     run_in_virtual_time(main())
 
 
-def test_short_polling_looks_once_a_second() -> None:
+def test_short_polling_checks_once_a_second() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}, long_polling_enabled=False) as (_, client):
             loop = asyncio.get_running_loop()

@@ -47,7 +47,7 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-def test_a_pull_from_the_disk_has_limits_of_its_own() -> None:
+def test_pull_from_disk_has_its_own_limits() -> None:
     async def main() -> None:
         async with slow_disk(40) as (_, client):
             reply = await client.pull("A")
@@ -62,7 +62,7 @@ def test_a_pull_from_the_disk_has_limits_of_its_own() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_reader_far_behind_keeps_no_sender_waiting() -> None:
+def test_lagging_reader_delays_no_sender() -> None:
     async def main() -> None:
         async with slow_disk(600) as (_, client):
             puller, sender = await client.open_puller(), await client.open_sender()
@@ -84,7 +84,7 @@ def test_a_reader_far_behind_keeps_no_sender_waiting() -> None:
     run_in_virtual_time(main())
 
 
-def test_what_is_in_memory_need_not_wait_for_the_disk() -> None:
+def test_messages_in_memory_do_not_wait_for_the_disk() -> None:
     async def main() -> None:
         async with slow_disk(3, topics=("A", "B")) as (_, client):
             puller = await client.open_puller()
@@ -101,7 +101,7 @@ def test_what_is_in_memory_need_not_wait_for_the_disk() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_handle_ended_while_its_read_is_under_way_hears_nothing_of_it() -> None:
+def test_handle_closed_during_its_read_gets_no_reply() -> None:
     async def main() -> None:
         async with slow_disk(3, topics=("A", "B")) as (_, client):
             puller = await client.open_puller()
@@ -118,7 +118,7 @@ def test_a_handle_ended_while_its_read_is_under_way_hears_nothing_of_it() -> Non
     run_in_virtual_time(main())
 
 
-def test_a_topic_deleted_while_it_is_read_ends_its_handle_once() -> None:
+def test_topic_deleted_during_a_read_ends_its_handle_once() -> None:
     async def main() -> None:
         async with slow_disk(3) as (_, client):
             puller = await client.open_puller()
@@ -137,7 +137,7 @@ def test_a_topic_deleted_while_it_is_read_ends_its_handle_once() -> None:
     run_in_virtual_time(main())
 
 
-def test_credit_given_while_a_read_is_under_way_brings_no_message_twice() -> None:
+def test_credit_given_during_a_read_repeats_no_message() -> None:
     async def main() -> None:
         async with slow_disk(20) as (_, client):
             puller = await client.open_puller()
@@ -153,7 +153,7 @@ def test_credit_given_while_a_read_is_under_way_brings_no_message_twice() -> Non
     run_in_virtual_time(main())
 
 
-def test_a_message_that_arrives_while_the_disk_is_read_is_not_waited_for() -> None:
+def test_message_arriving_during_a_disk_read_is_not_waited_for() -> None:
     async def main() -> None:
         async with slow_disk(3) as (_, client):
             puller, sender = await client.open_puller(), await client.open_sender()
@@ -166,7 +166,7 @@ def test_a_message_that_arrives_while_the_disk_is_read_is_not_waited_for() -> No
     run_in_virtual_time(main())
 
 
-def test_a_message_is_viewed_from_the_disk() -> None:
+def test_message_is_viewed_from_the_disk() -> None:
     async def main() -> None:
         async with slow_disk(3) as (_, client):
             reply = await client.pull("A")
@@ -183,7 +183,7 @@ def test_a_message_is_viewed_from_the_disk() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_disk_that_cannot_be_read_is_told_to_who_reads() -> None:
+def test_unreadable_disk_is_reported_to_readers() -> None:
     async def main() -> None:
         async with slow_disk(3) as (around, client):
             around.files.read_error = OSError(errno.EIO, "bad sector")
@@ -199,7 +199,7 @@ def test_a_disk_that_cannot_be_read_is_told_to_who_reads() -> None:
     run_in_virtual_time(main())
 
 
-def test_after_a_restart_each_old_message_is_read_from_the_disk_once() -> None:
+def test_messages_older_than_a_restart_are_read_from_disk_once() -> None:
     async def main() -> None:
         async with world() as around:
             async with around.broker() as broker:

@@ -46,7 +46,7 @@ async def brokers(around: World, host: str = "ns", name: str = "") -> list[str]:
     return [data.broker_name for data in reply.brokers]
 
 
-def test_a_broker_is_known_when_it_serves_and_forgotten_when_it_has_left() -> None:
+def test_broker_is_registered_while_it_serves_and_forgotten_when_it_leaves() -> None:
     async def main() -> None:
         async with world(nameservers=("ns:9876",)) as around, nameserver_of(around):
             async with around.broker() as broker:
@@ -60,7 +60,7 @@ def test_a_broker_is_known_when_it_serves_and_forgotten_when_it_has_left() -> No
     run_in_virtual_time(main())
 
 
-def test_a_topic_has_its_route_when_it_was_put_and_none_when_it_was_deleted() -> None:
+def test_topic_has_its_route_once_created_and_none_once_deleted() -> None:
     async def main() -> None:
         async with (
             world(nameservers=("ns:9876", "ns2:9876")) as around,
@@ -79,7 +79,7 @@ def test_a_topic_has_its_route_when_it_was_put_and_none_when_it_was_deleted() ->
     run_in_virtual_time(main())
 
 
-def test_a_topic_that_a_send_creates_has_its_route_soon() -> None:
+def test_topic_created_by_a_send_soon_has_its_route() -> None:
     async def main() -> None:
         async with (
             world(nameservers=("ns:9876",)) as around,
@@ -95,7 +95,7 @@ def test_a_topic_that_a_send_creates_has_its_route_soon() -> None:
 
 
 @pytest.mark.parametrize(("away_s", "within_s"), [(20.0, 0.3), (0.1, 1.3)])
-def test_a_nameserver_that_starts_later_or_again_knows_the_broker_within_a_second_or_so(
+def test_starting_nameserver_knows_the_broker_within_about_a_second(
     away_s: float, within_s: float
 ) -> None:
     async def main() -> None:
@@ -109,7 +109,7 @@ def test_a_nameserver_that_starts_later_or_again_knows_the_broker_within_a_secon
     run_in_virtual_time(main())
 
 
-def test_a_nameserver_that_is_away_holds_nobody_up() -> None:
+def test_absent_nameserver_delays_nothing() -> None:
     async def main() -> None:
         async with (
             world(nameservers=("ns:9876", "away:9876")) as around,
@@ -127,7 +127,7 @@ def test_a_nameserver_that_is_away_holds_nobody_up() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_lost_registration_does_not_outlive_a_partition() -> None:
+def test_lost_registration_does_not_outlive_a_partition() -> None:
     async def main() -> None:
         async with (
             world(nameservers=("ns:9876",)) as around,
@@ -143,7 +143,7 @@ def test_a_lost_registration_does_not_outlive_a_partition() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_broker_registers_every_30_s_and_asks_for_its_own_name_alone_in_between(
+def test_broker_registers_every_30_s_and_checks_its_own_name_in_between(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     names: list[str] = []
@@ -175,7 +175,7 @@ def test_a_broker_registers_every_30_s_and_asks_for_its_own_name_alone_in_betwee
     run_in_virtual_time(main())
 
 
-def test_a_nameserver_tells_one_broker_name_when_asked_for_one() -> None:
+def test_nameserver_returns_one_broker_name_when_asked_for_one() -> None:
     async def main() -> None:
         async with (
             world(nameservers=("ns:9876",)) as around,
@@ -191,7 +191,7 @@ def test_a_nameserver_tells_one_broker_name_when_asked_for_one() -> None:
     run_in_virtual_time(main())
 
 
-def test_two_brokers_of_one_name_are_warned_of_once_each(
+def test_two_brokers_of_one_name_are_each_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def main() -> tuple[Address, Address]:
@@ -217,7 +217,7 @@ def test_two_brokers_of_one_name_are_warned_of_once_each(
 
 
 @pytest.mark.parametrize("waits_for", [contracts.REGISTER_BROKER, contracts.GET_CLUSTER])
-def test_a_nameserver_that_hangs_delays_neither_the_end_nor_a_goodbye_to_another(
+def test_hanging_nameserver_delays_neither_stop_nor_other_goodbyes(
     waits_for: Any,
 ) -> None:
     async def main() -> None:

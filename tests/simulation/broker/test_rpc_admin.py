@@ -14,7 +14,7 @@ from tests.support.brokers import membership, serving
 from tests.support.virtual_time import run_in_virtual_time
 
 
-def test_a_topic_is_created_changed_described_and_deleted() -> None:
+def test_topic_is_created_changed_described_and_deleted() -> None:
     async def main() -> None:
         async with serving() as (_, client):
             assert (await client.put_topic("A", 2)).created
@@ -57,7 +57,7 @@ GOOD = common.TopicConfig(topic="A", read_queues=1, write_queues=1, permissions=
         ({"sys_flag": 4}, Code.INVALID_PARAMETER, "sys_flag 4"),
     ],
 )
-def test_a_topic_that_cannot_be_is_refused(fields: dict[str, Any], code: Code, says: str) -> None:
+def test_impossible_topic_is_refused(fields: dict[str, Any], code: Code, says: str) -> None:
     async def main() -> None:
         async with serving() as (_, client):
             config = common.TopicConfig()
@@ -74,7 +74,7 @@ def test_a_topic_that_cannot_be_is_refused(fields: dict[str, Any], code: Code, s
 @pytest.mark.parametrize(
     ("topic", "code"), [("Unknown", Code.TOPIC_NOT_EXIST), ("TBW102", Code.NO_PERMISSION)]
 )
-def test_what_is_not_there_or_not_yours_cannot_be_deleted(topic: str, code: Code) -> None:
+def test_missing_and_system_topics_cannot_be_deleted(topic: str, code: Code) -> None:
     async def main() -> None:
         async with serving() as (_, client):
             with pytest.raises(RefusedError, match=topic) as caught:
@@ -114,7 +114,7 @@ def test_groups_are_listed_and_described() -> None:
 
 
 @pytest.mark.parametrize("mode", FlushMode)
-def test_the_broker_tells_how_its_store_stands(mode: FlushMode) -> None:
+def test_broker_reports_the_state_of_its_store(mode: FlushMode) -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}, flush_mode=mode) as (around, client):
             await client.send("A")

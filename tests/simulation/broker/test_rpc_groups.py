@@ -49,7 +49,7 @@ async def query(client: Client, topic: str, queue_id: int = 0, group: str = "G")
     return reply.offset
 
 
-def test_members_are_told_at_once_when_one_comes_and_when_one_says_goodbye() -> None:
+def test_members_are_notified_at_once_of_joins_and_goodbyes() -> None:
     async def main() -> None:
         async with serving() as (_, client):
             loop = asyncio.get_running_loop()
@@ -70,7 +70,7 @@ def test_members_are_told_at_once_when_one_comes_and_when_one_says_goodbye() -> 
     run_in_virtual_time(main())
 
 
-def test_a_broken_stream_is_gone_after_10_s() -> None:
+def test_broken_stream_is_gone_after_10_s() -> None:
     async def main() -> None:
         async with serving() as (_, client):
             first, _welcome = await client.open_session("a@1", membership("G", "T"))
@@ -85,7 +85,7 @@ def test_a_broken_stream_is_gone_after_10_s() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_silent_client_is_gone_after_60_s_and_its_stream_ends() -> None:
+def test_silent_client_is_gone_after_60_s_and_its_stream_ends() -> None:
     async def main() -> None:
         async with serving() as (_, client):
             loop = asyncio.get_running_loop()
@@ -101,7 +101,7 @@ def test_a_silent_client_is_gone_after_60_s_and_its_stream_ends() -> None:
     run_in_virtual_time(main())
 
 
-def test_the_same_client_replaces_its_stream_and_another_one_is_refused() -> None:
+def test_same_client_replaces_its_stream_and_another_one_is_refused() -> None:
     async def main() -> None:
         async with serving() as (_, client):
             old, _welcome = await client.open_session("a@1", membership("G", "T"))
@@ -119,7 +119,7 @@ def test_the_same_client_replaces_its_stream_and_another_one_is_refused() -> Non
     run_in_virtual_time(main())
 
 
-def test_a_client_that_was_killed_gives_way_to_its_successor_at_once() -> None:
+def test_killed_client_gives_way_to_its_successor_at_once() -> None:
     async def main() -> None:
         async with serving() as (_, client):
             other, _welcome = await client.open_session("b@1", membership("G", "T"))
@@ -140,7 +140,7 @@ def test_a_client_that_was_killed_gives_way_to_its_successor_at_once() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_heartbeat_changes_the_groups() -> None:
+def test_heartbeat_changes_the_groups() -> None:
     async def main() -> None:
         async with serving() as (_, client):
             session, _welcome = await client.open_session("a@1")
@@ -177,7 +177,7 @@ def test_a_heartbeat_changes_the_groups() -> None:
         (None, "begins with `hello`"),
     ],
 )
-def test_a_bad_hello_is_refused_with_what_is_wrong(hello: groups.Hello | None, says: str) -> None:
+def test_bad_hello_is_refused_with_its_fault(hello: groups.Hello | None, says: str) -> None:
     async def main() -> None:
         async with serving() as (_, client):
             stream: SessionStream = client.connection.open(contracts.SESSION)
@@ -191,7 +191,7 @@ def test_a_bad_hello_is_refused_with_what_is_wrong(hello: groups.Hello | None, s
     run_in_virtual_time(main())
 
 
-def test_a_heartbeat_that_cannot_be_read_ends_the_stream_with_what_is_wrong() -> None:
+def test_unreadable_heartbeat_ends_the_stream_with_its_fault() -> None:
     async def main() -> None:
         async with serving() as (_, client):
             session, _welcome = await client.open_session("a@1")
@@ -233,7 +233,7 @@ def test_offsets_are_kept_and_lower_ones_refused_unless_forced() -> None:
         (("A", 0, -1), "-1 is outside"),
     ],
 )
-def test_an_offset_that_cannot_be_is_refused_and_the_others_are_kept(
+def test_impossible_offset_is_refused_and_the_others_are_kept(
     offset: tuple[str, int, int], says: str
 ) -> None:
     async def main() -> None:
@@ -250,7 +250,7 @@ def test_an_offset_that_cannot_be_is_refused_and_the_others_are_kept(
     run_in_virtual_time(main())
 
 
-def test_an_illegal_group_commits_nothing() -> None:
+def test_illegal_group_commits_nothing() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (_, client):
             reply = await commit(client, ("A", 0, 0), group="no good")
@@ -261,7 +261,7 @@ def test_an_illegal_group_commits_nothing() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_new_group_begins_at_the_first_message_while_that_is_in_memory() -> None:
+def test_new_group_begins_at_the_first_message_while_it_is_in_memory() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}, memory_bytes=10_000) as (_, client):
             assert await query(client, "A") == 0
@@ -301,7 +301,7 @@ async def commit_version(
     return reply
 
 
-def test_a_commit_of_before_a_seek_is_refused_also_after_a_crash() -> None:
+def test_commit_older_than_a_seek_is_refused_even_after_a_crash() -> None:
     async def main() -> None:
         async with world() as around:
             async with around.broker() as broker:
@@ -332,7 +332,7 @@ def test_a_commit_of_before_a_seek_is_refused_also_after_a_crash() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_version_that_cannot_be_is_refused() -> None:
+def test_impossible_version_is_refused() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (_, client):
             for version in (-1, 1 << 62):

@@ -50,9 +50,7 @@ def test_messages_come_in_order_up_to_32_at_once() -> None:
         (2**63 - 1, Code.PULL_OFFSET_MOVED, 0),
     ],
 )
-def test_an_offset_without_a_message_has_its_code(
-    offset: int, code: Code, next_offset: int
-) -> None:
+def test_offset_without_a_message_has_its_code(offset: int, code: Code, next_offset: int) -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (_, client):
             await fill(client, "A", "0", "1")
@@ -62,7 +60,7 @@ def test_an_offset_without_a_message_has_its_code(
     run_in_virtual_time(main())
 
 
-def test_a_queue_without_messages_has_its_codes() -> None:
+def test_queue_without_messages_has_its_codes() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (_, client):
             assert (await client.pull("A")).status.code == Code.PULL_NOT_FOUND
@@ -72,7 +70,7 @@ def test_a_queue_without_messages_has_its_codes() -> None:
     run_in_virtual_time(main())
 
 
-def test_other_tags_are_passed_over() -> None:
+def test_other_tags_are_skipped() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (_, client):
             await fill(client, "A", "x:1", "y:2", "z:3", "4", "x:5")
@@ -85,7 +83,7 @@ def test_other_tags_are_passed_over() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_waiting_pull_is_answered_when_a_message_arrives() -> None:
+def test_waiting_pull_is_answered_when_a_message_arrives() -> None:
     async def main() -> None:
         async with serving(topics={"A": 2}) as (_, client), OwnedTasks() as tasks:
             loop = asyncio.get_running_loop()
@@ -102,7 +100,7 @@ def test_a_waiting_pull_is_answered_when_a_message_arrives() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_waiting_pull_is_woken_by_its_tags_alone() -> None:
+def test_waiting_pull_is_woken_only_by_its_tags() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (_, client), OwnedTasks() as tasks:
             waiting = tasks.spawn(client.pull("A", wait_ms=20_000, subscription=only("x")), "pull")
@@ -118,7 +116,7 @@ def test_a_waiting_pull_is_woken_by_its_tags_alone() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_pull_waits_no_longer_than_asked_and_30_s_at_most() -> None:
+def test_pull_waits_no_longer_than_asked_and_30_s_at_most() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (_, client), OwnedTasks() as tasks:
             loop = asyncio.get_running_loop()
@@ -136,7 +134,7 @@ def test_a_pull_waits_no_longer_than_asked_and_30_s_at_most() -> None:
     run_in_virtual_time(main())
 
 
-def test_who_waits_for_a_topic_is_told_when_it_is_deleted() -> None:
+def test_waiting_pull_fails_when_its_topic_is_deleted() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (_, client):
 
@@ -152,7 +150,7 @@ def test_who_waits_for_a_topic_is_told_when_it_is_deleted() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_closing_broker_lets_waiting_pulls_go() -> None:
+def test_closing_broker_releases_waiting_pulls() -> None:
     async def main() -> None:
         async with world() as around, OwnedTasks() as tasks:
             async with around.broker() as broker:
@@ -181,9 +179,7 @@ def test_a_closing_broker_lets_waiting_pulls_go() -> None:
         ({"subscription": None, "group": "G"}, Code.SUBSCRIPTION_NOT_EXIST, "'G'"),
     ],
 )
-def test_a_bad_pull_is_refused_with_what_is_wrong(
-    fields: dict[str, Any], code: Code, says: str
-) -> None:
+def test_bad_pull_is_refused_with_its_fault(fields: dict[str, Any], code: Code, says: str) -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (_, client):
             await client.put_topic("WriteOnly", 1, Permission.WRITE)
@@ -196,7 +192,7 @@ def test_a_bad_pull_is_refused_with_what_is_wrong(
     run_in_virtual_time(main())
 
 
-def test_a_held_pull_of_a_topic_that_is_deleted_and_created_again_ends() -> None:
+def test_held_pull_of_a_recreated_topic_ends() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (_, client), OwnedTasks() as tasks:
             await fill(client, "A", "old")
@@ -220,7 +216,7 @@ def view(message_id: str) -> messages.ViewMessageRequest:
     return messages.ViewMessageRequest(offset_message_id=message_id)
 
 
-def test_a_message_is_found_by_its_offset_id() -> None:
+def test_message_is_found_by_its_offset_id() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (_, client):
             await fill(client, "A", "first")
@@ -233,7 +229,7 @@ def test_a_message_is_found_by_its_offset_id() -> None:
     run_in_virtual_time(main())
 
 
-def test_only_the_broker_that_the_id_names_answers() -> None:
+def test_message_id_is_answered_only_by_the_broker_it_names() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (_, client):
             good = (await client.send("A", b"second")).offset_message_id

@@ -60,7 +60,7 @@ def test_messages_are_found_by_key_in_one_topic_or_in_all() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_broker_without_an_index_says_so() -> None:
+def test_broker_without_an_index_refuses_queries() -> None:
     async def main() -> None:
         async with world() as around:
             around.store_config = replace(SMALL_STORE, index_enabled=False)
@@ -74,7 +74,7 @@ def test_a_broker_without_an_index_says_so() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_queue_tells_where_it_stood() -> None:
+def test_queue_returns_its_offset_at_a_time() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (_, client):
             for body in (b"one", b"two"):
@@ -97,7 +97,7 @@ def test_a_queue_tells_where_it_stood() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_query_reads_no_more_messages_than_it_can_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_query_reads_no_more_messages_than_it_can_return(monkeypatch: pytest.MonkeyPatch) -> None:
     reads: list[ColdRecord] = []
     run = ColdRecord.run
 

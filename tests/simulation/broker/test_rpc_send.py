@@ -23,7 +23,7 @@ from tests.support.files import MemoryFileSystem
 from tests.support.virtual_time import run_in_virtual_time
 
 
-def test_a_stream_tells_what_records_are_built_with() -> None:
+def test_send_stream_opens_with_the_parameters_records_need() -> None:
     async def main() -> None:
         async with serving() as (_, client):
             opened = (await client.open_sender()).opened
@@ -39,7 +39,7 @@ def test_a_stream_tells_what_records_are_built_with() -> None:
     run_in_virtual_time(main())
 
 
-def test_one_batch_may_go_to_many_topics_and_queues() -> None:
+def test_batch_may_carry_many_topics_and_queues() -> None:
     async def main() -> None:
         async with serving(topics={"A": 2, "B": 1}) as (_, client):
             sender = await client.open_sender()
@@ -61,7 +61,7 @@ def test_one_batch_may_go_to_many_topics_and_queues() -> None:
     run_in_virtual_time(main())
 
 
-def test_what_is_refused_of_a_batch_is_named_and_the_rest_is_stored() -> None:
+def test_refused_records_of_a_batch_are_named_and_others_stored() -> None:
     async def main() -> None:
         async with serving(topics={"A": 2}, auto_create_topics=False) as (_, client):
             await client.put_topic("ReadOnly", 1, Permission.READ)
@@ -94,7 +94,7 @@ def test_what_is_refused_of_a_batch_is_named_and_the_rest_is_stored() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_topic_too_many_is_refused_to_senders_and_operators_and_named(
+def test_topic_beyond_the_limit_is_refused_to_senders_and_operators(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def main() -> None:
@@ -114,7 +114,7 @@ def test_a_topic_too_many_is_refused_to_senders_and_operators_and_named(
     run_in_virtual_time(main())
 
 
-def test_a_batch_of_which_nothing_is_good_stores_nothing() -> None:
+def test_batch_without_good_records_stores_nothing() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (_, client):
             sender = await client.open_sender()
@@ -131,7 +131,7 @@ def test_a_batch_of_which_nothing_is_good_stores_nothing() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_send_creates_its_topic_which_is_saved_before_it_is_answered() -> None:
+def test_send_creates_its_topic_and_saves_it_before_answering() -> None:
     async def main() -> None:
         async with serving() as (around, client):
             sender = await client.open_sender()
@@ -146,7 +146,7 @@ def test_a_send_creates_its_topic_which_is_saved_before_it_is_answered() -> None
 
 
 @pytest.mark.parametrize("first", ["batch", None])
-def test_a_stream_begins_with_open(first: str | None) -> None:
+def test_stream_begins_with_open(first: str | None) -> None:
     async def main() -> None:
         async with serving() as (_, client):
             stream = client.connection.open(contracts.SEND_STREAM)
@@ -160,7 +160,7 @@ def test_a_stream_begins_with_open(first: str | None) -> None:
     run_in_virtual_time(main())
 
 
-def test_a_synchronous_send_is_answered_after_the_sync_and_one_sync_serves_many() -> None:
+def test_synchronous_sends_are_answered_after_a_shared_sync() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}, flush_mode=FlushMode.SYNC) as (around, client):
             around.sync_s = 0.5
@@ -175,7 +175,7 @@ def test_a_synchronous_send_is_answered_after_the_sync_and_one_sync_serves_many(
     run_in_virtual_time(main())
 
 
-def test_the_next_batch_is_appended_while_the_one_before_waits_for_the_disk() -> None:
+def test_next_batch_is_appended_while_the_previous_waits_for_the_disk() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}, flush_mode=FlushMode.SYNC) as (around, client):
             around.sync_s = 0.5
@@ -191,7 +191,7 @@ def test_the_next_batch_is_appended_while_the_one_before_waits_for_the_disk() ->
     run_in_virtual_time(main())
 
 
-def test_a_disk_that_takes_too_long_is_told_and_the_message_shows_up_later() -> None:
+def test_slow_disk_is_reported_and_the_message_appears_later() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}, flush_mode=FlushMode.SYNC) as (around, client):
             around.sync_s = 8.0
@@ -208,7 +208,7 @@ def test_a_disk_that_takes_too_long_is_told_and_the_message_shows_up_later() -> 
     run_in_virtual_time(main())
 
 
-def test_a_disk_that_fails_stops_sends_and_reads_go_on() -> None:
+def test_failed_disk_stops_sends_and_reads_go_on() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}, flush_mode=FlushMode.SYNC) as (around, client):
             sender = await client.open_sender()
@@ -229,7 +229,7 @@ def test_a_disk_that_fails_stops_sends_and_reads_go_on() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_unary_send_whose_sync_fails_is_in_doubt() -> None:
+def test_unary_send_with_a_failed_sync_is_in_doubt() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}, flush_mode=FlushMode.SYNC) as (around, client):
             await client.send("A")
@@ -256,7 +256,7 @@ class FrozenTopics(MemoryFileSystem):
         super().rename(old, new)
 
 
-def test_a_send_whose_new_topic_cannot_be_saved_is_in_doubt() -> None:
+def test_send_whose_new_topic_cannot_be_saved_is_in_doubt() -> None:
     async def main() -> None:
         async with world(flush_mode=FlushMode.ASYNC) as around:
             files = around.files = FrozenTopics()
@@ -278,7 +278,7 @@ def test_a_send_whose_new_topic_cannot_be_saved_is_in_doubt() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_send_whose_new_topic_takes_too_long_to_save_is_told_as_stored() -> None:
+def test_send_whose_new_topic_saves_too_slowly_is_reported_as_stored() -> None:
     async def main() -> None:
         async with serving() as (around, client):
             sender = await client.open_sender()
@@ -293,7 +293,7 @@ def test_a_send_whose_new_topic_takes_too_long_to_save_is_told_as_stored() -> No
     run_in_virtual_time(main())
 
 
-def test_a_stream_beyond_its_share_is_left_unread_then_answered_busy() -> None:
+def test_stream_beyond_its_share_is_left_unread_then_answered_busy() -> None:
     async def main() -> None:
         limits: dict[str, Any] = {
             "unanswered_max_bytes": 1 << 20,
@@ -322,7 +322,7 @@ def test_a_stream_beyond_its_share_is_left_unread_then_answered_busy() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_unary_send_is_stored_with_what_the_broker_adds() -> None:
+def test_unary_send_is_stored_with_the_brokers_additions() -> None:
     async def main() -> None:
         async with serving() as (_, client):
             reply = await client.send(
@@ -347,7 +347,7 @@ def test_a_unary_send_is_stored_with_what_the_broker_adds() -> None:
     run_in_virtual_time(main())
 
 
-def test_the_broker_picks_a_queue_and_keeps_a_given_key() -> None:
+def test_broker_picks_a_queue_and_keeps_a_given_key() -> None:
     async def main() -> None:
         async with serving(topics={"A": 4}) as (_, client):
             replies = [
@@ -386,7 +386,7 @@ def test_the_broker_picks_a_queue_and_keeps_a_given_key() -> None:
         ),
     ],
 )
-def test_a_bad_message_is_refused_with_what_is_wrong(
+def test_bad_message_is_refused_with_its_fault(
     fields: dict[str, Any], error: type[RefusedError], says: str
 ) -> None:
     async def main() -> None:
@@ -400,7 +400,7 @@ def test_a_bad_message_is_refused_with_what_is_wrong(
     run_in_virtual_time(main())
 
 
-def test_a_full_disk_refuses_sends_and_the_broker_goes_on() -> None:
+def test_full_disk_refuses_sends_and_the_broker_goes_on() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (around, client):
             sender = await client.open_sender()
@@ -415,7 +415,7 @@ def test_a_full_disk_refuses_sends_and_the_broker_goes_on() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_send_waits_for_the_next_file_of_the_log() -> None:
+def test_send_waits_for_the_next_file_of_the_log() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (around, client):
             sender = await client.open_sender()
@@ -429,7 +429,7 @@ def test_a_send_waits_for_the_next_file_of_the_log() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_record_longer_than_a_file_is_refused() -> None:
+def test_record_longer_than_a_file_is_refused() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (_, client):
             sender = await client.open_sender()
@@ -441,7 +441,7 @@ def test_a_record_longer_than_a_file_is_refused() -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_whatever_bytes_come_what_is_stored_can_be_read(seed: int) -> None:
+def test_stored_records_are_readable_whatever_bytes_arrive(seed: int) -> None:
     random = Random(seed)
 
     def damaged(good: bytes) -> bytes:

@@ -6,7 +6,7 @@ from tests.support.brokers import serving
 from tests.support.virtual_time import run_in_virtual_time
 
 
-def test_a_store_tells_what_it_has_counted() -> None:
+def test_store_reports_its_counters() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (_, client):
             sender = await client.open_sender()

@@ -28,7 +28,7 @@ async def query(client: Client) -> int:
     return reply.offset
 
 
-def test_messages_topics_and_offsets_are_there_after_a_restart() -> None:
+def test_messages_topics_and_offsets_survive_a_restart() -> None:
     async def main() -> None:
         async with world() as around:
             async with around.broker() as broker:
@@ -60,7 +60,7 @@ def test_offsets_are_saved_every_5_s() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_data_directory_is_held_by_one_broker() -> None:
+def test_data_directory_is_held_by_one_broker() -> None:
     async def main() -> None:
         async with world() as around, around.broker():
             with pytest.raises(StoreLocked, match="/broker"):
@@ -70,7 +70,7 @@ def test_a_data_directory_is_held_by_one_broker() -> None:
     run_in_virtual_time(main())
 
 
-def test_an_address_that_is_taken_lets_go_of_the_data_directory() -> None:
+def test_taken_address_releases_the_data_directory() -> None:
     async def main() -> None:
         async with world() as around, around.broker() as first:
             second = around.broker(port=first.address.port, data=Path("/second"))
@@ -83,7 +83,7 @@ def test_an_address_that_is_taken_lets_go_of_the_data_directory() -> None:
     run_in_virtual_time(main())
 
 
-def test_offsets_that_cannot_be_read_stop_the_start_and_are_never_taken_for_none() -> None:
+def test_unreadable_offsets_stop_the_start_and_are_never_taken_for_none() -> None:
     async def main() -> None:
         async with world() as around:
             async with around.broker():
@@ -97,7 +97,7 @@ def test_offsets_that_cannot_be_read_stop_the_start_and_are_never_taken_for_none
     run_in_virtual_time(main())
 
 
-def test_a_batch_under_way_is_answered_before_the_broker_ends() -> None:
+def test_batch_under_way_is_answered_before_the_broker_ends() -> None:
     async def main() -> None:
         async with world(flush_mode=FlushMode.SYNC) as around, OwnedTasks() as tasks:
             async with around.broker() as broker:
@@ -114,7 +114,7 @@ def test_a_batch_under_way_is_answered_before_the_broker_ends() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_store_of_another_file_size_is_read_as_it_is() -> None:
+def test_store_of_another_file_size_is_read_as_it_is() -> None:
     async def main() -> None:
         async with world() as around:
             async with around.broker() as broker:
@@ -128,7 +128,7 @@ def test_a_store_of_another_file_size_is_read_as_it_is() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_broker_that_listens_everywhere_tells_its_name_and_a_star() -> None:
+def test_broker_listening_everywhere_advertises_its_name_and_a_star() -> None:
     async def main() -> None:
         async with world(listen="0.0.0.0") as around, around.broker() as broker:
             network = around.network.host("other")
@@ -142,7 +142,7 @@ def test_a_broker_that_listens_everywhere_tells_its_name_and_a_star() -> None:
     run_in_virtual_time(main())
 
 
-def test_an_idle_broker_leaves_the_disk_alone() -> None:
+def test_idle_broker_leaves_the_disk_alone() -> None:
     async def main() -> None:
         async with world() as around, around.broker():
             await asyncio.sleep(10)
@@ -154,7 +154,7 @@ def test_an_idle_broker_leaves_the_disk_alone() -> None:
 
 
 @pytest.mark.parametrize("is_created_again", [False, True])
-def test_offsets_of_a_deleted_topic_do_not_come_back_after_a_crash(is_created_again: bool) -> None:
+def test_offsets_of_a_deleted_topic_stay_deleted_after_a_crash(is_created_again: bool) -> None:
     async def main() -> None:
         async with world() as around, around.broker() as broker:
             client = await around.connect(broker)
@@ -196,7 +196,7 @@ def test_offsets_of_a_deleted_topic_do_not_come_back_after_a_crash(is_created_ag
     run_in_virtual_time(with_a_stale_file())
 
 
-def test_tables_that_cannot_be_saved_at_the_end_are_told_and_let_go_of_the_directory() -> None:
+def test_tables_unsaved_at_the_end_are_logged_and_release_the_directory() -> None:
     async def main() -> None:
         async with world() as around:
             broker = around.broker()

@@ -27,7 +27,7 @@ async def serving(config: StoreConfig = POOLED) -> AsyncGenerator[tuple[World, C
             await client.connection.close()
 
 
-def test_a_send_is_answered_and_read_when_it_is_in_the_log() -> None:
+def test_send_is_answered_and_readable_once_it_is_in_the_log() -> None:
     async def main() -> None:
         async with serving() as (around, client):
             around.sync_s = 0.5
@@ -48,7 +48,7 @@ def test_a_send_is_answered_and_read_when_it_is_in_the_log() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_send_for_which_the_pool_has_no_room_waits_for_it() -> None:
+def test_send_without_pool_space_waits_for_it() -> None:
     async def main() -> None:
         async with serving() as (around, client):
             around.sync_s = 0.2
@@ -63,7 +63,7 @@ def test_a_send_for_which_the_pool_has_no_room_waits_for_it() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_send_for_which_the_pool_has_no_room_is_refused_where_that_is_wanted() -> None:
+def test_send_without_pool_space_is_refused_when_configured() -> None:
     async def main() -> None:
         async with serving(replace(POOLED, transient_pool_fails_fast=True)) as (around, client):
             around.sync_s = 0.2
@@ -79,7 +79,7 @@ def test_a_send_for_which_the_pool_has_no_room_is_refused_where_that_is_wanted()
     run_in_virtual_time(main())
 
 
-def test_a_pool_with_a_synchronous_flush_is_refused() -> None:
+def test_pool_with_a_synchronous_flush_is_refused() -> None:
     async def main() -> None:
         async with world(flush_mode=FlushMode.SYNC) as around:
             around.store_config = POOLED

@@ -24,7 +24,7 @@ async def put_retention(client: Client, topic: str, retention_ms: int) -> None:
     await client.call(contracts.PUT_TOPIC, admin.PutTopicRequest(topic=config))
 
 
-def test_a_full_disk_refuses_sends_serves_reads_and_takes_sends_again_by_itself() -> None:
+def test_full_disk_refuses_sends_serves_reads_and_recovers_by_itself() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (around, client):
             await client.send("A", b"before")
@@ -47,7 +47,7 @@ def test_a_full_disk_refuses_sends_serves_reads_and_takes_sends_again_by_itself(
     run_in_virtual_time(main())
 
 
-def test_an_operator_has_what_expired_deleted_now() -> None:
+def test_expired_files_are_deleted_on_an_operators_request() -> None:
     async def main() -> None:
         async with world() as around:
             around.store_config = replace(SMALL_STORE, file_reserved_hours=1)
@@ -70,7 +70,7 @@ def test_an_operator_has_what_expired_deleted_now() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_topics_own_retention_holds_at_once_and_after_a_restart() -> None:
+def test_topic_retention_holds_at_once_and_after_a_restart() -> None:
     async def main() -> None:
         async with world() as around:
             async with around.broker() as broker:
@@ -95,7 +95,7 @@ def test_a_topics_own_retention_holds_at_once_and_after_a_restart() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_disk_that_is_full_at_the_start_is_known_before_the_first_message() -> None:
+def test_disk_full_at_the_start_is_known_before_the_first_message() -> None:
     async def main() -> None:
         async with world() as around:
             around.files.used = 0.95
@@ -109,7 +109,7 @@ def test_a_disk_that_is_full_at_the_start_is_known_before_the_first_message() ->
     run_in_virtual_time(main())
 
 
-def test_a_disk_that_fills_up_costs_the_oldest_files_within_seconds() -> None:
+def test_filling_disk_costs_the_oldest_files_within_seconds() -> None:
     async def main() -> None:
         async with world() as around:
             around.store_config = replace(SMALL_STORE, clean_delay_ms=0)

@@ -78,7 +78,7 @@ def _address(host: str) -> Address:
     return Address(host, 9876)
 
 
-def test_every_nameserver_is_told_to_let_nobody_send_to_a_broker() -> None:
+def test_write_permission_is_wiped_at_every_nameserver() -> None:
     async def main() -> None:
         async with two_nameservers() as (network, admin):
             await register(network, *HOSTS)
@@ -91,7 +91,7 @@ def test_every_nameserver_is_told_to_let_nobody_send_to_a_broker() -> None:
     run_in_virtual_time(main())
 
 
-def test_every_nameserver_is_told_to_let_a_broker_be_sent_to_again() -> None:
+def test_write_permission_is_restored_at_every_nameserver() -> None:
     async def main() -> None:
         async with two_nameservers() as (network, admin):
             await register(network, *HOSTS)
@@ -105,7 +105,7 @@ def test_every_nameserver_is_told_to_let_a_broker_be_sent_to_again() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_topics_order_is_kept_by_every_nameserver_and_reaches_its_route() -> None:
+def test_topic_order_is_kept_by_every_nameserver_and_reaches_its_route() -> None:
     async def main() -> None:
         async with two_nameservers() as (network, admin):
             await register(network, *HOSTS)
@@ -134,7 +134,7 @@ async def order_in_route(network: MemoryNetwork, host: str) -> str:
     return reply.route.order_topic_conf
 
 
-def test_a_nameserver_that_was_not_told_is_named_and_the_other_was_told() -> None:
+def test_unreached_nameserver_is_named_and_the_other_was_updated() -> None:
     async def main() -> None:
         async with two_nameservers() as (network, admin):
             await register(network, *HOSTS)
@@ -151,7 +151,7 @@ def test_a_nameserver_that_was_not_told_is_named_and_the_other_was_told() -> Non
     run_in_virtual_time(main())
 
 
-def test_a_broker_is_unknown_when_no_nameserver_knows_it() -> None:
+def test_broker_is_unknown_when_no_nameserver_knows_it() -> None:
     async def main() -> None:
         async with two_nameservers() as (network, admin):
             with pytest.raises(RefusedError, match="no broker a is registered") as caught:
@@ -165,7 +165,7 @@ def test_a_broker_is_unknown_when_no_nameserver_knows_it() -> None:
     run_in_virtual_time(main())
 
 
-def test_when_no_nameserver_can_be_reached_nothing_has_happened() -> None:
+def test_unreachable_nameservers_mean_nothing_has_happened() -> None:
     async def main() -> None:
         async with two_nameservers() as (network, admin):
             for host in HOSTS:

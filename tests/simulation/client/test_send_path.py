@@ -17,7 +17,8 @@ from ternmq_model.message import SendStatus
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode as Code
 from tests.support.records import STORE_HOST
-from tests.support.send_cluster import TOPIC, SendCluster, send_cluster
+from tests.support.toy_cluster import ToyCluster
+from tests.support.toy_log import TOPIC
 from tests.support.virtual_time import run_in_virtual_time
 
 
@@ -35,14 +36,15 @@ def answers(*answers: TernError | int, delay_s: float = 0) -> Callable[[object],
     return answer
 
 
-def client_of(cluster: SendCluster) -> ClientInstance:
+def client_of(cluster: ToyCluster) -> ClientInstance:
     return cluster.producer().client
 
 
-def test_a_message_goes_to_the_broker_that_was_named_with_all_its_properties() -> None:
+def test_message_goes_to_the_named_broker_with_all_its_properties() -> None:
     async def main() -> None:
-        async with send_cluster(brokers=2) as cluster:
-            second = cluster.brokers[1]
+        async with ToyCluster(brokers=2) as cluster:
+            second = cluster.brokers["broker-1"]
+            second.append(2, b"before")
             async with client_of(cluster) as client:
                 await client.routes.route(TOPIC)
                 result = await SendPath(client).send(
@@ -50,9 +52,11 @@ def test_a_message_goes_to_the_broker_that_was_named_with_all_its_properties() -
                 )
             assert result.queue == MessageQueue(TOPIC, "broker-1", 2)
             assert (result.status, result.message_id) == (SendStatus.SEND_OK, "KEY")
-            assert (result.queue_offset, result.physical_offset) == (7, 700)
+            _, stored = second.messages(result.queue)
+            assert (result.queue_offset, result.physical_offset) == (1, stored.physical_offset)
+            assert stored.physical_offset > 0
             assert result.store_host == STORE_HOST
-            (request,) = second.requests
+            (request,) = second.sending.requests
             assert dict(request.properties) == {"DELAY": "3"}
             assert request.HasField("auto_create")
             assert not request.auto_create.template_topic
@@ -60,10 +64,10 @@ def test_a_message_goes_to_the_broker_that_was_named_with_all_its_properties() -
     run_in_virtual_time(main())
 
 
-def test_what_is_stored_and_not_confirmed_is_a_result() -> None:
+def test_stored_but_unconfirmed_message_is_a_result() -> None:
     async def main() -> None:
-        async with send_cluster() as cluster:
-            cluster.brokers[0].answer_request = answers(int(Code.FLUSH_DISK_TIMEOUT))
+        async with ToyCluster() as cluster:
+            cluster.first.sending.answer_request = answers(int(Code.FLUSH_DISK_TIMEOUT))
             async with client_of(cluster) as client:
                 result = await SendPath(client).send(TOPIC, b"", {}, timeout_s=1)
             assert result.status is SendStatus.FLUSH_DISK_TIMEOUT
@@ -73,15 +77,15 @@ def test_what_is_stored_and_not_confirmed_is_a_result() -> None:
 
 def test_another_broker_is_tried_while_nothing_can_have_been_stored() -> None:
     async def main() -> None:
-        async with send_cluster(brokers=2) as cluster:
-            both = cluster.brokers
+        async with ToyCluster(brokers=2) as cluster:
+            both = list(cluster.brokers.values())
             for each in both:
-                each.answer_request = answers(refusal(Code.SYSTEM_BUSY, "busy"))
+                each.sending.answer_request = answers(refusal(Code.SYSTEM_BUSY, "busy"))
             async with client_of(cluster) as client:
                 with pytest.raises(BrokerBusy):
                     await SendPath(client).send(TOPIC, b"", {}, timeout_s=1)
-                assert [len(each.requests) for each in both] == [1, 1]
-                both[0].answer_request = answers(refusal(Code.SYSTEM_BUSY, "busy"))
+                assert [len(each.sending.requests) for each in both] == [1, 1]
+                both[0].sending.answer_request = answers(refusal(Code.SYSTEM_BUSY, "busy"))
                 result = await SendPath(client).send(TOPIC, b"", {}, timeout_s=1)
                 assert result.queue.broker_name == "broker-1"
 
@@ -95,25 +99,25 @@ def test_another_broker_is_tried_while_nothing_can_have_been_stored() -> None:
         refusal(Code.SYSTEM_BUSY, "in doubt", may_have_happened=True),
     ],
 )
-def test_what_is_illegal_or_in_doubt_is_not_sent_again(answer: TernError) -> None:
+def test_illegal_or_doubtful_message_is_not_sent_again(answer: TernError) -> None:
     async def main() -> None:
-        async with send_cluster(brokers=2) as cluster:
-            both = cluster.brokers
+        async with ToyCluster(brokers=2) as cluster:
+            both = list(cluster.brokers.values())
             for each in both:
-                each.answer_request = answers(answer)
+                each.sending.answer_request = answers(answer)
             async with client_of(cluster) as client:
                 with pytest.raises((MessageRefused, BrokerBusy)) as caught:
                     await SendPath(client).send(TOPIC, b"", {}, timeout_s=1)
             assert caught.value.may_have_happened is answer.may_have_happened
-            assert sum(len(each.requests) for each in both) == 1
+            assert sum(len(each.sending.requests) for each in both) == 1
 
     run_in_virtual_time(main())
 
 
-def test_an_unknown_topic_and_a_silent_broker_are_told() -> None:
+def test_unknown_topic_and_silent_broker_are_reported() -> None:
     async def main() -> None:
-        async with send_cluster() as cluster:
-            cluster.brokers[0].answer_request = answers(delay_s=2)
+        async with ToyCluster() as cluster:
+            cluster.first.sending.answer_request = answers(delay_s=2)
             async with client_of(cluster) as client:
                 with pytest.raises(TopicNotFound):
                     await SendPath(client).send("none", b"", {}, timeout_s=1)

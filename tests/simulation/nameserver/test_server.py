@@ -103,7 +103,7 @@ async def epoch_of(call: Caller, name: str = "a") -> tuple[bool, int]:
     return reply.is_known, reply.highest_epoch
 
 
-def test_a_route_is_told_as_the_broker_registered_it() -> None:
+def test_route_is_returned_as_registered() -> None:
     async def main() -> None:
         async with nameserver() as call:
             await call(contracts.REGISTER_BROKER, registration("t"))
@@ -120,7 +120,7 @@ def test_a_route_is_told_as_the_broker_registered_it() -> None:
     run(main)
 
 
-def test_a_silent_broker_is_forgotten_within_a_scan_of_its_expiry() -> None:
+def test_silent_broker_is_forgotten_within_a_scan_of_its_expiry() -> None:
     async def main() -> None:
         async with nameserver() as call:
             route = pb.GetTopicRouteRequest(topic="t")
@@ -134,7 +134,7 @@ def test_a_silent_broker_is_forgotten_within_a_scan_of_its_expiry() -> None:
     run(main)
 
 
-def test_the_expiry_of_the_settings_counts_for_brokers_that_tell_none() -> None:
+def test_default_expiry_applies_to_brokers_without_their_own() -> None:
     async def main() -> None:
         async with nameserver(expiry_ms=300_000) as call:
             route = pb.GetTopicRouteRequest(topic="t")
@@ -148,7 +148,7 @@ def test_the_expiry_of_the_settings_counts_for_brokers_that_tell_none() -> None:
     run(main)
 
 
-def test_a_broker_that_leaves_is_gone_at_once_and_a_stale_goodbye_is_harmless() -> None:
+def test_departing_broker_is_gone_at_once_and_a_stale_goodbye_is_harmless() -> None:
     async def main() -> None:
         async with nameserver() as call:
             await call(contracts.REGISTER_BROKER, registration("t"))
@@ -163,7 +163,7 @@ def test_a_broker_that_leaves_is_gone_at_once_and_a_stale_goodbye_is_harmless() 
     run(main)
 
 
-def test_a_slave_is_told_its_master_and_the_ordered_topics() -> None:
+def test_slave_learns_its_master_and_the_ordered_topics() -> None:
     async def main() -> None:
         async with nameserver() as call:
             order = pb.PutKvRequest(namespace="ORDER_TOPIC_CONFIG", key="t", value="a:4")
@@ -178,7 +178,7 @@ def test_a_slave_is_told_its_master_and_the_ordered_topics() -> None:
     run(main)
 
 
-def test_wiping_takes_the_write_permission_and_adding_gives_it_back() -> None:
+def test_wiping_takes_the_write_permission_and_adding_returns_it() -> None:
     async def main() -> None:
         async with nameserver() as call:
             await call(contracts.REGISTER_BROKER, registration("t", "u"))
@@ -228,7 +228,7 @@ def test_two_nameservers_never_share_a_data_directory(tmp_path: Path) -> None:
     run(main)
 
 
-def test_a_file_with_more_than_a_message_holds_keeps_no_broker_from_registering(
+def test_oversized_order_configuration_keeps_no_broker_from_registering(
     tmp_path: Path,
 ) -> None:
     order = {f"t{number}": "a:1;" * 100_000 + "a:1" for number in range(3)}
@@ -253,7 +253,7 @@ def test_a_file_with_more_than_a_message_holds_keeps_no_broker_from_registering(
     run(main)
 
 
-def test_what_cannot_be_is_refused_by_name_and_the_service_goes_on() -> None:
+def test_illegal_requests_are_refused_by_name_and_service_goes_on() -> None:
     async def main() -> None:
         async with nameserver() as call:
             too_many = registration()
@@ -274,7 +274,7 @@ def test_what_cannot_be_is_refused_by_name_and_the_service_goes_on() -> None:
     run(main)
 
 
-def test_an_address_is_known_only_while_it_serves_and_a_taken_one_is_refused() -> None:
+def test_server_address_exists_only_while_serving_and_a_taken_one_is_refused() -> None:
     async def main() -> None:
         async with MemoryNetwork(Random(1)) as network:
             env = Environment(
@@ -293,7 +293,7 @@ def test_an_address_is_known_only_while_it_serves_and_a_taken_one_is_refused() -
     run(main)
 
 
-def test_sixteen_brokers_that_come_and_go_at_once_are_all_in_the_log_by_name() -> None:
+def test_sixteen_brokers_coming_and_going_are_all_logged_by_name() -> None:
     names = [f"broker-{number}" for number in range(16)]
 
     async def main() -> None:
@@ -317,7 +317,7 @@ def test_sixteen_brokers_that_come_and_go_at_once_are_all_in_the_log_by_name() -
 
 
 @pytest.mark.parametrize("is_durable", [False, True])
-def test_a_lower_epoch_is_refused_also_when_nobody_of_the_name_lives(
+def test_lower_epoch_is_refused_even_without_living_members(
     is_durable: bool, tmp_path: Path
 ) -> None:
     data = tmp_path if is_durable else None
@@ -350,7 +350,7 @@ def test_a_lower_epoch_is_refused_also_when_nobody_of_the_name_lives(
     run(main)
 
 
-def test_a_refusal_tells_the_highest_epoch() -> None:
+def test_refusal_names_the_highest_epoch() -> None:
     async def main() -> None:
         told = {0, int(ResponseCode.ILLEGAL_OPERATION)}
         rpc = dataclasses.replace(contracts.REGISTER_BROKER, answers=frozenset(told))
@@ -363,7 +363,7 @@ def test_a_refusal_tells_the_highest_epoch() -> None:
     run(main)
 
 
-def test_every_member_of_the_name_is_told_with_a_registration() -> None:
+def test_registration_answers_with_every_member_of_the_name() -> None:
     async def main() -> None:
         async with nameserver() as call:
             await call(contracts.REGISTER_BROKER, registration("t", epoch=2))
@@ -383,7 +383,7 @@ def test_every_member_of_the_name_is_told_with_a_registration() -> None:
     run(main)
 
 
-def test_what_cannot_be_registered_raises_no_epoch() -> None:
+def test_refused_registration_raises_no_epoch() -> None:
     async def main() -> None:
         async with nameserver() as call:
             request = registration("t", epoch=5)

@@ -6,7 +6,7 @@ from ternmq_broker.alarm import Alarm
 from tests.support.virtual_time import run_in_virtual_time
 
 
-def test_an_alarm_rings_once_at_the_earliest_moment_it_was_set_to() -> None:
+def test_alarm_rings_once_at_the_earliest_moment_set() -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
         rung: list[float] = []

@@ -36,7 +36,7 @@ def test_members_come_sorted() -> None:
     assert clients.groups() == {"G"}
 
 
-def test_a_goodbye_ends_the_membership_at_once() -> None:
+def test_goodbye_ends_the_membership_at_once() -> None:
     clients = table()
     one, _ = joined(clients, "a", "G", "H"), joined(clients, "b", "G")
     assert clients.remove(one) == {"G", "H"}
@@ -45,7 +45,7 @@ def test_a_goodbye_ends_the_membership_at_once() -> None:
     assert clients.remove(one) == set()
 
 
-def test_a_broken_stream_counts_as_a_member_for_10_s() -> None:
+def test_broken_stream_counts_as_a_member_for_10_s() -> None:
     clients = table()
     one = joined(clients, "a", "G")
     clients.broke(one, now_ms=5_000)
@@ -54,7 +54,7 @@ def test_a_broken_stream_counts_as_a_member_for_10_s() -> None:
     assert clients.expired(now_ms=15_000) == [one]
 
 
-def test_a_silent_client_is_gone_after_60_s() -> None:
+def test_silent_client_is_gone_after_60_s() -> None:
     clients = table()
     one = joined(clients, "a", "G")
     clients.heard(one, producer_groups=(), memberships={"G": member()}, now_ms=30_000)
@@ -62,7 +62,7 @@ def test_a_silent_client_is_gone_after_60_s() -> None:
     assert clients.expired(now_ms=90_000) == [one]
 
 
-def test_the_same_incarnation_replaces_its_old_stream_and_nobody_is_told() -> None:
+def test_new_stream_of_the_same_incarnation_notifies_no_member() -> None:
     clients = table()
     old = joined(clients, "a", "G")
     new = session("a")
@@ -75,7 +75,7 @@ def test_the_same_incarnation_replaces_its_old_stream_and_nobody_is_told() -> No
     assert clients.members("G") == [new]
 
 
-def test_another_incarnation_is_refused_while_the_first_is_there() -> None:
+def test_another_incarnation_is_refused_while_the_first_is_connected() -> None:
     clients = table()
     first = joined(clients, "a", "G")
     assert clients.hello(session("a", "2")) is first
@@ -94,7 +94,7 @@ def test_another_incarnation_displaces_one_whose_stream_broke() -> None:
     assert clients.hello(session("a", "2")) is None
 
 
-def test_members_are_told_when_topics_or_filters_change_and_not_otherwise() -> None:
+def test_members_are_notified_only_when_topics_or_filters_change() -> None:
     clients = table()
     one = joined(clients, "a", "G")
 
@@ -108,7 +108,7 @@ def test_members_are_told_when_topics_or_filters_change_and_not_otherwise() -> N
     assert ids(clients) == []
 
 
-def test_the_newest_subscription_of_the_members_counts() -> None:
+def test_newest_subscription_of_the_members_counts() -> None:
     clients = table()
     one, two = joined(clients, "a", "G"), joined(clients, "b", "G")
     clients.heard(

@@ -40,7 +40,7 @@ from ternmq_model.message_id import host_text
         ("pull_wait_max_ms", -1),
     ],
 )
-def test_a_setting_that_cannot_work_is_named(setting: str, value: Any) -> None:
+def test_impossible_setting_is_named(setting: str, value: Any) -> None:
     with pytest.raises(ConfigError, match=f"broker.{setting}=") as caught:
         BrokerConfig(data=Path("x"), **{setting: value})
     assert caught.value.setting == f"broker.{setting}"
@@ -59,21 +59,19 @@ def test_a_setting_that_cannot_work_is_named(setting: str, value: Any) -> None:
         ("advertised", ("a!:1",), "a!:1"),
     ],
 )
-def test_the_one_of_several_addresses_that_cannot_be_dialled_is_named(
-    setting: str, value: Any, culprit: str
-) -> None:
+def test_undialable_address_among_several_is_named(setting: str, value: Any, culprit: str) -> None:
     with pytest.raises(ConfigError) as caught:
         BrokerConfig(**{setting: value})
     assert (caught.value.setting, caught.value.value) == (f"broker.{setting}", culprit)
 
 
-def test_a_bad_name_is_told_once() -> None:
+def test_bad_name_is_reported_once() -> None:
     with pytest.raises(ConfigError) as caught:
         BrokerConfig(name="bad name")
     assert str(caught.value).count("bad name") == 1
 
 
-def test_a_machine_whose_name_is_none_is_registered_without_it(
+def test_machine_with_an_illegal_name_registers_without_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(socket, "gethostname", lambda: "bad name")
@@ -96,7 +94,7 @@ def test_a_machine_whose_name_is_none_is_registered_without_it(
         ({"listen": "::1"}, [("::1", 7)], "[::1]:7"),
     ],
 )
-def test_endpoints_and_store_host_follow_from_where_it_listens(
+def test_endpoints_and_store_host_follow_the_listen_address(
     settings: dict[str, Any], endpoints: list[tuple[str, int]] | None, store_host: str
 ) -> None:
     config = BrokerConfig(**settings)
@@ -115,7 +113,7 @@ def test_endpoints_and_store_host_follow_from_where_it_listens(
         ({"role": BrokerRole.SLAVE, "broker_id": 1}, 2),
     ],
 )
-def test_a_role_says_how_many_members_must_have_a_message(
+def test_role_sets_how_many_members_must_have_a_message(
     settings: dict[str, Any], needed: int
 ) -> None:
     assert BrokerConfig(**settings).replicas_needed == needed

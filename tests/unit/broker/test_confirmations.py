@@ -9,7 +9,7 @@ from ternmq_model.response_code import ResponseCode as Code
 from tests.support.virtual_time import run_in_virtual_time
 
 
-def test_one_sync_releases_all_it_covers_and_nobody_else() -> None:
+def test_sync_releases_all_waiters_it_covers_and_no_others() -> None:
     async def main() -> None:
         confirmations = Confirmations()
         first, third, second = (confirmations.wait(PhysicalOffset(n)) for n in (10, 30, 20))
@@ -23,7 +23,7 @@ def test_one_sync_releases_all_it_covers_and_nobody_else() -> None:
     run_in_virtual_time(main())
 
 
-def test_what_is_safe_already_is_not_waited_for() -> None:
+def test_confirmed_offset_is_not_waited_for() -> None:
     async def main() -> None:
         confirmations = Confirmations()
         confirmations.advance(PhysicalOffset(10))
@@ -33,7 +33,7 @@ def test_what_is_safe_already_is_not_waited_for() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_failing_disk_fails_who_waits_now_and_later() -> None:
+def test_failing_disk_fails_current_and_later_waiters() -> None:
     async def main() -> None:
         confirmations = Confirmations()
         confirmations.advance(PhysicalOffset(10))
@@ -47,7 +47,7 @@ def test_a_failing_disk_fails_who_waits_now_and_later() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_sender_that_went_away_is_no_trouble() -> None:
+def test_cancelled_waiter_does_not_disturb_others() -> None:
     async def main() -> None:
         confirmations = Confirmations()
         waiting = confirmations.wait(PhysicalOffset(20))
@@ -59,7 +59,7 @@ def test_a_sender_that_went_away_is_no_trouble() -> None:
     run_in_virtual_time(main())
 
 
-def test_who_is_released_hears_whether_enough_slaves_have_it() -> None:
+def test_released_waiter_learns_whether_enough_slaves_have_its_record() -> None:
     async def main() -> None:
         confirmations = Confirmations()
         confirmations.replicated(PhysicalOffset(10), local=PhysicalOffset(30))
@@ -79,7 +79,7 @@ def test_who_is_released_hears_whether_enough_slaves_have_it() -> None:
     run_in_virtual_time(main())
 
 
-def test_what_is_late_is_late_for_the_disk_or_for_the_slaves() -> None:
+def test_lateness_is_blamed_on_disk_or_slaves() -> None:
     confirmations = Confirmations()
     confirmations.advance(PhysicalOffset(10))
     assert confirmations.late(PhysicalOffset(20)) is Code.FLUSH_DISK_TIMEOUT
@@ -90,7 +90,7 @@ def test_what_is_late_is_late_for_the_disk_or_for_the_slaves() -> None:
     assert confirmations.late(PhysicalOffset(10)) is Code.FLUSH_DISK_TIMEOUT
 
 
-def test_a_fence_lets_nothing_be_acknowledged_from_that_instant() -> None:
+def test_fence_stops_acknowledgement_from_that_instant() -> None:
     async def main() -> None:
         confirmations = Confirmations()
         confirmations.advance(PhysicalOffset(10))
@@ -114,7 +114,7 @@ def test_a_fence_lets_nothing_be_acknowledged_from_that_instant() -> None:
     run_in_virtual_time(main())
 
 
-def test_too_few_slaves_refuse_only_what_asks_for_them() -> None:
+def test_missing_replicas_refuse_only_writes_that_need_them() -> None:
     confirmations = Confirmations()
     confirmations.are_replicas_enough = False
     assert confirmations.refusal(needs_replicas=False) is None

@@ -11,7 +11,7 @@ ROCKETMQ = """{"filterDataByTopic":{"T":{"groupFilterData":{"G":{"bloomFilterDat
 "expression":"a>1","expressionType":"SQL92","topic":"T"}},"topic":"T"}},"later":1}"""
 
 
-def test_rocketmqs_file_is_read_and_written_back_with_all_it_has() -> None:
+def test_rocketmqs_file_is_read_and_written_back_completely() -> None:
     table = FilterTable.from_dict(parse_json(ROCKETMQ))
     found = table.get("T", "G")
     assert found is not None
@@ -21,7 +21,7 @@ def test_rocketmqs_file_is_read_and_written_back_with_all_it_has() -> None:
     assert parse_json(write_json(table.to_dict())) == parse_json(ROCKETMQ)
 
 
-def test_a_filter_that_changes_is_a_change_and_keeps_what_else_the_file_has() -> None:
+def test_changed_filter_counts_and_keeps_the_rest_of_the_file() -> None:
     table = FilterTable.from_dict(parse_json(ROCKETMQ))
     (one,) = table
     table.put(one)
@@ -42,7 +42,7 @@ def test_a_filter_that_changes_is_a_change_and_keeps_what_else_the_file_has() ->
         '{"filterDataByTopic":{"T":{"groupFilterData":{"G":{"bloomFilterData":{"bitPos":3}}}}}}',
     ],
 )
-def test_another_shape_is_refused(text: str) -> None:
+def test_malformed_table_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"is .*, not"):
         FilterTable.from_dict(parse_json(text))
 
@@ -67,7 +67,7 @@ def condition(text: str, version_ms: int) -> Subscription:
         ([(200, None, 0), (300, "a = 1", 4)], ("a = 1", 5, 100, 200)),
     ],
 )
-def test_what_a_group_tells_is_kept(
+def test_registered_conditions_follow_the_newest_version(
     told: list[tuple[int, str | None, int]], kept: tuple[str, int, int, int]
 ) -> None:
     table = FilterTable()
@@ -81,7 +81,7 @@ def test_what_a_group_tells_is_kept(
     assert (one.bloom_bits, one.bloom_positions) == (112, tuple(BLOOM.positions("G", "T")))
 
 
-def test_who_was_there_before_a_start_is_dead_until_it_says_otherwise() -> None:
+def test_filters_are_dead_after_a_start_until_registered_again() -> None:
     table = FilterTable.from_dict(parse_json(ROCKETMQ))
     assert [one.group for one in table.alive("T")] == ["G"]
     table.all_dead(now_ms=100_000)
@@ -102,7 +102,7 @@ def test_topics_and_groups_that_are_deleted_are_forgotten() -> None:
     assert list(table) == []
 
 
-def test_a_condition_that_a_master_tells_is_born_when_it_is_told() -> None:
+def test_condition_received_from_a_master_is_born_on_receipt() -> None:
     mine, told = FilterTable(), FilterTable.from_dict(parse_json(ROCKETMQ))
     mine.take_over(told, now_ms=100)
     (one,) = mine
@@ -115,7 +115,7 @@ def test_a_condition_that_a_master_tells_is_born_when_it_is_told() -> None:
     assert [(each.expression, each.born_at_ms) for each in mine] == [("a>2", 300)]
 
 
-def test_a_condition_that_was_told_here_later_stays() -> None:
+def test_condition_registered_here_later_stays() -> None:
     mine, told = FilterTable(), FilterTable.from_dict(parse_json(ROCKETMQ))
     (theirs,) = told
     mine.put(replace(theirs, expression="newer", client_version=10))

@@ -20,7 +20,7 @@ def commit(
     return offsets.commit("G", "T", queue_id, told, version, force=force, now_ms=1)
 
 
-def test_a_queue_never_consumed_is_not_at_0() -> None:
+def test_unconsumed_queue_is_not_at_0() -> None:
     offsets = table()
     assert offsets.query("G", "T", 0) is None
     commit(offsets, 0)
@@ -36,7 +36,7 @@ def test_offsets_only_rise_unless_forced() -> None:
     assert offsets.query("G", "T", 0) == 5
 
 
-def test_what_was_committed_under_an_older_version_is_refused_however_high() -> None:
+def test_commits_under_older_versions_are_refused_however_high() -> None:
     offsets = table()
     commit(offsets, 10)
     commit(offsets, 3, force=True)
@@ -47,7 +47,7 @@ def test_what_was_committed_under_an_older_version_is_refused_however_high() -> 
     assert offsets.version("H", "T", 0) == offsets.version("G", "T", 1) == 0
 
 
-def test_a_version_that_a_crash_lost_is_taken_with_its_offset() -> None:
+def test_version_lost_in_a_crash_is_taken_with_its_offset() -> None:
     offsets = table()
     commit(offsets, 10)
     assert commit(offsets, 2, 4)
@@ -55,13 +55,13 @@ def test_a_version_that_a_crash_lost_is_taken_with_its_offset() -> None:
     assert not commit(offsets, 11, 3)
 
 
-def test_a_seek_raises_the_version_above_the_one_it_knows_of() -> None:
+def test_seek_raises_the_version_above_the_known_one() -> None:
     offsets = table()
     commit(offsets, 10, 7, force=True)
     assert offsets.version("G", "T", 0) == 8
 
 
-def test_offsets_that_are_forgotten_take_their_versions_along() -> None:
+def test_forgotten_offsets_take_their_versions_along() -> None:
     offsets = table()
     commit(offsets, 10, force=True)
     offsets.commit("H", "T", 0, QueueOffset(1), force=True, now_ms=1)
@@ -75,7 +75,7 @@ def test_offsets_that_are_forgotten_take_their_versions_along() -> None:
     assert (offsets.query("H", "U", 0), offsets.version("H", "U", 0)) == (1, 1)
 
 
-def test_a_refusal_is_logged_once_until_the_state_changes(
+def test_refusal_is_logged_once_until_the_state_changes(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     offsets = table()
@@ -90,7 +90,7 @@ def test_a_refusal_is_logged_once_until_the_state_changes(
     assert "group=G topic=T queue=0 offset=5 kept=11" in caplog.text
 
 
-def test_only_a_change_makes_a_save_due() -> None:
+def test_saves_are_due_only_after_a_change() -> None:
     offsets = table()
     commit(offsets, 10)
     before = offsets.changes
@@ -114,14 +114,14 @@ def test_offsets_are_found_by_group_and_by_topic() -> None:
     assert offsets.query("G", "T", 0) is None
 
 
-def test_the_version_rises_once_in_500_commits() -> None:
+def test_version_rises_once_in_500_commits() -> None:
     offsets = table()
     for offset in range(500):
         commit(offsets, offset)
     assert offsets.to_dict()["dataVersion"]["counter"] == 1
 
 
-def test_a_file_of_rocketmq_is_read_and_written_strictly() -> None:
+def test_rocketmqs_file_is_read_and_written_strictly() -> None:
     text = '{"offsetTable":{"T@G":{0:10,1:12},"%RETRY%G@G":{0:-1}}}'
     offsets = OffsetTable.from_dict(parse_json(text), now_ms=1)
     assert offsets.query("G", "T", 1) == 12
@@ -133,12 +133,12 @@ def test_a_file_of_rocketmq_is_read_and_written_strictly() -> None:
 @pytest.mark.parametrize(
     "text", ['{"T":{0:1}}', '{"T@G":[1]}', '{"T@G":{"x":1}}', '{"T@G":{0:"1"}}', '{"T@G":{-1:1}}']
 )
-def test_what_cannot_be_read_is_an_error_and_never_0(text: str) -> None:
+def test_malformed_offsets_are_an_error_and_never_0(text: str) -> None:
     with pytest.raises(ValueError, match=r".*"):
         OffsetTable.from_dict(parse_json(f'{{"offsetTable":{text}}}'), now_ms=1)
 
 
-def test_what_a_later_rocketmq_keeps_beside_the_table_is_written_back() -> None:
+def test_unknown_fields_of_later_rocketmq_are_written_back() -> None:
     text = '{"offsetTable":{"T@G":{0:5}},"groupTopicMap":{"G":["T"],"gone":["U"]},"later":[1]}'
     table = OffsetTable.from_dict(parse_json(text), now_ms=1)
     written = table.to_dict()
@@ -163,7 +163,7 @@ def kept(offset: int | None, version: int = 0) -> KeptOffset:
         ((5, 2), (9, 2), True),
     ],
 )
-def test_of_two_members_the_higher_version_and_then_the_higher_offset_counts(
+def test_higher_version_and_then_higher_offset_wins_a_merge(
     here: tuple[int, int], there: tuple[int, int], *, newer: bool
 ) -> None:
     offsets = table()
@@ -174,7 +174,7 @@ def test_of_two_members_the_higher_version_and_then_the_higher_offset_counts(
     assert (offsets.changes > before) is newer
 
 
-def test_merging_is_the_same_in_any_order() -> None:
+def test_merging_is_independent_of_order() -> None:
     told = [kept(5), kept(7), kept(1, 1), kept(3, 1), kept(2, 1)]
     results: set[tuple[object, int]] = set()
     for order in itertools.permutations(told):
@@ -185,7 +185,7 @@ def test_merging_is_the_same_in_any_order() -> None:
     assert results == {(3, 1)}
 
 
-def test_an_offset_that_is_gone_elsewhere_goes_with_its_version() -> None:
+def test_offset_removed_elsewhere_goes_with_its_version() -> None:
     offsets = table()
     offsets.merge(kept(5, 3))
     assert offsets.merge(kept(None))
@@ -194,7 +194,7 @@ def test_an_offset_that_is_gone_elsewhere_goes_with_its_version() -> None:
     assert offsets.merge(kept(1, 0))
 
 
-def test_changes_are_told_with_what_was_removed_and_made_anew() -> None:
+def test_changes_are_reported_with_removals_and_recreations() -> None:
     offsets = table()
     commit(offsets, 5)
     commit(offsets, 6, queue_id=1)
@@ -212,7 +212,7 @@ def test_changes_are_told_with_what_was_removed_and_made_anew() -> None:
     ]
 
 
-def test_offsets_that_were_loaded_are_told_too() -> None:
+def test_loaded_offsets_are_reported_too() -> None:
     offsets = table()
     commit(offsets, 5, 2)
     again = OffsetTable.from_dict(offsets.to_dict(), now_ms=0)
@@ -220,7 +220,7 @@ def test_offsets_that_were_loaded_are_told_too() -> None:
     assert again.changed_since(0, most=10)[0] == [(kept(5, 2), False)]
 
 
-def test_an_offset_beyond_its_queues_end_is_set_to_it_under_a_new_version() -> None:
+def test_offset_beyond_its_queue_is_lowered_under_a_new_version() -> None:
     offsets = table()
     commit(offsets, 10, 4)
     assert not offsets.clamp("G", "T", 0, QueueOffset(10))
@@ -230,7 +230,7 @@ def test_an_offset_beyond_its_queues_end_is_set_to_it_under_a_new_version() -> N
     assert not offsets.clamp("H", "T", 0, QueueOffset(0))
 
 
-def test_after_a_cut_whatever_a_new_master_keeps_wins_over_what_was_set_here() -> None:
+def test_offsets_of_new_master_win_over_offsets_set_by_a_cut() -> None:
     offsets = table()
     commit(offsets, 10, 4)
     commit(offsets, 5, 4, queue_id=1)
@@ -241,7 +241,7 @@ def test_after_a_cut_whatever_a_new_master_keeps_wins_over_what_was_set_here() -
 
 
 @pytest.mark.parametrize("was_clean", [True, False])
-def test_offsets_that_outlived_their_messages_are_forgotten_and_after_a_crash_set_to_the_end(
+def test_offsets_of_lost_messages_are_forgotten_or_lowered_after_a_crash(
     was_clean: bool,
 ) -> None:
     ends = {"T": QueueOffset(7), "EMPTY": QueueOffset(0)}

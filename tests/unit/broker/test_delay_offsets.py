@@ -9,13 +9,13 @@ ROCKETMQ = """{"dataVersion":{"counter":2,"stateVersion":0,"timestamp":179521617
 "offsetTable":{1:6,3:5,18:0},"later":[1]}"""
 
 
-def test_rocketmqs_file_is_read_and_written_back_with_all_it_has() -> None:
+def test_rocketmqs_file_is_read_and_written_back_completely() -> None:
     table = DelayOffsets.from_dict(parse_json(ROCKETMQ), now_ms=1)
     assert [table.get(level) for level in (1, 2, 3, 18)] == [6, 0, 5, 0]
     assert parse_json(write_json(table.to_dict())) == parse_json(ROCKETMQ)
 
 
-def test_an_offset_that_moves_is_a_change_and_200_are_a_version() -> None:
+def test_moved_offset_is_a_change_and_200_are_a_version() -> None:
     table = DelayOffsets(DataVersion(1))
     table.put(2, QueueOffset(1), now_ms=5)
     table.put(2, QueueOffset(1), now_ms=5)
@@ -29,12 +29,12 @@ def test_an_offset_that_moves_is_a_change_and_200_are_a_version() -> None:
 
 
 @pytest.mark.parametrize("text", ['{"1":-1}', '{"0":1}', '{"x":1}', '{"1":"2"}', "[]"])
-def test_a_senseless_offset_is_refused(text: str) -> None:
+def test_senseless_offset_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r".*"):
         DelayOffsets.from_dict(parse_json('{"offsetTable":' + text + "}"), now_ms=1)
 
 
-def test_a_slaves_table_becomes_that_of_its_master() -> None:
+def test_slaves_table_adopts_its_masters() -> None:
     mine, told = (
         DelayOffsets(DataVersion(1)),
         DelayOffsets.from_dict(parse_json(ROCKETMQ), now_ms=1),

@@ -17,7 +17,7 @@ OF_ROCKETMQ = """{"dataVersion":{"counter":1,"stateVersion":0,"timestamp":17},"f
 "whichBrokerWhenConsumeSlowly":1}}}"""
 
 
-def test_a_group_comes_into_being_on_first_use() -> None:
+def test_group_is_created_on_first_use() -> None:
     table = GroupTable(DataVersion(0))
     assert table.get("G") is None
     group = table.use("G", now_ms=5)
@@ -27,14 +27,14 @@ def test_a_group_comes_into_being_on_first_use() -> None:
     assert table.version == DataVersion(5, 1)
 
 
-def test_an_illegal_name_makes_no_group() -> None:
+def test_illegal_name_creates_no_group() -> None:
     table = GroupTable(DataVersion(0))
     with pytest.raises(IllegalName, match="group"):
         table.use("no good", now_ms=1)
     assert list(table) == []
 
 
-def test_a_file_of_rocketmq_is_read_and_nothing_in_it_is_lost() -> None:
+def test_rocketmqs_file_is_read_without_loss() -> None:
     table = GroupTable.from_dict(parse_json(OF_ROCKETMQ), now_ms=1)
     group = table.get("G")
     assert group is not None
@@ -42,7 +42,7 @@ def test_a_file_of_rocketmq_is_read_and_nothing_in_it_is_lost() -> None:
     assert parse_json(write_json(table.to_dict())) == parse_json(OF_ROCKETMQ)
 
 
-def test_what_is_written_has_rocketmqs_shape() -> None:
+def test_written_table_has_rocketmqs_shape() -> None:
     table = GroupTable(DataVersion(0))
     table.use("G", now_ms=5)
     written = table.to_dict()["subscriptionGroupTable"]["G"]
@@ -51,12 +51,12 @@ def test_what_is_written_has_rocketmqs_shape() -> None:
 
 
 @pytest.mark.parametrize("text", ['{"G":3}', '{"no good":{}}'])
-def test_a_broken_entry_is_refused(text: str) -> None:
+def test_broken_entry_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r".*"):
         GroupTable.from_dict(parse_json(f'{{"subscriptionGroupTable":{text}}}'), now_ms=1)
 
 
-def test_what_a_later_rocketmq_keeps_beside_the_table_is_written_back() -> None:
+def test_unknown_fields_of_later_rocketmq_are_written_back() -> None:
     text = '{"subscriptionGroupTable":{},"forbiddenTable":{"G":{"T":1}},"later":[1]}'
     table = GroupTable.from_dict(parse_json(text), now_ms=1)
     written = table.to_dict()
@@ -66,7 +66,7 @@ def test_what_a_later_rocketmq_keeps_beside_the_table_is_written_back() -> None:
     )
 
 
-def test_settings_come_back_from_the_file_that_keeps_them() -> None:
+def test_settings_survive_their_file() -> None:
     table = GroupTable(DataVersion(0))
     settings = GroupSettings("G", False, False, True, 0, 3, 1, 2, False)
     assert table.put(settings, now_ms=1)
@@ -78,7 +78,7 @@ def test_settings_come_back_from_the_file_that_keeps_them() -> None:
     assert read.tells_members("H")
 
 
-def test_rocketmqs_own_start_from_min_does_nothing_and_is_kept() -> None:
+def test_rocketmqs_start_from_min_is_kept_without_effect() -> None:
     table = GroupTable.from_dict(parse_json(OF_ROCKETMQ), now_ms=1)
     group = table.get("G")
     assert group is not None
@@ -92,7 +92,7 @@ def test_rocketmqs_own_start_from_min_does_nothing_and_is_kept() -> None:
     assert table.to_dict()["subscriptionGroupTable"]["G"]["attributes"] == {}
 
 
-def test_a_forgotten_group_takes_what_a_file_kept_of_it_along() -> None:
+def test_forgotten_group_drops_what_a_file_kept_of_it() -> None:
     table = GroupTable.from_dict(parse_json(OF_ROCKETMQ), now_ms=1)
     assert table.remove("G", now_ms=2)
     assert not table.remove("G", now_ms=3)
@@ -105,14 +105,14 @@ def test_a_forgotten_group_takes_what_a_file_kept_of_it_along() -> None:
 @pytest.mark.parametrize(
     "change", [{"retry_queues": 65}, {"retries_max": -1}, {"broker_id": -1}, {"group": "T@G"}]
 )
-def test_settings_that_cannot_be_change_nothing(change: dict[str, Any]) -> None:
+def test_impossible_settings_change_nothing(change: dict[str, Any]) -> None:
     table = GroupTable(DataVersion(0))
     with pytest.raises((InvalidParameter, IllegalName)):
         table.put(replace(GroupSettings("G"), **change), now_ms=1)
     assert list(table) == []
 
 
-def test_a_broker_has_so_many_groups_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_of_groups_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ternmq_broker.groups.GROUPS_MAX", 2)
     table = GroupTable(DataVersion(0))
     for name in ("A", "B"):
@@ -128,7 +128,7 @@ def test_a_broker_has_so_many_groups_and_no_more(monkeypatch: pytest.MonkeyPatch
     assert table.use("C", now_ms=5).group == "C"
 
 
-def test_a_slaves_groups_become_those_of_its_master_but_for_what_began_here() -> None:
+def test_slaves_groups_adopt_its_masters_except_those_begun_here() -> None:
     table = GroupTable.from_dict(parse_json(OF_ROCKETMQ), now_ms=1)
     table.use("HERE", now_ms=1)
 

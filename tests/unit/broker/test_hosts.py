@@ -15,10 +15,10 @@ from ternmq_model.message_id import host_text
         ("some-host", "127.0.0.1:80"),
     ],
 )
-def test_a_callers_address_becomes_a_born_host(host: str, text: str) -> None:
+def test_callers_address_becomes_a_born_host(host: str, text: str) -> None:
     assert host_text(born_host_bytes(Address(host, 80))) == text
 
 
-def test_a_machine_whose_name_leads_nowhere_is_its_own_loopback() -> None:
+def test_machine_with_an_unresolvable_name_is_its_own_loopback() -> None:
     assert own_host("no such name") == "127.0.0.1"
     assert own_host("127.0.0.9") == "127.0.0.9"

@@ -1,7 +1,7 @@
 from ternmq_broker.intake import Intake
 
 
-def test_there_is_room_below_both_limits() -> None:
+def test_admission_has_space_below_both_limits() -> None:
     intake = Intake(bytes_max=100, bytes_per_stream_max=40)
     assert intake.has_room(39)
     assert not intake.has_room(40)
@@ -12,7 +12,7 @@ def test_there_is_room_below_both_limits() -> None:
     assert intake.bytes == 99
 
 
-def test_who_waits_for_room_is_told_of_answers_until_it_stops() -> None:
+def test_watchers_of_admission_are_notified_until_they_stop() -> None:
     intake = Intake(bytes_max=100, bytes_per_stream_max=40)
     told: list[int] = []
     intake.watch("me", lambda: told.append(intake.bytes))

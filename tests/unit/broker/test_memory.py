@@ -1,5 +1,5 @@
 from ternmq_broker.memory import memory_bytes
 
 
-def test_this_machine_has_some_memory() -> None:
+def test_memory_size_of_this_machine_is_known() -> None:
     assert memory_bytes() > 1 << 20

@@ -8,7 +8,7 @@ def reloaded(versions: OffsetVersions) -> OffsetVersions:
     return OffsetVersions.from_dict(parse_json(write_json(versions.to_dict())))
 
 
-def test_versions_outlive_a_restart() -> None:
+def test_versions_survive_a_restart() -> None:
     versions = OffsetVersions()
     versions.put("G", "%RETRY%G", 3, 7)
     assert versions.get("G", "%RETRY%G", 3) == 7
@@ -27,7 +27,7 @@ def test_tokens_rise_across_restarts_even_when_the_clock_goes_back() -> None:
     assert again.first_token(now_ms=1 << 40) == (1 << 40) * TOKENS_PER_MS
 
 
-def test_tokens_are_reserved_long_before_they_are_given_and_seldom() -> None:
+def test_tokens_are_reserved_in_large_blocks_ahead_of_use() -> None:
     versions = OffsetVersions()
     first = versions.first_token(now_ms=1)
     changes = versions.changes
@@ -38,7 +38,7 @@ def test_tokens_are_reserved_long_before_they_are_given_and_seldom() -> None:
     assert versions.tokens_end > first + 1_500_000
 
 
-def test_versions_of_topics_that_are_gone_are_left_out() -> None:
+def test_versions_of_missing_topics_are_left_out() -> None:
     versions = OffsetVersions()
     versions.put("G", "T", 0, 1)
     versions.put("G", "Gone", 0, 1)
@@ -62,6 +62,6 @@ def test_versions_of_topics_that_are_gone_are_left_out() -> None:
         '{"lockTokensEnd":true}',
     ],
 )
-def test_a_file_of_another_shape_is_no_table(text: str) -> None:
+def test_malformed_file_is_no_table(text: str) -> None:
     with pytest.raises(ValueError, match=r"version|lockTokensEnd|object|invalid literal"):
         OffsetVersions.from_dict(parse_json(text))

@@ -13,7 +13,7 @@ def held(
     return HeldPull(topic, queue_id, QueueOffset(offset), lambda: None, tags)
 
 
-def test_a_pull_wakes_when_its_message_is_there() -> None:
+def test_pull_wakes_when_its_message_arrives() -> None:
     table = PullHoldTable()
     pull = held(5)
     table.hold(pull)
@@ -23,7 +23,7 @@ def test_a_pull_wakes_when_its_message_is_there() -> None:
     assert len(table) == 0
 
 
-def test_other_queues_wake_nobody() -> None:
+def test_other_queues_wake_no_pull() -> None:
     table = PullHoldTable()
     table.hold(held(0))
     assert table.on_arrival("T", 1, 9) == []
@@ -31,7 +31,7 @@ def test_other_queues_wake_nobody() -> None:
     assert len(table) == 1
 
 
-def test_two_equal_pulls_are_two() -> None:
+def test_two_equal_pulls_are_held_separately() -> None:
     table = PullHoldTable()
     one, two = held(0), held(0)
     table.hold(one)
@@ -41,7 +41,7 @@ def test_two_equal_pulls_are_two() -> None:
     assert table.on_arrival("T", 0, 1) == [two]
 
 
-def test_a_deleted_topic_and_a_closing_broker_wake_all_of_theirs() -> None:
+def test_deleted_topic_and_closing_broker_wake_all_their_pulls() -> None:
     table = PullHoldTable()
     one, two, other = held(0), held(0, 1), held(0, topic="U")
     for pull in (one, two, other):
@@ -55,7 +55,7 @@ def codes(*values: int) -> Ints:
     return np.array(values, dtype=np.int64)
 
 
-def test_a_pull_that_filters_sleeps_on_while_nothing_is_for_it() -> None:
+def test_filtering_pull_sleeps_until_a_match() -> None:
     table = PullHoldTable()
     one, two, every = held(5, tags={7}), held(5, tags={-3, 9}), held(5)
     for pull in (one, two, every):
@@ -66,7 +66,7 @@ def test_a_pull_that_filters_sleeps_on_while_nothing_is_for_it() -> None:
     assert table.on_arrival("T", 0, 9, codes((1 << 32) - 3)) == [two]
 
 
-def test_a_look_wakes_everybody_whose_queue_moved() -> None:
+def test_sweep_wakes_every_pull_whose_queue_moved() -> None:
     table = PullHoldTable()
     one, still = held(5, tags={7}), held(5, 1)
     for pull in (one, still):

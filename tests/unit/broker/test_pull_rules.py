@@ -67,7 +67,7 @@ SLAVE_CASES = [
 
 
 @pytest.mark.parametrize("case", SLAVE_CASES)
-def test_a_slave_corrects_nothing_and_lets_the_master_be_asked(
+def test_slave_corrects_nothing_and_refers_to_the_master(
     case: tuple[Status, int, int, int, Code, int],
 ) -> None:
     status, offset, least, end, code, next_offset = case
@@ -118,14 +118,14 @@ def test_every_offset_of_a_queue_has_its_code_and_correction(
     assert found == (code, next_offset)
 
 
-def test_far_beyond_the_end_goes_to_the_minimum_when_that_is_0_else_to_the_end() -> None:
+def test_offset_far_beyond_the_end_goes_to_a_zero_minimum_else_to_the_end() -> None:
     status = Status.OFFSET_OVERFLOW_BADLY
     assert outcome(status, 99, 0, 10, 10) == (Code.PULL_OFFSET_MOVED, 0)
     assert outcome(status, 99, 3, 10, 10) == (Code.PULL_OFFSET_MOVED, 10)
 
 
 @pytest.mark.parametrize("status", [Status.OFFSET_OVERFLOW_BADLY, Status.NO_MESSAGE_IN_QUEUE])
-def test_behind_a_message_that_is_stored_and_not_readable_yet_is_not_beyond_the_end(
+def test_offset_of_stored_but_unreadable_message_is_not_beyond_the_end(
     status: Status,
 ) -> None:
     assert outcome(status, 12, 0, 10, 12) == (Code.PULL_NOT_FOUND, 12)
@@ -153,18 +153,18 @@ def rules(**permissions: int) -> PullRules:
         ("T", -1, Code.INVALID_PARAMETER),
     ],
 )
-def test_what_may_not_be_read_is_named(topic: str, queue_id: int, code: Code) -> None:
+def test_unreadable_queue_is_refused_by_topic(topic: str, queue_id: int, code: Code) -> None:
     with pytest.raises(RefusedError, match=topic) as caught:
         rules(T=6, WriteOnly=2).check_queue(topic, queue_id)
     assert caught.value.code == code
 
 
-def test_an_illegal_topic_is_told_as_such() -> None:
+def test_illegal_topic_is_reported_as_such() -> None:
     with pytest.raises(IllegalName, match=r"\.\./x"):
         rules().check_queue("../x", 0)
 
 
-def test_a_group_may_be_left_out_and_else_comes_into_being() -> None:
+def test_group_is_optional_and_otherwise_created() -> None:
     some = rules()
     some.check_group("", now_ms=1)
     some.check_group("New", now_ms=1)
@@ -172,7 +172,7 @@ def test_a_group_may_be_left_out_and_else_comes_into_being() -> None:
         some.check_group("no good", now_ms=1)
 
 
-def test_the_requests_subscription_counts_and_else_the_members() -> None:
+def test_subscription_of_the_request_precedes_the_members() -> None:
     some = rules(T=6, U=6)
     given = messages.Subscription(topic="T", expression="x || y")
     assert some.subscription("", "T", given).tags == {"x", "y"}
@@ -191,15 +191,13 @@ def test_the_requests_subscription_counts_and_else_the_members() -> None:
         (messages.Subscription(expression="||"), Code.SUBSCRIPTION_PARSE_FAILED),
     ],
 )
-def test_a_subscription_that_cannot_be_served_is_refused(
-    given: messages.Subscription, code: Code
-) -> None:
+def test_unservable_subscription_is_refused(given: messages.Subscription, code: Code) -> None:
     with pytest.raises(RefusedError) as caught:
         rules(T=6).subscription("G", "T", given)
     assert caught.value.code == code
 
 
-def test_a_number_out_of_range_is_named() -> None:
+def test_number_out_of_range_is_named() -> None:
     assert check_range("wait_ms", 5, 0, 10) == 5
     with pytest.raises(RefusedError, match="wait_ms is -1; must be 0 to 10"):
         check_range("wait_ms", -1, 0, 10)

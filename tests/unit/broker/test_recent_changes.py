@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 from ternmq_broker.recent_changes import RecentChanges
 
 
-def test_each_change_is_told_once_and_in_order() -> None:
+def test_each_change_is_reported_once_and_in_order() -> None:
     recent = RecentChanges[str]()
     for key in "abca":
         recent.note(key)
@@ -16,7 +16,7 @@ def test_each_change_is_told_once_and_in_order() -> None:
     assert recent.since(number, most=10).keys == [("b", False)]
 
 
-def test_many_changes_are_told_page_by_page() -> None:
+def test_changes_are_paged() -> None:
     recent = RecentChanges[int]()
     for key in range(10):
         recent.note(key)
@@ -29,7 +29,7 @@ def test_many_changes_are_told_page_by_page() -> None:
     assert found == list(range(10))
 
 
-def test_what_was_removed_is_told_as_removed_also_when_it_is_made_anew() -> None:
+def test_removal_is_reported_even_when_recreated() -> None:
     recent = RecentChanges[str]()
     recent.note("a")
     recent.note("b")
@@ -41,7 +41,7 @@ def test_what_was_removed_is_told_as_removed_also_when_it_is_made_anew() -> None
     assert recent.since(recent.since(0, most=10).number, most=10).keys == []
 
 
-def test_old_places_are_swept_out() -> None:
+def test_old_entries_are_swept_out() -> None:
     recent = RecentChanges[int]()
     for turn in range(20_000):
         recent.note(turn % 7)
@@ -52,7 +52,7 @@ def test_old_places_are_swept_out() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.booleans())), st.integers(0, 30), st.integers(1, 4))
-def test_a_reader_that_comes_at_any_time_misses_nothing(
+def test_reader_misses_no_change_whenever_it_comes(
     changes: list[tuple[int, bool]], first: int, most: int
 ) -> None:
     recent, seen = RecentChanges[int](), set[int]()

@@ -25,7 +25,7 @@ class FullOnce:
 
 
 @pytest.mark.parametrize("is_deposed", [True, False])
-def test_what_waited_for_room_is_not_stored_where_nothing_may_be_any_more(is_deposed: bool) -> None:
+def test_batch_waiting_for_space_is_refused_once_broker_is_fenced(is_deposed: bool) -> None:
     confirmations, writer = Confirmations(), FullOnce()
 
     async def room_made() -> bool:

@@ -13,7 +13,7 @@ def command(number: int) -> groups.SessionReply:
     return groups.SessionReply(report_state=groups.ReportState(request_id=number))
 
 
-def test_commands_keep_their_order_behind_changes_of_members_which_count_once() -> None:
+def test_commands_keep_their_order_behind_member_changes_which_merge() -> None:
     async def main() -> None:
         outbox = Outbox()
         outbox.command(command(1))
@@ -34,13 +34,13 @@ def test_commands_keep_their_order_behind_changes_of_members_which_count_once() 
     run_in_virtual_time(main())
 
 
-def test_a_client_that_does_not_read_is_not_told_without_end() -> None:
+def test_commands_to_a_client_that_does_not_read_are_bounded() -> None:
     outbox = Outbox()
     assert all(outbox.command(command(number)) for number in range(COMMANDS_MAX))
     assert not outbox.command(command(0))
 
 
-def test_a_session_that_is_over_takes_no_command() -> None:
+def test_closed_session_takes_no_command() -> None:
     async def main() -> None:
         outbox = Outbox()
         outbox.command(command(1))
@@ -51,7 +51,7 @@ def test_a_session_that_is_over_takes_no_command() -> None:
     run_in_virtual_time(main())
 
 
-def test_whoever_leaves_a_group_is_told_of_before_its_members_are() -> None:
+def test_listener_is_called_when_a_client_leaves_a_group() -> None:
     async def main() -> None:
         left: list[tuple[str, str]] = []
         table = ClientTable(broken_ms=10, silent_ms=100)

@@ -24,7 +24,7 @@ def same(value: Mapping[str, Any]) -> Mapping[str, Any]:
     return value
 
 
-def test_the_newest_generation_is_read() -> None:
+def test_newest_generation_is_read() -> None:
     files = files_with_folder()
     assert read_table(files, PATH, same) is None
     replace_file(files, PATH, b'{"a":1}')
@@ -32,7 +32,7 @@ def test_the_newest_generation_is_read() -> None:
     assert read_table(files, PATH, same) == {"a": 2}
 
 
-def test_what_is_no_table_is_refused_by_name() -> None:
+def test_malformed_table_is_refused_by_name() -> None:
     files = files_with_folder()
     files.open(PATH, create=True).write(0, b"{")
     with pytest.raises(StoreError, match=r"table\.json"):
@@ -59,7 +59,7 @@ class Table:
         self.wakes += 1
 
 
-def test_who_waits_is_told_when_the_table_is_saved() -> None:
+def test_waiters_are_released_when_the_table_is_saved() -> None:
     async def main() -> None:
         files = files_with_folder()
         table = Table(files)
@@ -78,7 +78,7 @@ def test_who_waits_is_told_when_the_table_is_saved() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_change_during_a_save_is_saved_by_the_next_one() -> None:
+def test_change_during_a_save_is_saved_by_the_next() -> None:
     async def main() -> None:
         files = files_with_folder()
         table = Table(files, delay_s=1.0)
@@ -98,7 +98,7 @@ def test_a_change_during_a_save_is_saved_by_the_next_one() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_disk_that_refuses_is_told_once_and_tried_again(
+def test_failing_saves_are_logged_once_and_retried(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def main() -> None:

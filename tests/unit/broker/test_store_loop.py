@@ -25,7 +25,7 @@ class _WorkingClock(VirtualClock):
 
 
 @pytest.mark.parametrize(("is_copying", "rest_s"), [(None, 0.0), (False, 0.0), (True, 7 * 0.002)])
-def test_a_slaves_dispatch_gives_way_while_it_has_much_of_the_log_to_take(
+def test_slaves_dispatch_yields_while_it_has_much_of_the_log_to_take(
     monkeypatch: pytest.MonkeyPatch, is_copying: bool | None, rest_s: float
 ) -> None:
     counts: list[int] = []
@@ -58,7 +58,7 @@ def test_a_slaves_dispatch_gives_way_while_it_has_much_of_the_log_to_take(
 
 
 @pytest.mark.parametrize("is_copying", [None, False, True])
-def test_a_slave_fills_no_file_while_it_has_much_of_the_log_to_take(
+def test_slave_fills_no_file_while_it_has_much_of_the_log_to_take(
     monkeypatch: pytest.MonkeyPatch, is_copying: bool | None
 ) -> None:
     told: list[bool] = []

@@ -30,7 +30,7 @@ def create(table: TopicTable, topic: str, queues: int = 0) -> TopicConfig | None
     return table.create_for_send(topic, template="TBW102", queues=queues, now_ms=2)
 
 
-def test_every_change_raises_the_version_and_no_change_does_not() -> None:
+def test_version_rises_with_every_change_and_with_nothing_else() -> None:
     table = TopicTable(DataVersion(0))
     assert table.put(TopicConfig("T"), now_ms=5) is True
     assert table.version == DataVersion(5, 1)
@@ -50,7 +50,7 @@ def test_topics_come_sorted() -> None:
     assert [config.topic for config in table] == ["a", "b", "c"]
 
 
-def test_an_illegal_name_changes_nothing() -> None:
+def test_illegal_name_changes_nothing() -> None:
     table = TopicTable(DataVersion(0))
     with pytest.raises(IllegalName, match="topic"):
         table.put(TopicConfig("../../../../topic2020"), now_ms=1)
@@ -74,7 +74,7 @@ def registration(table: TopicTable) -> int:
     return register_request(Registrant(identity, (), ""), table).ByteSize()
 
 
-def test_topics_are_created_as_long_as_a_registration_can_tell_them() -> None:
+def test_topics_are_created_while_a_registration_can_hold_them() -> None:
     table, error = full_table(127)
     assert error.code == ResponseCode.SERVICE_NOT_AVAILABLE
     assert f"at most {REGISTERED_BYTES_MAX} bytes" in str(error)
@@ -92,7 +92,7 @@ def test_topics_are_created_as_long_as_a_registration_can_tell_them() -> None:
         create(reread, "M" * 127)
 
 
-def test_short_names_end_where_a_nameserver_counts_too_many() -> None:
+def test_short_topic_names_are_limited_to_the_nameservers_maximum() -> None:
     table, error = full_table(45)
     assert f"at most {TOPICS_MAX} topics" in str(error)
     assert len(table) == TOPICS_MAX
@@ -100,14 +100,14 @@ def test_short_names_end_where_a_nameserver_counts_too_many() -> None:
 
 
 @pytest.mark.parametrize(("asked", "given"), [(0, 4), (1, 1), (8, 8), (100, 8)])
-def test_a_send_creates_a_topic_from_the_template(asked: int, given: int) -> None:
+def test_send_creates_a_topic_from_the_template(asked: int, given: int) -> None:
     table = table_with_template()
     config = create(table, "New", asked)
     assert config == TopicConfig("New", given, given, READ_WRITE)
     assert table.get("New") == config
 
 
-def test_a_template_without_inherit_creates_nothing() -> None:
+def test_template_without_inherit_creates_nothing() -> None:
     table = TopicTable(DataVersion(0))
     table.put(TopicConfig("TBW102"), now_ms=1)
     assert create(table, "New") is None
@@ -115,7 +115,7 @@ def test_a_template_without_inherit_creates_nothing() -> None:
     assert table.get("New") is None
 
 
-def test_switching_automatic_creation_off_takes_inherit_from_the_template() -> None:
+def test_disabled_automatic_creation_removes_inherit_from_the_template() -> None:
     table = table_with_template()
     table.set_template(queues=8, is_allowed=False, now_ms=3)
     template = table.get("TBW102")
@@ -124,12 +124,12 @@ def test_switching_automatic_creation_off_takes_inherit_from_the_template() -> N
     assert create(table, "New") is None
 
 
-def test_a_retry_topic_has_one_queue_and_needs_no_template() -> None:
+def test_retry_topic_has_one_queue_and_needs_no_template() -> None:
     table = TopicTable(DataVersion(0))
     assert create(table, "%RETRY%G", 8) == TopicConfig("%RETRY%G", 1, 1, READ_WRITE)
 
 
-def test_a_file_of_rocketmq_is_read_and_nothing_in_it_is_lost() -> None:
+def test_rocketmqs_file_is_read_without_loss() -> None:
     table = TopicTable.from_dict(parse_json(OF_ROCKETMQ), now_ms=1)
     assert table.get("T") == TopicConfig("T", 8, 4, Permission(6), 1, False)
     assert table.version == DataVersion(1_700_000_000_000, 2)
@@ -147,18 +147,18 @@ def test_a_file_of_rocketmq_is_read_and_nothing_in_it_is_lost() -> None:
         '{"topicName":"Other","perm":6,"readQueueNums":8,"writeQueueNums":8}',
     ],
 )
-def test_a_broken_entry_is_refused(entry: str) -> None:
+def test_broken_entry_is_refused(entry: str) -> None:
     with pytest.raises(ValueError, match="T"):
         TopicTable.from_dict(parse_json(f'{{"topicConfigTable":{{"T":{entry}}}}}'), now_ms=1)
 
 
-def test_a_name_that_is_a_path_is_refused() -> None:
+def test_name_that_is_a_path_is_refused() -> None:
     entry = '{"perm":6,"readQueueNums":8,"writeQueueNums":8}'
     with pytest.raises(ValueError, match="may have only"):
         TopicTable.from_dict(parse_json(f'{{"topicConfigTable":{{"../x":{entry}}}}}'), now_ms=1)
 
 
-def test_a_retention_of_its_own_is_kept_among_the_attributes_that_rocketmq_tolerates() -> None:
+def test_topic_retention_is_kept_among_attributes_rocketmq_tolerates() -> None:
     table = TopicTable.from_dict(parse_json(OF_ROCKETMQ), now_ms=1)
     known = table.get("T")
     assert known is not None
@@ -174,7 +174,7 @@ def test_a_retention_of_its_own_is_kept_among_the_attributes_that_rocketmq_toler
     assert again.to_dict()["topicConfigTable"]["T"]["attributes"] == {"+queue.type": "BatchCQ"}
 
 
-def test_a_retention_that_is_no_number_is_refused() -> None:
+def test_malformed_retention_is_refused() -> None:
     entry = (
         '{"perm":6,"readQueueNums":8,"writeQueueNums":8,'
         '"attributes":{"ternmq.retention.ms":"soon"}}'
@@ -183,7 +183,7 @@ def test_a_retention_that_is_no_number_is_refused() -> None:
         TopicTable.from_dict(parse_json(f'{{"topicConfigTable":{{"T":{entry}}}}}'), now_ms=1)
 
 
-def test_what_a_later_rocketmq_keeps_beside_the_table_is_written_back() -> None:
+def test_unknown_fields_of_later_rocketmq_are_written_back() -> None:
     text = '{"topicConfigTable":{},"later":[1]}'
     table = TopicTable.from_dict(parse_json(text), now_ms=1)
     written = table.to_dict()
@@ -191,7 +191,7 @@ def test_what_a_later_rocketmq_keeps_beside_the_table_is_written_back() -> None:
     assert written == parse_json('{"topicConfigTable":{},"later":[1]}')
 
 
-def test_a_slaves_table_becomes_that_of_its_master_version_and_all() -> None:
+def test_slaves_table_adopts_its_masters_with_its_version() -> None:
     mine, told = table_with_template(), TopicTable.from_dict(parse_json(OF_ROCKETMQ), now_ms=1)
     mine.put(TopicConfig("OLD", 1, 1), now_ms=1)
     expected = told.to_dict()

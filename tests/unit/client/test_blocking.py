@@ -61,7 +61,7 @@ def test_calls_of_many_threads_run_on_one_loop() -> None:
     assert client.events == ["entered", "left"]
 
 
-def test_all_faces_share_one_loop_thread() -> None:
+def test_all_blocking_clients_share_one_loop_thread() -> None:
     with Face(Client()) as one, Face(Client()) as other:
         assert one.double(2) == other.double(2) == 4
     with Face(Client()) as later:
@@ -69,7 +69,7 @@ def test_all_faces_share_one_loop_thread() -> None:
     assert [thread.name for thread in threading.enumerate()].count("ternmq-loop") == 1
 
 
-def test_a_closed_face_refuses_and_may_be_closed_again() -> None:
+def test_closed_blocking_client_refuses_and_may_be_closed_again() -> None:
     face = Face(Client())
     with pytest.raises(ClosedError):
         face.double(1)
@@ -80,14 +80,14 @@ def test_a_closed_face_refuses_and_may_be_closed_again() -> None:
         face.double(1)
 
 
-def test_what_entering_or_leaving_raises_comes_out() -> None:
+def test_errors_of_entering_and_leaving_are_raised() -> None:
     with pytest.raises(ClosedError, match="cannot be entered"), Face(Client(fails="entering")):
         pass
     with pytest.raises(ClosedError, match="cannot be left"), Face(Client(fails="leaving")):
         pass
 
 
-def test_the_loop_thread_does_not_wait_for_itself() -> None:
+def test_loop_thread_does_not_wait_for_itself() -> None:
     thread = LoopThread()
     thread.start()
 
@@ -100,7 +100,7 @@ def test_the_loop_thread_does_not_wait_for_itself() -> None:
     thread.close()
 
 
-def test_closing_cancels_what_still_runs() -> None:
+def test_closing_cancels_running_calls() -> None:
     thread = LoopThread()
     thread.start()
     future = thread.submit(asyncio.sleep(3600))

@@ -32,7 +32,7 @@ def slave(**told: Any) -> MemberView:
     return MemberView(DATA, SLAVE, pb.ReplicationStatusReply(following=following))
 
 
-def test_nothing_is_said_of_a_healthy_cluster() -> None:
+def test_healthy_cluster_has_no_problems() -> None:
     for lag_bytes, lag_ms in ((0, 0), (100 << 20, 2_000), (10_000, 60_000)):
         whole = [master(), slave(lag_bytes=lag_bytes, lag_ms=lag_ms)]
         assert problems_of(whole, NAMES) == []
@@ -89,11 +89,11 @@ def test_nothing_is_said_of_a_healthy_cluster() -> None:
         ([], "no broker is registered"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_sentence(members: list[MemberView], says: str) -> None:
+def test_problems_are_described_in_one_sentence(members: list[MemberView], says: str) -> None:
     assert problems_of(members, NAMES) == [says]
 
 
-def test_nameservers_that_are_silent_or_differ_are_named() -> None:
+def test_silent_or_differing_nameservers_are_named() -> None:
     whole = [master(), slave()]
     silent = NameServerView(Address("n2", 9876), problem="nobody listens")
     assert problems_of(whole, [NAMES[0], silent]) == [

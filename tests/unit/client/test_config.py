@@ -16,11 +16,11 @@ from ternmq_model.errors import ConfigError
 from tools.project import ROOT
 
 
-def test_the_default_is_a_nameserver_on_this_machine() -> None:
+def test_default_is_a_nameserver_on_this_machine() -> None:
     assert ClientConfig().addresses() == (Address("127.0.0.1", 9876),)
 
 
-def test_the_environment_names_the_nameservers_of_who_names_none(
+def test_environment_names_the_nameservers_by_default(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv(NAMESERVER_VARIABLE, "a:1,b:2")
@@ -48,7 +48,7 @@ def test_nameservers_are_read_in_every_usual_form() -> None:
         {"request_timeout_s": float("nan")},
     ],
 )
-def test_a_setting_that_cannot_work_is_named(changes: dict[str, object]) -> None:
+def test_impossible_setting_is_named(changes: dict[str, object]) -> None:
     with pytest.raises(ConfigError) as told:
         ClientConfig(**changes)  # type: ignore[arg-type]
     assert told.value.setting == f"client.{next(iter(changes))}"

@@ -32,7 +32,7 @@ class Recorder:
         self.events.append(event)
 
 
-def test_the_first_interceptor_is_first_before_and_last_after() -> None:
+def test_first_interceptor_is_first_before_and_last_after() -> None:
     log: list[str] = []
     first, second = Recorder("a", log), Recorder("b", log)
     interceptors = SendInterceptors("senders", (first, second))
@@ -48,7 +48,7 @@ def test_the_first_interceptor_is_first_before_and_last_after() -> None:
 
 
 @pytest.mark.parametrize("raised", [ValueError("no"), IllegalMessage("no")])
-def test_a_veto_refuses_the_message_and_tells_those_asked_before(raised: Exception) -> None:
+def test_veto_refuses_the_message_and_notifies_earlier_interceptors(raised: Exception) -> None:
     log: list[str] = []
     first, second = Recorder("a", log), Recorder("b", log, raised)
     third = Recorder("c", log)
@@ -64,7 +64,7 @@ def test_a_veto_refuses_the_message_and_tells_those_asked_before(raised: Excepti
     assert first.events[0].error is caught.value
 
 
-def test_what_is_raised_afterwards_is_logged_and_passed_over(
+def test_exceptions_after_sending_are_logged_and_ignored(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     class Broken(Recorder):
@@ -79,7 +79,7 @@ def test_what_is_raised_afterwards_is_logged_and_passed_over(
     assert "interceptor failed" in caplog.text
 
 
-def test_listener_calls_are_told_before_and_after() -> None:
+def test_listener_calls_are_intercepted_before_and_after() -> None:
     log: list[str] = []
 
     class Watcher:
@@ -103,7 +103,7 @@ def test_listener_calls_are_told_before_and_after() -> None:
     assert log == ["a+readers", "b+readers", "b-readers", "a-readers"]
 
 
-def test_what_the_client_added_cannot_be_dropped_by_mistake() -> None:
+def test_system_properties_cannot_be_dropped_by_an_interceptor() -> None:
     class Careless:
         def __init__(self, answer: Callable[[Message], Any]) -> None:
             self._answer = answer

@@ -59,7 +59,7 @@ async def ask(*addresses: Address) -> list[Any]:
         return list(await asyncio.gather(first, second, return_exceptions=True))
 
 
-def test_another_one_is_asked_by_all_whose_connection_is_given_up() -> None:
+def test_all_callers_of_a_lost_connection_ask_another_nameserver() -> None:
     async def main() -> None:
         answers = await ask(SILENT, SOUND)
         assert answers == [nameserver.ListTopicsReply()] * 2
@@ -67,7 +67,7 @@ def test_another_one_is_asked_by_all_whose_connection_is_given_up() -> None:
     run_in_virtual_time(main())
 
 
-def test_nobody_is_asked_any_more_when_the_client_closes() -> None:
+def test_questions_are_not_repeated_when_the_client_closes() -> None:
     async def main() -> None:
         assert [type(error) for error in await ask(SILENT)] == [ClosedError] * 2
 

@@ -29,30 +29,30 @@ def is_a0(name: str, broker_id: int) -> bool:
 WHOLE = route(a={0: A, 1: A1}, b={0: B})
 
 
-def test_a_route_that_lacks_nothing_is_taken_as_it_is() -> None:
+def test_complete_route_is_taken_as_it_is() -> None:
     more = route(a={0: A, 1: A1}, b={0: B}, c={0: Address("c", 1)})
     assert completed(more, WHOLE, nobody) is more
     assert completed(WHOLE, WHOLE, nobody) is WHOLE
 
 
-def test_brokers_and_members_that_are_missing_are_kept() -> None:
+def test_missing_brokers_and_members_are_kept() -> None:
     assert completed(route(b={0: B}), WHOLE, nobody) == WHOLE
     assert completed(route(a={1: A1}, b={0: B}), WHOLE, nobody) == WHOLE
     assert completed(None, WHOLE, nobody) == WHOLE
 
 
-def test_what_is_told_of_the_others_is_taken() -> None:
+def test_news_of_known_brokers_is_taken() -> None:
     moved = route(b={0: Address("elsewhere", 1)})
     assert completed(moved, WHOLE, nobody) == route(a={0: A, 1: A1}, b={0: Address("elsewhere", 1)})
 
 
-def test_members_that_could_not_be_reached_are_gone() -> None:
+def test_unreachable_members_are_dropped() -> None:
     found = route(a={1: A1}, b={0: B})
     assert completed(found, WHOLE, is_a0) is found
     assert completed(route(b={0: B}), WHOLE, is_a0) == found
     assert completed(None, WHOLE, lambda _name, _id: True) is None
 
 
-def test_a_process_that_has_another_id_now_is_not_kept_under_the_old_one() -> None:
+def test_process_with_a_new_id_is_not_kept_under_the_old_one() -> None:
     promoted = route(a={0: A1}, b={0: B})
     assert completed(promoted, WHOLE, nobody) is promoted

@@ -51,7 +51,7 @@ def letter(
     return DeadLetter(message, is_handled=False)
 
 
-def test_a_letter_goes_again_as_the_message_that_it_was_with_no_tries_behind_it() -> None:
+def test_redriven_dead_letter_is_the_original_message_without_retries() -> None:
     request = redrive_request(letter(), to_group=False)
     key = redrive_key(letter())
     assert request.topic == "orders"
@@ -61,7 +61,7 @@ def test_a_letter_goes_again_as_the_message_that_it_was_with_no_tries_behind_it(
     assert not request.auto_create.template_topic
 
 
-def test_a_letter_for_its_group_alone_says_which_topic_it_stands_for() -> None:
+def test_dead_letter_for_its_group_alone_names_its_topic() -> None:
     request = redrive_request(letter(), to_group=True)
     assert request.topic == "%RETRY%G"
     assert request.properties["RETRY_TOPIC"] == "orders"
@@ -69,26 +69,26 @@ def test_a_letter_for_its_group_alone_says_which_topic_it_stands_for() -> None:
     assert "RECONSUME_TIME" not in request.properties
 
 
-def test_the_key_of_a_letter_is_its_places_alone() -> None:
+def test_key_of_a_dead_letter_is_unique_to_its_place() -> None:
     key = redrive_key(letter())
     assert len(key) == 32
     assert key == redrive_key(letter({"UNIQ_KEY": "OTHER"})) == key.upper()
     assert key not in (redrive_key(letter(offset=6)), redrive_key(letter(broker_name="b")))
 
 
-def test_a_letter_of_rocketmq_says_its_first_topic_in_another_property() -> None:
+def test_dead_letter_of_rocketmq_names_its_first_topic_in_another_property() -> None:
     old = letter({"UNIQ_KEY": "KEY", "RETRY_TOPIC": "orders", "ORIGIN_MESSAGE_ID": "FIRST"})
     assert target_topic(old, to_group=False) == "orders"
     assert old.origin_message_id == "KEY"
 
 
 @pytest.mark.parametrize("to_group", [False, True])
-def test_a_letter_that_does_not_say_where_it_came_from_goes_nowhere(to_group: bool) -> None:
+def test_dead_letter_without_an_origin_is_not_redriven(to_group: bool) -> None:
     with pytest.raises(UsageError, match="does not say where it came from"):
         redrive_request(letter({"UNIQ_KEY": "KEY"}), to_group=to_group)
 
 
-def test_a_letter_goes_by_any_of_its_ids() -> None:
+def test_dead_letter_is_found_by_any_of_its_ids() -> None:
     one = letter()
     for name in ("KEY", "FIRST", one.message.offset_message_id):
         assert one.is_any_of({name, "other"})

@@ -13,7 +13,7 @@ def message(properties: dict[str, str]) -> StoredMessage:
     return decode_single(record("T", 3, b"?", properties), "b")
 
 
-def test_a_reply_names_its_request_and_who_waits() -> None:
+def test_reply_names_its_request_and_requester() -> None:
     request = message({**ASKED, "mine": "1"})
     assert request.queue == MessageQueue("T", "b", 3)
     assert is_request(request)
@@ -29,13 +29,13 @@ def test_a_reply_names_its_request_and_who_waits() -> None:
 
 
 @pytest.mark.parametrize("missing", ["CORRELATION_ID", "REPLY_TO_CLIENT", "CLUSTER"])
-def test_what_does_not_say_who_waits_cannot_be_answered(missing: str) -> None:
+def test_message_without_requester_cannot_be_answered(missing: str) -> None:
     asked = {name: value for name, value in ASKED.items() if name != missing}
     with pytest.raises(UsageError, match="no request"):
         reply_of(message(asked), {})
 
 
-def test_a_reply_has_no_property_of_the_systems() -> None:
+def test_reply_has_no_system_properties() -> None:
     for wrong in ({"TTL": "1"}, {"": "x"}, {"a": "\x01"}):
         with pytest.raises(IllegalMessage):
             reply_of(message(ASKED), wrong)

@@ -65,7 +65,7 @@ class Alone:
         return self.stream
 
 
-def test_a_goodbye_waits_for_the_heartbeat_that_is_being_written_and_is_the_last_word() -> None:
+def test_goodbye_waits_for_a_pending_heartbeat_and_is_the_last_message() -> None:
     async def main() -> None:
         member = Alone()
         session = Session(
@@ -93,7 +93,7 @@ def test_a_goodbye_waits_for_the_heartbeat_that_is_being_written_and_is_the_last
     run_in_virtual_time(main())
 
 
-def test_commands_reach_their_handlers_and_answers_are_written_before_the_next_heartbeat() -> None:
+def test_commands_are_handled_and_answered_before_the_next_heartbeat() -> None:
     async def main() -> None:
         member = Alone()
         heard: list[tuple[str | None, str]] = []

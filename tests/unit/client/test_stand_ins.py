@@ -18,13 +18,13 @@ from ternmq_client.stand_ins import StandIns, member_to_ask
         ([], [], 0),
     ],
 )
-def test_the_master_is_asked_and_else_the_first_slave_that_is_not_away(
+def test_master_is_asked_or_else_the_first_present_slave(
     members: list[int], away: list[int], asked: int
 ) -> None:
     assert member_to_ask(members, away) == asked
 
 
-def test_a_slave_stands_in_until_the_master_is_reached_again() -> None:
+def test_slave_stands_in_until_the_master_is_reachable() -> None:
     known = StandIns()
     assert known.asked("b") is None
     assert known.choose("b", [0, 1]) == 0
@@ -38,7 +38,7 @@ def test_a_slave_stands_in_until_the_master_is_reached_again() -> None:
     assert known.choose("other", [0, 1]) == 0
 
 
-def test_when_all_are_away_all_are_tried_anew() -> None:
+def test_absent_members_are_all_tried_again() -> None:
     known = StandIns()
     known.missed("b", 0)
     known.missed("b", 1)
@@ -47,7 +47,7 @@ def test_when_all_are_away_all_are_tried_anew() -> None:
     assert known.choose("b", [0, 1]) == 1
 
 
-def test_the_newest_epoch_counts() -> None:
+def test_newest_epoch_counts() -> None:
     known = StandIns()
     assert known.epoch("b") == 0
     known.reached("b", 0, 1000)

@@ -20,12 +20,12 @@ NAMES = (
 )
 
 
-def test_there_is_an_alias_for_each_name() -> None:
+def test_every_name_has_an_alias() -> None:
     assert sorted(ALIASES) == sorted(NAMES)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_its_verb_is_there_and_the_name_is_hidden(name: str) -> None:
+def test_alias_leads_to_its_verb_and_is_hidden(name: str) -> None:
     runner = CliRunner()
     shown = runner.invoke(ternmq, [*ALIASES[name].verb, "--help"])
     assert shown.exit_code == 0, shown.output
@@ -35,7 +35,7 @@ def test_its_verb_is_there_and_the_name_is_hidden(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_option_of_ours_that_it_gives_is_one_of_the_verb(name: str) -> None:
+def test_every_alias_option_belongs_to_its_verb(name: str) -> None:
     alias = ALIASES[name]
     shown = CliRunner().invoke(ternmq, [*alias.verb, "--help"]).output
     words = [*alias.after, *(word for words in alias.flags.values() for word in words)]
@@ -99,7 +99,7 @@ def test_every_option_of_ours_that_it_gives_is_one_of_the_verb(name: str) -> Non
         ("getBrokerEpoch -n ns:1 -b b", "broker ha --nameserver ns:1 -- b"),
     ],
 )
-def test_its_options_become_ours(line: str, ours: str) -> None:
+def test_alias_options_become_ours(line: str, ours: str) -> None:
     name, *arguments = line.split()
     assert translate(name, arguments) == ours.split()
 
@@ -115,12 +115,12 @@ def test_its_options_become_ours(line: str, ours: str) -> None:
         ("deleteSubGroup -g G -r false", "deleted with its offsets, or not at all"),
     ],
 )
-def test_what_cannot_be_is_refused_with_a_usage_code(line: str, says: str) -> None:
+def test_illegal_alias_options_are_refused_with_a_usage_code(line: str, says: str) -> None:
     name, *arguments = line.split()
     with pytest.raises(UsageError, match=says):
         translate(name, arguments)
     assert CliRunner().invoke(ternmq, [name, *arguments]).exit_code == 2
 
 
-def test_settings_have_names_that_may_be_changed() -> None:
+def test_setting_aliases_name_changeable_settings() -> None:
     assert set(SETTINGS.values()) <= set(ALLOWED)

@@ -14,7 +14,7 @@ from ternmq_console.dlq import body_text
         (b"plain", True, "0x706c61696e"),
     ],
 )
-def test_bodies_are_shown_as_text_or_as_digits_and_never_steer_a_terminal(
+def test_bodies_are_shown_as_text_or_hex_and_never_control_a_terminal(
     body: bytes, as_hex: bool, text: str
 ) -> None:
     assert body_text(body, as_hex=as_hex) == text

@@ -39,32 +39,32 @@ from ternmq_model.response_code import ResponseCode
         (CannotListen("127.0.0.1:9876"), 1),
     ],
 )
-def test_an_error_has_the_exit_code_of_its_kind(error: TernError, code: int) -> None:
+def test_error_has_the_exit_code_of_its_kind(error: TernError, code: int) -> None:
     assert exit_code(error) == code
 
 
-def test_an_error_is_told_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_error_is_reported_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught, errors_as_exits():
         raise Unreachable("127.0.0.1:1:\n  nobody listens")
     assert caught.value.code == 4
     assert capsys.readouterr().err == "ternmq: 127.0.0.1:1: nobody listens\n"
 
 
-def test_an_error_inside_groups_counts(capsys: pytest.CaptureFixture[str]) -> None:
+def test_error_inside_exception_groups_counts(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught, errors_as_exits():
         raise ExceptionGroup("jobs", [ExceptionGroup("more", [StoreLocked("data is held")])])
     assert caught.value.code == 1
     assert "data is held" in capsys.readouterr().err
 
 
-def test_all_bad_settings_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_bad_settings_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught, errors_as_exits():
         raise SettingsError(["one", "two"])
     assert caught.value.code == 2
     assert capsys.readouterr().err == "ternmq: one\nternmq: two\n"
 
 
-def test_a_bug_is_not_hidden() -> None:
+def test_bug_is_not_hidden() -> None:
     with pytest.raises(ExceptionGroup), errors_as_exits():
         raise ExceptionGroup("jobs", [ZeroDivisionError()])
     with pytest.raises(ZeroDivisionError), errors_as_exits():
@@ -92,7 +92,7 @@ Printing(name="printing", help="", lazy={}).main()
 
 
 @pytest.mark.parametrize("verb", ["caught", "plain"])
-def test_a_reader_that_went_away_is_no_failure(verb: str) -> None:
+def test_departed_reader_is_no_failure(verb: str) -> None:
     read_end, write_end = os.pipe()
     os.close(read_end)
     try:

@@ -2,5 +2,5 @@ from ternmq_console.main import LOGGERS
 from tools.project import PACKAGES
 
 
-def test_every_package_is_kept_from_printing_its_warnings() -> None:
+def test_warnings_of_every_package_are_silenced() -> None:
     assert sorted(LOGGERS) == sorted(package.name for package in PACKAGES.values())

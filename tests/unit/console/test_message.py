@@ -39,16 +39,16 @@ def find(message_id: str, topic: str = "") -> tuple[object, list[str]]:
     return asyncio.run(find_message(admin, message_id, topic)), asked
 
 
-def test_an_offset_id_is_tried_first() -> None:
+def test_offset_id_is_tried_first() -> None:
     assert find(OFFSET_ID) == ("message", ["offset"])
     assert find(UNIQUE_ID, "T") == ("message", ["offset", "key in 'T'"])
 
 
-def test_what_cannot_be_an_offset_id_is_a_key_at_once() -> None:
+def test_text_that_is_no_offset_id_is_searched_as_key() -> None:
     assert find("short") == ("message", ["key in ''"])
 
 
-def test_an_id_of_nothing_is_not_found() -> None:
+def test_unknown_id_is_not_found() -> None:
     with pytest.raises(MessageNotFound):
         find("AB" * 16)
     assert not issubclass(MessageNotFound, UsageError)

@@ -43,7 +43,7 @@ def ended(call: str, at_ms: int, code: int) -> ConsumeEnded:
     )
 
 
-def test_a_timeline_has_a_row_for_the_send_and_for_each_call() -> None:
+def test_timeline_has_a_row_for_the_send_and_for_each_call() -> None:
     traces: list[tuple[str, TraceRecord]] = [
         ("10.0.0.2:1", SENT),
         ("10.0.0.3:1", began("1", 1_100)),

@@ -17,13 +17,13 @@ from ternmq_console.options import duration_ms, duration_text, nameserver_option
         ("0", 0, "0d"),
     ],
 )
-def test_a_duration_is_read_and_told_in_units(text: str, in_ms: int, told: str) -> None:
+def test_duration_is_parsed_and_shown_in_units(text: str, in_ms: int, told: str) -> None:
     assert duration_ms(text) == in_ms
     assert duration_text(in_ms) == told
 
 
 @pytest.mark.parametrize("text", ["", "24", "h", "1.5h", "-1h", "24 h", "1w"])
-def test_what_is_no_duration_is_refused(text: str) -> None:
+def test_malformed_duration_is_refused(text: str) -> None:
     with pytest.raises(click.BadParameter, match="no duration"):
         duration_ms(text)
 
@@ -41,13 +41,13 @@ def test_what_is_no_duration_is_refused(text: str) -> None:
         "message print T --broker B --queue 99999999999",
     ],
 )
-def test_a_number_that_no_request_holds_is_refused_in_words(line: str) -> None:
+def test_number_no_request_can_hold_is_refused_in_words(line: str) -> None:
     refused = CliRunner().invoke(ternmq, [*line.split(), "--nameserver", "127.0.0.1:1"])
     assert refused.exit_code == 2
     assert "is not in the range" in refused.stderr
 
 
-def test_the_environment_names_the_nameserver_of_a_command(
+def test_environment_names_the_nameserver_of_a_command(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked: list[str] = []

@@ -7,7 +7,7 @@ import pytest
 from ternmq_console.output import print_record, print_rows
 
 
-def test_a_table_lines_up_and_numbers_are_on_the_right(capsys: pytest.CaptureFixture[str]) -> None:
+def test_table_aligns_columns_and_right_aligns_numbers(capsys: pytest.CaptureFixture[str]) -> None:
     rows = [{"name": "a", "max_offset": 5}, {"name": "long", "max_offset": 12_345}]
     print_rows(rows, ("name", "max_offset"), "table")
     assert capsys.readouterr().out.splitlines() == [
@@ -17,17 +17,17 @@ def test_a_table_lines_up_and_numbers_are_on_the_right(capsys: pytest.CaptureFix
     ]
 
 
-def test_an_empty_table_has_its_headings(capsys: pytest.CaptureFixture[str]) -> None:
+def test_empty_table_has_its_headings(capsys: pytest.CaptureFixture[str]) -> None:
     print_rows([], ("name",), "table")
     assert capsys.readouterr().out == "name\n"
 
 
-def test_json_has_what_the_table_leaves_out(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_has_fields_the_table_leaves_out(capsys: pytest.CaptureFixture[str]) -> None:
     print_rows([{"name": "a", "more": [1]}], ("name",), "json")
     assert json.loads(capsys.readouterr().out) == [{"name": "a", "more": [1]}]
 
 
-def test_a_record_is_a_field_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_record_is_shown_with_a_field_per_line(capsys: pytest.CaptureFixture[str]) -> None:
     print_record({"topic": "T", "brokers": ["a", "b"], "last": None, "is_ok": True}, "table")
     assert capsys.readouterr().out.splitlines() == [
         "topic    T",

@@ -14,7 +14,7 @@ from ternmq_pipeline.jobs.progress import BatchProgress
 from ternmq_pipeline.jobs.sending import Sent
 
 
-def test_a_setting_of_spark_has_a_name_and_a_value() -> None:
+def test_spark_setting_has_a_name_and_a_value() -> None:
     assert setting("spark.driver.memory=4g") == ("spark.driver.memory", "4g")
     assert setting("spark.x=a=b") == ("spark.x", "a=b")
     for wrong in ("spark.x", "driver.memory=4g", "=4g", ""):
@@ -22,7 +22,7 @@ def test_a_setting_of_spark_has_a_name_and_a_value() -> None:
             setting(wrong)
 
 
-def test_a_begin_is_an_edge_or_a_time() -> None:
+def test_start_is_an_edge_or_a_time() -> None:
     assert [start(text) for text in ("earliest", "latest")] == ["earliest", "latest"]
     assert start("1970-01-01T00:00:01Z") == "1000"
     with pytest.raises(click.BadParameter):
@@ -43,7 +43,7 @@ def test_a_begin_is_an_edge_or_a_time() -> None:
         (["report", "--slow-after", "soon"], "soon"),
     ],
 )
-def test_a_command_that_cannot_be_carried_out_is_refused(arguments: list[str], named: str) -> None:
+def test_impossible_command_is_refused(arguments: list[str], named: str) -> None:
     done = CliRunner().invoke(ternmq, ["pipeline", *arguments])
     assert done.exit_code == 2
     assert named in done.stderr
@@ -58,7 +58,7 @@ def test_a_command_that_cannot_be_carried_out_is_refused(arguments: list[str], n
         ["report"],
     ],
 )
-def test_a_cluster_that_does_not_answer_is_exit_code_4(arguments: list[str]) -> None:
+def test_silent_cluster_exits_with_code_4(arguments: list[str]) -> None:
     done = CliRunner().invoke(ternmq, ["pipeline", *arguments, "--nameserver", "127.0.0.1:1"])
     assert done.exit_code == 4
     (line,) = done.stderr.splitlines()
@@ -83,7 +83,7 @@ def archived(*, is_stopped: bool) -> Archived:
     return Archived("/lake", 20, 1, 2, 999, ("T", "U"), 1.26, is_stopped)
 
 
-def test_archive_hands_on_what_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_archive_passes_its_options_on(monkeypatch: pytest.MonkeyPatch) -> None:
     given: dict[str, Any] = {}
     monkeypatch.setattr(pipeline, "archive_topics", job(given, archived(is_stopped=False)))
     arguments = (
@@ -118,7 +118,7 @@ def test_archive_hands_on_what_it_is_told(monkeypatch: pytest.MonkeyPatch) -> No
     }
 
 
-def test_replay_hands_on_what_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replay_passes_its_options_on(monkeypatch: pytest.MonkeyPatch) -> None:
     given: dict[str, Any] = {}
     done_so = Sent(19, 1, 1, {}, 1.26, is_stopped=False)
     monkeypatch.setattr(pipeline, "replay_messages", job(given, done_so))
@@ -150,7 +150,7 @@ def test_replay_hands_on_what_it_is_told(monkeypatch: pytest.MonkeyPatch) -> Non
     assert (told["rows"], told["left"], told["stopped"]) == (19, 1, False)
 
 
-def test_redrive_hands_on_what_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_redrive_passes_its_options_on(monkeypatch: pytest.MonkeyPatch) -> None:
     given: dict[str, Any] = {}
     planned = Sent(19, 1, 0, {"T": 19}, 1.26, is_stopped=False)
     monkeypatch.setattr(pipeline, "redrive_letters", job(given, planned))
@@ -183,7 +183,7 @@ def test_redrive_hands_on_what_it_is_told(monkeypatch: pytest.MonkeyPatch) -> No
         (["redrive", "--group", "g", "--checkpoint", "d"], 130),
     ],
 )
-def test_an_interrupted_job_says_so_unless_that_is_its_only_end(
+def test_interrupted_job_reports_it_unless_interruption_is_its_only_end(
     monkeypatch: pytest.MonkeyPatch, arguments: list[str], code: int
 ) -> None:
     stopped = Sent(19, 1, 1, {}, 1.26, is_stopped=True)
@@ -195,7 +195,7 @@ def test_an_interrupted_job_says_so_unless_that_is_its_only_end(
     assert json.loads(done.stdout)["stopped"]
 
 
-def test_a_job_that_is_ended_at_once_leaves_no_more_than_an_exit_code(
+def test_killed_job_leaves_only_an_exit_code(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def interrupted(*_: object, **__: object) -> Sent:

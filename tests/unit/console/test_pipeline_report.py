@@ -11,7 +11,7 @@ from ternmq_pipeline.jobs.reporting.tables import TABLES, Report
 from tests.support.reports import empty_report, group_row, some_report
 
 
-def test_a_report_in_json_has_every_table_with_times_as_texts() -> None:
+def test_json_report_has_every_table_with_times_as_texts() -> None:
     made = some_report(groups=[group_row(lag_s=0.123456)])
     told = json.loads(json.dumps(report_document(made)))
     assert told["made"] == "2026-11-20T23:09:07.000Z"
@@ -20,12 +20,12 @@ def test_a_report_in_json_has_every_table_with_times_as_texts() -> None:
     assert told["topics"][0]["last_stored"] == "2026-11-20T23:09:06.950Z"
 
 
-def test_an_empty_cluster_has_tables_without_rows() -> None:
+def test_empty_cluster_has_tables_without_rows() -> None:
     told = report_document(empty_report())
     assert all(told[table] == [] for table in TABLES)
 
 
-def test_the_tables_are_shown_and_the_files_that_were_asked_for_are_named(
+def test_tables_are_shown_and_requested_files_are_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked: list[dict[str, Any]] = []

@@ -11,7 +11,7 @@ SLAVES = [BrokerMember(number, (Address(f"a-{number}", 1),), 5) for number in (1
 DATA = BrokerData("c", "a", (MASTER, *SLAVES))
 
 
-def test_what_master_and_slave_say_of_a_slave_is_one_row() -> None:
+def test_reports_of_master_and_slave_about_a_slave_are_one_row() -> None:
     master = pb.ReplicationStatusReply(
         role="sync_master",
         epochs=[pb.Epoch(number=1, start=0), pb.Epoch(number=5, start=100)],
@@ -46,7 +46,7 @@ def test_what_master_and_slave_say_of_a_slave_is_one_row() -> None:
     assert (third["in_sync"], third["lag_bytes"], third["lag_s"]) == (False, 50, 4.0)
 
 
-def test_without_its_master_a_slave_tells_of_itself() -> None:
+def test_slave_reports_itself_without_its_master() -> None:
     slave = pb.ReplicationStatusReply(
         role="slave",
         safe_offset=95,
@@ -60,7 +60,7 @@ def test_without_its_master_a_slave_tells_of_itself() -> None:
     assert row["metadata_age_s"] is None
 
 
-def test_a_fenced_member_says_so_and_a_log_without_epochs_is_in_none() -> None:
+def test_fenced_member_reports_it_and_a_log_without_epochs_is_in_epoch_0() -> None:
     fenced = pb.ReplicationStatusReply(role="async_master", is_fenced=True, highest_epoch=1000)
     [row] = member_rows([MemberView(DATA, MASTER, fenced)])
     assert row["problem"] == "fenced by epoch 1000"

@@ -23,11 +23,11 @@ def data_of(settings: Settings) -> Sequence[str]:
     return [str(nameserver.data), str(broker.data)]
 
 
-def test_without_settings_dev_keeps_its_data_in_the_working_directory() -> None:
+def test_dev_keeps_its_data_in_working_directory_by_default() -> None:
     assert data_of(loaded()) == [".ternmq/nameserver", ".ternmq/broker"]
 
 
-def test_each_place_beats_the_default_of_dev(tmp_path: Path) -> None:
+def test_every_settings_source_overrides_the_default_of_dev(tmp_path: Path) -> None:
     file = tmp_path / "t.toml"
     file.write_text('[broker]\ndata = "/file/b"\n[nameserver]\ndata = "/file/n"\n')
     environ = {"TERNMQ_BROKER__DATA": "/environ/b"}
@@ -36,18 +36,18 @@ def test_each_place_beats_the_default_of_dev(tmp_path: Path) -> None:
     assert data_of(loaded("broker.data=/flag", environ=environ)) == [".ternmq/nameserver", "/flag"]
 
 
-def test_dev_makes_small_files_of_the_log_unless_told_otherwise() -> None:
+def test_dev_makes_small_log_files_by_default() -> None:
     assert dev_sections(loaded())[2].commit_log_file_bytes == 64 << 20
     told = loaded("store.commit_log_file_bytes=1GiB")
     assert dev_sections(told)[2].commit_log_file_bytes == 1 << 30
 
 
-def test_dev_begins_anew_with_what_it_finds_whatever_its_nameserver_remembers() -> None:
+def test_dev_forces_its_broker_to_be_master_by_default() -> None:
     assert dev_sections(loaded())[1].force_master
     assert not dev_sections(loaded("broker.force_master=false"))[1].force_master
 
 
-def test_dev_refuses_nameservers_that_it_would_not_use() -> None:
+def test_dev_refuses_nameservers_it_would_not_use() -> None:
     environ = {"TERNMQ_BROKER__NAMESERVERS": "10.0.0.1:9876"}
     with pytest.raises(SettingsError) as refused:
         dev_sections(loaded(environ=environ))
@@ -65,9 +65,7 @@ def test_dev_refuses_nameservers_that_it_would_not_use() -> None:
         ("--role sync --broker-id 1", "'sync' is not one of"),
     ],
 )
-def test_a_broker_is_told_its_part_and_refuses_one_that_makes_no_sense(
-    words: str, says: str, tmp_path: Path
-) -> None:
+def test_senseless_broker_role_is_refused(words: str, says: str, tmp_path: Path) -> None:
     told = ["broker", "--data", str(tmp_path), "--force-master", *words.split()]
     done = CliRunner().invoke(ternmq, told)
     assert done.exit_code == 2

@@ -2,7 +2,7 @@ from ternmq_console.stats import counter_row
 from ternmq_protos.v1 import admin_pb2 as admin
 
 
-def test_a_counter_shows_its_total_its_rate_and_its_spans() -> None:
+def test_counter_shows_its_total_rate_and_spans() -> None:
     spans = [
         admin.StatisticsSpan(seconds=60, sum=90, rate=1.5, average=3),
         admin.StatisticsSpan(seconds=3600, sum=900, rate=0.25, average=3),
@@ -17,6 +17,6 @@ def test_a_counter_shows_its_total_its_rate_and_its_spans() -> None:
     assert told["minute"] == {"seconds": 60, "sum": 90, "rate": 1.5, "average": 3}
 
 
-def test_a_value_of_the_moment_has_no_spans() -> None:
+def test_gauge_has_no_spans() -> None:
     row = counter_row("a", admin.StatisticsItem(name="GROUP_GET_FALL_TIME", key="T@G", total=7))
     assert (row["total"], row["per_s"], row["last_minute"]) == (7, None, None)

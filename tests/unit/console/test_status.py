@@ -22,19 +22,19 @@ def seen(*silent: int) -> list[MemberView]:
     ]
 
 
-def test_a_name_stands_for_its_master_or_else_its_first_slave() -> None:
+def test_broker_name_stands_for_its_master_or_else_its_first_slave() -> None:
     assert wanted_view(seen(), "a").member.broker_id == 0
     assert wanted_view(seen(0), "a").member.broker_id == 1
     # A master that stopped in order is not registered at all.
     assert wanted_view(seen()[1:], "a").member.broker_id == 1
 
 
-def test_an_address_stands_for_that_member_alone() -> None:
+def test_address_stands_for_that_member_alone() -> None:
     assert wanted_view(seen(), "a-2:1").member.broker_id == 2
     with pytest.raises(Unreachable, match="broker a: no member answers: a-2 is silent"):
         wanted_view(seen(2), "a-2:1")
 
 
-def test_with_nobody_there_each_is_named() -> None:
+def test_silent_members_are_all_named() -> None:
     with pytest.raises(Unreachable, match="a-0 is silent; a-1 is silent; a-2 is silent"):
         wanted_view(seen(0, 1, 2), "a")

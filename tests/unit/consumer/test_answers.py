@@ -37,7 +37,7 @@ def test_every_answer_has_one_meaning(answer: object, wish: ReconsumeLater | Non
         {"suspend_s": 31.0},
     ],
 )
-def test_a_number_out_of_its_range_is_refused_by_name(wrong: dict[str, Any]) -> None:
+def test_number_out_of_range_is_refused_by_name(wrong: dict[str, Any]) -> None:
     (name,) = wrong
     with pytest.raises(UsageError, match=name):
         ReconsumeLater(**wrong)

@@ -56,7 +56,7 @@ class Scene:
         return statistics.failures
 
 
-def test_a_failed_message_is_finished_when_its_broker_has_confirmed_and_not_before() -> None:
+def test_failed_message_finishes_only_once_its_broker_has_confirmed() -> None:
     async def main() -> None:
         scene = Scene()
         work = await scene.begin(3)
@@ -74,7 +74,7 @@ def test_a_failed_message_is_finished_when_its_broker_has_confirmed_and_not_befo
     run_in_virtual_time(main())
 
 
-def test_what_could_not_be_sent_back_is_handed_out_after_5_s_with_one_attempt_more() -> None:
+def test_failed_send_back_is_redelivered_after_5_s_as_another_attempt() -> None:
     async def main() -> None:
         scene = Scene()
         work = await scene.begin(4)
@@ -95,7 +95,7 @@ def test_what_could_not_be_sent_back_is_handed_out_after_5_s_with_one_attempt_mo
     run_in_virtual_time(main())
 
 
-def test_nothing_is_sent_back_or_comes_again_of_a_queue_that_was_dropped() -> None:
+def test_dropped_queue_sends_nothing_back_and_redelivers_nothing() -> None:
     async def main() -> None:
         scene = Scene()
         first, second = await scene.begin(2), await scene.begin(2)
@@ -115,7 +115,7 @@ def test_nothing_is_sent_back_or_comes_again_of_a_queue_that_was_dropped() -> No
     run_in_virtual_time(main())
 
 
-def test_who_broadcasts_counts_what_failed_and_goes_on() -> None:
+def test_broadcasting_consumer_counts_failures_and_goes_on() -> None:
     async def main() -> None:
         scene = Scene(broadcasts=True)
         work = await scene.begin(3)
@@ -135,7 +135,7 @@ async def look_for(scene: Scene, seconds: int) -> None:
         await scene.results.look()
 
 
-def test_a_call_that_takes_too_long_is_given_up_and_its_late_result_ignored() -> None:
+def test_hanging_call_is_abandoned_and_its_late_result_ignored() -> None:
     async def main() -> None:
         scene = Scene()
         work = await scene.begin(5)
@@ -165,7 +165,7 @@ def test_a_call_that_takes_too_long_is_given_up_and_its_late_result_ignored() ->
     run_in_virtual_time(main())
 
 
-def test_a_hand_out_that_gets_on_is_never_given_up() -> None:
+def test_progressing_hand_out_is_never_abandoned() -> None:
     async def main() -> None:
         scene = Scene()
         work = await scene.begin(10)
@@ -177,7 +177,7 @@ def test_a_hand_out_that_gets_on_is_never_given_up() -> None:
     run_in_virtual_time(main())
 
 
-def test_of_a_batch_all_messages_are_given_up() -> None:
+def test_hanging_batch_is_given_up_as_a_whole() -> None:
     async def main() -> None:
         scene = Scene()
         work = await scene.begin(3)

@@ -28,12 +28,12 @@ from ternmq_model.errors import ConfigError
         ("drop_wait_s", -1, "must be 0 or more"),
     ],
 )
-def test_a_setting_that_cannot_be_is_refused_by_name(setting: str, value: Any, rule: str) -> None:
+def test_impossible_setting_is_refused_by_name(setting: str, value: Any, rule: str) -> None:
     with pytest.raises(ConfigError, match=rf"consumer\.{setting}=.*{rule}"):
         PushConsumerConfig(**{setting: value})
 
 
-def test_a_pull_consumer_reads_ahead_by_whole_numbers() -> None:
+def test_pull_consumer_reads_ahead_by_whole_numbers() -> None:
     wrong: dict[str, Any] = {"pull_threshold_messages": 1.5}
     with pytest.raises(ConfigError, match="a whole number"):
         PullConsumerConfig(**wrong)

@@ -22,7 +22,7 @@ def test_queues_take_turns() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_short_queue_is_shared_among_the_workers() -> None:
+def test_short_queue_is_shared_among_the_workers() -> None:
     async def main() -> None:
         world = World(take_max=64, share_among=4)
         world.add(world.queue(), 8)
@@ -44,7 +44,7 @@ def test_every_waiting_worker_is_woken_while_there_is_work() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_worker_that_is_cancelled_when_woken_passes_the_work_on() -> None:
+def test_worker_cancelled_when_woken_passes_the_work_on() -> None:
     async def main() -> None:
         world = World()
         async with asyncio.TaskGroup() as tasks:
@@ -59,7 +59,7 @@ def test_a_worker_that_is_cancelled_when_woken_passes_the_work_on() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_worker_that_is_cancelled_just_before_others_are_woken_ends_by_that_alone() -> None:
+def test_worker_cancelled_just_before_others_are_woken_ends_alone() -> None:
     async def main() -> None:
         world = World()
         async with asyncio.TaskGroup() as tasks:
@@ -74,7 +74,7 @@ def test_a_worker_that_is_cancelled_just_before_others_are_woken_ends_by_that_al
     run_in_virtual_time(main())
 
 
-def test_what_is_left_unfinished_comes_again_after_the_pause() -> None:
+def test_unfinished_messages_come_again_after_the_pause() -> None:
     async def main() -> None:
         world = World()
         queue = world.queue()
@@ -93,7 +93,7 @@ def test_what_is_left_unfinished_comes_again_after_the_pause() -> None:
     run_in_virtual_time(main())
 
 
-def test_in_order_nothing_is_handed_out_before_the_last_stretch_is_finished() -> None:
+def test_orderly_queue_hands_out_nothing_before_its_last_hand_out_finishes() -> None:
     async def main() -> None:
         world = World(take_max=2, in_order=True)
         queue = world.queue()
@@ -113,7 +113,7 @@ def test_in_order_nothing_is_handed_out_before_the_last_stretch_is_finished() ->
     run_in_virtual_time(main())
 
 
-def test_nothing_of_a_dropped_queue_is_handed_out() -> None:
+def test_dropped_queue_hands_out_nothing() -> None:
     async def main() -> None:
         world = World(take_max=1)
         queue, other = world.queue(0), world.queue(1)
@@ -137,7 +137,7 @@ def test_nothing_of_a_dropped_queue_is_handed_out() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_listener_that_fails_again_and_again_fills_no_log(
+def test_repeatedly_failing_listener_does_not_flood_the_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def main() -> None:
@@ -159,7 +159,7 @@ def test_a_listener_that_fails_again_and_again_fills_no_log(
     ]
 
 
-def test_a_queue_is_handed_out_only_while_its_lock_is_confirmed() -> None:
+def test_queue_is_handed_out_only_while_its_lock_is_confirmed() -> None:
     async def main() -> None:
         clock = VirtualClock()
         world = World(take_max=2, in_order=True)
@@ -186,7 +186,7 @@ def test_a_queue_is_handed_out_only_while_its_lock_is_confirmed() -> None:
     run_in_virtual_time(main())
 
 
-def test_what_lies_behind_a_call_that_was_given_up_goes_to_another_worker() -> None:
+def test_messages_behind_an_abandoned_call_go_to_another_worker() -> None:
     async def main() -> None:
         world = World(take_max=5)
         queue = world.queue()

@@ -3,11 +3,11 @@
 from ternmq_consumer.flow_control import Credit, CreditLedger, Window
 
 
-def test_all_of_an_unused_window_is_the_opening_credit() -> None:
+def test_opening_credit_is_the_whole_unused_window() -> None:
     assert CreditLedger(Window(100, 1000)).opening() == Credit(100, 1000)
 
 
-def test_what_is_held_is_missing_when_the_queue_is_opened_again() -> None:
+def test_held_messages_are_missing_from_the_reopened_window() -> None:
     ledger = CreditLedger(Window(100, 1000))
     ledger.receive(30, 900)
     ledger.release(10, 50)
@@ -16,7 +16,7 @@ def test_what_is_held_is_missing_when_the_queue_is_opened_again() -> None:
     assert ledger.due() is None, "what was given back is in the opening credit already"
 
 
-def test_credit_is_told_once_a_quarter_of_either_side_has_come_back() -> None:
+def test_credit_is_sent_once_a_quarter_of_either_limit_has_returned() -> None:
     ledger = CreditLedger(Window(100, 1000))
     ledger.receive(60, 600)
 
@@ -29,7 +29,7 @@ def test_credit_is_told_once_a_quarter_of_either_side_has_come_back() -> None:
     assert ledger.due() == Credit(25, 25)
 
 
-def test_no_credit_is_given_while_reading_is_too_far_ahead_of_committing() -> None:
+def test_credit_is_withheld_while_reading_is_too_far_ahead_of_committing() -> None:
     ledger = CreditLedger(Window(100, 1000, span_max=200))
     ledger.receive(100, 1000)
     ledger.release(99, 990)
@@ -38,7 +38,7 @@ def test_no_credit_is_given_while_reading_is_too_far_ahead_of_committing() -> No
     assert ledger.due(span=200) == Credit(99, 990)
 
 
-def test_a_record_larger_than_the_window_is_paid_off_before_more_comes() -> None:
+def test_record_larger_than_the_window_is_paid_off_before_more_comes() -> None:
     ledger = CreditLedger(Window(100, 1000))
     ledger.receive(1, 5000)
     ledger.receive(80, 100)

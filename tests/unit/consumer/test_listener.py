@@ -102,7 +102,7 @@ class TestBothKinds:
     """Plain functions and `async def` mean the same by the same answer."""
 
     @pytest.mark.parametrize("answer", [None, True, ConsumeStatus.SUCCESS, 7])
-    def test_an_answer_that_is_not_no_finishes(self, make: Any, answer: Any) -> None:
+    def test_answers_other_than_no_finish_their_messages(self, make: Any, answer: Any) -> None:
         def listener(_: object) -> Any:
             return answer
 
@@ -110,7 +110,9 @@ class TestBothKinds:
         assert hand_over_batch(make(listener)).unfinished == []
 
     @pytest.mark.parametrize("answer", [False, ConsumeStatus.RECONSUME_LATER, ReconsumeLater()])
-    def test_an_answer_that_is_no_leaves_what_it_is_about(self, make: Any, answer: Answer) -> None:
+    def test_negative_answer_leaves_its_messages_unfinished(
+        self, make: Any, answer: Answer
+    ) -> None:
         def odd(message: StoredMessage) -> Answer:
             return answer if message.queue_offset % 2 else None
 
@@ -120,7 +122,7 @@ class TestBothKinds:
         assert failed(hand_over(make(odd))) == [1, 3]
         assert failed(hand_over_batch(make(batch))) == [0, 1, 2, 3]
 
-    def test_an_exception_is_no_and_is_told(self, make: Any) -> None:
+    def test_exception_is_a_failure_and_is_logged(self, make: Any) -> None:
         def fails(argument: Any) -> None:
             if isinstance(argument, list) or argument.queue_offset == 2:
                 raise ValueError("two")
@@ -132,7 +134,7 @@ class TestBothKinds:
         assert failed(work) == [0, 1, 2, 3]
         assert isinstance(work.error, ValueError)
 
-    def test_each_message_has_the_delay_that_was_said_of_it(self, make: Any) -> None:
+    def test_each_message_gets_its_own_delay(self, make: Any) -> None:
         answers: list[Answer] = [ReconsumeLater(5), ConsumeStatus.DEAD_LETTER, False, None]
 
         def listener(message: StoredMessage) -> Answer:
@@ -142,7 +144,7 @@ class TestBothKinds:
         assert failed(work) == [0, 1, 2]
         assert work.levels == [5, -1, 0]
 
-    def test_a_batch_listener_may_say_how_many_went_well(self, make: Any) -> None:
+    def test_batch_listener_may_return_how_many_succeeded(self, make: Any) -> None:
         def listener(_: object) -> Answer:
             return ReconsumeLater(4, finished=3)
 
@@ -150,7 +152,7 @@ class TestBothKinds:
         assert failed(work) == [3]
         assert work.levels == [4]
 
-    def test_in_order_nothing_behind_a_failure_is_handed_over(self, make: Any) -> None:
+    def test_orderly_listener_gets_nothing_behind_a_failure(self, make: Any) -> None:
         seen: list[int] = []
 
         def listener(message: StoredMessage) -> Answer:
@@ -162,9 +164,7 @@ class TestBothKinds:
         assert seen == [0, 1]
 
     @pytest.mark.parametrize("reason", ["dropped", "given up", "lock not confirmed"])
-    def test_the_listener_is_not_called_any_more_once_it_may_not_be(
-        self, make: Any, reason: str
-    ) -> None:
+    def test_listener_is_not_called_once_its_work_is_revoked(self, make: Any, reason: str) -> None:
         seen: list[int] = []
         works: list[Work] = []
 
@@ -186,7 +186,7 @@ class TestBothKinds:
         assert (failed(work), left(work)) == ([0], [2, 3])
         assert seen == [0, 1]
 
-    def test_interceptors_see_each_call_and_how_it_ended(self, make: Any) -> None:
+    def test_interceptors_see_each_call_and_its_result(self, make: Any) -> None:
         def listener(message: StoredMessage) -> Answer:
             if message.queue_offset == 1:
                 raise ValueError("one")
@@ -216,7 +216,7 @@ class TestBothKinds:
         assert of_offsets(event.unfinished) == [1, 2, 3]
 
 
-def test_an_answer_with_a_number_out_of_its_range_is_a_failure() -> None:
+def test_answer_out_of_range_is_a_failure() -> None:
     def listener(_: StoredMessage) -> Answer:
         return ReconsumeLater(delay_level=19)
 
@@ -225,7 +225,7 @@ def test_an_answer_with_a_number_out_of_its_range_is_a_failure() -> None:
     assert isinstance(work.error, UsageError)
 
 
-def test_a_plain_function_that_returns_a_coroutine_is_told_to_be_declared_async() -> None:
+def test_plain_function_returning_a_coroutine_must_be_declared_async() -> None:
     async def real(message: StoredMessage) -> None:
         raise AssertionError("is never run")
 
@@ -234,7 +234,7 @@ def test_a_plain_function_that_returns_a_coroutine_is_told_to_be_declared_async(
     assert isinstance(work.error, UsageError)
 
 
-def test_an_object_with_an_async_call_is_awaited() -> None:
+def test_object_with_an_async_call_is_awaited() -> None:
     class Counting:
         def __init__(self) -> None:
             self.count = 0
@@ -247,7 +247,7 @@ def test_an_object_with_an_async_call_is_awaited() -> None:
     assert listener.count == 4
 
 
-def test_a_listener_that_cancels_itself_has_failed_and_the_worker_lives() -> None:
+def test_self_cancelling_listener_has_failed_and_the_worker_survives() -> None:
     async def listener(message: StoredMessage) -> None:
         raise asyncio.CancelledError
 

@@ -35,7 +35,7 @@ def kept(offsets: LocalOffsets, queue: MessageQueue) -> QueueOffset | None:
     return asyncio.run(offsets.query(queue))
 
 
-def test_the_file_says_what_it_was_told() -> None:
+def test_offsets_file_contains_the_noted_offsets() -> None:
     offsets = {FIRST: Noted(QueueOffset(5), 1_001_000), SECOND: Noted(QueueOffset(0))}
     assert decode_offsets(encode_offsets(offsets)) == offsets
 
@@ -54,7 +54,7 @@ def test_the_file_says_what_it_was_told() -> None:
         b'"epoch": "1"}]}',
     ],
 )
-def test_what_is_no_such_file_is_an_error(data: bytes, tmp_path: Path) -> None:
+def test_malformed_offsets_file_is_an_error(data: bytes, tmp_path: Path) -> None:
     path = tmp_path / "offsets.json"
     path.write_bytes(data)
     with pytest.raises(StoreError):
@@ -62,13 +62,13 @@ def test_what_is_no_such_file_is_an_error(data: bytes, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("client_id", ["host@DEFAULT", "../../etc@x", "a/b@c d", ".@."])
-def test_no_client_id_leads_out_of_the_folder(client_id: str, tmp_path: Path) -> None:
+def test_client_id_never_leads_out_of_the_folder(client_id: str, tmp_path: Path) -> None:
     path = offsets_path(tmp_path, client_id, "g")
     assert path.resolve().parent.parent.parent == tmp_path.resolve()
     assert path.name == "offsets.json"
 
 
-def test_every_client_has_a_legal_name_of_its_own_at_the_brokers() -> None:
+def test_every_client_has_its_own_legal_name_at_the_brokers() -> None:
     ids = ["a@b", "a-b", "a@b ", "ä@b", "x" * 500, "x" * 501]
     names = {own_group("g" * 120, client_id) for client_id in ids}
     names |= {own_group("g", client_id) for client_id in ids}
@@ -77,7 +77,7 @@ def test_every_client_has_a_legal_name_of_its_own_at_the_brokers() -> None:
         assert len(check_group(name)) <= GROUP_BYTES_MAX
 
 
-def test_what_was_committed_is_there_when_the_file_is_opened_again(tmp_path: Path) -> None:
+def test_committed_offsets_survive_reopening_the_file(tmp_path: Path) -> None:
     path = offsets_path(tmp_path / "new", "host@DEFAULT", "g")
     offsets = opened(path)
     assert kept(offsets, FIRST) is None
@@ -91,7 +91,7 @@ def test_what_was_committed_is_there_when_the_file_is_opened_again(tmp_path: Pat
     assert kept(again, SECOND) is None
 
 
-def test_the_file_tells_of_which_epoch_an_offset_is(tmp_path: Path) -> None:
+def test_offsets_file_records_the_epoch_of_an_offset(tmp_path: Path) -> None:
     path = tmp_path / "f" / "offsets.json"
     offsets = opened(path, epoch=1)
     assert offsets.epoch(FIRST) is None
@@ -104,13 +104,13 @@ def test_the_file_tells_of_which_epoch_an_offset_is(tmp_path: Path) -> None:
     assert again.epoch(FIRST) == 1_001_000
 
 
-def test_a_file_without_epochs_can_be_read() -> None:
+def test_offsets_file_without_epochs_can_be_read() -> None:
     row = b'{"topic": "t", "broker_name": "b", "queue_id": 0, "offset": 7}'
     found = decode_offsets(b'{"format": 1, "offsets": [%s]}' % row)
     assert found == {FIRST: Noted(QueueOffset(7), 0)}
 
 
-def test_a_queue_that_went_is_known_when_it_comes_again_and_one_that_is_gone_is_not(
+def test_returning_queue_is_remembered_and_a_deleted_one_is_not(
     tmp_path: Path,
 ) -> None:
     offsets = opened(tmp_path / "f" / "offsets.json")
@@ -123,7 +123,7 @@ def test_a_queue_that_went_is_known_when_it_comes_again_and_one_that_is_gone_is_
     assert kept(offsets, SECOND) is None
 
 
-def test_a_correction_backwards_counts(tmp_path: Path) -> None:
+def test_backward_correction_counts(tmp_path: Path) -> None:
     offsets = opened(tmp_path / "f" / "offsets.json")
     offsets.begin(FIRST, QueueOffset(50), QueueOffset(50))
     offsets.restart(FIRST, QueueOffset(10))
@@ -132,7 +132,7 @@ def test_a_correction_backwards_counts(tmp_path: Path) -> None:
     assert not offsets.reset(FIRST, QueueOffset(3), 1)
 
 
-def test_nothing_is_written_when_nothing_was_noted(tmp_path: Path) -> None:
+def test_unchanged_offsets_are_not_written(tmp_path: Path) -> None:
     path = tmp_path / "f" / "offsets.json"
     offsets = opened(path)
     offsets.begin(FIRST, QueueOffset(5), QueueOffset(5))
@@ -140,7 +140,7 @@ def test_nothing_is_written_when_nothing_was_noted(tmp_path: Path) -> None:
     assert not path.exists()
 
 
-def test_a_disk_that_refuses_is_tried_again(tmp_path: Path) -> None:
+def test_failing_save_is_retried(tmp_path: Path) -> None:
     folder = tmp_path / "f"
     offsets = opened(folder / "offsets.json")
     offsets.begin(FIRST, QueueOffset(5), None)
@@ -151,7 +151,7 @@ def test_a_disk_that_refuses_is_tried_again(tmp_path: Path) -> None:
     assert kept(opened(folder / "offsets.json"), FIRST) == 5
 
 
-def test_a_torn_file_gives_way_to_the_generation_before(tmp_path: Path) -> None:
+def test_torn_file_gives_way_to_the_previous_generation(tmp_path: Path) -> None:
     path = tmp_path / "f" / "offsets.json"
     offsets = opened(path)
     offsets.begin(FIRST, QueueOffset(5), None)

@@ -104,7 +104,7 @@ def offset(number: int) -> QueueOffset:
     return QueueOffset(number)
 
 
-def test_what_was_never_committed_is_none() -> None:
+def test_uncommitted_queue_has_no_offset() -> None:
     world = World()
     world.kept[QUEUE] = 0
     store = store_in(world)
@@ -112,7 +112,7 @@ def test_what_was_never_committed_is_none() -> None:
     assert asyncio.run(store.query(OTHER)) is None
 
 
-def test_only_what_has_changed_is_committed_one_request_for_each_broker() -> None:
+def test_changed_offsets_are_committed_with_one_request_per_broker() -> None:
     world = World()
     store = store_in(world)
     store.begin(QUEUE, offset(5), offset(5))
@@ -129,7 +129,7 @@ def test_only_what_has_changed_is_committed_one_request_for_each_broker() -> Non
     assert world.requests[2:] == [("b", {3: 10}, False)]
 
 
-def test_a_broker_that_is_away_is_told_later_and_does_not_hold_up_others() -> None:
+def test_absent_broker_is_committed_to_later_without_delaying_others() -> None:
     world = World()
     store = store_in(world)
     store.begin(QUEUE, offset(1), None)
@@ -142,7 +142,7 @@ def test_a_broker_that_is_away_is_told_later_and_does_not_hold_up_others() -> No
     assert world.kept == {QUEUE: 1, OTHER: 2}
 
 
-def test_a_refused_offset_is_told_tried_again_and_logged_once(
+def test_refused_offset_is_reported_retried_and_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     world = World()
@@ -162,7 +162,7 @@ def test_a_refused_offset_is_told_tried_again_and_logged_once(
     assert len(world.requests) == 4
 
 
-def test_the_log_tells_the_brokers_reason_when_nobody_is_further(
+def test_log_carries_the_brokers_reason_for_unexplained_refusals(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     world = World()
@@ -173,7 +173,7 @@ def test_the_log_tells_the_brokers_reason_when_nobody_is_further(
     assert "reason=t ends at 3 [29]" in caplog.text
 
 
-def test_only_a_restart_goes_back_and_only_once() -> None:
+def test_offset_goes_back_only_by_a_restart_and_once() -> None:
     world = World()
     store = store_in(world)
     world.kept[QUEUE] = 100
@@ -187,7 +187,7 @@ def test_only_a_restart_goes_back_and_only_once() -> None:
     assert [force for *_, force in world.requests] == [True, False]
 
 
-def test_what_is_forgotten_is_committed_no_more() -> None:
+def test_forgotten_queues_are_not_committed() -> None:
     world = World()
     store = store_in(world)
     store.begin(QUEUE, offset(1), None)
@@ -197,7 +197,7 @@ def test_what_is_forgotten_is_committed_no_more() -> None:
     assert world.requests == []
 
 
-def test_a_commit_carries_the_version_that_was_told_with_the_offset() -> None:
+def test_commit_carries_the_version_received_with_the_offset() -> None:
     world = World()
     store = store_in(world)
     world.kept[QUEUE], world.versions[QUEUE] = 5, 3
@@ -208,7 +208,7 @@ def test_a_commit_carries_the_version_that_was_told_with_the_offset() -> None:
     assert world.told_versions == [3]
 
 
-def test_after_a_seek_commits_carry_its_version_and_others_do_not_count() -> None:
+def test_commits_after_a_seek_carry_its_version_and_older_ones_are_refused() -> None:
     world = World()
     store, other = store_in(world), store_in(world)
     for each in (store, other):
@@ -224,7 +224,7 @@ def test_after_a_seek_commits_carry_its_version_and_others_do_not_count() -> Non
     assert world.kept[QUEUE] == 11
 
 
-def test_a_seek_to_where_the_group_is_still_raises_the_version() -> None:
+def test_seek_to_the_current_offset_still_raises_the_version() -> None:
     world = World()
     store = store_in(world)
     store.begin(QUEUE, offset(7), offset(7))
@@ -233,7 +233,7 @@ def test_a_seek_to_where_the_group_is_still_raises_the_version() -> None:
     assert world.versions[QUEUE] == 1
 
 
-def test_a_seek_while_another_one_is_committed_is_committed_after_it() -> None:
+def test_seek_during_another_commit_is_committed_after_it() -> None:
     world = World()
     store = store_in(world)
     store.begin(QUEUE, offset(50), offset(50))
@@ -248,7 +248,7 @@ def test_a_seek_while_another_one_is_committed_is_committed_after_it() -> None:
     assert world.versions[QUEUE] == 2
 
 
-def test_what_was_sought_is_committed_apart_from_what_was_consumed() -> None:
+def test_sought_offsets_are_committed_apart_from_consumed_ones() -> None:
     world = World()
     store = store_in(world)
     near = QUEUE._replace(queue_id=1)
@@ -259,7 +259,7 @@ def test_what_was_sought_is_committed_apart_from_what_was_consumed() -> None:
     assert world.requests == [("a", {0: 10}, True), ("a", {1: 60}, False)]
 
 
-def test_a_reset_is_taken_over_once_and_what_was_finished_before_is_forgotten() -> None:
+def test_reset_is_adopted_once_and_earlier_progress_forgotten() -> None:
     world = World()
     store = store_in(world)
     store.begin(QUEUE, offset(50), offset(40))
@@ -275,7 +275,7 @@ def test_a_reset_is_taken_over_once_and_what_was_finished_before_is_forgotten() 
     assert world.told_versions == [2]
 
 
-def test_who_was_not_told_of_a_reset_learns_it_from_the_refusal(
+def test_unnoticed_reset_is_learnt_from_the_refusal(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     world = World()
@@ -299,7 +299,7 @@ def test_who_was_not_told_of_a_reset_learns_it_from_the_refusal(
     assert "offset reset queue=t@a:0 group=g from=50 to=3 version=1" in caplog.text
 
 
-def test_a_refusal_for_a_queue_that_was_given_away_meanwhile_moves_nobody() -> None:
+def test_refusal_for_a_released_queue_moves_no_offset() -> None:
     world = World()
     resets: list[MessageQueue] = []
     store = OffsetStore(
@@ -316,7 +316,7 @@ def test_a_refusal_for_a_queue_that_was_given_away_meanwhile_moves_nobody() -> N
     assert not resets
 
 
-def test_a_lock_that_is_stale_is_told_to_its_holder() -> None:
+def test_stale_lock_is_reported_to_its_holder() -> None:
     world = World()
     fenced: list[tuple[MessageQueue, int]] = []
     store = OffsetStore(

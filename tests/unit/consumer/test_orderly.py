@@ -62,14 +62,14 @@ class Scene:
         (0, 5, UNLIMITED, False),
     ],
 )
-def test_a_message_is_dead_when_it_is_said_or_was_tried_often_enough(
+def test_message_is_dead_when_asked_or_retried_often_enough(
     tries: int, level: int, retries_max: int, dead: bool
 ) -> None:
     message = RedeliveredMessage.of(message_at(0), reconsume_times=tries)
     assert is_dead(message, level, retries_max) is dead
 
 
-def test_only_what_failed_has_one_attempt_more() -> None:
+def test_failed_message_alone_gets_another_attempt() -> None:
     async def main() -> None:
         scene = Scene()
         work = await scene.work(4)
@@ -83,7 +83,7 @@ def test_only_what_failed_has_one_attempt_more() -> None:
     run_in_virtual_time(main())
 
 
-def test_the_answer_says_how_long_the_queue_rests() -> None:
+def test_answer_sets_how_long_the_queue_rests() -> None:
     async def main() -> None:
         scene = Scene()
         work = await scene.work(1)
@@ -95,7 +95,7 @@ def test_the_answer_says_how_long_the_queue_rests() -> None:
     run_in_virtual_time(main())
 
 
-def test_what_a_lapsed_lock_held_back_comes_again_as_it_was_when_the_lock_is_back() -> None:
+def test_messages_held_back_by_a_lapsed_lock_come_again_once_it_is_back() -> None:
     async def main() -> None:
         scene = Scene()
         work = await scene.work(3)
@@ -110,7 +110,7 @@ def test_what_a_lapsed_lock_held_back_comes_again_as_it_was_when_the_lock_is_bac
     run_in_virtual_time(main())
 
 
-def test_the_queue_waits_for_the_answer_to_a_dead_letter_and_then_goes_on() -> None:
+def test_queue_waits_for_the_answer_to_a_dead_letter() -> None:
     async def main() -> None:
         scene = Scene()
         work = await scene.work(3)
@@ -130,7 +130,7 @@ def test_the_queue_waits_for_the_answer_to_a_dead_letter_and_then_goes_on() -> N
     run_in_virtual_time(main())
 
 
-def test_a_dead_letter_that_is_refused_is_tried_again_and_a_stale_token_is_told() -> None:
+def test_refused_dead_letter_is_retried_and_a_stale_token_reported() -> None:
     async def main() -> None:
         scene = Scene(retries_max=0)
         work = await scene.work(2)

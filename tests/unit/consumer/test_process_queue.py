@@ -23,14 +23,14 @@ def queue_with(begin: int, end: int) -> ProcessQueue[Record]:
     return queue
 
 
-def test_an_empty_queue_commits_where_it_began() -> None:
+def test_empty_queue_commits_where_it_began() -> None:
     queue = ProcessQueue[Record](QueueOffset(7))
 
     assert queue.commit_offset == 7
     assert queue.take(10) is None
 
 
-def test_what_was_read_and_not_wanted_may_be_committed_once_nothing_is_before_it() -> None:
+def test_filtered_offset_is_committed_once_earlier_messages_finish() -> None:
     queue = queue_with(0, 2)
     queue.add([], 0, QueueOffset(50))
 
@@ -41,7 +41,7 @@ def test_what_was_read_and_not_wanted_may_be_committed_once_nothing_is_before_it
     assert queue.commit_offset == 50
 
 
-def test_a_later_stretch_that_ends_first_does_not_move_the_commit_offset() -> None:
+def test_later_stretch_ending_first_does_not_move_the_commit_offset() -> None:
     queue = queue_with(0, 10)
     first, second = queue.take(4), queue.take(4)
     assert first is not None
@@ -53,7 +53,7 @@ def test_a_later_stretch_that_ends_first_does_not_move_the_commit_offset() -> No
     assert queue.commit_offset == 8
 
 
-def test_a_message_that_failed_holds_the_commit_offset_until_it_is_finished() -> None:
+def test_failed_message_holds_the_commit_offset_until_it_is_finished() -> None:
     queue = queue_with(0, 10)
     handout = queue.take(10)
     assert handout is not None
@@ -69,7 +69,7 @@ def test_a_message_that_failed_holds_the_commit_offset_until_it_is_finished() ->
     assert (queue.count, queue.record_bytes) == (0, 0)
 
 
-def test_a_hand_out_joins_batches_and_splits_them() -> None:
+def test_hand_out_joins_batches_and_splits_them() -> None:
     queue = queue_with(0, 3)
     queue.add(records(3, 6), 300, QueueOffset(6))
 
@@ -84,14 +84,14 @@ def test_a_hand_out_joins_batches_and_splits_them() -> None:
     assert queue.count == 6
 
 
-def test_reading_backwards_is_a_mistake() -> None:
+def test_reading_backwards_is_a_programming_error() -> None:
     queue = queue_with(0, 3)
 
     with pytest.raises(AssertionError):
         queue.add(records(1, 3), 200, QueueOffset(3))
 
 
-def test_a_hand_out_that_is_parted_is_finished_in_two() -> None:
+def test_split_hand_out_is_finished_in_two() -> None:
     queue = queue_with(0, 10)
     handout = queue.take(6)
     assert handout is not None

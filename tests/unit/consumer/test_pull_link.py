@@ -139,7 +139,7 @@ async def settle(seconds: float = 0.01) -> None:
     await asyncio.sleep(seconds)
 
 
-def test_no_stream_is_opened_before_there_is_something_to_read() -> None:
+def test_stream_is_opened_with_the_first_subscription() -> None:
     async def test(world: World) -> None:
         await settle(100)
         assert not world.streams
@@ -152,7 +152,7 @@ def test_no_stream_is_opened_before_there_is_something_to_read() -> None:
     with_link(test)
 
 
-def test_replies_to_a_number_that_was_given_up_are_dropped() -> None:
+def test_replies_to_an_abandoned_handle_are_dropped() -> None:
     async def test(world: World) -> None:
         first = world.subscribe()
         await settle()
@@ -169,7 +169,7 @@ def test_replies_to_a_number_that_was_given_up_are_dropped() -> None:
     with_link(test)
 
 
-def test_a_broken_stream_is_opened_again_with_what_is_still_needed() -> None:
+def test_broken_stream_is_reopened_with_the_remaining_subscriptions() -> None:
     async def test(world: World) -> None:
         reading = world.subscribe()
         gone = world.subscribe(queue=QUEUE._replace(queue_id=1))
@@ -190,7 +190,7 @@ def test_a_broken_stream_is_opened_again_with_what_is_still_needed() -> None:
     with_link(test)
 
 
-def test_a_stream_that_the_broker_ends_is_opened_again_over_the_same_connection() -> None:
+def test_stream_ended_by_the_broker_is_reopened_over_the_same_connection() -> None:
     async def test(world: World) -> None:
         world.subscribe()
         await settle()
@@ -202,7 +202,7 @@ def test_a_stream_that_the_broker_ends_is_opened_again_over_the_same_connection(
     with_link(test)
 
 
-def test_a_refusal_that_the_writer_learns_first_ends_its_stream_and_nothing_else() -> None:
+def test_refusal_seen_first_by_the_writer_ends_only_its_stream() -> None:
     async def test(world: World) -> None:
         reading = world.subscribe()
         await settle()
@@ -219,7 +219,7 @@ def test_a_refusal_that_the_writer_learns_first_ends_its_stream_and_nothing_else
     with_link(test)
 
 
-def test_a_correction_moves_the_subscription_which_goes_on() -> None:
+def test_correction_moves_the_subscription_and_reading_continues() -> None:
     async def test(world: World) -> None:
         reading = world.subscribe(5)
         await settle()
@@ -234,7 +234,7 @@ def test_a_correction_moves_the_subscription_which_goes_on() -> None:
     with_link(test)
 
 
-def test_a_refused_subscription_is_sent_again_later_and_later() -> None:
+def test_refused_subscription_is_retried_with_growing_pauses() -> None:
     async def test(world: World) -> None:
         world.subscribe(5)
         await settle()
@@ -249,7 +249,7 @@ def test_a_refused_subscription_is_sent_again_later_and_later() -> None:
 
 
 @pytest.mark.parametrize("code", [ResponseCode.TOPIC_NOT_EXIST, ResponseCode.INVALID_PARAMETER])
-def test_a_subscription_of_a_queue_that_is_no_more_is_over(code: int) -> None:
+def test_subscription_of_a_deleted_queue_ends(code: int) -> None:
     async def test(world: World) -> None:
         world.subscribe(5)
         await settle()
@@ -263,7 +263,7 @@ def test_a_subscription_of_a_queue_that_is_no_more_is_over(code: int) -> None:
     with_link(test)
 
 
-def test_what_the_receiver_finds_corrupt_is_read_again() -> None:
+def test_corrupt_reply_is_read_again() -> None:
     async def test(world: World) -> None:
         world.subscribe(5)
         await settle()
@@ -279,7 +279,7 @@ def test_what_the_receiver_finds_corrupt_is_read_again() -> None:
     with_link(test)
 
 
-def test_a_closed_subscription_is_not_sent_again() -> None:
+def test_closed_subscription_is_not_sent_again() -> None:
     async def test(world: World) -> None:
         reading = world.subscribe(5)
         await settle()
@@ -294,7 +294,7 @@ def test_a_closed_subscription_is_not_sent_again() -> None:
     with_link(test)
 
 
-def test_a_subscription_that_hears_nothing_for_long_is_sent_again() -> None:
+def test_silent_subscription_is_sent_again() -> None:
     async def test(world: World) -> None:
         world.subscribe(5)
         await settle()
@@ -315,7 +315,7 @@ def test_a_subscription_that_hears_nothing_for_long_is_sent_again() -> None:
     with_link(test)
 
 
-def test_a_condition_that_a_broker_does_not_take_is_told_and_asked_about_again() -> None:
+def test_condition_refused_by_a_broker_is_reported_and_retried() -> None:
     async def test(world: World) -> None:
         world.subscribe(condition="a = 1")
         await settle()

@@ -164,7 +164,7 @@ async def settle(seconds: float = 0.01) -> None:
     await asyncio.sleep(seconds)
 
 
-def test_a_queue_is_read_from_the_slave_that_its_master_names_and_back_again() -> None:
+def test_queue_is_read_from_the_slave_its_master_names_and_back() -> None:
     async def test(world: World) -> None:
         await world.at_slave()
         assert world.stream(0).unsubscribed == 1
@@ -181,7 +181,7 @@ def test_a_queue_is_read_from_the_slave_that_its_master_names_and_back_again() -
     with_links(test)
 
 
-def test_a_slave_that_no_route_names_is_not_asked() -> None:
+def test_slave_missing_in_the_route_is_not_asked() -> None:
     async def test(world: World) -> None:
         del world.processes[1]
         await world.at_slave()
@@ -193,7 +193,7 @@ def test_a_slave_that_no_route_names_is_not_asked() -> None:
     with_links(test)
 
 
-def test_a_slave_that_is_gone_gives_its_queues_back_and_is_left_alone_for_a_while() -> None:
+def test_departed_slave_returns_its_queues_and_is_avoided_for_a_while() -> None:
     async def test(world: World) -> None:
         await world.at_slave()
         world.stream(1).answer(9, suggested=1)
@@ -215,7 +215,7 @@ def test_a_slave_that_is_gone_gives_its_queues_back_and_is_left_alone_for_a_whil
     with_links(test)
 
 
-def test_a_slave_that_cannot_be_reached_changes_nothing() -> None:
+def test_unreachable_slave_changes_nothing() -> None:
     async def test(world: World) -> None:
         world.processes[1].is_up = False
         await world.at_slave()
@@ -225,7 +225,7 @@ def test_a_slave_that_cannot_be_reached_changes_nothing() -> None:
     with_links(test)
 
 
-def test_what_a_slave_refuses_or_corrects_is_asked_of_the_master() -> None:
+def test_queue_refused_or_corrected_by_a_slave_is_read_from_the_master() -> None:
     async def test(world: World) -> None:
         for code in (
             ResponseCode.TOPIC_NOT_EXIST,
@@ -242,7 +242,7 @@ def test_what_a_slave_refuses_or_corrects_is_asked_of_the_master() -> None:
     with_links(test)
 
 
-def test_a_queue_that_is_closed_at_a_slave_is_read_nowhere() -> None:
+def test_queue_closed_at_a_slave_is_not_read() -> None:
     async def test(world: World) -> None:
         reading = world.subscribe()
         await settle()
@@ -258,7 +258,7 @@ def test_a_queue_that_is_closed_at_a_slave_is_read_nowhere() -> None:
     with_links(test)
 
 
-def test_readers_turn_to_a_slave_and_back_when_they_are_told_to_with_all_their_queues() -> None:
+def test_readers_switch_with_all_their_queues_when_told() -> None:
     async def test(world: World) -> None:
         world.subscribe()
         await settle()
@@ -279,7 +279,7 @@ def test_readers_turn_to_a_slave_and_back_when_they_are_told_to_with_all_their_q
     with_links(test)
 
 
-def test_a_slave_that_stands_in_cannot_send_readers_to_the_master_that_is_away() -> None:
+def test_stand_in_slave_sends_no_readers_to_the_absent_master() -> None:
     async def test(world: World) -> None:
         world.subscribe()
         world.move(1)
@@ -292,7 +292,7 @@ def test_a_slave_that_stands_in_cannot_send_readers_to_the_master_that_is_away()
     with_links(test)
 
 
-def test_what_a_slave_that_stands_in_does_not_have_is_waited_for_where_reading_stands() -> None:
+def test_messages_a_stand_in_slave_lacks_are_waited_for() -> None:
     async def test(world: World) -> None:
         world.subscribe()
         world.move(1)
@@ -315,7 +315,7 @@ def test_what_a_slave_that_stands_in_does_not_have_is_waited_for_where_reading_s
     with_links(test)
 
 
-def test_a_queue_is_read_from_another_slave_when_the_named_one_is_not_there() -> None:
+def test_queue_is_read_from_another_slave_when_the_named_one_is_absent() -> None:
     async def test(world: World) -> None:
         world.processes[3] = world.processes.pop(1)
         world.subscribe()
@@ -330,7 +330,7 @@ def test_a_queue_is_read_from_another_slave_when_the_named_one_is_not_there() ->
     with_links(test)
 
 
-def test_readers_tell_the_epoch_under_which_they_learnt_where_they_are() -> None:
+def test_readers_send_the_epoch_of_their_position() -> None:
     async def test(world: World) -> None:
         world.subscribe()
         await settle()

@@ -89,7 +89,7 @@ def test_queues_take_turns_and_each_keeps_its_order() -> None:
     assert taken(queues, 9) == []
 
 
-def test_what_was_taken_is_settled_when_it_is_said_so_and_not_before() -> None:
+def test_polled_messages_are_settled_only_on_demand() -> None:
     queues = queues_of(FIRST)
     fetched = queues.get(FIRST)
     arrive(fetched, [0, 1, 2, 3])
@@ -102,7 +102,7 @@ def test_what_was_taken_is_settled_when_it_is_said_so_and_not_before() -> None:
     assert fetched.settled == 7, "a seek tells where everything before is dealt with"
 
 
-def test_a_paused_queue_is_left_out_until_it_is_resumed() -> None:
+def test_paused_queue_is_left_out_until_resumed() -> None:
     queues = queues_of(FIRST, SECOND)
     queues.pause(FIRST)
     arrive(queues.get(FIRST), [0])
@@ -115,7 +115,7 @@ def test_a_paused_queue_is_left_out_until_it_is_resumed() -> None:
     assert taken(queues, 9) == [(0, 0)]
 
 
-def test_a_queue_that_is_removed_is_not_there_any_more() -> None:
+def test_removed_queue_is_absent() -> None:
     queues = queues_of(FIRST, SECOND)
     arrive(queues.get(FIRST), [0])
     queues.pause(FIRST)

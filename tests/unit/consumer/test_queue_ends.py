@@ -37,7 +37,7 @@ class World:
         )
 
 
-def test_the_ends_of_all_queues_of_a_topic_take_one_question_for_each_broker() -> None:
+def test_ends_of_a_topics_queues_take_one_request_per_broker() -> None:
     world = World()
     queues = [MessageQueue("t", name, number) for name in ("a", "b") for number in (1, 3, 9)]
     ranges = asyncio.run(QueueEnds(world, timeout_s=1).ranges(queues))
@@ -45,14 +45,14 @@ def test_the_ends_of_all_queues_of_a_topic_take_one_question_for_each_broker() -
     assert world.questions == ["a", "b"]
 
 
-def test_each_queue_has_a_time_of_its_own() -> None:
+def test_each_queue_has_its_own_time() -> None:
     ends = QueueEnds(World(), timeout_s=1)
     times = {MessageQueue("t", "a", 2): 7, MessageQueue("t", "b", 3): 100}
     assert asyncio.run(ends.at_times(times)) == dict(zip(times, (14, 300), strict=True))
     assert asyncio.run(ends.at_times({})) == {}
 
 
-def test_a_broker_that_does_not_answer_is_told() -> None:
+def test_silent_broker_is_reported() -> None:
     ends = QueueEnds(World(), timeout_s=1)
     with pytest.raises(Unreachable):
         asyncio.run(ends.range(MessageQueue("t", "away", 0)))

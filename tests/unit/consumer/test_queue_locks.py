@@ -84,11 +84,11 @@ def play(test: Callable[[Broker, QueueLocks], Awaitable[None]]) -> None:
 
 
 @pytest.mark.parametrize(("age_ms", "trusted"), [(0, True), (8_000, True), (8_001, False)])
-def test_a_lock_is_trusted_for_eight_seconds(age_ms: int, trusted: bool) -> None:
+def test_lock_is_trusted_for_eight_seconds(age_ms: int, trusted: bool) -> None:
     assert is_trusted(1_000, 1_000 + age_ms) is trusted
 
 
-def test_only_what_the_broker_gives_is_locked() -> None:
+def test_locks_refused_by_the_broker_are_not_held() -> None:
     async def test(broker: Broker, locks: QueueLocks) -> None:
         del broker.tokens[1]
         leases = await locks.take(QUEUES)
@@ -100,7 +100,7 @@ def test_only_what_the_broker_gives_is_locked() -> None:
     play(test)
 
 
-def test_trust_counts_from_the_request_and_not_from_its_answer() -> None:
+def test_trust_counts_from_the_request_and_not_its_answer() -> None:
     async def test(broker: Broker, locks: QueueLocks) -> None:
         broker.takes_s = 2
         leases = await locks.take(QUEUES[:1])
@@ -113,7 +113,7 @@ def test_trust_counts_from_the_request_and_not_from_its_answer() -> None:
     play(test)
 
 
-def test_a_lock_is_renewed_after_five_seconds_and_each_second_until_that_works() -> None:
+def test_lock_is_renewed_after_five_seconds_and_then_each_second() -> None:
     async def test(broker: Broker, locks: QueueLocks) -> None:
         leases = await locks.take(QUEUES[:1])
         for _ in range(4):
@@ -137,7 +137,7 @@ def test_a_lock_is_renewed_after_five_seconds_and_each_second_until_that_works()
 
 
 @pytest.mark.parametrize("token", [None, 99], ids=["another holder", "a new lock"])
-def test_a_lock_that_somebody_may_have_had_meanwhile_is_lost(token: int | None) -> None:
+def test_lock_someone_else_may_have_held_is_lost(token: int | None) -> None:
     async def test(broker: Broker, locks: QueueLocks) -> None:
         leases = await locks.take(QUEUES[:1])
         del broker.tokens[0]
@@ -153,7 +153,7 @@ def test_a_lock_that_somebody_may_have_had_meanwhile_is_lost(token: int | None) 
     play(test)
 
 
-def test_a_refusal_of_an_older_token_loses_no_newer_lock() -> None:
+def test_refusal_of_an_older_token_loses_no_newer_lock() -> None:
     async def test(broker: Broker, locks: QueueLocks) -> None:
         await locks.take(QUEUES[:1])
         locks.lose(QUEUES[0], 9)
@@ -164,7 +164,7 @@ def test_a_refusal_of_an_older_token_loses_no_newer_lock() -> None:
     play(test)
 
 
-def test_an_answer_for_a_queue_that_was_given_back_meanwhile_is_passed_over() -> None:
+def test_answer_for_a_released_queue_is_ignored() -> None:
     async def test(broker: Broker, locks: QueueLocks) -> None:
         await locks.take(QUEUES[:2])
         broker.takes_s = 1
@@ -180,7 +180,7 @@ def test_an_answer_for_a_queue_that_was_given_back_meanwhile_is_passed_over() ->
     play(test)
 
 
-def test_a_queue_that_is_still_worked_on_is_unlocked_after_that() -> None:
+def test_busy_queue_is_unlocked_afterwards() -> None:
     async def test(broker: Broker, locks: QueueLocks) -> None:
         leases = await locks.take(QUEUES[:2])
         busy = True
@@ -198,7 +198,7 @@ def test_a_queue_that_is_still_worked_on_is_unlocked_after_that() -> None:
     play(test)
 
 
-def test_a_broker_that_does_not_answer_keeps_no_other_one_from_being_asked() -> None:
+def test_silent_broker_does_not_keep_others_from_being_asked() -> None:
     async def test(broker: Broker, locks: QueueLocks) -> None:
         other = MessageQueue("t", "other", 0)
         leases = await locks.take([QUEUES[0], other])

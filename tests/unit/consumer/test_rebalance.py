@@ -17,7 +17,7 @@ from ternmq_remoting.rpc import Connection
 QUEUES = [MessageQueue("t", name, queue_id) for name in ("a", "b") for queue_id in (0, 1)]
 
 
-def test_a_change_names_what_goes_and_what_comes() -> None:
+def test_change_names_revoked_and_assigned_queues() -> None:
     assert change_of(QUEUES[:2], QUEUES[1:3]) == Change([QUEUES[0]], [QUEUES[2]])
     assert change_of(QUEUES, QUEUES) == Change([], [])
 
@@ -103,7 +103,7 @@ class _Lists:
         return groups.ListMembersReply(client_ids=self._members)
 
 
-def test_a_look_makes_the_owned_queues_the_share() -> None:
+def test_rebalance_makes_the_owned_queues_the_share() -> None:
     world = World()
     world.look()
     assert world.queues == QUEUES[:2]
@@ -116,7 +116,7 @@ def test_a_look_makes_the_owned_queues_the_share() -> None:
     assert (world.settled, world.retries) == (3, 0)
 
 
-def test_another_broker_is_asked_when_the_first_does_not_answer() -> None:
+def test_another_broker_is_asked_when_the_first_is_silent() -> None:
     world = World()
     world.members["a"] = None
     world.members["b"] = ["me"]
@@ -124,7 +124,7 @@ def test_another_broker_is_asked_when_the_first_does_not_answer() -> None:
     assert world.queues == QUEUES
 
 
-def test_without_route_or_members_what_is_owned_stays() -> None:
+def test_owned_queues_stay_without_route_or_members() -> None:
     world = World()
     world.look()
     world.has_route = False
@@ -136,7 +136,7 @@ def test_without_route_or_members_what_is_owned_stays() -> None:
     assert (world.settled, world.retries) == (1, 2)
 
 
-def test_who_is_listed_no_more_gives_its_queues_away_after_some_looks() -> None:
+def test_unlisted_member_gives_its_queues_away_after_some_rebalances() -> None:
     world = World()
     world.look()
     world.members["a"] = ["you"]
@@ -149,7 +149,7 @@ def test_who_is_listed_no_more_gives_its_queues_away_after_some_looks() -> None:
     assert world.queues == QUEUES[:2]
 
 
-def test_an_empty_list_gives_nothing_away() -> None:
+def test_empty_member_list_gives_nothing_away() -> None:
     world = World()
     world.look()
     world.members["a"] = []
@@ -157,7 +157,7 @@ def test_an_empty_list_gives_nothing_away() -> None:
     assert world.queues == QUEUES[:2]
 
 
-def test_a_queue_that_cannot_be_taken_over_is_tried_again_soon() -> None:
+def test_queue_that_cannot_be_taken_over_is_retried_soon() -> None:
     world = World()
     world.can_start = False
     world.look()

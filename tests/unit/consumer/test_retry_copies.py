@@ -15,7 +15,7 @@ from tests.support.handed_out import message_at
 from tests.support.records import record
 
 
-def test_a_copy_carries_what_the_message_was_and_nothing_that_would_lead_it_elsewhere() -> None:
+def test_copy_carries_the_message_and_no_routing_properties() -> None:
     message = message_at(
         2,
         properties="TAGS\x01a\x02mine\x01yes\x02TRAN_MSG\x01true\x02REAL_TOPIC\x01x\x02"
@@ -43,7 +43,7 @@ def test_a_copy_carries_what_the_message_was_and_nothing_that_would_lead_it_else
         (0, -1, 5, ("1", "0", None)),
     ],
 )
-def test_a_copy_says_how_often_and_when(
+def test_copy_records_its_attempts_and_delay(
     tried: int, level: int, retries_max: int, said: tuple[str, str | None, str | None]
 ) -> None:
     copied = copy_properties(message_at(0, reconsume_times=tried), level, retries_max=retries_max)
@@ -54,7 +54,7 @@ def test_a_copy_says_how_often_and_when(
     )
 
 
-def test_a_copy_of_a_retry_keeps_its_first_topic_and_its_first_record() -> None:
+def test_copy_of_a_retry_keeps_its_first_topic_and_record() -> None:
     retry = message_at(
         0,
         queue=MessageQueue("%RETRY%g", "b", 0),
@@ -66,7 +66,7 @@ def test_a_copy_of_a_retry_keeps_its_first_topic_and_its_first_record() -> None:
     assert (copied["RECONSUME_TIME"], copied["DELAY"]) == ("2", "4")
 
 
-def test_a_copy_of_a_body_that_cannot_be_read_is_sent_as_it_lies() -> None:
+def test_copy_of_an_unreadable_body_is_sent_as_it_lies() -> None:
     sent: list[tuple[bytes, int]] = []
 
     class Path:

@@ -36,7 +36,7 @@ QUEUES = [
 ]
 
 
-def test_queues_are_told_in_order_with_everything_known() -> None:
+def test_queues_are_reported_in_order_with_everything_known() -> None:
     state = running_state("G", QUEUES, {"workers": 4})
     assert [(one.topic, one.queue_id) for one in state.queues] == [("S", 2), ("T", 0), ("T", 1)]
     last = state.queues[-1]
@@ -45,7 +45,7 @@ def test_queues_are_told_in_order_with_everything_known() -> None:
     assert dict(state.facts) == {"workers": "4"}
 
 
-def test_a_question_is_answered_by_the_group_it_is_about_and_no_longer_than_it_lives() -> None:
+def test_question_is_answered_only_by_its_living_group() -> None:
     line = Line()
     with StateReporter(line, "G", queues=lambda: QUEUES, facts=dict):
         line.ask("G", 7)

@@ -106,7 +106,7 @@ def play(test: Callable[[Broker, SendBacks, Answers], Awaitable[None]]) -> None:
     ("level", "retries_max", "said_level", "said_max"),
     [(0, -1, 0, 0), (5, -1, 5, 0), (0, 3, 0, 3), (5, 0, -1, 0), (-1, 3, -1, 3)],
 )
-def test_a_broker_is_told_the_place_the_delay_and_the_limit(
+def test_send_back_carries_place_delay_and_limit(
     level: int, retries_max: int, said_level: int, said_max: int
 ) -> None:
     told = failed_message(message_at(4), level, retries_max=retries_max, token=9)
@@ -122,7 +122,7 @@ def test_a_broker_is_told_the_place_the_delay_and_the_limit(
     )
 
 
-def test_what_comes_while_a_request_travels_forms_the_next_one() -> None:
+def test_messages_added_during_a_request_form_the_next_one() -> None:
     async def test(broker: Broker, backs: SendBacks, answers: Answers) -> None:
         backs.add(answers.lot(0))
         await asyncio.sleep(0.05)
@@ -141,7 +141,7 @@ def test_what_comes_while_a_request_travels_forms_the_next_one() -> None:
     play(test)
 
 
-def test_a_request_has_at_most_what_the_contract_says() -> None:
+def test_request_holds_at_most_the_contracts_limit() -> None:
     async def test(broker: Broker, backs: SendBacks, answers: Answers) -> None:
         backs.add(answers.lot(*range(2500)))
         await asyncio.sleep(1)
@@ -154,7 +154,7 @@ def test_a_request_has_at_most_what_the_contract_says() -> None:
 @pytest.mark.parametrize(
     "error", [ConnectionLost("cut"), refusal(ResponseCode.SYSTEM_BUSY, "busy")]
 )
-def test_without_an_answer_nothing_counts_as_given_back(error: Exception) -> None:
+def test_unanswered_messages_do_not_count_as_sent_back(error: Exception) -> None:
     async def test(broker: Broker, backs: SendBacks, answers: Answers) -> None:
         broker.error = error
         backs.add(answers.lot(0, 1))
@@ -166,7 +166,7 @@ def test_without_an_answer_nothing_counts_as_given_back(error: Exception) -> Non
     play(test)
 
 
-def test_each_message_has_its_own_answer_and_none_is_a_refusal() -> None:
+def test_each_message_has_its_own_answer_and_a_missing_one_is_a_refusal() -> None:
     async def test(broker: Broker, backs: SendBacks, answers: Answers) -> None:
         broker.codes = {1: ResponseCode.SYSTEM_ERROR}
         broker.outcomes_max = 3
@@ -184,7 +184,7 @@ def test_each_message_has_its_own_answer_and_none_is_a_refusal() -> None:
     play(test)
 
 
-def test_of_a_message_whose_record_is_gone_a_copy_is_sent() -> None:
+def test_message_without_a_record_is_sent_back_as_a_copy() -> None:
     async def test(broker: Broker, backs: SendBacks, answers: Answers) -> None:
         broker.codes = dict.fromkeys((1, 2), int(ResponseCode.QUERY_NOT_FOUND))
         broker.copied = {1}
@@ -198,7 +198,7 @@ def test_of_a_message_whose_record_is_gone_a_copy_is_sent() -> None:
     play(test)
 
 
-def test_what_nobody_wants_sent_any_more_is_not_sent() -> None:
+def test_unwanted_messages_are_not_sent_back() -> None:
     async def test(broker: Broker, backs: SendBacks, answers: Answers) -> None:
         backs.add(answers.lot(0, is_wanted=False))
         await asyncio.sleep(1)

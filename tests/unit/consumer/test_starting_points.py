@@ -36,7 +36,7 @@ NEVER = -1
         (ConsumeFrom.TIMESTAMP, RETRY, Place.END),
     ],
 )
-def test_a_new_group_begins_as_rocketmqs_table_says(
+def test_new_group_begins_as_rocketmqs_table_says(
     consume_from: ConsumeFrom, topic: str, place: Place
 ) -> None:
     assert first_place(consume_from, topic) is place
@@ -52,7 +52,7 @@ class FixedClock:
         return 10_000_000
 
 
-def test_without_a_time_it_is_half_an_hour_before_the_start() -> None:
+def test_default_start_time_is_half_an_hour_before_the_start() -> None:
     half_an_hour_ms = 1_800_000
     start = first_start(ConsumeFrom.TIMESTAMP, None, FixedClock())
     assert start == FirstStart(ConsumeFrom.TIMESTAMP, 10_000_000 - half_an_hour_ms)
@@ -93,7 +93,7 @@ class Broker:
         (ConsumeFrom.TIMESTAMP, RETRY, NEVER, 50, None),
     ],
 )
-def test_consuming_begins(
+def test_consuming_begins_at_committed_offset_or_where_the_setting_says(
     consume_from: ConsumeFrom, topic: str, kept: int, begins_at: int, committed: int | None
 ) -> None:
     broker = Broker(kept)
@@ -102,7 +102,7 @@ def test_consuming_begins(
     assert asyncio.run(points.find(MessageQueue(topic, "b", 0))) == (begins_at, committed)
 
 
-def test_a_queue_that_was_never_written_to_begins_at_nought() -> None:
+def test_unwritten_queue_begins_at_zero() -> None:
     offsets = OffsetStore(Broker(NEVER), group="g", client_id="c", timeout_s=1)
     first = FirstStart(ConsumeFrom.LAST_OFFSET, 0)
     points = StartingPoints(Broker(NEVER), offsets, first, timeout_s=1)
@@ -110,7 +110,7 @@ def test_a_queue_that_was_never_written_to_begins_at_nought() -> None:
 
 
 @pytest.mark.parametrize("config", [PushConsumerConfig, PullConsumerConfig])
-def test_a_start_that_cannot_be_is_refused(config: Any) -> None:
+def test_impossible_start_is_refused(config: Any) -> None:
     assert config(consume_from=ConsumeFrom.TIMESTAMP, consume_at_ms=0).consume_at_ms == 0
     with pytest.raises(ConfigError, match=r"consume_at_ms=-1: must be 0 or more"):
         config(consume_from=ConsumeFrom.TIMESTAMP, consume_at_ms=-1)

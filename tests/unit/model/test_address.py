@@ -18,7 +18,7 @@ from ternmq_model.errors import ConfigError
         ("[::1]:10911", Address("::1", 10911)),
     ],
 )
-def test_an_address_is_read_as_it_is_written(text: str, address: Address) -> None:
+def test_address_survives_the_round_trip(text: str, address: Address) -> None:
     assert parse_address(text, setting="x") == address
     assert str(address) == text.strip()
 
@@ -35,12 +35,12 @@ def test_text_that_is_no_address_is_refused_with_its_setting(text: str) -> None:
     ("host", "plain"),
     [("localhost", "localhost"), ("0.0.0.0", "0.0.0.0"), ("::1", "::1"), ("[::1]", "::1")],
 )
-def test_a_service_listens_on_a_name_or_an_ip_address(host: str, plain: str) -> None:
+def test_service_listens_on_a_name_or_an_ip_address(host: str, plain: str) -> None:
     assert listen_address(host, 0, setting="x") == Address(plain, 0)
 
 
 @pytest.mark.parametrize("host", ["", "*", "a b", "a:1", "::x", "[::1", "[name]", "1:2:3"])
-def test_a_host_that_is_neither_is_refused_as_it_was_written(host: str) -> None:
+def test_illegal_host_is_refused_as_it_was_written(host: str) -> None:
     with pytest.raises(ConfigError, match="must be a host name or an IP address") as caught:
         listen_address(host, 7, setting="broker.listen")
     assert (caught.value.setting, caught.value.value) == ("broker.listen", host)
@@ -51,7 +51,7 @@ def test_every_spelling_of_all_interfaces_is_known() -> None:
     assert not any(is_unspecified(host) for host in ("127.0.0.1", "::1", "host", "*"))
 
 
-def test_a_star_becomes_the_host_of_the_nameserver_and_each_address_comes_once() -> None:
+def test_star_becomes_the_nameservers_host_and_addresses_are_unique() -> None:
     endpoints = (Address("b", 1), Address("*", 1), Address("*", 2), Address("b", 2))
     assert resolve_addresses(endpoints, nameserver_host="b") == (Address("b", 1), Address("b", 2))
 
@@ -72,5 +72,5 @@ def test_a_star_becomes_the_host_of_the_nameserver_and_each_address_comes_once()
         ("h" * 254, 1, False),
     ],
 )
-def test_an_endpoint_names_a_host_and_a_port(host: str, port: int, legal: bool) -> None:
+def test_endpoint_names_a_host_and_a_port(host: str, port: int, legal: bool) -> None:
     assert Address(host, port).is_legal_endpoint is legal

@@ -19,11 +19,11 @@ from ternmq_model.bloom_filter import BloomFilter, murmur3_128
         ),
     ],
 )
-def test_the_hash_is_murmur3(text: str, low: int, high: int) -> None:
+def test_hash_is_murmur3(text: str, low: int, high: int) -> None:
     assert murmur3_128(text.encode()) == (low, high)
 
 
-def test_the_measures_are_rocketmqs() -> None:
+def test_bloom_filter_dimensions_equal_rocketmqs() -> None:
     bloom = BloomFilter()
     assert (bloom.hashes, bloom.bits) == (3, 112)
     assert (BloomFilter(1, 1000).hashes, BloomFilter(1, 1000).bits) == (7, 9592)
@@ -41,7 +41,7 @@ def test_positions_come_from_the_two_halves_of_the_first_64_bits() -> None:
     assert all(0 <= position < 112 for position in bloom.positions("öther", "topic"))
 
 
-def test_a_bit_map_tells_who_may_want_a_message() -> None:
+def test_bit_map_tells_which_groups_may_want_a_message() -> None:
     bloom = BloomFilter()
     ones, others = bloom.positions("one", "T"), bloom.positions("other", "T")
     data = bloom.bit_map(ones)

@@ -31,14 +31,14 @@ def needs(name: Format) -> None:
 
 @pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize("body", [TEXT, b"x" * DECOMPRESSED_BYTES_MAX, TEXT[:100]])
-def test_a_body_comes_back_as_it_was(name: Format, body: bytes) -> None:
+def test_body_survives_compression(name: Format, body: bytes) -> None:
     needs(name)
     packed, flags = compress(body, name, LEVEL_DEFAULTS[name])
     assert len(packed) <= len(body)
     assert decompress(packed, flags | 0x30, at=AT) == body
 
 
-def test_the_flags_are_rocketmqs() -> None:
+def test_compression_flags_equal_rocketmqs() -> None:
     assert compress(TEXT, "zlib", 5)[1] == 0x301
     assert compress(TEXT, "zlib", 5)[0][:1] == b"\x78"  # RFC 1950, with its header
     assert decompress(zlib.compress(TEXT), 0x1, at=AT) == TEXT  # as RocketMQ 4 says it
@@ -51,7 +51,7 @@ def test_the_flags_are_rocketmqs() -> None:
     assert compress(TEXT, "zstd", 3)[0][:4] == b"\x28\xb5\x2f\xfd"
 
 
-def test_what_does_not_become_shorter_stays_as_it_is() -> None:
+def test_incompressible_body_stays_as_it_is() -> None:
     noise = os.urandom(5000)
     assert compress(noise, "zlib", 5) == (noise, 0)
 
@@ -70,7 +70,7 @@ def test_broken_bodies_and_bombs_are_refused(name: Format) -> None:
         decompress(packed, 0x401, at=AT)
 
 
-def test_zstandard_without_a_told_length_is_bounded_too() -> None:
+def test_zstandard_without_a_declared_length_is_bounded_too() -> None:
     zstd = pytest.importorskip("zstandard")
     for body, is_bomb in ((TEXT, False), (bytes(64 << 20), True)):
         packer = zstd.ZstdCompressor().compressobj()
@@ -88,13 +88,13 @@ def test_zstandard_without_a_told_length_is_bounded_too() -> None:
     ("name", "level", "setting"),
     [("gzip", None, "x"), ("zlib", 10, "x_level"), ("zlib", -2, "x_level")],
 )
-def test_a_format_or_level_that_is_none_is_named(name: str, level: int, setting: str) -> None:
+def test_unknown_format_or_level_is_named(name: str, level: int, setting: str) -> None:
     with pytest.raises(ConfigError) as told:
         check_format(name, level, setting="x")
     assert told.value.setting == setting
 
 
-def test_a_missing_package_is_told_with_what_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_package_is_named_with_what_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("lz4.frame", "zstandard"):
         monkeypatch.setitem(sys.modules, module, None)
     check_format("zlib", 5, setting="x")
@@ -105,7 +105,7 @@ def test_a_missing_package_is_told_with_what_installs_it(monkeypatch: pytest.Mon
             decompress(b"x", flags, at=AT)
 
 
-def test_one_broken_body_leaves_the_other_messages_alone() -> None:
+def test_broken_body_leaves_the_other_messages_alone() -> None:
     packed, flags = compress(TEXT, "zlib", 5)
     records = [
         record(body=b"plain"),

@@ -1,7 +1,7 @@
 from ternmq_model.data_version import DataVersion
 
 
-def test_a_change_counts_even_when_the_clock_went_back() -> None:
+def test_change_counts_even_when_the_clock_went_back() -> None:
     version = DataVersion(1_000, 5)
     assert version.next(900) == DataVersion(900, 6)
     assert version.next(900) > version

@@ -12,11 +12,11 @@ UNIT_MS = {"s": 1000, "m": 60_000, "h": 3_600_000}
 
 
 @pytest.mark.parametrize(("level", "text"), list(enumerate(LEVELS, 1)))
-def test_a_level_delays_as_its_name_says(level: int, text: str) -> None:
+def test_level_delays_as_its_name_says(level: int, text: str) -> None:
     assert level_delay_ms(level) == int(text[:-1]) * UNIT_MS[text[-1]]
 
 
-def test_a_level_above_the_highest_delays_as_that() -> None:
+def test_level_above_the_highest_delays_as_the_highest() -> None:
     assert level_delay_ms(99) == 2 * 3_600_000
 
 
@@ -24,7 +24,7 @@ STORED_MS = 1_700_000_000_123
 
 
 @pytest.mark.parametrize(("at_ms", "tick_ms"), [(0, 0), (1, 100), (100, 100), (101, 200)])
-def test_a_time_is_rounded_up_to_its_tick(at_ms: int, tick_ms: int) -> None:
+def test_time_is_rounded_up_to_its_tick(at_ms: int, tick_ms: int) -> None:
     assert tick_up(at_ms) == tick_ms
 
 
@@ -48,7 +48,7 @@ def test_a_time_is_rounded_up_to_its_tick(at_ms: int, tick_ms: int) -> None:
         ({}, None),
     ],
 )
-def test_a_timed_message_is_due_as_its_properties_say(
+def test_timed_message_is_due_as_its_properties_say(
     properties: dict[str, str], code: int | None
 ) -> None:
     assert wheel_code(properties, STORED_MS) == code

@@ -40,5 +40,5 @@ def test_every_error_answers_the_three_questions(
     assert answers == (fault, retryable, may_have_happened)
 
 
-def test_no_code_is_both_a_success_and_a_refusal() -> None:
+def test_response_codes_are_never_both_success_and_refusal() -> None:
     assert not STORED_CODES & (CALLERS_CODES | RETRYABLE_CODES)

@@ -64,7 +64,7 @@ def test_messages_that_break_a_limit_name_the_culprit(
         {"sharding_key": b"key"},
     ],
 )
-def test_what_is_no_text_is_refused_in_words(fields: dict[str, Any]) -> None:
+def test_non_text_fields_are_refused_in_words(fields: dict[str, Any]) -> None:
     with pytest.raises(IllegalMessage, match="both must be strings"):
         Message("T", b"", **fields).encoded_properties()
 
@@ -84,6 +84,6 @@ def test_delivery_and_system_properties_are_written(
     assert decode_properties(message.encoded_properties()) == {name: value}
 
 
-def test_a_message_that_cancels_names_the_other_and_its_time() -> None:
+def test_cancelling_message_names_the_other_and_its_time() -> None:
     encoded = Message("T", b"", deliver_at_ms=5, cancels="AB").encoded_properties()
     assert decode_properties(encoded) == {"TIMER_DELIVER_MS": "5", "TIMER_DEL_UNIQKEY": "AB"}

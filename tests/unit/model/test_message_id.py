@@ -20,7 +20,7 @@ def keys() -> UniqueKeys:
     return UniqueKeys(address=bytes((10, 0, 0, 7)), process_id=0x1_2345, salt=0xCAFE)
 
 
-def test_a_key_is_32_upper_case_digits_of_host_process_salt_time_and_counter() -> None:
+def test_key_is_32_upper_case_digits_of_host_process_salt_time_and_counter() -> None:
     key = keys().next(NOW_MS).decode()
     assert len(key) == 32
     assert key.startswith("0A0000072345" + "0000CAFE")
@@ -34,7 +34,7 @@ def test_keys_of_one_millisecond_differ() -> None:
     assert len(set(made)) == 1002
 
 
-def test_the_time_in_a_key_counts_from_the_months_beginning() -> None:
+def test_time_in_a_key_counts_from_the_months_beginning() -> None:
     maker = keys()
     first, later = maker.next(NOW_MS), maker.next(NOW_MS + 5_000)
     assert int(later[20:28], 16) - int(first[20:28], 16) == 5_000
@@ -42,7 +42,7 @@ def test_the_time_in_a_key_counts_from_the_months_beginning() -> None:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
-def test_an_offset_id_names_host_and_place(host: str) -> None:
+def test_offset_id_names_host_and_place(host: str) -> None:
     store_host = host_bytes(Address(host, 10911))
     message_id = offset_message_id(store_host, PhysicalOffset(4096))
     assert len(message_id) == (56 if ":" in host else 32)
@@ -51,6 +51,6 @@ def test_an_offset_id_names_host_and_place(host: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "xyz", "0" * 31, "0" * 34, "F" * 32, "0 " * 16])
-def test_what_is_no_id_is_refused(text: str) -> None:
+def test_malformed_message_id_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="message id"):
         parse_offset_message_id(text)

@@ -26,7 +26,7 @@ def test_illegal_topics_are_named(name: str) -> None:
         check_topic(name)
 
 
-def test_groups_are_shorter() -> None:
+def test_group_names_are_shorter_than_topic_names() -> None:
     assert check_group("g" * 120)
     with pytest.raises(IllegalName, match="group"):
         check_group("g" * 121)
@@ -43,7 +43,7 @@ def test_system_topics_are_known() -> None:
     assert not is_system_topic("flights")
 
 
-def test_clients_may_not_send_to_the_brokers_own_topics() -> None:
+def test_system_topics_are_closed_to_clients() -> None:
     for topic in ("SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC", "TBW102", "rmq_sys_x"):
         assert is_send_forbidden(topic)
     for topic in ("flights", "BenchmarkTest", "%RETRY%g"):
@@ -61,7 +61,7 @@ def test_clients_may_not_send_to_the_brokers_own_topics() -> None:
         ("cid_rmq_sys_trans", False, False),
     ],
 )
-def test_groups_of_the_system_and_of_brokers_are_known_by_name(
+def test_system_and_broker_groups_are_known_by_name(
     group: str, is_system: bool, is_brokers: bool
 ) -> None:
     assert is_system_group(group) == is_system

@@ -23,15 +23,15 @@ from ternmq_model.properties import (
         ("😀", 1772899),
     ],
 )
-def test_hashes_are_javas(text: str, code: int) -> None:
+def test_hashes_equal_javas(text: str, code: int) -> None:
     assert java_hash(text) == code
 
 
-def test_no_tag_has_code_zero() -> None:
+def test_empty_tag_has_code_zero() -> None:
     assert tag_code("") == 0
 
 
-def test_what_is_written_is_read_back() -> None:
+def test_properties_survive_round_trip() -> None:
     pairs = {"KEYS": "a b", "TAGS": "t", "city": "Zürich"}
     assert decode_properties(encode_properties(pairs)) == pairs
 
@@ -40,13 +40,13 @@ def test_reading_drops_pairs_without_name_or_value() -> None:
     assert decode_properties(b"a\x01\x02\x01b\x02c\x02d\x01e") == {"d": "e"}
 
 
-def test_a_value_may_hold_the_first_separator_when_read() -> None:
+def test_value_may_hold_the_first_separator_when_read() -> None:
     assert decode_properties(b"a\x01b\x01c\x02") == {"a": "b\x01c"}
 
 
 @pytest.mark.parametrize(
     ("name", "value"), [("", "v"), ("n", ""), ("n\x01", "v"), ("n", "v\x02"), ("n", "\x01")]
 )
-def test_pairs_that_could_not_be_read_back_are_refused(name: str, value: str) -> None:
+def test_unreadable_pairs_are_refused(name: str, value: str) -> None:
     with pytest.raises(IllegalMessage):
         check_property(name, value)

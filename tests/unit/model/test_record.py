@@ -16,7 +16,7 @@ from ternmq_model.record import (
 from tests.support.records import BORN_HOST, STORE_HOST, record
 
 
-def test_an_empty_record_has_91_bytes_of_overhead() -> None:
+def test_empty_record_has_91_bytes_of_overhead() -> None:
     assert len(record("T", body=b"", properties={})) == OVERHEAD_BYTES + 1 == 92
 
 
@@ -57,7 +57,7 @@ def test_fields_lie_where_rocketmq_puts_them() -> None:
 
 @pytest.mark.parametrize("born", [BORN_HOST, bytes(16) + BORN_HOST[4:]])
 @pytest.mark.parametrize("store", [STORE_HOST, bytes(16) + STORE_HOST[4:]])
-def test_both_kinds_of_hosts_are_read_back(born: bytes, store: bytes) -> None:
+def test_ipv4_and_ipv6_hosts_are_read_back(born: bytes, store: bytes) -> None:
     decoded = decode_record(record(born_host=born, store_host=store))
     assert decoded is not None
     assert (decoded.header.born_host, decoded.header.store_host) == (born, store)
@@ -66,12 +66,12 @@ def test_both_kinds_of_hosts_are_read_back(born: bytes, store: bytes) -> None:
     assert (decoded.topic, decoded.body, decoded.header.magic) == (b"flights", b"body", MAGIC_V1)
 
 
-def test_a_record_that_lies_elsewhere_than_it_says_is_refused() -> None:
+def test_record_lying_elsewhere_than_it_says_is_refused() -> None:
     with pytest.raises(CorruptRecord, match="says it is at 0"):
         decode_record(record(), at=PhysicalOffset(4096))
 
 
-def test_a_blank_record_is_none() -> None:
+def test_blank_record_is_none() -> None:
     assert decode_record(encode_blank(100) + bytes(92)) is None
 
 
@@ -81,14 +81,14 @@ def test_zeros_are_no_record(length: int) -> None:
         decode_record(bytes(length))
 
 
-def test_every_cut_of_a_record_is_refused() -> None:
+def test_every_truncated_record_is_refused() -> None:
     data = record()
     for length in range(len(data)):
         with pytest.raises(CorruptRecord):
             decode_record(data[:length])
 
 
-def test_a_flipped_bit_in_the_body_is_noticed() -> None:
+def test_flipped_bit_in_the_body_is_noticed() -> None:
     data = bytearray(record())
     data[89] ^= 1
     with pytest.raises(CorruptRecord, match="checksum"):

@@ -73,7 +73,7 @@ def test_compressed_bodies_are_taken() -> None:
         (record(properties={"k": "v"})[:-1] + b"v", "0x02"),
     ],
 )
-def test_a_bad_record_is_refused_and_its_neighbours_are_kept(bad: bytes, reason: str) -> None:
+def test_bad_record_is_refused_and_its_neighbours_are_kept(bad: bytes, reason: str) -> None:
     checked = check(record(body=b"first"), bad, record(body=b"last"))
     assert checked.batch is not None
     assert checked.indexes.tolist() == [0, 2]
@@ -82,14 +82,14 @@ def test_a_bad_record_is_refused_and_its_neighbours_are_kept(bad: bytes, reason:
     assert checked.batch.data == record(body=b"first") + record(body=b"last")
 
 
-def test_a_name_that_only_looks_like_a_served_property_is_taken() -> None:
+def test_property_resembling_a_served_one_is_accepted() -> None:
     assert not check(record(properties={"TIMEZONE": "UTC"})).refused
     assert not check(record(properties={"TIMER_OF_MINE": "UTC"})).refused
     assert reserved_reason({"TIMER_OF_MINE": "UTC", "DELAYED": "1"}) == ""
 
 
 @pytest.mark.parametrize("plain", [1, 20])
-def test_rows_that_may_have_to_lie_elsewhere_are_told(plain: int) -> None:
+def test_rows_that_may_be_rerouted_are_flagged(plain: int) -> None:
     batch = batch_of(
         *[record(body=b"%d" % number) for number in range(plain)],
         record("other", properties={"a": "b", "TRAN_MSG": "true"}),
@@ -105,21 +105,21 @@ def test_rows_that_may_have_to_lie_elsewhere_are_told(plain: int) -> None:
     assert batch_of(record(), record()).routed == ()
 
 
-def test_no_good_record_is_no_batch() -> None:
+def test_bad_records_alone_make_no_batch() -> None:
     checked = check(b"\0" * 120)
     assert checked.batch is None
     assert len(checked.refused) == 1
 
 
 @pytest.mark.parametrize("sizes", [[], [0], [-5], [119, 2], [1 << 30]])
-def test_lengths_that_cannot_be_are_refused_as_a_whole(sizes: list[int]) -> None:
+def test_impossible_lengths_are_refused_as_a_whole(sizes: list[int]) -> None:
     with pytest.raises(ValueError, match="add up"):
         check_records(
             bytes(120), np.array(sizes, dtype="<i4"), born_host_bytes=8, store_host_bytes=8
         )
 
 
-def test_a_selection_keeps_rows_and_queues_together() -> None:
+def test_selection_keeps_rows_and_queues_together() -> None:
     batch = batch_of(
         record("A", 0, b"0"), record("B", 0, b"1"), record("A", 1, b"2"), record("A", 0, b"3")
     )

@@ -30,7 +30,7 @@ def file_with(position: int, *, properties: bytes, body: bytes = b"body") -> tup
 
 
 @pytest.mark.parametrize("position", range(0, 700, 7))
-def test_a_record_with_any_of_its_sectors_lost_is_told_from_a_whole_one(position: int) -> None:
+def test_record_with_a_lost_sector_is_told_from_a_whole_one(position: int) -> None:
     body = bytes(range(1, 256)) * 3
     file, length = file_with(position, properties=b"k\x01" + b"v" * 1400 + b"\x02", body=body)
     assert check_record(memoryview(file), position, at=PhysicalOffset(position), next_file=True)
@@ -43,7 +43,7 @@ def test_a_record_with_any_of_its_sectors_lost_is_told_from_a_whole_one(position
             check_record(memoryview(torn), position, at=PhysicalOffset(position), next_file=True)
 
 
-def test_every_record_that_is_cut_short_is_told_from_a_whole_one() -> None:
+def test_truncated_record_is_told_from_a_whole_one() -> None:
     file, length = file_with(100, properties=b"k\x01value\x02")
     for kept in range(length):
         torn = bytearray(file)
@@ -52,20 +52,20 @@ def test_every_record_that_is_cut_short_is_told_from_a_whole_one() -> None:
             check_record(memoryview(torn), 100, at=PhysicalOffset(100), next_file=True)
 
 
-def test_a_zero_inside_a_property_is_no_loss() -> None:
+def test_zero_inside_a_property_is_no_loss() -> None:
     assert not has_lost_sector(b"k\x01a\0b\x02", 700)
     assert not has_lost_sector(b"", 512)
     assert has_lost_sector(b"k\x01ab\0", 700)
     assert has_lost_sector(bytes(3) + b"v\x02", 509)
 
 
-def test_a_stale_record_from_elsewhere_is_refused() -> None:
+def test_stale_record_from_elsewhere_is_refused() -> None:
     file, _ = file_with(100, properties=b"")
     with pytest.raises(CorruptRecord, match="says it is at 100"):
         check_record(memoryview(file), 100, at=PhysicalOffset(8292), next_file=True)
 
 
-def test_a_blank_record_counts_when_it_ends_its_file_and_another_follows() -> None:
+def test_blank_record_counts_when_it_ends_its_file_and_another_follows() -> None:
     file = bytearray(200)
     file[150:158] = encode_blank(50)
     at = PhysicalOffset(150)

@@ -41,13 +41,13 @@ def test_digits_begin_with_the_least_significant_and_end_with_zeros() -> None:
         (CHECKSUM_ROOM + b"a\x01b\x02", False),
     ],
 )
-def test_a_checksum_is_seen_only_where_it_belongs(properties: bytes, expected: bool) -> None:
+def test_checksum_is_recognized_only_in_its_place(properties: bytes, expected: bool) -> None:
     assert has_checksum(properties) is expected
     assert strip_checksum(properties) == (properties[:-20] if expected else properties)
 
 
 @given(bodies=st.lists(st.binary(max_size=200), min_size=1, max_size=5))
-def test_checksums_cover_all_that_is_before_them(bodies: list[bytes]) -> None:
+def test_checksums_cover_everything_before_them(bodies: list[bytes]) -> None:
     batch = batch_of(
         *(record(body=body, suffix=CHECKSUM_ROOM) for body in bodies), is_checksummed=True
     )
@@ -84,7 +84,7 @@ def test_any_changed_byte_is_noticed() -> None:
 
 
 @pytest.mark.parametrize("is_checksummed", [True, False])
-def test_a_batch_is_made_to_have_room_everywhere_or_nowhere(is_checksummed: bool) -> None:
+def test_batch_has_space_for_checksums_everywhere_or_nowhere(is_checksummed: bool) -> None:
     suffix = CHECKSUM_ROOM if is_checksummed else b""
     mixed = (
         record("A", 1, suffix=CHECKSUM_ROOM),
@@ -112,7 +112,7 @@ def test_a_batch_is_made_to_have_room_everywhere_or_nowhere(is_checksummed: bool
     assert kept.is_checksummed is is_checksummed
 
 
-def test_a_batch_that_conforms_already_is_left_alone() -> None:
+def test_conforming_batch_is_left_alone() -> None:
     batch = batch_of(record())
     assert conform_checksums(batch, is_checksummed=False) is batch
     longer = conform_checksums(batch, is_checksummed=True)
@@ -120,7 +120,7 @@ def test_a_batch_that_conforms_already_is_left_alone() -> None:
     assert conform_checksums(longer, is_checksummed=False).data == batch.data
 
 
-def test_properties_that_leave_no_room_are_refused_where_it_is_needed() -> None:
+def test_properties_without_space_for_a_checksum_are_refused_where_needed() -> None:
     fits = record(properties={"k": "v" * (PROPERTIES_BYTES_MAX - 3 - 20)})
     over = record(properties={"k": "v" * (PROPERTIES_BYTES_MAX - 3 - 19)})
     assert len(batch_of(fits, over)) == 2
@@ -141,7 +141,7 @@ def test_properties_that_leave_no_room_are_refused_where_it_is_needed() -> None:
         record(properties={"REAL_TOPIC": "A"}, suffix=CHECKSUM_ROOM),
     ],
 )
-def test_nobody_but_the_log_sets_a_checksum(bad: bytes, is_checksummed: bool) -> None:
+def test_checksums_set_by_clients_are_refused(bad: bytes, is_checksummed: bool) -> None:
     checked = check(record(), bad, is_checksummed=is_checksummed)
     assert [row for row, _ in checked.refused] == [1]
     assert "property" in checked.refused[0].reason

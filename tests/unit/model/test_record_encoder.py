@@ -14,7 +14,7 @@ def encoder(**settings: int) -> RecordEncoder:
     return RecordEncoder(born_host=BORN_HOST, store_host=STORE_HOST, suffix=SUFFIX, **settings)
 
 
-def test_one_record_has_what_was_given() -> None:
+def test_encoded_record_has_the_given_fields() -> None:
     data = encoder().encode(
         b"T", 3, b"body", b"K" * 32, b"TAGS\x01t\x02", born_at_ms=9, flag=5, sys_flag=1
     )
@@ -26,7 +26,7 @@ def test_one_record_has_what_was_given() -> None:
     assert (header.queue_id, header.flag, header.sys_flag, header.born_at_ms) == (3, 5, 1, 9)
 
 
-def test_many_records_are_as_one_by_one() -> None:
+def test_encoding_many_records_equals_encoding_each() -> None:
     bodies = [b"", b"x", b"y" * 5000]
     keys = [b"%032d" % n for n in range(3)]
     properties = [b"", b"a\x01b\x02", b"TAGS\x01t\x02"]

@@ -10,7 +10,7 @@ from tests.support.records import batch_of, record
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_batch_with_rows_replaced_is_the_batch_of_those_records(seed: int) -> None:
+def test_batch_with_rows_replaced_equals_the_batch_of_those_records(seed: int) -> None:
     chance = Random(seed)
 
     def some() -> bytes:

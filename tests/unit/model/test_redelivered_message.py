@@ -7,7 +7,7 @@ from tests.support.handed_out import message_at
 RETRIES = MessageQueue("%RETRY%g", "b", 0)
 
 
-def test_a_message_of_a_retry_topic_is_seen_under_its_own_topic_and_its_real_queue() -> None:
+def test_retried_message_appears_under_its_own_topic_and_real_queue() -> None:
     stored = message_at(
         3, queue=RETRIES, properties="RETRY_TOPIC\x01orders\x02TAGS\x01a\x02", reconsume_times=2
     )
@@ -19,7 +19,7 @@ def test_a_message_of_a_retry_topic_is_seen_under_its_own_topic_and_its_real_que
     assert (message.physical_offset, message.record_bytes) == (3000, stored.record_bytes)
 
 
-def test_a_message_that_never_had_another_topic_keeps_its_own() -> None:
+def test_message_that_never_had_another_topic_keeps_its_own() -> None:
     stored = message_at(3, queue=RETRIES)
     assert under_original_topic(stored) is stored
 

@@ -42,7 +42,7 @@ def test_queues_are_sorted_by_broker_then_id() -> None:
     assert ids_of(route.read_queues()) == expected
 
 
-def test_only_a_writable_topic_of_a_broker_with_a_master_is_written() -> None:
+def test_write_queues_need_a_writable_topic_and_a_master() -> None:
     route = TopicRoute(
         "t",
         (queues("a"), queues("b", permissions=4), queues("c", permissions=2, write=1)),
@@ -51,14 +51,14 @@ def test_only_a_writable_topic_of_a_broker_with_a_master_is_written() -> None:
     assert ids_of(route.write_queues()) == [("c", 0)]
 
 
-def test_a_readable_topic_is_read_whoever_is_up() -> None:
+def test_readable_topic_is_read_whoever_is_up() -> None:
     route = TopicRoute(
         "t", (queues("a"), queues("b", permissions=2)), (broker("a", 1), broker("b", 0))
     )
     assert ids_of(route.read_queues()) == [("a", 0), ("a", 1)]
 
 
-def test_an_order_configuration_fixes_the_queues() -> None:
+def test_order_configuration_fixes_the_queues() -> None:
     route = TopicRoute("t", (queues("a", write=8),), (broker("a", 1),), "b:1;a:2")
     assert ids_of(route.write_queues()) == [("a", 0), ("a", 1), ("b", 0)]
 
@@ -77,16 +77,16 @@ def test_an_order_configuration_fixes_the_queues() -> None:
         ("a:-1", False),
     ],
 )
-def test_an_order_configuration_has_a_count_for_each_broker(text: str, good: bool) -> None:
+def test_order_configuration_has_a_count_for_each_broker(text: str, good: bool) -> None:
     assert is_order_conf(text) is good
 
 
-def test_a_slip_in_an_order_configuration_does_not_stop_its_readers() -> None:
+def test_slip_in_an_order_configuration_does_not_stop_its_readers() -> None:
     route = TopicRoute("t", order_topic_conf="a:1;;b:x;c:2")
     assert ids_of(route.write_queues()) == [("a", 0), ("c", 0), ("c", 1)]
 
 
-def test_a_new_topic_has_the_templates_brokers_and_no_more_queues_than_asked() -> None:
+def test_new_topic_has_the_templates_brokers_and_at_most_the_wanted_queues() -> None:
     template = TopicRoute(
         "TBW102", (queues("a", read=8, write=8), queues("b", read=1, write=8)), (broker("a", 0),)
     )
@@ -127,13 +127,13 @@ def test_illegal_broker_and_cluster_names_are_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["desk-1.example.org", "hz@broker-a"])
-def test_a_host_name_with_or_without_a_machine_room_is_a_legal_broker_name(name: str) -> None:
+def test_host_name_with_or_without_a_machine_room_is_a_legal_broker_name(name: str) -> None:
     assert check_broker_name(name) == name
     assert list(order_sections(f"{name}:8")) == [(name, 8)]
 
 
 @pytest.mark.parametrize("name", ["@a", "a@", "a@b@c", "a@.b"])
-def test_a_machine_room_stands_before_a_name_and_a_cluster_has_none(name: str) -> None:
+def test_machine_room_stands_before_a_name_and_a_cluster_has_none(name: str) -> None:
     with pytest.raises(IllegalName, match="broker name"):
         check_broker_name(name)
     with pytest.raises(IllegalName, match="cluster"):
@@ -141,7 +141,7 @@ def test_a_machine_room_stands_before_a_name_and_a_cluster_has_none(name: str) -
 
 
 @pytest.mark.parametrize("count", [-1, QUEUES_MAX + 1])
-def test_a_topic_has_a_bounded_number_of_queues(count: int) -> None:
+def test_number_of_queues_of_a_topic_is_bounded(count: int) -> None:
     good = TopicConfig("t", 8, QUEUES_MAX, READ_WRITE)
     assert check_topic_config(good) is good
     for bad in (replace(good, read_queues=count), replace(good, write_queues=count)):

@@ -10,7 +10,7 @@ from tests.support.records import BORN_HOST, STORE_HOST, record, sizes_of
 QUEUE = MessageQueue("flights", "a", 0)
 
 
-def test_a_message_shows_what_its_record_holds() -> None:
+def test_message_shows_its_records_fields() -> None:
     pairs = {"UNIQ_KEY": "K" * 32, "TAGS": "t", "KEYS": "a b", "__SHARDINGKEY": "s", "x": "y"}
     data = record(body=b"hello", properties=pairs)
     (message,) = decode_records(data, sizes_of([data]), QUEUE)
@@ -26,7 +26,7 @@ def test_a_message_shows_what_its_record_holds() -> None:
     assert "flights@a:0" in repr(message)
 
 
-def test_a_message_without_a_unique_key_goes_by_its_offset_id() -> None:
+def test_message_without_a_unique_key_is_identified_by_its_offset_id() -> None:
     data = record(properties={})
     (message,) = decode_records(data, sizes_of([data]), QUEUE)
     assert message.message_id == message.offset_message_id
@@ -39,11 +39,11 @@ def test_records_of_several_layouts_are_read() -> None:
     assert [message.body for message in messages] == [b"4", b"6"]
 
 
-def test_nothing_is_read_from_nothing() -> None:
+def test_empty_buffer_has_no_records() -> None:
     assert decode_records(b"", sizes_of([]), QUEUE) == []
 
 
-def test_a_flipped_bit_in_a_body_is_noticed_unless_told_not_to_look() -> None:
+def test_flipped_bit_in_a_body_is_noticed_unless_verification_is_off() -> None:
     records = [record(body=b"first"), record(body=b"second")]
     data = b"".join(records).replace(b"second", b"secood")
     with pytest.raises(CorruptRecord, match="checksum"):
@@ -52,7 +52,7 @@ def test_a_flipped_bit_in_a_body_is_noticed_unless_told_not_to_look() -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 30, 100])
-def test_sizes_that_do_not_fit_are_refused(cut: int) -> None:
+def test_inconsistent_sizes_are_refused(cut: int) -> None:
     data = record()
     with pytest.raises(CorruptRecord):
         decode_records(data[:-cut], sizes_of([data]), QUEUE)

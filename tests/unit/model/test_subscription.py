@@ -8,7 +8,7 @@ from ternmq_model.subscription import SQL92, parse_subscription, sql
 
 
 @pytest.mark.parametrize("expression", ["*", "", "  *  "])
-def test_everything_is_wanted(expression: str) -> None:
+def test_subscription_to_all_wants_every_tag(expression: str) -> None:
     subscription = parse_subscription("T", expression)
     assert subscription.tag_codes is None
     assert subscription.wants("anything")
@@ -34,7 +34,7 @@ def test_expressions_without_a_tag_are_refused(expression: str) -> None:
         parse_subscription("T", expression)
 
 
-def test_an_sql92_subscription_asks_for_properties() -> None:
+def test_sql92_subscription_asks_for_properties() -> None:
     subscription = parse_subscription("T", "a > 3 AND TAGS = 'x'", SQL92, version_ms=7)
     assert subscription.expression_type == SQL92
     assert subscription.tag_codes is None
@@ -43,7 +43,7 @@ def test_an_sql92_subscription_asks_for_properties() -> None:
     assert not subscription.matches({})
 
 
-def test_a_tag_subscription_matches_by_the_real_tag() -> None:
+def test_tag_subscription_matches_by_the_real_tag() -> None:
     subscription = parse_subscription("T", "Aa")
     assert subscription.matches({"TAGS": "Aa"})
     assert not subscription.matches({"TAGS": "BB"})
@@ -64,7 +64,7 @@ def test_subscriptions_with_the_same_filter_are_told_apart_from_others() -> None
     ("expression", "expression_type", "why"),
     [("a >", SQL92, "'T': SQL92: .* at the end"), ("", SQL92, "empty"), ("a", "SQL99", "SQL99")],
 )
-def test_what_cannot_be_read_is_refused(expression: str, expression_type: str, why: str) -> None:
+def test_malformed_subscription_is_refused(expression: str, expression_type: str, why: str) -> None:
     with pytest.raises(TernError, match=why):
         parse_subscription("T", expression, expression_type)
 

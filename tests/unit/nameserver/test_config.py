@@ -7,7 +7,7 @@ from ternmq_model.errors import ConfigError
 from ternmq_nameserver.config import NameServerConfig
 
 
-def test_it_listens_on_loopback_unless_told_otherwise() -> None:
+def test_nameserver_listens_on_loopback_by_default() -> None:
     assert NameServerConfig().listen_address == Address("127.0.0.1", 9876)
     for listen in ("::1", "[::1]"):
         assert NameServerConfig(listen=listen, port=0).listen_address == Address("::1", 0)
@@ -28,7 +28,7 @@ def test_it_listens_on_loopback_unless_told_otherwise() -> None:
         ("scan_interval_s", 0.0),
     ],
 )
-def test_a_setting_that_cannot_work_is_named(setting: str, value: Any) -> None:
+def test_impossible_setting_is_named(setting: str, value: Any) -> None:
     with pytest.raises(ConfigError, match=setting) as caught:
         NameServerConfig(**{setting: value})
     assert caught.value.setting == f"nameserver.{setting}"

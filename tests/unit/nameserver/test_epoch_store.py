@@ -24,7 +24,7 @@ async def store_at(path: Path | None) -> AsyncGenerator[EpochStore]:
         yield store
 
 
-def test_an_epoch_that_was_accepted_is_there_after_a_restart(tmp_path: Path) -> None:
+def test_accepted_epoch_survives_a_restart(tmp_path: Path) -> None:
     async def main() -> None:
         async with store_at(tmp_path / FILE_NAME) as store:
             await store.accept("c", "a", 1000)
@@ -38,7 +38,7 @@ def test_an_epoch_that_was_accepted_is_there_after_a_restart(tmp_path: Path) -> 
     run_in_virtual_time(main())
 
 
-def test_an_epoch_counts_from_the_moment_it_is_asked_for(tmp_path: Path) -> None:
+def test_epoch_counts_from_the_moment_it_is_requested(tmp_path: Path) -> None:
     async def main() -> None:
         async with store_at(tmp_path / FILE_NAME) as store:
             raising = asyncio.ensure_future(store.accept("c", "a", 2))
@@ -66,7 +66,7 @@ def test_accepting_the_epoch_again_waits_until_it_is_on_disk(tmp_path: Path) -> 
     run_in_virtual_time(main())
 
 
-def test_an_epoch_that_the_disk_refused_is_not_acknowledged_and_counts(tmp_path: Path) -> None:
+def test_epoch_refused_by_the_disk_counts_without_acknowledgement(tmp_path: Path) -> None:
     async def main() -> None:
         path = tmp_path / "gone" / FILE_NAME
         async with store_at(path) as store:
@@ -81,7 +81,7 @@ def test_an_epoch_that_the_disk_refused_is_not_acknowledged_and_counts(tmp_path:
 
 
 @pytest.mark.parametrize("step", range(4))
-def test_a_crash_at_any_step_leaves_what_was_acknowledged_or_more(
+def test_crash_at_any_step_leaves_at_least_the_acknowledged_epochs(
     step: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Crash(BaseException):
@@ -122,7 +122,7 @@ def test_a_crash_at_any_step_leaves_what_was_acknowledged_or_more(
     run_in_virtual_time(main())
 
 
-def test_a_file_that_cannot_be_read_is_an_error_and_not_an_empty_table(tmp_path: Path) -> None:
+def test_unreadable_file_is_an_error_and_not_an_empty_table(tmp_path: Path) -> None:
     path = tmp_path / FILE_NAME
     path.write_bytes(b"{")
 
@@ -134,7 +134,7 @@ def test_a_file_that_cannot_be_read_is_an_error_and_not_an_empty_table(tmp_path:
     run_in_virtual_time(main())
 
 
-def test_without_a_file_epochs_are_kept_in_memory() -> None:
+def test_epochs_are_kept_in_memory_without_a_file() -> None:
     async def main() -> None:
         async with store_at(None) as store:
             await store.accept("c", "a", 2)

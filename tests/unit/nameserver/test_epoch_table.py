@@ -4,7 +4,7 @@ from ternmq_model.errors import RefusedError
 from ternmq_nameserver.epoch_table import NAMES_MAX, EpochTable, epoch_table_from_json
 
 
-def test_an_epoch_only_rises() -> None:
+def test_epoch_only_rises() -> None:
     table = EpochTable().raised("c", "a", 3)
     assert table.get("c", "a") == 3
     assert table.raised("c", "a", 2) is table
@@ -13,12 +13,12 @@ def test_an_epoch_only_rises() -> None:
     assert table.get("other", "a") == table.get("c", "b") == 0
 
 
-def test_a_name_without_an_epoch_is_not_kept() -> None:
+def test_name_without_an_epoch_is_not_kept() -> None:
     table = EpochTable()
     assert table.raised("c", "a", 0) is table
 
 
-def test_what_is_written_is_read_again() -> None:
+def test_epoch_table_survives_round_trip() -> None:
     table = EpochTable().raised("c", "a", 1000).raised("c", "ü", 1).raised("d", "a", 2)
     assert list(epoch_table_from_json(table.to_json())) == list(table)
     assert table.to_json() == epoch_table_from_json(table.to_json()).to_json()
@@ -38,12 +38,12 @@ def test_what_is_written_is_read_again() -> None:
         (b"\0\0", "Expecting value"),
     ],
 )
-def test_what_is_no_table_is_refused(data: bytes, reason: str) -> None:
+def test_malformed_epoch_table_is_refused(data: bytes, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         epoch_table_from_json(data)
 
 
-def test_the_number_of_names_is_bounded() -> None:
+def test_number_of_names_is_bounded() -> None:
     table = EpochTable({("c", str(number)): 1 for number in range(NAMES_MAX)})
     with pytest.raises(RefusedError, match="no more fit"):
         table.raised("c", "one more", 1)

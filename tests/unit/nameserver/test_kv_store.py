@@ -21,7 +21,7 @@ async def store_at(path: Path | None) -> AsyncGenerator[KvStore]:
             yield store
 
 
-def test_a_setting_that_was_answered_is_there_after_a_restart(tmp_path: Path) -> None:
+def test_acknowledged_setting_survives_a_restart(tmp_path: Path) -> None:
     path = tmp_path / "new" / FILE_NAME
 
     async def main() -> None:
@@ -36,7 +36,7 @@ def test_a_setting_that_was_answered_is_there_after_a_restart(tmp_path: Path) ->
     run_in_virtual_time(main())
 
 
-def test_changes_at_the_same_time_are_all_kept(tmp_path: Path) -> None:
+def test_concurrent_changes_are_all_kept(tmp_path: Path) -> None:
     async def main() -> None:
         async with store_at(tmp_path / FILE_NAME) as store:
             await asyncio.gather(*(store.put("n", str(key), "v") for key in range(10)))
@@ -49,7 +49,7 @@ def test_changes_at_the_same_time_are_all_kept(tmp_path: Path) -> None:
     run_in_virtual_time(main())
 
 
-def test_a_caller_that_goes_away_leaves_no_second_writer(tmp_path: Path) -> None:
+def test_departed_caller_leaves_no_second_writer(tmp_path: Path) -> None:
     async def main() -> None:
         async with store_at(tmp_path / FILE_NAME) as store:
             with contextlib.suppress(TimeoutError):
@@ -61,7 +61,7 @@ def test_a_caller_that_goes_away_leaves_no_second_writer(tmp_path: Path) -> None
     run_in_virtual_time(main())
 
 
-def test_a_setting_that_the_disk_refused_is_not_kept(tmp_path: Path) -> None:
+def test_setting_refused_by_the_disk_is_not_kept(tmp_path: Path) -> None:
     path = tmp_path / "gone" / FILE_NAME
 
     async def main() -> None:
@@ -82,7 +82,7 @@ def test_a_setting_that_the_disk_refused_is_not_kept(tmp_path: Path) -> None:
     run_in_virtual_time(main())
 
 
-def test_a_file_that_cannot_be_read_is_an_error_and_not_an_empty_table(tmp_path: Path) -> None:
+def test_unreadable_file_is_an_error_and_not_an_empty_table(tmp_path: Path) -> None:
     path = tmp_path / FILE_NAME
     path.write_bytes(b"{")
 
@@ -94,7 +94,7 @@ def test_a_file_that_cannot_be_read_is_an_error_and_not_an_empty_table(tmp_path:
     run_in_virtual_time(main())
 
 
-def test_a_file_with_half_a_surrogate_pair_is_an_error_that_names_it(tmp_path: Path) -> None:
+def test_file_with_half_a_surrogate_pair_is_an_error_naming_it(tmp_path: Path) -> None:
     path = tmp_path / FILE_NAME
     path.write_bytes(rb'{"configTable": {"n": {"k": "\ud800"}}}')
 
@@ -106,7 +106,7 @@ def test_a_file_with_half_a_surrogate_pair_is_an_error_that_names_it(tmp_path: P
     run_in_virtual_time(main())
 
 
-def test_a_directory_that_another_nameserver_holds_is_refused_by_name(tmp_path: Path) -> None:
+def test_directory_of_another_nameserver_is_refused_by_name(tmp_path: Path) -> None:
     async def main() -> None:
         async with store_at(tmp_path / FILE_NAME) as store:
             with pytest.raises(StoreLocked, match=str(tmp_path)):
@@ -119,7 +119,7 @@ def test_a_directory_that_another_nameserver_holds_is_refused_by_name(tmp_path: 
     run_in_virtual_time(main())
 
 
-def test_without_a_file_settings_are_kept_in_memory() -> None:
+def test_settings_are_kept_in_memory_without_a_file() -> None:
     async def main() -> None:
         async with store_at(None) as store:
             await store.put("n", "a", "1")

@@ -19,7 +19,7 @@ def test_settings_are_kept_by_namespace_and_key() -> None:
     assert len(table) == 3
 
 
-def test_a_change_leaves_the_table_before_as_it_was() -> None:
+def test_change_leaves_the_previous_table_as_it_was() -> None:
     before = KvTable().with_setting("n", "a", "1")
     assert before.with_setting("n", "a", "2").get("n", "a") == "2"
     assert before.without_setting("n", "a").values("n") == {}
@@ -27,7 +27,7 @@ def test_a_change_leaves_the_table_before_as_it_was() -> None:
     assert before.get("n", "a") == "1"
 
 
-def test_the_file_has_rocketmqs_shape_and_reads_back() -> None:
+def test_file_has_rocketmqs_shape_and_reads_back() -> None:
     table = KvTable().with_setting("ORDER_TOPIC_CONFIG", "t", "a:8;b:8").with_setting("n", "ä", "")
     data = table.to_json()
     assert json.loads(data) == {
@@ -51,7 +51,7 @@ def test_the_file_has_rocketmqs_shape_and_reads_back() -> None:
         b'{"configTable": {"n": {"k": "' + b"v" * (1 << 20) + b'"}}}',
     ],
 )
-def test_a_file_of_another_shape_is_refused(data: bytes) -> None:
+def test_malformed_file_is_refused(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
         kv_table_from_json(data)
 
@@ -65,14 +65,14 @@ def test_illegal_names_are_refused(name: str) -> None:
             KvTable().without_setting(namespace, key)
 
 
-def test_an_order_of_queues_must_be_one() -> None:
+def test_malformed_order_configuration_is_refused() -> None:
     with pytest.raises(InvalidParameter, match="ORDER_TOPIC_CONFIG/t must name queues as"):
         KvTable().with_setting(ORDER_NAMESPACE, "t", "a=8")
     with pytest.raises(IllegalName, match="topic"):
         KvTable().with_setting(ORDER_NAMESPACE, "no topic", "a:8")
 
 
-def test_the_table_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_table_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InvalidParameter, match="n/k is 16385 characters long"):
         KvTable().with_setting("n", "k", "v" * 16_385)
     monkeypatch.setattr(kv, "SETTINGS_MAX", 1)
@@ -82,7 +82,7 @@ def test_the_table_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         table.with_setting("n", "l", "v")
 
 
-def test_a_namespace_has_room_for_one_mebibyte_and_a_refusal_says_so() -> None:
+def test_namespace_holds_one_mebibyte_and_a_refusal_says_so() -> None:
     table, value = KvTable(), "ä" * 16_000  # two bytes each
     for number in range(32):
         table = table.with_setting("n", str(number), value)

@@ -12,6 +12,7 @@ from ternmq_model.errors import IllegalName, InvalidParameter, RefusedError, Top
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import Permission, TopicConfig
 from ternmq_nameserver.route_table import ENDPOINTS_MAX, Change, Registration, RouteTable
+from tests.support.examples import examples
 
 
 def topics(*names: str) -> tuple[TopicConfig, ...]:
@@ -54,7 +55,7 @@ def table_with(*registrations: Registration) -> RouteTable:
     return table
 
 
-def test_a_registered_broker_serves_its_topics() -> None:
+def test_registered_broker_serves_its_topics() -> None:
     table = table_with(master("b"), master("a", topics=topics("t", "u")))
     route = table.topic_route("t")
     assert [data.broker_name for data in route.queues] == ["a", "b"]
@@ -65,7 +66,7 @@ def test_a_registered_broker_serves_its_topics() -> None:
         table.topic_route("v")
 
 
-def test_topics_and_clusters_are_told_by_cluster() -> None:
+def test_topics_and_clusters_are_listed_by_cluster() -> None:
     table = table_with(master("b", cluster="d"), master("a", topics=topics("u")))
     assert table.topics("c") == ["u"]
     assert table.topics("d") == ["t"]
@@ -77,7 +78,7 @@ def test_topics_and_clusters_are_told_by_cluster() -> None:
     assert [table.clusters(name) for name in ("b", "z")] == [table.clusters()[1:], ()]
 
 
-def test_a_silent_broker_is_dropped_after_its_expiry_and_not_before() -> None:
+def test_silent_broker_is_dropped_after_its_expiry_and_not_before() -> None:
     table = table_with(master("a"), master("b", expiry_ms=5_000))
     assert table.expire(now_ms=5_000) == ()
     (change,) = table.expire(now_ms=5_001)
@@ -102,7 +103,7 @@ def test_topics_are_read_only_when_the_data_version_differs() -> None:
     assert table.topics() == ["w"], "a version that differs is taken, higher or not"
 
 
-def test_a_restarted_broker_with_an_unchanged_data_version_tells_its_topics_anew() -> None:
+def test_restarted_broker_sends_its_topics_again_with_an_old_data_version() -> None:
     table = table_with(master())
     again = master(incarnation="a-life-2", topics=topics("u"))
     changes = table.register(again, now_ms=1).changes
@@ -110,7 +111,7 @@ def test_a_restarted_broker_with_an_unchanged_data_version_tells_its_topics_anew
     assert table.topics() == ["u"]
 
 
-def test_a_stale_goodbye_changes_nothing() -> None:
+def test_stale_goodbye_changes_nothing() -> None:
     before = master()
     table = table_with(before, master(incarnation="a-life-2"))
     route = table.topic_route("t")
@@ -123,14 +124,14 @@ def test_a_stale_goodbye_changes_nothing() -> None:
     assert table.clusters() == ()
 
 
-def test_a_slave_is_told_its_master_and_a_master_nothing() -> None:
+def test_slave_learns_its_master_and_a_master_learns_none() -> None:
     table = RouteTable()
     assert table.register(slave(), now_ms=0).master_endpoints == ()
     assert table.register(master(), now_ms=0).master_endpoints == ()
     assert table.register(slave(), now_ms=0).master_endpoints == master().endpoints
 
 
-def test_a_slave_alone_keeps_the_topics_readable_and_not_writable() -> None:
+def test_lone_slave_keeps_the_topics_readable_and_unwritable() -> None:
     table = table_with(master(), slave())
     unregister(table, master())
     route = table.topic_route("t")
@@ -141,7 +142,7 @@ def test_a_slave_alone_keeps_the_topics_readable_and_not_writable() -> None:
         table.topic_route("t")
 
 
-def test_the_masters_topics_count_and_a_slaves_only_before_there_were_any() -> None:
+def test_masters_topics_replace_those_of_a_slave() -> None:
     table = table_with(slave(topics=topics("old")))
     assert table.topics() == ["old"]
     table.register(slave(topics=topics("new"), data_version=DataVersion(2)), now_ms=1)
@@ -153,7 +154,7 @@ def test_the_masters_topics_count_and_a_slaves_only_before_there_were_any() -> N
     assert table.topics() == ["t"]
 
 
-def test_the_same_address_under_another_id_is_one_member() -> None:
+def test_same_address_under_another_id_is_one_member() -> None:
     table = table_with(master(), slave())
     promoted = slave(broker_id=0, endpoints=slave().endpoints, epoch=1)
     changes = table.register(promoted, now_ms=1).changes
@@ -164,7 +165,7 @@ def test_the_same_address_under_another_id_is_one_member() -> None:
     assert [member.broker_id for member in data.members] == [0]
 
 
-def test_a_lower_epoch_is_refused_and_changes_nothing() -> None:
+def test_lower_epoch_is_refused_and_changes_nothing() -> None:
     table = table_with(master(epoch=3))
     with pytest.raises(RefusedError, match="epoch 2 is over, 3 has begun") as caught:
         table.register(master(epoch=2, incarnation="x", topics=()), now_ms=1)
@@ -173,7 +174,7 @@ def test_a_lower_epoch_is_refused_and_changes_nothing() -> None:
     assert len(unregister(table, master())) == 1
 
 
-def test_a_master_whose_epoch_a_living_slave_has_outlived_is_refused() -> None:
+def test_master_of_an_epoch_below_a_living_slaves_is_refused() -> None:
     table = table_with(slave(epoch=5))
     with pytest.raises(RefusedError, match="epoch 4 is over"):
         table.register(master(epoch=4), now_ms=1)
@@ -181,7 +182,7 @@ def test_a_master_whose_epoch_a_living_slave_has_outlived_is_refused() -> None:
     table.register(slave(epoch=4), now_ms=1)  # a slave that has not heard yet
 
 
-def test_one_name_is_in_one_cluster() -> None:
+def test_broker_name_belongs_to_a_single_cluster() -> None:
     table = table_with(master(), slave())
     with pytest.raises(RefusedError, match="belongs to cluster c, not d"):
         table.register(slave(cluster="d"), now_ms=1)
@@ -190,7 +191,7 @@ def test_one_name_is_in_one_cluster() -> None:
     assert [data.cluster for data in table.clusters()] == ["d"]
 
 
-def test_a_wipe_lasts_until_the_master_is_another_process() -> None:
+def test_wipe_lasts_until_another_process_is_master() -> None:
     table = table_with(master(), slave(), master("b"))
     assert table.wipe_write_permission("a") == 1
     assert table.wipe_write_permission("a") == 0
@@ -206,7 +207,7 @@ def test_a_wipe_lasts_until_the_master_is_another_process() -> None:
     assert len(table.topic_route("u").write_queues()) == 8
 
 
-def test_what_was_wiped_can_be_given_back_and_nothing_more() -> None:
+def test_wiped_permissions_alone_can_be_given_back() -> None:
     table = table_with(master(topics=(*topics("t"), TopicConfig("r", 1, 1, Permission.READ))))
     assert table.add_write_permission("a") == 0
     assert table.wipe_write_permission("a") == 1
@@ -239,7 +240,7 @@ def test_permissions_of_an_unknown_broker_are_not_changed() -> None:
         {"topics": topics("t", "t")},
     ],
 )
-def test_values_that_cannot_be_are_refused(changes: dict[str, Any]) -> None:
+def test_impossible_values_are_refused(changes: dict[str, Any]) -> None:
     table = RouteTable()
     with pytest.raises(InvalidParameter, match="broker a: "):
         table.register(master(**changes), now_ms=0)
@@ -346,4 +347,4 @@ class RouteTableMachine(RuleBasedStateMachine):
 
 
 TestRouteTableMachine = RouteTableMachine.TestCase
-TestRouteTableMachine.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestRouteTableMachine.settings = settings(max_examples=examples(60), stateful_step_count=30)

@@ -28,7 +28,7 @@ def test_offsets_are_versioned_json_with_sorted_keys() -> None:
     assert offsets_from_json(text) == offsets_from_json(offsets_to_json(offsets)) == offsets
 
 
-def test_where_a_first_batch_began_is_passed_over() -> None:
+def test_start_of_a_first_batch_is_ignored() -> None:
     with_start = offsets_to_json({A0: 5}) | {"from": {"TopicA": {"broker-a:0": 2}}}
     assert offsets_from_json(with_start) == {A0: 5}
     with pytest.raises(UsageError):
@@ -54,28 +54,28 @@ def test_where_a_first_batch_began_is_passed_over() -> None:
         "{",
     ],
 )
-def test_a_checkpoint_of_something_else_is_refused(value: object) -> None:
+def test_foreign_checkpoint_is_refused(value: object) -> None:
     with pytest.raises(UsageError, match="checkpoint"):
         offsets_from_json(value)
 
 
-def test_options_need_no_version_and_may_have_one() -> None:
+def test_option_offsets_need_no_version_and_may_have_one() -> None:
     for text in ('{"TopicA":{"broker-a:0":-2}}', '{"v":1,"t":{"TopicA":{"broker-a:0":-2}}}'):
         assert read_numbers(text, option="startingOffsets", minimum=-2) == {A0: -2}
 
 
-def test_topics_may_be_called_as_the_versioned_form_calls_its_parts() -> None:
+def test_topics_may_be_named_like_parts_of_the_versioned_form() -> None:
     found = read_numbers('{"v":{"b:0":1},"t":{"b:0":2}}', option="x", minimum=0)
     assert found == {MessageQueue("v", "b", 0): 1, MessageQueue("t", "b", 0): 2}
 
 
 @pytest.mark.parametrize("text", ["0", ":0", "b:", "b:+1", "b:٣", "b:1e1", "b: 1", "b:123456"])
-def test_a_text_that_names_no_queue_is_refused(text: str) -> None:
+def test_text_without_a_queue_is_refused(text: str) -> None:
     with pytest.raises(UsageError):
         queue_from_text("TopicA", text)
 
 
-def test_a_stretch_knows_its_length_and_name() -> None:
+def test_stretch_knows_its_length_and_name() -> None:
     stretch = Stretch(A0, QueueOffset(3), QueueOffset(9))
     assert stretch.messages == 6
     assert str(stretch) == "TopicA@broker-a:0 [3, 9)"

@@ -5,7 +5,7 @@ from ternmq_pipeline.options import View
 from ternmq_pipeline.schema import KAFKA_COLUMNS, TERNMQ_COLUMNS, columns_of, ddl_of, narrowed
 
 
-def test_the_views_have_their_columns() -> None:
+def test_views_have_their_columns() -> None:
     assert [column.name for column in columns_of(View.TERNMQ)][:4] == [
         *("topic", "brokerName", "queueId", "queueOffset")
     ]
@@ -13,11 +13,11 @@ def test_the_views_have_their_columns() -> None:
     assert columns_of(View.KAFKA, include_headers=True)[-1].name == "headers"
 
 
-def test_a_schema_is_told_as_ddl() -> None:
+def test_schema_is_given_as_ddl() -> None:
     assert ddl_of(KAFKA_COLUMNS[:2]) == "`key` binary, `value` binary"
 
 
-def test_a_narrower_schema_keeps_its_order() -> None:
+def test_narrower_schema_keeps_its_order() -> None:
     found = narrowed(TERNMQ_COLUMNS, [("body", "binary"), ("topic", "string")])
     assert [column.name for column in found] == ["body", "topic"]
 

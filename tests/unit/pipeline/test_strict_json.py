@@ -18,7 +18,7 @@ from ternmq_pipeline.strict_json import read_object, shown
         (" " * (8 << 20) + "{}", "characters long"),
     ],
 )
-def test_what_is_no_plain_object_is_refused_by_name(text: str, told: str) -> None:
+def test_malformed_json_object_is_refused_by_name(text: str, told: str) -> None:
     with pytest.raises(ConfigError) as caught:
         read_object(text, option="assign")
     assert caught.value.setting == "assign"

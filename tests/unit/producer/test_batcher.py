@@ -53,7 +53,7 @@ def bodies(batch: Batch | None) -> list[bytes]:
     return [one.body for one in all_pending(batch)]
 
 
-def test_a_batch_takes_what_waits_up_to_its_size() -> None:
+def test_batch_takes_waiting_messages_up_to_its_size() -> None:
     some = batcher()
     for number in range(15):
         some.add(pending(b"%d" % number))
@@ -62,7 +62,7 @@ def test_a_batch_takes_what_waits_up_to_its_size() -> None:
     assert some.next_batch(0) is None
 
 
-def test_a_larger_message_goes_alone() -> None:
+def test_larger_message_goes_alone() -> None:
     some = batcher()
     for one in (pending(b"a"), pending(b"large", size=5000), pending(b"b")):
         some.add(one)
@@ -72,7 +72,7 @@ def test_a_larger_message_goes_alone() -> None:
     assert bodies(some.next_batch(0)) == [b"b"]
 
 
-def test_no_batch_leaves_while_two_are_unanswered() -> None:
+def test_third_batch_waits_while_two_are_unanswered() -> None:
     some = batcher()
     for _ in range(2):
         some.add(pending())
@@ -84,7 +84,7 @@ def test_no_batch_leaves_while_two_are_unanswered() -> None:
     assert bodies(some.next_batch(0)) == [b"third"]
 
 
-def test_an_ordered_queue_is_in_one_unanswered_batch_only() -> None:
+def test_ordered_queue_is_in_only_one_unanswered_batch() -> None:
     some = batcher()
     some.add(pending(b"a1", queue_id=1, ordered=True))
     first = some.next_batch(0)
@@ -100,7 +100,7 @@ def test_an_ordered_queue_is_in_one_unanswered_batch_only() -> None:
     assert bodies(some.next_batch(0)) == [b"a2"]
 
 
-def test_what_is_put_back_comes_before_what_waited() -> None:
+def test_returned_messages_come_before_waiting_ones() -> None:
     some = batcher()
     for number in range(3):
         some.add(pending(b"%d" % number, ordered=True))
@@ -114,7 +114,7 @@ def test_what_is_put_back_comes_before_what_waited() -> None:
     assert bodies(some.next_batch(0)) == [b"0", b"1", b"2", b"3"]
 
 
-def test_suspects_travel_in_batches_of_their_own_marked_as_retries() -> None:
+def test_messages_in_doubt_travel_in_their_own_batches_marked_as_retries() -> None:
     some = batcher()
     suspect = pending(b"suspect")
     ordered = pending(b"ordered", queue_id=1, ordered=True)
@@ -134,7 +134,7 @@ def test_suspects_travel_in_batches_of_their_own_marked_as_retries() -> None:
     assert bodies(some.next_batch(0)) == [b"next"]
 
 
-def test_what_nobody_waits_for_is_dropped_and_freed() -> None:
+def test_abandoned_messages_are_dropped_and_freed() -> None:
     freed = Freed()
     some = batcher(freed)
     gone = pending(b"gone")
@@ -149,7 +149,7 @@ def test_what_nobody_waits_for_is_dropped_and_freed() -> None:
     assert some.is_empty
 
 
-def test_a_withdrawn_batch_leaves_nothing_behind() -> None:
+def test_withdrawn_batch_leaves_nothing_behind() -> None:
     some = batcher()
     some.add(pending(b"a", ordered=True))
     batch = some.next_batch(0)
@@ -158,7 +158,7 @@ def test_a_withdrawn_batch_leaves_nothing_behind() -> None:
     assert some.is_empty
 
 
-def test_expiry_tells_what_was_written_from_what_was_not() -> None:
+def test_expiry_tells_written_messages_from_unwritten_ones() -> None:
     freed = Freed()
     some = batcher(freed, batches=1)
     some.add(pending(b"written", at=10))
@@ -178,7 +178,7 @@ def test_expiry_tells_what_was_written_from_what_was_not() -> None:
     assert next_ms is None
 
 
-def test_draining_gives_everything_that_waits() -> None:
+def test_draining_returns_everything_that_waits() -> None:
     some = batcher()
     for one in (
         pending(b"a"),
@@ -217,7 +217,7 @@ def whole(*, queue_id: int = 0, ordered: bool = False, at: int = 1000) -> WholeP
     return WholePending(sink, sent, b"t", [b""] * 3, queue, ordered, 5000, 0, at)
 
 
-def test_a_users_batch_travels_alone_and_takes_turns_with_the_rest() -> None:
+def test_atomic_batch_travels_alone_and_takes_turns() -> None:
     some = batcher(batches=9)
     for number in range(3):
         some.add(pending(b"%d" % number))
@@ -235,7 +235,7 @@ def test_a_users_batch_travels_alone_and_takes_turns_with_the_rest() -> None:
     assert all(batch.record_bytes == 5000 for batch in batches if batch and batch.whole)
 
 
-def test_an_ordered_batch_keeps_its_place_in_its_queue() -> None:
+def test_ordered_batch_keeps_its_place_in_its_queue() -> None:
     some = batcher(batches=9)
     some.add(pending(b"1", ordered=True))
     some.add_whole(whole(ordered=True))
@@ -252,7 +252,7 @@ def test_an_ordered_batch_keeps_its_place_in_its_queue() -> None:
     assert some.is_empty
 
 
-def test_a_batch_in_doubt_is_a_retry_and_expires_like_a_message() -> None:
+def test_batch_in_doubt_is_a_retry_and_expires_like_a_message() -> None:
     freed = Freed()
     some = batcher(freed, batches=9)
     doubtful = whole()

@@ -8,7 +8,7 @@ from ternmq_producer.buffer import Buffer
 from tests.support.virtual_time import run_in_virtual_time
 
 
-def test_room_is_given_in_the_order_of_asking() -> None:
+def test_space_is_given_in_the_order_of_requests() -> None:
     async def main() -> None:
         buffer = Buffer(100)
         assert buffer.take_now(60)
@@ -31,7 +31,7 @@ def test_room_is_given_in_the_order_of_asking() -> None:
     run_in_virtual_time(main())
 
 
-def test_one_message_larger_than_all_is_let_in_when_it_is_empty() -> None:
+def test_message_larger_than_the_buffer_is_admitted_when_it_is_empty() -> None:
     async def main() -> None:
         buffer = Buffer(100)
         assert buffer.take_now(1)
@@ -45,7 +45,7 @@ def test_one_message_larger_than_all_is_let_in_when_it_is_empty() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_waiter_that_leaves_takes_nothing_and_lets_others_in() -> None:
+def test_departing_waiter_takes_nothing_and_lets_others_in() -> None:
     async def main() -> None:
         buffer = Buffer(100)
         assert buffer.take_now(50)
@@ -68,7 +68,7 @@ def test_a_waiter_that_leaves_takes_nothing_and_lets_others_in() -> None:
     run_in_virtual_time(main())
 
 
-def test_emptied_waits_for_the_last_byte() -> None:
+def test_waiting_for_an_empty_buffer_lasts_until_the_last_byte() -> None:
     async def main() -> None:
         buffer = Buffer(100)
         await buffer.emptied()

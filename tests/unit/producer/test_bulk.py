@@ -17,7 +17,7 @@ def result(status: SendStatus, offset: int) -> SendResult:
     )
 
 
-def test_results_say_how_many_of_which_kind_they_are() -> None:
+def test_results_are_counted_by_status() -> None:
     async def main() -> None:
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         bulk = Bulk(3, done)

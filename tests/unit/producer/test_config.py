@@ -21,7 +21,7 @@ from tools.project import ROOT
         {"batches_unanswered_max": 3},
     ],
 )
-def test_a_setting_that_cannot_work_is_named(changes: dict[str, object]) -> None:
+def test_impossible_setting_is_named(changes: dict[str, object]) -> None:
     with pytest.raises(ConfigError) as told:
         ProducerConfig(**changes)  # type: ignore[arg-type]
     assert told.value.setting == f"producer.{next(iter(changes))}"

@@ -18,7 +18,7 @@ FIVE = [
     ("version", "latency_ms", "isolation_ms"),
     [(4, *row) for row in FOUR] + [(5, *row) for row in FIVE],
 )
-def test_a_latency_isolates_for_the_time_of_the_table(
+def test_latency_isolates_for_the_time_of_the_table(
     version: int, latency_ms: int, isolation_ms: int
 ) -> None:
     table = FaultTable(FAULT_RULES[version])
@@ -30,7 +30,7 @@ def test_a_latency_isolates_for_the_time_of_the_table(
 
 
 @pytest.mark.parametrize(("version", "isolation_ms"), [(4, 600_000), (5, 10_000)])
-def test_a_failure_counts_as_a_long_latency(version: int, isolation_ms: int) -> None:
+def test_failure_counts_as_a_long_latency(version: int, isolation_ms: int) -> None:
     table = FaultTable(FAULT_RULES[version])
     assert table.failed("a", now_ms=5) == isolation_ms
     assert not table.is_available("a", now_ms=4 + isolation_ms)
@@ -38,7 +38,7 @@ def test_a_failure_counts_as_a_long_latency(version: int, isolation_ms: int) -> 
     assert table.is_available("a", now_ms=6)
 
 
-def test_when_all_are_isolated_the_better_half_takes_turns() -> None:
+def test_better_half_takes_turns_when_all_are_isolated() -> None:
     table = FaultTable(FAULT_RULES[4])
     names = ["a", "b", "c", "d"]
     for name, latency_ms in zip(names, (9000, 600, 20_000, 700), strict=True):

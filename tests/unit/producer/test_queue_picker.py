@@ -7,26 +7,26 @@ from ternmq_producer.queue_picker import QueuePicker
 QUEUES = [MessageQueue("t", broker, number) for broker in ("a", "b") for number in range(3)]
 
 
-def test_the_round_begins_where_it_is_told_and_visits_every_queue() -> None:
+def test_round_robin_begins_where_told_and_visits_every_queue() -> None:
     picker = QueuePicker(QUEUES, start=1_000_004)
     begin = 1_000_004 % 6
     assert [picker.next() for _ in range(7)] == [(begin + each) % 6 for each in range(7)]
 
 
-def test_unfit_queues_are_passed_over_unless_all_are() -> None:
+def test_unfit_queues_are_skipped_unless_all_are() -> None:
     picker = QueuePicker(QUEUES, start=0)
     picked = {picker.next_where(lambda queue: queue.broker_name == "b") for _ in range(6)}
     assert picked == {3, 4, 5}
     assert picker.next_where(lambda _: False) in range(6)
 
 
-def test_skipping_moves_the_round_on() -> None:
+def test_skipping_advances_the_round_robin() -> None:
     picker = QueuePicker(QUEUES, start=4)
     assert picker.skip(9) == 4
     assert picker.next() == 1
 
 
-def test_a_key_goes_where_java_would_send_it() -> None:
+def test_key_maps_to_the_queue_java_would_choose() -> None:
     picker = QueuePicker(QUEUES, start=3)
     for key in ("N14228", "a", "polygenelubricants", "ключ"):  # the third has the hash −2^31
         assert picker.index_of_key(key) == abs(java_hash(key)) % 6
@@ -34,7 +34,7 @@ def test_a_key_goes_where_java_would_send_it() -> None:
     assert java_hash("polygenelubricants") == -(1 << 31)
 
 
-def test_the_memory_for_keys_is_bounded() -> None:
+def test_memory_for_keys_is_bounded() -> None:
     picker = QueuePicker(QUEUES, start=0)
     for number in range(70_000):
         picker.index_of_key(str(number))

@@ -55,14 +55,14 @@ def test_every_message_gets_its_own_place() -> None:
     assert result.offset_message_id == (HOST + (200).to_bytes(8, "big")).hex().upper()
 
 
-def test_a_whole_batch_refused_leaves_every_message_to_be_judged() -> None:
+def test_refused_batch_leaves_every_message_to_be_judged() -> None:
     batch = Batch(singles=[pending(), pending()])
     failures = deliver(batch, reply(0, 2), store_host=HOST, broker_name="b")
     assert [failure.pending for failure in failures] == batch.singles
     assert all(isinstance(failure.error, BrokerBusy) for failure in failures)
 
 
-def test_a_whole_batch_found_in_another_queue_is_said_to_be_there() -> None:
+def test_batch_found_in_another_queue_is_reported_there() -> None:
     async def main() -> None:
         answers = asyncio.get_running_loop().create_future()
         sent = [Message("t", b"0"), Message("t", b"1")]
@@ -79,7 +79,7 @@ def test_a_whole_batch_found_in_another_queue_is_said_to_be_there() -> None:
     asyncio.run(main())
 
 
-def test_refused_messages_are_told_in_order_and_overtaken_ones_are_marked() -> None:
+def test_refused_messages_are_reported_in_order_and_overtaken_ones_marked() -> None:
     batch = Batch(
         singles=[
             pending(b"0", ordered=True),
@@ -96,14 +96,14 @@ def test_refused_messages_are_told_in_order_and_overtaken_ones_are_marked() -> N
     assert isinstance(answer(batch.singles[1].sink), SendResult)
 
 
-def test_a_reply_of_another_length_does_not_fit() -> None:
+def test_reply_of_another_length_is_refused() -> None:
     batch = Batch(singles=[pending(), pending()])
     assert not fits(batch, reply(1))
     assert not fits(batch, reply(2, refused={2: 13}))
     assert fits(batch, reply(0, 2))
 
 
-def test_many_messages_are_answered_by_columns() -> None:
+def test_bulk_messages_are_answered_by_columns() -> None:
     async def main() -> None:
         queues = [MessageQueue("t", broker, number) for broker in "ab" for number in range(2)]
         bulk = Bulk(10, asyncio.get_running_loop().create_future())
@@ -132,7 +132,7 @@ def test_many_messages_are_answered_by_columns() -> None:
     asyncio.run(main())
 
 
-def test_a_batch_in_doubt_is_told_apart_from_one_that_was_not_stored() -> None:
+def test_batch_in_doubt_is_told_apart_from_one_not_stored() -> None:
     batch = Batch(singles=[pending(b"0"), pending(b"1")])
     told = reply(2, 14, refused={1: 13})
     told.status.may_have_happened = True

@@ -40,13 +40,13 @@ def test_random_reaches_every_queue() -> None:
 
 
 @pytest.mark.parametrize("value", ["N14228", "", 7, -7, "polygenelubricants"])
-def test_a_hash_names_one_queue_as_rocketmqs_does(value: str | int) -> None:
+def test_hash_selects_the_queue_rocketmq_would(value: str | int) -> None:
     code = value if isinstance(value, int) else java_hash(value)
     assert ByHash(value)(QUEUES, message()) == QUEUES[abs(code) % 6]
     assert keeps_order(ByHash(value))
 
 
-def test_a_key_names_one_queue() -> None:
+def test_key_selects_one_queue() -> None:
     expected = QUEUES[abs(java_hash("k")) % 6]
     assert ByKey()(QUEUES, message(sharding_key="k", keys=["other"])) == expected
     assert ByKey()(QUEUES, message(keys=["k", "other"])) == expected
@@ -56,7 +56,7 @@ def test_a_key_names_one_queue() -> None:
         ByKey()(QUEUES, message())
 
 
-def test_a_machine_room_is_where_brokers_names_begin_alike() -> None:
+def test_machine_room_is_a_common_prefix_of_broker_names() -> None:
     east = ByMachineRoom(["east-"])
     assert {east(QUEUES, message()).broker_name for _ in range(8)} == {"east-1", "east-2"}
     assert not keeps_order(east)
@@ -68,5 +68,5 @@ def test_a_machine_room_is_where_brokers_names_begin_alike() -> None:
             ByMachineRoom(wrong)
 
 
-def test_a_plain_function_keeps_order() -> None:
+def test_plain_function_keeps_order() -> None:
     assert keeps_order(lambda queues, _: queues[0])

@@ -90,14 +90,16 @@ def raises(argument: Resolution) -> Resolution:
         (says_yes, Resolution.UNKNOWN),
     ],
 )
-def test_any_kind_of_function_decides(function: Callable[..., Any], resolution: Resolution) -> None:
+def test_any_kind_of_function_can_check_a_transaction(
+    function: Callable[..., Any], resolution: Resolution
+) -> None:
     async def main() -> None:
         assert await decide(InlineBlocking(), function, Resolution.COMMIT) is resolution
 
     run_in_virtual_time(main())
 
 
-def test_questions_are_answered_a_few_at_a_time_and_each_once() -> None:
+def test_checks_are_answered_a_few_at_a_time_and_each_once() -> None:
     async def main() -> None:
         running, most = 0, 0
 
@@ -145,7 +147,7 @@ def test_questions_are_answered_a_few_at_a_time_and_each_once() -> None:
     run_in_virtual_time(main())
 
 
-def test_the_message_that_is_asked_about_is_as_it_will_be_delivered() -> None:
+def test_checked_message_equals_the_message_to_be_delivered() -> None:
     message = message_of(asked(7).check_transaction, "a")
     assert (message.topic, message.queue.queue_id, message.queue.broker_name) == ("flights", 3, "a")
     assert (message.message_id, message.body) == ("m7", b"body")
@@ -153,7 +155,7 @@ def test_the_message_that_is_asked_about_is_as_it_will_be_delivered() -> None:
         message_of(groups.CheckTransaction(record=b"what"), "a")
 
 
-def test_a_half_message_says_whose_it_is_and_is_never_delayed() -> None:
+def test_half_message_names_its_owner_and_is_never_delayed() -> None:
     half = half_message(Message("flights", b"", tags="t"), "payers", check_after_s=9)
     properties = half.encoded_properties().decode()
     assert "TRAN_MSG\x01true\x02PGROUP\x01payers\x02" in properties

@@ -76,7 +76,7 @@ def request(offset: int) -> transactions.EndTransactionRequest:
     return transactions.EndTransactionRequest(transaction_offset=offset)
 
 
-def test_what_is_told_while_a_batch_travels_forms_the_next_one() -> None:
+def test_ends_sent_during_a_batch_form_the_next_one() -> None:
     async def main() -> None:
         broker = Broker()
         async with ends_of(broker) as ends:
@@ -91,7 +91,7 @@ def test_what_is_told_while_a_batch_travels_forms_the_next_one() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_broken_stream_and_a_busy_broker_are_told_again_and_a_refusal_is_not() -> None:
+def test_interrupted_ends_are_resent_and_refused_ones_are_not() -> None:
     async def main() -> None:
         broker = Broker()
         left = [ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.SYSTEM_BUSY]
@@ -118,7 +118,7 @@ def test_a_broken_stream_and_a_busy_broker_are_told_again_and_a_refusal_is_not()
     run_in_virtual_time(main())
 
 
-def test_an_end_that_cannot_be_told_in_time_says_so() -> None:
+def test_end_that_cannot_be_sent_in_time_reports_it() -> None:
     async def main() -> None:
         broker = Broker(answer=lambda _: ResponseCode.SYSTEM_BUSY)
         async with ends_of(broker) as ends:

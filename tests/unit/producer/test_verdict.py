@@ -17,7 +17,7 @@ def judged(error: Exception, **changes: object) -> Verdict:
     return judge(error, **facts)  # type: ignore[arg-type]
 
 
-def test_a_refused_message_is_tried_elsewhere_and_an_ordered_one_here() -> None:
+def test_refused_message_is_retried_elsewhere_and_an_ordered_one_here() -> None:
     busy = refusal(2, "busy")
     assert judged(busy) is Verdict.AGAIN_ANYWHERE
     assert judged(busy, is_ordered=True) is Verdict.AGAIN_HERE
@@ -26,7 +26,7 @@ def test_a_refused_message_is_tried_elsewhere_and_an_ordered_one_here() -> None:
     assert judged(IllegalMessage("too large")) is Verdict.GIVE_UP
 
 
-def test_what_may_be_stored_is_asked_for_where_it_may_be_stored() -> None:
+def test_message_in_doubt_is_retried_where_it_may_be_stored() -> None:
     lost = ConnectionLost("lost")
     assert judged(lost, maybe_stored=True) is Verdict.AGAIN_HERE
     assert judged(lost, maybe_stored=True, duplicates_allowed=False) is Verdict.GIVE_UP

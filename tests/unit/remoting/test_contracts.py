@@ -26,7 +26,7 @@ FILES: tuple[FileDescriptor, ...] = tuple(
 )
 
 
-def test_the_constants_are_the_rpcs_of_the_proto_files() -> None:
+def test_constants_equal_the_rpcs_of_the_proto_files() -> None:
     told = {
         f"/{service.full_name}/{method.name}": (
             method.input_type.full_name,

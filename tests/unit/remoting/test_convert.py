@@ -27,7 +27,7 @@ BROKER = BrokerData(
 )
 
 
-def test_what_is_converted_and_converted_back_is_the_same() -> None:
+def test_conversion_round_trip_changes_nothing() -> None:
     version = DataVersion(1, 2, 3)
     assert convert.data_version_from_pb(convert.data_version_to_pb(version)) == version
     address = Address("::1", 65_535)
@@ -39,7 +39,7 @@ def test_what_is_converted_and_converted_back_is_the_same() -> None:
     assert convert.route_from_pb("T", convert.route_to_pb(route)) == route
 
 
-def test_no_field_of_the_contract_is_forgotten() -> None:
+def test_every_field_of_the_contract_is_converted() -> None:
     for message in (
         convert.topic_config_to_pb(CONFIG),
         convert.queue_data_to_pb(QUEUES),
@@ -52,7 +52,7 @@ def test_no_field_of_the_contract_is_forgotten() -> None:
         )
 
 
-def test_a_route_told_in_another_order_is_the_same_route() -> None:
+def test_reordered_route_is_the_same_route() -> None:
     names = ("b", "a")
     told = common.TopicRoute(
         queues=[common.QueueData(broker_name=name) for name in names],
@@ -82,7 +82,7 @@ def test_every_error_has_a_typed_status() -> None:
         assert status.remark
 
 
-def test_that_something_may_have_happened_survives_the_way_to_the_caller() -> None:
+def test_doubt_about_an_outcome_survives_conversion() -> None:
     for may_have_happened in (True, False):
         error = refusal(
             ResponseCode.SERVICE_NOT_AVAILABLE, "disk", may_have_happened=may_have_happened

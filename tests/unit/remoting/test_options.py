@@ -18,7 +18,7 @@ MESSAGE_CAP = 4 * 1024 * 1024 + 256 * 1024
         ("grpc.http2.max_pings_without_data", 0),
     ],
 )
-def test_both_sides_are_set_alike(name: str, value: int) -> None:
+def test_client_and_server_have_the_same_limits(name: str, value: int) -> None:
     assert dict(CLIENT_OPTIONS)[name] == value
     assert dict(SERVER_OPTIONS)[name] == value
 
@@ -33,7 +33,7 @@ def test_both_sides_are_set_alike(name: str, value: int) -> None:
         ("grpc.enable_http_proxy", 0),
     ],
 )
-def test_a_client_tries_again_soon_and_on_its_own(name: str, value: int) -> None:
+def test_client_reconnects_soon_and_by_itself(name: str, value: int) -> None:
     assert dict(CLIENT_OPTIONS)[name] == value
 
 
@@ -47,10 +47,10 @@ def test_a_client_tries_again_soon_and_on_its_own(name: str, value: int) -> None
         ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),
     ],
 )
-def test_a_server_is_set_for_our_clients(name: str, value: int) -> None:
+def test_server_options_suit_our_clients(name: str, value: int) -> None:
     assert dict(SERVER_OPTIONS)[name] == value
 
 
 @pytest.mark.parametrize("options", [CLIENT_OPTIONS, SERVER_OPTIONS], ids=["client", "server"])
-def test_no_option_is_set_twice(options: tuple[tuple[str, int], ...]) -> None:
+def test_options_are_set_once(options: tuple[tuple[str, int], ...]) -> None:
     assert len(dict(options)) == len(options)

@@ -26,7 +26,7 @@ ME = Identity("c", "broker-a", 0, 3)
         ("", Address("", 0)),
     ],
 )
-def test_a_peer_is_read_as_grpc_writes_it(peer: str, address: Address) -> None:
+def test_peer_is_parsed_as_grpc_writes_it(peer: str, address: Address) -> None:
     assert address_of_peer(peer) == address
 
 
@@ -38,7 +38,7 @@ def test_a_peer_is_read_as_grpc_writes_it(peer: str, address: Address) -> None:
         (Address("broker-a.local", 1), "dns:///broker-a.local:1"),
     ],
 )
-def test_only_names_are_looked_up(address: Address, target: str) -> None:
+def test_host_names_alone_are_resolved(address: Address, target: str) -> None:
     assert target_of(address) == target
 
 
@@ -49,21 +49,21 @@ def test_only_names_are_looked_up(address: Address, target: str) -> None:
         *(("0.0.0.0", False), ("::", False), ("10.0.0.1", False), ("broker-a", False)),
     ],
 )
-def test_what_others_can_reach_is_no_loopback(host: str, expected: bool) -> None:
+def test_loopback_hosts_are_told_from_reachable_ones(host: str, expected: bool) -> None:
     assert is_loopback(host) is expected
 
 
-def test_an_identity_is_told_as_operators_know_it() -> None:
+def test_identity_is_shown_as_operators_know_it() -> None:
     assert str(ME) == "broker broker-a (id 0, epoch 3) of cluster c"
     assert str(replace(ME, broker_id=2, epoch=0)) == "broker broker-a (id 2) of cluster c"
 
 
-def test_an_identity_survives_the_way_through_metadata() -> None:
+def test_identity_survives_the_way_through_metadata() -> None:
     assert identity_of(texts_of((*ME.to_metadata(), ("x-bin", b"\0")))) == ME
 
 
 @pytest.mark.parametrize("lost", range(4))
-def test_half_an_identity_is_none(lost: int) -> None:
+def test_incomplete_identity_is_none(lost: int) -> None:
     pairs = list(ME.to_metadata())
     assert identity_of(dict(pairs[:lost] + pairs[lost + 1 :])) is None
     key, _ = pairs[lost]
@@ -71,7 +71,7 @@ def test_half_an_identity_is_none(lost: int) -> None:
         assert identity_of({**dict(pairs), key: "many"}) is None
 
 
-def test_only_the_same_broker_in_the_same_or_a_later_life_is_expected() -> None:
+def test_expected_peer_is_same_broker_at_same_or_later_epoch() -> None:
     assert is_expected(None, None)
     assert is_expected(ME, None)
     assert not is_expected(None, ME)

@@ -10,17 +10,17 @@ from ternmq_remoting.public_services import (
 )
 
 
-def test_the_default_pool_is_left_to_others() -> None:
+def test_default_thread_pool_is_left_to_others() -> None:
     for file in (HEALTH, REFLECTION_V1, REFLECTION_V1ALPHA):
         assert file.pool is not descriptor_pool.Default()
 
 
-def test_health_messages_have_the_bytes_that_every_implementation_knows() -> None:
+def test_health_messages_have_their_standard_bytes() -> None:
     assert HealthRequest(service="a").SerializeToString() == b"\x0a\x01a"
     assert HealthReply(status=SERVING).SerializeToString() == b"\x08\x01"
 
 
-def test_the_versions_of_reflection_differ_in_their_package_only() -> None:
+def test_reflection_versions_differ_in_their_package_only() -> None:
     new, old = (file.serialized_pb for file in (REFLECTION_V1, REFLECTION_V1ALPHA))
     assert len(new) < len(old)
     for file in (REFLECTION_V1, REFLECTION_V1ALPHA):

@@ -25,7 +25,7 @@ def files(reply: Any) -> list[str]:
     return [FileDescriptorProto.FromString(each).name for each in response.file_descriptor_proto]
 
 
-def test_it_lists_the_services_it_was_given() -> None:
+def test_reflection_lists_the_services_given() -> None:
     reply = ask(list_services="*")
     assert [service.name for service in reply.list_services_response.service] == [
         "grpc.health.v1.Health",
@@ -47,7 +47,7 @@ def test_it_lists_the_services_it_was_given() -> None:
         {"file_containing_symbol": "ternmq.v1.MessageModel"},
     ],
 )
-def test_a_file_comes_first_with_all_that_it_imports(question: dict[str, str]) -> None:
+def test_file_comes_first_with_all_its_imports(question: dict[str, str]) -> None:
     first, *others = files(ask(**question))
     assert first == "ternmq/v1/groups.proto"
     assert sorted(others) == ["ternmq/v1/common.proto", "ternmq/v1/messages.proto"]
@@ -63,7 +63,7 @@ def test_a_file_comes_first_with_all_that_it_imports(question: dict[str, str]) -
         {"file_containing_extension": {"containing_type": "ternmq.v1.Hello"}},
     ],
 )
-def test_what_is_unknown_is_not_found(question: dict[str, Any]) -> None:
+def test_unknown_symbols_are_not_found(question: dict[str, Any]) -> None:
     assert ask(**question).error_response.error_code == 5
 
 
@@ -73,5 +73,5 @@ def test_messages_of_ours_have_no_extensions() -> None:
     assert not reply.all_extension_numbers_response.extension_number
 
 
-def test_a_request_that_asks_nothing_is_told_so() -> None:
+def test_empty_request_is_refused() -> None:
     assert ask().error_response.error_code == 3

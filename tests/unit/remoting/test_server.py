@@ -10,7 +10,7 @@ from ternmq_remoting.rpc import Call, ServerStream, stream
 from ternmq_remoting.server import CRASH_LOG_INTERVAL_S, CrashLog, Serving
 
 
-def test_a_handler_that_always_crashes_is_logged_once_in_a_while(
+def test_always_crashing_handler_is_logged_once_in_a_while(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     log = CrashLog()
@@ -41,7 +41,7 @@ class Details:
     invocation_metadata = ()
 
 
-def test_a_stream_that_begins_during_the_drain_is_refused_before_its_handler_runs() -> None:
+def test_stream_opened_during_the_drain_is_refused_before_its_handler_runs() -> None:
     begun: list[Call] = []
 
     async def serve(_stream: ServerStream[Any, Any], call: Call) -> None:

@@ -54,7 +54,7 @@ REFUSED = "failed to connect to all addresses; last error: UNKNOWN: ipv4:127.0.0
         ("RESOURCE_EXHAUSTED", "SERVER: Sent message larger than max (9)", MessageRefused, True),
     ],
 )
-def test_a_bare_grpc_status_says_whose_fault_and_whether_it_may_have_happened(
+def test_bare_grpc_status_maps_to_blame_and_doubt(
     code: str, details: str, error: type[TernError], may_have_happened: bool
 ) -> None:
     found = error_of_status(GrpcStatus(code, details, {}), "broker:1")
@@ -63,14 +63,14 @@ def test_a_bare_grpc_status_says_whose_fault_and_whether_it_may_have_happened(
     assert str(found).startswith("broker:1: ")
 
 
-def test_a_crash_of_a_handler_is_told_as_the_peers_own_word_and_leaves_doubt() -> None:
+def test_handler_crash_is_reported_as_the_peers_and_leaves_doubt() -> None:
     found = error_of_status(CRASHED, "broker:1")
     assert isinstance(found, RefusedError)
     assert (found.code, found.may_have_happened) == (ResponseCode.SYSTEM_ERROR, True)
 
 
 @pytest.mark.parametrize("code", [*map(int, ResponseCode), 9999])
-def test_a_refusal_that_ends_a_stream_arrives_as_it_was_raised(code: int) -> None:
+def test_refusal_ending_a_stream_arrives_as_it_was_raised(code: int) -> None:
     sent = refusal(code, "because")
     told = error_of_status(status_of_error(sent), "broker:1")
     assert isinstance(told, RefusedError)
@@ -80,13 +80,13 @@ def test_a_refusal_that_ends_a_stream_arrives_as_it_was_raised(code: int) -> Non
 
 
 @pytest.mark.parametrize("doubt", [True, False])
-def test_a_refusal_that_ends_a_stream_keeps_its_doubt(*, doubt: bool) -> None:
+def test_refusal_ending_a_stream_keeps_its_doubt(*, doubt: bool) -> None:
     sent = refusal(ResponseCode.SERVICE_NOT_AVAILABLE, "because", may_have_happened=doubt)
     assert error_of_status(status_of_error(sent), "broker:1").may_have_happened is doubt
 
 
 @pytest.mark.parametrize("text", ["", "x", "-1", "1.5"])
-def test_a_code_that_is_no_number_is_passed_over(text: str) -> None:
+def test_non_numeric_code_is_ignored(text: str) -> None:
     status = GrpcStatus("NOT_FOUND", "gone", {"ternmq-code": text})
     found = error_of_status(status, "broker:1")
     assert isinstance(found, RefusedError)
@@ -104,7 +104,7 @@ def test_a_code_that_is_no_number_is_passed_over(text: str) -> None:
         (CorruptRecord(PhysicalOffset(7), "torn"), ResponseCode.SYSTEM_ERROR),
     ],
 )
-def test_every_error_of_a_handler_has_a_response_code(error: TernError, code: int) -> None:
+def test_every_handler_error_has_a_response_code(error: TernError, code: int) -> None:
     refused = refusal_of(error)
     assert refused is not None
     assert refused.code == code
@@ -118,7 +118,7 @@ def test_every_error_of_a_handler_has_a_response_code(error: TernError, code: in
         (RequestTimedOut("nameserver"), "DEADLINE_EXCEEDED"),
     ],
 )
-def test_a_transport_error_of_a_handler_stays_one_and_keeps_its_doubt(
+def test_transport_error_of_a_handler_stays_one_and_keeps_its_doubt(
     error: TransportError, code: str
 ) -> None:
     assert refusal_of(error) is None

@@ -8,7 +8,7 @@ from ternmq_remoting.environment import Blocking
 from ternmq_runtime.blocking import BlockingPool
 
 
-def test_a_call_returns_its_result_from_another_thread() -> None:
+def test_call_returns_its_result_from_another_thread() -> None:
     def call(number: int, *, factor: int) -> tuple[int, bool]:
         return number * factor, threading.current_thread() is threading.main_thread()
 
@@ -23,7 +23,7 @@ def test_a_call_returns_its_result_from_another_thread() -> None:
 
 
 @pytest.mark.parametrize("error", [OSError("disk is gone"), SystemError("whatever")])
-def test_a_call_raises_what_its_function_raises(error: Exception) -> None:
+def test_call_raises_what_its_function_raises(error: Exception) -> None:
     def fail() -> None:
         raise error
 
@@ -36,7 +36,7 @@ def test_a_call_raises_what_its_function_raises(error: Exception) -> None:
     asyncio.run(main())
 
 
-def test_a_stop_iteration_reaches_the_waiter_as_a_runtime_error() -> None:
+def test_stop_iteration_reaches_the_waiter_as_a_runtime_error() -> None:
     async def main() -> None:
         async with BlockingPool() as pool:
             with pytest.raises(RuntimeError, match="StopIteration"):
@@ -45,7 +45,7 @@ def test_a_stop_iteration_reaches_the_waiter_as_a_runtime_error() -> None:
     asyncio.run(main())
 
 
-def test_calls_run_side_by_side_up_to_the_number_of_threads() -> None:
+def test_calls_run_concurrently_up_to_the_number_of_threads() -> None:
     async def main() -> None:
         both = threading.Barrier(2)
         async with BlockingPool(2) as pool:
@@ -56,7 +56,7 @@ def test_calls_run_side_by_side_up_to_the_number_of_threads() -> None:
     asyncio.run(main())
 
 
-def test_one_thread_runs_calls_in_the_order_they_came() -> None:
+def test_single_thread_runs_calls_in_the_order_they_came() -> None:
     async def main() -> list[int]:
         order: list[int] = []
         async with BlockingPool(1) as pool:
@@ -84,7 +84,7 @@ def test_cancelling_stops_the_waiting_and_not_the_calls() -> None:
     asyncio.run(main())
 
 
-def test_a_failure_whose_waiter_left_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_failure_without_a_waiter_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     def fail() -> None:
         raise OSError("disk is gone")
 
@@ -115,7 +115,7 @@ def test_closing_waits_for_all_calls_and_ends_the_threads() -> None:
     asyncio.run(main())
 
 
-def test_a_closed_pool_refuses_calls_and_may_be_closed_again() -> None:
+def test_closed_pool_refuses_calls_and_may_be_closed_again() -> None:
     async def main() -> None:
         pool = BlockingPool()
         await pool.close()
@@ -126,7 +126,7 @@ def test_a_closed_pool_refuses_calls_and_may_be_closed_again() -> None:
     asyncio.run(main())
 
 
-def test_a_pool_may_be_made_before_its_loop_runs() -> None:
+def test_pool_may_be_created_before_its_loop_runs() -> None:
     pool = BlockingPool()
 
     async def main() -> int:
@@ -136,6 +136,6 @@ def test_a_pool_may_be_made_before_its_loop_runs() -> None:
     assert asyncio.run(main()) == 3
 
 
-def test_a_pool_without_threads_is_refused() -> None:
+def test_pool_without_threads_is_refused() -> None:
     with pytest.raises(ValueError, match="0"):
         BlockingPool(0)

@@ -21,7 +21,7 @@ print(resource.getrlimit(resource.RLIMIT_NOFILE))
 """
 
 
-def test_a_service_may_open_as_many_files_as_the_system_lets_it() -> None:
+def test_service_may_open_as_many_files_as_the_system_allows() -> None:
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, timeout=60
     )

@@ -18,7 +18,7 @@ sys.stdin.read()
 """
 
 
-def test_a_directory_has_one_holder_at_a_time(tmp_path: Path) -> None:
+def test_directory_has_one_holder_at_a_time(tmp_path: Path) -> None:
     lock = DirectoryLock(tmp_path)
     with pytest.raises(StoreLocked, match=str(tmp_path)):
         DirectoryLock(tmp_path)
@@ -27,7 +27,7 @@ def test_a_directory_has_one_holder_at_a_time(tmp_path: Path) -> None:
     DirectoryLock(tmp_path).release()
 
 
-def test_a_killed_process_holds_nothing(tmp_path: Path) -> None:
+def test_killed_process_holds_no_lock(tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", HOLD, tmp_path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as holder:
@@ -40,6 +40,6 @@ def test_a_killed_process_holds_nothing(tmp_path: Path) -> None:
         DirectoryLock(tmp_path).release()
 
 
-def test_a_directory_that_is_not_there_is_an_error_of_its_own(tmp_path: Path) -> None:
+def test_missing_directory_is_its_own_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         DirectoryLock(tmp_path / "absent")

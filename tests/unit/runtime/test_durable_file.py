@@ -17,7 +17,7 @@ def names(directory: Path) -> list[str]:
     return sorted(path.name for path in directory.iterdir())
 
 
-def test_what_was_written_is_read_and_the_generation_before_is_kept(tmp_path: Path) -> None:
+def test_written_file_is_read_and_its_previous_generation_kept(tmp_path: Path) -> None:
     path = tmp_path / "topics.json"
     for generation in (b"1", b"2", b"3"):
         replace_durably(path, generation)
@@ -26,19 +26,19 @@ def test_what_was_written_is_read_and_the_generation_before_is_kept(tmp_path: Pa
     assert (tmp_path / "topics.json.bak").read_bytes() == b"2"
 
 
-def test_without_a_previous_generation_there_is_one_file(tmp_path: Path) -> None:
+def test_file_without_previous_generation_stands_alone(tmp_path: Path) -> None:
     path = tmp_path / "marker"
     replace_durably(path, b"1", keep_previous=False)
     replace_durably(path, b"2", keep_previous=False)
     assert names(tmp_path) == ["marker"]
 
 
-def test_a_file_that_never_was_reads_as_none(tmp_path: Path) -> None:
+def test_missing_file_reads_as_none(tmp_path: Path) -> None:
     assert read_newest(tmp_path / "topics.json", int) is None
 
 
 @pytest.mark.parametrize("torn", [b"", b"\x00\x00", b'{"topics": ', b'{"other": 1}'])
-def test_a_torn_file_falls_back_to_the_generation_before(
+def test_torn_file_falls_back_to_the_previous_generation(
     tmp_path: Path, torn: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "topics.json"
@@ -50,7 +50,7 @@ def test_a_torn_file_falls_back_to_the_generation_before(
     assert "topics.json.bak" in caplog.text
 
 
-def test_a_crash_between_the_renames_leaves_the_generation_before(
+def test_crash_between_the_renames_leaves_the_previous_generation(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "topics.json"
@@ -60,7 +60,7 @@ def test_a_crash_between_the_renames_leaves_the_generation_before(
     assert "not there" in caplog.text
 
 
-def test_two_unreadable_generations_are_an_error_that_names_both(tmp_path: Path) -> None:
+def test_two_unreadable_generations_are_an_error_naming_both(tmp_path: Path) -> None:
     path = tmp_path / "topics.json"
     replace_durably(path, b"x")
     replace_durably(path, b"y")
@@ -70,14 +70,14 @@ def test_two_unreadable_generations_are_an_error_that_names_both(tmp_path: Path)
         read_newest(path, int)
 
 
-def test_a_first_file_that_is_unreadable_is_an_error_and_not_absent(tmp_path: Path) -> None:
+def test_unreadable_first_file_is_an_error_and_not_absent(tmp_path: Path) -> None:
     path = tmp_path / "topics.json"
     replace_durably(path, b"x")
     with pytest.raises(StoreError, match=r"topics\.json"):
         read_newest(path, int)
 
 
-def test_a_failed_write_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_write_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
@@ -90,7 +90,7 @@ def test_a_failed_write_changes_nothing(tmp_path: Path, monkeypatch: pytest.Monk
     assert read_newest(path, int) == 1
 
 
-def test_the_bytes_are_synced_before_the_rename_and_the_directory_after(
+def test_bytes_are_synced_before_the_rename_and_the_directory_after(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "topics.json"
@@ -106,12 +106,12 @@ def test_the_bytes_are_synced_before_the_rename_and_the_directory_after(
     assert listings == [["topics.json.tmp"], ["topics.json"]]
 
 
-def test_syncing_a_directory_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+def test_syncing_a_missing_directory_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         sync_directory(tmp_path / "nowhere")
 
 
-def test_each_directory_that_was_made_is_synced_into_the_one_above(
+def test_each_created_directory_is_synced_into_its_parent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[Path] = []
@@ -123,7 +123,7 @@ def test_each_directory_that_was_made_is_synced_into_the_one_above(
     assert len(synced) == 2, "what was there is left as it is"
 
 
-def test_a_directory_is_not_made_where_a_file_lies(tmp_path: Path) -> None:
+def test_directory_is_not_created_where_a_file_lies(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(OSError, match="file"):
         make_directory_durably(tmp_path / "file" / "b")

@@ -27,7 +27,7 @@ OPENED = ["open first", "open second"]
 CLOSED = ["close second", "close first"]
 
 
-def test_what_was_opened_first_is_closed_last() -> None:
+def test_resources_close_in_reverse_order() -> None:
     service = Service()
 
     async def main() -> None:
@@ -39,7 +39,7 @@ def test_what_was_opened_first_is_closed_last() -> None:
     assert service.events == OPENED + CLOSED
 
 
-def test_what_fails_while_it_opens_is_closed() -> None:
+def test_half_opened_service_is_closed() -> None:
     service = Service(fails=True)
 
     async def main() -> None:
@@ -51,7 +51,7 @@ def test_what_fails_while_it_opens_is_closed() -> None:
     assert service.events == OPENED + CLOSED
 
 
-def test_leaving_again_does_nothing() -> None:
+def test_leaving_twice_does_nothing() -> None:
     service = Service()
 
     async def main() -> None:

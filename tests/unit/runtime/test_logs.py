@@ -35,14 +35,14 @@ def stream_with(log_format: LogFormat, level: LogLevel = LogLevel.INFO) -> io.St
     return stream
 
 
-def test_the_console_format_is_one_readable_line() -> None:
+def test_console_format_is_one_readable_line() -> None:
     stream = stream_with(LogFormat.CONSOLE)
     logger.info("broker ready name=%s", "b0\nforged line")
     [line] = stream.getvalue().splitlines()
     assert line.endswith(r" INFO    ternmq_broker.server: broker ready name=b0\nforged line")
 
 
-def test_the_console_format_keeps_tracebacks_readable() -> None:
+def test_console_format_keeps_tracebacks_readable() -> None:
     stream = stream_with(LogFormat.CONSOLE)
     try:
         raise OSError("disk is gone")
@@ -59,7 +59,7 @@ def test_lines_below_the_level_are_not_written() -> None:
     assert "written" in stream.getvalue()
 
 
-def test_the_json_format_has_named_arguments_and_extras_as_members() -> None:
+def test_json_format_has_named_arguments_and_extras_as_members() -> None:
     stream = stream_with(LogFormat.JSON)
     logger.info(
         "log rolled file=%s next=%d took %.1f ms, 100%% full", "000", 1024, 0.25, extra={"cpu": 2}
@@ -91,7 +91,7 @@ def test_messages_with_other_arguments_are_written_as_they_are(arguments: tuple[
     assert set(written) == {"ts", "level", "logger", "message"}
 
 
-def test_the_json_format_writes_a_traceback_within_the_line() -> None:
+def test_json_format_writes_a_traceback_within_the_line() -> None:
     stream = stream_with(LogFormat.JSON)
     try:
         raise OSError("disk is gone")
@@ -101,7 +101,7 @@ def test_the_json_format_writes_a_traceback_within_the_line() -> None:
     assert "OSError: disk is gone" in json.loads(line)["exception"]
 
 
-def test_configuring_again_replaces_the_first_set_up() -> None:
+def test_reconfiguring_replaces_the_first_set_up() -> None:
     first = stream_with(LogFormat.CONSOLE)
     second = stream_with(LogFormat.CONSOLE)
     logger.info("once")
@@ -120,7 +120,7 @@ def test_repeated_lines_are_counted_instead_of_written() -> None:
     assert lines[-1].endswith("line repeated template='peer lost address=%s' held_back=30")
 
 
-def test_a_new_window_begins_anew_and_tells_what_the_old_one_held_back() -> None:
+def test_new_window_reports_the_lines_the_old_one_suppressed() -> None:
     limit = RepeatLimit(repeats_max=2, window_s=10)
     assert limit.end_window(1_000) == []
     assert [limit.admits("a", "t") for _ in range(4)] == [True, True, False, False]
@@ -131,7 +131,7 @@ def test_a_new_window_begins_anew_and_tells_what_the_old_one_held_back() -> None
     assert limit.end_window(1_020) == []
 
 
-def test_a_clock_that_is_set_back_begins_a_new_window() -> None:
+def test_clock_set_back_begins_a_new_window() -> None:
     limit = RepeatLimit(repeats_max=1, window_s=10)
     limit.end_window(1_000)
     assert [limit.admits("a", "t") for _ in range(2)] == [True, False]

@@ -28,7 +28,7 @@ def spawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str) -> ChildPr
     return PythonProcesses().spawn("child_of_test")
 
 
-def test_a_child_hears_and_answers_and_ends_with_its_input(
+def test_child_reads_and_answers_and_ends_with_its_input(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def main() -> None:
@@ -48,7 +48,7 @@ def test_a_child_hears_and_answers_and_ends_with_its_input(
     asyncio.run(main())
 
 
-def test_a_cancelled_read_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cancelled_read_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         child = spawn(tmp_path, monkeypatch, ECHO)
         with pytest.raises(TimeoutError):
@@ -61,7 +61,7 @@ def test_a_cancelled_read_loses_nothing(tmp_path: Path, monkeypatch: pytest.Monk
     asyncio.run(main())
 
 
-def test_a_child_that_is_not_read_waits_and_can_be_killed(
+def test_unread_child_waits_and_can_be_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def main() -> None:

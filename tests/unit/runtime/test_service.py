@@ -28,7 +28,7 @@ def other_tasks() -> set[str]:
     return {task.get_name() for task in asyncio.all_tasks() if task is not asyncio.current_task()}
 
 
-def test_a_day_of_jobs_runs_at_its_interval() -> None:
+def test_day_of_jobs_runs_at_its_interval() -> None:
     counter = Counter()
 
     async def main() -> None:
@@ -40,7 +40,7 @@ def test_a_day_of_jobs_runs_at_its_interval() -> None:
     assert counter.times_s == pytest.approx([30.0 * n for n in range(2_880)])
 
 
-def test_a_step_with_more_to_do_runs_again_without_a_pause() -> None:
+def test_step_with_more_to_do_runs_again_without_a_pause() -> None:
     counter = Counter(more=3)
 
     async def main() -> None:
@@ -51,7 +51,7 @@ def test_a_step_with_more_to_do_runs_again_without_a_pause() -> None:
     assert counter.times_s == [0, 0, 0, 0, 5]
 
 
-def test_a_busy_job_lets_others_run() -> None:
+def test_busy_job_lets_others_run() -> None:
     async def step() -> bool:
         return True
 
@@ -63,7 +63,7 @@ def test_a_busy_job_lets_others_run() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_woken_job_runs_at_once_and_then_at_its_interval() -> None:
+def test_woken_job_runs_at_once_and_then_at_its_interval() -> None:
     counter = Counter()
 
     async def main() -> None:
@@ -77,7 +77,7 @@ def test_a_woken_job_runs_at_once_and_then_at_its_interval() -> None:
     assert counter.times_s == [0, 3, 13]
 
 
-def test_a_job_without_an_interval_runs_only_when_woken() -> None:
+def test_job_without_an_interval_runs_only_when_woken() -> None:
     counter = Counter()
 
     async def main() -> None:
@@ -90,7 +90,7 @@ def test_a_job_without_an_interval_runs_only_when_woken() -> None:
     assert counter.times_s == [0, 500_000]
 
 
-def test_a_job_woken_during_its_step_runs_once_more() -> None:
+def test_job_woken_during_its_step_runs_once_more() -> None:
     times_s: list[float] = []
 
     async def step() -> bool:
@@ -119,7 +119,7 @@ def test_two_jobs_of_one_name_are_refused() -> None:
         JobRunner(job, job)
 
 
-def test_a_clean_leave_waits_for_the_step_under_way_and_begins_no_other() -> None:
+def test_clean_leave_waits_for_the_running_step_and_begins_no_other() -> None:
     ended: list[str] = []
 
     async def step() -> bool:
@@ -136,7 +136,7 @@ def test_a_clean_leave_waits_for_the_step_under_way_and_begins_no_other() -> Non
     assert ended == ["step"]
 
 
-def test_a_crash_in_a_job_cancels_the_body_and_comes_out_of_the_block() -> None:
+def test_crash_in_a_job_cancels_the_body_and_is_raised_by_the_block() -> None:
     async def crash() -> bool:
         await asyncio.sleep(3)
         raise OSError("disk is gone")
@@ -157,7 +157,7 @@ def test_a_crash_in_a_job_cancels_the_body_and_comes_out_of_the_block() -> None:
 
 
 @pytest.mark.parametrize("make_block", [JobRunner, OwnedTasks])
-def test_an_exception_of_the_body_comes_out_unwrapped(
+def test_exception_of_the_body_is_raised_unwrapped(
     make_block: Callable[[], JobRunner | OwnedTasks],
 ) -> None:
     async def main() -> None:
@@ -168,7 +168,7 @@ def test_an_exception_of_the_body_comes_out_unwrapped(
     run_in_virtual_time(main())
 
 
-def test_a_crash_in_a_job_passes_through_an_outer_block_as_it_is() -> None:
+def test_crash_in_a_job_passes_unchanged_through_an_outer_block() -> None:
     async def crash() -> bool:
         raise OSError("disk is gone")
 
@@ -237,7 +237,7 @@ def test_tasks_and_jobs_are_cancelled_in_the_order_they_began(in_order: bool) ->
     run_in_virtual_time(main())
 
 
-def test_a_task_that_ends_or_is_cancelled_alone_harms_nobody() -> None:
+def test_task_that_ends_or_is_cancelled_alone_disturbs_no_other() -> None:
     async def double(number: int) -> int:
         return number * 2
 
@@ -253,7 +253,7 @@ def test_a_task_that_ends_or_is_cancelled_alone_harms_nobody() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_crash_in_a_task_cancels_its_siblings_and_comes_out_of_the_block() -> None:
+def test_crash_in_a_task_cancels_its_siblings_and_is_raised_by_the_block() -> None:
     async def crash() -> None:
         await asyncio.sleep(1)
         raise OSError("connection is gone")
@@ -274,7 +274,7 @@ def test_a_crash_in_a_task_cancels_its_siblings_and_comes_out_of_the_block() -> 
 
 
 @pytest.mark.parametrize("crash_of", ["body", "task"])
-def test_a_cancellation_that_comes_while_a_failing_block_is_left_is_not_lost(crash_of: str) -> None:
+def test_cancellation_during_the_exit_of_a_failing_block_is_not_lost(crash_of: str) -> None:
     async def crash() -> None:
         raise ValueError
 
@@ -306,7 +306,7 @@ def test_a_cancellation_that_comes_while_a_failing_block_is_left_is_not_lost(cra
 
 
 @pytest.mark.parametrize("crash_of", ["task", "job"])
-def test_a_crash_while_a_block_is_left_comes_out_of_it_and_cancels_nobody(crash_of: str) -> None:
+def test_crash_during_the_exit_is_raised_and_cancels_no_other(crash_of: str) -> None:
     async def crash() -> bool:
         try:
             await asyncio.sleep(5)
@@ -335,7 +335,7 @@ def test_a_crash_while_a_block_is_left_comes_out_of_it_and_cancels_nobody(crash_
     run_in_virtual_time(main())
 
 
-def test_nothing_is_spawned_outside_the_block() -> None:
+def test_spawning_outside_the_block_fails() -> None:
     async def main() -> None:
         tasks = OwnedTasks()
         with pytest.raises(ClosedError, match="early"):
@@ -349,7 +349,7 @@ def test_nothing_is_spawned_outside_the_block() -> None:
     run_in_virtual_time(main())
 
 
-def test_nothing_is_spawned_by_a_task_that_is_being_cancelled() -> None:
+def test_spawning_from_a_cancelled_task_fails() -> None:
     refused: list[ClosedError] = []
 
     async def main() -> None:
@@ -371,7 +371,7 @@ def test_nothing_is_spawned_by_a_task_that_is_being_cancelled() -> None:
     assert len(refused) == 1
 
 
-def test_a_cancellation_by_which_a_block_is_left_goes_on_and_is_not_raised_again() -> None:
+def test_cancellation_that_ends_a_block_goes_on_and_is_not_repeated() -> None:
     # An `AsyncExitStack` makes an error its own cause that two of its blocks raise.
     async def main() -> None:
         for block in (OwnedTasks(), JobRunner()):
@@ -382,7 +382,7 @@ def test_a_cancellation_by_which_a_block_is_left_goes_on_and_is_not_raised_again
     run_in_virtual_time(main())
 
 
-def test_a_cancellation_in_a_block_comes_out_of_it() -> None:
+def test_cancellation_in_a_block_is_raised_by_it() -> None:
     async def main() -> None:
         async def body() -> None:
             async with OwnedTasks(), JobRunner():

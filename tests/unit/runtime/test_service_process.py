@@ -47,7 +47,7 @@ def send_signals(*numbers: signal.Signals) -> Callable[[], None]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_a_service_in_order(number: signal.Signals) -> None:
+def test_signal_ends_a_service_cleanly(number: signal.Signals) -> None:
     service = Service()
     before = signal.getsignal(signal.SIGTERM)
 
@@ -57,7 +57,7 @@ def test_a_signal_ends_a_service_in_order(number: signal.Signals) -> None:
     assert signal.getsignal(signal.SIGTERM) == before
 
 
-def test_a_second_signal_cancels_a_service_that_takes_long_to_stop() -> None:
+def test_second_signal_cancels_a_slowly_stopping_service() -> None:
     service = Service(stop_s=60)
     on_ready = send_signals(signal.SIGTERM, signal.SIGTERM)
 
@@ -70,7 +70,7 @@ def test_a_second_signal_cancels_a_service_that_takes_long_to_stop() -> None:
     assert service.events == ["started"]
 
 
-def test_a_signal_during_the_start_stops_the_service_right_after_it() -> None:
+def test_signal_during_the_start_stops_the_service_right_after_it() -> None:
     service = Service(start_s=0.05)
     ready: list[bool] = []
 
@@ -83,7 +83,7 @@ def test_a_signal_during_the_start_stops_the_service_right_after_it() -> None:
     assert not ready
 
 
-def test_a_signal_ends_a_start_that_waits_for_others() -> None:
+def test_signal_ends_a_start_that_waits_for_others() -> None:
     class Waiting(Service):
         def __init__(self) -> None:
             super().__init__()
@@ -105,7 +105,7 @@ def test_a_signal_ends_a_start_that_waits_for_others() -> None:
     assert (code, service.events) == (0, ["started", "stopped"])
 
 
-def test_outside_the_main_thread_an_event_ends_a_service() -> None:
+def test_event_ends_a_service_outside_the_main_thread() -> None:
     codes: list[int] = []
 
     async def main() -> None:
@@ -118,7 +118,7 @@ def test_outside_the_main_thread_an_event_ends_a_service() -> None:
     assert codes == [0]
 
 
-def test_a_crash_of_a_background_job_ends_the_service_with_a_logged_error(
+def test_crash_of_a_background_job_ends_the_service_with_a_logged_error(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def crash() -> bool:
@@ -132,7 +132,7 @@ def test_a_crash_of_a_background_job_ends_the_service_with_a_logged_error(
     assert record.getMessage() == "service failed"
 
 
-def test_a_service_that_says_it_failed_is_left_and_ends_with_a_logged_error(
+def test_service_reporting_failure_is_left_with_a_logged_error(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     class Failing(Service):
@@ -146,7 +146,7 @@ def test_a_service_that_says_it_failed_is_left_and_ends_with_a_logged_error(
     assert "listener is gone" in caplog.text
 
 
-def test_a_service_that_could_fail_but_does_not_ends_in_order() -> None:
+def test_service_without_failure_ends_cleanly() -> None:
     class Sound(Service):
         async def failed(self) -> None:
             await asyncio.Event().wait()
@@ -158,7 +158,7 @@ def test_a_service_that_could_fail_but_does_not_ends_in_order() -> None:
     assert run_in_virtual_time(main()) == 0
 
 
-def test_what_fails_while_stopping_is_logged_and_ends_with_one(
+def test_failure_while_stopping_is_logged_and_exits_with_1(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     @asynccontextmanager
@@ -174,7 +174,7 @@ def test_what_fails_while_stopping_is_logged_and_ends_with_one(
     assert "flush failed" in caplog.text
 
 
-def test_what_fails_while_starting_is_raised() -> None:
+def test_failure_while_starting_is_raised() -> None:
     class Unstartable(Service):
         async def __aenter__(self) -> Self:
             raise OSError("port is taken")
@@ -183,7 +183,7 @@ def test_what_fails_while_starting_is_raised() -> None:
         run_in_virtual_time(run_until_signalled(Unstartable()))
 
 
-def test_cancelling_from_outside_is_passed_on() -> None:
+def test_cancellation_from_outside_is_passed_on() -> None:
     service = Service()
 
     async def main() -> None:

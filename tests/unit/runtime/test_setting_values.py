@@ -67,7 +67,7 @@ class Level(IntEnum):
         ("1s,5s", tuple[int, ...], "delays_s", (1, 5)),
     ],
 )
-def test_a_value_is_read_by_its_type_and_unit(
+def test_value_is_parsed_by_its_type_and_unit(
     raw: object, kind: object, name: str, value: object
 ) -> None:
     assert parse_value(raw, kind, name) == value
@@ -105,7 +105,7 @@ def test_a_value_is_read_by_its_type_and_unit(
         ("1,x", tuple[int, ...], "levels", "must be a whole number"),
     ],
 )
-def test_a_bad_value_is_refused_with_its_rule(
+def test_bad_value_is_refused_with_its_rule(
     raw: object, kind: object, name: str, rule: str
 ) -> None:
     with pytest.raises(ValueError, match=rule):
@@ -113,7 +113,7 @@ def test_a_bad_value_is_refused_with_its_rule(
 
 
 @pytest.mark.parametrize("kind", [dict, bytes, int | str, list[str]])
-def test_a_type_that_no_setting_can_have_is_a_mistake_in_the_code(kind: object) -> None:
+def test_unsupported_setting_type_is_a_programming_error(kind: object) -> None:
     with pytest.raises(TypeError, match="'table'"):
         parse_value("x", kind, "table")
 
@@ -137,17 +137,17 @@ def test_a_type_that_no_setting_can_have_is_a_mistake_in_the_code(kind: object) 
         (Path("/var"), "data", "/var"),
     ],
 )
-def test_a_value_is_written_as_one_would_give_it(value: object, name: str, text: str) -> None:
+def test_value_is_written_as_one_would_give_it(value: object, name: str, text: str) -> None:
     assert format_value(value, name) == text
 
 
 @given(st.integers(0, 1 << 45), st.sampled_from(["file_bytes", "queues"]))
-def test_every_whole_number_that_is_written_is_read_again(value: int, name: str) -> None:
+def test_every_written_whole_number_is_read_back(value: int, name: str) -> None:
     assert parse_value(format_value(value, name), int, name) == value
 
 
 @given(st.integers(0, 10**9))
-def test_every_duration_that_is_written_is_read_again(in_ms: int) -> None:
+def test_every_written_duration_is_read_back(in_ms: int) -> None:
     assert parse_value(format_value(in_ms, "hold_ms"), int, "hold_ms") == in_ms
     in_s = in_ms / 1000
     assert parse_value(format_value(in_s, "wait_s"), float, "wait_s") == in_s

@@ -55,13 +55,13 @@ def test_every_setting_is_described_by_the_words_below_its_field() -> None:
     assert described["store.undocumented"].doc == ""
 
 
-def test_an_empty_default_is_told_in_a_word() -> None:
+def test_empty_default_is_shown_in_a_word() -> None:
     assert "| `store.remark` | text | empty | Shown to others. |" in settings_table(
         {"store": Store}
     )
 
 
-def test_the_table_is_markdown_with_a_heading_per_section() -> None:
+def test_table_is_markdown_with_a_heading_per_section() -> None:
     table = settings_table({"base": Base, "other": Base})
     assert table == (
         "## base\n\n"

@@ -9,7 +9,7 @@ from ternmq_runtime.blocking import BlockingPool
 from ternmq_runtime.whole_calls import run_whole
 
 
-def test_who_is_cancelled_waits_for_the_thread_and_learns_how_it_ended() -> None:
+def test_cancelled_caller_waits_for_the_thread_and_gets_its_outcome() -> None:
     begun, go_on = threading.Event(), threading.Event()
     happened: list[object] = []
 
@@ -35,7 +35,7 @@ def test_who_is_cancelled_waits_for_the_thread_and_learns_how_it_ended() -> None
     asyncio.run(main())
 
 
-def test_an_error_of_the_disk_is_an_outcome_and_any_other_is_raised() -> None:
+def test_disk_error_is_an_outcome_and_any_other_is_raised() -> None:
     async def main() -> None:
         outcomes: list[object] = []
         failure = OSError("disk is gone")

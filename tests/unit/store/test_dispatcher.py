@@ -44,7 +44,7 @@ def following(files: MemoryFileSystem) -> tuple[Dispatcher, ConsumeQueues]:
     return Dispatcher(log, queues), queues
 
 
-def test_a_scan_goes_on_behind_what_is_damaged_and_keeps_its_numbers_free() -> None:
+def test_scan_continues_behind_damage_and_keeps_its_numbers_free() -> None:
     files = MemoryFileSystem()
     places = written(files, 10)
     dispatcher, queues = following(files)
@@ -58,7 +58,7 @@ def test_a_scan_goes_on_behind_what_is_damaged_and_keeps_its_numbers_free() -> N
     assert [size == PADDING_SIZE for size in sizes] == [number in (3, 4) for number in range(10)]
 
 
-def test_a_scan_waits_before_damage_that_ends_beyond_its_limit() -> None:
+def test_scan_waits_before_damage_that_ends_beyond_its_limit() -> None:
     files = MemoryFileSystem()
     places = written(files, 10)
     dispatcher, _ = following(files)
@@ -67,7 +67,7 @@ def test_a_scan_waits_before_damage_that_ends_beyond_its_limit() -> None:
     assert dispatcher.offset == places[3]
 
 
-def test_how_a_record_is_checked_depends_on_where_it_lies() -> None:
+def test_verification_of_a_record_depends_on_its_place() -> None:
     files = MemoryFileSystem()
     places = written(files, 10)
     dispatcher, _ = following(files)
@@ -82,7 +82,7 @@ def test_how_a_record_is_checked_depends_on_where_it_lies() -> None:
     assert "checksum" in str(dispatcher.stopped_by)
 
 
-def test_a_border_inside_a_record_does_not_hold_up_a_scan() -> None:
+def test_border_inside_a_record_does_not_stop_a_scan() -> None:
     files = MemoryFileSystem()
     places = written(files, 4)
     dispatcher, _ = following(files)
@@ -109,7 +109,7 @@ class FullIndex:
         self.got += offsets[np.unique(keys.rows)].tolist()
 
 
-def test_a_step_that_found_no_space_is_taken_again_from_where_it_began() -> None:
+def test_step_without_disk_space_is_repeated_from_its_beginning() -> None:
     files = MemoryFileSystem()
     places = written(files, 10)
     dispatcher, queues = following(files)

@@ -48,7 +48,7 @@ from tests.support.stores import (
 )
 
 
-def test_the_log_tells_each_finding_of_an_opening_by_its_name(
+def test_log_names_each_finding_of_an_opening(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with caplog.at_level(logging.INFO):
@@ -59,7 +59,7 @@ def test_the_log_tells_each_finding_of_an_opening_by_its_name(
     assert told == {"root": ROOT, **asdict(report)} | {"findings": 0}
 
 
-def test_what_was_appended_flushed_and_dispatched_is_read_back_whole() -> None:
+def test_dispatched_records_are_read_back_whole() -> None:
     store = open_store(MemoryFileSystem())
     places = append(store, batch_of(record("A", 0, b"first"), record("A", 1), record("A", 0)))
     settle(store)
@@ -73,7 +73,7 @@ def test_what_was_appended_flushed_and_dispatched_is_read_back_whole() -> None:
     assert store.reads.last_stored_at_ms("A", 1) == places.stored_at_ms
 
 
-def test_under_synchronous_flush_nothing_is_readable_before_it_is_on_disk() -> None:
+def test_records_are_unreadable_before_a_synchronous_flush() -> None:
     store = open_store(MemoryFileSystem())
     places = append(store, batch_of(record("A")))
     assert not store.dispatch().arrivals
@@ -87,7 +87,7 @@ def test_under_synchronous_flush_nothing_is_readable_before_it_is_on_disk() -> N
     assert store.record_at(PhysicalOffset(1)) is None
 
 
-def test_under_asynchronous_flush_an_append_is_readable_at_once() -> None:
+def test_records_are_readable_at_once_under_asynchronous_flush() -> None:
     store = open_store(MemoryFileSystem(), flush_mode=FlushMode.ASYNC)
     places = append(store, batch_of(record("A")))
     assert store.confirm_offset == places.end
@@ -96,7 +96,7 @@ def test_under_asynchronous_flush_an_append_is_readable_at_once() -> None:
     assert len(drain(store, "A", 0)) == 1
 
 
-def test_what_is_appended_during_a_sync_waits_for_the_next() -> None:
+def test_records_appended_during_a_sync_wait_for_the_next() -> None:
     store = open_store(MemoryFileSystem())
     first = append(store, batch_of(record("A")))
     task = store.flush_due(0)
@@ -110,7 +110,7 @@ def test_what_is_appended_during_a_sync_waits_for_the_next() -> None:
     assert store.confirm_offset == store.max_physical
 
 
-def test_a_batch_is_split_between_files_and_the_rest_is_blank() -> None:
+def test_batch_is_split_between_files_and_the_rest_is_blank() -> None:
     files = MemoryFileSystem()
     store = open_store(files)
     batch = batch_of(*(record("A", 0, b"x" * 900) for _ in range(20)))
@@ -128,14 +128,14 @@ def test_a_batch_is_split_between_files_and_the_rest_is_blank() -> None:
     assert len(drain(again, "A", 0)) == 20
 
 
-def test_a_batch_longer_than_several_files_goes_into_as_many() -> None:
+def test_batch_longer_than_several_files_spans_them() -> None:
     store = open_store(MemoryFileSystem())
     append(store, batch_of(*(record("A", 0, b"x" * 3000) for _ in range(30))))
     settle(store)
     assert len(drain(store, "A", 0)) == 30
 
 
-def test_a_record_longer_than_a_file_is_refused_and_nothing_is_stored() -> None:
+def test_record_longer_than_a_file_is_refused_and_nothing_is_stored() -> None:
     store = open_store(MemoryFileSystem())
     with pytest.raises(MessageRefused):
         append(store, batch_of(record("A"), record("A", 0, b"x" * 8192)))
@@ -173,7 +173,7 @@ def test_store_time_never_goes_back() -> None:
     assert append(again, batch_of(record("A"))).stored_at_ms == 5_000
 
 
-def test_the_next_file_is_made_ahead_and_used() -> None:
+def test_next_file_is_preallocated_and_used() -> None:
     files = MemoryFileSystem()
     store = open_store(files)
     assert prepare(store)  # of the index, the first one
@@ -192,7 +192,7 @@ def test_the_next_file_is_made_ahead_and_used() -> None:
     assert len(drain(store, "A", 0)) == 3
 
 
-def test_a_next_file_that_was_not_needed_is_gone_after_a_clean_stop() -> None:
+def test_unneeded_next_file_is_removed_by_a_clean_stop() -> None:
     files = MemoryFileSystem()
     store = open_store(files)
     append(store, batch_of(record("A", 0, b"x" * 3000)))
@@ -201,7 +201,7 @@ def test_a_next_file_that_was_not_needed_is_gone_after_a_clean_stop() -> None:
     assert files.files(ROOT / "commitlog") == ["0" * 20]
 
 
-def test_an_index_file_that_cannot_be_made_keeps_no_file_of_the_log_from_being_made() -> None:
+def test_uncreatable_index_file_does_not_block_log_files() -> None:
     store = open_store(MemoryFileSystem())
     task = store.file_due()
     assert isinstance(task, IndexTask)
@@ -216,7 +216,7 @@ def test_an_index_file_that_cannot_be_made_keeps_no_file_of_the_log_from_being_m
     assert store.failure is not None
 
 
-def test_a_full_disk_refuses_a_whole_batch_and_reads_go_on() -> None:
+def test_full_disk_refuses_a_whole_batch_and_reads_go_on() -> None:
     files = MemoryFileSystem()
     store = open_store(files)
     append(store, batch_of(record("A")))
@@ -234,7 +234,7 @@ def test_a_full_disk_refuses_a_whole_batch_and_reads_go_on() -> None:
 
 
 @pytest.mark.parametrize("is_clean", [True, False])
-def test_a_store_opens_on_a_disk_without_a_byte_left_and_takes_more_when_there_is_room(
+def test_store_opens_on_a_full_disk_and_grows_when_there_is_space(
     is_clean: bool,
 ) -> None:
     files = MemoryFileSystem()
@@ -265,7 +265,7 @@ def test_a_store_opens_on_a_disk_without_a_byte_left_and_takes_more_when_there_i
     assert len(drain(store, "B", 0)) == 1
 
 
-def test_what_is_kept_for_a_full_disk_never_holds_up_a_start() -> None:
+def test_disk_reserve_never_holds_up_a_start() -> None:
     files = MemoryFileSystem()
     open_store(files).close()
     assert files.nodes[reserve_path(ROOT)].real_bytes == 256 << 10
@@ -275,7 +275,7 @@ def test_what_is_kept_for_a_full_disk_never_holds_up_a_start() -> None:
     assert files.nodes[reserve_path(ROOT)].real_bytes == 64 << 10
 
 
-def test_the_first_failed_sync_makes_the_store_read_only() -> None:
+def test_first_failed_sync_makes_the_store_read_only() -> None:
     files = MemoryFileSystem()
     store = open_store(files)
     append(store, batch_of(record("A")))
@@ -293,7 +293,7 @@ def test_the_first_failed_sync_makes_the_store_read_only() -> None:
     assert not open_store(files).report.was_clean
 
 
-def test_statuses_of_a_read_are_rocketmqs() -> None:
+def test_read_statuses_equal_rocketmqs() -> None:
     store = open_store(MemoryFileSystem())
     assert store.read("A", 0, QueueOffset(0)).status is ReadStatus.NO_MATCHED_LOGIC_QUEUE
     append(store, batch_of(record("A"), record("A")))
@@ -309,7 +309,7 @@ def test_statuses_of_a_read_are_rocketmqs() -> None:
     assert (other.status, other.next_offset) == (ReadStatus.NO_MATCHED_MESSAGE, 2)
 
 
-def test_a_read_keeps_its_limits_and_always_takes_the_first() -> None:
+def test_read_keeps_its_limits_and_always_takes_the_first_message() -> None:
     config = StoreConfig(
         commit_log_file_bytes=1 << 20,
         consume_queue_file_units=100,
@@ -325,7 +325,7 @@ def test_a_read_keeps_its_limits_and_always_takes_the_first() -> None:
     assert (len(result.record_sizes), result.next_offset) == (2, 9)
 
 
-def test_a_filter_returns_its_tags_and_where_to_go_on() -> None:
+def test_filter_returns_its_tags_and_the_next_offset() -> None:
     config = StoreConfig(
         commit_log_file_bytes=1 << 20,
         consume_queue_file_units=2000,
@@ -354,7 +354,7 @@ def test_a_filter_returns_its_tags_and_where_to_go_on() -> None:
     assert again.records == far.records
 
 
-def test_a_deleted_topic_begins_anew_and_does_not_come_back_with_a_crash() -> None:
+def test_deleted_topic_starts_over_and_does_not_return_with_a_crash() -> None:
     files = PowerLossFileSystem()
     store = open_store(files)
     append(store, batch_of(record("A", 0, b"old"), record("B")))
@@ -373,7 +373,7 @@ def test_a_deleted_topic_begins_anew_and_does_not_come_back_with_a_crash() -> No
         again.delete_topic("../B")
 
 
-def test_a_second_store_on_the_same_directory_is_refused(tmp_path: Path) -> None:
+def test_second_store_on_the_same_directory_is_refused(tmp_path: Path) -> None:
     files = RealFileSystem()
     store = open_store(files, root=tmp_path)
     with pytest.raises(StoreLocked, match=r"process \d+"):
@@ -382,7 +382,7 @@ def test_a_second_store_on_the_same_directory_is_refused(tmp_path: Path) -> None
     open_store(files, root=tmp_path).close()
 
 
-def test_a_real_directory_is_stored_to_and_read_back_after_a_kill(tmp_path: Path) -> None:
+def test_real_directory_is_stored_to_and_read_back_after_a_kill(tmp_path: Path) -> None:
     files = RealFileSystem()
     store = open_store(files, root=tmp_path)
     for _ in range(10):
@@ -421,7 +421,7 @@ def drain_one(files: RealFileSystem, root: Path) -> bytes:
         store.close()
 
 
-def test_files_that_are_no_log_are_refused_by_name(tmp_path: Path) -> None:
+def test_foreign_files_are_refused_by_name(tmp_path: Path) -> None:
     files = RealFileSystem()
     folder = tmp_path / "commitlog"
     folder.mkdir()
@@ -433,7 +433,7 @@ def test_files_that_are_no_log_are_refused_by_name(tmp_path: Path) -> None:
     open_store(files, root=tmp_path).close()
 
 
-def test_a_folder_with_an_illegal_name_is_left_alone(tmp_path: Path) -> None:
+def test_folder_with_an_illegal_name_is_left_alone(tmp_path: Path) -> None:
     stray = tmp_path / "consumequeue" / "no topic" / "0"
     stray.mkdir(parents=True)
     store = open_store(RealFileSystem(), root=tmp_path)
@@ -442,7 +442,7 @@ def test_a_folder_with_an_illegal_name_is_left_alone(tmp_path: Path) -> None:
     assert stray.is_dir()
 
 
-def test_a_queue_that_differs_from_the_log_is_built_anew() -> None:
+def test_queue_differing_from_the_log_is_rebuilt() -> None:
     files = MemoryFileSystem()
     store = open_store(files)
     append(store, batch_of(*(record("A", row % 2) for row in range(8))))
@@ -459,7 +459,7 @@ def test_a_queue_that_differs_from_the_log_is_built_anew() -> None:
     assert queue_files(files) == right
 
 
-def test_a_hint_that_is_missing_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_dispatch_request_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dispatcher, "HINTED_RECORDS_MAX", 1)
     store = open_store(MemoryFileSystem())
     append(store, batch_of(record("A")))
@@ -468,7 +468,7 @@ def test_a_hint_that_is_missing_changes_nothing(monkeypatch: pytest.MonkeyPatch)
     assert len(drain(store, "A", 0)) == 2
 
 
-def test_nothing_beyond_the_confirm_limit_is_served_and_it_never_goes_back() -> None:
+def test_records_beyond_the_confirm_limit_are_not_served() -> None:
     store = open_store(MemoryFileSystem())
     ends = [append(store, batch_of(record())).end for _ in range(4)]
     store.confirm_limit = ends[1]

@@ -7,7 +7,7 @@ from tests.support.records import batch_of, record
 from tests.support.stores import HandClock, append, flush, open_store
 
 
-def test_puts_are_counted_by_topic_and_by_the_time_until_they_count_as_stored() -> None:
+def test_puts_are_counted_by_topic_and_latency() -> None:
     clock = HandClock()
     store = open_store(MemoryFileSystem(), clock=clock)
     counted = store.statistics
@@ -34,14 +34,14 @@ def test_puts_are_counted_by_topic_and_by_the_time_until_they_count_as_stored() 
     assert counted.put_longest_ms == 60
 
 
-def test_the_longest_read_stays_known() -> None:
+def test_longest_read_stays_known() -> None:
     counted = StoreStatistics()
     for took_ms in (3, 40, 5):
         counted.got(1, took_ms=took_ms, from_disk=False)
     assert counted.get_longest_ms == 40
 
 
-def test_a_put_that_is_refused_counts_as_failed() -> None:
+def test_refused_put_counts_as_failed() -> None:
     files = MemoryFileSystem()
     store = open_store(files, flush_mode=FlushMode.ASYNC)
     append(store, batch_of(record("A")))
@@ -54,7 +54,7 @@ def test_a_put_that_is_refused_counts_as_failed() -> None:
     assert (store.statistics.puts, store.statistics.puts_failed) == (1, 3)
 
 
-def test_reads_are_counted_with_how_far_their_group_is_behind() -> None:
+def test_reads_are_counted_with_the_lag_of_their_group() -> None:
     clock = HandClock()
     store = open_store(MemoryFileSystem(), clock=clock, flush_mode=FlushMode.ASYNC)
     append(store, batch_of(*(record("A") for _ in range(5))))
@@ -82,7 +82,7 @@ def test_reads_are_counted_with_how_far_their_group_is_behind() -> None:
     assert not counted.topics
 
 
-def test_a_setting_leaves_out_how_far_groups_are_behind() -> None:
+def test_lag_of_groups_can_be_left_out_by_a_setting() -> None:
     config = StoreConfig(
         commit_log_file_bytes=8192, disk_fall_recorded=False, index_slots=20, index_entries=40
     )

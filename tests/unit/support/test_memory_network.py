@@ -90,7 +90,7 @@ def test_hosts_dial_each_other_by_name_and_themselves_by_loopback() -> None:
     run(main)
 
 
-def test_a_taken_or_foreign_address_cannot_be_bound() -> None:
+def test_taken_or_foreign_address_cannot_be_bound() -> None:
     async def main() -> None:
         async with MemoryNetwork(Random(1)) as network:
             host = network.host("a")
@@ -105,7 +105,7 @@ def test_a_taken_or_foreign_address_cannot_be_bound() -> None:
     run(main)
 
 
-def test_a_lost_request_times_out_undone_and_a_lost_reply_times_out_done() -> None:
+def test_lost_request_times_out_undone_and_a_lost_reply_times_out_done() -> None:
     async def main() -> None:
         service = Topics()
         async with (
@@ -132,7 +132,7 @@ def test_a_lost_request_times_out_undone_and_a_lost_reply_times_out_done() -> No
     run(main)
 
 
-def test_a_call_takes_two_latencies_and_a_stream_keeps_its_order() -> None:
+def test_call_takes_two_latencies_and_a_stream_keeps_its_order() -> None:
     async def main() -> None:
         async with (
             MemoryNetwork(Random(7), latency_s=lambda random: random.uniform(0.1, 1.0)) as network,
@@ -156,7 +156,7 @@ def test_a_call_takes_two_latencies_and_a_stream_keeps_its_order() -> None:
     run(main)
 
 
-def test_a_write_waits_while_the_peer_does_not_read() -> None:
+def test_write_waits_while_the_peer_does_not_read() -> None:
     async def main() -> None:
         async with (
             MemoryNetwork(Random(1), stream_messages_max=4) as network,
@@ -176,7 +176,7 @@ def test_a_write_waits_while_the_peer_does_not_read() -> None:
     run(main)
 
 
-def test_a_partition_breaks_what_runs_and_refuses_what_is_new_until_it_heals() -> None:
+def test_partition_breaks_running_calls_and_refuses_new_ones_until_healed() -> None:
     async def main() -> None:
         service = Topics(work_s=1)
         async with (
@@ -225,7 +225,7 @@ async def outcome_of(call: Awaitable[object]) -> object:
         return error
 
 
-def test_a_handlers_bug_comes_out_of_the_network_block() -> None:
+def test_handler_bug_is_raised_by_the_network_block() -> None:
     async def bug(
         _request: nameserver.ListTopicsRequest, _call: Call
     ) -> nameserver.ListTopicsReply:
@@ -245,7 +245,7 @@ def test_a_handlers_bug_comes_out_of_the_network_block() -> None:
     assert caught.value.subgroup(ZeroDivisionError) is not None
 
 
-def test_the_same_seed_gives_the_same_run() -> None:
+def test_same_seed_gives_the_same_run() -> None:
     def times(seed: int) -> list[float]:
         taken: list[float] = []
 
@@ -270,7 +270,7 @@ def test_the_same_seed_gives_the_same_run() -> None:
 
 
 @pytest.mark.parametrize(("lost", "is_served"), [(("b", "a"), False), (("a", "b"), True)])
-def test_in_a_partition_of_one_direction_a_call_loses_its_request_or_its_reply(
+def test_call_in_a_one_way_partition_loses_its_request_or_its_reply(
     lost: tuple[str, str], *, is_served: bool
 ) -> None:
     async def main() -> None:
@@ -293,7 +293,7 @@ def test_in_a_partition_of_one_direction_a_call_loses_its_request_or_its_reply(
 
 
 @pytest.mark.parametrize("heals_after_s", [5, 20])
-def test_in_a_partition_of_one_direction_a_stream_stands_still_until_its_keepalive_ends_it(
+def test_stream_in_a_one_way_partition_stalls_until_its_keepalive_ends_it(
     heals_after_s: int,
 ) -> None:
     async def main() -> None:

@@ -4,10 +4,16 @@ import pytest
 
 from ternmq_model.clock import Clock
 from ternmq_remoting.environment import Blocking
-from tests.support.virtual_time import EPOCH_MS, InlineBlocking, VirtualClock, run_in_virtual_time
+from tests.support.virtual_time import (
+    EPOCH_MS,
+    InlineBlocking,
+    VirtualClock,
+    run_in_virtual_time,
+    until,
+)
 
 
-def test_a_day_passes_at_once() -> None:
+def test_virtual_day_passes_at_once() -> None:
     async def main() -> float:
         await asyncio.sleep(86_400 * 3)
         return asyncio.get_running_loop().time()
@@ -41,7 +47,7 @@ def test_timers_fire_in_order_however_they_were_set() -> None:
     assert run_in_virtual_time(main()) == [1, 2, 3, 4, 5]
 
 
-def test_a_deadlock_is_reported() -> None:
+def test_deadlock_is_reported() -> None:
     async def main() -> None:
         await asyncio.Event().wait()
 
@@ -49,7 +55,37 @@ def test_a_deadlock_is_reported() -> None:
         run_in_virtual_time(main())
 
 
-def test_the_clocks_follow_the_loop() -> None:
+def test_wait_ends_in_the_instant_its_condition_holds_and_tests_it_once_per_instant() -> None:
+    async def main() -> tuple[float, int]:
+        loop, tests = asyncio.get_running_loop(), 0
+        done: list[bool] = []
+
+        def is_done() -> bool:
+            nonlocal tests
+            tests += 1
+            return bool(done)
+
+        loop.call_later(1_800, int)
+        loop.call_later(3_600, done.append, True)
+        await until(is_done, within_s=7_200)
+        await until(is_done)
+        return loop.time(), tests
+
+    ended_s, tests = run_in_virtual_time(main())
+    assert ended_s == pytest.approx(3_600)
+    assert tests == 5
+
+
+def test_wait_for_a_condition_times_out() -> None:
+    async def main() -> float:
+        with pytest.raises(TimeoutError):
+            await until(lambda: False, within_s=30)
+        return asyncio.get_running_loop().time()
+
+    assert run_in_virtual_time(main()) == pytest.approx(30)
+
+
+def test_clocks_follow_the_loop() -> None:
     def read(clock: Clock) -> tuple[int, int]:
         return clock.monotonic_ms(), clock.wall_ms()
 
@@ -64,7 +100,7 @@ def test_the_clocks_follow_the_loop() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_task_that_slept_never_reads_too_early_a_time() -> None:
+def test_clock_advances_exactly_by_a_sleep() -> None:
     async def main() -> None:
         clock = VirtualClock(asyncio.get_running_loop())
         for ms in (1, 7, 100, 300, 999):

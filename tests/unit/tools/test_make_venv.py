@@ -19,7 +19,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Path, bool]]:
     return found
 
 
-def test_an_environment_that_is_whole_is_kept(tmp_path: Path, made: list[object]) -> None:
+def test_complete_environment_is_kept(tmp_path: Path, made: list[object]) -> None:
     (tmp_path / "bin").mkdir()
     for name in ("python", "pip"):
         (tmp_path / "bin" / name).touch()
@@ -28,7 +28,7 @@ def test_an_environment_that_is_whole_is_kept(tmp_path: Path, made: list[object]
 
 
 @pytest.mark.parametrize("there", [(), ("bin",), ("bin", "bin/python"), ("bin", "bin/pip")])
-def test_one_that_is_half_made_is_made_anew(
+def test_half_made_environment_is_recreated(
     tmp_path: Path, made: list[object], there: tuple[str, ...]
 ) -> None:
     for name in there:
@@ -37,5 +37,5 @@ def test_one_that_is_half_made_is_made_anew(
     assert made == [(tmp_path, True)]
 
 
-def test_the_lock_outlives_the_folder_that_is_made_anew() -> None:
+def test_lock_outlives_the_recreated_folder() -> None:
     assert not make_venv.LOCK.is_relative_to(make_venv.VENV)

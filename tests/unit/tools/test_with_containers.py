@@ -23,13 +23,13 @@ def with_containers(folder: Path, **programs: str) -> subprocess.CompletedProces
     )
 
 
-def test_where_all_is_there_nothing_is_brought(tmp_path: Path) -> None:
+def test_available_container_tools_are_used_as_they_are(tmp_path: Path) -> None:
     done = with_containers(tmp_path, docker="exit 0", dockerd="exit 1", go="exit 1")
     assert (done.stdout, done.stderr, done.returncode) == ("||||true\n", "", 7)
     assert not (tmp_path / ".cache").exists()
 
 
-def test_an_engine_that_was_started_here_ends_with_the_command(tmp_path: Path) -> None:
+def test_container_engine_started_here_ends_with_the_command(tmp_path: Path) -> None:
     docker = '[ "$1" != version ] || [ -e "$SEEN" ]'
     dockerd = 'trap "echo ended >> $SEEN; exit" TERM; echo $$ > $SEEN; while :; do sleep 0.1; done'
     done = with_containers(tmp_path, docker=docker, dockerd=dockerd)
@@ -41,13 +41,13 @@ def test_an_engine_that_was_started_here_ends_with_the_command(tmp_path: Path) -
     assert not Path(f"/proc/{pid}").exists()
 
 
-def test_an_engine_that_does_not_start_says_why(tmp_path: Path) -> None:
+def test_engine_that_does_not_start_says_why(tmp_path: Path) -> None:
     done = with_containers(tmp_path, docker="exit 1", dockerd="echo no room; exit 1")
     assert done.returncode == 1
     assert done.stderr == "dockerd does not start\nno room\n\n"
 
 
-def test_compose_that_cannot_be_built_is_named(tmp_path: Path) -> None:
+def test_unbuildable_compose_is_named(tmp_path: Path) -> None:
     done = with_containers(tmp_path, docker='[ "$1" = version ]', go="exit 1")
     assert done.returncode != 0
     assert "'go', 'mod', 'tidy'" in done.stderr

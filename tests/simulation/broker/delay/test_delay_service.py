@@ -33,7 +33,7 @@ async def send(client: Client, topic: str, level: int, body: bytes = b"body", **
 
 
 @pytest.mark.parametrize("level", range(1, 19))
-def test_a_message_comes_after_its_delay_and_not_before(level: int) -> None:
+def test_delayed_message_is_delivered_on_time_and_never_early(level: int) -> None:
     async def main() -> None:
         async with serving(topics={"A": 2}) as (around, client):
             began_ms = around.clock.wall_ms()
@@ -53,7 +53,7 @@ def test_a_message_comes_after_its_delay_and_not_before(level: int) -> None:
     run_in_virtual_time(main())
 
 
-def test_messages_of_a_level_come_in_their_order_however_many_there_are() -> None:
+def test_messages_of_a_delay_level_keep_their_order() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (_, client):
             sender = await client.open_sender()
@@ -72,7 +72,7 @@ def test_messages_of_a_level_come_in_their_order_however_many_there_are() -> Non
 
 
 @pytest.mark.parametrize("flush_mode", list(FlushMode))
-def test_a_restart_neither_loses_nor_repeats_a_message(flush_mode: FlushMode) -> None:
+def test_restart_neither_loses_nor_repeats_a_message(flush_mode: FlushMode) -> None:
     async def main() -> None:
         async with world(flush_mode=flush_mode) as around:
             async with around.broker() as broker:
@@ -99,7 +99,7 @@ def test_a_restart_neither_loses_nor_repeats_a_message(flush_mode: FlushMode) ->
     run_in_virtual_time(main())
 
 
-def test_a_failing_store_delays_delivery_and_skips_nothing(
+def test_failing_store_delays_delivery_and_skips_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     is_full = False
@@ -127,7 +127,7 @@ def test_a_failing_store_delays_delivery_and_skips_nothing(
     run_in_virtual_time(main())
 
 
-def test_a_deleted_topic_loses_its_delayed_messages_and_holds_up_no_other(
+def test_deleted_topic_loses_its_delayed_messages_and_delays_no_other(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def main() -> None:
@@ -142,7 +142,7 @@ def test_a_deleted_topic_loses_its_delayed_messages_and_holds_up_no_other(
     assert "topic 'A' was deleted" in caplog.text
 
 
-def test_a_topic_with_fewer_queues_gets_its_messages_in_those() -> None:
+def test_topic_with_fewer_queues_gets_its_messages_in_those() -> None:
     async def main() -> None:
         async with serving(topics={"A": 4}) as (_, client):
             await client.send("A", b"x", queue_id=3, properties={"DELAY": "1"})
@@ -153,7 +153,7 @@ def test_a_topic_with_fewer_queues_gets_its_messages_in_those() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_clock_set_back_delays_messages_by_their_delay_and_no_more() -> None:
+def test_clock_set_back_delays_messages_by_at_most_their_delay() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (around, client):
             await send(client, "A", 3, b"before")
@@ -169,7 +169,7 @@ def test_a_clock_set_back_delays_messages_by_their_delay_and_no_more() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_clock_set_forward_is_noticed_while_something_waits() -> None:
+def test_clock_set_forward_is_noticed_while_messages_wait() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (around, client):
             await send(client, "A", 18)

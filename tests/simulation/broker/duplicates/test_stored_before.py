@@ -23,7 +23,7 @@ def key(number: int) -> dict[str, str]:
     return {"UNIQ_KEY": f"{number:032X}"}
 
 
-def test_what_was_stored_is_told_and_only_the_rest_is_stored() -> None:
+def test_retried_records_are_answered_and_only_new_ones_stored() -> None:
     async def main() -> None:
         async with serving(topics={"A": 2, "B": 1}) as (_, client):
             sender = await client.open_sender()
@@ -54,7 +54,7 @@ def test_what_was_stored_is_told_and_only_the_rest_is_stored() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_match_that_is_not_safe_yet_is_answered_when_it_is() -> None:
+def test_unconfirmed_match_is_answered_once_confirmed() -> None:
     async def main() -> None:
         async with world(flush_mode=FlushMode.SYNC) as around, around.broker() as broker:
             client = await around.connect(broker)
@@ -75,7 +75,7 @@ def test_a_match_that_is_not_safe_yet_is_answered_when_it_is() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_producers_old_stream_stores_nothing_once_its_new_one_is_open() -> None:
+def test_producers_old_stream_stores_nothing_once_its_new_one_is_open() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (_, client):
             old = await client.open_sender(incarnation="1")
@@ -91,7 +91,7 @@ def test_a_producers_old_stream_stores_nothing_once_its_new_one_is_open() -> Non
     run_in_virtual_time(main())
 
 
-def test_a_users_batch_is_stored_whole_or_not_at_all() -> None:
+def test_atomic_batch_is_stored_whole_or_not_at_all() -> None:
     async def main() -> None:
         async with serving(topics={"A": 2}, auto_create_topics=False) as (_, client):
             sender = await client.open_sender()
@@ -125,7 +125,7 @@ def test_a_users_batch_is_stored_whole_or_not_at_all() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_retry_whose_lengths_cannot_be_is_refused_like_any_batch() -> None:
+def test_retry_with_impossible_lengths_is_refused_like_any_batch() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (_, client):
             sender = await client.open_sender()

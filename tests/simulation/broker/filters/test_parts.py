@@ -30,7 +30,7 @@ def member(condition: str, version_ms: int = 1, group: str = "G") -> groups.Cons
 
 
 @pytest.mark.parametrize("memory_bytes", [1 << 30, 1])
-def test_what_a_condition_is_true_of_comes_from_memory_and_from_the_disk(memory_bytes: int) -> None:
+def test_condition_matches_messages_from_memory_and_disk(memory_bytes: int) -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}, memory_bytes=memory_bytes) as (_, client):
             await fill(client, *range(20))
@@ -46,7 +46,7 @@ def test_what_a_condition_is_true_of_comes_from_memory_and_from_the_disk(memory_
     run_in_virtual_time(main())
 
 
-def test_after_a_restart_what_was_stored_is_filtered_alike() -> None:
+def test_stored_messages_are_filtered_alike_after_restart() -> None:
     async def main() -> None:
         async with world() as around:
             async with around.broker() as broker:
@@ -63,7 +63,7 @@ def test_after_a_restart_what_was_stored_is_filtered_alike() -> None:
     run_in_virtual_time(main())
 
 
-def test_one_read_looks_at_800_messages_at_most_and_tells_how_far_it_is() -> None:
+def test_filtered_read_tests_at_most_800_messages_and_returns_its_position() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (_, client):
             sender = await client.open_sender()
@@ -80,7 +80,7 @@ def test_one_read_looks_at_800_messages_at_most_and_tells_how_far_it_is() -> Non
     run_in_virtual_time(main())
 
 
-def test_a_held_pull_sleeps_on_while_nothing_that_comes_is_for_it() -> None:
+def test_held_pull_ignores_messages_it_does_not_want() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (_, client), OwnedTasks() as tasks:
             pulling = tasks.spawn(
@@ -98,7 +98,7 @@ def test_a_held_pull_sleeps_on_while_nothing_that_comes_is_for_it() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_held_pull_for_which_nothing_comes_hears_how_far_it_is_after_some_seconds() -> None:
+def test_held_pull_without_matches_gets_its_position_after_seconds() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (around, client), OwnedTasks() as tasks:
             begun_at_ms = around.clock.monotonic_ms()
@@ -116,7 +116,7 @@ def test_a_held_pull_for_which_nothing_comes_hears_how_far_it_is_after_some_seco
     run_in_virtual_time(main())
 
 
-def test_a_stream_gives_what_is_wanted_as_it_comes() -> None:
+def test_stream_delivers_matching_messages_as_they_come() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (_, client):
             await fill(client, 1, 6, 2)
@@ -133,7 +133,7 @@ def test_a_stream_gives_what_is_wanted_as_it_comes() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_pull_without_a_condition_of_its_own_takes_the_one_its_group_has_told() -> None:
+def test_pull_without_a_condition_uses_its_groups() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (_, client):
             await fill(client, 1, 6)
@@ -154,7 +154,7 @@ def test_a_pull_without_a_condition_of_its_own_takes_the_one_its_group_has_told(
     run_in_virtual_time(main())
 
 
-def test_a_stream_without_a_condition_of_its_own_follows_what_its_group_tells() -> None:
+def test_stream_without_a_condition_follows_its_groups() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (_, client):
             stream, _ = await client.open_session("c@1", member("a > 5"))
@@ -182,7 +182,7 @@ async def read_some(puller: Puller) -> messages.PulledRecords:
     return pulled
 
 
-def test_a_condition_that_cannot_be_read_is_refused_with_the_place() -> None:
+def test_malformed_condition_is_refused_with_its_position() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (_, client):
             with pytest.raises(RefusedError, match="character 5") as caught:
@@ -197,7 +197,7 @@ def test_a_condition_that_cannot_be_read_is_refused_with_the_place() -> None:
     run_in_virtual_time(main())
 
 
-def test_where_conditions_are_off_pulls_and_sessions_say_so() -> None:
+def test_disabled_conditions_are_refused_to_pulls_and_sessions() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}, property_filter_enabled=False) as (_, client):
             with pytest.raises(RefusedError, match=r"broker\.property_filter_enabled") as caught:
@@ -210,7 +210,7 @@ def test_where_conditions_are_off_pulls_and_sessions_say_so() -> None:
 
 
 @pytest.mark.parametrize("memory_bytes", [1 << 30, 1])
-def test_bit_maps_pass_messages_over_without_reading_their_records(memory_bytes: int) -> None:
+def test_bit_maps_skip_messages_without_reading_their_records(memory_bytes: int) -> None:
     async def main() -> None:
         async with world(filter_bit_maps_enabled=True, memory_bytes=memory_bytes) as around:
             around.store_config = replace(SMALL_STORE, consume_queue_ext_enabled=True)
@@ -236,7 +236,7 @@ def test_bit_maps_pass_messages_over_without_reading_their_records(memory_bytes:
     run_in_virtual_time(main())
 
 
-def test_a_retry_topic_is_filtered_by_the_rule_of_the_original_topic() -> None:
+def test_retry_topic_is_filtered_by_the_original_topics_rule() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}, retry_filter_enabled=True) as (_, client):
             await client.put_topic("%RETRY%G", 1)

@@ -88,7 +88,7 @@ async def told(session: SessionStream) -> groups.SessionReply:
     return reply
 
 
-def test_settings_are_kept_and_shown_and_outlive_the_broker() -> None:
+def test_settings_are_kept_shown_and_survive_the_broker() -> None:
     async def main() -> None:
         async with world() as around:
             fields: dict[str, Any] = {
@@ -128,7 +128,7 @@ def test_settings_are_kept_and_shown_and_outlive_the_broker() -> None:
         {"group": ""},
     ],
 )
-def test_settings_that_cannot_be_are_refused(fields: dict[str, Any]) -> None:
+def test_impossible_settings_are_refused(fields: dict[str, Any]) -> None:
     async def main() -> None:
         async with serving() as (_, client):
             request = admin.PutGroupRequest(settings=settings(**fields))
@@ -141,7 +141,7 @@ def test_settings_that_cannot_be_are_refused(fields: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("group", ["TOOLS_CONSUMER", "CID_RMQ_SYS_TRANS", "TOOLS_DEAD_LETTERS"])
-def test_groups_of_the_system_are_closed(group: str) -> None:
+def test_system_groups_are_closed(group: str) -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (_, client):
             await commit(client, 0, group=group)
@@ -158,7 +158,7 @@ def test_groups_of_the_system_are_closed(group: str) -> None:
     run_in_virtual_time(main())
 
 
-def test_a_group_that_may_not_consume_any_more_reads_nothing_also_on_open_streams() -> None:
+def test_disabled_group_reads_nothing_even_on_open_streams() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (_, client):
             await fill(client, 1)
@@ -179,7 +179,7 @@ def test_a_group_that_may_not_consume_any_more_reads_nothing_also_on_open_stream
     run_in_virtual_time(main())
 
 
-def test_members_of_a_group_that_may_not_broadcast_read_nothing_while_they_do() -> None:
+def test_broadcasting_members_of_a_forbidding_group_read_nothing() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (_, client):
             await fill(client, 1)
@@ -196,7 +196,7 @@ def test_members_of_a_group_that_may_not_broadcast_read_nothing_while_they_do() 
     run_in_virtual_time(main())
 
 
-def test_a_new_group_begins_with_the_first_message_when_it_is_set_so() -> None:
+def test_new_group_begins_with_the_first_message_when_configured() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (around, client):
             for _ in range(6):
@@ -214,7 +214,7 @@ def test_a_new_group_begins_with_the_first_message_when_it_is_set_so() -> None:
     run_in_virtual_time(main())
 
 
-def test_members_that_want_no_news_of_each_other_get_none() -> None:
+def test_members_that_want_no_notifications_get_none() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (_, client):
             await put(client, notify_members_changed=False)
@@ -232,7 +232,7 @@ def test_members_that_want_no_news_of_each_other_get_none() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_deleted_group_leaves_nothing_behind() -> None:
+def test_deleted_group_leaves_nothing_behind() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (around, client):
             await fill(client, 3)
@@ -279,7 +279,7 @@ def test_a_deleted_group_leaves_nothing_behind() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_reset_sets_every_queue_and_raises_versions() -> None:
+def test_reset_sets_every_queue_and_raises_versions() -> None:
     async def main() -> None:
         async with serving(topics={"A": 2}) as (_, client):
             await fill(client, 5)
@@ -299,7 +299,7 @@ def test_a_reset_sets_every_queue_and_raises_versions() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_reset_by_time_goes_to_the_first_message_of_that_time() -> None:
+def test_reset_by_time_goes_to_the_first_message_of_that_time() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (_, client):
             await fill(client, 3)
@@ -313,7 +313,7 @@ def test_a_reset_by_time_goes_to_the_first_message_of_that_time() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_rehearsed_reset_changes_nothing_and_backwards_only_leaves_what_is_behind() -> None:
+def test_rehearsed_reset_changes_nothing() -> None:
     async def main() -> None:
         async with serving(topics={"A": 2}) as (_, client):
             await fill(client, 5)
@@ -326,7 +326,7 @@ def test_a_rehearsed_reset_changes_nothing_and_backwards_only_leaves_what_is_beh
     run_in_virtual_time(main())
 
 
-def test_members_are_told_where_to_go_on_when_that_is_on_disk() -> None:
+def test_members_are_notified_of_a_reset_once_it_is_on_disk() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (around, client):
             await fill(client, 5)
@@ -360,7 +360,7 @@ def test_members_are_told_where_to_go_on_when_that_is_on_disk() -> None:
         ({"topic": "A@G", "first": True}, InvalidParameter),
     ],
 )
-def test_a_reset_that_cannot_be_changes_nothing(
+def test_impossible_reset_changes_nothing(
     fields: dict[str, Any], error: type[RefusedError]
 ) -> None:
     async def main() -> None:
@@ -374,7 +374,7 @@ def test_a_reset_that_cannot_be_changes_nothing(
     run_in_virtual_time(main())
 
 
-def test_a_clone_is_as_far_as_its_model_in_all_topics_but_the_models_own() -> None:
+def test_clone_copies_offsets_of_all_topics_but_the_models_own() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1, "B": 1, "%RETRY%G": 1}) as (_, client):
             await fill(client, 3)
@@ -392,7 +392,7 @@ def test_a_clone_is_as_far_as_its_model_in_all_topics_but_the_models_own() -> No
     run_in_virtual_time(main())
 
 
-def test_clones_that_cannot_be_are_refused() -> None:
+def test_impossible_clones_are_refused() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (_, client):
             await commit(client, 0)

@@ -41,7 +41,7 @@ def test_settings_are_listed_changed_and_refused() -> None:
     run_in_virtual_time(main())
 
 
-def test_topics_are_created_by_sends_or_not_from_now_on() -> None:
+def test_automatic_topic_creation_is_switched_at_once() -> None:
     async def main() -> None:
         async with serving() as (_, client):
             await update(client, auto_create_topics="off")
@@ -57,7 +57,7 @@ def test_topics_are_created_by_sends_or_not_from_now_on() -> None:
     run_in_virtual_time(main())
 
 
-def test_messages_are_traced_or_not_from_now_on() -> None:
+def test_tracing_is_switched_at_once() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (_, client):
             await client.send("A")
@@ -71,7 +71,7 @@ def test_messages_are_traced_or_not_from_now_on() -> None:
     run_in_virtual_time(main())
 
 
-def test_pulls_are_held_as_long_as_it_says_now() -> None:
+def test_pull_hold_time_changes_at_once() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (_, client):
             loop = asyncio.get_running_loop()
@@ -88,7 +88,7 @@ def test_pulls_are_held_as_long_as_it_says_now() -> None:
     run_in_virtual_time(main())
 
 
-def test_short_polling_looks_each_second_and_long_polling_at_once() -> None:
+def test_short_polling_checks_each_second_and_long_polling_at_once() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (_, client):
             loop = asyncio.get_running_loop()
@@ -105,7 +105,7 @@ def test_short_polling_looks_each_second_and_long_polling_at_once() -> None:
     run_in_virtual_time(main())
 
 
-def test_one_read_returns_as_much_as_it_says_now() -> None:
+def test_memory_read_limit_holds_at_once() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (_, client):
             sender = await client.open_sender()
@@ -118,7 +118,7 @@ def test_one_read_returns_as_much_as_it_says_now() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_lower_limit_of_unanswered_bytes_refuses_at_once() -> None:
+def test_lower_limit_of_unanswered_bytes_applies_at_once() -> None:
     async def main() -> None:
         settings = {"flush_mode": FlushMode.SYNC, "unanswered_max_bytes": 8 << 20}
         async with serving(topics={"A": 1}, **settings) as (around, client):

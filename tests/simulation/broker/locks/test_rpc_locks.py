@@ -40,7 +40,7 @@ async def commit(client: Client, offset: int, token: int = 0) -> groups.CommitOf
     return reply
 
 
-def test_one_member_has_a_queue_until_it_gives_it_back() -> None:
+def test_queue_lock_has_one_holder_until_unlocked() -> None:
     async def main() -> None:
         async with serving(topics={"A": 2}) as (_, client):
             mine = await lock(client, "a@1", ("A", 0, 0), ("A", 1, 0))
@@ -54,7 +54,7 @@ def test_one_member_has_a_queue_until_it_gives_it_back() -> None:
     run_in_virtual_time(main())
 
 
-def test_queues_that_are_not_there_are_nobodys() -> None:
+def test_locks_of_missing_queues_are_not_given() -> None:
     async def main() -> None:
         async with serving(topics={"A": 2}) as (_, client):
             asked = ("A", 2, 0), ("A", -1, 0), ("Nothing", 0, 0), ("A@G", 0, 0)
@@ -75,7 +75,7 @@ def test_illegal_names_lock_nothing(group: str, who: str) -> None:
     run_in_virtual_time(main())
 
 
-def test_a_lock_lasts_for_its_lease_and_longer_when_renewed() -> None:
+def test_lock_lasts_for_its_lease_and_longer_when_renewed() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (_, client):
             token = (await lock(client, "a@1", ("A", 0, 0)))["A", 0]
@@ -90,7 +90,7 @@ def test_a_lock_lasts_for_its_lease_and_longer_when_renewed() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_lock_falls_with_its_holders_session() -> None:
+def test_lock_ends_with_its_holders_session() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (_, client):
             goodbye = groups.SessionRequest(goodbye=groups.Goodbye())
@@ -109,7 +109,7 @@ def test_a_lock_falls_with_its_holders_session() -> None:
     run_in_virtual_time(main())
 
 
-def test_nothing_is_locked_for_a_client_whose_session_has_broken_until_it_is_open_again() -> None:
+def test_client_with_broken_session_gets_no_locks_until_reopened() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (_, client):
             session, _welcome = await client.open_session("a@1", membership("G", "A"))
@@ -125,7 +125,7 @@ def test_nothing_is_locked_for_a_client_whose_session_has_broken_until_it_is_ope
     run_in_virtual_time(main())
 
 
-def test_a_member_that_leaves_the_group_alone_gives_its_queues_back() -> None:
+def test_member_leaving_one_group_returns_its_queues() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (_, client):
             both = membership("G", "A"), membership("H", "A")
@@ -181,7 +181,7 @@ def test_tokens_rise_across_restarts_and_old_ones_are_refused() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_deleted_topic_takes_its_locks_along() -> None:
+def test_deleted_topic_drops_its_locks() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (_, client):
             token = (await lock(client, "a@1", ("A", 0, 0)))["A", 0]

@@ -43,7 +43,7 @@ async def describe(client: Client, client_id: str) -> admin.DescribeConsumerRepl
     return reply
 
 
-def test_a_member_is_asked_how_consuming_goes() -> None:
+def test_member_reports_its_running_state() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (_, client), OwnedTasks() as tasks:
             stream = await join(client, "a@1")
@@ -54,7 +54,7 @@ def test_a_member_is_asked_how_consuming_goes() -> None:
     run_in_virtual_time(main())
 
 
-def test_who_is_not_there_or_says_nothing_is_not_online() -> None:
+def test_absent_or_silent_member_is_not_online() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (_, client):
             await join(client, "a@1")

@@ -24,7 +24,7 @@ async def fill(client: Client, count: int) -> None:
         await client.send("A", b"%d" % number)
 
 
-def test_a_pull_commits_the_offset_that_it_carries_and_reads_on() -> None:
+def test_pull_commits_the_offset_it_carries_and_reads_on() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (_, client):
             await fill(client, 5)
@@ -39,7 +39,7 @@ def test_a_pull_commits_the_offset_that_it_carries_and_reads_on() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_pull_that_waits_has_committed_before() -> None:
+def test_waiting_pull_has_committed_before() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (_, client):
             await fill(client, 2)
@@ -63,7 +63,7 @@ def test_a_pull_that_waits_has_committed_before() -> None:
         {"commit_offset": 1, "group": ""},
     ],
 )
-def test_what_cannot_be_committed_does_not_keep_messages_from_the_reader(
+def test_illegal_commit_offset_does_not_block_the_pull(
     fields: dict[str, Any],
 ) -> None:
     async def main() -> None:
@@ -76,7 +76,7 @@ def test_what_cannot_be_committed_does_not_keep_messages_from_the_reader(
     run_in_virtual_time(main())
 
 
-def test_an_older_version_and_a_queue_that_is_locked_are_not_committed() -> None:
+def test_older_versions_and_locked_queues_are_not_committed() -> None:
     async def main() -> None:
         async with serving(topics={"A": 2}) as (_, client):
             await fill(client, 2)
@@ -104,7 +104,7 @@ def test_an_older_version_and_a_queue_that_is_locked_are_not_committed() -> None
     run_in_virtual_time(main())
 
 
-def test_a_corrected_offset_is_kept_as_an_event_that_can_be_read() -> None:
+def test_corrected_offset_is_stored_as_a_readable_event() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (_, client):
             await fill(client, 2)
@@ -130,7 +130,7 @@ def test_a_corrected_offset_is_kept_as_an_event_that_can_be_read() -> None:
     run_in_virtual_time(main())
 
 
-def test_readers_whose_messages_are_not_in_memory_stay_where_no_slave_follows() -> None:
+def test_readers_of_old_messages_stay_where_no_slave_follows() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}, memory_bytes=1) as (_, client):
             await fill(client, 3)

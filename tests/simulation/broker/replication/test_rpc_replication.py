@@ -13,7 +13,7 @@ from tests.support.stores import SMALL
 from tests.support.virtual_time import run_in_virtual_time
 
 
-def test_a_new_slave_gets_the_whole_log_byte_for_byte_and_then_what_is_appended() -> None:
+def test_new_slave_gets_the_whole_log_and_then_every_append() -> None:
     async def main() -> None:
         async with reigning() as master:
             for number in range(40):
@@ -62,7 +62,7 @@ def test_a_new_slave_gets_the_whole_log_byte_for_byte_and_then_what_is_appended(
         ({"epochs": (Epoch((1 << 62) + 1, PhysicalOffset(0)),)}, "cannot be"),
     ],
 )
-def test_who_does_not_belong_here_is_refused(fields: dict[str, Any], why: str) -> None:
+def test_foreign_or_malformed_slaves_are_refused(fields: dict[str, Any], why: str) -> None:
     async def main() -> None:
         async with reigning() as master:
             master.append(bytes(200))
@@ -81,7 +81,7 @@ def test_who_does_not_belong_here_is_refused(fields: dict[str, Any], why: str) -
 
 @pytest.mark.parametrize("word", ["x" * 256, "two\nlines"])
 @pytest.mark.parametrize("field", ["cluster", "store_id", "incarnation", "flush_mode"])
-def test_what_would_fill_or_forge_the_log_is_refused_unsaid(
+def test_slave_fields_that_could_flood_or_forge_logs_are_not_logged(
     field: str, word: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:
@@ -96,7 +96,7 @@ def test_what_would_fill_or_forge_the_log_is_refused_unsaid(
     assert not [record for record in caplog.records if word in record.getMessage()]
 
 
-def test_a_slave_goes_on_where_its_log_ends() -> None:
+def test_slave_resumes_where_its_log_ends() -> None:
     async def main() -> None:
         async with reigning() as master:
             half = master.append(bytes(200), bytes(300))
@@ -115,7 +115,7 @@ def test_a_slave_goes_on_where_its_log_ends() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_slave_whose_log_parted_is_told_where_to_cut_it() -> None:
+def test_slave_with_a_diverged_log_is_told_where_to_cut() -> None:
     async def main() -> None:
         async with reigning(epochs=(Epoch(1, PhysicalOffset(0)),)) as master:
             common = master.append(bytes(200))
@@ -137,7 +137,7 @@ def test_a_slave_whose_log_parted_is_told_where_to_cut_it() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_slave_with_other_bytes_starts_over() -> None:
+def test_slave_with_different_bytes_starts_over() -> None:
     async def main() -> None:
         async with reigning() as master:
             end = master.append(bytes(200))
@@ -154,7 +154,7 @@ def test_a_slave_with_other_bytes_starts_over() -> None:
     "fields",
     [{"highest_epoch": 3}, {"log_end": 100, "epochs": (*EPOCHS, Epoch(1000, PhysicalOffset(50)))}],
 )
-def test_a_slave_that_knows_a_higher_epoch_deposes_the_master(fields: dict[str, Any]) -> None:
+def test_slave_that_knows_a_higher_epoch_deposes_the_master(fields: dict[str, Any]) -> None:
     async def main() -> None:
         async with reigning() as master:
             slave = await master.slave(store_id="store", **fields)
@@ -185,7 +185,7 @@ def test_a_slave_that_knows_a_higher_epoch_deposes_the_master(fields: dict[str, 
     run_in_virtual_time(main())
 
 
-def test_a_broker_that_closes_takes_no_slave() -> None:
+def test_closing_broker_takes_no_slave() -> None:
     async def main() -> None:
         async with reigning() as master:
             master.is_closing = True
@@ -196,7 +196,7 @@ def test_a_broker_that_closes_takes_no_slave() -> None:
     run_in_virtual_time(main())
 
 
-def test_who_is_refused_again_and_again_is_told_of_once_for_each_reason(
+def test_repeated_refusals_of_a_slave_are_logged_once_per_reason(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def main() -> None:

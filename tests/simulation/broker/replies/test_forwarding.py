@@ -12,7 +12,7 @@ TOPIC = "DefaultCluster_REPLY_TOPIC"
 PROPERTIES = {"MSG_TYPE": "reply", "CORRELATION_ID": "c1", "REPLY_TO_CLIENT": "asker@1"}
 
 
-def test_a_reply_goes_to_its_requesters_session_and_is_stored() -> None:
+def test_reply_goes_to_its_requesters_session_and_is_stored() -> None:
     async def main() -> None:
         async with serving() as (_, client):
             session, _ = await client.open_session("asker@1")
@@ -29,7 +29,7 @@ def test_a_reply_goes_to_its_requesters_session_and_is_stored() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_broker_that_stores_no_replies_says_so() -> None:
+def test_reply_is_forwarded_without_storage_when_configured() -> None:
     async def main() -> None:
         async with serving(store_replies=False) as (_, client):
             session, _ = await client.open_session("asker@1")
@@ -42,7 +42,7 @@ def test_a_broker_that_stores_no_replies_says_so() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_reply_for_nobody_is_refused_and_not_stored() -> None:
+def test_reply_without_requester_is_refused_and_not_stored() -> None:
     async def main() -> None:
         async with serving() as (_, client):
             with pytest.raises(ClientNotOnline, match="asker@1"):

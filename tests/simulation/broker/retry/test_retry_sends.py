@@ -9,7 +9,7 @@ from tests.support.brokers import serving, stored
 from tests.support.virtual_time import run_in_virtual_time
 
 
-def test_a_client_may_send_to_its_retry_topic_until_the_tries_are_over() -> None:
+def test_client_may_send_to_its_retry_topic_until_retries_run_out() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (_, client):
             for tries in ("3", "17"):

@@ -73,7 +73,7 @@ async def topics_of(client: Client) -> set[str]:
     return found
 
 
-def test_a_message_that_failed_waits_10_s_and_is_the_message_again() -> None:
+def test_failed_message_waits_10_s_and_returns_unchanged() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (_, client):
             (message,) = await sent(client, b"body")
@@ -92,7 +92,7 @@ def test_a_message_that_failed_waits_10_s_and_is_the_message_again() -> None:
     run_in_virtual_time(main())
 
 
-def test_dead_letters_can_be_read_at_once() -> None:
+def test_dead_letters_are_readable_at_once() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (_, client):
             first, second = await sent(client, b"1", b"2")
@@ -110,7 +110,7 @@ def test_dead_letters_can_be_read_at_once() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_dead_letter_that_fails_in_its_own_group_becomes_one_there() -> None:
+def test_dead_letter_failing_in_its_own_group_becomes_another_there() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (_, client):
             (message,) = await sent(client, b"1")
@@ -124,7 +124,7 @@ def test_a_dead_letter_that_fails_in_its_own_group_becomes_one_there() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_message_that_is_not_what_was_told_stays_where_it_is() -> None:
+def test_message_that_does_not_match_the_request_stays_where_it_is() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (_, client):
             (message,) = await sent(client, b"body")
@@ -144,7 +144,7 @@ def test_a_message_that_is_not_what_was_told_stays_where_it_is() -> None:
     run_in_virtual_time(main())
 
 
-def test_what_retention_has_deleted_is_told_as_gone() -> None:
+def test_messages_deleted_by_retention_are_reported_as_gone() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (around, client):
             (message, *_) = await sent(client, b"x" * 1000)
@@ -162,7 +162,7 @@ def test_what_retention_has_deleted_is_told_as_gone() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_stale_lock_sends_nothing_back() -> None:
+def test_stale_lock_sends_nothing_back() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (_, client):
             (message,) = await sent(client, b"body")
@@ -179,7 +179,7 @@ def test_a_stale_lock_sends_nothing_back() -> None:
     run_in_virtual_time(main())
 
 
-def test_the_groups_settings_decide_about_tries_queues_and_dropping() -> None:
+def test_group_settings_decide_retries_queues_and_dropping() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (_, client):
             first, second = await sent(client, b"1", b"2")
@@ -199,7 +199,7 @@ def test_the_groups_settings_decide_about_tries_queues_and_dropping() -> None:
     run_in_virtual_time(main())
 
 
-def test_too_many_messages_or_an_illegal_name_send_nothing_back() -> None:
+def test_oversized_or_illegal_request_sends_nothing_back() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (_, client):
             (message,) = await sent(client, b"body")
@@ -213,7 +213,7 @@ def test_too_many_messages_or_an_illegal_name_send_nothing_back() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_message_that_cannot_be_stored_again_does_not_hold_up_the_others() -> None:
+def test_unstorable_message_does_not_delay_the_others() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (_, client):
             await client.send("A", properties={"long": "x" * 32_600}, queue_id=0)
@@ -225,7 +225,7 @@ def test_a_message_that_cannot_be_stored_again_does_not_hold_up_the_others() -> 
     run_in_virtual_time(main())
 
 
-def test_a_clustering_member_brings_its_retry_topic_along_and_a_broadcasting_one_does_not() -> None:
+def test_clustering_member_creates_its_retry_topic_and_broadcasting_one_does_not() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (_, client):
             alone = membership("G", "A")
@@ -239,7 +239,7 @@ def test_a_clustering_member_brings_its_retry_topic_along_and_a_broadcasting_one
     run_in_virtual_time(main())
 
 
-def test_copies_and_their_topic_outlive_the_broker() -> None:
+def test_retries_and_their_topic_survive_the_broker() -> None:
     async def main() -> None:
         async with world() as around:
             async with around.broker() as broker:

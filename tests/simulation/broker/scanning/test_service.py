@@ -85,7 +85,7 @@ def big() -> messages.ScanRequest:
     )
 
 
-def test_what_the_process_reads_is_passed_on_unopened() -> None:
+def test_scan_process_output_is_passed_on_unopened() -> None:
     async def main() -> None:
         async with serving() as (_, client, processes):
             replies = await scan(client, begin_offset=1, stored_from_ms=5, keys=["k"])
@@ -108,7 +108,7 @@ def test_what_the_process_reads_is_passed_on_unopened() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_long_batch_comes_in_pieces_and_only_the_last_one_ends_it() -> None:
+def test_long_batch_comes_in_pieces_and_the_last_ends_it() -> None:
     async def main() -> None:
         async with serving() as (_, client, _processes):
             replies = await scan(client, batch_bytes_max=1 << 20)
@@ -120,7 +120,7 @@ def test_a_long_batch_comes_in_pieces_and_only_the_last_one_ends_it() -> None:
     run_in_virtual_time(main())
 
 
-def test_the_stretch_ends_with_the_queue_and_an_empty_one_at_once() -> None:
+def test_stretch_ends_with_the_queue_and_an_empty_one_at_once() -> None:
     async def main() -> None:
         async with serving() as (_, client, processes):
             assert (await scan(client, end_offset=1_000))[-1].next_offset == 10
@@ -132,7 +132,7 @@ def test_the_stretch_ends_with_the_queue_and_an_empty_one_at_once() -> None:
     run_in_virtual_time(main())
 
 
-def test_one_stream_carries_stretch_after_stretch_also_after_a_refusal() -> None:
+def test_stream_carries_several_stretches_even_after_a_refusal() -> None:
     async def main() -> None:
         async with serving() as (_, client, _processes):
             stream = client.connection.open(contracts.SCAN)
@@ -171,7 +171,7 @@ INVALID = ResponseCode.INVALID_PARAMETER
         ({"subscription": messages.Subscription(topic="Other", expression="*")}, INVALID, "Other"),
     ],
 )
-def test_what_cannot_be_asked_for_is_refused_by_its_name(
+def test_illegal_scan_request_is_refused_by_field(
     fields: dict[str, Any], code: int, remark: str
 ) -> None:
     async def main() -> None:
@@ -184,7 +184,7 @@ def test_what_cannot_be_asked_for_is_refused_by_its_name(
     run_in_virtual_time(main())
 
 
-def test_who_may_not_pull_may_not_scan() -> None:
+def test_topic_without_read_permission_cannot_be_scanned() -> None:
     async def main() -> None:
         async with serving(1) as (_, client, _processes):
             await client.put_topic("T", 2, Permission.WRITE)
@@ -194,7 +194,7 @@ def test_who_may_not_pull_may_not_scan() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_broker_without_arrow_or_processes_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_broker_without_arrow_or_processes_refuses_scans(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         async with serving(1, scan_processes=0) as (_, client, _processes):
             (reply,) = await scan(client)
@@ -208,7 +208,7 @@ def test_a_broker_without_arrow_or_processes_says_so(monkeypatch: pytest.MonkeyP
     run_in_virtual_time(main())
 
 
-def test_a_topic_that_is_deleted_ends_the_scan_though_there_is_another_of_that_name() -> None:
+def test_deleted_topic_ends_its_scan_even_when_recreated() -> None:
     async def main() -> None:
         async with serving() as (_, client, _processes):
             stream = client.connection.open(contracts.SCAN)
@@ -224,7 +224,7 @@ def test_a_topic_that_is_deleted_ends_the_scan_though_there_is_another_of_that_n
     run_in_virtual_time(main())
 
 
-def test_a_reader_that_takes_nothing_holds_little_and_is_left_in_the_end() -> None:
+def test_slow_reader_holds_little_and_is_dropped_in_the_end() -> None:
     async def main() -> None:
         async with serving(scan_stall_ms=5_000, scan_processes=1) as (_, client, processes):
             stream = client.connection.open(contracts.SCAN)
@@ -242,7 +242,7 @@ def test_a_reader_that_takes_nothing_holds_little_and_is_left_in_the_end() -> No
     run_in_virtual_time(main())
 
 
-def test_who_goes_away_in_mid_stretch_leaves_the_process_for_the_next() -> None:
+def test_cancelled_scan_leaves_its_process_to_the_next() -> None:
     async def main() -> None:
         async with serving(scan_processes=1) as (_, client, processes):
             stream = client.connection.open(contracts.SCAN)
@@ -255,7 +255,7 @@ def test_who_goes_away_in_mid_stretch_leaves_the_process_for_the_next() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_long_stretch_leaves_the_process_to_others_and_goes_on_where_it_was() -> None:
+def test_long_stretch_yields_its_process_and_resumes() -> None:
     async def main() -> None:
         async with serving(scan_processes=1) as (_, client, processes):
             stream = client.connection.open(contracts.SCAN)
@@ -284,7 +284,7 @@ def test_a_long_stretch_leaves_the_process_to_others_and_goes_on_where_it_was() 
     run_in_virtual_time(main())
 
 
-def test_only_progress_is_told_of_messages_that_nobody_wants() -> None:
+def test_scan_without_matches_reports_progress_alone() -> None:
     async def main() -> None:
         async with serving() as (_, client, _processes):
             replies = await scan(client, "Nothing")
@@ -304,7 +304,7 @@ async def measure(client: Client, *stretches: tuple[Any, ...]) -> list[tuple[int
     return [(each.end_offset, each.bytes) for each in reply.stretches]
 
 
-def test_stretches_are_measured_by_their_records_lengths() -> None:
+def test_stretches_are_measured_by_record_lengths() -> None:
     async def main() -> None:
         async with serving(0) as (_, client, _processes):
             for length in range(10):
@@ -338,7 +338,7 @@ def test_stretches_are_measured_by_their_records_lengths() -> None:
     run_in_virtual_time(main())
 
 
-def test_what_cannot_be_measured_is_refused_by_its_name() -> None:
+def test_unmeasurable_stretches_are_refused_by_name() -> None:
     async def main() -> None:
         async with serving(0) as (_, client, _processes):
             assert await measure(client) == []

@@ -14,7 +14,7 @@ async def progress_of(client: Client, group: str) -> dict[int, admin.GroupProgre
     return {one.queue_id: one for one in reply.progress}
 
 
-def test_the_lag_is_told_in_messages_and_in_time() -> None:
+def test_lag_is_measured_in_messages_and_time() -> None:
     async def main() -> None:
         async with serving(topics={"A": 2}) as (around, client):
             times: list[int] = []

@@ -21,7 +21,7 @@ async def ask(client: Client, **asked: str) -> dict[tuple[str, str], Any]:
     return {(item.name, item.key): item for item in reply.items}
 
 
-def test_sends_and_pulls_are_counted_over_a_minute_an_hour_and_a_day() -> None:
+def test_sends_and_pulls_are_counted_per_minute_hour_and_day() -> None:
     async def main() -> None:
         async with serving(topics={"A": 2}) as (_, client):
             sender = await client.open_sender()
@@ -42,7 +42,7 @@ def test_sends_and_pulls_are_counted_over_a_minute_an_hour_and_a_day() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_deleted_topic_is_counted_no_longer() -> None:
+def test_deleted_topic_is_no_longer_counted() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (_, client):
             await client.send("A")
@@ -54,7 +54,7 @@ def test_a_deleted_topic_is_counted_no_longer() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_name_that_nothing_is_counted_by_is_refused() -> None:
+def test_unknown_statistics_name_is_refused() -> None:
     async def main() -> None:
         async with serving() as (_, client):
             with pytest.raises(RefusedError, match=r"'TOPIC_PUT'.*TOPIC_PUT_NUMS") as caught:
@@ -64,7 +64,7 @@ def test_a_name_that_nothing_is_counted_by_is_refused() -> None:
     run_in_virtual_time(main())
 
 
-def test_more_than_fits_an_answer_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_oversized_statistics_reply_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rpc, "_REPLY_BYTES_MAX", 2000)
 
     async def main() -> None:

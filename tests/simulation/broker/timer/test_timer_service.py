@@ -48,7 +48,7 @@ def kept(around: World) -> TimerCheckpoint:
 
 
 @pytest.mark.parametrize("after_ms", [1, 99, 100, 101, 950, 86_400_000, 3 * 86_400_000])
-def test_a_message_comes_at_its_time_and_not_before(after_ms: int) -> None:
+def test_timed_message_is_delivered_on_time_and_never_early(after_ms: int) -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (around, client):
             await asyncio.sleep(0.0423)
@@ -69,7 +69,7 @@ def test_a_message_comes_at_its_time_and_not_before(after_ms: int) -> None:
     run_in_virtual_time(main())
 
 
-def test_a_delay_in_seconds_or_milliseconds_is_one_from_now() -> None:
+def test_delay_in_seconds_or_milliseconds_counts_from_now() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (_, client):
             await send(client, b"s", TIMER_DELAY_SEC=2)
@@ -80,7 +80,7 @@ def test_a_delay_in_seconds_or_milliseconds_is_one_from_now() -> None:
     run_in_virtual_time(main())
 
 
-def test_what_cannot_wait_is_refused_by_name_and_what_is_late_comes_at_once() -> None:
+def test_illegal_times_are_refused_by_name_and_past_ones_deliver_at_once() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}, timer_pending_max=1) as (around, client):
             now_ms = around.clock.wall_ms()
@@ -96,7 +96,7 @@ def test_what_cannot_wait_is_refused_by_name_and_what_is_late_comes_at_once() ->
     run_in_virtual_time(main())
 
 
-def test_without_the_timer_timed_messages_are_refused_and_waiting_ones_wait() -> None:
+def test_disabled_timer_refuses_timed_messages_and_keeps_pending_ones() -> None:
     async def main() -> None:
         async with world(flush_mode=FlushMode.ASYNC) as around:
             async with around.broker() as broker:
@@ -151,7 +151,7 @@ def test_restarts_in_the_middle_neither_lose_nor_repeat_a_message(flush_mode: Fl
 
 
 @pytest.mark.parametrize("flush_mode", list(FlushMode))
-def test_a_loss_of_power_loses_nothing_and_repeats_little(flush_mode: FlushMode) -> None:
+def test_power_loss_loses_nothing_and_repeats_little(flush_mode: FlushMode) -> None:
     async def main() -> None:
         async with world(flush_mode=flush_mode) as around:
             disk = around.files = PowerLossFileSystem()
@@ -175,7 +175,7 @@ def test_a_loss_of_power_loses_nothing_and_repeats_little(flush_mode: FlushMode)
     run_in_virtual_time(main())
 
 
-def test_a_failing_store_delays_delivery_and_skips_nothing(
+def test_failing_store_delays_delivery_and_skips_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     is_full = False
@@ -204,7 +204,7 @@ def test_a_failing_store_delays_delivery_and_skips_nothing(
     run_in_virtual_time(main())
 
 
-def test_a_message_cancels_another_of_its_topic_and_time() -> None:
+def test_message_cancels_another_of_its_topic_and_time() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1, "B": 1}) as (around, client):
             at_ms = around.clock.wall_ms() + 5000
@@ -219,7 +219,7 @@ def test_a_message_cancels_another_of_its_topic_and_time() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_deleted_topic_loses_its_timed_messages_and_holds_up_no_other() -> None:
+def test_deleted_topic_loses_its_timed_messages_and_delays_no_other() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1, "B": 1}) as (_, client):
             await send(client, b"x", "A", TIMER_DELAY_MS=900)
@@ -231,7 +231,7 @@ def test_a_deleted_topic_loses_its_timed_messages_and_holds_up_no_other() -> Non
     run_in_virtual_time(main())
 
 
-def test_clocks_may_be_set_both_ways() -> None:
+def test_wall_clock_may_be_set_in_both_directions() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1}) as (around, client):
             await send(client, b"1", TIMER_DELAY_MS=3_600_000)
@@ -253,7 +253,7 @@ def test_clocks_may_be_set_both_ways() -> None:
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-def test_files_that_are_to_go_are_left_by_what_waits_in_them(restarts: bool) -> None:
+def test_messages_waiting_in_expiring_files_are_moved_out(restarts: bool) -> None:
     async def main() -> None:
         small = replace(SMALL_STORE, commit_log_file_bytes=8192, file_reserved_hours=1)
         async with world(flush_mode=FlushMode.ASYNC) as around:
@@ -296,7 +296,7 @@ def test_files_that_are_to_go_are_left_by_what_waits_in_them(restarts: bool) -> 
     run_in_virtual_time(main())
 
 
-def test_operators_see_what_waits_and_how_late_it_came() -> None:
+def test_operators_see_waiting_messages_and_their_lateness() -> None:
     async def main() -> None:
         async with serving(topics={"A": 1, "B": 1}) as (around, client):
             await asyncio.sleep(0.05)
@@ -322,7 +322,7 @@ def test_operators_see_what_waits_and_how_late_it_came() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_checkpoint_that_cannot_be_written_holds_up_no_message_for_long(
+def test_unwritable_checkpoint_delays_no_message_for_long(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     is_broken = True

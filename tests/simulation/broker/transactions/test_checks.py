@@ -30,7 +30,7 @@ async def told_of(client: Client) -> admin.DescribeBrokerReply:
     return reply
 
 
-def test_it_keeps_its_file_and_is_not_moved_until_a_full_disk_takes_it() -> None:
+def test_staged_half_holds_its_file_until_a_full_disk_takes_it() -> None:
     async def main() -> None:
         async with world() as around:
             around.store_config = replace(SMALL_STORE, commit_log_file_bytes=64 << 10)
@@ -69,7 +69,7 @@ def test_it_keeps_its_file_and_is_not_moved_until_a_full_disk_takes_it() -> None
     run_in_virtual_time(main())
 
 
-def test_it_stays_where_it_is_however_much_lies_behind_it(
+def test_staged_half_is_not_moved_however_much_lies_behind_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(module, "_SPAN_MAX", 10)
@@ -89,7 +89,7 @@ def test_it_stays_where_it_is_however_much_lies_behind_it(
     run_in_virtual_time(main())
 
 
-def test_without_a_time_of_its_own_it_is_over_when_others_are_asked_for() -> None:
+def test_staged_half_without_immunity_expires_when_others_are_checked() -> None:
     async def main() -> None:
         async with serving(topics=ONE) as (_, client):
             await open_producer(client)
@@ -104,7 +104,7 @@ def test_without_a_time_of_its_own_it_is_over_when_others_are_asked_for() -> Non
     run_in_virtual_time(main())
 
 
-def test_it_is_over_at_the_latest_when_messages_of_its_age_go(
+def test_staged_half_expires_at_the_latest_with_log_retention(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def main() -> None:
@@ -127,7 +127,7 @@ def test_it_is_over_at_the_latest_when_messages_of_its_age_go(
     assert "first_of=q/1" in lines[0]
 
 
-def test_a_question_about_too_many_or_of_two_lengths_is_refused() -> None:
+def test_oversized_or_uneven_query_is_refused() -> None:
     async def main() -> None:
         async with serving(topics=ONE) as (_, client):
             (one,) = await begin(client, b"1", immunity_s=60, staged_for="q/1")
@@ -144,7 +144,7 @@ def test_a_question_about_too_many_or_of_two_lengths_is_refused() -> None:
     run_in_virtual_time(main())
 
 
-def test_what_is_not_confirmed_yet_is_waited_for() -> None:
+def test_unconfirmed_ends_are_waited_for() -> None:
     async def main() -> None:
         async with serving(topics=ONE, flush_mode=FlushMode.SYNC) as (around, client):
             one, two = await begin(client, b"1", b"2", immunity_s=60, staged_for="q/1")

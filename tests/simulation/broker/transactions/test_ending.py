@@ -17,7 +17,7 @@ KEYS = [b"%d" % number for number in range(6)]
 
 
 @pytest.mark.parametrize("staged_for", ["q/1", None])
-def test_staged_ones_wait_for_those_before_them_that_find_no_room(
+def test_staged_ends_wait_for_earlier_ones_without_space(
     staged_for: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     busy = BrokerBusy(ResponseCode.SYSTEM_BUSY, "no room")
@@ -74,7 +74,7 @@ class Rounds:
         ("find", "q/1"),
     ],
 )
-def test_others_are_let_in_while_very_many_are_worked_on(
+def test_event_loop_runs_while_many_transactions_are_processed(
     what: str, staged_for: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ternmq_broker.transactions.table.ENDED_MAX", 1)

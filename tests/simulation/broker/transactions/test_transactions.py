@@ -45,7 +45,7 @@ ONE = {"flights": 1}
 
 
 @pytest.mark.parametrize("mode", FlushMode)
-def test_a_committed_half_message_is_seen_and_the_others_are_not(mode: FlushMode) -> None:
+def test_committed_half_message_is_visible_and_others_are_not(mode: FlushMode) -> None:
     async def main() -> None:
         async with serving(topics=ONE, flush_mode=mode) as (_, client):
             one, two, three = await begin(client, b"one", b"two", b"three")
@@ -64,7 +64,7 @@ def test_a_committed_half_message_is_seen_and_the_others_are_not(mode: FlushMode
     run_in_virtual_time(main())
 
 
-def test_an_end_that_is_told_again_has_the_same_answer_and_stores_nothing() -> None:
+def test_repeated_end_has_the_same_answer_and_stores_nothing() -> None:
     async def main() -> None:
         async with serving(topics=ONE) as (_, client):
             one, two = await begin(client, b"one", b"two")
@@ -76,7 +76,7 @@ def test_an_end_that_is_told_again_has_the_same_answer_and_stores_nothing() -> N
     run_in_virtual_time(main())
 
 
-def test_many_at_once_who_end_one_transaction_have_the_same_answer() -> None:
+def test_concurrent_ends_of_a_transaction_get_the_same_answer() -> None:
     async def main() -> None:
         async with serving(topics=ONE) as (_, client):
             (one,) = await begin(client, b"one")
@@ -87,7 +87,7 @@ def test_many_at_once_who_end_one_transaction_have_the_same_answer() -> None:
     run_in_virtual_time(main())
 
 
-def test_who_ends_it_the_other_way_or_does_not_own_it_is_told_so() -> None:
+def test_contradicting_or_foreign_end_is_refused() -> None:
     async def main() -> None:
         async with serving(topics=ONE) as (_, client):
             one, two = await begin(client, b"one", b"two")
@@ -112,7 +112,7 @@ def test_who_ends_it_the_other_way_or_does_not_own_it_is_told_so() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_producer_is_asked_after_six_seconds_then_every_thirty_and_then_it_is_parked() -> None:
+def test_transaction_is_checked_at_6_s_then_every_30_s_and_then_parked() -> None:
     async def main() -> None:
         async with serving(topics=ONE) as (around, client):
             session = await open_producer(client)
@@ -138,7 +138,7 @@ def test_a_producer_is_asked_after_six_seconds_then_every_thirty_and_then_it_is_
     run_in_virtual_time(main())
 
 
-def test_nobody_is_asked_within_a_messages_own_time() -> None:
+def test_producer_is_not_checked_within_the_messages_immunity() -> None:
     async def main() -> None:
         async with serving(topics=ONE) as (around, client):
             session = await open_producer(client)
@@ -150,7 +150,7 @@ def test_nobody_is_asked_within_a_messages_own_time() -> None:
     run_in_virtual_time(main())
 
 
-def test_without_a_producer_nothing_is_counted() -> None:
+def test_checks_are_not_counted_without_a_producer() -> None:
     async def main() -> None:
         async with serving(topics=ONE) as (_, client):
             (one,) = await begin(client, b"one")
@@ -165,7 +165,7 @@ def test_without_a_producer_nothing_is_counted() -> None:
     run_in_virtual_time(main())
 
 
-def test_what_nobody_can_be_asked_about_is_parked_when_messages_of_its_age_go() -> None:
+def test_transaction_without_producer_is_parked_when_retention_reaches_it() -> None:
     async def main() -> None:
         async with world() as around:
             around.store_config = replace(SMALL_STORE, file_reserved_hours=1)
@@ -182,7 +182,7 @@ def test_what_nobody_can_be_asked_about_is_parked_when_messages_of_its_age_go() 
 
 
 @pytest.mark.parametrize("is_clean", [True, False])
-def test_a_broker_that_starts_again_goes_on_with_what_is_open(is_clean: bool) -> None:
+def test_restarted_broker_resumes_open_transactions(is_clean: bool) -> None:
     async def main() -> None:
         async with world() as around:
             async with around.broker() as broker:
@@ -218,7 +218,7 @@ def test_a_broker_that_starts_again_goes_on_with_what_is_open(is_clean: bool) ->
     run_in_virtual_time(main())
 
 
-def test_an_end_is_not_confirmed_by_a_disk_that_fails() -> None:
+def test_end_is_not_confirmed_by_a_failing_disk() -> None:
     async def main() -> None:
         async with serving(topics=ONE, flush_mode=FlushMode.SYNC) as (around, client):
             one, two = await begin(client, b"one", b"two")
@@ -232,7 +232,7 @@ def test_an_end_is_not_confirmed_by_a_disk_that_fails() -> None:
     run_in_virtual_time(main())
 
 
-def test_thousands_of_open_transactions_are_asked_for_and_ended_by_another_process() -> None:
+def test_thousands_of_open_transactions_are_checked_and_ended_elsewhere() -> None:
     count = 3_000
 
     async def main() -> None:
@@ -268,7 +268,7 @@ def test_thousands_of_open_transactions_are_asked_for_and_ended_by_another_proce
     run_in_virtual_time(main())
 
 
-def test_a_half_message_that_is_damaged_is_given_up_and_the_others_go_on(
+def test_damaged_half_message_is_given_up_and_the_others_go_on(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def main() -> None:
@@ -288,7 +288,7 @@ def test_a_half_message_that_is_damaged_is_given_up_and_the_others_go_on(
     assert "transaction given up transaction=" in caplog.text
 
 
-def test_a_half_message_that_keeps_a_file_from_going_is_moved_and_not_counted() -> None:
+def test_half_message_blocking_a_files_deletion_is_moved_uncounted() -> None:
     async def main() -> None:
         async with world() as around:
             around.store_config = replace(SMALL_STORE, commit_log_file_bytes=64 << 10)
@@ -321,7 +321,7 @@ def test_a_half_message_that_keeps_a_file_from_going_is_moved_and_not_counted() 
     run_in_virtual_time(main())
 
 
-def test_no_file_goes_before_a_start_knows_what_is_open() -> None:
+def test_log_files_stay_until_open_transactions_are_restored() -> None:
     async def main() -> None:
         async with world() as around:
             around.store_config = replace(
@@ -345,7 +345,7 @@ def test_no_file_goes_before_a_start_knows_what_is_open() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_commit_waits_for_a_topic_that_is_gone_and_leaves_out_a_queue_that_is() -> None:
+def test_commit_waits_for_a_missing_topic_and_skips_a_missing_queue() -> None:
     async def main() -> None:
         async with serving(topics=ONE) as (_, client):
             await client.put_topic("flights", 4)
@@ -366,7 +366,7 @@ def test_a_commit_waits_for_a_topic_that_is_gone_and_leaves_out_a_queue_that_is(
     run_in_virtual_time(main())
 
 
-def test_no_transaction_begins_when_they_are_off_or_too_many_are_open() -> None:
+def test_transactions_cannot_begin_when_disabled_or_over_the_limit() -> None:
     async def main() -> None:
         async with serving(topics=ONE, transactions_open_max=2) as (_, client):
             await begin(client, b"one", b"two")
@@ -384,7 +384,7 @@ def test_no_transaction_begins_when_they_are_off_or_too_many_are_open() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_client_cannot_read_what_is_not_decided() -> None:
+def test_undecided_messages_are_unreadable_to_clients() -> None:
     async def main() -> None:
         async with serving(topics=ONE) as (_, client):
             one, _ = await begin(client, b"one", b"two")
@@ -445,7 +445,7 @@ async def asked_in(session: SessionStream, seconds: float) -> list[tuple[str, in
     return asked
 
 
-def test_a_half_message_that_is_taken_can_be_put_back_with_its_questions_counted() -> None:
+def test_longest_half_message_can_be_put_back_with_its_checks_counted() -> None:
     async def main() -> None:
         async with serving(topics=ONE) as (_, client):
             session = await open_producer(client)
@@ -458,7 +458,7 @@ def test_a_half_message_that_is_taken_can_be_put_back_with_its_questions_counted
     run_in_virtual_time(main())
 
 
-def test_a_half_message_that_fits_no_more_keeps_no_other_from_being_counted(
+def test_half_message_that_no_longer_fits_does_not_stop_counting_of_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # As another broker may have taken it.

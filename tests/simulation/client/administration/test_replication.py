@@ -106,7 +106,7 @@ async def a_pair(
         yield network, client, *members
 
 
-def test_masters_and_slaves_are_asked_and_a_silent_one_is_named_with_its_problem() -> None:
+def test_silent_member_is_named_with_its_problem_beside_the_others() -> None:
     async def main() -> None:
         async with a_pair() as (network, client, _, _):
             master, slave = await client.member_views()
@@ -134,7 +134,7 @@ def test_masters_and_slaves_are_asked_and_a_silent_one_is_named_with_its_problem
     run_in_virtual_time(main())
 
 
-def test_a_member_of_a_version_without_replication_tells_the_rest() -> None:
+def test_member_of_an_older_version_reports_the_rest() -> None:
     async def main() -> None:
         async with a_pair(is_slave_old=True) as (_, client, _, _):
             _, slave = await client.member_views(with_stores=True)
@@ -146,7 +146,7 @@ def test_a_member_of_a_version_without_replication_tells_the_rest() -> None:
     run_in_virtual_time(main())
 
 
-def test_each_nameserver_is_asked_what_it_knows() -> None:
+def test_each_nameserver_reports_its_own_view() -> None:
     async def main() -> None:
         async with a_pair() as (network, client, _, _):
             await register(network, ToyMember(2, "slave"), nameservers=["ns-2"])
@@ -160,7 +160,7 @@ def test_each_nameserver_is_asked_what_it_knows() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_broker_that_one_nameserver_alone_knows_is_found() -> None:
+def test_broker_known_to_one_nameserver_is_found() -> None:
     async def main() -> None:
         async with two_nameservers() as (network, client):
             for member in (ToyMember(0, "sync_master"), ToyMember(1, "slave")):
@@ -175,7 +175,7 @@ def test_a_broker_that_one_nameserver_alone_knows_is_found() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_slave_is_promoted_by_its_id_and_the_master_is_not() -> None:
+def test_slave_is_promoted_by_its_id_and_the_master_is_not() -> None:
     async def main() -> None:
         async with a_pair() as (_, client, _, slave):
             reply = await client.promote("a", 1)
@@ -193,7 +193,7 @@ def test_a_slave_is_promoted_by_its_id_and_the_master_is_not() -> None:
     run_in_virtual_time(main())
 
 
-def test_who_promoted_a_slave_learns_when_it_serves_as_the_master() -> None:
+def test_promotion_waits_until_the_slave_serves_as_master() -> None:
     async def main() -> None:
         async with a_pair() as (network, client, master, _):
             await client.until_master("a", 1, timeout_s=1.0)

@@ -67,7 +67,7 @@ def waiting(body: bytes, topic: str = "A", **more: str) -> Record:
     return found
 
 
-def test_what_can_never_be_stored_is_dropped_and_the_rest_delivered_in_order(
+def test_undeliverable_records_are_dropped_and_others_delivered_in_order(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     log = Log()
@@ -81,14 +81,14 @@ def test_what_can_never_be_stored_is_dropped_and_the_rest_delivered_in_order(
     assert "at most 32767" in caplog.text
 
 
-def test_when_nothing_can_be_stored_there_is_no_end() -> None:
+def test_delivery_of_no_storable_record_has_no_end() -> None:
     records = [waiting(b"", "Gone"), waiting(b"", long="x" * 32_720)]
     assert run_in_virtual_time(deliverer(Log()).deliver(records)) == (0, 0, 2)
     assert run_in_virtual_time(deliverer(Log()).deliver([])) == (0, 0, 0)
 
 
 @pytest.mark.parametrize("error", [StoreFull("full"), ClosedError("closed")])
-def test_a_store_that_takes_nothing_loses_nothing(error: Exception) -> None:
+def test_store_refusing_everything_loses_nothing(error: Exception) -> None:
     log = Log(error)
     with pytest.raises(type(error)):
         run_in_virtual_time(deliverer(log).deliver([waiting(b"x")]))

@@ -5,7 +5,7 @@ import numpy as np
 from ternmq_broker.delay.lateness import Lateness
 
 
-def test_a_share_of_the_deliveries_was_no_later_than_it_says() -> None:
+def test_share_of_deliveries_is_within_the_reported_lateness() -> None:
     lateness = Lateness()
     assert lateness.at_most_ms(0.99) == 0
     lateness.add(np.array([0] * 50 + [3] * 40 + [100] * 9 + [1000]))
@@ -16,7 +16,7 @@ def test_a_share_of_the_deliveries_was_no_later_than_it_says() -> None:
     assert lateness.at_most_ms(1) == lateness.worst_ms == 1000
 
 
-def test_what_came_before_its_time_or_very_late_is_counted_too() -> None:
+def test_early_and_very_late_deliveries_are_counted() -> None:
     lateness = Lateness()
     lateness.add(np.array([-5, 1 << 50]))
     lateness.add(np.array([], dtype=np.int64))

@@ -21,7 +21,7 @@ def test_messages_are_due_up_to_the_first_that_is_not() -> None:
     assert wait.next_ms(NOW_MS + 1, now_ms=NOW_MS, monotonic_ms=0) == 1
 
 
-def test_messages_of_a_clock_that_was_ahead_wait_their_delay_from_when_they_were_seen() -> None:
+def test_messages_stamped_in_the_future_wait_their_delay_from_first_sight() -> None:
     wait = LevelWait(LEVEL)
     far = NOW_MS + 3_600_000
     wait.note(2, far, now_ms=NOW_MS, monotonic_ms=500)
@@ -33,7 +33,7 @@ def test_messages_of_a_clock_that_was_ahead_wait_their_delay_from_when_they_were
     assert due(wait, [far] * 4, now_ms=NOW_MS, monotonic_ms=99_999) == 3
 
 
-def test_arrivals_close_together_share_a_mark_and_none_comes_early() -> None:
+def test_close_arrivals_share_a_mark_and_none_is_early() -> None:
     wait = LevelWait(LEVEL)
     far = NOW_MS + 3_600_000
     for number in range(1000):
@@ -44,7 +44,7 @@ def test_arrivals_close_together_share_a_mark_and_none_comes_early() -> None:
     assert due(wait, [far] * 1000, now_ms=NOW_MS, monotonic_ms=DELAY_MS + 1200) == 1000
 
 
-def test_a_clock_that_agrees_needs_no_mark() -> None:
+def test_agreeing_clock_needs_no_mark() -> None:
     wait = LevelWait(LEVEL)
     wait.note(5, NOW_MS + DELAY_MS, now_ms=NOW_MS, monotonic_ms=0)
     assert due(wait, [NOW_MS + DELAY_MS], now_ms=NOW_MS, monotonic_ms=1 << 40) == 0

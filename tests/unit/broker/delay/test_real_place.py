@@ -27,14 +27,14 @@ def find(topic: str, _queue_id: int) -> TopicConfig | None:
 
 
 @pytest.mark.parametrize(("told", "queue_id"), [("0", 0), ("3", 3), ("4", 0), ("6", 2)])
-def test_a_record_goes_where_it_belongs_with_all_its_properties(told: str, queue_id: int) -> None:
+def test_record_is_restored_to_its_queue_with_all_properties(told: str, queue_id: int) -> None:
     record = waiting(DELAY="3", REAL_TOPIC="A", REAL_QID=told)
     placed = at_real_place(record, find)
     assert (placed.topic, placed.queue_id) == ("A", queue_id)
     assert placed.properties == record.properties
 
 
-def test_what_was_laid_aside_comes_back() -> None:
+def test_delayed_record_gets_its_real_place_back() -> None:
     record = InnerRecord(
         topic="A",
         queue_id=1,
@@ -61,6 +61,6 @@ def test_what_was_laid_aside_comes_back() -> None:
         ({"REAL_TOPIC": "SCHEDULE_TOPIC_XXXX", "REAL_QID": "0"}, "belongs to the broker"),
     ],
 )
-def test_a_record_without_a_place_says_why(properties: dict[str, str], reason: str) -> None:
+def test_record_without_a_real_place_says_why(properties: dict[str, str], reason: str) -> None:
     with pytest.raises(Undeliverable, match=reason):
         at_real_place(waiting(**properties), find)

@@ -22,7 +22,7 @@ def keyed(key: str, **others: str) -> bytes:
     return record("A", 0, b"x", {"UNIQ_KEY": key, **others} if key else {"TAGS": "t"})
 
 
-def test_a_record_is_looked_up_under_its_topic_and_where_it_may_wait() -> None:
+def test_record_is_looked_up_under_its_topic_and_waiting_topics() -> None:
     records = [
         keyed("plain"),
         keyed("level", DELAY="3"),
@@ -44,14 +44,14 @@ def test_a_record_is_looked_up_under_its_topic_and_where_it_may_wait() -> None:
     assert [row.is_half for row in rows] == [False, False, True, False, True]
 
 
-def test_sizes_that_lie_are_left_to_who_refuses_them() -> None:
+def test_lying_sizes_are_left_to_the_record_check() -> None:
     good = keyed("a")
     assert retried_rows(good, np.array([len(good) + 1], dtype="<i4")) == []
     assert retried_rows(good, np.array([-1, len(good) + 1], dtype="<i4")) == []
     assert retried_rows(b"", np.array([], dtype="<i4")) == []
 
 
-def test_a_transaction_is_where_its_first_half_lies() -> None:
+def test_transaction_is_found_at_its_first_half() -> None:
     header = decode_record(record("A", 3, prepared_offset=77))
     assert header is not None
     half = RetriedRow(0, "k", ("A", "RMQ_SYS_TRANS_HALF_TOPIC"), True)
@@ -62,7 +62,7 @@ def test_a_transaction_is_where_its_first_half_lies() -> None:
     assert (place.queue_id, place.physical_offset) == (3, 0)
 
 
-def test_places_of_found_and_stored_records_come_in_the_order_of_the_request() -> None:
+def test_places_are_answered_in_the_order_of_the_request() -> None:
     records = [record("A", queue_id, b"x" * queue_id) for queue_id in range(4)]
     sizes = sizes_of(records)
     found = {1: Place(1, 50, 500, 9, 600), 3: Place(0, 70, 700, 8, 800)}

@@ -18,7 +18,7 @@ def batch(*records: bytes) -> RecordBatch:
     return found
 
 
-def test_a_bit_map_has_the_bits_of_every_group_whose_condition_is_true() -> None:
+def test_bit_map_has_the_bits_of_every_matching_group() -> None:
     table = FilterTable()
     table.register("G", [parse_subscription("T", "a = 1", SQL92)], now_ms=1)
     table.register("H", [parse_subscription("T", "b = 'x'", SQL92)], now_ms=1)
@@ -37,7 +37,7 @@ def test_a_bit_map_has_the_bits_of_every_group_whose_condition_is_true() -> None
     assert not BLOOM.may_hold(maps[3], one)
 
 
-def test_a_condition_that_is_too_long_to_be_evaluated_takes_every_message() -> None:
+def test_overlong_condition_matches_every_message_in_bit_maps() -> None:
     table = FilterTable()
     long = " OR ".join(["a = 1"] * 100)
     table.register("G", [parse_subscription("T", long, SQL92)], now_ms=1)
@@ -45,7 +45,7 @@ def test_a_condition_that_is_too_long_to_be_evaluated_takes_every_message() -> N
     assert bit_map == BLOOM.bit_map(BLOOM.positions("G", "T"))
 
 
-def test_bit_maps_need_a_place_beside_the_units() -> None:
+def test_bit_maps_need_extended_consume_queues() -> None:
     config = BrokerConfig(filter_bit_maps_enabled=True)
     with pytest.raises(ConfigError, match=r"needs store\.consume_queue_ext_enabled"):
         with_room_for_bit_maps(config, StoreConfig())

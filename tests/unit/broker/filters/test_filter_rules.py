@@ -35,7 +35,7 @@ def told(expression: str, kind: str = SQL92) -> messages.Subscription:
         (messages.Subscription(topic="U"), Code.INVALID_PARAMETER, "'U'"),
     ],
 )
-def test_what_cannot_be_read_has_its_code(
+def test_illegal_subscription_is_refused_with_its_code(
     given: messages.Subscription, code: Code, why: str
 ) -> None:
     with pytest.raises(RefusedError, match=why) as caught:
@@ -43,12 +43,12 @@ def test_what_cannot_be_read_has_its_code(
     assert caught.value.code == code
 
 
-def test_an_illegal_topic_is_named() -> None:
+def test_illegal_topic_is_named() -> None:
     with pytest.raises(IllegalName, match=r"a/b"):
         FilterRules(clients_of(), FilterTable()).subscription_of("a/b", told("*", ""))
 
 
-def test_where_it_is_off_sql92_is_refused_by_name_and_tags_are_served() -> None:
+def test_disabled_sql92_is_refused_by_name_and_tags_are_served() -> None:
     rules = FilterRules(clients_of(), FilterTable(), property_filter_enabled=False)
     with pytest.raises(RefusedError, match=r"broker\.property_filter_enabled is off") as caught:
         rules.subscription_of("T", told("a = 1"))
@@ -56,7 +56,7 @@ def test_where_it_is_off_sql92_is_refused_by_name_and_tags_are_served() -> None:
     assert rules.subscription_of("T", told("x", "TAG")).tags == {"x"}
 
 
-def test_a_condition_is_read_by_once_it_is_registered_in_that_version() -> None:
+def test_condition_is_read_once_its_version_is_registered() -> None:
     table = FilterTable()
     rules = FilterRules(clients_of(), table)
     known = parse_subscription("T", "a = 1", SQL92, version_ms=5)
@@ -72,13 +72,13 @@ def test_a_condition_is_read_by_once_it_is_registered_in_that_version() -> None:
     rules.check_registered("G", parse_subscription("U", "tag"))
 
 
-def test_tags_are_filtered_by_their_codes_alone() -> None:
+def test_tags_are_filtered_by_hash_alone() -> None:
     subscription = parse_subscription("T", "x || y")
     chosen = FilterRules(clients_of(), FilterTable()).pull_filter("G", subscription)
     assert chosen == PullFilter(subscription.codes)
 
 
-def test_a_condition_is_asked_about_as_many_messages_as_it_is_short() -> None:
+def test_shorter_conditions_may_test_more_messages() -> None:
     rules = FilterRules(clients_of(), FilterTable())
     short = rules.pull_filter("", parse_subscription("T", "a = 1 AND b = 'x'", SQL92))
     assert short.record_filter is not None
@@ -89,7 +89,7 @@ def test_a_condition_is_asked_about_as_many_messages_as_it_is_short() -> None:
     assert 4 <= long.record_filter_max < 10
 
 
-def test_bit_maps_tell_of_a_condition_while_it_is_registered() -> None:
+def test_bit_maps_serve_a_condition_while_it_is_registered() -> None:
     table = FilterTable()
     rules = FilterRules(clients_of(), table, bit_maps_enabled=True)
     wanted = parse_subscription("T", "a = 1", SQL92, version_ms=1)
@@ -104,7 +104,7 @@ def test_bit_maps_tell_of_a_condition_while_it_is_registered() -> None:
     assert FilterRules(clients_of(), table).pull_filter("G", wanted).bit_test is None
 
 
-def test_a_retry_topic_is_filtered_by_the_rule_of_the_original_topic() -> None:
+def test_retry_topic_is_filtered_by_the_original_topics_rule() -> None:
     clients = clients_of(
         parse_subscription("T", "a = 1", SQL92),
         parse_subscription("U", "x || y"),

@@ -45,7 +45,7 @@ class Place:
         self.sessions.heard(session, (), {"G": membership})
 
 
-def test_what_members_say_is_registered_and_dead_when_the_last_one_leaves() -> None:
+def test_conditions_of_members_are_registered_until_last_one_leaves() -> None:
     place = Place()
     one, two = place.member("a"), place.member("b")
     place.says(one, "a = 1", "b = 2")
@@ -59,7 +59,7 @@ def test_what_members_say_is_registered_and_dead_when_the_last_one_leaves() -> N
     assert all(each.dead_at_ms for each in place.table)
 
 
-def test_a_group_that_is_left_in_a_heartbeat_uses_nothing_any_more() -> None:
+def test_group_left_by_a_heartbeat_uses_no_filter_any_more() -> None:
     place = Place()
     one = place.member("a")
     place.says(one, "a = 1")
@@ -67,14 +67,14 @@ def test_a_group_that_is_left_in_a_heartbeat_uses_nothing_any_more() -> None:
     assert all(each.dead_at_ms for each in place.table)
 
 
-def test_a_condition_is_born_no_earlier_than_the_newest_message() -> None:
+def test_condition_is_born_no_earlier_than_the_newest_message() -> None:
     place = Place(stored_at_ms=1 << 50)
     place.says(place.member("a"), "a = 1")
     (one,) = place.table
     assert one.born_at_ms == 1 << 50
 
 
-def test_what_nobody_uses_is_forgotten_after_a_day() -> None:
+def test_unused_filter_is_forgotten_after_a_day() -> None:
     async def main() -> None:
         place = Place()
         one = place.member("a")

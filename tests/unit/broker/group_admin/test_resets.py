@@ -12,7 +12,7 @@ def state(before: int | None, *, least: int = 10, end: int = 100) -> QueueState:
     ("before", "wanted", "after"),
     [(50, 20, 20), (50, 80, 80), (50, 50, 50), (50, 3, 10), (50, 900, 100), (None, 20, 20)],
 )
-def test_an_offset_goes_where_it_is_wanted_or_to_the_queues_nearest_end(
+def test_offset_is_reset_as_wanted_or_to_the_nearest_end(
     before: int | None, wanted: int, after: int
 ) -> None:
     (change,) = reset([(state(before), wanted)], backwards_only=False)
@@ -23,13 +23,13 @@ def test_an_offset_goes_where_it_is_wanted_or_to_the_queues_nearest_end(
     ("before", "wanted", "is_left"),
     [(50, 20, False), (50, 50, True), (50, 80, True), (None, 20, True), (5, 3, True)],
 )
-def test_backwards_only_leaves_alone_what_is_not_as_far(
+def test_backwards_only_reset_leaves_queues_at_or_before_it(
     before: int | None, wanted: int, is_left: bool
 ) -> None:
     assert (reset([(state(before), wanted)], backwards_only=True) == []) == is_left
 
 
-def test_a_groups_own_topics_are_cloned_only_by_name() -> None:
+def test_groups_own_topics_are_cloned_only_by_name() -> None:
     assert is_cloned("T", "")
     assert not is_cloned("%RETRY%G", "")
     assert not is_cloned("%DLQ%G", "")

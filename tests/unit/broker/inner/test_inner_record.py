@@ -38,7 +38,7 @@ def encoded(record: InnerRecord, *, is_checksummed: bool = False) -> bytes:
     return encode_inner(record, store_host=STORE_HOST, is_checksummed=is_checksummed)
 
 
-def test_a_record_that_is_read_is_written_again_as_it_was_but_for_its_checksum() -> None:
+def test_record_is_rewritten_unchanged_but_for_its_checksum() -> None:
     data = record(
         "flights",
         2,
@@ -54,7 +54,7 @@ def test_a_record_that_is_read_is_written_again_as_it_was_but_for_its_checksum()
     assert encoded(inner) != data
 
 
-def test_the_bits_of_the_hosts_follow_the_hosts() -> None:
+def test_host_flags_follow_the_hosts() -> None:
     old = decoded(record(born_host=V6_HOST))
     inner = inner_record_of(old)
     assert inner.sys_flag == 0
@@ -62,7 +62,7 @@ def test_the_bits_of_the_hosts_follow_the_hosts() -> None:
     assert decoded(encoded(replace(inner, born_host=BORN_HOST))).header.sys_flag == 0
 
 
-def test_a_batch_is_what_checking_the_same_bytes_would_make_of_them() -> None:
+def test_encoded_batch_equals_checking_the_same_bytes() -> None:
     records = [PLAIN, replace(PLAIN, topic="trains", queue_id=0), replace(PLAIN, properties={})]
     (batch,) = batches_of(records, store_host=STORE_HOST, is_checksummed=True)
     checked = batch_of(
@@ -78,7 +78,7 @@ def test_a_batch_is_what_checking_the_same_bytes_would_make_of_them() -> None:
     ]
 
 
-def test_hosts_of_two_lengths_are_two_batches_and_the_order_stays() -> None:
+def test_hosts_of_two_lengths_make_two_batches_in_order() -> None:
     other = replace(PLAIN, born_host=V6_HOST)
     batches = batches_of([PLAIN, PLAIN, other, PLAIN], store_host=STORE_HOST, is_checksummed=False)
     assert [len(batch) for batch in batches] == [2, 1, 1]
@@ -95,8 +95,6 @@ def test_hosts_of_two_lengths_are_two_batches_and_the_order_stays() -> None:
         ({"topic": ""}, IllegalName),
     ],
 )
-def test_what_no_log_can_hold_is_refused(
-    changes: dict[str, object], error: type[Exception]
-) -> None:
+def test_unencodable_record_is_refused(changes: dict[str, object], error: type[Exception]) -> None:
     with pytest.raises(error):
         encoded(replace(PLAIN, **changes), is_checksummed=True)  # type: ignore[arg-type]

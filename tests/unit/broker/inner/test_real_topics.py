@@ -20,7 +20,7 @@ REIGN_START = PhysicalOffset(1_000)
         ("deleted-and-made-again", 500, 6),
     ],
 )
-def test_a_topic_is_made_anew_when_only_a_record_of_an_earlier_reign_tells_of_it(
+def test_topic_known_only_from_an_earlier_leadership_is_recreated(
     topic: str, stored_at: int, queues: int | None
 ) -> None:
     async def main() -> None:

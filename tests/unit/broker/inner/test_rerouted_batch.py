@@ -11,7 +11,7 @@ RULES = Rules(now_ms=1_700_000_000_000)
 
 
 @pytest.mark.parametrize("is_checksummed", [False, True])
-def test_only_rows_that_ask_for_it_are_rewritten_and_the_order_stays(is_checksummed: bool) -> None:
+def test_rows_that_need_it_are_rerouted_and_order_stays(is_checksummed: bool) -> None:
     batch = batch_of(
         record("A", 0, b"0"),
         record("A", 1, b"1", {"DELAY": "3", "TAGS": "x"}),
@@ -40,7 +40,7 @@ def test_only_rows_that_ask_for_it_are_rewritten_and_the_order_stays(is_checksum
     assert done.batch.is_checksummed is is_checksummed
 
 
-def test_what_cannot_be_followed_or_no_longer_fits_is_refused_and_the_rest_kept() -> None:
+def test_unroutable_or_oversized_rows_are_refused_and_others_kept() -> None:
     batch = batch_of(
         record("A", 0, b"0"),
         record("A", 0, b"1", {"DELAY": "x"}),
@@ -59,7 +59,7 @@ def test_what_cannot_be_followed_or_no_longer_fits_is_refused_and_the_rest_kept(
     ]
 
 
-def test_a_batch_of_which_nothing_is_left_is_none() -> None:
+def test_batch_without_remaining_rows_is_none() -> None:
     done = reroute(batch_of(record(properties={"DELAY": "x"})), RULES, store_host=STORE_HOST)
     assert done.batch is None
     assert list(done.refused) == [0]

@@ -27,7 +27,7 @@ def message(**properties: str) -> InnerRecord:
     )
 
 
-def test_a_plain_record_stays_as_it_is() -> None:
+def test_plain_record_stays_as_it_is() -> None:
     plain = message()
     assert route(plain, RULES) is plain
 
@@ -35,7 +35,7 @@ def test_a_plain_record_stays_as_it_is() -> None:
 @pytest.mark.parametrize(
     ("text", "level"), [("1", 1), ("+3", 3), ("18", 18), ("19", 18), ("99999999", 18)]
 )
-def test_a_level_is_followed_and_capped(text: str, level: int) -> None:
+def test_delay_level_is_followed_and_capped(text: str, level: int) -> None:
     form = route(message(DELAY=text), RULES)
     assert (form.topic, form.queue_id) == ("SCHEDULE_TOPIC_XXXX", level - 1)
     assert form.properties == {
@@ -48,12 +48,12 @@ def test_a_level_is_followed_and_capped(text: str, level: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["0", "-1"])
-def test_a_level_that_is_none_delays_nothing(text: str) -> None:
+def test_unknown_delay_level_delays_nothing(text: str) -> None:
     plain = message(DELAY=text)
     assert route(plain, RULES) is plain
 
 
-def test_a_level_comes_before_a_time_and_a_transaction_before_both() -> None:
+def test_delay_level_precedes_time_and_transaction_precedes_both() -> None:
     both = message(DELAY="2", TIMER_DELAY_MS="500")
     assert route(both, RULES) == delayed(message(), 2)
     all_three = message(
@@ -72,12 +72,12 @@ def test_a_level_comes_before_a_time_and_a_transaction_before_both() -> None:
     }
 
 
-def test_what_is_no_transaction_is_none() -> None:
+def test_plain_message_is_not_routed_as_transaction() -> None:
     plain = message(TRAN_MSG="false")
     assert route(plain, RULES) is plain
 
 
-def test_a_half_is_a_message_of_its_own_queue() -> None:
+def test_half_message_goes_to_the_half_topic() -> None:
     record = InnerRecord(
         topic="flights",
         queue_id=0,
@@ -101,7 +101,7 @@ def test_a_half_is_a_message_of_its_own_queue() -> None:
         ("TIMER_DELIVER_MS", NOW_MS + DELAY_MS_MAX, NOW_MS + DELAY_MS_MAX + 99),
     ],
 )
-def test_a_time_is_rounded_up_to_its_tick(name: str, value: int, due_ms: int) -> None:
+def test_time_is_rounded_up_to_its_tick(name: str, value: int, due_ms: int) -> None:
     form = route(message(**{name: str(value)}), RULES)
     assert (form.topic, form.queue_id) == ("rmq_sys_wheel_timer", 0)
     assert form.properties == {
@@ -119,12 +119,12 @@ def test_a_time_is_rounded_up_to_its_tick(name: str, value: int, due_ms: int) ->
     ("name", "value"),
     [("TIMER_DELAY_SEC", 0), ("TIMER_DELAY_MS", -5), ("TIMER_DELIVER_MS", NOW_MS)],
 )
-def test_a_time_that_has_passed_is_now(name: str, value: int) -> None:
+def test_past_time_is_now(name: str, value: int) -> None:
     late = message(**{name: str(value)})
     assert route(late, RULES) is late
 
 
-def test_seconds_come_before_milliseconds_and_those_before_a_time() -> None:
+def test_delays_in_seconds_precede_milliseconds_and_times() -> None:
     form = route(message(TIMER_DELIVER_MS="1", TIMER_DELAY_MS="5", TIMER_DELAY_SEC="60"), RULES)
     assert form.properties["TIMER_OUT_MS"] == str(tick_up(NOW_MS + 60_000))
 
@@ -169,7 +169,7 @@ def test_seconds_come_before_milliseconds_and_those_before_a_time() -> None:
         ({"TRAN_MSG": "true"}, RULES, ResponseCode.MESSAGE_ILLEGAL, "'PGROUP'"),
     ],
 )
-def test_what_cannot_be_followed_is_refused_by_name(
+def test_illegal_delay_properties_are_refused_by_name(
     properties: dict[str, str], rules: Rules, code: int, says: str
 ) -> None:
     with pytest.raises(RefusedError) as caught:
@@ -181,7 +181,7 @@ def test_what_cannot_be_followed_is_refused_by_name(
 STAGED = {"TRAN_MSG": "true", "PGROUP": "sink", "UNIQ_KEY": "AB", "TERNMQ_STAGED_FOR": "q/1"}
 
 
-def test_a_staged_half_keeps_its_delay() -> None:
+def test_staged_half_keeps_its_delay() -> None:
     form = route(message(**STAGED, DELAY="2", CHECK_IMMUNITY_TIME_IN_SECONDS="60"), RULES)
     assert form.topic == "RMQ_SYS_TRANS_HALF_TOPIC"
     assert form.properties["DELAY"] == "2"
@@ -203,14 +203,16 @@ def test_a_staged_half_keeps_its_delay() -> None:
         ({**STAGED, "TIMER_DELIVER_MS": "5", "TIMER_DEL_UNIQKEY": "k"}, "TIMER_DEL_UNIQKEY"),
     ],
 )
-def test_what_cannot_be_staged_is_refused_by_name(properties: dict[str, str], word: str) -> None:
+def test_illegal_staging_properties_are_refused_by_name(
+    properties: dict[str, str], word: str
+) -> None:
     told = {name: value for name, value in properties.items() if value}
     with pytest.raises(RefusedError, match=word) as refused:
         route(message(**told), RULES)
     assert refused.value.code == ResponseCode.MESSAGE_ILLEGAL
 
 
-def test_a_committed_message_that_is_tried_again_may_say_what_it_was_staged_for() -> None:
+def test_retried_committed_message_may_keep_its_staging_property() -> None:
     retried = message(TERNMQ_STAGED_FOR="q/1")
     retried = replace(retried, topic="%RETRY%g")
     assert route(retried, RULES) is retried

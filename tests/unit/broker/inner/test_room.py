@@ -31,11 +31,11 @@ async def outcome_of(safety: Safety) -> tuple[Code | None, float]:
     return await safety.outcome(unsafe), round(asyncio.get_running_loop().time() - began_s, 3)
 
 
-def test_every_outcome_but_success_has_its_remark() -> None:
+def test_every_failed_outcome_has_its_remark() -> None:
     assert set(REMARKS) == STORED_CODES - {Code.SUCCESS}
 
 
-def test_what_is_safe_with_enough_slaves_waits_for_nothing() -> None:
+def test_confirmed_record_is_not_waited_for() -> None:
     async def main() -> None:
         confirmations = Confirmations()
         confirmations.advance(END)
@@ -44,7 +44,7 @@ def test_what_is_safe_with_enough_slaves_waits_for_nothing() -> None:
     run_in_virtual_time(main())
 
 
-def test_what_is_safe_here_alone_is_told_at_once() -> None:
+def test_record_without_enough_slaves_is_reported_at_once() -> None:
     async def main() -> None:
         confirmations = Confirmations()
         confirmations.replicated(PhysicalOffset(0), local=END)
@@ -65,7 +65,7 @@ def test_what_is_safe_here_alone_is_told_at_once() -> None:
         (99, 5000, None, Code.FLUSH_DISK_TIMEOUT, 5),
     ],
 )
-def test_who_waits_too_long_hears_what_for(
+def test_timeout_names_disk_or_slaves_as_its_cause(
     local: int, disk_ms: int, slaves_ms: int | None, told: Code, after_s: int
 ) -> None:
     async def main() -> None:
@@ -81,7 +81,7 @@ def test_who_waits_too_long_hears_what_for(
     run_in_virtual_time(main())
 
 
-def test_what_comes_between_the_two_time_limits_is_good() -> None:
+def test_confirmation_between_disk_and_slave_timeouts_succeeds() -> None:
     async def main() -> None:
         confirmations = Confirmations()
         safety = safety_of(confirmations, slaves_ms=3000)
@@ -91,7 +91,7 @@ def test_what_comes_between_the_two_time_limits_is_good() -> None:
     run_in_virtual_time(main())
 
 
-def test_with_another_master_nothing_is_stored_and_what_waits_is_in_doubt() -> None:
+def test_fenced_master_refuses_new_records_and_leaves_waiting_ones_in_doubt() -> None:
     async def main() -> None:
         confirmations = Confirmations()
         safety = safety_of(confirmations)
@@ -108,7 +108,7 @@ def test_with_another_master_nothing_is_stored_and_what_waits_is_in_doubt() -> N
     run_in_virtual_time(main())
 
 
-def test_too_few_slaves_refuse_senders_where_that_is_wanted() -> None:
+def test_missing_replicas_refuse_senders_when_configured() -> None:
     confirmations = Confirmations()
     confirmations.are_replicas_enough = False
     safety = Safety(
@@ -123,6 +123,6 @@ def test_too_few_slaves_refuse_senders_where_that_is_wanted() -> None:
     safety_of(confirmations).check(is_sender=True)
 
 
-def test_doubt_is_told_whoever_brings_it() -> None:
+def test_doubt_is_reported_whoever_raises_it() -> None:
     assert in_doubt(StoreFailed("gone")).may_have_happened
     assert in_doubt(refusal(Code.SERVICE_NOT_AVAILABLE, "other")).may_have_happened

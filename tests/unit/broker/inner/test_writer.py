@@ -89,7 +89,7 @@ def run(main: Callable[[], Awaitable[None]]) -> None:
     run_in_virtual_time(wrapped())
 
 
-def test_an_append_keeps_the_time_and_place_of_birth_of_each_record() -> None:
+def test_append_keeps_born_time_and_host_of_each_record() -> None:
     store = open_store(MemoryFileSystem(), flush_mode=FlushMode.ASYNC)
     other = replace(PLAIN, born_host=b"\x7f\0\0\x09\0\0\0\1", born_at_ms=5, queue_id=1)
     writer = InnerWriter(
@@ -119,7 +119,7 @@ def test_an_append_keeps_the_time_and_place_of_birth_of_each_record() -> None:
     store.close()
 
 
-def test_putting_waits_for_room_and_then_for_the_disk_and_the_topics() -> None:
+def test_put_waits_for_space_then_disk_and_topics() -> None:
     async def main() -> None:
         world = World(Log(busy=3), saved=asyncio.get_running_loop().create_future())
         writer = world.writer()
@@ -137,7 +137,7 @@ def test_putting_waits_for_room_and_then_for_the_disk_and_the_topics() -> None:
     run(main)
 
 
-def test_a_put_that_finds_no_room_stores_nothing() -> None:
+def test_put_without_space_stores_nothing() -> None:
     async def main() -> None:
         world = World(Log(busy=9), has_room_soon=False)
         with pytest.raises(BrokerBusy) as caught:
@@ -148,7 +148,7 @@ def test_a_put_that_finds_no_room_stores_nothing() -> None:
     run(main)
 
 
-def test_a_put_that_the_disk_does_not_confirm_in_time_may_have_happened() -> None:
+def test_put_unconfirmed_by_the_disk_in_time_may_have_happened() -> None:
     async def main() -> None:
         with pytest.raises(RefusedError) as caught:
             await World().writer().put([PLAIN], timeout_s=2)
@@ -158,7 +158,7 @@ def test_a_put_that_the_disk_does_not_confirm_in_time_may_have_happened() -> Non
     run(main)
 
 
-def test_a_put_without_end_waits_until_the_disk_fails() -> None:
+def test_endless_put_waits_until_the_disk_fails() -> None:
     async def main() -> None:
         world = World()
         task = asyncio.create_task(world.writer().put([PLAIN], timeout_s=math.inf))
@@ -172,7 +172,7 @@ def test_a_put_without_end_waits_until_the_disk_fails() -> None:
     run(main)
 
 
-def test_a_later_part_that_is_refused_says_that_an_earlier_one_is_stored() -> None:
+def test_refusal_of_a_later_part_mentions_the_stored_earlier_one() -> None:
     class Second(Log):
         def append(
             self, batch: RecordBatch, *, born_host: bytes | None, store_host: bytes

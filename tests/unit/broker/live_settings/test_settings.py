@@ -58,14 +58,14 @@ def test_numbers_and_switches_alone_may_be_changed() -> None:
     assert not {name for name in ALLOWED if isinstance(FIELDS[name][1].default, Path)}
 
 
-def test_what_names_a_file_a_host_or_an_address_is_not_among_them() -> None:
+def test_files_hosts_and_addresses_cannot_be_changed() -> None:
     for name in ("data", "listen", "port", "advertised", "hostname", "store_host", "nameservers"):
         assert f"broker.{name}" in FIELDS
         assert f"broker.{name}" not in ALLOWED
 
 
 @given(values=st.dictionaries(NAMES, VALUES, max_size=4))
-def test_whatever_is_asked_for_nothing_else_changes(values: dict[str, str]) -> None:
+def test_update_changes_nothing_but_what_was_requested(values: dict[str, str]) -> None:
     settings = live()
     code, told = answer(settings, values)
     now = changed(settings)
@@ -85,7 +85,7 @@ def test_whatever_is_asked_for_nothing_else_changes(values: dict[str, str]) -> N
 
 
 @pytest.mark.parametrize("name", sorted(ALLOWED))
-def test_each_can_be_changed_up_to_its_bounds(name: str) -> None:
+def test_every_live_setting_can_be_changed_within_its_bounds(name: str) -> None:
     bounds = ALLOWED[name]
     section, _, field = name.partition(".")
     for wanted in ("off", "on") if bounds is None else map(str, bounds):
@@ -105,7 +105,7 @@ def test_each_can_be_changed_up_to_its_bounds(name: str) -> None:
         assert caught.value.code == Code.INVALID_PARAMETER
 
 
-def test_all_of_them_are_changed_or_none() -> None:
+def test_update_changes_all_settings_or_none() -> None:
     settings = live()
     with pytest.raises(RefusedError, match=r"'broker\.data' may not be changed") as caught:
         settings.update({"broker.unread_max_ms": "300", "broker.data": "/tmp"})
@@ -113,14 +113,14 @@ def test_all_of_them_are_changed_or_none() -> None:
     assert not changed(settings)
 
 
-def test_values_that_do_not_go_together_are_refused() -> None:
+def test_inconsistent_values_are_refused() -> None:
     with pytest.raises(RefusedError, match="stream_unanswered_max_bytes"):
         live().update({"broker.stream_unanswered_max_bytes": "128MiB"})
     with pytest.raises(RefusedError, match="disk_force_percent"):
         live().update({"store.disk_full_percent": "50"})
 
 
-def test_who_keeps_a_copy_is_told_after_each_change() -> None:
+def test_change_listeners_are_called_after_each_update() -> None:
     settings = live()
     told: list[int] = []
     settings.on_change(lambda: told.append(settings.broker.unread_max_ms))
@@ -129,7 +129,7 @@ def test_who_keeps_a_copy_is_told_after_each_change() -> None:
     assert told == [300, 300]
 
 
-def test_settings_are_listed_with_their_bounds_and_meaning() -> None:
+def test_settings_are_listed_with_bounds_and_meaning() -> None:
     settings = live()
     settings.update({"broker.trace": "no"})
     listed = {one.name: one for one in settings.listed()}

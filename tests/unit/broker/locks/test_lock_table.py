@@ -16,7 +16,7 @@ def is_good(locks: LockTable, key: QueueKey, token: int, now_ms: int = 0) -> boo
     return locks.check("G", key.topic, key.queue_id, token, now_ms=now_ms) is None
 
 
-def test_a_queue_has_one_holder_and_every_holding_its_own_higher_token() -> None:
+def test_queue_has_one_holder_and_tokens_rise() -> None:
     locks = table()
     assert take(locks, "a", Q0) == {Q0: 100}
     assert take(locks, "b", Q0, Q1) == {Q1: 101}
@@ -26,14 +26,14 @@ def test_a_queue_has_one_holder_and_every_holding_its_own_higher_token() -> None
     assert is_good(locks, Q0, 102)
 
 
-def test_who_takes_a_queue_again_that_it_holds_fences_its_own_earlier_holding() -> None:
+def test_repeated_lock_fences_the_holders_earlier_token() -> None:
     locks = table()
     take(locks, "a", Q0)
     assert take(locks, "a", Q0) == {Q0: 101}
     assert not is_good(locks, Q0, 100)
 
 
-def test_a_renewal_keeps_the_token_and_begins_the_lease_anew() -> None:
+def test_renewal_keeps_the_token_and_restarts_the_lease() -> None:
     locks = table()
     take(locks, "a", Q0)
     assert locks.lock("G", "a", [(Q0, 100)], now_ms=29_999) == [(Q0, 100)]
@@ -41,7 +41,7 @@ def test_a_renewal_keeps_the_token_and_begins_the_lease_anew() -> None:
     assert not is_good(locks, Q0, 100, now_ms=59_999)
 
 
-def test_a_renewal_that_comes_too_late_or_from_another_takes_nothing() -> None:
+def test_late_or_foreign_renewal_takes_nothing() -> None:
     locks = table()
     take(locks, "a", Q0)
     assert locks.lock("G", "b", [(Q0, 100)], now_ms=1) == []
@@ -50,7 +50,7 @@ def test_a_renewal_that_comes_too_late_or_from_another_takes_nothing() -> None:
     assert take(locks, "b", Q0, now_ms=30_000) == {Q0: 101}
 
 
-def test_a_stale_token_unlocks_nothing() -> None:
+def test_stale_token_unlocks_nothing() -> None:
     locks = table()
     take(locks, "a", Q0)
     take(locks, "a", Q0)
@@ -59,7 +59,7 @@ def test_a_stale_token_unlocks_nothing() -> None:
     assert is_good(locks, Q0, 101)
 
 
-def test_who_has_no_lock_may_act_where_nobody_has_one() -> None:
+def test_unlocked_queue_accepts_clients_without_a_token() -> None:
     locks = table()
     assert is_good(locks, Q0, 0)
     take(locks, "a", Q0)
@@ -70,7 +70,7 @@ def test_who_has_no_lock_may_act_where_nobody_has_one() -> None:
     assert locks.check("H", "T", 0, 0, now_ms=0) is None
 
 
-def test_a_token_is_refused_where_nobody_holds_the_queue_any_more() -> None:
+def test_token_of_a_lapsed_lock_is_refused() -> None:
     locks = table()
     take(locks, "a", Q0)
     locks.left("a")
@@ -79,7 +79,7 @@ def test_a_token_is_refused_where_nobody_holds_the_queue_any_more() -> None:
     assert "lock token 100 is stale, nobody holds it" in refused.remark
 
 
-def test_who_leaves_one_group_keeps_what_it_holds_in_another() -> None:
+def test_client_leaving_one_group_keeps_its_locks_in_another() -> None:
     locks = table()
     take(locks, "a", Q0)
     locks.lock("H", "a", [(Q0, 0)], now_ms=0)
@@ -99,7 +99,7 @@ def test_locks_of_deleted_topics_and_groups_are_gone() -> None:
     assert not is_good(locks, other, 101)
 
 
-def test_a_group_is_orderly_while_a_lock_lasts() -> None:
+def test_group_is_orderly_while_a_lock_lasts() -> None:
     locks = table()
     assert not locks.is_orderly("G", now_ms=0)
     take(locks, "a", Q0)

@@ -32,7 +32,7 @@ async def asked(outbox: Outbox) -> int:
     return command.report_state.request_id
 
 
-def test_only_who_was_asked_can_answer() -> None:
+def test_running_state_is_accepted_only_from_the_client_asked() -> None:
     async def main() -> None:
         asking, [(one, outbox), (other, _)] = opened("a@1", "b@1")
         question = asyncio.ensure_future(asking.ask(one, "G", timeout_s=5))
@@ -48,7 +48,7 @@ def test_only_who_was_asked_can_answer() -> None:
     run_in_virtual_time(main())
 
 
-def test_no_answer_in_time_and_no_stream_are_no_answer() -> None:
+def test_timeout_or_missing_stream_means_no_answer() -> None:
     async def main() -> None:
         asking, [(one, outbox)] = opened("a@1")
         assert await asking.ask(one, "G", timeout_s=5) is None
@@ -58,7 +58,7 @@ def test_no_answer_in_time_and_no_stream_are_no_answer() -> None:
     run_in_virtual_time(main())
 
 
-def test_there_is_a_bound_on_questions(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pending_questions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(questions, "WAITING_MAX", 1)
 
     async def main() -> None:

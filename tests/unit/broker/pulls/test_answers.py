@@ -82,13 +82,13 @@ BEYOND = ReadResult(
 )
 
 
-def test_a_correction_is_told_with_who_asked_for_what() -> None:
+def test_correction_is_recorded_with_its_request() -> None:
     events = Events()
     assert answers(events).outcome(request(99), BEYOND) == (Code.PULL_OFFSET_MOVED, 10)
     assert events.told == [OffsetMoved("G", "T", 1, 99, 10)]
 
 
-def test_nobody_is_told_of_a_reader_without_a_group_or_at_a_slave() -> None:
+def test_corrections_without_group_or_at_slave_create_no_event() -> None:
     events = Events()
     answers(events).outcome(request(99, group=""), BEYOND)
     answers(events, is_slave=True).outcome(request(99), BEYOND)
@@ -107,14 +107,14 @@ def test_nobody_is_told_of_a_reader_without_a_group_or_at_a_slave() -> None:
         ("", True, True, 1),
     ],
 )
-def test_a_groups_settings_say_whom_to_ask(
+def test_group_settings_suggest_the_broker_to_read_from(
     group: str, is_enabled: bool, is_far_behind: bool, suggested: int
 ) -> None:
     some = answers(Events(), is_enabled=is_enabled)
     assert some.suggested_broker_id(group, is_far_behind=is_far_behind) == suggested
 
 
-def test_what_a_slave_cannot_correct_is_its_masters() -> None:
+def test_pull_a_slave_cannot_correct_goes_to_its_master() -> None:
     slave, master = answers(Events(), is_slave=True), answers(Events())
     beyond = slave.outcome(request(99), BEYOND)
     assert beyond == (Code.PULL_RETRY_IMMEDIATELY, 99)
@@ -130,14 +130,14 @@ def test_what_a_slave_cannot_correct_is_its_masters() -> None:
     ("slaves", "is_far_behind", "suggested"),
     [((), True, 0), ((), False, 0), ((5, 4), True, 4), ((5, 4), False, 4), ((3,), True, 3)],
 )
-def test_readers_are_sent_to_slaves_alone_that_follow_now(
+def test_readers_are_sent_only_to_slaves_that_follow(
     slaves: Collection[int], is_far_behind: bool, suggested: int
 ) -> None:
     some = answers(Events(), is_enabled=True, slaves=slaves)
     assert some.suggested_broker_id("G", is_far_behind=is_far_behind) == suggested
 
 
-def test_a_slave_keeps_who_is_far_behind_and_sends_others_where_their_group_belongs() -> None:
+def test_slave_keeps_lagging_readers_and_sends_others_to_their_groups_broker() -> None:
     slave = answers(Events(), is_slave=True, is_enabled=True, slaves=())
     assert slave.suggested_broker_id("G", is_far_behind=True) == 1
     assert slave.suggested_broker_id("G", is_far_behind=False) == 2
@@ -146,7 +146,7 @@ def test_a_slave_keeps_who_is_far_behind_and_sends_others_where_their_group_belo
     assert disabled.suggested_broker_id("G", is_far_behind=True) == 0
 
 
-def test_a_slave_that_checks_offsets_corrects_them_and_stores_no_event() -> None:
+def test_offset_checking_slave_corrects_and_stores_no_event() -> None:
     events = Events()
     slave = answers(events, is_slave=True, checks=True)
     outcome = slave.outcome(request(99), BEYOND)
@@ -166,7 +166,7 @@ def test_a_slave_that_checks_offsets_corrects_them_and_stores_no_event() -> None
         (99, 2, 7),
     ],
 )
-def test_what_was_learnt_in_a_reign_that_is_over_ends_where_the_next_began(
+def test_position_from_past_leadership_ends_where_next_one_began(
     offset: int, epoch: int, goes_on_at: int | None
 ) -> None:
     events = Events()
@@ -177,7 +177,7 @@ def test_what_was_learnt_in_a_reign_that_is_over_ends_where_the_next_began(
     assert slave.goes_on_at("G", "T", 1, QueueOffset(offset), epoch) == goes_on_at
 
 
-def test_where_a_reign_ended_a_slave_knows_when_it_has_all_that_came_before() -> None:
+def test_slave_corrects_position_once_it_has_all_of_past_leadership() -> None:
     slave = answers(Events(), is_slave=True, dispatched=699)
     assert slave.goes_on_at("G", "T", 1, QueueOffset(99), 1) is None
     slave = answers(Events(), is_slave=True, dispatched=700)

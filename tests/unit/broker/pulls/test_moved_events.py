@@ -48,7 +48,7 @@ class Place:
         return asyncio.run(self.events.step())
 
 
-def test_an_event_is_a_message_as_rocketmq_writes_it() -> None:
+def test_offset_moved_event_has_rocketmqs_format() -> None:
     place = Place()
     place.events.add(EVENT)
     assert place.step() is False
@@ -67,7 +67,7 @@ def test_an_event_is_a_message_as_rocketmq_writes_it() -> None:
     assert (config.read_queues, config.write_queues, place.created) == (1, 1, 1)
 
 
-def test_who_asks_for_the_same_again_and_again_is_told_of_once_a_minute() -> None:
+def test_repeated_corrections_are_recorded_once_a_minute() -> None:
     place = Place()
     for _ in range(1_000):
         place.events.add(EVENT)
@@ -85,7 +85,7 @@ def test_who_asks_for_the_same_again_and_again_is_told_of_once_a_minute() -> Non
     assert place.created == 1
 
 
-def test_what_cannot_be_stored_at_once_waits_and_keeps_its_order() -> None:
+def test_events_that_cannot_be_stored_wait_in_order() -> None:
     place = Place()
     place.error = refusal(ResponseCode.SYSTEM_BUSY, "no room")
     for number in range(5):
@@ -97,7 +97,7 @@ def test_what_cannot_be_stored_at_once_waits_and_keeps_its_order() -> None:
     assert queues == [0, 1, 2, 3, 4]
 
 
-def test_a_store_that_takes_nothing_loses_events_and_nothing_else() -> None:
+def test_refusing_store_loses_events_and_nothing_else() -> None:
     place = Place()
     place.error = StoreFailed("the store failed")
     place.events.add(EVENT)
@@ -107,7 +107,7 @@ def test_a_store_that_takes_nothing_loses_events_and_nothing_else() -> None:
     assert place.records == []
 
 
-def test_a_flood_of_different_events_is_bounded() -> None:
+def test_flood_of_different_events_is_bounded() -> None:
     place = Place()
     for number in range(5_000):
         place.events.add(EVENT._replace(requested=number))

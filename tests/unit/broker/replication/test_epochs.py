@@ -88,7 +88,7 @@ NEW = Log((), PhysicalOffset(0), PhysicalOffset(0))
         pytest.param(log(90, (1, 0)), NEW, (), id="empty"),
     ],
 )
-def test_logs_may_agree_up_to_the_ends_and_beginnings_of_shared_epochs(
+def test_logs_may_agree_up_to_the_bounds_of_shared_epochs(
     master: Log, slave: Log, points: tuple[int, ...]
 ) -> None:
     assert common_points(master, slave) == points
@@ -104,7 +104,7 @@ def test_logs_may_agree_up_to_the_ends_and_beginnings_of_shared_epochs(
         (100, (0, 70), 70),
     ],
 )
-def test_a_probe_covers_what_both_have_before_the_point(
+def test_probe_covers_shared_bytes_before_the_point(
     point: int, starts: tuple[int, int], begins: int
 ) -> None:
     master, slave = (log(10 * PROBE_BYTES, (1, 0), start=start) for start in starts)
@@ -172,14 +172,14 @@ def test_a_probe_covers_what_both_have_before_the_point(
         ),
     ],
 )
-def test_a_slave_follows_cuts_or_begins_anew(
+def test_slave_follows_cuts_or_starts_over(
     master: Log, slave: Log, common: int | None, expected: object
 ) -> None:
     at = None if common is None else PhysicalOffset(common)
     assert verdict(master, slave, at) == expected
 
 
-def test_a_slave_of_another_store_is_refused_and_deposes_nobody() -> None:
+def test_slave_of_another_store_is_refused_and_deposes_no_master() -> None:
     master = log(90, (1, 0))
     foreign = replace(log(80, (1, 0), (9, 10)), store_id="t")
     assert isinstance(why_not(master, foreign), Refused)
@@ -191,7 +191,7 @@ def test_a_slave_of_another_store_is_refused_and_deposes_nobody() -> None:
 
 
 @pytest.mark.parametrize("last", [(1, 0), (2, 60), (2, 80)])
-def test_a_master_that_lacks_bytes_of_its_own_reign_makes_nobody_cut(last: tuple[int, int]) -> None:
+def test_master_lacking_bytes_of_its_own_epoch_cuts_no_slave(last: tuple[int, int]) -> None:
     entries = [(1, 0), last] if last[0] > 1 else [last]
     refused = verdict(log(80, *entries), log(90, *entries), PhysicalOffset(80))
     assert isinstance(refused, Refused)
@@ -199,7 +199,7 @@ def test_a_master_that_lacks_bytes_of_its_own_reign_makes_nobody_cut(last: tuple
     assert "its master's to 80 only: the master's disk was set back" in refused.reason
 
 
-def test_two_reigns_of_one_number_and_start_are_told_apart_by_their_bytes() -> None:
+def test_two_epochs_of_equal_number_and_start_are_told_apart_by_bytes() -> None:
     """The disk of the first was set back, or its member made a second one without knowing."""
     shared = bytes(range(60))
     logs = {"master": shared + b"x" * 30, "slave": shared + b"y" * 20}
@@ -213,7 +213,7 @@ def test_two_reigns_of_one_number_and_start_are_told_apart_by_their_bytes() -> N
     assert verdict(master, slave, common) == CutTo(PhysicalOffset(60))
 
 
-def test_epochs_begin_at_the_end_and_leave_out_those_without_bytes() -> None:
+def test_epochs_begin_at_the_end_and_omit_those_without_bytes() -> None:
     assert begin((), 1, PhysicalOffset(0)) == epochs((1, 0))
     assert begin(epochs((1, 0)), 2, PhysicalOffset(50)) == epochs((1, 0), (2, 50))
     assert begin(epochs((1, 0), (2, 50)), 3, PhysicalOffset(50)) == epochs((1, 0), (3, 50))
@@ -222,7 +222,7 @@ def test_epochs_begin_at_the_end_and_leave_out_those_without_bytes() -> None:
         begin(epochs((2, 0)), 2, PhysicalOffset(50))
 
 
-def test_a_cut_leaves_the_epochs_that_have_bytes() -> None:
+def test_cut_leaves_the_epochs_that_have_bytes() -> None:
     entries = epochs((1, 0), (2, 50), (3, 50), (4, 70))
     assert cut_to(entries, PhysicalOffset(70)) == entries[:3]
     assert cut_to(entries, PhysicalOffset(50)) == entries[:1]
@@ -230,32 +230,32 @@ def test_a_cut_leaves_the_epochs_that_have_bytes() -> None:
 
 
 @pytest.mark.parametrize(("end", "reached"), [(0, 1), (49, 1), (50, 3), (69, 3), (70, 4), (90, 4)])
-def test_a_log_may_list_epochs_that_it_has_not_reached(end: int, reached: int) -> None:
+def test_log_may_list_unreached_epochs(end: int, reached: int) -> None:
     entries = epochs((1, 0), (2, 50), (3, 50), (4, 70))
     assert newest_reached(entries, PhysicalOffset(end)) == reached
     assert newest_reached((), PhysicalOffset(end)) == 0
 
 
-def test_a_slave_takes_over_its_masters_epochs_once_it_is_cut() -> None:
+def test_slave_adopts_its_masters_epochs_once_cut() -> None:
     of_master = epochs((1, 0), (3, 60))
     assert adopt(log(60, (1, 0), (2, 60)), of_master, PhysicalOffset(60)) == of_master
     with pytest.raises(AssertionError):
         adopt(log(70, (1, 0), (2, 60)), of_master, PhysicalOffset(60))
 
 
-def test_a_slave_takes_nothing_from_a_master_of_a_lower_epoch_than_it_knows() -> None:
+def test_slave_takes_nothing_from_a_master_of_a_lower_epoch() -> None:
     assert may_follow(log(60, (1, 0), highest=3), epochs((1, 0), (3, 70)))
     assert not may_follow(log(60, (1, 0), highest=3), epochs((1, 0), (2, 70)))
     assert not may_follow(log(60, (1, 0), (3, 50)), epochs((1, 0), (2, 70)))
 
 
-def test_the_first_epoch_is_1_and_a_restart_takes_the_next() -> None:
+def test_first_epoch_is_1_and_a_restart_takes_the_next() -> None:
     assert newest(()) == 0
     assert number_after_restart(0) == 1
     assert number_after_restart(2_001_004) == 2_001_005
 
 
-def test_a_promotion_beats_every_restart_of_the_master_that_it_replaces() -> None:
+def test_promotion_beats_every_restart_of_the_replaced_master() -> None:
     restarts = 0
     for _ in range(900):
         restarts = number_after_restart(restarts)
@@ -265,7 +265,7 @@ def test_a_promotion_beats_every_restart_of_the_master_that_it_replaces() -> Non
     assert number_of_promotion(2_000_000, 2) == 3_002_000
 
 
-def test_two_members_that_are_promoted_at_once_get_two_numbers_and_so_do_their_restarts() -> None:
+def test_two_concurrent_promotions_get_distinct_epochs() -> None:
     reigns: list[int] = []
     for broker_id in (0, 1, 2, 999):
         reigns.append(number_of_promotion(5, broker_id))

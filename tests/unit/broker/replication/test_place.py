@@ -10,12 +10,12 @@ EPOCHS = tuple(Epoch(number, PhysicalOffset(start)) for number, start in ((1, 0)
 
 
 @pytest.mark.parametrize(("number", "end"), [(0, 0), (1, 70), (2, 70), (3, 70), (9, None)])
-def test_an_epoch_ends_where_a_later_one_begins(number: int, end: int | None) -> None:
+def test_epoch_ends_where_a_later_one_begins(number: int, end: int | None) -> None:
     assert ended_at(EPOCHS, number) == end
     assert ended_at((), number) is None
 
 
-def test_whoever_has_another_id_than_0_is_a_slave() -> None:
+def test_broker_id_other_than_0_is_a_slave() -> None:
     assert not Place(0).is_slave
     assert Place(100).is_slave
     assert Place(0).epochs == ()

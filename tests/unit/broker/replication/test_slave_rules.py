@@ -42,7 +42,7 @@ def test_every_rpc_of_a_broker_has_a_rule() -> None:
     assert set(RULES) == served
 
 
-def test_what_writes_the_log_or_the_masters_tables_is_refused() -> None:
+def test_writing_rpcs_are_refused_at_a_slave() -> None:
     refused = {rpc.name for rpc, rule in RULES.items() if rule is OnSlave.REFUSED}
     assert refused == {
         "Send",
@@ -67,7 +67,7 @@ def test_what_writes_the_log_or_the_masters_tables_is_refused() -> None:
     [unary(contracts.SEND, send), Handler(contracts.SEND_STREAM, send_stream)],
     ids=["call", "stream"],
 )
-def test_a_refusal_names_the_slave_and_may_be_tried_elsewhere(handler: Handler) -> None:
+def test_refusal_names_the_slave_and_may_be_retried_elsewhere(handler: Handler) -> None:
     (refusing,) = ruled(handler)
     with pytest.raises(RefusedError, match=r"broker a \(id 1\) is a slave: its master") as refused:
         asyncio.run(call(refusing))
@@ -76,12 +76,12 @@ def test_a_refusal_names_the_slave_and_may_be_tried_elsewhere(handler: Handler) 
     assert not refused.value.may_have_happened
 
 
-def test_what_is_served_is_served_by_the_same_function() -> None:
+def test_served_rpc_keeps_its_handler() -> None:
     handler = unary(contracts.LIST_MEMBERS, list_members)
     assert ruled(handler, may_be_read=False) == [handler]
 
 
-def test_pulls_are_served_as_long_as_slaves_may_be_read_from() -> None:
+def test_pulls_are_served_while_slave_reads_are_enabled() -> None:
     reply: messages.PullReply = asyncio.run(call(*ruled(unary(contracts.PULL, pull))))
     assert reply.next_offset == 7
     with pytest.raises(RefusedError, match="slave_read_enabled"):

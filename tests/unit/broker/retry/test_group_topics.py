@@ -19,7 +19,7 @@ def made() -> tuple[GroupTopics, TopicTable, list[str]]:
     return topics, table, created
 
 
-def test_topics_are_made_once_and_can_be_read_and_written() -> None:
+def test_group_topics_are_created_once_readable_and_writable() -> None:
     async def main() -> None:
         topics, table, created = made()
         assert topics.retry(GROUP) == topics.retry(GROUP) == TopicConfig("%RETRY%G", 2, 2)
@@ -30,7 +30,7 @@ def test_topics_are_made_once_and_can_be_read_and_written() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_retry_topic_grows_with_the_settings_and_never_shrinks() -> None:
+def test_retry_topic_grows_with_the_settings_and_never_shrinks() -> None:
     async def main() -> None:
         topics, table, _ = made()
         table.put(TopicConfig("%RETRY%G", 3, 1, retention_ms=9), now_ms=1)
@@ -40,7 +40,7 @@ def test_a_retry_topic_grows_with_the_settings_and_never_shrinks() -> None:
     run_in_virtual_time(main())
 
 
-def test_what_an_operator_closed_to_writing_stays_so() -> None:
+def test_write_protected_dead_letter_topic_stays_protected() -> None:
     async def main() -> None:
         topics, table, _ = made()
         table.put(TopicConfig("%DLQ%G", 1, 1, Permission.READ), now_ms=1)
@@ -50,7 +50,7 @@ def test_what_an_operator_closed_to_writing_stays_so() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_slave_has_the_topics_that_its_master_made_and_makes_none() -> None:
+def test_slave_has_its_masters_group_topics_and_creates_none() -> None:
     async def main() -> None:
         table = TopicTable(DataVersion(0))
         topics = GroupTopics(table, VirtualClock(), lambda _: None, is_slave=True)

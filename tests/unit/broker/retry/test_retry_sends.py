@@ -34,7 +34,7 @@ def sent(**properties: str) -> InnerRecord:
         ("1", None, True, True),
     ],
 )
-def test_tries_over_the_limit_and_those_of_orderly_groups_are_dead_letters(
+def test_excess_and_orderly_retries_are_dead_letters(
     tries: str, most: str | None, is_orderly: bool, is_dead: bool
 ) -> None:
     record = sent(RECONSUME_TIME=tries, DELAY="5")
@@ -50,7 +50,7 @@ def test_tries_over_the_limit_and_those_of_orderly_groups_are_dead_letters(
         assert done.properties["DLQ_ORIGIN_MESSAGE_ID"] == "KEY"
 
 
-def test_an_ordinary_message_to_a_retry_topic_stays_as_it_is() -> None:
+def test_ordinary_message_to_a_retry_topic_stays_as_it_is() -> None:
     record = sent()
     assert retried(record, GROUP, is_orderly=True) is record
 
@@ -64,6 +64,6 @@ def test_an_ordinary_message_to_a_retry_topic_stays_as_it_is() -> None:
         {"RECONSUME_TIME": "1", "MAX_RECONSUME_TIMES": "²"},
     ],
 )
-def test_tries_that_are_no_number_are_refused(properties: dict[str, str]) -> None:
+def test_malformed_retry_count_is_refused(properties: dict[str, str]) -> None:
     with pytest.raises(MessageRefused, match="RECONSUME_TIME"):
         retried(sent(**properties), GROUP, is_orderly=False)

@@ -43,7 +43,7 @@ def back(
 
 
 @pytest.mark.parametrize("tries", range(16))
-def test_the_first_try_waits_10_s_and_each_further_one_a_level_longer(tries: int) -> None:
+def test_first_retry_waits_10_s_and_each_further_one_a_level_longer(tries: int) -> None:
     done = back(record(reconsume_times=tries))
     assert done.fate is Fate.RETRY
     assert done.delay_level == 3 + tries
@@ -69,7 +69,7 @@ def test_the_first_try_waits_10_s_and_each_further_one_a_level_longer(tries: int
         (3, 0, 5, 3, Fate.RETRY, 6),
     ],
 )
-def test_tries_and_levels_decide_between_another_try_and_a_dead_letter(
+def test_attempts_and_levels_decide_between_retry_and_dead_letter(
     tries: int, level: int, attempts_max: int, retries_max: int, fate: Fate, waits: int
 ) -> None:
     failure = replace(FAILURE, delay_level=level, attempts_max=attempts_max)
@@ -81,13 +81,13 @@ def test_tries_and_levels_decide_between_another_try_and_a_dead_letter(
     assert (done.fate, done.delay_level) == (fate, waits)
 
 
-def test_a_group_without_retry_queues_has_its_messages_dropped() -> None:
+def test_group_without_retry_queues_drops_its_messages() -> None:
     group = replace(GROUP, retry_queues=0)
     assert back(record(), group=group).fate is Fate.DROPPED
     assert back(record(reconsume_times=16), group=group).fate is Fate.DROPPED
 
 
-def test_a_retry_is_the_message_again_and_says_where_it_came_from() -> None:
+def test_retry_keeps_the_message_and_names_its_origin() -> None:
     told = record(
         properties={"TAGS": "t", "UNIQ_KEY": "KEY", "mine": "x"}, flag=7, sys_flag=FLAG_COMPRESSED
     )
@@ -105,21 +105,21 @@ def test_a_retry_is_the_message_again_and_says_where_it_came_from() -> None:
     assert (again.born_at_ms, again.born_host) == (5, HOST)
 
 
-def test_a_message_that_was_tried_again_keeps_its_first_origin() -> None:
+def test_retried_message_keeps_its_first_origin() -> None:
     properties = {"UNIQ_KEY": "KEY", "RETRY_TOPIC": "T", "ORIGIN_MESSAGE_ID": "FIRST"}
     done = back(record("%RETRY%G", properties, reconsume_times=4))
     assert done.origin_topic == done.record.properties["RETRY_TOPIC"] == "T"
     assert done.record.properties["ORIGIN_MESSAGE_ID"] == "FIRST"
 
 
-def test_what_an_earlier_life_left_on_a_message_is_not_taken_for_its_origin() -> None:
+def test_origin_properties_set_by_users_are_replaced() -> None:
     properties = {"UNIQ_KEY": "KEY", "RETRY_TOPIC": "Other", "ORIGIN_MESSAGE_ID": "OTHER"}
     done = back(record("T", properties))
     assert done.record.properties["RETRY_TOPIC"] == "T"
     assert done.record.properties["ORIGIN_MESSAGE_ID"] == OFFSET_ID
 
 
-def test_a_dead_letter_never_waits_and_says_where_it_came_from_and_which_it_is() -> None:
+def test_dead_letter_is_not_delayed_and_names_its_origin() -> None:
     properties = {
         "UNIQ_KEY": "KEY",
         "RETRY_TOPIC": "T",
@@ -145,12 +145,12 @@ def test_a_dead_letter_never_waits_and_says_where_it_came_from_and_which_it_is()
     }
 
 
-def test_a_dead_letter_without_a_unique_key_is_named_by_its_place() -> None:
+def test_dead_letter_without_a_unique_key_is_named_by_its_place() -> None:
     done = back(record(properties={}), replace(FAILURE, message_id=OFFSET_ID, delay_level=-1))
     assert done.record.properties["DLQ_ORIGIN_MESSAGE_ID"] == OFFSET_ID
 
 
-def test_a_message_of_a_transaction_is_an_ordinary_one_when_it_comes_again() -> None:
+def test_transactional_message_is_an_ordinary_one_when_retried() -> None:
     told = record(
         properties={"UNIQ_KEY": "KEY", "TRAN_MSG": "true"}, sys_flag=FLAG_COMMIT, prepared_offset=99
     )
@@ -159,7 +159,7 @@ def test_a_message_of_a_transaction_is_an_ordinary_one_when_it_comes_again() -> 
     assert "TRAN_MSG" not in again.properties
 
 
-def test_a_message_is_named_by_its_unique_key_or_its_place() -> None:
+def test_message_may_be_identified_by_unique_key_or_place() -> None:
     assert why_not(record(), FAILURE) is None
     assert why_not(record(), replace(FAILURE, message_id=OFFSET_ID)) is None
 
@@ -177,7 +177,7 @@ def test_a_message_is_named_by_its_unique_key_or_its_place() -> None:
         ({"attempts_max": -1}, "attempts_max -1"),
     ],
 )
-def test_another_message_than_was_told_is_not_sent_back(change: dict[str, Any], says: str) -> None:
+def test_message_other_than_requested_is_not_sent_back(change: dict[str, Any], says: str) -> None:
     refused = why_not(record(), replace(FAILURE, **change))
     assert isinstance(refused, RefusedError)
     assert says in refused.remark
@@ -192,12 +192,12 @@ def test_another_message_than_was_told_is_not_sent_back(change: dict[str, Any], 
         "rmq_sys_wheel_timer",
     ],
 )
-def test_what_waits_in_the_brokers_own_topics_does_not_get_out_this_way(topic: str) -> None:
+def test_pending_messages_in_system_topics_cannot_be_sent_back(topic: str) -> None:
     refused = why_not(record(topic), replace(FAILURE, topic=topic))
     assert isinstance(refused, PermissionRefused)
 
 
-def test_what_users_set_stays_when_a_message_is_cleaned() -> None:
+def test_user_properties_stay_when_a_message_is_cleaned() -> None:
     assert clean({"DELAY": "3", "TIMER_X": "1", "mine": "x", "KEYS": "k"}) == {
         "mine": "x",
         "KEYS": "k",

@@ -15,7 +15,7 @@ class Clock:
         raise AssertionError("nobody asks for it")
 
 
-def test_the_lowest_place_that_a_scan_needs_is_held_until_it_gets_no_further_for_too_long() -> None:
+def test_lowest_place_scans_need_is_held_until_they_stall_too_long() -> None:
     clock = Clock()
     holds = ScanHolds(clock, limit_ms=60)
     assert holds.needed_from() is None

@@ -41,7 +41,7 @@ class Place:
         return kinds
 
 
-def test_a_process_serves_one_stretch_after_the_other() -> None:
+def test_process_serves_one_stretch_after_the_other() -> None:
     async def main() -> None:
         place = Place()
         for _ in range(3):
@@ -53,7 +53,7 @@ def test_a_process_serves_one_stretch_after_the_other() -> None:
     run_in_virtual_time(main())
 
 
-def test_so_many_scan_at_once_and_the_next_waits_in_turn() -> None:
+def test_concurrent_scans_are_bounded_and_others_wait_in_turn() -> None:
     async def main() -> None:
         place = Place()
         served: list[int] = []
@@ -77,7 +77,7 @@ def test_so_many_scan_at_once_and_the_next_waits_in_turn() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_stretch_that_is_left_in_its_middle_is_stopped_before_the_next_one() -> None:
+def test_abandoned_stretch_is_stopped_before_the_next() -> None:
     async def main() -> None:
         place = Place(1)
         await place.scan(parts=2)
@@ -94,7 +94,7 @@ def test_a_stretch_that_is_left_in_its_middle_is_stopped_before_the_next_one() -
     run_in_virtual_time(main())
 
 
-def test_a_process_that_does_not_stop_is_killed() -> None:
+def test_unstoppable_process_is_killed() -> None:
     async def main() -> None:
         place = Place(1)
         await place.scan(parts=2)
@@ -108,7 +108,7 @@ def test_a_process_that_does_not_stop_is_killed() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_process_that_dies_ends_its_stretch_and_no_other() -> None:
+def test_dying_process_ends_its_stretch_and_no_other() -> None:
     async def main() -> None:
         place = Place(1)
         with pytest.raises(BrokerBusy, match=r"\(pid 1\) has ended with code 3: try"):
@@ -122,7 +122,7 @@ def test_a_process_that_dies_ends_its_stretch_and_no_other() -> None:
     run_in_virtual_time(main())
 
 
-def test_after_a_map_that_could_not_be_read_none_is_made_any_more() -> None:
+def test_mapping_stops_after_a_bus_error() -> None:
     async def main() -> None:
         place = Place(1)
         for number, code, may_map in ((0, signal.SIGKILL, True), (1, signal.SIGBUS, False)):
@@ -137,7 +137,7 @@ def test_after_a_map_that_could_not_be_read_none_is_made_any_more() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_process_that_does_not_end_when_it_should_is_killed() -> None:
+def test_process_that_does_not_exit_is_killed() -> None:
     async def main() -> None:
         place = Place()
         await place.scan()
@@ -149,7 +149,7 @@ def test_a_process_that_does_not_end_when_it_should_is_killed() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_turn_is_over_when_others_wait_and_it_was_long() -> None:
+def test_long_turn_ends_when_others_wait() -> None:
     async def main() -> None:
         place = Place(1)
         async with place.pool.process() as process:
@@ -168,7 +168,7 @@ def test_a_turn_is_over_when_others_wait_and_it_was_long() -> None:
     run_in_virtual_time(main())
 
 
-def test_who_waits_when_the_pool_closes_is_told() -> None:
+def test_waiting_scans_fail_when_the_pool_closes() -> None:
     async def main() -> None:
         place = Place(1)
         await place.scan(parts=2)
@@ -183,7 +183,7 @@ def test_who_waits_when_the_pool_closes_is_told() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_process_that_says_nothing_for_long_is_given_up() -> None:
+def test_silent_process_is_given_up() -> None:
     async def main() -> None:
         place = Place(1)
         async with place.pool.process() as process:
@@ -196,7 +196,7 @@ def test_a_process_that_says_nothing_for_long_is_given_up() -> None:
     run_in_virtual_time(main())
 
 
-def test_none_can_be_started_is_told_and_the_turn_is_not_lost() -> None:
+def test_failed_process_start_is_reported_and_keeps_the_turn_free() -> None:
     async def main() -> None:
         place = Place(1)
         place.processes.failure = OSError("no memory")
@@ -224,7 +224,7 @@ def test_idle_processes_end_after_a_minute() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_closed_pool_leaves_no_process_and_gives_none() -> None:
+def test_closed_pool_leaves_no_process_and_starts_none() -> None:
     async def main() -> None:
         place = Place()
         await place.scan()

@@ -92,7 +92,7 @@ class Place:
     ("is_slave", "code"),
     [(False, ResponseCode.PULL_OFFSET_MOVED), (True, ResponseCode.PULL_RETRY_IMMEDIATELY)],
 )
-def test_a_stretch_that_begins_before_the_queue_is_refused_by_who_can_know(
+def test_stretch_before_the_queue_is_lost_at_a_master_and_retried_at_a_slave(
     is_slave: bool, code: int
 ) -> None:
     async def main() -> None:
@@ -108,9 +108,7 @@ def test_a_stretch_that_begins_before_the_queue_is_refused_by_who_can_know(
     ("first_now", "code"),
     [(40, ResponseCode.PULL_OFFSET_MOVED), (20, ResponseCode.SYSTEM_BUSY)],
 )
-def test_a_file_that_is_gone_counts_as_lost_only_when_the_queue_says_so_too(
-    first_now: int, code: int
-) -> None:
+def test_missing_file_counts_as_lost_only_when_the_queue_agrees(first_now: int, code: int) -> None:
     async def main() -> None:
         store = Store(20, 50)
 
@@ -132,9 +130,7 @@ def test_a_file_that_is_gone_counts_as_lost_only_when_the_queue_says_so_too(
 @pytest.mark.parametrize(
     ("end_now", "code"), [(50, ResponseCode.SYSTEM_ERROR), (40, ResponseCode.SYSTEM_BUSY)]
 )
-def test_what_cannot_be_read_is_tried_again_where_the_log_was_cut_beneath_the_process(
-    end_now: int, code: int
-) -> None:
+def test_damage_below_a_cut_of_the_log_can_be_retried(end_now: int, code: int) -> None:
     async def main() -> None:
         store = Store(20, 50)
 
@@ -152,7 +148,7 @@ def test_what_cannot_be_read_is_tried_again_where_the_log_was_cut_beneath_the_pr
     run_in_virtual_time(main())
 
 
-def test_two_slow_readers_take_turns_and_each_is_told_of_all_that_was_damaged() -> None:
+def test_two_slow_readers_take_turns_and_each_learns_of_all_damage() -> None:
     async def main() -> None:
         begun_at: list[int] = []
 
@@ -177,7 +173,7 @@ def test_two_slow_readers_take_turns_and_each_is_told_of_all_that_was_damaged() 
     run_in_virtual_time(main())
 
 
-def test_the_hold_follows_the_reader_and_ends_with_the_stretch() -> None:
+def test_hold_follows_the_reader_and_ends_with_the_stretch() -> None:
     async def main() -> None:
         needed: list[int | None] = []
 

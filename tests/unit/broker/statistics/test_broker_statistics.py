@@ -39,7 +39,7 @@ def read(
 
 
 @pytest.mark.parametrize("rows", [3, 90])
-def test_a_batch_is_counted_by_queue_with_its_bytes(rows: int) -> None:
+def test_batch_is_counted_by_queue_with_its_bytes(rows: int) -> None:
     counted, store, _ = counted_store()
     batch = batch_of(*(record("A", row % 3, bytes(row)) for row in range(rows)), record("B"))
     append(store, batch)
@@ -55,7 +55,7 @@ def test_a_batch_is_counted_by_queue_with_its_bytes(rows: int) -> None:
     assert (counted.puts.messages, counted.puts.calls) == (rows + 1, 1)
 
 
-def test_a_put_takes_until_it_counts_as_stored() -> None:
+def test_put_time_lasts_until_the_record_counts_as_stored() -> None:
     counted, store, clock = counted_store()
     append(store, batch_of(record("A"), record("A", 1)))
     clock.now_ms += 40
@@ -64,7 +64,7 @@ def test_a_put_takes_until_it_counts_as_stored() -> None:
     assert [counted.queues["A", queue_id].ms for queue_id in (0, 1)] == [40, 40]
 
 
-def test_what_a_group_reads_is_counted_and_how_far_it_is_behind() -> None:
+def test_reads_of_a_group_are_counted_with_its_lag() -> None:
     counted, store, clock = counted_store(flush_mode=FlushMode.ASYNC)
     for _ in range(3):
         append(store, batch_of(record("A"), record("A")))
@@ -81,7 +81,7 @@ def test_what_a_group_reads_is_counted_and_how_far_it_is_behind() -> None:
     assert reader.bytes == counted.gets.bytes > store.max_physical
 
 
-def test_reads_of_nobody_and_empty_ones_are_not_counted() -> None:
+def test_empty_and_anonymous_reads_are_not_counted() -> None:
     counted, store, _ = counted_store(flush_mode=FlushMode.ASYNC)
     append(store, batch_of(record("A")))
     store.dispatch()
@@ -91,7 +91,7 @@ def test_reads_of_nobody_and_empty_ones_are_not_counted() -> None:
     assert counted.gets.messages == 0
 
 
-def test_the_brokers_own_topics_are_told_apart() -> None:
+def test_system_topics_are_told_apart() -> None:
     counted, store, _ = counted_store(flush_mode=FlushMode.ASYNC)
     append(store, batch_of(record("SCHEDULE_TOPIC_XXXX"), record("A")))
     store.dispatch()
@@ -101,7 +101,7 @@ def test_the_brokers_own_topics_are_told_apart() -> None:
     assert (counted.gets.messages, counted.system_gets.messages) == (2, 1)
 
 
-def test_what_is_deleted_is_forgotten_and_stays_in_the_brokers_sums() -> None:
+def test_deleted_topics_and_groups_leave_only_broker_totals() -> None:
     counted, store, _ = counted_store(flush_mode=FlushMode.ASYNC)
     append(store, batch_of(record("A"), record("B")))
     store.dispatch()
@@ -119,7 +119,7 @@ def test_what_is_deleted_is_forgotten_and_stays_in_the_brokers_sums() -> None:
     assert (counted.puts.messages, counted.gets.messages) == (2, 4)
 
 
-def test_there_are_never_more_keys_than_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_statistics_keys_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(broker_statistics, "KEYS_MAX", 3)
     counted = BrokerStatistics(started_at_ms=0)
     for number in range(5):
@@ -127,7 +127,7 @@ def test_there_are_never_more_keys_than_the_bound(monkeypatch: pytest.MonkeyPatc
     assert list(counted.sent_back) == [("T", "G2"), ("T", "G3"), ("T", "G4")]
 
 
-def test_samples_are_taken_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_samples_are_taken_a_bounded_number_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(broker_statistics, "SAMPLES_PER_STEP", 2)
     counted = BrokerStatistics(started_at_ms=0)
     for number in range(5):

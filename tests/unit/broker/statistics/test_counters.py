@@ -12,7 +12,7 @@ def run(counter: Counter, seconds: range, place: int, per_sample: int) -> None:
         counter.sample(place, now_ms=second * SECOND_MS)
 
 
-def test_spans_are_rocketmqs() -> None:
+def test_counter_spans_equal_rocketmqs() -> None:
     assert [(span.period_ms, span.samples) for span in SPANS] == [
         (10_000, 7),
         (600_000, 7),
@@ -20,7 +20,7 @@ def test_spans_are_rocketmqs() -> None:
     ]
 
 
-def test_what_a_young_counter_has_is_all_of_the_span() -> None:
+def test_young_counter_spans_its_whole_age() -> None:
     counter = Counter()
     counter.messages = 5
     added = counter.added(0, now_ms=4_000, begun_at_ms=1_000)
@@ -28,7 +28,7 @@ def test_what_a_young_counter_has_is_all_of_the_span() -> None:
 
 
 @pytest.mark.parametrize(("place", "span"), list(enumerate((MINUTE, HOUR, DAY))))
-def test_a_span_reaches_back_to_its_oldest_sample(place: int, span: object) -> None:
+def test_span_reaches_back_to_its_oldest_sample(place: int, span: object) -> None:
     kept = SPANS[place]
     counter = Counter()
     period_s = kept.period_ms // SECOND_MS
@@ -41,7 +41,7 @@ def test_a_span_reaches_back_to_its_oldest_sample(place: int, span: object) -> N
     assert counter.sums.messages == 201
 
 
-def test_a_counter_that_rests_falls_out_of_the_span() -> None:
+def test_idle_counter_falls_out_of_the_span() -> None:
     counter = Counter()
     run(counter, range(10, 80, 10), 0, per_sample=3)
     run(counter, range(80, 150, 10), 0, per_sample=0)

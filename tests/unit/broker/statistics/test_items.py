@@ -46,7 +46,7 @@ def busy() -> tuple[BrokerStatistics, MessageStore, HandClock]:
     return counted, store, clock
 
 
-def test_every_name_has_its_keys() -> None:
+def test_every_statistics_name_has_its_keys() -> None:
     counted, _, clock = busy()
     found = told(counted, clock.monotonic_ms() + 2000)
     totals = {f"{name} {key}": item.total for (name, key), item in found.items()}
@@ -62,13 +62,13 @@ def test_every_name_has_its_keys() -> None:
     assert {name for name, _ in found} == NAMES
 
 
-def test_rates_are_by_second_and_averages_by_call() -> None:
+def test_rates_are_per_second_and_averages_per_call() -> None:
     counted, _, clock = busy()
     item = told(counted, clock.monotonic_ms() + 2000)["QUEUE_PUT_NUMS", "A@1"]
     assert [tuple(span) for span in item.spans] == [(2.0, 2, 1.0, 2.0)] * 3
 
 
-def test_a_counter_without_time_or_calls_divides_by_nothing() -> None:
+def test_counter_without_time_or_calls_divides_by_nothing() -> None:
     counted = BrokerStatistics(started_at_ms=5)
     item = told(counted, 5)["BROKER_PUT_NUMS", "C"]
     assert [tuple(span) for span in item.spans] == [(0.0, 0, 0.0, 0.0)] * 3
@@ -83,7 +83,7 @@ def test_a_counter_without_time_or_calls_divides_by_nothing() -> None:
         ({"name": "GROUP_GET_NUMS", "key": "B@G"}, set[str](), set[str]()),
     ],
 )
-def test_one_name_or_key_alone_can_be_asked_for(
+def test_statistics_can_be_selected_by_name_or_key(
     asked: dict[str, str], names: set[str], keys: set[str]
 ) -> None:
     counted, _, clock = busy()

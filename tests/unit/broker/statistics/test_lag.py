@@ -18,7 +18,7 @@ from ternmq_protos.v1 import admin_pb2 as admin
         (9, 0, 5, []),
     ],
 )
-def test_the_last_consumed_and_the_next_message_are_looked_up(
+def test_last_consumed_and_the_next_message_are_looked_up(
     committed: int, first: int, end: int, wanted: list[int]
 ) -> None:
     progress = admin.GroupProgress(committed_offset=committed, min_offset=first, max_offset=end)

@@ -23,7 +23,7 @@ def due(*rows: tuple[int, int, int]) -> Due:
     return Due(*(np.array(column, dtype=np.int64) for column in zip(*rows, strict=True)))
 
 
-def test_a_message_is_cancelled_by_topic_key_and_tick_and_asking_twice_changes_nothing() -> None:
+def test_cancelling_by_topic_key_and_tick_is_idempotent() -> None:
     cancelling = Cancelling()
     records = [timed("c", cancels="one"), timed("one"), timed("one", "B"), timed("two"), None]
     batch = due(
@@ -36,7 +36,7 @@ def test_a_message_is_cancelled_by_topic_key_and_tick_and_asking_twice_changes_n
     assert cancelling.without_cancelled([timed("one")], due((9, DUE_MS, 0))) == []
 
 
-def test_what_cancels_is_kept_until_its_tick_is_over() -> None:
+def test_cancellation_is_kept_until_its_tick_is_over() -> None:
     cancelling = Cancelling()
     batch = due((7, DUE_MS, 1), (5, DUE_MS + 100, 1))
     cancelling.without_cancelled([timed("c", cancels="x"), timed("d", cancels="y")], batch)

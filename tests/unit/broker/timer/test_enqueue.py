@@ -19,12 +19,12 @@ def timed(**properties: str) -> Record:
     return found
 
 
-def test_a_time_is_told_from_a_tags_code() -> None:
+def test_delivery_times_are_distinguished_from_tag_codes() -> None:
     codes = np.array([DUE_MS, DUE_MS + 1, tag_code("late"), -(1 << 31), (1 << 31) - 1, 0, 1 << 62])
     assert is_time(codes).tolist() == [True, True, False, False, False, False, False]
 
 
-def test_a_record_without_a_time_is_due_at_once_and_one_that_is_gone_never() -> None:
+def test_record_without_a_time_is_due_at_once_and_a_missing_one_never() -> None:
     records = [timed(TIMER_OUT_MS=str(DUE_MS)), timed(TAGS="x"), None]
     codes = codes_of_records(records)
     assert codes.tolist() == [DUE_MS, EARLIEST_CODE, 0]
@@ -32,7 +32,7 @@ def test_a_record_without_a_time_is_due_at_once_and_one_that_is_gone_never() -> 
     assert not_delivered(np.arange(3), codes, known).tolist() == [True, False, False]
 
 
-def test_what_was_due_by_the_time_that_was_read_is_delivered_up_to_where_that_was_known() -> None:
+def test_messages_due_before_the_checkpoint_count_as_delivered() -> None:
     known = TimerCheckpoint(read_ms=DUE_MS, first_offset=3, next_offset=6)
     codes = np.array([DUE_MS, DUE_MS + 1, DUE_MS + 100, DUE_MS, DUE_MS - 500])
     waits = not_delivered(np.array([3, 4, 5, 6, 7]), codes, known)
@@ -48,5 +48,5 @@ def test_what_was_due_by_the_time_that_was_read_is_delivered_up_to_where_that_wa
         ({"TAGS": "x"}, 0),
     ],
 )
-def test_the_time_that_was_asked_for_is_told(properties: dict[str, str], asked_ms: int) -> None:
+def test_requested_time_is_reported(properties: dict[str, str], asked_ms: int) -> None:
     assert asked_for_ms(timed(**properties)) == asked_ms

@@ -5,7 +5,7 @@ from ternmq_model.record import decode_record
 from tests.support.records import record
 
 
-def test_a_message_that_is_laid_anew_is_due_as_before_and_counts_how_often() -> None:
+def test_rolled_message_keeps_its_due_time_and_counts_its_rolls() -> None:
     found = decode_record(record("rmq_sys_wheel_timer", properties={"TIMER_OUT_MS": "1300"}))
     assert found is not None
     assert rolled(found).properties == {"TIMER_OUT_MS": "1300", "TIMER_ROLL_TIMES": "1"}

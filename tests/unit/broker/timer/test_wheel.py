@@ -26,7 +26,7 @@ def rows(due: Due) -> list[tuple[int, int, int]]:
     return list(zip(*(column.tolist() for column in due), strict=True))
 
 
-def test_nothing_waits_at_first() -> None:
+def test_timer_wheel_is_empty_at_first() -> None:
     wheel = TimerWheel()
     assert len(wheel) == 0
     assert wheel.first_ms == NEVER_MS
@@ -36,7 +36,7 @@ def test_nothing_waits_at_first() -> None:
     assert len(wheel) == 0
 
 
-def test_a_message_is_taken_once_and_not_before_its_time() -> None:
+def test_message_is_taken_once_and_not_before_its_time() -> None:
     wheel = TimerWheel()
     add(wheel, (5, NOW_MS + 300))
     assert wheel.first_ms <= NOW_MS + 300
@@ -46,14 +46,14 @@ def test_a_message_is_taken_once_and_not_before_its_time() -> None:
     assert len(wheel) == 0
 
 
-def test_what_cancels_comes_first_within_its_tick() -> None:
+def test_cancellations_come_first_within_their_tick() -> None:
     wheel = TimerWheel()
     add(wheel, (1, NOW_MS + 100), (2, NOW_MS + 101), (3, NOW_MS), (4, NOW_MS + 100))
     assert take(wheel, NOW_MS + 100, 2) == [(3, NOW_MS, 0), (2, NOW_MS + 100, 1)]
     assert take(wheel, NOW_MS + 100) == [(1, NOW_MS + 100, 0), (4, NOW_MS + 100, 0)]
 
 
-def test_what_comes_too_late_for_its_tick_is_due_at_once() -> None:
+def test_late_entries_are_due_at_once() -> None:
     wheel = TimerWheel()
     add(wheel, (1, NOW_MS), (2, NOW_MS + 10_000))
     assert take(wheel, NOW_MS) == [(1, NOW_MS, 0)]
@@ -65,7 +65,7 @@ def test_what_comes_too_late_for_its_tick_is_due_at_once() -> None:
     assert take(wheel, NOW_MS + 10_000) == [(4, NOW_MS + 100, 0), (2, NOW_MS + 10_000, 0)]
 
 
-def test_messages_before_an_offset_can_be_taken_out_to_be_laid_behind_the_others() -> None:
+def test_messages_before_an_offset_can_be_taken_out_for_rolling() -> None:
     wheel = TimerWheel()
     add(wheel, (1, NOW_MS), (2, NOW_MS + 50_000), (3, NOW_MS + 100_001), (4, NOW_MS + 50_100))
     assert take(wheel, NOW_MS) == [(1, NOW_MS, 0)]
@@ -80,7 +80,7 @@ def test_messages_before_an_offset_can_be_taken_out_to_be_laid_behind_the_others
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_it_agrees_with_a_sorted_list_whatever_comes_when(seed: int) -> None:
+def test_timer_wheel_agrees_with_a_sorted_list(seed: int) -> None:
     chance = Random(seed)
     wheel = TimerWheel()
     model: dict[int, int] = {}

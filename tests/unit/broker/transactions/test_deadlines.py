@@ -9,7 +9,7 @@ def add(deadlines: Deadlines, begin: int, end: int, due_at_ms: int) -> None:
     deadlines.add(QueueOffset(begin), QueueOffset(end), due_at_ms)
 
 
-def test_places_come_when_their_second_has_and_no_earlier() -> None:
+def test_places_come_due_in_their_second_and_no_earlier() -> None:
     deadlines = Deadlines()
     add(deadlines, 5, 8, 60_001)
     assert deadlines.take(60_999, maximum=10) == []
@@ -17,7 +17,7 @@ def test_places_come_when_their_second_has_and_no_earlier() -> None:
     assert deadlines.take(1 << 40, maximum=10) == []
 
 
-def test_many_come_some_at_a_time() -> None:
+def test_deadlines_are_taken_a_bounded_number_at_a_time() -> None:
     deadlines = Deadlines()
     add(deadlines, 0, 5, 1_000)
     add(deadlines, 5_000, 5_003, 1_000)
@@ -28,7 +28,7 @@ def test_many_come_some_at_a_time() -> None:
     assert deadlines.take(2_000, maximum=3) == [9_000]
 
 
-def test_what_follows_at_once_takes_no_memory_of_its_own() -> None:
+def test_adjacent_places_share_one_stretch() -> None:
     deadlines = Deadlines()
     for begin in range(0, 100_000, 10):
         add(deadlines, begin, begin + 8, 5_000)
@@ -40,9 +40,7 @@ def test_what_follows_at_once_takes_no_memory_of_its_own() -> None:
     st.lists(st.tuples(st.integers(0, 3_000), st.integers(1, 40), st.integers(0, 9_000))),
     st.integers(1, 50),
 )
-def test_each_place_is_looked_at_once_its_time_has_come(
-    told: list[tuple[int, int, int]], maximum: int
-) -> None:
+def test_each_place_is_examined_once_due(told: list[tuple[int, int, int]], maximum: int) -> None:
     deadlines = Deadlines()
     at, wanted = 0, set[tuple[int, int]]()
     for gap, count, due_at_ms in told:

@@ -49,7 +49,7 @@ def read(record: InnerRecord, *, at: int = 5000, number: int = 9) -> Half | None
     return read_half(stored(record, at=at, number=number), place_of=places.get)
 
 
-def test_a_first_half_is_its_own_transaction_by_the_brokers_clock() -> None:
+def test_first_half_is_its_own_transaction_by_the_brokers_clock() -> None:
     half = read(inner({"TRAN_BEGAN_MS": "5", "CHECK_IMMUNITY_TIME_IN_SECONDS": "9"}))
     assert half is not None
     assert (half.transaction, half.first_queue_offset) == (5000, 9)
@@ -74,7 +74,7 @@ def test_a_first_half_is_its_own_transaction_by_the_brokers_clock() -> None:
         ({"TRAN_PREPARED_QUEUE_OFFSET": "x"}, 0, 5000, STORED_MS),
     ],
 )
-def test_copies_of_both_brokers_name_their_transaction(
+def test_copies_of_either_broker_name_their_transaction(
     properties: dict[str, str], prepared: int, transaction: int, began_at_ms: int
 ) -> None:
     half = read(inner(properties, prepared=prepared))
@@ -86,7 +86,7 @@ def test_copies_of_both_brokers_name_their_transaction(
     "record",
     [inner(topic="flights"), inner({"REAL_TOPIC": ""}), inner({"REAL_QID": "-1"})],
 )
-def test_what_is_no_half_message_is_told(record: InnerRecord) -> None:
+def test_malformed_half_message_is_not_parsed(record: InnerRecord) -> None:
     properties = {name: value for name, value in record.properties.items() if value}
     changed = InnerRecord(
         topic=record.topic,
@@ -99,7 +99,7 @@ def test_what_is_no_half_message_is_told(record: InnerRecord) -> None:
     assert read(changed) is None
 
 
-def test_a_copy_of_a_copy_becomes_the_message_that_was_sent() -> None:
+def test_copy_of_a_copy_becomes_the_message_that_was_sent() -> None:
     first = inner({"KEYS": "a", "DELAY": "3"})
     half = read(first)
     assert half is not None
@@ -122,7 +122,7 @@ def test_a_copy_of_a_copy_becomes_the_message_that_was_sent() -> None:
 STAGED = {"TERNMQ_STAGED_FOR": "q/7", "CHECK_IMMUNITY_TIME_IN_SECONDS": "60"}
 
 
-def test_a_staged_half_keeps_its_delay_for_its_message() -> None:
+def test_staged_half_keeps_its_delay_for_its_message() -> None:
     plain = read(inner(STAGED))
     assert plain is not None
     assert (plain.staged_for, plain.is_delayed, plain.immunity_ms) == ("q/7", False, 60_000)

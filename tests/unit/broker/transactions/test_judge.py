@@ -53,7 +53,7 @@ def half(checks: int = 0, immunity_ms: int | None = None, stored_at_ms: int = 0)
         (0, 1 << 60, True, 72 * 3_600_000 + 1, Step.PARK_AGE, 30_000),
     ],
 )
-def test_what_becomes_of_an_open_transaction(
+def test_open_transaction_waits_is_checked_or_parked(
     checks: int,
     immunity_ms: int | None,
     has_producer: bool,
@@ -76,7 +76,7 @@ def test_what_becomes_of_an_open_transaction(
         (2, None, 90_000, 40_000, 30_000),
     ],
 )
-def test_a_half_message_that_was_found_waits_for_the_rest_of_its_time(
+def test_found_half_message_waits_for_the_rest_of_its_time(
     checks: int, immunity_ms: int | None, stored_at_ms: int, now_ms: int, after_ms: int
 ) -> None:
     found = half(checks, immunity_ms, stored_at_ms)
@@ -87,7 +87,7 @@ def test_a_half_message_that_was_found_waits_for_the_rest_of_its_time(
     ("behind", "holds_file", "moves"),
     [(100, False, False), (101, False, True), (1, True, True)],
 )
-def test_a_half_message_that_holds_up_others_or_a_file_is_moved(
+def test_half_message_blocking_others_or_a_file_is_moved(
     behind: int, holds_file: bool, moves: bool
 ) -> None:
     assert is_left_behind(behind=behind, rules=RULES, holds_file=holds_file) == moves
@@ -111,7 +111,7 @@ def staged(immunity_ms: int | None = None, checks: int = 0) -> Half:
         (1 << 60, 80 * 3_600_000, Step.EXPIRE, 30_000),
     ],
 )
-def test_nobody_is_asked_about_a_staged_one_and_then_it_is_over(
+def test_staged_transaction_expires_without_check(
     immunity_ms: int | None, age_ms: int, step: Step, after_ms: int, has_producer: bool
 ) -> None:
     verdict = judge(staged(immunity_ms), RULES, has_producer=has_producer, age_ms=age_ms)

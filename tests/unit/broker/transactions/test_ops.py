@@ -20,7 +20,7 @@ def test_op_messages_of_both_versions_are_read(body: bytes, offsets: list[int]) 
     assert decode_ops(body) == offsets
 
 
-def test_an_op_message_is_read_back() -> None:
+def test_op_message_is_read_back() -> None:
     offsets = [QueueOffset(number) for number in (0, 9, 10, 1 << 40)]
     body = encode_ops(offsets)
     assert decode_ops(body) == offsets

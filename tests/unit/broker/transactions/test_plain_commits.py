@@ -86,7 +86,7 @@ def rows_of(batch: RecordBatch) -> list[object]:
     st.lists(st.tuples(leads, oddities, st.booleans(), st.sampled_from([0, 0, 0, 5])), min_size=1),
     st.booleans(),
 )
-def test_both_ways_make_the_same_messages(
+def test_fast_and_general_path_make_the_same_messages(
     told: list[tuple[dict[str, str], dict[str, str], bool, int]], is_checksummed: bool
 ) -> None:
     plain: list[PlainCommit] = []
@@ -112,7 +112,7 @@ def test_both_ways_make_the_same_messages(
 
 
 @pytest.mark.parametrize("summed", [False, True])
-def test_what_producers_stage_takes_the_short_way(summed: bool) -> None:
+def test_staged_half_takes_the_fast_path(summed: bool) -> None:
     found = plain_commit(half_of({"row": "1"}, {}, summed=summed), MEANT)
     assert found is not None
     assert (found.topic, found.queue_id, found.message_id) == ("flights", 3, "k")
@@ -127,11 +127,11 @@ def test_what_producers_stage_takes_the_short_way(summed: bool) -> None:
         MEANT._replace(transaction=PhysicalOffset(8)),
     ],
 )
-def test_what_is_not_meant_is_for_the_longer_way(meant: Meant) -> None:
+def test_half_of_another_transaction_takes_the_general_path(meant: Meant) -> None:
     assert plain_commit(half_of({}, {}, summed=True), meant) is None
 
 
-def test_damage_is_for_the_longer_way_wherever_it_is() -> None:
+def test_damaged_half_takes_the_general_path() -> None:
     good = half_of({"row": "1"}, {}, summed=True)
     whole = plain_commit(good, MEANT)
     assert whole is not None

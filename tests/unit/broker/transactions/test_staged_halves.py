@@ -44,7 +44,7 @@ records = st.lists(
 
 
 @given(records)
-def test_what_is_read_by_the_thousand_is_what_each_record_says(
+def test_vectorized_parsing_agrees_with_decoding_each_record(
     told: list[tuple[dict[str, str], dict[str, str], int, bool]],
 ) -> None:
     all_data = [
@@ -82,7 +82,7 @@ def test_what_is_read_by_the_thousand_is_what_each_record_says(
         assert not half.checks
 
 
-def test_what_producers_stage_needs_no_decoding_and_damage_none_either() -> None:
+def test_staged_halves_parse_without_decoding_and_damaged_ones_are_skipped() -> None:
     good = encode_inner(
         InnerRecord(
             topic="RMQ_SYS_TRANS_HALF_TOPIC",

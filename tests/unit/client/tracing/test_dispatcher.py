@@ -56,7 +56,7 @@ def test_ten_calls_leave_at_once_and_fewer_after_five_seconds() -> None:
     run_in_virtual_time(main())
 
 
-def test_too_many_are_dropped_and_counted() -> None:
+def test_excess_traces_are_dropped_and_counted() -> None:
     async def main() -> None:
         broker = Broker()
         async with TraceDispatcher(broker.send) as dispatcher:
@@ -68,7 +68,7 @@ def test_too_many_are_dropped_and_counted() -> None:
     run_in_virtual_time(main())
 
 
-def test_closing_sends_what_waits_and_gives_up_after_three_seconds() -> None:
+def test_closing_sends_pending_traces_and_gives_up_after_three_seconds() -> None:
     async def main() -> None:
         for delay_s, sent in ((0.1, 1), (60.0, 0)):
             broker = Broker(delay_s=delay_s)
@@ -83,7 +83,7 @@ def test_closing_sends_what_waits_and_gives_up_after_three_seconds() -> None:
     run_in_virtual_time(main())
 
 
-def test_what_the_broker_does_not_take_is_counted_and_forgotten() -> None:
+def test_traces_refused_by_the_broker_are_counted_and_dropped() -> None:
     async def main() -> None:
         broker = Broker(error=Unreachable("nobody there"))
         async with TraceDispatcher(broker.send) as dispatcher:
@@ -99,14 +99,14 @@ def test_what_the_broker_does_not_take_is_counted_and_forgotten() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_message_is_never_too_long() -> None:
+def test_trace_message_is_never_too_long() -> None:
     long = replace(BEGAN, group="g" * 50_000)
     messages = list(trace_messages([[long, long], [long], [BEGAN]]))
     assert [len(list(decode(body.decode()))) for body, _ in messages] == [2, 2]
     assert all(len(body) <= BODY_BYTES_MAX for body, _ in messages)
 
 
-def test_keys_are_never_too_long() -> None:
+def test_trace_keys_are_never_too_long() -> None:
     calls = [[replace(BEGAN, message_id=f"{row:032}", keys="k" * 900)] for row in range(40)]
     calls = [[replace(one, keys=f"{row:02}{one.keys}")] for row, [one] in enumerate(calls)]
     messages = list(trace_messages([*calls, [replace(BEGAN, keys="x" * KEYS_BYTES_MAX)]]))

@@ -39,7 +39,7 @@ class Offered:
         return True
 
 
-def test_a_stored_message_is_traced() -> None:
+def test_stored_message_is_traced() -> None:
     offered = Offered()
     traces = SendTraces("P", "TRACE", offered)
     assert traces.before_send(MESSAGE) is MESSAGE
@@ -52,7 +52,7 @@ def test_a_stored_message_is_traced() -> None:
     assert sent.offset_message_id == RESULT.offset_message_id
 
 
-def test_what_was_not_stored_and_traces_themselves_are_not_traced() -> None:
+def test_unsent_messages_and_traces_are_not_traced() -> None:
     offered = Offered()
     traces = SendTraces("P", "TRACE", offered)
     traces.after_send(replace(SENT, result=None, error=Unreachable("x")))
@@ -75,7 +75,7 @@ def test_what_was_not_stored_and_traces_themselves_are_not_traced() -> None:
         ({"sharding_key": "a"}, MessageKind.ORDER),
     ],
 )
-def test_the_kind_of_message_is_told(changes: dict[str, Any], kind: MessageKind) -> None:
+def test_kind_of_message_is_traced(changes: dict[str, Any], kind: MessageKind) -> None:
     assert kind_of(replace(MESSAGE, **changes)) is kind
 
 
@@ -95,7 +95,7 @@ def consumed(
     return offered.traces
 
 
-def test_a_call_is_traced_when_it_begins_and_when_it_ends() -> None:
+def test_call_is_traced_when_it_begins_and_when_it_ends() -> None:
     one, two = messages({"UNIQ_KEY": "1", "KEYS": "k"}, {"UNIQ_KEY": "2", "MSG_REGION": "R"})
     began, ended = consumed([one, two], ConsumeOutcome.SUCCESS, [two])
     assert [each.message_id for each in began] == [each.message_id for each in ended] == ["1", "2"]
@@ -112,14 +112,14 @@ def test_a_call_is_traced_when_it_begins_and_when_it_ends() -> None:
 
 
 @pytest.mark.parametrize("outcome", [each for each in ConsumeOutcome if each.value])
-def test_a_call_that_failed_says_how(outcome: ConsumeOutcome) -> None:
+def test_failed_call_is_traced_with_its_error(outcome: ConsumeOutcome) -> None:
     took = messages({"UNIQ_KEY": "1"})
     [_, [ended]] = consumed(took, outcome, took)
     assert isinstance(ended, ConsumeEnded)
     assert (ended.is_success, ended.code) == (False, outcome.value)
 
 
-def test_messages_that_say_so_are_not_traced() -> None:
+def test_messages_that_opt_out_are_not_traced() -> None:
     took = messages({"UNIQ_KEY": "1", "TRACE_ON": "false"}, {"UNIQ_KEY": "2", "TRACE_ON": "true"})
     assert [
         [each.message_id for each in call] for call in consumed(took, ConsumeOutcome.SUCCESS, [])
@@ -138,7 +138,7 @@ def test_calls_on_traces_are_not_traced() -> None:
     assert not offered.traces
 
 
-def test_the_end_of_a_transaction_is_traced() -> None:
+def test_end_of_a_transaction_is_traced() -> None:
     offered = Offered()
     traces = SendTraces("P", "TRACE", offered)
     traces.transaction_ended(MESSAGE, RESULT, "COMMIT_MESSAGE", at_ms=9)

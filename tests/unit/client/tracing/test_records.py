@@ -73,22 +73,22 @@ TEXTS = [
 
 
 @pytest.mark.parametrize(("record", "text"), TEXTS, ids=lambda value: type(value).__name__)
-def test_each_kind_has_rocketmqs_text(record: TraceRecord, text: str) -> None:
+def test_each_kind_of_trace_has_rocketmqs_text(record: TraceRecord, text: str) -> None:
     assert encode(record) == text
     assert list(decode(text)) == [record]
 
 
-def test_a_body_holds_many_records() -> None:
+def test_body_holds_many_records() -> None:
     body = "".join(text for _, text in TEXTS)
     assert list(decode(body)) == [record for record, _ in TEXTS]
 
 
-def test_what_cannot_be_read_is_passed_over() -> None:
+def test_unreadable_traces_are_skipped() -> None:
     body = f"Recall{A}1{B}Pub{A}yesterday{B}{encode(BEGAN)}rubbish"
     assert list(decode(body)) == [BEGAN]
 
 
-def test_a_record_of_an_older_client_ends_early() -> None:
+def test_trace_of_an_older_client_may_end_early() -> None:
     (record,) = decode(f"SubAfter{A}Q{A}M{A}7{A}true{A}k{A}0{B}")
     assert record == ConsumeEnded(
         request_id="Q",
@@ -103,7 +103,7 @@ def test_a_record_of_an_older_client_ends_early() -> None:
 
 
 @given(text=st.text(), number=st.integers(0, 1 << 62), kind=st.sampled_from(MessageKind))
-def test_any_record_survives_the_round_trip(text: str, number: int, kind: MessageKind) -> None:
+def test_every_trace_survives_the_round_trip(text: str, number: int, kind: MessageKind) -> None:
     clean = text.replace(A, " ").replace(B, " ")
     record = Sent(
         at_ms=number,
@@ -126,6 +126,6 @@ def test_any_record_survives_the_round_trip(text: str, number: int, kind: Messag
 
 
 @given(st.text())
-def test_any_text_can_be_read(text: str) -> None:
+def test_any_text_can_be_parsed(text: str) -> None:
     list(decode(text))
     list(decode(A.join(("Pub", text, text)) + B))

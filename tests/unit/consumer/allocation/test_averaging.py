@@ -26,7 +26,7 @@ def ids(text: str) -> list[list[int]]:
         (16, "0 1 2 3|4 5 6|7 8 9|10 11 12|13 14 15", "0 5 10 15|1 6 11|2 7 12|3 8 13|4 9 14"),
     ],
 )
-def test_shares_are_those_of_the_tables(queues: int, averagely: str, by_circle: str) -> None:
+def test_shares_equal_those_of_the_tables(queues: int, averagely: str, by_circle: str) -> None:
     all_queues = [MessageQueue("t", "a", queue_id) for queue_id in range(queues)]
     members = [f"m{number}" for number in range(averagely.count("|") + 1)]
     for strategy, table in ((allocate_averagely, averagely), (allocate_by_circle, by_circle)):
@@ -34,7 +34,7 @@ def test_shares_are_those_of_the_tables(queues: int, averagely: str, by_circle: 
         assert [[queue.queue_id for queue in share] for share in shares] == ids(table)
 
 
-def test_who_is_no_member_gets_nothing() -> None:
+def test_foreign_member_gets_no_queues() -> None:
     queues = [MessageQueue("t", "a", 0)]
     for strategy in (allocate_averagely, allocate_by_circle):
         assert not strategy(queues, ["a", "c"], "b")

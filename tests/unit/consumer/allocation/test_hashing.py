@@ -22,11 +22,11 @@ QUEUES = [MessageQueue("topic", "broker", queue_id) for queue_id in range(24)]
         ("abcdefghijklmnopqrstuvwxyz", 0xC3FCD3D7),
     ],
 )
-def test_the_hash_is_the_beginning_of_the_md5_unsigned(text: str, expected: int) -> None:
+def test_hash_is_the_unsigned_beginning_of_the_md5(text: str, expected: int) -> None:
     assert hash_of(text) == expected
 
 
-def test_a_queue_is_hashed_by_the_name_that_java_gives_it() -> None:
+def test_queue_is_hashed_by_its_java_name() -> None:
     assert name_of(MessageQueue("T", "B", 3)) == "MessageQueue [topic=T, brokerName=B, queueId=3]"
 
 
@@ -47,9 +47,7 @@ def ring_walk(queue: MessageQueue, members: list[str], virtual_nodes: int) -> st
 
 @pytest.mark.parametrize("virtual_nodes", [1, 10, 100])
 @pytest.mark.parametrize("count", [1, 2, 3, 7])
-def test_a_queue_belongs_to_the_first_point_of_the_ring_that_follows_it(
-    count: int, virtual_nodes: int
-) -> None:
+def test_queue_belongs_to_the_next_point_of_the_ring(count: int, virtual_nodes: int) -> None:
     members = [f"192.168.1.{number}@DEFAULT" for number in range(count)]
     allocate = AllocateByConsistentHash(virtual_nodes)
     for member in members:
@@ -58,14 +56,14 @@ def test_a_queue_belongs_to_the_first_point_of_the_ring_that_follows_it(
         ]
 
 
-def test_the_ring_is_closed_and_a_point_belongs_to_who_is_hit_exactly() -> None:
+def test_ring_is_closed_and_exact_hits_belong_to_their_point() -> None:
     places = {"a-0": 10, "b-0": 20, **{name_of(q): 5 * q.queue_id for q in QUEUES}}
     allocate = AllocateByConsistentHash(1, hash_text=places.__getitem__)
     shares = {m: [q.queue_id for q in allocate(QUEUES[:6], ["a", "b"], m)] for m in ("a", "b")}
     assert shares == {"a": [0, 1, 2, 5], "b": [3, 4]}
 
 
-def test_when_a_member_goes_its_queues_alone_move() -> None:
+def test_departing_member_moves_only_its_own_queues() -> None:
     allocate = AllocateByConsistentHash()
     before = {m: set(allocate(QUEUES, ["a", "b", "c"], m)) for m in ("a", "b", "c")}
     after = {m: set(allocate(QUEUES, ["a", "c"], m)) for m in ("a", "c")}
@@ -74,12 +72,12 @@ def test_when_a_member_goes_its_queues_alone_move() -> None:
     assert after["a"] | after["c"] == set(QUEUES)
 
 
-def test_who_is_no_member_gets_nothing() -> None:
+def test_foreign_member_gets_no_queues() -> None:
     assert not AllocateByConsistentHash()(QUEUES, ["a"], "b")
     assert not AllocateByConsistentHash()(QUEUES, [], "b")
 
 
 @pytest.mark.parametrize("virtual_nodes", [0, -1, 10_001])
-def test_a_number_of_virtual_nodes_that_cannot_be_is_refused(virtual_nodes: int) -> None:
+def test_impossible_number_of_virtual_nodes_is_refused(virtual_nodes: int) -> None:
     with pytest.raises(ConfigError, match=r"consumer\.allocate\.virtual_nodes"):
         AllocateByConsistentHash(virtual_nodes)

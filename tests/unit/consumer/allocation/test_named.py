@@ -26,7 +26,7 @@ MEMBERS = ["x-1", "x-2", "y-1"]
         ("MACHINE_ROOM_NEARBY-CONSISTENT_HASH", AllocateNearby(AllocateByConsistentHash())),
     ],
 )
-def test_a_name_is_the_strategy_that_rocketmq_calls_so(
+def test_name_selects_the_strategy_rocketmq_calls_so(
     name: str, strategy: AllocationStrategy
 ) -> None:
     for member in MEMBERS:
@@ -34,7 +34,7 @@ def test_a_name_is_the_strategy_that_rocketmq_calls_so(
         assert list(share) == list(strategy(QUEUES, MEMBERS, member))
 
 
-def test_a_function_is_a_strategy() -> None:
+def test_function_is_a_strategy() -> None:
     assert strategy_of(allocate_by_circle) is allocate_by_circle
 
 
@@ -51,6 +51,6 @@ def test_a_function_is_a_strategy() -> None:
         (7, "must be the name of a strategy, or a function"),
     ],
 )
-def test_another_name_is_refused_when_a_consumer_is_configured(name: str, rule: str) -> None:
+def test_unknown_strategy_is_refused_when_a_consumer_is_configured(name: str, rule: str) -> None:
     with pytest.raises(ConfigError, match=rf"consumer\.allocate={name!r}: {rule}"):
         PushConsumerConfig(allocate=name)

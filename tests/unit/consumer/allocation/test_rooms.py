@@ -29,7 +29,9 @@ def queues_of(*brokers: str, count: int = 4) -> list[MessageQueue]:
         (8, [[0], [1], [2], [3], [4], [5], [6], []]),
     ],
 )
-def test_queues_of_the_wanted_rooms_are_shared_out(members: int, shares: list[list[int]]) -> None:
+def test_queues_of_the_wanted_machine_rooms_are_shared_out(
+    members: int, shares: list[list[int]]
+) -> None:
     wanted = [*queues_of("hz@a", count=4), *queues_of("sh@b", count=3)]
     others = queues_of("hz", "hz@", "@hz", "bj@a", "hz@a@c")
     names = [f"m{number}" for number in range(members)]
@@ -41,28 +43,28 @@ def test_queues_of_the_wanted_rooms_are_shared_out(members: int, shares: list[li
 
 
 @pytest.mark.parametrize("rooms", [[], [""], ["a@b"]])
-def test_rooms_that_cannot_be_are_refused(rooms: list[str]) -> None:
+def test_impossible_machine_rooms_are_refused(rooms: list[str]) -> None:
     with pytest.raises(ConfigError, match=r"consumer\.allocate\.rooms"):
         AllocateByMachineRoom(rooms)
 
 
-def test_one_room_may_be_given_as_it_is() -> None:
+def test_single_machine_room_may_be_given_as_a_string() -> None:
     assert AllocateByMachineRoom("hz")(queues_of("hz@a"), ["m"], "m") == queues_of("hz@a")
 
 
 @pytest.mark.parametrize(
     ("name", "room"), [("hz@broker-a", "hz"), ("hz-broker-a", "hz"), ("broker", "broker"), ("", "")]
 )
-def test_the_room_of_a_broker_is_in_its_name(name: str, room: str) -> None:
+def test_machine_room_of_a_broker_is_in_its_name(name: str, room: str) -> None:
     assert room_of_broker(name) == room
 
 
-def test_the_room_of_a_member_is_in_its_hosts_name() -> None:
+def test_machine_room_of_a_member_is_in_its_hosts_name() -> None:
     assert room_of_member("hz-app1@12#99-ab") == "hz"
     assert room_of_member("laptop@12#99") == "laptop@12#99"
 
 
-def test_queues_go_to_members_of_their_room_and_deserted_rooms_to_all() -> None:
+def test_queues_go_to_members_of_their_machine_room_and_deserted_rooms_to_all() -> None:
     queues = queues_of("hz-a", "sh-b", "xz-c")
     members = ["bj-1@x", "hz-1@x", "hz-2@x", "sh-1@x"]
     for inner in (allocate_averagely, allocate_by_circle):
@@ -77,7 +79,7 @@ def test_queues_go_to_members_of_their_room_and_deserted_rooms_to_all() -> None:
     assert not AllocateNearby(allocate_averagely)(queues, members, "hz-9@x")
 
 
-def test_an_application_may_say_which_room_is_whose() -> None:
+def test_application_may_assign_machine_rooms() -> None:
     queues = queues_of("a", "b")
     allocate = AllocateNearby(
         allocate_averagely,

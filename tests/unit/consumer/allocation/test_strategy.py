@@ -9,7 +9,7 @@ QUEUES = [MessageQueue("t", name, queue_id) for name in ("a", "b") for queue_id 
 
 
 @pytest.mark.parametrize("name", ["AVG", "AVG_BY_CIRCLE", "CONSISTENT_HASH"])
-def test_a_strategy_answers_every_member_alike_whoever_asks(name: str) -> None:
+def test_strategy_computes_the_same_shares_for_every_member(name: str) -> None:
     first: AllocationStrategy = strategy_of(name)
     again: AllocationStrategy = strategy_of(f"MACHINE_ROOM_NEARBY-{name}")
     for strategy in (first, again):

@@ -88,7 +88,7 @@ def test_reading_ahead_is_bounded() -> None:
         assert numbers.given <= 1 + AHEAD_MAX
 
 
-def test_an_error_comes_after_what_was_read_before_it() -> None:
+def test_error_comes_after_items_read_before_it() -> None:
     with client() as made:
         items = StretchIterator(made, Numbers(3, UsageError("no more")).items)
         read: list[int] = []
@@ -106,6 +106,6 @@ def test_closing_is_safe_to_repeat_and_before_the_first_item() -> None:
         assert list(items) == []
 
 
-def test_a_scanner_that_is_not_open_says_so() -> None:
+def test_unopened_scanner_reports_it() -> None:
     with pytest.raises(ClosedError):
         BlockingScanner("localhost:1").measure([])

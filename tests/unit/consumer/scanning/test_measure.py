@@ -25,7 +25,7 @@ def answer(request: Any) -> admin.MeasureQueuesReply:
     )
 
 
-def test_answers_come_in_the_order_of_the_questions_from_as_many_requests_as_it_takes() -> None:
+def test_answers_keep_the_order_of_questions_over_several_requests() -> None:
     async def main() -> None:
         client = ScriptedClient(answers={MEASURE_QUEUES: answer})
         stretches = [
@@ -49,7 +49,7 @@ def test_answers_come_in_the_order_of_the_questions_from_as_many_requests_as_it_
         (ClosedError("another user of the connection gave it up"), ConnectionLost, []),
     ],
 )
-def test_a_connection_that_fails_is_dialled_anew_next_time(
+def test_failed_connection_is_dialled_again_next_time(
     failure: TernError, told: type[TernError], forgotten: list[int]
 ) -> None:
     def fail(_request: Any) -> admin.MeasureQueuesReply:

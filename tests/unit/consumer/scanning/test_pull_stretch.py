@@ -75,7 +75,7 @@ def test_records_are_cut_at_the_end_of_the_stretch() -> None:
     run_in_virtual_time(main())
 
 
-def test_it_goes_on_where_it_was_when_the_connection_breaks() -> None:
+def test_pull_resumes_where_a_broken_connection_left_off() -> None:
     async def main() -> None:
         told = client(
             [pulled(5, 9), ConnectionLost("broke")],
@@ -89,7 +89,7 @@ def test_it_goes_on_where_it_was_when_the_connection_breaks() -> None:
     run_in_virtual_time(main())
 
 
-def test_damaged_messages_are_counted_as_far_as_the_stretch_goes() -> None:
+def test_damaged_messages_are_counted_within_the_stretch() -> None:
     async def main() -> None:
         told = client(
             [pulled(5, 8, next_offset=9, damaged=1), ConnectionLost("broke")],
@@ -105,7 +105,7 @@ def test_damaged_messages_are_counted_as_far_as_the_stretch_goes() -> None:
     run_in_virtual_time(main())
 
 
-def test_nothing_is_asked_any_more_when_all_is_there() -> None:
+def test_complete_stretch_needs_no_further_request() -> None:
     async def main() -> None:
         told = client([pulled(5, 12), ConnectionLost("broke")])
         assert await offsets(told, 5, 12) == [(7, 12)]
@@ -114,7 +114,7 @@ def test_nothing_is_asked_any_more_when_all_is_there() -> None:
     run_in_virtual_time(main())
 
 
-def test_messages_that_are_filtered_out_count_as_looked_at() -> None:
+def test_filtered_messages_count_as_read() -> None:
     async def main() -> None:
         told = client([pulled(0, 0, next_offset=9), pulled(9, 12)])
         assert await offsets(told, 5, 12) == [(0, 9), (3, 12)]
@@ -122,7 +122,7 @@ def test_messages_that_are_filtered_out_count_as_looked_at() -> None:
     run_in_virtual_time(main())
 
 
-def test_what_is_no_longer_kept_is_named() -> None:
+def test_expired_offsets_are_named() -> None:
     async def main() -> None:
         with pytest.raises(StretchLost) as caught:
             await offsets(client(first=20), 5, 12)
@@ -137,7 +137,7 @@ def test_what_is_no_longer_kept_is_named() -> None:
     run_in_virtual_time(main())
 
 
-def test_who_moves_a_reader_to_what_it_has_read_is_asked_again() -> None:
+def test_stale_correction_of_a_broker_is_retried() -> None:
     async def main() -> None:
         moved = pulled(0, 0, next_offset=0)
         moved.pulled[0].status.code = ResponseCode.PULL_OFFSET_MOVED
@@ -147,7 +147,7 @@ def test_who_moves_a_reader_to_what_it_has_read_is_asked_again() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_queue_that_ends_before_the_stretch_is_asked_again_for_a_while() -> None:
+def test_queue_ending_before_the_stretch_is_retried_for_a_while() -> None:
     async def main() -> None:
         told = client([pulled(5, 9)], end=9)
         with pytest.raises(StretchLost, match="the queue ends at 9"):
@@ -157,7 +157,7 @@ def test_a_queue_that_ends_before_the_stretch_is_asked_again_for_a_while() -> No
     run_in_virtual_time(main())
 
 
-def test_what_a_slave_does_not_have_is_waited_for_and_never_lost() -> None:
+def test_offsets_a_slave_lacks_are_waited_for_and_never_lost() -> None:
     async def main() -> None:
         for behind in (client([pulled(5, 9)], end=9), client(first=20)):
             behind.broker_ids = [1] * 1_000
@@ -172,7 +172,7 @@ def test_what_a_slave_does_not_have_is_waited_for_and_never_lost() -> None:
     run_in_virtual_time(main())
 
 
-def test_what_goes_with_its_topic_is_lost() -> None:
+def test_stretch_of_a_deleted_topic_is_lost() -> None:
     async def main() -> None:
         def describe(_request: admin.DescribeTopicRequest) -> admin.DescribeTopicReply:
             raise refusal(ResponseCode.TOPIC_NOT_EXIST, "no", "broker-a")
@@ -187,7 +187,7 @@ def test_what_goes_with_its_topic_is_lost() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_refusal_is_raised() -> None:
+def test_refusal_is_raised() -> None:
     async def main() -> None:
         reply = pulled(0, 0)
         reply.pulled[0].status.code = ResponseCode.SUBSCRIPTION_PARSE_FAILED

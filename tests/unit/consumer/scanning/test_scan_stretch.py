@@ -78,7 +78,7 @@ def test_pieces_become_whole_batches_beside_their_schema() -> None:
     run_in_virtual_time(main())
 
 
-def test_what_was_not_whole_is_read_again_and_nothing_comes_twice() -> None:
+def test_incomplete_batch_is_read_again_without_duplicates() -> None:
     async def main() -> None:
         client = ScriptedClient(
             [
@@ -103,7 +103,7 @@ def test_what_was_not_whole_is_read_again_and_nothing_comes_twice() -> None:
     run_in_virtual_time(main())
 
 
-def test_nothing_is_asked_any_more_when_all_is_there() -> None:
+def test_complete_stretch_needs_no_further_request() -> None:
     async def main() -> None:
         client = ScriptedClient([[batch(SCHEMA + b"all", 16), ConnectionLost("broke")]])
         assert [each.data for each in await _read(client, 10, 16)] == [b"all"]
@@ -112,7 +112,7 @@ def test_nothing_is_asked_any_more_when_all_is_there() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_broker_that_closes_is_dialled_anew_for_it_may_return_in_another_role() -> None:
+def test_broker_that_closes_is_dialled_again_as_its_role_may_change() -> None:
     async def main() -> None:
         for code, forgotten in (
             (ResponseCode.SERVICE_NOT_AVAILABLE, [0]),
@@ -125,7 +125,7 @@ def test_a_broker_that_closes_is_dialled_anew_for_it_may_return_in_another_role(
     run_in_virtual_time(main())
 
 
-def test_all_that_is_wanted_is_asked_for() -> None:
+def test_request_carries_every_option() -> None:
     async def main() -> None:
         client = ScriptedClient([[end(16)]])
         options = ScanOptions(
@@ -160,7 +160,7 @@ def test_all_that_is_wanted_is_asked_for() -> None:
     run_in_virtual_time(main())
 
 
-def test_what_is_no_longer_kept_is_named() -> None:
+def test_expired_offsets_are_named() -> None:
     async def main() -> None:
         code = ResponseCode.PULL_OFFSET_MOVED
         client = ScriptedClient([[piece(SCHEMA, 10), batch(b"one", 12), status(code, 12, 40)]])
@@ -176,7 +176,7 @@ def test_what_is_no_longer_kept_is_named() -> None:
     run_in_virtual_time(main())
 
 
-def test_who_moves_a_reader_to_what_it_has_read_is_asked_again() -> None:
+def test_stale_correction_of_a_broker_is_retried() -> None:
     async def main() -> None:
         moved = status(ResponseCode.PULL_OFFSET_MOVED, 12, 0)
         client = ScriptedClient(
@@ -187,7 +187,7 @@ def test_who_moves_a_reader_to_what_it_has_read_is_asked_again() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_queue_that_ends_before_the_stretch_is_asked_again_for_a_while() -> None:
+def test_queue_ending_before_the_stretch_is_retried_for_a_while() -> None:
     async def main() -> None:
         client = ScriptedClient([[end(12, min_offset=3)]])
         begun_ms = client.env.clock.monotonic_ms()
@@ -202,7 +202,7 @@ def test_a_queue_that_ends_before_the_stretch_is_asked_again_for_a_while() -> No
     run_in_virtual_time(main())
 
 
-def test_a_master_that_returns_after_long_may_have_its_last_messages_a_little_later() -> None:
+def test_returning_master_is_given_time_for_its_last_messages() -> None:
     async def main() -> None:
         away = [[Unreachable("away")]] * 10
         late = [batch(SCHEMA + b"late", 16), end(16)]
@@ -217,7 +217,7 @@ def test_a_master_that_returns_after_long_may_have_its_last_messages_a_little_la
     run_in_virtual_time(main())
 
 
-def test_what_a_slave_has_not_got_yet_is_waited_for_and_never_lost() -> None:
+def test_offsets_a_slave_lacks_are_waited_for_and_never_lost() -> None:
     async def main() -> None:
         client = ScriptedClient([[end(12)]], broker_ids=[1] * 1_000)
         begun_ms = client.env.clock.monotonic_ms()
@@ -228,7 +228,7 @@ def test_what_a_slave_has_not_got_yet_is_waited_for_and_never_lost() -> None:
     run_in_virtual_time(main())
 
 
-def test_what_goes_with_its_topic_is_lost_when_the_master_says_so() -> None:
+def test_stretch_of_a_deleted_topic_is_lost_when_the_master_confirms() -> None:
     async def main() -> None:
         deleted = status(ResponseCode.TOPIC_NOT_EXIST, 12)
         for said in (deleted, refusal(ResponseCode.TOPIC_NOT_EXIST, "no", "broker-a")):
@@ -257,7 +257,7 @@ def test_what_goes_with_its_topic_is_lost_when_the_master_says_so() -> None:
         ClosedError("another user of the connection gave it up"),
     ],
 )
-def test_what_may_pass_is_tried_again_until_it_has_lasted_too_long(said: Any) -> None:
+def test_passing_failures_are_retried_until_the_timeout(said: Any) -> None:
     async def main() -> None:
         client = ScriptedClient([[said], [said], [batch(SCHEMA + b"x", 16), end(16)]])
         assert [each.data for each in await _read(client, 10, 16)] == [b"x"]
@@ -279,7 +279,7 @@ def test_what_may_pass_is_tried_again_until_it_has_lasted_too_long(said: Any) ->
         ResponseCode.SYSTEM_ERROR,
     ],
 )
-def test_what_is_refused_for_good_is_not_tried_again(code: int) -> None:
+def test_permanent_refusals_are_not_retried(code: int) -> None:
     async def main() -> None:
         for said in (status(code, 10), refusal(code, "no")):
             client = ScriptedClient([[said]])
@@ -291,7 +291,7 @@ def test_what_is_refused_for_good_is_not_tried_again(code: int) -> None:
     run_in_virtual_time(main())
 
 
-def test_a_topic_that_no_nameserver_knows_is_asked_for_again_for_a_while() -> None:
+def test_unknown_topic_is_retried_for_a_while() -> None:
     class Forgetful(ScriptedClient):
         unknown = 3
 
@@ -313,7 +313,7 @@ def test_a_topic_that_no_nameserver_knows_is_asked_for_again_for_a_while() -> No
     run_in_virtual_time(main())
 
 
-def test_progress_renews_patience() -> None:
+def test_progress_restarts_the_retry_timeout() -> None:
     async def main() -> None:
         scripts: list[list[Any]] = []
         for number in range(10, 20):
@@ -326,7 +326,7 @@ def test_progress_renews_patience() -> None:
     run_in_virtual_time(main())
 
 
-def test_who_stops_early_ends_the_stream() -> None:
+def test_closed_iterator_ends_the_stream() -> None:
     async def main() -> None:
         client = ScriptedClient([[batch(SCHEMA + b"x", 11), batch(b"y", 12)]])
         async with aclosing(scan_stretch(client, QUEUE, 10, 16)) as batches:
@@ -336,7 +336,7 @@ def test_who_stops_early_ends_the_stream() -> None:
     run_in_virtual_time(main())
 
 
-def test_an_error_of_the_server_names_what_cannot_be() -> None:
+def test_server_error_names_the_impossible_field() -> None:
     async def main() -> None:
         client = ScriptedClient([[status(ResponseCode.INVALID_PARAMETER, 10)]])
         with pytest.raises(InvalidParameter, match="broker-a: so it is"):

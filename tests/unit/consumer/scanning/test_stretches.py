@@ -18,6 +18,6 @@ def test_records_before_the_end_stay(gaps: list[int], end: int) -> None:
     assert sizes == sizes_of(wanted).tobytes()
 
 
-def test_a_schema_is_as_long_as_it_says() -> None:
+def test_schema_is_split_at_its_declared_length() -> None:
     schema = b"\xff\xff\xff\xff\x03\0\0\0abc"
     assert split_schema(schema + b"rest") == (schema, b"rest")

@@ -17,7 +17,7 @@ def test_each_message_counts_once() -> None:
     assert (carrier.flights, carrier.mean_delay) == (3, 2.0)
 
 
-def test_an_aircraft_that_goes_back_or_changes_its_queue_is_out_of_order() -> None:
+def test_aircraft_that_goes_back_or_changes_its_queue_is_out_of_order() -> None:
     ledger = Ledger()
     ledger.add([flight(0, 5), flight(0, 4), flight(1, 6)])
     assert ledger.out_of_order == 2
@@ -30,7 +30,7 @@ def test_flights_of_an_unknown_aircraft_have_no_order() -> None:
     assert Ledger().carriers["UA"].mean_delay is None
 
 
-def test_a_delivery_that_is_repeated_does_not_break_the_order() -> None:
+def test_delivery_that_is_repeated_does_not_break_the_order() -> None:
     ledger = Ledger()
     ledger.add([flight(0, 1), flight(0, 2)])
     ledger.add([flight(0, 1), flight(0, 2), flight(0, 3)])
@@ -41,7 +41,7 @@ def test_a_delivery_that_is_repeated_does_not_break_the_order() -> None:
     ("sent", "stored", "redeliveries_allowed", "holds"),
     [(2, 2, True, True), (2, 2, False, False), (3, 2, True, False), (2, 3, True, False)],
 )
-def test_the_check_holds_only_when_every_count_agrees(
+def test_check_holds_only_when_every_count_agrees(
     sent: int, stored: int, redeliveries_allowed: bool, holds: bool
 ) -> None:
     ledger = Ledger()

@@ -34,12 +34,12 @@ def test_rows_come_in_the_order_of_hours_and_else_stay_as_they_were() -> None:
     assert list(in_order(lines)) == [rows[1], rows[0], rows[2]]
 
 
-def test_a_summary_counts_flights_and_the_delays_that_are_known() -> None:
+def test_summary_counts_flights_and_the_delays_that_are_known() -> None:
     rows = [row("UA", "2"), row("UA", "NA"), row("UA", "-1"), row("DL", "")]
     assert computed(rows) == {UA: Summary(3, 0.5), DL: Summary(1, None)}
 
 
-def test_a_sentinel_is_later_than_all_by_more_than_the_watermark() -> None:
+def test_sentinel_is_later_than_all_by_more_than_the_watermark() -> None:
     late = sentinel_row(HOUR)
     assert list(late) == list(COLUMNS)
     assert hour_of(late) - HOUR > WATERMARK

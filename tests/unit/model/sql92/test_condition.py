@@ -289,7 +289,7 @@ IGNORED = [
         *IGNORED,
     ],
 )
-def test_a_condition_comes_to(text: str, expected: bool | str | None) -> None:
+def test_condition_evaluates_to_its_value(text: str, expected: bool | str | None) -> None:
     if expected == "refused":
         with pytest.raises(UsageError, match="SQL92"):
             compile_condition(text)
@@ -298,7 +298,7 @@ def test_a_condition_comes_to(text: str, expected: bool | str | None) -> None:
     assert compile_condition(text).matches(PROPERTIES) is (expected is True)
 
 
-def test_a_message_passes_only_when_the_condition_is_true() -> None:
+def test_message_passes_only_when_the_condition_is_true() -> None:
     condition = compile_condition("a > 3")
     assert condition.matches({"a": "4"})
     assert not condition.matches({"a": "3"})
@@ -306,7 +306,7 @@ def test_a_message_passes_only_when_the_condition_is_true() -> None:
     assert not condition.matches({})
 
 
-def test_where_something_is_ignored_is_told() -> None:
+def test_ignored_rest_of_a_condition_is_located() -> None:
     assert compile_condition("a = 5 garbage").ignored_from == 6
     assert compile_condition("a = 5 -- comment\n").ignored_from is None
 

@@ -73,7 +73,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("text", "why"), REFUSED)
-def test_what_is_no_condition_is_refused_and_the_place_named(text: str, why: str) -> None:
+def test_malformed_condition_is_refused_with_its_position(text: str, why: str) -> None:
     with pytest.raises(UsageError, match=why):
         compile_condition(text)
 
@@ -84,7 +84,7 @@ def test_depth_is_bounded(text: str) -> None:
         compile_condition(text)
 
 
-def test_a_chain_is_as_deep_as_it_is_long() -> None:
+def test_chain_is_as_deep_as_it_is_long() -> None:
     compile_condition("a" + " IS NULL" * (DEPTH_MAX - 1))
     with pytest.raises(UsageError, match="deep"):
         compile_condition("a" + " IS NULL" * DEPTH_MAX)
@@ -97,21 +97,21 @@ def test_brackets_may_be_as_deep_as_the_bound() -> None:
         compile_condition(f"(({deep}))")
 
 
-def test_what_is_joined_by_or_may_be_long() -> None:
+def test_conditions_joined_by_or_may_be_long() -> None:
     wide = " OR ".join(f"a={number}" for number in range(300))
     assert compile_condition(wide).matches({"a": "299"})
 
 
-def test_the_number_of_parts_is_bounded() -> None:
+def test_number_of_parts_is_bounded() -> None:
     with pytest.raises(UsageError, match=f"more than {NODES_MAX} parts"):
         compile_condition("a=1" + " OR a=1" * 400)
 
 
-def test_the_length_is_bounded() -> None:
+def test_length_is_bounded() -> None:
     compile_condition("a='" + "x" * (EXPRESSION_CHARACTERS_MAX - 4) + "'")
     with pytest.raises(UsageError, match="4097 characters"):
         compile_condition("a='" + "x" * (EXPRESSION_CHARACTERS_MAX - 3) + "'")
 
 
-def test_a_condition_becomes_a_tree() -> None:
+def test_condition_becomes_a_tree() -> None:
     assert parse("a = 5 rest").tree == Equal(Property("a"), Literal(5))

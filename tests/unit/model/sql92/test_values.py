@@ -11,14 +11,14 @@ from ternmq_model.sql92.values import Unconvertible, compare_doubles, double_of,
     ("text", "number"),
     [("5", 5), ("+5", 5), ("-5", -5), ("007", 7), ("-9223372036854775808", -(1 << 63))],
 )
-def test_whole_numbers(text: str, number: int) -> None:
+def test_whole_numbers_are_converted(text: str, number: int) -> None:
     assert long_of(text) == number
 
 
 @pytest.mark.parametrize(
     "text", ["", "5.0", " 5", "5 ", "5L", "1_0", "0x5", "--5", "9223372036854775808", "9" * 10_000]
 )
-def test_no_whole_numbers(text: str) -> None:
+def test_malformed_whole_numbers_are_refused(text: str) -> None:
     with pytest.raises(Unconvertible):
         long_of(text)
 
@@ -29,12 +29,12 @@ def test_no_whole_numbers(text: str) -> None:
      ("2.5F", 2.5), ("0.0", 0.0), ("Infinity", math.inf), ("-Infinity", -math.inf),
      ("1e999", math.inf)],
 )  # fmt: skip
-def test_numbers(text: str, number: float) -> None:
+def test_floating_point_numbers_are_converted(text: str, number: float) -> None:
     assert double_of(text) == number
 
 
 @pytest.mark.parametrize("text", ["", ".", "e5", "1_0.0", "inf", "nan", "5L", "1 2", "five"])
-def test_no_numbers(text: str) -> None:
+def test_malformed_floating_point_numbers_are_refused(text: str) -> None:
     with pytest.raises(Unconvertible):
         double_of(text)
 

@@ -20,7 +20,7 @@ NOBODY = "127.0.0.1:1"
         (["a b"], {}, "topic 'a b'"),
     ],
 )
-def test_what_cannot_be_is_refused_before_anybody_is_asked(
+def test_illegal_options_are_refused_before_any_request(
     tmp_path: Path, topics: list[str], options: dict[str, Any], named: str
 ) -> None:
     with pytest.raises(UsageError, match=named):
@@ -28,12 +28,12 @@ def test_what_cannot_be_is_refused_before_anybody_is_asked(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_cluster_that_does_not_answer_is_told_before_spark_starts(tmp_path: Path) -> None:
+def test_silent_cluster_is_reported_before_spark_starts(tmp_path: Path) -> None:
     with pytest.raises(TransportError, match=NOBODY):
         archive(["a"], tmp_path / "lake", nameserver=NOBODY)
 
 
-def test_only_files_that_the_log_names_are_of_the_archive(tmp_path: Path) -> None:
+def test_archive_consists_of_the_files_its_log_names(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no archive"):
         archived_files(tmp_path)
     log = tmp_path / "_spark_metadata"

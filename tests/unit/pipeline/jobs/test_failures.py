@@ -28,7 +28,7 @@ def of_java(text: str) -> Exception:
         (ConnectionRefusedError(111, "refused"), "replay: Spark has ended, its JVM does not"),
     ],
 )
-def test_what_spark_fails_with_is_told_in_one_line(error: Exception, told: str) -> None:
+def test_spark_failures_are_reported_in_one_line(error: Exception, told: str) -> None:
     with pytest.raises(JobFailed) as raised, failures_of("replay"):
         raise error
     assert str(raised.value).startswith(told)

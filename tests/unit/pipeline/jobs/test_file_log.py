@@ -6,14 +6,14 @@ from ternmq_model.errors import JobFailed
 from ternmq_pipeline.jobs.file_log import CommittedFile, files_of, last_batch, wanted
 
 
-def test_the_log_is_read_from_its_last_compact_file_on() -> None:
+def test_log_is_read_from_its_last_compact_file_on() -> None:
     names = ["0", "1", "9.compact", "8", "9", "10", "19.compact", "20", "21", ".20.crc", "x"]
     assert wanted(names) == ["19.compact", "20", "21"]
     assert wanted(["2", "0", "10", "1"]) == ["0", "1", "2", "10"]
     assert wanted([]) == []
 
 
-def test_the_last_batch_is_the_highest_number() -> None:
+def test_last_batch_is_the_highest_number() -> None:
     assert last_batch(["0", "9.compact", "10", ".11.crc"]) == 10
     assert last_batch(["_x"]) == -1
 
@@ -22,7 +22,7 @@ def line(path: str, size: int = 7, action: str = "add") -> str:
     return json.dumps({"path": path, "size": size, "action": action})
 
 
-def test_a_file_of_the_log_tells_what_it_adds() -> None:
+def test_log_file_lists_its_additions() -> None:
     text = "\n".join(
         ["v1", line("file:///a/topic=T/date=2026-01-02/x"), line("y", action="delete")]
     )
@@ -37,6 +37,6 @@ def test_names_of_topics_are_read_back_from_paths() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "v2\n", "v1\n{", "v1\n[]", 'v1\n{"action": "add"}'])
-def test_what_is_no_log_is_refused_by_its_name(text: str) -> None:
+def test_malformed_file_log_is_refused_by_name(text: str) -> None:
     with pytest.raises(JobFailed, match="folder/7"):
         files_of(text, name="folder/7")

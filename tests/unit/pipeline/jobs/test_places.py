@@ -42,7 +42,7 @@ def write(folder: LocalFolder, name: str, text: str = "") -> None:
     path.write_text(text)
 
 
-def test_a_new_checkpoint_becomes_the_jobs_and_stays_it(checkpoint: LocalFolder) -> None:
+def test_new_checkpoint_becomes_the_jobs_and_stays_so(checkpoint: LocalFolder) -> None:
     assert not claim(checkpoint, JOB)
     assert not claim(checkpoint, JOB)
     write(checkpoint, "commits/0")
@@ -58,7 +58,7 @@ def test_a_new_checkpoint_becomes_the_jobs_and_stays_it(checkpoint: LocalFolder)
         ({"where": "true"}, "where none, this one has true"),
     ],
 )
-def test_a_checkpoint_of_another_job_is_refused(
+def test_checkpoint_of_another_job_is_refused(
     checkpoint: LocalFolder, changes: dict[str, object], named: str
 ) -> None:
     claim(checkpoint, JOB)
@@ -66,27 +66,27 @@ def test_a_checkpoint_of_another_job_is_refused(
         claim(checkpoint, JOB | changes)
 
 
-def test_a_folder_with_something_else_is_refused_and_not_touched(checkpoint: LocalFolder) -> None:
+def test_folder_with_other_content_is_refused_and_not_touched(checkpoint: LocalFolder) -> None:
     write(checkpoint, "letter.txt")
     with pytest.raises(UsageError, match="something else"):
         claim(checkpoint, JOB)
     assert checkpoint.names() == ["letter.txt"]
 
 
-def test_the_checkpoint_of_another_query_is_refused(checkpoint: LocalFolder) -> None:
+def test_checkpoint_of_another_query_is_refused(checkpoint: LocalFolder) -> None:
     write(checkpoint, "metadata")
     with pytest.raises(UsageError, match="of another query"):
         claim(checkpoint, JOB)
 
 
 @pytest.mark.parametrize("mark", ["{", "[]"])
-def test_a_mark_that_cannot_be_read_is_told(checkpoint: LocalFolder, mark: str) -> None:
+def test_unreadable_mark_is_reported(checkpoint: LocalFolder, mark: str) -> None:
     write(checkpoint, "ternmq-job.json", mark)
     with pytest.raises(UsageError, match=r"ternmq-job\.json"):
         claim(checkpoint, JOB)
 
 
-def test_the_offsets_of_the_last_commit_are_found(checkpoint: LocalFolder) -> None:
+def test_offsets_of_the_last_commit_are_found(checkpoint: LocalFolder) -> None:
     assert committed_offsets(checkpoint) == ""
     for batch in ("0", "1", "2"):
         write(checkpoint, f"offsets/{batch}", f'v1\n{{}}\n{{"v":1,"t":{{"T":{{"a:0":{batch}}}}}}}')
@@ -98,7 +98,7 @@ def test_the_offsets_of_the_last_commit_are_found(checkpoint: LocalFolder) -> No
         committed_offsets(checkpoint)
 
 
-def test_a_place_is_a_uri_or_a_path_from_the_root_on() -> None:
+def test_place_is_a_uri_or_an_absolute_path() -> None:
     assert place_of("s3a://lake/x", option="folder") == "s3a://lake/x"
     assert place_of("s3a://lake/x/", option="folder") == "s3a://lake/x"
     assert place_of("x/y/", option="folder") == str(Path.cwd() / "x" / "y")
@@ -107,7 +107,7 @@ def test_a_place_is_a_uri_or_a_path_from_the_root_on() -> None:
             place_of(wrong, option="folder")
 
 
-def test_one_run_at_a_time_goes_on_with_a_checkpoint(checkpoint: LocalFolder) -> None:
+def test_checkpoint_is_used_by_one_run_at_a_time(checkpoint: LocalFolder) -> None:
     claim(checkpoint, JOB)
     taken = pytest.raises(UsageError, match=f"{checkpoint}: another run")
     with alone(checkpoint), taken, alone(checkpoint):
@@ -116,7 +116,7 @@ def test_one_run_at_a_time_goes_on_with_a_checkpoint(checkpoint: LocalFolder) ->
         assert not claim(checkpoint, JOB)
 
 
-def test_a_checkpoint_that_is_not_on_a_disk_is_nobodys_alone(
+def test_checkpoint_off_the_local_disk_is_not_locked(
     checkpoint: LocalFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checkpoint, "on_disk", lambda: None)

@@ -19,13 +19,13 @@ def told(**changes: Any) -> dict[str, Any]:
     } | changes
 
 
-def test_a_micro_batch_tells_rows_speed_and_what_is_left() -> None:
+def test_micro_batch_reports_rows_speed_and_remaining_messages() -> None:
     one = batch_progress(told())
     assert (one.batch, one.rows_in, one.rows_out, one.behind) == (3, 12_000, None, 5)
     assert str(one) == "batch 3: 12,000 rows, 8,250 rows/s, 5 behind"
 
 
-def test_what_was_written_is_told_where_it_differs() -> None:
+def test_written_rows_are_shown_where_they_differ() -> None:
     one = batch_progress(told(sink={"numOutputRows": 9_000}))
     assert "12,000 rows, 9,000 written" in str(one)
     assert "written" not in str(batch_progress(told(sink={"numOutputRows": 12_000})))
@@ -34,13 +34,13 @@ def test_what_was_written_is_told_where_it_differs() -> None:
 @pytest.mark.parametrize(
     "source", [{}, {"endOffset": 7, "latestOffset": 9}, {"endOffset": None, "latestOffset": {}}]
 )
-def test_another_source_does_not_tell_how_far_it_is_behind(source: dict[str, object]) -> None:
+def test_lag_is_not_reported_for_other_sources(source: dict[str, object]) -> None:
     assert messages_behind(source) is None
     one = batch_progress(told(sources=[source], processedRowsPerSecond=None))
     assert str(one) == "batch 3: 12,000 rows, 0 rows/s"
 
 
-def test_the_reason_of_a_failure_is_our_own_line_in_pages_of_others() -> None:
+def test_failure_reason_is_our_own_line_among_pages_of_others() -> None:
     text = """[STREAM_FAILED] Query [id = 7c] terminated with exception: [PYTHON_STREAMING] Failed
 Traceback (most recent call last):
   File "worker.py", line 7, in main
@@ -53,7 +53,7 @@ java.lang.RuntimeException: other
     assert reason_of(text) == "T/a/0: wanted 3, but it begins with 9; failOnDataLoss=true"
 
 
-def test_without_an_error_of_ours_the_first_line_and_the_exception_are_told() -> None:
+def test_failure_reason_is_first_line_and_exception_without_our_error() -> None:
     text = "[FAILED] it failed\n  File x\nValueError: no number\n\tat java.Thing"
     assert reason_of(text) == "it failed: ValueError: no number"
     text = (

@@ -14,6 +14,8 @@ from ternmq_pipeline.jobs.redrive import redrive
         ("g", {"checkpoint": "/x", "batch_rows": -1}, "batch_rows=-1"),
     ],
 )
-def test_what_cannot_be_is_refused_by_name(group: str, options: dict[str, Any], named: str) -> None:
+def test_illegal_options_are_refused_by_name(
+    group: str, options: dict[str, Any], named: str
+) -> None:
     with pytest.raises(UsageError, match=named):
         redrive(group, nameserver="127.0.0.1:1", **options)

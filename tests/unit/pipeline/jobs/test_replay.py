@@ -22,13 +22,13 @@ NOBODY = "127.0.0.1:1"
         ("T", {"topic": "U", "checkpoint": "a\0b"}, "checkpoint="),
     ],
 )
-def test_what_cannot_be_is_refused_by_name(
+def test_illegal_options_are_refused_by_name(
     to_topic: str, options: dict[str, Any], named: str
 ) -> None:
     with pytest.raises(UsageError, match=named):
         replay(to_topic, nameserver=NOBODY, **options)
 
 
-def test_a_cluster_that_does_not_answer_is_told_before_spark_starts() -> None:
+def test_silent_cluster_is_reported_before_spark_starts() -> None:
     with pytest.raises(TransportError, match=NOBODY):
         replay("T", nameserver=NOBODY, folder="/x")

@@ -12,6 +12,6 @@ from ternmq_pipeline.jobs.report import report
         ({"slow_after_s": 0}, "slow_after_s"),
     ],
 )
-def test_a_number_out_of_bounds_is_refused_by_name(options: dict[str, int], named: str) -> None:
+def test_number_out_of_range_is_refused_by_name(options: dict[str, int], named: str) -> None:
     with pytest.raises(UsageError, match=named):
         report("127.0.0.1:1", **options)  # type: ignore[arg-type]

@@ -6,7 +6,7 @@ from ternmq_model.errors import MissingPackage
 from ternmq_pipeline.jobs.requirements import need, need_java
 
 
-def test_a_missing_package_is_named_with_how_to_get_it() -> None:
+def test_missing_package_is_named_with_how_to_get_it() -> None:
     with pytest.raises(
         MissingPackage, match=r"archive needs no_such_thing: pip install 'ternmq\[s"
     ):
@@ -14,14 +14,14 @@ def test_a_missing_package_is_named_with_how_to_get_it() -> None:
     need("archive", "json")
 
 
-def test_a_java_that_is_not_there_is_missed(tmp_path: Path) -> None:
+def test_missing_java_is_detected(tmp_path: Path) -> None:
     with pytest.raises(MissingPackage, match="replay needs Java 17 or later, for Spark"):
         need_java("replay", {"PATH": str(tmp_path)})
     with pytest.raises(MissingPackage, match=f"JAVA_HOME={tmp_path} has no bin/java"):
         need_java("replay", {"JAVA_HOME": str(tmp_path), "PATH": "/usr/bin"})
 
 
-def test_a_java_in_either_place_will_do(tmp_path: Path) -> None:
+def test_java_in_either_place_suffices(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     java = tmp_path / "bin" / "java"
     java.touch(0o755)

@@ -10,11 +10,11 @@ from ternmq_pipeline.jobs.resending import (
 )
 
 
-def test_a_body_is_enough() -> None:
+def test_body_alone_is_enough() -> None:
     assert message_columns({"x": "int", "body": "string"}) == ["cast(body AS binary) AS body"]
 
 
-def test_what_a_message_has_is_taken() -> None:
+def test_existing_message_columns_are_selected() -> None:
     fields = {
         "topic": "string",
         "body": "binary",
@@ -30,7 +30,7 @@ def test_what_a_message_has_is_taken() -> None:
     assert sharding == "properties['__SHARDINGKEY'] AS shardingKey"
 
 
-def test_a_column_goes_before_the_property() -> None:
+def test_column_precedes_the_property() -> None:
     fields = {"body": "binary", "shardingKey": "string", "properties": "map<string,string>"}
     assert message_columns(fields)[-1] == "shardingKey"
 
@@ -52,12 +52,12 @@ def test_rows_that_cannot_be_sent_are_refused_by_column(fields: dict[str, str], 
         message_columns(fields)
 
 
-def test_the_first_topic_of_a_letter_is_asked_for_in_both_ways() -> None:
+def test_first_topic_of_a_dead_letter_is_read_in_both_forms() -> None:
     first, second = origin_topic().index("DLQ_ORIGIN_TOPIC"), origin_topic().index("RETRY_TOPIC")
     assert first < second
 
 
-def test_conditions_of_time_are_half_open() -> None:
+def test_time_conditions_are_half_open() -> None:
     assert between(None, None) == []
     assert between(5, 9) == [
         "storeTimestamp >= timestamp_millis(5)",
@@ -67,5 +67,5 @@ def test_conditions_of_time_are_half_open() -> None:
     assert all_of(["a OR b", "c"]) == "(a OR b) AND (c)"
 
 
-def test_a_text_ends_where_it_should() -> None:
+def test_truncated_text_ends_where_it_should() -> None:
     assert text("a'b\\") == "'a\\'b\\\\'"

@@ -83,7 +83,7 @@ class Query:
         ((0, ("ctrl-c", 1), "busy", 2), False, 2),
     ],
 )
-def test_where_half_a_batch_would_be_seen_an_interruption_waits_for_its_end(
+def test_interruption_waits_for_a_batch_that_would_be_half_visible(
     moments: tuple[Moment, ...], ends_batches: bool, batches: int
 ) -> None:
     seen: list[BatchProgress] = []
@@ -95,13 +95,13 @@ def test_where_half_a_batch_would_be_seen_an_interruption_waits_for_its_end(
     assert [one.batch for one in seen] == list(range(batches))
 
 
-def test_a_query_that_ends_while_an_interruption_waits_was_not_stopped() -> None:
+def test_query_ending_while_an_interruption_waits_was_not_stopped() -> None:
     query: Any = Query(0, "ctrl-c", "busy")
     done = run(lambda: query, ends_batches=True)
     assert (done.batches, done.is_stopped, query.is_stopped) == (1, False, False)
 
 
-def test_a_query_that_ends_by_itself_was_not_stopped() -> None:
+def test_query_ending_by_itself_was_not_stopped() -> None:
     query: Any = Query(0, "busy", 1, "idle")
     done = run(lambda: query)
     assert (done.batches, done.rows_in, done.is_stopped) == (2, 20, False)

@@ -1,7 +1,7 @@
 from ternmq_pipeline.jobs.session import has_jvm
 
 
-def test_the_jvm_of_a_program_or_of_its_spark_submit_is_taken_and_left() -> None:
+def test_jvm_of_a_program_or_its_spark_submit_is_recognized() -> None:
     assert has_jvm(object(), {})
     assert has_jvm(None, {"PYSPARK_GATEWAY_PORT": "41234"})
     assert not has_jvm(None, {"PATH": "/bin"})

@@ -18,7 +18,7 @@ BLOCKS: list[Callable[[], AbstractContextManager[Any]]] = [
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_a_first_signal_is_noted_and_a_second_one_ends_the_job(number: signal.Signals) -> None:
+def test_first_signal_is_noted_and_a_second_one_ends_the_job(number: signal.Signals) -> None:
     with interruptions() as noted:
         assert [noted.is_wanted] == [False]
         os.kill(os.getpid(), number)
@@ -28,7 +28,7 @@ def test_a_first_signal_is_noted_and_a_second_one_ends_the_job(number: signal.Si
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_a_first_signal_ends_a_block_that_is_not_to_be_ended_in_order(
+def test_first_signal_ends_an_interruptible_block(
     number: signal.Signals,
 ) -> None:
     with pytest.raises(KeyboardInterrupt), ended_by_signals():
@@ -36,7 +36,7 @@ def test_a_first_signal_ends_a_block_that_is_not_to_be_ended_in_order(
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_signals_that_are_put_off_end_what_comes_behind_the_block(number: signal.Signals) -> None:
+def test_deferred_signals_end_the_code_behind_the_block(number: signal.Signals) -> None:
     done: list[str] = []
 
     def job() -> None:
@@ -52,7 +52,7 @@ def test_signals_that_are_put_off_end_what_comes_behind_the_block(number: signal
 
 
 @pytest.mark.parametrize("block", BLOCKS)
-def test_signals_do_afterwards_what_they_did_before(
+def test_signal_handlers_are_restored_afterwards(
     block: Callable[[], AbstractContextManager[Any]],
 ) -> None:
     before = [signal.getsignal(number) for number in SIGNALS]
@@ -62,7 +62,7 @@ def test_signals_do_afterwards_what_they_did_before(
 
 
 @pytest.mark.parametrize("block", BLOCKS)
-def test_in_another_thread_signals_stay_as_they_are(
+def test_signal_handlers_stay_as_they_are_in_another_thread(
     block: Callable[[], AbstractContextManager[Any]],
 ) -> None:
     seen: list[Any] = []

@@ -15,7 +15,7 @@ def given(**options: str) -> Given:
     return Given(options, known=("someOption", "otherOption"), hints={"theirs": "it is ours here"})
 
 
-def test_names_have_any_case() -> None:
+def test_option_names_are_case_insensitive() -> None:
     assert given(SOMEOPTION=" x ").text("someOption") == "x"
 
 
@@ -30,7 +30,7 @@ def test_names_have_any_case() -> None:
         ("", "there is no such option"),
     ],
 )
-def test_an_unknown_option_is_refused_with_the_nearest_known_one(name: str, told: str) -> None:
+def test_unknown_option_is_refused_with_the_nearest_known_one(name: str, told: str) -> None:
     with pytest.raises(UsageError) as caught:
         given(**{name: "x"})
     assert told in str(caught.value)
@@ -40,17 +40,17 @@ def test_an_unknown_option_is_refused_with_the_nearest_known_one(name: str, told
 @pytest.mark.parametrize(
     "name", ["checkpointLocation", "queryName", "__partition_columns", "spark.sql.x"]
 )
-def test_what_spark_adds_by_itself_is_passed_over(name: str) -> None:
+def test_options_added_by_spark_are_ignored(name: str) -> None:
     assert "someOption" not in given(**{name: "x"})
 
 
-def test_an_option_in_two_cases_is_given_twice() -> None:
+def test_option_in_two_cases_is_given_twice() -> None:
     with pytest.raises(ConfigError, match=r"someOption=.*twice"):
         given(someOption="1", SOMEOPTION="2")
 
 
 @pytest.mark.parametrize("value", [1, None, 1.5, True, b"x", ["x"], float("nan")])
-def test_a_value_that_is_no_text_is_refused(value: object) -> None:
+def test_non_text_value_is_refused(value: object) -> None:
     options: dict[str, object] = {"someOption": value}
     with pytest.raises(ConfigError, match=r"someOption=.*must be a text"):
         given(**options)  # type: ignore[arg-type]
@@ -60,14 +60,14 @@ def test_a_value_that_is_no_text_is_refused(value: object) -> None:
     "text",
     ["", " ", "nan", "NaN", "inf", "-1", "1.0", "1e3", "0x10", "١٢", "1_000", "9" * 19, "9" * 5000],
 )
-def test_a_number_out_of_range_is_refused_by_name(text: str) -> None:
+def test_number_out_of_range_is_refused_by_name(text: str) -> None:
     with pytest.raises(ConfigError) as caught:
         given(someOption=text).whole("someOption", None, minimum=0, maximum=1 << 40)
     assert str(caught.value).startswith("someOption=")
     assert len(str(caught.value)) < 300
 
 
-def test_a_number_within_its_range_is_taken() -> None:
+def test_number_within_its_range_is_accepted() -> None:
     assert given(someOption="+7").whole("someOption", None, minimum=7, maximum=7) == 7
     assert given().whole("someOption", 3, minimum=0) == 3
 
@@ -76,23 +76,23 @@ def test_a_number_within_its_range_is_taken() -> None:
     ("text", "seconds"),
     [("90", 90), ("90s", 90), ("15m", 900), ("1.5h", 5400), ("500ms", 0.5), ("1 MIN", 60)],
 )
-def test_a_duration_has_sparks_units(text: str, seconds: float) -> None:
+def test_duration_has_sparks_units(text: str, seconds: float) -> None:
     assert given(someOption=text).seconds("someOption", 1, minimum=0, maximum=1e6) == seconds
 
 
-def test_a_duration_of_kafkas_has_milliseconds_without_a_unit() -> None:
+def test_kafka_duration_without_a_unit_is_in_milliseconds() -> None:
     options = given(someOption="250", otherOption="15m")
     assert options.milliseconds("someOption", 1, minimum=0, maximum=1_000_000) == 250
     assert options.milliseconds("otherOption", 1, minimum=0, maximum=1_000_000) == 900_000
 
 
 @pytest.mark.parametrize("text", ["-1s", "nan", "inf", "1y", "s", "1e9", "9" * 15, "1 s 2", "１s"])
-def test_a_duration_that_is_none_is_refused_by_name(text: str) -> None:
+def test_malformed_duration_is_refused_by_name(text: str) -> None:
     with pytest.raises(ConfigError, match=r"^someOption="):
         given(someOption=text).seconds("someOption", 1, minimum=1, maximum=100)
 
 
-def test_choices_and_booleans_are_read_in_any_case() -> None:
+def test_choices_and_booleans_are_case_insensitive() -> None:
     assert given(someOption="BLUE").choice("someOption", Colour.RED) is Colour.BLUE
     assert given(someOption="True").boolean("someOption", False)
     with pytest.raises(ConfigError, match="must be one of red, blue"):
@@ -101,7 +101,7 @@ def test_choices_and_booleans_are_read_in_any_case() -> None:
         given(someOption="yes").boolean("someOption", False)
 
 
-def test_of_options_that_exclude_each_other_one_is_taken() -> None:
+def test_mutually_exclusive_options_are_taken_one_at_a_time() -> None:
     both = given(someOption="1", otherOption="2")
     with pytest.raises(UsageError, match="someOption and otherOption"):
         both.one_of("someOption", "otherOption", needed=False)

@@ -32,7 +32,7 @@ def read(streaming: bool | None = None, /, **options: str) -> ReadOptions:
     return read_options({"subscribe": "TopicA"} | options, streaming=streaming)
 
 
-def test_defaults_are_those_of_kafkas_source() -> None:
+def test_defaults_equal_those_of_kafkas_source() -> None:
     batch = read(False)
     assert (batch.starting, batch.ending) == (Edge.EARLIEST, Edge.LATEST)
     assert read(True).starting is Edge.LATEST
@@ -43,7 +43,7 @@ def test_defaults_are_those_of_kafkas_source() -> None:
     assert batch.limits == TriggerLimits(delay_max_ms=900_000)
 
 
-def test_the_nameserver_is_the_environments_unless_it_is_given(
+def test_nameserver_comes_from_the_environment_unless_given(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("TERNMQ_NAMESERVER", "there:9")
@@ -111,7 +111,7 @@ def test_every_option_is_read() -> None:
     )
 
 
-def test_a_time_goes_before_times_and_these_before_offsets() -> None:
+def test_time_option_precedes_times_and_times_precede_offsets() -> None:
     offsets = '{"TopicA":{"broker-a:0":5}}'
     times = '{"TopicA":{"broker-a:0":77}}'
     all_three = {"startingOffsets": offsets, "startingOffsetsByTimestamp": times}
@@ -132,18 +132,18 @@ def test_topics_are_read_once_each_in_order() -> None:
     assert not pattern.matches("MyTopicA")
 
 
-def test_a_store_needs_no_topic() -> None:
+def test_store_needs_no_topic() -> None:
     found = read_options({"store": "/data/store"}, streaming=False)
     assert (found.store, found.topics, found.nameservers) == ("/data/store", None, ())
     assert read_options({"store": "/data/store", "raw": "true"}).raw
 
 
-def test_a_filter_of_all_is_none() -> None:
+def test_filter_for_everything_is_none() -> None:
     assert read(filter="*").filter is None
     assert read(filter="TagA || TagB").filter == Expression("TagA || TagB", TAG)
 
 
-def test_a_group_is_told_by_the_stream_unless_somebody_else_does() -> None:
+def test_commit_group_is_committed_by_the_stream_by_default() -> None:
     assert read(True, commitGroup="group").commit_mode is CommitMode.SPARK
 
 

@@ -4,11 +4,11 @@ from ternmq_model.errors import UsageError
 from ternmq_pipeline.options import WriteOptions, write_options, written_topic
 
 
-def test_defaults() -> None:
+def test_write_options_have_their_defaults() -> None:
     assert write_options({"nameserver": "x:1"}) == WriteOptions(nameservers=("x:1",))
 
 
-def test_every_option_is_read_and_what_spark_adds_is_passed_over() -> None:
+def test_every_option_is_read_and_options_added_by_spark_are_ignored() -> None:
     found = write_options(
         {
             "nameserver": "x:1",
@@ -64,7 +64,7 @@ def test_hostile_options_are_refused_by_name(options: dict[str, str], told: str)
     assert told in str(caught.value)
 
 
-def test_a_row_may_name_a_topic_of_users_alone() -> None:
+def test_row_may_name_only_user_topics() -> None:
     assert written_topic("column topic", "TopicA") == "TopicA"
     with pytest.raises(UsageError, match="brokers alone write"):
         written_topic("column topic", "rmq_sys_x")

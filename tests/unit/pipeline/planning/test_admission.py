@@ -35,7 +35,7 @@ class Measurer:
 NO_LIMITS = TriggerLimits()
 
 
-def test_without_limits_a_batch_reads_all_there_is() -> None:
+def test_unlimited_batch_reads_all_there_is() -> None:
     found = admit(
         offsets({A0: 3, A1: 5}),
         snapshot({A0: (0, 10), A1: (2, 5)}),
@@ -46,7 +46,7 @@ def test_without_limits_a_batch_reads_all_there_is() -> None:
     assert found == ({A0: 10, A1: 5}, [])
 
 
-def test_offsets_are_shared_in_proportion_to_what_waits() -> None:
+def test_offsets_are_shared_in_proportion_to_waiting_messages() -> None:
     found = admit(
         offsets({A0: 0, A1: 0, B0: 0}),
         snapshot({A0: (0, 900), A1: (0, 90), B0: (0, 10)}),
@@ -60,7 +60,7 @@ def test_offsets_are_shared_in_proportion_to_what_waits() -> None:
     assert found.end[B0] >= 1
 
 
-def test_fewer_offsets_than_queues_go_round() -> None:
+def test_queues_take_turns_when_offsets_are_fewer() -> None:
     limits = TriggerLimits(offsets_max=1)
     ends = snapshot({A0: (0, 2), A1: (0, 2), B0: (0, 2)})
     place = offsets({A0: 0, A1: 0, B0: 0})
@@ -69,7 +69,7 @@ def test_fewer_offsets_than_queues_go_round() -> None:
     assert place == {A0: 1, A1: 1, B0: 1}
 
 
-def test_a_batch_that_reads_everything_passes_over_limits() -> None:
+def test_batch_that_reads_everything_ignores_limits() -> None:
     found = admit(
         offsets({A0: 0}),
         snapshot({A0: (0, 500), A1: (7, 9)}),
@@ -80,14 +80,14 @@ def test_a_batch_that_reads_everything_passes_over_limits() -> None:
     assert found.end == {A0: 500, A1: 9}
 
 
-def test_a_new_queue_enters_with_its_beginning_and_is_read_after_that() -> None:
+def test_new_queue_enters_with_its_beginning_and_is_read_afterwards() -> None:
     ends = snapshot({A0: (0, 4), B0: (2, 6)})
     first = admit(offsets({A0: 0}), ends, NO_LIMITS, moment=Moment(), measure=unasked)
     assert first.end == {A0: 4, B0: 2}
     assert admit(first.end, ends, NO_LIMITS, moment=Moment(), measure=unasked).end[B0] == 6
 
 
-def test_too_few_messages_wait_until_the_delay_is_over() -> None:
+def test_small_batch_waits_until_the_delay_is_over() -> None:
     start = offsets({A0: 0})
     limits = TriggerLimits(offsets_min=10, delay_max_ms=1_000)
     ends = snapshot({A0: (0, 9)})
@@ -110,7 +110,7 @@ def test_bytes_are_shared_and_every_stretch_stays_within_its_share() -> None:
     assert found.end == {A0: 5, A1: 5}
 
 
-def test_few_bytes_need_one_question() -> None:
+def test_small_stretches_are_measured_with_one_request() -> None:
     measure = messages_of(100)
     limits = TriggerLimits(bytes_max=1_000)
     ends = snapshot({A0: (0, 4), A1: (0, 6)})
@@ -119,7 +119,7 @@ def test_few_bytes_need_one_question() -> None:
     assert measure.asked == 1
 
 
-def test_a_message_above_the_limit_goes_alone_and_all_get_their_turn() -> None:
+def test_oversized_message_goes_alone_and_every_queue_gets_its_turn() -> None:
     limits = TriggerLimits(bytes_max=10)
     ends = snapshot({A0: (0, 1), A1: (0, 1)})
     place = offsets({A0: 0, A1: 0})
@@ -131,13 +131,55 @@ def test_a_message_above_the_limit_goes_alone_and_all_get_their_turn() -> None:
     assert place == {A0: 1, A1: 1}
 
 
-def test_a_measure_that_counts_nothing_does_not_stop_the_stream() -> None:
+@pytest.mark.parametrize(
+    ("large", "turn", "messages"),
+    [
+        (5_000, 0, {A0: 1, A1: 0}),
+        (5_000, 1, {A0: 0, A1: 1}),
+        (900, 0, {A0: 5, A1: 0}),
+        (900, 1, {A0: 1, A1: 1}),
+        (600, 0, {A0: 6, A1: 0}),
+        (600, 1, {A0: 4, A1: 1}),
+        (100, 0, {A0: 9, A1: 0}),
+        (100, 1, {A0: 9, A1: 1}),
+    ],
+)
+def test_message_above_its_share_takes_its_turn_and_the_others_read_what_it_leaves(
+    large: int, turn: int, messages: dict[MessageQueue, int]
+) -> None:
+    found = admit(
+        offsets({A0: 0, A1: 0}),
+        snapshot({A0: (0, 50), A1: (0, 1)}),
+        TriggerLimits(bytes_max=1_000),
+        moment=Moment(turn=turn),
+        measure=lambda asked: [
+            messages_of(100 if each[0].queue == A0 else large)([each])[0] for each in asked
+        ],
+    )
+    assert found.end == messages
+
+
+@pytest.mark.parametrize("turn", [0, 1])
+def test_queue_whose_bytes_are_unknown_waits_beside_others(turn: int) -> None:
+    found = admit(
+        offsets({A0: 0, A1: 0}),
+        snapshot({A0: (0, 50), A1: (0, 50)}),
+        TriggerLimits(bytes_max=1_000),
+        moment=Moment(turn=turn),
+        measure=lambda asked: [
+            messages_of(100)([each])[0] if each[0].queue == A0 else Measured(0, 0) for each in asked
+        ],
+    )
+    assert found.end == {A0: 10, A1: 0}
+
+
+def test_measure_of_zero_does_not_stop_the_stream() -> None:
     stretch = Stretch(A0, QueueOffset(5), QueueOffset(9))
-    found = within_bytes([stretch], 10, lambda _: [Measured(5, 0)], turn=0)
+    found = within_bytes([stretch], 10, lambda asked: [Measured(5, 0)] * len(asked))
     assert found == [Stretch(A0, QueueOffset(5), QueueOffset(6))]
 
 
-def test_targets_end_a_stream_whatever_comes_or_goes_meanwhile() -> None:
+def test_targets_end_a_stream_whatever_happens_meanwhile() -> None:
     targets = targets_of(snapshot({A0: (0, 10), A1: (0, 10), B0: (0, 10)}))
     later = snapshot({A0: (0, 50), A1: (12, 50), MessageQueue("TopicA", "broker-c", 0): (0, 5)})
     moment = Moment(targets=targets)
@@ -164,7 +206,7 @@ def test_targets_do_not_wait_for_a_fuller_batch() -> None:
         ({A0: 3}, {}, "does not exist any more; offset 3"),
     ],
 )
-def test_lost_messages_are_an_error_that_names_queue_and_option(
+def test_lost_messages_are_an_error_naming_queue_and_option(
     saved: dict[MessageQueue, int], now: dict[MessageQueue, tuple[int, int]], told: str
 ) -> None:
     with pytest.raises(DataLost) as caught:
@@ -173,7 +215,7 @@ def test_lost_messages_are_an_error_that_names_queue_and_option(
         assert part in str(caught.value)
 
 
-def test_lost_messages_are_passed_over_when_told_so() -> None:
+def test_lost_messages_are_skipped_when_tolerated() -> None:
     start = offsets({A0: 3, A1: 30, B0: 8})
     now = snapshot({A0: (5, 9), A1: (5, 9)})
     found = admit(start, now, NO_LIMITS, moment=Moment(), measure=unasked, fail_on_data_loss=False)
@@ -181,7 +223,7 @@ def test_lost_messages_are_passed_over_when_told_so() -> None:
     assert len(found.warnings) == 3
 
 
-def test_a_queue_that_was_made_anew_is_read_from_its_first_message() -> None:
+def test_recreated_queue_is_read_from_its_first_message() -> None:
     found = admit(
         offsets({A0: 30}),
         snapshot({A0: (0, 9)}),
@@ -193,7 +235,7 @@ def test_a_queue_that_was_made_anew_is_read_from_its_first_message() -> None:
     assert found.end == {A0: 4}
 
 
-def test_a_slave_that_is_behind_has_lost_nothing() -> None:
+def test_lagging_slave_has_lost_nothing() -> None:
     now = snapshot({A0: (0, 9)}, stand_ins=["broker-a"])
     found = admit(offsets({A0: 30}), now, NO_LIMITS, moment=Moment(), measure=unasked)
     assert found == ({A0: 30}, [])
@@ -202,7 +244,7 @@ def test_a_slave_that_is_behind_has_lost_nothing() -> None:
     assert found == ({A0: 50}, [])
 
 
-def test_the_queues_of_a_broker_that_is_not_registered_stay_where_they_are() -> None:
+def test_queues_of_an_unregistered_broker_stay_where_they_are() -> None:
     now = snapshot({A0: (0, 9)}, brokers=["broker-a"])
     start = offsets({A0: 0, B0: 4})
     with pytest.raises(DataLost, match=r"broker is no longer registered; offset 4"):

@@ -20,26 +20,26 @@ def test_edges_are_the_queues_own() -> None:
     assert ending_offsets(Edge.LATEST, NOW, {}).offsets == {A0: 10, A1: 3}
 
 
-def test_offsets_may_say_earliest_and_latest() -> None:
+def test_offsets_may_be_earliest_or_latest() -> None:
     position = AtOffsets({A0: -2, A1: -1})
     assert starting_offsets(position, NOW, {}).offsets == {A0: 5, A1: 3}
     assert ending_offsets(AtOffsets({A0: 7, A1: -1}), NOW, {}).offsets == {A0: 7, A1: 3}
 
 
-def test_times_are_asked_of_the_queues_there_are() -> None:
+def test_times_are_resolved_for_existing_queues() -> None:
     assert times_of(AtTime(9), NOW) == {A0: 9, A1: 9}
     assert times_of(AtTimes({A0: 9}), NOW) == {A0: 9}
     assert times_of(Edge.LATEST, NOW) == {}
 
 
-def test_a_time_begins_with_the_first_message_as_late() -> None:
+def test_time_begins_with_the_first_message_not_older() -> None:
     found = starting_offsets(AtTime(9), NOW, offsets({A0: 7, A1: 1}))
     assert found.offsets == {A0: 7, A1: 1}
     assert ending_offsets(AtTime(9), NOW, offsets({A0: 99, A1: 1})).offsets == {A0: 10, A1: 1}
 
 
 @pytest.mark.parametrize("position", [AtTime(9), AtTimes({A0: 9, A1: 9})])
-def test_a_queue_without_a_message_as_late_is_an_error_or_begins_at_its_end(
+def test_queue_without_a_later_message_is_an_error_or_begins_at_its_end(
     position: AtTime | AtTimes,
 ) -> None:
     at_times = offsets({A0: 10, A1: 1})
@@ -60,14 +60,14 @@ def test_a_queue_without_a_message_as_late_is_an_error_or_begins_at_its_end(
         ),
     ],
 )
-def test_a_position_names_exactly_the_queues_there_are(
+def test_position_names_exactly_the_existing_queues(
     position: AtOffsets | AtTimes, told: str
 ) -> None:
     with pytest.raises(UsageError, match=told):
         starting_offsets(position, NOW, {})
 
 
-def test_a_topic_that_does_not_exist_is_an_error() -> None:
+def test_missing_topic_is_an_error() -> None:
     now = snapshot({A0: (0, 1)}, missing=["topic TopicZ"])
     with pytest.raises(UsageError, match="no broker has topic TopicZ"):
         starting_offsets(Edge.EARLIEST, now, {})
@@ -79,7 +79,7 @@ def test_a_topic_that_does_not_exist_is_an_error() -> None:
     ("wanted", "taken", "told"),
     [(4, 5, "offsets 4 to 4 are no longer kept"), (11, 10, "offset 11 is beyond its end")],
 )
-def test_an_offset_that_the_queue_does_not_have_is_an_error_or_the_nearest(
+def test_offset_outside_the_queue_is_an_error_or_moved_to_the_nearest(
     wanted: int, taken: int, told: str
 ) -> None:
     position = AtOffsets({A0: wanted, A1: 0})
@@ -91,14 +91,14 @@ def test_an_offset_that_the_queue_does_not_have_is_an_error_or_the_nearest(
         assert told in found.warnings[0]
 
 
-def test_a_slave_that_is_behind_may_be_told_an_offset_beyond_its_end() -> None:
+def test_lagging_slave_may_get_an_offset_beyond_its_end() -> None:
     now = snapshot({A0: (0, 10)}, stand_ins=["broker-a"])
     assert starting_offsets(AtOffsets({A0: 11}), now, {}).offsets == {A0: 11}
     later = snapshot({A0: (5, 10)}, stand_ins=["broker-a"])
     assert starting_offsets(AtOffsets({A0: 3}), later, {}) == ({A0: 3}, [])
 
 
-def test_a_batch_that_ends_before_it_begins_is_refused() -> None:
+def test_batch_that_ends_before_it_begins_is_refused() -> None:
     refuse_backwards(offsets({A0: 5, A1: 9}), offsets({A0: 5}))
     with pytest.raises(UsageError, match=r"TopicA@broker-a:0: .* offset 6 and ends before 5"):
         refuse_backwards(offsets({A0: 6}), offsets({A0: 5}))

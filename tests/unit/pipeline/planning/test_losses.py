@@ -7,7 +7,7 @@ from ternmq_pipeline.planning.losses import Losses, place_of
 from tests.support.planning import A0, A1, snapshot
 
 
-def test_an_error_tells_of_ten_queues_and_counts_the_others() -> None:
+def test_error_lists_ten_queues_and_counts_the_others() -> None:
     losses = [Loss(A0._replace(queue_id=number), "lost") for number in range(12)]
     error = DataLost(losses)
     assert isinstance(error, TernError)
@@ -30,12 +30,12 @@ def test_losses_are_an_error_or_warnings() -> None:
 
 
 @pytest.mark.parametrize(("wanted", "place"), [(4, 5), (5, 5), (9, 9), (10, 9)])
-def test_reading_goes_on_at_the_nearest_offset_that_is_there(wanted: int, place: int) -> None:
+def test_reading_goes_on_at_the_nearest_existing_offset(wanted: int, place: int) -> None:
     now = snapshot({A0: (5, 9)})
     assert place_of(A0, QueueOffset(wanted), now, Losses(fail=False)) == place
 
 
-def test_a_queue_that_is_gone_has_no_place_unless_its_broker_may_return() -> None:
+def test_missing_queue_has_no_place_unless_its_broker_may_return() -> None:
     now = snapshot({A0: (5, 9)})
     assert place_of(A1, QueueOffset(1), now, Losses(fail=False)) is None
     now = snapshot({A0: (5, 9)}, brokers=["broker-b"])

@@ -7,13 +7,13 @@ from ternmq_model.errors import UsageError
 from ternmq_pipeline.planning import check_partition_numbers, partition_number
 
 
-def test_a_number_is_made_of_name_and_queue_alone() -> None:
+def test_partition_number_is_made_of_broker_name_and_queue_alone() -> None:
     assert partition_number("broker-a", 3) == ((zlib.crc32(b"broker-a") & 0x7FFF) << 16) + 3
     assert partition_number("broker-a", 0) == 1_917_845_504
     assert 0 <= partition_number("broker-b", 0xFFFF) < 1 << 31
 
 
-def test_a_queue_beyond_16_bits_is_refused() -> None:
+def test_queue_beyond_16_bits_is_refused() -> None:
     with pytest.raises(UsageError, match="queue 65536 of broker-a"):
         partition_number("broker-a", 1 << 16)
 

@@ -17,7 +17,7 @@ def test_queues_with_nothing_to_read_have_no_stretch() -> None:
     assert found == ([stretch(2, 9)], [])
 
 
-def test_a_queue_without_a_start_is_read_from_its_first_message() -> None:
+def test_queue_without_a_start_is_read_from_its_first_message() -> None:
     found = stretches({}, offsets({A0: 9}), snapshot({A0: (4, 10)}))
     assert found.stretches == [stretch(4, 9)]
     # It entered with its beginning, and that moved on before anything was to be read.
@@ -34,7 +34,7 @@ def test_a_queue_without_a_start_is_read_from_its_first_message() -> None:
         (9, 6, "offset 9 is beyond its end, which is 6", []),
     ],
 )
-def test_what_was_lost_since_is_an_error_or_passed_over(
+def test_lost_messages_are_an_error_or_skipped(
     begin: int, end: int, told: str, left: list[Stretch]
 ) -> None:
     now = snapshot({A0: (4, 10)})
@@ -46,13 +46,13 @@ def test_what_was_lost_since_is_an_error_or_passed_over(
     assert told in found.warnings[0]
 
 
-def test_a_queue_made_anew_is_read_from_message_0() -> None:
+def test_recreated_queue_is_read_from_message_0() -> None:
     now = snapshot({A0: (0, 10)})
     found = stretches(offsets({A0: 90}), offsets({A0: 6}), now, fail_on_data_loss=False)
     assert found.stretches == [stretch(0, 6)]
 
 
-def test_a_queue_that_is_gone_is_an_error_unless_nothing_was_to_be_read() -> None:
+def test_missing_queue_is_an_error_unless_nothing_was_to_be_read() -> None:
     now = snapshot({}, brokers=["broker-a"])
     assert stretches(offsets({A0: 3}), offsets({A0: 3}), now) == ([], [])
     with pytest.raises(DataLost, match="does not exist any more"):
@@ -62,12 +62,12 @@ def test_a_queue_that_is_gone_is_an_error_unless_nothing_was_to_be_read() -> Non
 
 
 @pytest.mark.parametrize("told", [(0, 5), (4, 12), (20, 30)])
-def test_what_a_slave_does_not_have_is_waited_for_by_the_reader(told: tuple[int, int]) -> None:
+def test_stretch_a_slave_lacks_is_left_to_the_reader(told: tuple[int, int]) -> None:
     now = snapshot({A0: told}, stand_ins=["broker-a"])
     assert stretches(offsets({A0: 3}), offsets({A0: 9}), now) == ([stretch(3, 9)], [])
 
 
-def test_stretches_are_cut_into_as_many_partitions_as_wanted() -> None:
+def test_stretches_are_split_into_the_wanted_partitions() -> None:
     assert split([stretch(0, 10)], partitions_min=None, records_max=None) == [stretch(0, 10)]
     assert split([stretch(0, 10)], partitions_min=3, records_max=None) == [
         *(stretch(0, 3), stretch(3, 6), stretch(6, 10))
@@ -76,6 +76,6 @@ def test_stretches_are_cut_into_as_many_partitions_as_wanted() -> None:
     assert len(split([stretch(0, 2)], partitions_min=50, records_max=None)) == 2
 
 
-def test_too_many_partitions_are_refused() -> None:
+def test_excessive_partitions_are_refused() -> None:
     with pytest.raises(UsageError, match="maxRecordsPerPartition=1: makes 200000 partitions"):
         split([stretch(0, 200_000)], partitions_min=None, records_max=1)

@@ -8,13 +8,13 @@ KNOWN = [
 ]
 
 
-def test_names_take_what_exists_of_them() -> None:
+def test_names_select_the_topics_that_exist() -> None:
     assert chosen_topics(Subscribe(("TopicB", "TopicZ")), KNOWN) == ["TopicB"]
     assert chosen_topics(Subscribe(("%DLQ%group",)), KNOWN) == ["%DLQ%group"]
     assert chosen_topics(Assign((A0,)), KNOWN) == ["TopicA"]
 
 
-def test_a_pattern_takes_users_topics_unless_told_so() -> None:
+def test_pattern_selects_user_topics_by_default() -> None:
     everything = SubscribePattern(".*")
     assert chosen_topics(everything, KNOWN) == ["TopicA", "TopicB"]
     with_system = chosen_topics(everything, KNOWN, include_system=True)
@@ -24,6 +24,6 @@ def test_a_pattern_takes_users_topics_unless_told_so() -> None:
     ]
 
 
-def test_a_pattern_matches_the_whole_name() -> None:
+def test_pattern_matches_the_whole_name() -> None:
     assert chosen_topics(SubscribePattern("Topic"), KNOWN) == []
     assert chosen_topics(SubscribePattern("TopicA|TopicB"), KNOWN) == ["TopicA", "TopicB"]

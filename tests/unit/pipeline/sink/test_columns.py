@@ -21,14 +21,14 @@ def test_every_column_is_found_in_any_order() -> None:
     assert layout == Layout(body=6, topic=5, tags=4, keys=3, properties=2, sharding_key=1, delay=0)
 
 
-def test_names_may_be_in_any_case() -> None:
+def test_column_names_are_case_insensitive() -> None:
     assert lay_out([("BODY", "binary"), ("shardingkey", "string")], topic="t").sharding_key == 1
 
 
 @pytest.mark.parametrize(
     "body", ["binary", "string", "varchar(9)", "char(3)", "string collate UTF8_LCASE"]
 )
-def test_a_body_may_be_any_text_or_bytes(body: str) -> None:
+def test_body_may_be_any_text_or_bytes(body: str) -> None:
     assert lay_out([("body", body)], topic="t").body == 0
 
 
@@ -38,21 +38,21 @@ def test_keys_may_be_one_string() -> None:
 
 
 @pytest.mark.parametrize("name", ["tinyint", "smallint", "int", "bigint"])
-def test_a_delay_may_be_a_whole_number(name: str) -> None:
+def test_delay_may_be_a_whole_number(name: str) -> None:
     assert not lay_out([("body", "binary"), ("delay", name)], topic="t").delay_is_time
 
 
-def test_a_delay_may_be_a_time() -> None:
+def test_delay_may_be_a_time() -> None:
     assert lay_out([("body", "binary"), ("delay", "timestamp")], topic="t").delay_is_time
 
 
-def test_a_column_of_nulls_alone_is_none() -> None:
+def test_column_of_nulls_alone_is_ignored() -> None:
     layout = lay_out([("body", "binary"), ("tags", "void"), ("topic", "void")], topic="t")
     assert layout.tags is None
     assert layout.topic is None
 
 
-def test_the_option_goes_before_the_column() -> None:
+def test_option_precedes_the_column() -> None:
     layout = lay_out([("body", "binary"), ("topic", "string")], topic="all")
     assert layout.topic_for_all == "all"
 
@@ -72,7 +72,7 @@ def test_the_option_goes_before_the_column() -> None:
         ([("body", "binary"), ("tags", "array<string>")], "column 'tags'"),
     ],
 )
-def test_what_cannot_be_written_is_named(fields: list[tuple[str, str]], told: str) -> None:
+def test_unwritable_column_is_named(fields: list[tuple[str, str]], told: str) -> None:
     with pytest.raises(UsageError, match=told):
         lay_out(fields, topic="t")
 
@@ -84,7 +84,7 @@ def test_every_row_must_have_a_topic() -> None:
         lay_out([("body", "binary"), ("topic", "void")], topic=None)
 
 
-def test_an_unknown_column_names_those_that_are_known() -> None:
+def test_unknown_column_error_lists_the_known_ones() -> None:
     with pytest.raises(UsageError) as caught:
         lay_out([("body", "binary"), ("key", "string")], topic="t")
     assert all(name in str(caught.value) for name in TYPES)

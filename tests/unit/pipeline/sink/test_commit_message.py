@@ -16,18 +16,18 @@ STAGED = StagedMessages.of(
 
 
 @pytest.mark.parametrize("staged", [STAGED, StagedMessages()])
-def test_a_part_is_read_as_it_was_written(staged: StagedMessages) -> None:
+def test_part_survives_the_round_trip(staged: StagedMessages) -> None:
     told = StagedPart(PART, "group", 3600, 1_700_000_000_000, staged)
     assert decode_part(encode_part(told)) == told
 
 
-def test_another_version_is_refused_by_its_number() -> None:
+def test_other_version_is_refused_by_number() -> None:
     data = encode_part(StagedPart(PART, "group", 3600, 0, STAGED))
     with pytest.raises(UsageError, match="version 9"):
         decode_part(b"\x09" + data[1:])
 
 
 @pytest.mark.parametrize("data", [b"", b"\x01", b"\x01\0\0\0\x02{}", b"\x01\0\0\0\x02{]"])
-def test_what_is_no_commit_message_is_refused(data: bytes) -> None:
+def test_malformed_commit_message_is_refused(data: bytes) -> None:
     with pytest.raises(UsageError, match="commit message"):
         decode_part(data)

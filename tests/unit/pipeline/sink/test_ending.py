@@ -62,7 +62,7 @@ def test_every_part_becomes_visible() -> None:
     assert stager.bodies(TransactionState.COMMITTED) == [b"a", b"b", b"c"]
 
 
-def test_an_attempt_that_is_not_named_stays_staged() -> None:
+def test_unnamed_attempt_stays_staged() -> None:
     stager = ToyStager()
     part_of(stager, 0, b"lost attempt")
     commit(stager, [part_of(stager, 0, b"a")])
@@ -70,13 +70,13 @@ def test_an_attempt_that_is_not_named_stays_staged() -> None:
 
 
 @pytest.mark.parametrize("partitions", [0, 2])
-def test_a_batch_without_rows_asks_nobody(partitions: int) -> None:
+def test_batch_without_rows_asks_no_broker(partitions: int) -> None:
     stager = ToyStager()
     assert commit(stager, [part_of(stager, number) for number in range(partitions)]) == 0
     assert stager.opened == 0
 
 
-def test_nothing_is_committed_when_one_row_is_staged_no_more() -> None:
+def test_commit_fails_whole_when_one_row_is_no_longer_staged() -> None:
     stager = ToyStager()
     parts = [part_of(stager, 0, b"a", b"b"), part_of(stager, 1, b"c")]
     stager.states_of[1] = TransactionState.ROLLED_BACK
@@ -86,7 +86,7 @@ def test_nothing_is_committed_when_one_row_is_staged_no_more() -> None:
     assert stager.bodies(TransactionState.ROLLED_BACK) == [b"a", b"b", b"c"]
 
 
-def test_nothing_is_committed_close_to_the_end_of_the_immunity() -> None:
+def test_commit_close_to_the_end_of_immunity_is_refused() -> None:
     stager = ToyStager()
     parts = [part_of(stager, 0, b"a"), part_of(stager, 1)]
     with pytest.raises(BatchNotCommitted, match=r"partition 0 .* 91 s ago.*stagingTimeout=100 s"):
@@ -94,19 +94,19 @@ def test_nothing_is_committed_close_to_the_end_of_the_immunity() -> None:
     assert stager.bodies(TransactionState.ROLLED_BACK) == [b"a"]
 
 
-def test_an_empty_part_may_be_old() -> None:
+def test_empty_part_may_be_old() -> None:
     stager = ToyStager()
     old = StagedPart(PartIdentity(BATCH, 1, "a1"), "group", IMMUNITY_S, 0, StagedMessages())
     assert commit(stager, [part_of(stager, 0, b"a"), old]) == 1
 
 
-def test_the_margin_is_what_a_commit_may_take_but_no_more_than_a_share() -> None:
+def test_margin_covers_a_commit_up_to_a_share_of_the_immunity() -> None:
     assert margin_s(10, 1, 120) == 1
     assert margin_s(3600, 50_000, 120) == 160
     assert margin_s(3600, 50_000_000, 120) == 360
 
 
-def test_a_broker_may_be_away_in_a_commit_without_its_rows_being_rolled_back() -> None:
+def test_broker_absent_during_a_commit_does_not_roll_back_its_rows() -> None:
     stager = ToyStager()
     staged = part_of(stager, 0, b"a").staged
     part = StagedPart(PartIdentity(BATCH, 0, "a1"), "group", 3600, BEGAN_MS, staged)
@@ -115,7 +115,7 @@ def test_a_broker_may_be_away_in_a_commit_without_its_rows_being_rolled_back() -
     assert stager.bodies(TransactionState.ROLLED_BACK) == [b"a"]
 
 
-def test_nothing_is_committed_when_a_broker_does_not_answer() -> None:
+def test_commit_fails_whole_when_a_broker_does_not_answer() -> None:
     stager = ToyStager()
     parts = [part_of(stager, 0, b"a")]
     stager.is_away = True
@@ -124,7 +124,7 @@ def test_nothing_is_committed_when_a_broker_does_not_answer() -> None:
     assert stager.bodies(TransactionState.OPEN) == [b"a"]
 
 
-def test_a_commit_that_fails_in_the_middle_says_that_part_is_visible(
+def test_commit_failing_in_the_middle_reports_partial_visibility(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     stager = ToyStager()
@@ -141,7 +141,7 @@ def test_a_commit_that_fails_in_the_middle_says_that_part_is_visible(
     assert told == ["rows had ended before, or are gone: they stay so rows=1"]
 
 
-def test_an_abort_rolls_back_what_is_named_and_passes_over_tasks_without_a_word() -> None:
+def test_abort_rolls_back_named_rows_and_skips_silent_tasks() -> None:
     stager = ToyStager()
     abort_parts([None, part_of(stager, 0, b"a"), None], open_stager=stager)
     assert stager.bodies(TransactionState.ROLLED_BACK) == [b"a"]
@@ -150,7 +150,7 @@ def test_an_abort_rolls_back_what_is_named_and_passes_over_tasks_without_a_word(
     assert stager.opened == 1
 
 
-def test_an_abort_never_fails(caplog: pytest.LogCaptureFixture) -> None:
+def test_abort_never_fails(caplog: pytest.LogCaptureFixture) -> None:
     class Unreached:
         def __call__(self) -> ToyStager:
             raise Unreachable("nobody is there")
@@ -165,17 +165,17 @@ def test_an_abort_never_fails(caplog: pytest.LogCaptureFixture) -> None:
     assert "what is staged still is by stagingTimeout rows=1" in caplog.text
 
 
-def test_a_task_without_a_word_is_no_part_of_a_commit() -> None:
+def test_commit_with_a_silent_task_is_refused() -> None:
     stager = ToyStager()
     with pytest.raises(BatchNotCommitted, match="1 tasks did not say"):
         check_parts(4, [part_of(stager, 0, b"a"), None])
 
 
-def test_no_word_at_all_is_an_empty_batch() -> None:
+def test_batch_without_commit_messages_is_empty() -> None:
     assert check_parts(4, []) == []
 
 
-def test_a_part_of_another_batch_is_refused() -> None:
+def test_part_of_another_batch_is_refused() -> None:
     stager = ToyStager()
     with pytest.raises(BatchNotCommitted, match=r"batch 5 of query.*batch 4"):
         check_parts(5, [part_of(stager, 0, b"a")])

@@ -6,11 +6,11 @@ from ternmq_model.errors import UsageError
 from ternmq_pipeline.sink.identity import BatchIdentity, PartIdentity
 
 
-def test_a_batch_is_staged_under_its_query_and_number() -> None:
+def test_batch_is_staged_under_its_query_and_number() -> None:
     assert BatchIdentity("0b6f-22", 7).staged_for == "0b6f-22/7"
 
 
-def test_a_part_tells_where_its_rows_come_from() -> None:
+def test_part_records_where_its_rows_come_from() -> None:
     part = PartIdentity(BatchIdentity("q", 3), 5, "c0ffee00")
     assert part.properties() == {
         "SPARK_QUERY": "q",
@@ -24,6 +24,6 @@ def test_a_part_tells_where_its_rows_come_from() -> None:
 @pytest.mark.parametrize(
     ("query", "batch"), [("", 0), ("a b", 0), ("a/b", 0), ("ä", 0), ("a\n", 0), ("a", -1)]
 )
-def test_what_could_not_be_told_apart_is_refused(query: str, batch: int) -> None:
+def test_ambiguous_identity_is_refused(query: str, batch: int) -> None:
     with pytest.raises(UsageError):
         BatchIdentity(query, batch)

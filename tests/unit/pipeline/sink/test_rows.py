@@ -47,7 +47,7 @@ def messages_of(
     return RowReader(layout, PART).messages(batch, first_row=first_row, now_ms=NOW_MS)
 
 
-def test_a_body_alone_is_a_message() -> None:
+def test_body_alone_is_a_message() -> None:
     (message,) = messages_of({"body": [b"x"]})
     assert message == Message("flights", b"x", properties=OWN | {"SPARK_ROW": "0"})
     message.encoded_properties()
@@ -79,7 +79,7 @@ def test_every_column_goes_into_its_place() -> None:
     assert list(message.properties) == ["carrier", *OWN, "SPARK_ROW"]
 
 
-def test_nulls_and_empty_values_are_as_if_they_were_not_there() -> None:
+def test_nulls_and_empty_values_count_as_absent() -> None:
     empty: dict[str, Any] = {
         "tags": "",
         "keys": [],
@@ -116,7 +116,7 @@ def test_keys_in_one_string_are_split_at_blanks() -> None:
     assert list(second.keys) == []
 
 
-def test_rows_of_a_slice_are_the_slices_own() -> None:
+def test_sliced_rows_are_read_from_their_slice() -> None:
     batch = pa.record_batch([pa.array([b"a", b"b", b"c"], pa.binary())], names=["body"])
     reader = RowReader(Layout(body=0, topic_for_all="t"), PART)
     told = reader.messages(batch.slice(1, 2), first_row=1, now_ms=NOW_MS)
@@ -126,12 +126,12 @@ def test_rows_of_a_slice_are_the_slices_own() -> None:
     ]
 
 
-def test_the_option_topic_goes_before_the_column() -> None:
+def test_topic_option_precedes_the_column() -> None:
     told = messages_of({"body": [b"x", b"y"], "topic": ["a", None]}, topic="all")
     assert [message.topic for message in told] == ["all", "all"]
 
 
-def test_a_time_is_kept_as_a_time_unless_it_is_past() -> None:
+def test_time_is_kept_as_a_time_unless_past() -> None:
     times = [NOW_MS * 1000 + 1, (NOW_MS - 1) * 1000, None, (NOW_MS + 3 * DAY_MS) * 1000]
     told = messages_of(
         {"body": [b"x"] * 4, "delay": times},
@@ -168,14 +168,14 @@ def test_a_time_is_kept_as_a_time_unless_it_is_past() -> None:
         ),
     ],
 )
-def test_an_illegal_value_names_row_and_column(
+def test_illegal_value_names_row_and_column(
     columns: dict[str, list[Any]], topic: str | None, told: str
 ) -> None:
     with pytest.raises(IllegalMessage, match=told):
         messages_of(columns, topic=topic, first_row=10)
 
 
-def test_a_time_too_far_ahead_names_its_row() -> None:
+def test_time_too_far_ahead_names_its_row() -> None:
     with pytest.raises(IllegalMessage, match=r"row 0 .*'delay': is 259200001 ms ahead"):
         messages_of(
             {"body": [b"x"], "delay": [(NOW_MS + 3 * DAY_MS + 1) * 1000]},
@@ -183,7 +183,7 @@ def test_a_time_too_far_ahead_names_its_row() -> None:
         )
 
 
-def test_what_was_read_can_be_written_as_it_is() -> None:
+def test_message_read_from_a_topic_can_be_written_unchanged() -> None:
     read = {
         "UNIQ_KEY": "7F000001",
         "KEYS": "a b",
@@ -202,7 +202,7 @@ def test_what_was_read_can_be_written_as_it_is() -> None:
     message.encoded_properties()
 
 
-def test_the_column_of_the_sharding_key_goes_before_what_was_read() -> None:
+def test_sharding_key_column_precedes_the_property_read() -> None:
     pairs = [("UNIQ_KEY", "1"), ("__SHARDINGKEY", "old")]
     (message,) = messages_of({"body": [b"x"], "properties": [pairs], "shardingKey": ["new"]})
     assert message.sharding_key == "new"
@@ -218,7 +218,9 @@ def test_the_column_of_the_sharding_key_goes_before_what_was_read() -> None:
         ({"tags": ["ok", "x" * 32_000]}, "row 6 .* bytes of properties, at most 31743 fit"),
     ],
 )
-def test_what_a_message_refuses_names_its_row(columns: dict[str, list[Any]], told: str) -> None:
+def test_row_that_makes_an_illegal_message_is_named(
+    columns: dict[str, list[Any]], told: str
+) -> None:
     messages = messages_of({"body": [b"x", b"y"], **columns}, first_row=5)
     error = RowReader(Layout(body=0), PART).name_illegal(messages, first_row=5)
     assert error is not None

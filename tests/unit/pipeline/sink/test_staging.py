@@ -54,7 +54,7 @@ def test_all_rows_are_staged_and_none_is_visible() -> None:
 
 
 @pytest.mark.parametrize("batches", [[], [rows()]])
-def test_a_partition_without_rows_asks_nobody(batches: list[pa.RecordBatch]) -> None:
+def test_partition_without_rows_asks_no_broker(batches: list[pa.RecordBatch]) -> None:
     stager = ToyStager()
     assert len(stage(stager, iter(batches)).staged) == 0
     assert stager.opened == 0
@@ -68,7 +68,7 @@ def test_large_batches_are_staged_in_pieces(monkeypatch: pytest.MonkeyPatch) -> 
     assert [message.properties["SPARK_ROW"] for message in stager.messages] == list("0123456")
 
 
-def test_a_failing_task_rolls_back_what_it_staged() -> None:
+def test_failing_task_rolls_back_what_it_staged() -> None:
     def failing() -> Iterator[pa.RecordBatch]:
         yield rows(b"a", b"b")
         raise ValueError("a function of the user's failed")
@@ -79,7 +79,7 @@ def test_a_failing_task_rolls_back_what_it_staged() -> None:
     assert stager.bodies(TransactionState.ROLLED_BACK) == [b"a", b"b"]
 
 
-def test_rows_that_a_broker_took_before_it_failed_are_rolled_back() -> None:
+def test_rows_a_broker_took_before_failing_are_rolled_back() -> None:
     stager = ToyStager()
     stager.stage_fails_after = 3
     with pytest.raises(StageFailed):
@@ -87,20 +87,20 @@ def test_rows_that_a_broker_took_before_it_failed_are_rolled_back() -> None:
     assert stager.bodies(TransactionState.ROLLED_BACK) == [b"a", b"b", b"c"]
 
 
-def test_an_illegal_row_is_named_and_the_others_are_rolled_back() -> None:
+def test_illegal_row_is_named_and_the_others_are_rolled_back() -> None:
     stager = ToyStager()
     with pytest.raises(IllegalMessage, match="row 2 of partition 2 of batch 4: column 'body'"):
         stage(stager, iter([rows(b"a", b"b"), rows(None)]))
     assert stager.bodies(TransactionState.ROLLED_BACK) == [b"a", b"b"]
 
 
-def test_what_a_message_refuses_is_named_by_its_row() -> None:
+def test_oversized_message_is_named_by_its_row() -> None:
     stager = ToyStager()
     with pytest.raises(IllegalMessage, match=r"row 1 of partition 2 of batch 4: .*at most 4194304"):
         stage(stager, iter([rows(b"a", bytes((4 << 20) + 1))]))
 
 
-def test_brokers_that_are_away_do_not_hide_why_a_task_failed() -> None:
+def test_absent_brokers_do_not_hide_why_a_task_failed() -> None:
     def failing() -> Iterator[pa.RecordBatch]:
         yield rows(b"a")
         stager.is_away = True
@@ -112,7 +112,7 @@ def test_brokers_that_are_away_do_not_hide_why_a_task_failed() -> None:
     assert stager.bodies(TransactionState.OPEN) == [b"a"]
 
 
-def test_nothing_is_rolled_back_where_nothing_is_staged() -> None:
+def test_empty_roll_back_asks_no_broker() -> None:
     stager = ToyStager()
     stager.is_away = True
     roll_back(stager, StagedMessages())

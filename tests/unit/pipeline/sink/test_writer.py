@@ -28,7 +28,7 @@ def empty_part(batch: int) -> WriterCommitMessage:
     return PartMessage(encode_part(StagedPart(part, "group", 10, 0, StagedMessages())))
 
 
-def test_each_batch_write_has_a_name_of_its_own_that_its_tasks_share() -> None:
+def test_each_batch_write_has_a_name_its_tasks_share() -> None:
     first, second = (batch_writer(OPTIONS, SCHEMA, overwrite=False) for _ in range(2))
     assert first.batch.query != second.batch.query
     in_a_task = copy.deepcopy(first)  # by what pickling uses, too
@@ -57,7 +57,7 @@ def test_batches_without_rows_are_committed_and_aborted_without_a_broker() -> No
     stream.abort([None, empty_part(7)], 7)
 
 
-def test_a_commit_of_another_batch_is_refused() -> None:
+def test_commit_of_another_batch_is_refused() -> None:
     stream = stream_writer(OPTIONS, SCHEMA, overwrite=False)
     with pytest.raises(BatchNotCommitted, match="batch 8 of query"):
         stream.commit([empty_part(7)], 8)

@@ -36,7 +36,7 @@ OF_TAGS: Filter = EqualTo(("tags",), "a")
         (STORE, OfflineReader, PushingOfflineReader),
     ],
 )
-def test_conditions_are_taken_where_the_option_or_sparks_setting_says_so(
+def test_conditions_are_pushed_when_option_or_spark_setting_says_so(
     monkeypatch: pytest.MonkeyPatch, source: dict[str, str], plain: type, pushing: type
 ) -> None:
     def chosen(**more: str) -> type:
@@ -58,7 +58,7 @@ def test_conditions_are_taken_where_the_option_or_sparks_setting_says_so(
         (STORE | {"raw": "true"}, [OF_TOPIC, OF_TAGS]),
     ],
 )
-def test_spark_tests_what_a_read_does_not_apply_exactly(
+def test_spark_tests_conditions_a_read_does_not_apply_exactly(
     options: dict[str, str], left: list[Filter]
 ) -> None:
     reader = batch_reader(read_options(options | {"pushdown": "true"}), SCHEMA)
@@ -66,12 +66,12 @@ def test_spark_tests_what_a_read_does_not_apply_exactly(
 
 
 @pytest.mark.parametrize("source", [BROKERS, STORE])
-def test_the_partition_that_spark_makes_for_nothing_has_no_rows(source: dict[str, str]) -> None:
+def test_empty_partition_made_by_spark_has_no_rows(source: dict[str, str]) -> None:
     reader: Any = batch_reader(read_options(source), SCHEMA)
     assert list(reader.read(InputPartition(None))) == []
 
 
-def test_a_directory_that_is_no_store_is_refused_by_name(tmp_path: Path) -> None:
+def test_directory_without_a_store_is_refused_by_name(tmp_path: Path) -> None:
     folder = str(tmp_path / "nothing")
     reader = batch_reader(read_options({"store": folder}), SCHEMA)
     with pytest.raises(UsageError, match=f"store: '{folder}' cannot be read as a store: "):

@@ -52,7 +52,7 @@ def read(
         assert view.is_closed
 
 
-def test_a_batch_reads_what_there_is_between_its_positions(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batch_reads_everything_between_its_positions(monkeypatch: pytest.MonkeyPatch) -> None:
     ranges = {A0: (2, 8), A1: (0, 4)}
     assert read(monkeypatch, ranges) == [(A0, 2, 8), (A1, 0, 4)]
     times = {"startingTimestamp": "3", "endingTimestamp": "7"}
@@ -65,13 +65,13 @@ def test_a_batch_reads_what_there_is_between_its_positions(monkeypatch: pytest.M
     assert read(monkeypatch, ranges, maxRecordsPerPartition="2") == cut
 
 
-def test_a_batch_that_ends_before_it_begins_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batch_that_ends_before_it_begins_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     edges = {"startingTimestamp": "3", "endingOffsets": '{"TopicA":{"broker-a:0":2}}'}
     with pytest.raises(UsageError, match="begins with offset 3 and ends before 2"):
         read(monkeypatch, {A0: (0, 8)}, **edges)
 
 
-def test_what_is_gone_is_an_error_or_a_warning(
+def test_expired_offsets_are_an_error_or_a_warning(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     ranges, options = {A0: (2, 8)}, {"startingOffsets": '{"TopicA":{"broker-a:0":0}}'}
@@ -83,7 +83,7 @@ def test_what_is_gone_is_an_error_or_a_warning(
     )
 
 
-def test_brokers_that_kafkas_columns_could_not_tell_apart_are_refused(
+def test_brokers_kafkas_columns_cannot_tell_apart_are_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     wanted = partition_number("broker-a", 0)

@@ -55,7 +55,7 @@ def left(*filters: Filter, view: View = View.TERNMQ) -> list[Filter]:
         (IsNotNull(("queueId",)), [A0, A1, B0]),
     ],
 )
-def test_conditions_on_queues_choose_queues_and_are_done(
+def test_queue_conditions_choose_queues_and_are_done(
     condition: Filter, wanted: list[Stretch]
 ) -> None:
     assert pushed(condition).of([A0, A1, B0]) == wanted
@@ -72,20 +72,22 @@ def test_conditions_on_queues_choose_queues_and_are_done(
         (LessThanOrEqual(("queueOffset",), 12), 10, 13),
     ],
 )
-def test_offsets_cut_stretches_and_are_done(condition: Filter, begin: int, end: int) -> None:
+def test_offset_conditions_cut_stretches_and_are_done(
+    condition: Filter, begin: int, end: int
+) -> None:
     (stretch,) = pushed(condition).of([A0])
     assert (stretch.begin, stretch.end) == (begin, end)
     assert left(condition) == []
 
 
-def test_several_offsets_are_cut_to_what_spans_them_and_tested_again() -> None:
+def test_several_offsets_are_cut_to_their_span_and_tested_again() -> None:
     condition = In(("queueOffset",), (12, 15, None))
     (stretch,) = pushed(condition).of([A0])
     assert (stretch.begin, stretch.end) == (12, 16)
     assert left(condition) == [condition]
 
 
-def test_conditions_meet() -> None:
+def test_conditions_intersect() -> None:
     found = pushed(
         GreaterThan(("queueOffset",), 11),
         LessThan(("queueOffset",), 15),
@@ -139,7 +141,7 @@ def test_tags_are_left_alone_when_the_option_filter_selects() -> None:
     assert found.rows.tags_of("T") is None
 
 
-def test_keys_narrow_and_are_tested_again() -> None:
+def test_keys_are_pushed_and_tested_again() -> None:
     condition = EqualTo(("keys",), ["k1", "k2"])
     assert pushed(condition).rows.keys == ("k1",)
     assert left(condition) == [condition]
@@ -175,7 +177,7 @@ def test_other_conditions_are_left_to_spark(condition: Filter) -> None:
     assert push([condition], View.TERNMQ) == (Pushed(), [condition])
 
 
-def test_the_kafka_view_has_names_of_its_own() -> None:
+def test_kafka_view_pushes_its_own_column_names() -> None:
     number = partition_number("broker-b", 0)
     assert pushed(EqualTo(("partition",), number), view=View.KAFKA).of([A0, A1, B0]) == [B0]
     (stretch,) = pushed(LessThan(("offset",), 12), view=View.KAFKA).of([A0])

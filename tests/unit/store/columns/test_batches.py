@@ -28,7 +28,7 @@ def laid_out(*records: bytes) -> tuple[bytes, Ints, Ints]:
     return b"".join(records), np.cumsum(sizes) - sizes, sizes
 
 
-def test_the_schema_is_the_one_that_spark_asks_for() -> None:
+def test_schema_equals_the_one_spark_asks_for() -> None:
     pytest.importorskip("pyspark")
     from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import (
@@ -59,7 +59,7 @@ def test_the_schema_is_the_one_that_spark_asks_for() -> None:
     assert to_arrow_schema(asked, timezone="UTC").equals(arrow_schema(), check_metadata=True)
 
 
-def test_columns_come_in_the_order_in_which_they_are_named() -> None:
+def test_columns_come_in_the_order_they_are_named() -> None:
     view, starts, sizes = laid_out(record())
     batch = build_batch(view, starts, sizes, broker_name="a", columns=["tags", "queueId"])
     assert batch.to_pylist() == [{"tags": None, "queueId": 0}]
@@ -68,13 +68,13 @@ def test_columns_come_in_the_order_in_which_they_are_named() -> None:
         build_batch(view, starts, sizes, broker_name="a", columns=["nobody"])
 
 
-def test_no_records_are_a_batch_without_rows() -> None:
+def test_empty_input_is_a_batch_without_rows() -> None:
     nothing = np.zeros(0, dtype=np.int64)
     batch = build_batch(b"", nothing, nothing, broker_name="a")
     assert (batch.num_rows, batch.schema) == (0, arrow_schema())
 
 
-def test_a_batch_ends_before_unpacked_bodies_become_too_much() -> None:
+def test_batch_ends_before_its_unpacked_bodies_become_too_much() -> None:
     records = [record(body=b"small"), *[BOMB] * 5, record(body=b"last")]
     view, starts, sizes = laid_out(*records)
     batches: list[pa.RecordBatch] = []
@@ -90,7 +90,7 @@ def test_a_batch_ends_before_unpacked_bodies_become_too_much() -> None:
     assert build_batch(view, starts, sizes, broker_name="a").num_rows == len(records)
 
 
-def test_a_body_that_cannot_be_unpacked_is_damage_of_that_row_alone() -> None:
+def test_broken_packed_body_damages_only_its_row() -> None:
     view, starts, sizes = laid_out(record(body=b"1"), BROKEN, record(body=b"3"))
     built = build_rows(view, starts, sizes, broker_name="a", columns=["body"])
     assert built.batch.to_pylist() == [{"body": b"1"}, {"body": b"3"}]
@@ -101,7 +101,7 @@ def test_a_body_that_cannot_be_unpacked_is_damage_of_that_row_alone() -> None:
     assert build_batch(view, starts, sizes, broker_name="a", columns=["tags"]).num_rows == 3
 
 
-def test_a_record_at_another_place_than_it_claims_is_damaged() -> None:
+def test_record_at_another_place_than_it_claims_is_damaged() -> None:
     view, starts, sizes = laid_out(record(), record())
     built = build_rows(view, starts, sizes, broker_name="a", expected=Expected(starts))
     ((row, error),) = built.damaged
@@ -109,7 +109,7 @@ def test_a_record_at_another_place_than_it_claims_is_damaged() -> None:
     assert built.rows.tolist() == [0]
 
 
-def test_a_changed_body_is_damaged_whatever_is_read_of_it() -> None:
+def test_changed_body_is_damaged_whatever_columns_are_read() -> None:
     view, starts, sizes = laid_out(record(body=b"first"), record(body=b"second"))
     changed = view.replace(b"second", b"secood")
     for columns in (["body"], ["tags"]):

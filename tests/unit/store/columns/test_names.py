@@ -6,12 +6,12 @@ from ternmq_model.errors import UsageError
 from ternmq_store.columns.names import COLUMNS, check_columns
 
 
-def test_no_name_means_every_column() -> None:
+def test_empty_selection_means_every_column() -> None:
     assert check_columns(()) == COLUMNS
     assert check_columns(["body", "topic"]) == ("body", "topic")
 
 
 @pytest.mark.parametrize(("columns", "text"), [(["bodyy"], "'bodyy'"), (["tags", "tags"], "twice")])
-def test_a_column_that_there_is_not_is_refused_by_name(columns: list[str], text: str) -> None:
+def test_missing_column_is_refused_by_name(columns: list[str], text: str) -> None:
     with pytest.raises(UsageError, match=text):
         check_columns(columns)

@@ -21,14 +21,14 @@ except MissingPackage as error:
 """
 
 
-def test_a_missing_pyarrow_is_told_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_pyarrow_is_named_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     assert not has_pyarrow()
     with pytest.raises(MissingPackage, match=r"ternmq\[spark\]"):
         check_pyarrow()
 
 
-def test_what_plans_a_scan_is_imported_without_pyarrow_and_what_makes_batches_is_not() -> None:
+def test_scan_planning_imports_without_pyarrow_and_batch_building_does_not() -> None:
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=True
     )

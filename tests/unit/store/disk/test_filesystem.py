@@ -65,7 +65,7 @@ def python(program: str, *arguments: object) -> subprocess.CompletedProcess[str]
     )
 
 
-def test_too_many_queues_are_refused_and_the_store_goes_on_and_opens_again(tmp_path: Path) -> None:
+def test_queues_beyond_the_file_limit_are_refused_and_store_reopens(tmp_path: Path) -> None:
     done = python(CROWDED, tmp_path / "store", 64)
     assert done.returncode == 0, done.stderr
     refusal, told = done.stdout.splitlines()
@@ -84,7 +84,7 @@ def test_too_many_queues_are_refused_and_the_store_goes_on_and_opens_again(tmp_p
     store.close()
 
 
-def test_a_queue_keeps_one_descriptor(tmp_path: Path) -> None:
+def test_queue_keeps_one_descriptor(tmp_path: Path) -> None:
     folder = Path("/proc/self/fd")
     if not folder.exists():
         pytest.skip("there is no /proc")
@@ -96,7 +96,7 @@ def test_a_queue_keeps_one_descriptor(tmp_path: Path) -> None:
     store.close()
 
 
-def test_a_parked_file_can_still_be_read_written_and_synced(tmp_path: Path) -> None:
+def test_parked_file_can_still_be_read_written_and_synced(tmp_path: Path) -> None:
     file = RealFileSystem().open(tmp_path / "file", create=True)
     file.resize(8)
     file.park()
@@ -110,7 +110,7 @@ def test_a_parked_file_can_still_be_read_written_and_synced(tmp_path: Path) -> N
     file.close()
 
 
-def test_a_directory_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+def test_unusable_directory_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(StoreError, match=rf"data directory {tmp_path}/file/b cannot be used") as e:
         open_store(RealFileSystem(), root=tmp_path / "file" / "b")
@@ -140,7 +140,7 @@ def test_rocketmq_and_a_store_exclude_each_other(tmp_path: Path) -> None:
     open_store(RealFileSystem(), root=tmp_path).close()
 
 
-def test_a_file_opened_to_read_cannot_be_changed(tmp_path: Path) -> None:
+def test_file_opened_to_read_cannot_be_changed(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"abc")
     path.chmod(0o400)
@@ -160,7 +160,7 @@ def test_a_file_opened_to_read_cannot_be_changed(tmp_path: Path) -> None:
     assert path.read_bytes() == b"abc"
 
 
-def test_a_held_lock_is_seen_without_taking_it(tmp_path: Path) -> None:
+def test_held_lock_is_seen_without_taking_it(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     files = RealFileSystem()
     assert not files.is_locked(path)

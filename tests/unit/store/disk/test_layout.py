@@ -8,7 +8,7 @@ from ternmq_store.disk.layout import base_of, file_base, file_name, fits, step_e
 from ternmq_store.log.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
 
 
-def test_a_file_is_named_by_the_byte_it_begins_with_in_20_digits() -> None:
+def test_file_is_named_by_its_first_byte_in_20_digits() -> None:
     assert file_name(1 << 30) == "00000000001073741824"
     assert file_base("00000000001073741824") == 1 << 30
     for name in ("1073741824", "0000000000107374182x", "٠" * 20, ".0000000000000000000"):
@@ -16,19 +16,19 @@ def test_a_file_is_named_by_the_byte_it_begins_with_in_20_digits() -> None:
     assert base_of(2500, 1000) == 2000
 
 
-def test_a_record_goes_into_a_file_only_with_room_for_a_blank_one() -> None:
+def test_record_goes_into_a_file_only_with_space_for_a_blank_one() -> None:
     assert fits(100, 108)
     assert not fits(100, 107)
 
 
-def test_space_is_made_real_in_steps_and_never_beyond_the_file() -> None:
+def test_space_is_allocated_in_steps_and_never_beyond_the_file() -> None:
     assert step_end(1, 6_000_000) == 65_536
     assert step_end(65_536, 6_000_000) == 65_536
     assert step_end(65_537, 6_000_000) == 131_072
     assert step_end(5_999_999, 6_000_000) == 6_000_000
 
 
-def test_a_checkpoint_is_4096_bytes_and_reads_back() -> None:
+def test_checkpoint_is_4096_bytes_and_reads_back() -> None:
     checkpoint = Checkpoint(10_000, 9_000, 3, 4, 5)
     data = encode_checkpoint(checkpoint)
     assert len(data) == 4096
@@ -38,7 +38,7 @@ def test_a_checkpoint_is_4096_bytes_and_reads_back() -> None:
         assert decode_checkpoint(senseless) == Checkpoint()
 
 
-def test_a_setting_that_cannot_work_is_named() -> None:
+def test_impossible_setting_is_named() -> None:
     with pytest.raises(ConfigError, match=r"store\.commit_log_file_bytes=1000"):
         StoreConfig(commit_log_file_bytes=1000)
     with pytest.raises(ConfigError, match=r"store\.flush_interval_ms=0"):

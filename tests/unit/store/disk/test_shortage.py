@@ -85,7 +85,7 @@ def fill(store: MessageStore) -> None:
         (errno.EIO, False, False),
     ],
 )
-def test_errors_are_told_apart(number: int, full: bool, short: bool) -> None:
+def test_disk_errors_are_told_apart(number: int, full: bool, short: bool) -> None:
     error = OSError(number, "why")
     assert is_full(error) is full
     assert is_shortage(error) is short
@@ -101,7 +101,7 @@ def test_errors_are_told_apart(number: int, full: bool, short: bool) -> None:
 
 @pytest.mark.parametrize("refused", ["/checkpoint", "/ternmq.store"])
 @pytest.mark.parametrize("kind", ["create", "write", "sync"])
-def test_a_state_file_that_finds_no_space_is_written_later(refused: str, kind: str) -> None:
+def test_state_file_without_disk_space_is_written_later(refused: str, kind: str) -> None:
     files = Refusing()
     store = open_store(files)
     append(store, batch_of(record("A")))
@@ -118,7 +118,7 @@ def test_a_state_file_that_finds_no_space_is_written_later(refused: str, kind: s
     assert open_store(files).report.was_clean
 
 
-def test_units_that_a_sync_found_no_space_for_are_not_vouched_for() -> None:
+def test_units_whose_sync_finds_no_space_make_the_store_read_only() -> None:
     files = Refusing()
     store = open_store(files)
     append(store, batch_of(record("A")))
@@ -134,9 +134,7 @@ def test_units_that_a_sync_found_no_space_for_are_not_vouched_for() -> None:
     ("refused", "kind"),
     [("/commitlog", "create"), ("/commitlog", "sync"), ("/consumequeue", "create")],
 )
-def test_a_new_file_that_finds_no_space_costs_the_batch_and_nothing_else(
-    refused: str, kind: str
-) -> None:
+def test_new_file_without_space_fails_the_batch_and_nothing_else(refused: str, kind: str) -> None:
     files = Refusing()
     store = open_store(files, flush_mode=FlushMode.ASYNC)
     append(store, batch_of(record("A")))
@@ -153,7 +151,7 @@ def test_a_new_file_that_finds_no_space_costs_the_batch_and_nothing_else(
     assert len(drain(store, "A", 0)) == 1
 
 
-def test_a_next_file_that_cannot_be_made_ahead_is_made_when_there_is_space() -> None:
+def test_next_file_without_space_is_created_when_there_is_space() -> None:
     files = Refusing()
     store = open_store(files)
     append(store, batch_of(record("A", 0, bytes(4000))))
@@ -172,7 +170,7 @@ def test_a_next_file_that_cannot_be_made_ahead_is_made_when_there_is_space() -> 
     assert store.failure is None
 
 
-def test_after_an_error_of_the_disk_nothing_is_vouched_for_any_more() -> None:
+def test_disk_error_ends_all_confirmation() -> None:
     files = Refusing()
     store = open_store(files)
     append(store, batch_of(record("A")))

@@ -21,7 +21,7 @@ def files_with_folder() -> MemoryFileSystem:
     return files
 
 
-def test_the_newest_generation_is_read() -> None:
+def test_newest_generation_is_read() -> None:
     files = files_with_folder()
     assert read_generations(files, PATH, int) is None
     replace_file(files, PATH, b"1")
@@ -30,7 +30,7 @@ def test_the_newest_generation_is_read() -> None:
 
 
 @pytest.mark.parametrize("damage", [b"", b"x", b"\xff"])
-def test_a_damaged_file_gives_way_to_the_generation_before(damage: bytes) -> None:
+def test_damaged_file_gives_way_to_the_previous_generation(damage: bytes) -> None:
     files = files_with_folder()
     replace_file(files, PATH, b"1")
     replace_file(files, PATH, b"2")
@@ -40,14 +40,14 @@ def test_a_damaged_file_gives_way_to_the_generation_before(damage: bytes) -> Non
     assert read_generations(files, PATH, int) == 1
 
 
-def test_between_the_renames_the_generation_before_is_there() -> None:
+def test_previous_generation_is_readable_between_the_renames() -> None:
     files = files_with_folder()
     replace_file(files, PATH, b"1")
     files.rename(PATH, previous_path(PATH))
     assert read_generations(files, PATH, int) == 1
 
 
-def test_without_a_previous_generation_only_the_file_is_there() -> None:
+def test_file_without_previous_generation_stands_alone() -> None:
     files = files_with_folder()
     replace_file(files, PATH, b"1", keep_previous=False)
     replace_file(files, PATH, b"2", keep_previous=False)
@@ -55,14 +55,14 @@ def test_without_a_previous_generation_only_the_file_is_there() -> None:
     assert read_whole(files, PATH) == b"2"
 
 
-def test_what_cannot_be_read_is_not_taken_for_empty() -> None:
+def test_malformed_state_file_is_not_taken_for_empty() -> None:
     files = files_with_folder()
     files.open(PATH, create=True).write(0, b"{")
     with pytest.raises(StoreError, match="offset"):
         read_generations(files, PATH, int)
 
 
-def test_what_is_too_long_is_not_read() -> None:
+def test_oversized_state_file_is_not_read() -> None:
     files = files_with_folder()
     replace_file(files, PATH, b"12345")
     with pytest.raises(ValueError, match="too many"):
@@ -70,7 +70,7 @@ def test_what_is_too_long_is_not_read() -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_whatever_moment_the_power_goes_one_of_the_two_generations_is_there(seed: int) -> None:
+def test_power_loss_at_any_moment_leaves_one_generation(seed: int) -> None:
     chance = random.Random(seed)
     files = PowerLossFileSystem()
     files.make_folder(PATH.parent)

@@ -103,7 +103,7 @@ RECORDS = st.lists(
     cuts=st.lists(st.integers(1, 20), min_size=20, max_size=20),
     sizes=st.sampled_from([SIZES, IndexSizes(10, 50)]),
 )
-def test_batches_leave_the_bytes_that_keys_one_by_one_would(
+def test_batches_leave_the_same_bytes_as_single_keys(
     records: list[Record], cuts: list[int], sizes: IndexSizes
 ) -> None:
     files = MemoryFileSystem()
@@ -118,7 +118,7 @@ def test_batches_leave_the_bytes_that_keys_one_by_one_would(
 
 
 @given(records=RECORDS, end=st.integers(0, 20), garbage=st.binary(max_size=60))
-def test_what_was_cut_and_put_again_leaves_the_same_bytes(
+def test_cut_index_gets_the_same_bytes_again(
     records: list[Record], end: int, garbage: bytes
 ) -> None:
     files = MemoryFileSystem()
@@ -143,7 +143,7 @@ def test_what_was_cut_and_put_again_leaves_the_same_bytes(
     again.close()
 
 
-def test_what_is_indexed_is_not_indexed_again_even_when_a_file_ended_amid_a_record() -> None:
+def test_indexed_records_are_not_indexed_twice() -> None:
     files = MemoryFileSystem()
     index = open_index(files)
     records = [record_at(0, 1, 2, 3), record_at(1, 4, 5, 6, 7, 8, 9, 10)]
@@ -164,7 +164,7 @@ def test_what_is_indexed_is_not_indexed_again_even_when_a_file_ended_amid_a_reco
     assert contents(files) == expected
 
 
-def test_a_key_is_found_newest_first_across_files_and_within_its_times() -> None:
+def test_key_is_found_newest_first_across_files_and_within_its_times() -> None:
     files = MemoryFileSystem()
     index = open_index(files)
     wanted = key_hash("T", "k")
@@ -180,7 +180,7 @@ def test_a_key_is_found_newest_first_across_files_and_within_its_times() -> None
     index.close()
 
 
-def test_a_full_disk_leaves_the_index_as_it_was_and_later_goes_on() -> None:
+def test_full_disk_leaves_the_index_unchanged_and_indexing_resumes() -> None:
     files = MemoryFileSystem()
     index = open_index(files)
     put(index, record_at(0, *range(5)))
@@ -196,7 +196,7 @@ def test_a_full_disk_leaves_the_index_as_it_was_and_later_goes_on() -> None:
     index.close()
 
 
-def test_empty_files_made_ahead_are_written_to_after_a_restart() -> None:
+def test_preallocated_empty_files_are_used_after_a_restart() -> None:
     files = MemoryFileSystem()
     index = open_index(files)
     put(index, record_at(0, 1))
@@ -211,7 +211,7 @@ def test_empty_files_made_ahead_are_written_to_after_a_restart() -> None:
 
 
 @pytest.mark.parametrize("sizes", [IndexSizes(10, 8), IndexSizes(15, 60), IndexSizes(500, 400)])
-def test_a_files_sizes_are_found_whatever_the_settings_are(sizes: IndexSizes) -> None:
+def test_file_sizes_are_recognized_whatever_the_settings(sizes: IndexSizes) -> None:
     files = MemoryFileSystem()
     index = open_index(files, sizes)
     for number in range(6):
@@ -251,14 +251,14 @@ def test_old_files_go_with_the_log_but_never_the_newest() -> None:
     index.close()
 
 
-def test_a_name_is_the_local_time_and_always_above_the_last() -> None:
+def test_file_name_is_the_local_time_and_above_the_last() -> None:
     name = index_name(AT_MS + 7, "")
     assert len(name) == 17
     assert name.endswith("007")
     assert index_name(AT_MS, name) == f"{int(name) + 1}"
 
 
-def test_dirty_files_are_told_once() -> None:
+def test_dirty_files_are_reported_once() -> None:
     index = open_index(MemoryFileSystem())
     put(index, record_at(0, 1))
     assert len(index.take_dirty()) == 1
@@ -284,7 +284,7 @@ def make_ahead(index: IndexFiles) -> bool:
     return task is not None
 
 
-def test_files_made_ahead_leave_the_bytes_that_those_made_in_place_leave() -> None:
+def test_preallocated_files_have_the_same_bytes_as_those_made_in_place() -> None:
     records = [record_at(number, number % 5, 7) for number in range(12)]
     files = MemoryFileSystem()
     index = open_index(files)
@@ -302,7 +302,7 @@ def test_files_made_ahead_leave_the_bytes_that_those_made_in_place_leave() -> No
     assert [info.path.name for info in open_index(files).infos()] == files.files(FOLDER)
 
 
-def test_while_files_are_made_ahead_putting_syncs_nothing() -> None:
+def test_putting_syncs_nothing_while_files_are_made_ahead() -> None:
     files = MemoryFileSystem()
     index = open_index(files)
     for number in range(30):
@@ -312,7 +312,7 @@ def test_while_files_are_made_ahead_putting_syncs_nothing() -> None:
         assert files.syncs == syncs
 
 
-def test_a_file_that_was_not_ready_in_time_is_made_in_place_and_the_late_one_goes() -> None:
+def test_late_preallocated_file_is_replaced_in_place_and_removed() -> None:
     files = MemoryFileSystem()
     index = open_index(files)
     task = index.prepare_due()
@@ -327,7 +327,7 @@ def test_a_file_that_was_not_ready_in_time_is_made_in_place_and_the_late_one_goe
     index.close()
 
 
-def test_a_file_made_ahead_and_not_needed_is_gone_after_a_clean_stop() -> None:
+def test_unneeded_preallocated_file_is_removed_by_a_clean_stop() -> None:
     files = MemoryFileSystem()
     index = open_index(files)
     for number in range(6):

@@ -57,21 +57,21 @@ def store_with(messages: int, *, is_closed: bool = True) -> MemoryFileSystem:
     return files
 
 
-def test_a_closed_store_is_sound_and_not_written_to() -> None:
+def test_closed_store_is_sound_and_not_written_to() -> None:
     findings, found = audit(ReadOnlyFileSystem(store_with(40)))
     assert [one for one in findings if one.is_problem] == []
     assert (found.counts.records, found.counts.units, found.counts.checksummed) == (40, 40, 40)
     assert found.state is LogState.CLOSED
 
 
-def test_a_store_in_use_is_sound_too() -> None:
+def test_store_in_use_is_sound_too() -> None:
     findings, found = audit(ReadOnlyFileSystem(store_with(40, is_closed=False)))
     assert [one for one in findings if one.is_problem] == []
     assert found.state is LogState.IN_USE
     assert found.pid
 
 
-def test_records_that_no_queue_tells_of_yet_are_no_problem() -> None:
+def test_records_not_yet_in_a_queue_are_no_problem() -> None:
     files = MemoryFileSystem()
     store = open_store(files, config=CONFIG)
     append(store, batch_of(record("t")))
@@ -83,7 +83,7 @@ def test_records_that_no_queue_tells_of_yet_are_no_problem() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_no_altered_byte_of_a_checksummed_record_goes_unseen(seed: int) -> None:
+def test_altered_byte_of_a_checksummed_record_is_always_found(seed: int) -> None:
     files = store_with(6)
     ranges = (ChecksumRange(PhysicalOffset(0), None),)
     save_notes(files, ROOT, LogNotes(checksummed=ranges))
@@ -97,7 +97,7 @@ def test_no_altered_byte_of_a_checksummed_record_goes_unseen(seed: int) -> None:
     assert any(f.is_problem and f.area == "log" and f.offset == one.offset for f in findings)
 
 
-def test_what_units_have_no_room_for_is_compared_too() -> None:
+def test_extended_consume_queue_units_are_compared() -> None:
     files = MemoryFileSystem()
     config = replace(CONFIG, consume_queue_ext_enabled=True, consume_queue_ext_file_bytes=1 << 16)
     store = open_store(files, config=config)
@@ -118,7 +118,7 @@ def test_what_units_have_no_room_for_is_compared_too() -> None:
     assert "t 0: unit 0 points to no ext unit" in [one.text for one in findings]
 
 
-def test_a_missing_checksum_where_there_must_be_one_is_a_problem() -> None:
+def test_missing_checksum_where_required_is_a_problem() -> None:
     files = MemoryFileSystem()
     store = open_store(files, config=SMALL)
     append(store, batch_of(record("t")))
@@ -133,7 +133,7 @@ def test_a_missing_checksum_where_there_must_be_one_is_a_problem() -> None:
     assert [place.offset for place in found.bad] == [0]
 
 
-def test_a_damaged_record_is_a_problem_of_the_log_alone() -> None:
+def test_damaged_record_is_a_problem_of_the_log_alone() -> None:
     files = store_with(12)
     node = files.nodes[find_log_files(files, ROOT)[0].path]
     node.data[12] ^= 0x10  # of the queue's id
@@ -141,7 +141,7 @@ def test_a_damaged_record_is_a_problem_of_the_log_alone() -> None:
     assert {one.area for one in findings if one.is_problem} == {"log"}
 
 
-def test_files_of_queues_that_do_not_fit_are_told() -> None:
+def test_unfit_queue_files_are_reported() -> None:
     files = store_with(60)
     queue = [path for path in files.nodes if path.parts[-3:-1] == ("t", "0")]
     assert len(queue) >= 2
@@ -153,7 +153,7 @@ def test_files_of_queues_that_do_not_fit_are_told() -> None:
     assert "others have" in found[0].text
 
 
-def test_a_checkpoint_that_is_too_long_is_no_problem() -> None:
+def test_checkpoint_that_is_too_long_is_no_problem() -> None:
     files = store_with(3)
     node = files.nodes[ROOT / "checkpoint"]
     node.data = np.append(node.data, np.zeros(4, dtype=np.uint8))
@@ -161,7 +161,7 @@ def test_a_checkpoint_that_is_too_long_is_no_problem() -> None:
     assert [one.is_problem for one in findings if one.area == "checkpoint"] == [False]
 
 
-def test_a_log_that_began_earlier_is_told_after_a_crash_too() -> None:
+def test_log_that_began_earlier_is_reported_even_after_a_crash() -> None:
     files = store_with(60, is_closed=False)
     files.locks.clear()
     del files.nodes[find_log_files(files, ROOT)[0].path]
@@ -171,7 +171,7 @@ def test_a_log_that_began_earlier_is_told_after_a_crash_too() -> None:
     assert found.start > 0
 
 
-def test_a_replicas_store_is_sound_though_its_log_goes_on_behind_what_is_confirmed() -> None:
+def test_replicas_store_is_sound_with_unconfirmed_log_behind_its_limit() -> None:
     files, copy = MemoryFileSystem(), MemoryFileSystem()
     master, slave = open_store(files, config=CONFIG), open_replica(copy, config=CONFIG)
     for number in range(40):
@@ -187,7 +187,7 @@ def test_a_replicas_store_is_sound_though_its_log_goes_on_behind_what_is_confirm
 
 
 @pytest.mark.parametrize("is_closed", [True, False])
-def test_a_log_that_was_cut_is_sound_and_one_that_is_to_be_is_noted(is_closed: bool) -> None:
+def test_cut_log_is_sound_and_a_pending_cut_is_noted(is_closed: bool) -> None:
     files, clock = MemoryFileSystem(), HandClock()
     store = open_store(files, config=CONFIG, clock=clock)
     for number in range(40):

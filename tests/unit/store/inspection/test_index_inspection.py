@@ -18,7 +18,7 @@ def root(tmp_path: Path) -> Path:
     return unpack_store(tmp_path)
 
 
-def test_the_slots_are_found_though_the_file_does_not_count_them(root: Path) -> None:
+def test_slots_are_found_though_the_file_does_not_count_them(root: Path) -> None:
     files = RealFileSystem()
     for path, count in zip(find_index_files(files, root), (399, 399, 270), strict=True):
         head = read_index_head(files, path)
@@ -27,7 +27,7 @@ def test_the_slots_are_found_though_the_file_does_not_count_them(root: Path) -> 
         assert sum(len(found.entries) for found in walk_entries(files, head, 500)) == count
 
 
-def test_a_file_whose_header_is_wrong_has_no_slots(root: Path) -> None:
+def test_file_with_a_wrong_header_has_no_slots(root: Path) -> None:
     files = RealFileSystem()
     path = find_index_files(files, root)[0]
     data = bytearray(path.read_bytes())

@@ -47,7 +47,7 @@ def kinds(pieces: list[LogPiece]) -> str:
     return "".join(letters[type(piece)] for piece in pieces)
 
 
-def test_records_and_blanks_come_in_the_logs_order_and_the_rest_is_not_told() -> None:
+def test_records_and_blanks_come_in_log_order_without_the_rest() -> None:
     pieces = walk(store_with(5))
     assert kinds(pieces) == "rrr-rr"
     ends = [p.offset + p.record.header.total_bytes for p in pieces if isinstance(p, FoundRecord)]
@@ -57,7 +57,7 @@ def test_records_and_blanks_come_in_the_logs_order_and_the_rest_is_not_told() ->
 
 
 @pytest.mark.parametrize("at", [0, 4, 30, 35, 39, 85])
-def test_a_bad_stretch_ends_where_the_next_record_begins(at: int) -> None:
+def test_bad_stretch_ends_where_the_next_record_begins(at: int) -> None:
     files = store_with(5)
     good = walk(files)
     files.nodes[log_file(0)].data[good[1].offset + at] ^= 0xFF
@@ -69,7 +69,7 @@ def test_a_bad_stretch_ends_where_the_next_record_begins(at: int) -> None:
     assert bad.reason
 
 
-def test_a_record_whose_body_is_altered_is_shown_with_what_is_wrong() -> None:
+def test_record_with_an_altered_body_is_shown_with_its_fault() -> None:
     files = store_with(3)
     files.nodes[log_file(0)].data[200] ^= 0xFF
     first = walk(files)[0]
@@ -78,7 +78,7 @@ def test_a_record_whose_body_is_altered_is_shown_with_what_is_wrong() -> None:
     assert not first.is_checksum_right
 
 
-def test_an_altered_property_is_told_by_the_checksum_of_the_whole() -> None:
+def test_altered_property_is_detected_by_the_whole_checksum() -> None:
     files = store_with(1)
     first = walk(files)[0]
     assert isinstance(first, FoundRecord)
@@ -89,7 +89,7 @@ def test_an_altered_property_is_told_by_the_checksum_of_the_whole() -> None:
     assert (first.problem, first.is_checksum_right) == ("", False)
 
 
-def test_a_torn_record_at_the_end_is_told_up_to_its_last_byte() -> None:
+def test_torn_record_at_the_end_is_reported_up_to_its_last_byte() -> None:
     files = store_with(2)
     last = walk(files)[-1]
     assert isinstance(last, FoundRecord)
@@ -102,7 +102,7 @@ def test_a_torn_record_at_the_end_is_told_up_to_its_last_byte() -> None:
     assert pieces[1].size == 500
 
 
-def test_zeros_in_the_middle_of_the_log_are_bad_and_behind_its_end_they_are_not() -> None:
+def test_zeros_inside_the_log_are_bad_and_behind_its_end_are_not() -> None:
     files = store_with(5)
     third = walk(files)[2]
     files.nodes[log_file(0)].data[third.offset :] = 0
@@ -111,20 +111,20 @@ def test_zeros_in_the_middle_of_the_log_are_bad_and_behind_its_end_they_are_not(
     assert kinds(walk(files)) == "rr"
 
 
-def test_a_blank_record_must_end_with_its_file() -> None:
+def test_blank_record_must_end_with_its_file() -> None:
     files = store_with(5)
     blank = walk(files)[3]
     files.nodes[log_file(0)].data[blank.offset + 3] ^= 1
     assert kinds(walk(files)) == "rrrxrr"
 
 
-def test_a_record_in_a_body_is_not_taken_for_one_of_the_log() -> None:
+def test_record_in_a_body_is_not_taken_for_one_of_the_log() -> None:
     inner = record(body=b"inner")
     files = store_with(2, body=inner)
     files.nodes[log_file(0)].data[4] ^= 1
     assert kinds(walk(files)) == "xr"
 
 
-def test_a_folder_without_a_log_is_no_store() -> None:
+def test_folder_without_a_log_is_no_store() -> None:
     with pytest.raises(StoreNotFound, match="commitlog"):
         find_log_files(MemoryFileSystem(), ROOT)

@@ -34,7 +34,7 @@ def test_units_of_all_files_come_in_order() -> None:
     assert last_unit_end(files, queue) == int(last["offset"]) + int(last["size"])
 
 
-def test_a_cursor_tells_one_unit_after_the_other_and_which_were_passed_over() -> None:
+def test_cursor_returns_units_in_order_and_reports_skipped_ones() -> None:
     files = store_with(12)
     (queue,) = find_queues(files, ROOT)
     cursor = QueueCursor(files, queue)
@@ -48,7 +48,7 @@ def test_a_cursor_tells_one_unit_after_the_other_and_which_were_passed_over() ->
     assert cursor.take(QueueOffset(12)) is None
 
 
-def test_a_hole_in_a_queue_is_no_end() -> None:
+def test_hole_in_a_queue_is_no_end() -> None:
     files = store_with(12)
     (queue,) = find_queues(files, ROOT)
     units = files.nodes[queue.files[0].path].data.view(UNIT)

@@ -165,7 +165,7 @@ def verdict(files: MemoryFileSystem, rehearsal: Rehearsal) -> str:
 
 @pytest.mark.parametrize("is_clean", [True, False], ids=["closed", "killed"])
 @pytest.mark.parametrize("name", DAMAGES)
-def test_the_next_start_does_what_is_said(name: str, *, is_clean: bool) -> None:
+def test_next_start_does_what_the_rehearsal_predicts(name: str, *, is_clean: bool) -> None:
     files = filled(is_clean=is_clean)
     assert len(files.files(LOG)) >= 3
     DAMAGES[name](files)
@@ -195,26 +195,26 @@ def said_of(damage: Damage, *, is_clean: bool) -> tuple[str, Rehearsal]:
     return verdict(files, said), said
 
 
-def test_a_refusal_is_foretold_and_nothing_else() -> None:
+def test_refusal_is_predicted_alone() -> None:
     words, _ = said_of(lambda files: cut(files, 1, 2000), is_clean=True)
     assert "has 2000 bytes, others have 4096" in words
     assert "opened" not in words
 
 
-def test_bad_records_that_stay_in_place_are_told() -> None:
+def test_bad_records_that_stay_in_place_are_reported() -> None:
     words, said = said_of(DAMAGES["a record amid that is read again"], is_clean=False)
     (stretch,) = said.damaged
     assert f"bad bytes at {stretch.start} of the log stay in place, with their units" in words
     assert "cut" not in words
 
 
-def test_bad_records_that_nobody_looks_for_are_told() -> None:
+def test_bad_records_no_start_looks_for_are_reported() -> None:
     words, said = said_of(lambda files: flip(files, 1, 700), is_clean=True)
     assert said.damaged == ()
     assert "1 bad records of the log are not looked for then" in words
 
 
-def test_what_takes_too_much_memory_is_said_to_be_uncertain(
+def test_rehearsal_beyond_its_memory_limit_is_uncertain(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("ternmq_store.inspection.overlay.MEMORY_BYTES_MAX", 10)
@@ -223,7 +223,7 @@ def test_what_takes_too_much_memory_is_said_to_be_uncertain(
     assert "What a start does is not certain: " in words
 
 
-def test_a_store_in_use_is_not_rehearsed() -> None:
+def test_store_in_use_is_not_rehearsed() -> None:
     files = filled(is_clean=False)
     audit = StoreAudit(files, ROOT)
     (sentence,) = next_start(
@@ -237,7 +237,7 @@ def test_a_store_in_use_is_not_rehearsed() -> None:
     assert "not known" in sentence
 
 
-def test_a_table_that_cannot_be_read_keeps_the_broker_from_starting() -> None:
+def test_unreadable_table_keeps_the_broker_from_starting() -> None:
     files = filled(is_clean=True)
     audit = StoreAudit(files, ROOT)
     said = next_start(

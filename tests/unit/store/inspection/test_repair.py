@@ -62,7 +62,7 @@ def damage_last_record(files: MemoryFileSystem) -> None:
     files.nodes[path].data[at + 4] ^= 1
 
 
-def test_sound_queues_are_kept_where_the_next_start_builds_one_alone() -> None:
+def test_removal_of_a_damaged_queue_loses_no_offsets() -> None:
     files = filled(is_clean=True)
     files.nodes[QUEUE / file_name(0)].data[20 * 3 + 7] ^= 1
     audit = StoreAudit(files, ROOT)

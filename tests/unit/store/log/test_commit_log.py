@@ -29,7 +29,7 @@ def log_with(files: MemoryFileSystem, *, dirty: bool) -> CommitLog:
     return log
 
 
-def test_what_a_cut_leaves_behind_is_zero_on_the_disk_and_later_files_are_gone() -> None:
+def test_cut_leaves_zeros_on_disk_and_removes_later_files() -> None:
     files = PowerLossFileSystem()
     log = log_with(files, dirty=True)
     assert log.cut(PhysicalOffset(FILE_BYTES + 100)) == FILE_BYTES - 100
@@ -40,7 +40,7 @@ def test_what_a_cut_leaves_behind_is_zero_on_the_disk_and_later_files_are_gone()
     assert not disk[100:].any()
 
 
-def test_a_cut_that_finds_zeros_syncs_them_all_the_same() -> None:
+def test_cut_that_finds_zeros_still_syncs_them() -> None:
     # An attempt that was killed may have zeroed them, and never synced.
     files = PowerLossFileSystem()
     log = log_with(files, dirty=True)
@@ -49,7 +49,7 @@ def test_a_cut_that_finds_zeros_syncs_them_all_the_same() -> None:
     assert not files.nodes[commit_log_folder(ROOT) / file_name(0)].disk[100:].any()
 
 
-def test_a_file_made_ahead_is_zeros_on_the_disk_before_it_has_its_name() -> None:
+def test_preallocated_file_is_zeros_on_disk_before_it_is_named() -> None:
     files = PowerLossFileSystem()
     files.make_folder(commit_log_folder(ROOT))
     path = commit_log_folder(ROOT) / file_name(0)
@@ -58,7 +58,7 @@ def test_a_file_made_ahead_is_zeros_on_the_disk_before_it_has_its_name() -> None
     assert not files.exists(next_file_path(ROOT))
 
 
-def test_a_file_that_the_disk_cannot_hold_leaves_nothing_behind() -> None:
+def test_file_the_disk_cannot_hold_leaves_nothing_behind() -> None:
     files = MemoryFileSystem()
     files.make_folder(commit_log_folder(ROOT))
     files.space_bytes = 1 << 20
@@ -69,7 +69,7 @@ def test_a_file_that_the_disk_cannot_hold_leaves_nothing_behind() -> None:
     assert not files.nodes
 
 
-def test_filling_a_file_leaves_the_disk_to_others_and_stops_at_85_percent() -> None:
+def test_filling_a_file_yields_the_disk_and_stops_at_85_percent() -> None:
     files = MemoryFileSystem()
     files.make_folder(commit_log_folder(ROOT))
     path = commit_log_folder(ROOT) / file_name(0)
@@ -84,7 +84,7 @@ def test_filling_a_file_leaves_the_disk_to_others_and_stops_at_85_percent() -> N
     assert not files.nodes
 
 
-def test_a_large_file_is_never_made_while_an_append_waits() -> None:
+def test_large_file_is_never_created_while_an_append_waits() -> None:
     files = MemoryFileSystem()
     config = replace(SMALL, commit_log_file_bytes=8 << 20)
     store = open_store(files, config=config)
@@ -118,7 +118,7 @@ def test_a_large_file_is_never_made_while_an_append_waits() -> None:
     store.close()
 
 
-def test_a_store_opens_on_a_full_disk_and_takes_messages_when_there_is_space() -> None:
+def test_store_opens_on_a_full_disk_and_takes_messages_when_there_is_space() -> None:
     files = MemoryFileSystem()
     files.used = 0.9
     store = open_store(files, config=replace(SMALL, commit_log_file_bytes=8 << 20))

@@ -16,7 +16,7 @@ from tests.support.stores import SMALL, append, drain, open_store, settle, whole
 CHECKSUMMED = replace(SMALL, record_checksum=True)
 
 
-def test_every_record_carries_its_checksum_across_files_and_an_opening() -> None:
+def test_every_record_carries_its_checksum_across_files_and_restarts() -> None:
     files = MemoryFileSystem()
     store = open_store(files, config=CHECKSUMMED)
     for number in range(3):
@@ -38,7 +38,7 @@ def test_every_record_carries_its_checksum_across_files_and_an_opening() -> None
 
 
 @pytest.mark.parametrize("is_checksummed", [True, False])
-def test_records_are_stored_as_the_setting_says_however_they_come(is_checksummed: bool) -> None:
+def test_records_are_stored_as_configured_however_they_arrive(is_checksummed: bool) -> None:
     store = open_store(MemoryFileSystem(), config=replace(SMALL, record_checksum=is_checksummed))
     append(store, batch_of(record(), record()))
     append(store, batch_of(record(suffix=CHECKSUM_ROOM), is_checksummed=True))
@@ -48,7 +48,7 @@ def test_records_are_stored_as_the_setting_says_however_they_come(is_checksummed
     store.close()
 
 
-def test_a_record_that_leaves_no_room_for_its_checksum_is_refused() -> None:
+def test_record_without_space_for_its_checksum_is_refused() -> None:
     store = open_store(MemoryFileSystem(), config=replace(CHECKSUMMED, commit_log_file_bytes=65536))
     batch = batch_of(record(properties={"k": "v" * (PROPERTIES_BYTES_MAX - 3)}))
     with pytest.raises(IllegalMessage, match="checksum"):
@@ -57,7 +57,7 @@ def test_a_record_that_leaves_no_room_for_its_checksum_is_refused() -> None:
     store.close()
 
 
-def test_consumers_do_not_see_it() -> None:
+def test_consumers_do_not_see_the_checksum() -> None:
     store = open_store(MemoryFileSystem(), config=CHECKSUMMED)
     append(store, batch_of(record(properties={"TAGS": "x"})))
     settle(store)

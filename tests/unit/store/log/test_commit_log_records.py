@@ -38,7 +38,7 @@ def as_v2(data: bytes, *, body_bytes: int, physical_offset: int) -> bytes:
     return head + b"\0" + data[topic_at:]
 
 
-def test_a_batch_that_is_to_stay_whole_moves_to_the_next_file_behind_a_blank() -> None:
+def test_atomic_batch_moves_to_the_next_file_behind_a_blank() -> None:
     files = MemoryFileSystem()
     store = open_store(files)
     first = append(store, batch_of(record(body=b"x" * 5000)))
@@ -56,7 +56,7 @@ def test_a_batch_that_is_to_stay_whole_moves_to_the_next_file_behind_a_blank() -
     again.close()
 
 
-def test_a_batch_that_is_to_stay_whole_stays_where_it_fits_to_the_last_byte() -> None:
+def test_atomic_batch_stays_where_it_fits_to_the_last_byte() -> None:
     store = open_store(MemoryFileSystem())
     fixed = len(record(body=b""))
     batch = batch_of(record(body=b""), record(body=b"x" * (FILE_BYTES - 8 - 2 * fixed)))
@@ -66,7 +66,7 @@ def test_a_batch_that_is_to_stay_whole_stays_where_it_fits_to_the_last_byte() ->
     store.close()
 
 
-def test_a_batch_that_is_to_stay_whole_and_is_longer_than_a_file_is_refused() -> None:
+def test_atomic_batch_longer_than_a_file_is_refused() -> None:
     store = open_store(MemoryFileSystem())
     batch = batch_of(*(record(body=b"x" * 900) for _ in range(9)))
     with pytest.raises(MessageRefused, match=f"batch of {len(batch.data)} bytes"):
@@ -130,7 +130,7 @@ def test_records_of_the_second_version_are_recovered_dispatched_and_read(topic: 
     again.close()
 
 
-def test_a_topic_of_127_bytes_is_stored_and_read() -> None:
+def test_topic_of_127_bytes_is_stored_and_read() -> None:
     store = open_store(MemoryFileSystem())
     topic = "T" * 127
     append(store, batch_of(record(topic)))

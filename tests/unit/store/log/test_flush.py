@@ -22,12 +22,12 @@ def is_due(mode: FlushMode, *, flushed: int, end: int, waited_ms: int) -> bool:
     )
 
 
-def test_a_synchronous_flush_is_due_whenever_there_is_something() -> None:
+def test_synchronous_flush_is_due_whenever_data_is_unflushed() -> None:
     assert is_due(FlushMode.SYNC, flushed=0, end=1, waited_ms=0)
     assert not is_due(FlushMode.SYNC, flushed=1, end=1, waited_ms=1 << 40)
 
 
-def test_an_asynchronous_flush_waits_for_time_and_pages() -> None:
+def test_asynchronous_flush_waits_for_time_and_pages() -> None:
     pages = CONFIG.flush_least_pages * PAGE_BYTES
     assert not is_due(FlushMode.ASYNC, flushed=0, end=pages, waited_ms=499)
     assert is_due(FlushMode.ASYNC, flushed=0, end=pages, waited_ms=500)
@@ -35,11 +35,11 @@ def test_an_asynchronous_flush_waits_for_time_and_pages() -> None:
     assert is_due(FlushMode.ASYNC, flushed=0, end=1, waited_ms=10_000)
 
 
-def test_a_full_file_is_flushed_at_once() -> None:
+def test_full_file_is_flushed_at_once() -> None:
     assert is_due(FlushMode.ASYNC, flushed=(1 << 20) - 1, end=1 << 20, waited_ms=0)
 
 
-def test_a_checkpoint_is_due_once_a_second_and_only_when_something_is_new() -> None:
+def test_checkpoint_is_due_once_a_second_and_only_after_a_change() -> None:
     store = open_store(MemoryFileSystem())
     begin = 1_700_000_000_000
     append(store, batch_of(record("A")))

@@ -54,11 +54,11 @@ OPEN = LogNotes("token", is_open=True, flushed=PhysicalOffset(7))
 
 
 @given(notes=NOTES)
-def test_notes_come_back_as_they_were_written(notes: LogNotes) -> None:
+def test_notes_survive_the_round_trip(notes: LogNotes) -> None:
     assert decode_notes(encode_notes(notes)) == notes
 
 
-def test_notes_with_any_byte_altered_or_missing_do_not_count() -> None:
+def test_notes_with_any_altered_or_missing_byte_do_not_count() -> None:
     data = encode_notes(OPEN)
     for at in range(len(data) - 1):  # without its line feed it says the same
         with pytest.raises((ValueError, LookupError)):
@@ -69,7 +69,7 @@ def test_notes_with_any_byte_altered_or_missing_do_not_count() -> None:
             decode_notes(bytes(altered))
 
 
-def test_a_queue_with_a_name_that_leads_elsewhere_is_refused() -> None:
+def test_queue_name_leading_elsewhere_is_refused() -> None:
     notes = LogNotes(queues=(QueueNote("../../etc", 0, QueueOffset(0), QueueOffset(0)),))
     with pytest.raises(ValueError, match="etc"):
         decode_notes(encode_notes(notes))
@@ -96,14 +96,14 @@ def test_notes_of_an_open_session_count_only_with_its_token(
     assert expected.is_clean == (abort is None)
 
 
-def test_an_abort_of_rocketmq_has_a_process_and_no_token() -> None:
+def test_abort_file_of_rocketmq_has_a_process_and_no_token() -> None:
     assert decode_abort(encode_abort(Abort(12, "token"))) == Abort(12, "token")
     assert decode_abort(b"4711") == Abort(4711, "")
     assert decode_abort(b"") == Abort(None, "")
     assert decode_abort(b"\xff\n\n") == Abort(None, "")
 
 
-def test_the_side_files_are_read_as_they_were_saved() -> None:
+def test_side_files_are_read_as_they_were_saved() -> None:
     files = MemoryFileSystem()
     files.make_folder(ROOT)
     reasons: list[str] = []
@@ -117,7 +117,7 @@ def test_the_side_files_are_read_as_they_were_saved() -> None:
     assert not reasons
 
 
-def test_damaged_notes_give_way_to_the_generation_before_or_to_none() -> None:
+def test_damaged_notes_give_way_to_the_previous_generation_or_none() -> None:
     files = MemoryFileSystem()
     files.make_folder(ROOT)
     reasons: list[str] = []
@@ -132,7 +132,7 @@ def test_damaged_notes_give_way_to_the_generation_before_or_to_none() -> None:
     assert "ternmq.store" in reasons[0]
 
 
-def test_an_endless_abort_is_nobodys() -> None:
+def test_oversized_abort_file_is_ignored() -> None:
     files = MemoryFileSystem()
     files.make_folder(ROOT)
     files.open(abort_path(ROOT), create=True).write(0, bytes(5000))

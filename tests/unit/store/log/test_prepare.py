@@ -35,7 +35,7 @@ def node(files: MemoryFileSystem) -> Node:
     return files.nodes[FIRST]
 
 
-def test_the_rest_of_a_first_file_is_filled_ahead_of_its_writer() -> None:
+def test_rest_of_a_first_file_is_filled_ahead_of_its_writer() -> None:
     files = MemoryFileSystem()
     store = open_store(files, config=CONFIG)
     assert node(files).written_bytes == MIB
@@ -62,7 +62,7 @@ def test_the_rest_of_a_first_file_is_filled_ahead_of_its_writer() -> None:
     store.close()
 
 
-def test_filling_takes_no_rest_while_the_writer_waits_for_it(
+def test_filling_does_not_pause_while_the_writer_waits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     files = MemoryFileSystem()
@@ -85,7 +85,7 @@ def test_filling_takes_no_rest_while_the_writer_waits_for_it(
     store.close()
 
 
-def test_when_it_is_filled_the_next_file_is_made() -> None:
+def test_filled_file_is_followed_by_making_the_next() -> None:
     store = open_store(MemoryFileSystem(), config=CONFIG)
     kinds: list[type] = []
     for _ in range(20):
@@ -111,7 +111,7 @@ def copied(store: MessageStore, count: int) -> None:
     master.close()
 
 
-def test_a_copy_that_lacks_much_waits_for_no_zeros_and_they_follow_later(
+def test_lagging_copy_waits_for_no_zeros_and_they_follow_later(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("ternmq_store.log.commit_log._FILL_LEAD_BYTES", MIB)
@@ -142,7 +142,7 @@ def test_a_copy_that_lacks_much_waits_for_no_zeros_and_they_follow_later(
     store.close()
 
 
-def test_a_copy_waits_for_zeros_that_are_being_written() -> None:
+def test_copy_waits_for_zeros_being_written() -> None:
     store = open_replica(MemoryFileSystem(), config=CONFIG)
     copied(store, 1)
     assert prepare(store)  # the index
@@ -163,7 +163,7 @@ def reopened(files: MemoryFileSystem) -> MessageStore:
     return open_store(files, config=CONFIG)
 
 
-def test_the_tail_of_an_existing_file_is_filled_before_its_first_append() -> None:
+def test_tail_of_an_existing_file_is_filled_before_its_first_append() -> None:
     files = MemoryFileSystem()
     store = open_store(files, config=CONFIG)
     append(store, HALF)
@@ -183,7 +183,7 @@ def test_the_tail_of_an_existing_file_is_filled_before_its_first_append() -> Non
     again.close()
 
 
-def test_a_file_that_is_filled_is_left_alone_by_the_next_opening() -> None:
+def test_filled_file_is_left_alone_by_the_next_opening() -> None:
     files = MemoryFileSystem()
     store = open_store(files, config=CONFIG)
     while prepare(store):
@@ -197,7 +197,7 @@ def test_a_file_that_is_filled_is_left_alone_by_the_next_opening() -> None:
     again.close()
 
 
-def test_a_disk_without_space_for_zeros_has_reserved_it_all_the_same() -> None:
+def test_disk_without_space_for_zeros_has_still_reserved_it() -> None:
     store = open_store(MemoryFileSystem(), config=CONFIG)
     append(store, HALF)
     task = store.file_due()
@@ -209,7 +209,7 @@ def test_a_disk_without_space_for_zeros_has_reserved_it_all_the_same() -> None:
     store.close()
 
 
-def test_a_disk_that_fails_while_it_is_filled_makes_the_store_read_only() -> None:
+def test_disk_failing_during_the_fill_makes_the_store_read_only() -> None:
     store = open_store(MemoryFileSystem(), config=CONFIG)
     task = store.file_due()
     assert task is not None
@@ -219,7 +219,7 @@ def test_a_disk_that_fails_while_it_is_filled_makes_the_store_read_only() -> Non
     store.close()
 
 
-def test_a_real_file_tells_where_it_is_only_reserved(tmp_path: Path) -> None:
+def test_real_file_reports_where_it_is_only_reserved(tmp_path: Path) -> None:
     file = RealFileSystem().open(tmp_path / "file", create=True)
     file.resize(4 * MIB)
     file.allocate(0, 4 * MIB)

@@ -14,7 +14,7 @@ def stretch(start: int, end: int, reason: str = "bad") -> Stretch:
     return Stretch(PhysicalOffset(start), PhysicalOffset(end), reason)
 
 
-def test_records_in_a_stretch_are_bad_and_all_others_good() -> None:
+def test_records_in_a_bad_stretch_are_bad_and_all_others_good() -> None:
     quarantine = Quarantine([stretch(300, 400), stretch(100, 200)])
     starts = np.array([0, 99, 100, 199, 200, 299, 300, 399, 400], dtype=np.int64)
     bad = quarantine.is_bad(starts).tolist()
@@ -27,13 +27,13 @@ def test_records_in_a_stretch_are_bad_and_all_others_good() -> None:
     ]
 
 
-def test_an_empty_quarantine_is_false_and_finds_nothing_bad() -> None:
+def test_empty_quarantine_is_false_and_finds_nothing_bad() -> None:
     quarantine = Quarantine()
     assert not quarantine
     assert not quarantine.is_bad(np.array([0, 5], dtype=np.int64)).any()
 
 
-def test_what_is_known_already_is_no_change() -> None:
+def test_known_damage_is_no_change() -> None:
     quarantine = Quarantine([stretch(100, 200)])
     assert quarantine.changes == 0
     assert not quarantine.add(PhysicalOffset(150), PhysicalOffset(160), "again")
@@ -43,7 +43,7 @@ def test_what_is_known_already_is_no_change() -> None:
     assert quarantine.ranges == (stretch(100, 250),)
 
 
-def test_what_lies_outside_the_log_is_forgotten() -> None:
+def test_damage_outside_the_log_is_forgotten() -> None:
     quarantine = Quarantine([stretch(0, 10), stretch(20, 40), stretch(60, 70)])
     quarantine.keep_between(PhysicalOffset(30), PhysicalOffset(60))
     assert quarantine.ranges == (stretch(30, 40),)
@@ -51,7 +51,7 @@ def test_what_lies_outside_the_log_is_forgotten() -> None:
 
 
 @given(pairs=st.lists(st.tuples(OFFSETS, OFFSETS).filter(lambda pair: pair[0] < pair[1])))
-def test_stretches_say_of_every_byte_what_was_added(pairs: list[tuple[int, int]]) -> None:
+def test_stretches_cover_exactly_the_bytes_added(pairs: list[tuple[int, int]]) -> None:
     quarantine = Quarantine()
     for start, end in pairs:
         quarantine.add(PhysicalOffset(start), PhysicalOffset(end), "bad")

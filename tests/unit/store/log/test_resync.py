@@ -29,7 +29,7 @@ def file_with(*places: int, file_bytes: int = 4096) -> memoryview:
     return memoryview(file)
 
 
-def test_the_next_record_is_the_first_that_says_it_lies_there() -> None:
+def test_next_record_is_the_first_that_claims_its_place() -> None:
     file = file_with(100, 1000)
     assert next_record(file, 0, base=BASE) == 100
     assert next_record(file, 100, base=BASE) == 100
@@ -38,14 +38,14 @@ def test_the_next_record_is_the_first_that_says_it_lies_there() -> None:
     assert next_record(file, 0, base=PhysicalOffset(0)) is None
 
 
-def test_a_record_in_the_body_of_another_is_passed_over_unless_it_names_its_place() -> None:
+def test_record_inside_another_is_skipped_unless_it_names_its_place() -> None:
     file = bytearray(file_with(2000))
     outer = record_at(BASE + 1, body=record_at(BASE + 500))
     file[100 : 100 + len(outer)] = outer
     assert next_record(memoryview(file), 0, base=BASE) == 2000
 
 
-def test_a_blank_record_counts_where_it_reaches_to_the_end_of_the_file() -> None:
+def test_blank_record_counts_where_it_reaches_the_end_of_the_file() -> None:
     file = bytearray(4096)
     file[4000:4008] = encode_blank(96)
     file[3000:3008] = encode_blank(96)
@@ -55,7 +55,7 @@ def test_a_blank_record_counts_where_it_reaches_to_the_end_of_the_file() -> None
     assert not is_blank(memoryview(file), 4092)
 
 
-def test_a_record_is_found_wherever_pieces_of_the_search_meet() -> None:
+def test_record_is_found_wherever_search_pieces_meet() -> None:
     for place in range((1 << 20) - 12, (1 << 20) + 2):
         file = file_with(place, file_bytes=(1 << 20) + 4096)
         assert next_record(file, 0, base=BASE) == place
@@ -67,7 +67,7 @@ def test_bytes_at_the_end_of_a_file_are_no_record() -> None:
     assert next_record(file, 0, base=BASE) is None
 
 
-def test_the_head_of_a_file_tells_which_part_of_the_log_it_is() -> None:
+def test_head_of_a_file_identifies_its_part_of_the_log() -> None:
     assert claimed_offset(bytes(file_with(0)[:HEAD_BYTES])) == BASE
     assert claimed_offset(bytes(HEAD_BYTES)) is None
     assert claimed_offset(b"") is None

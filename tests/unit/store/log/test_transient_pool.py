@@ -38,7 +38,7 @@ def pooled(files: MemoryFileSystem, *, fails_fast: bool = False) -> MessageStore
     return open_store(files, config=config, flush_mode=FlushMode.ASYNC)
 
 
-def test_nothing_counts_before_it_is_in_the_log() -> None:
+def test_pooled_records_do_not_count_before_they_are_committed() -> None:
     files = MemoryFileSystem()
     store = pooled(files)
     places = append(store, batch_of(record(body=b"one"), record(body=b"two")))
@@ -57,7 +57,7 @@ def test_nothing_counts_before_it_is_in_the_log() -> None:
     store.close()
 
 
-def test_the_checkpoint_tells_no_time_of_a_record_that_waits() -> None:
+def test_checkpoint_ignores_the_time_of_a_waiting_record() -> None:
     files, clock = MemoryFileSystem(), HandClock()
     store = open_store(files, config=POOLED, flush_mode=FlushMode.ASYNC, clock=clock)
     committed = append(store, batch_of(record()))
@@ -73,7 +73,7 @@ def test_the_checkpoint_tells_no_time_of_a_record_that_waits() -> None:
     assert kept.log_stored_at_ms == committed.stored_at_ms + 100_000
 
 
-def test_what_comes_during_a_commit_waits_for_the_next() -> None:
+def test_records_arriving_during_a_commit_wait_for_the_next() -> None:
     store = pooled(MemoryFileSystem())
     first = append(store, batch_of(record()))
     task = store.commits.due()
@@ -90,7 +90,7 @@ def test_what_comes_during_a_commit_waits_for_the_next() -> None:
     store.close()
 
 
-def test_many_batches_become_one_write_for_each_file() -> None:
+def test_pooled_batches_become_one_write_per_file() -> None:
     files = MemoryFileSystem()
     store = pooled(files)
     for number in range(15):
@@ -109,7 +109,7 @@ def test_many_batches_become_one_write_for_each_file() -> None:
     again.close()
 
 
-def test_a_store_with_a_pool_writes_what_one_without_writes() -> None:
+def test_pooled_store_writes_the_same_bytes_as_an_unpooled_one() -> None:
     with_pool, without = MemoryFileSystem(), MemoryFileSystem()
     one, other = pooled(with_pool), open_store(without, flush_mode=FlushMode.ASYNC)
     for length in (10, 5000, 3000, 4000, 20, 8000, 1):
@@ -123,7 +123,7 @@ def test_a_store_with_a_pool_writes_what_one_without_writes() -> None:
         assert left == log_bytes(without, base, FILE_BYTES, file_bytes=FILE_BYTES)
 
 
-def test_a_killed_process_loses_what_was_not_committed_and_nothing_else() -> None:
+def test_killed_process_loses_only_uncommitted_records() -> None:
     files = PowerLossFileSystem()
     store = pooled(files)
     append(store, batch_of(record(body=b"kept")))
@@ -136,7 +136,7 @@ def test_a_killed_process_loses_what_was_not_committed_and_nothing_else() -> Non
 
 
 @pytest.mark.parametrize("writes_done", range(4))
-def test_a_commit_that_is_killed_in_its_middle_has_written_nothing(writes_done: int) -> None:
+def test_commit_killed_in_its_middle_has_written_nothing(writes_done: int) -> None:
     files = PowerLossFileSystem()
     store = pooled(files)
     append(store, batch_of(record(body=b"kept")))
@@ -155,7 +155,7 @@ def test_a_commit_that_is_killed_in_its_middle_has_written_nothing(writes_done: 
     again.close()
 
 
-def test_a_failed_write_makes_the_store_read_only_and_confirms_nothing() -> None:
+def test_failed_write_makes_the_store_read_only_and_confirms_nothing() -> None:
     store = pooled(MemoryFileSystem())
     append(store, batch_of(record(body=b"good")))
     commit(store)
@@ -186,7 +186,7 @@ def test_closing_commits_and_flushes_everything() -> None:
 
 
 @pytest.mark.parametrize(("fails_fast", "room"), [(False, Room.COMMIT), (True, Room.NOTHING)])
-def test_a_full_pool_refuses_until_something_is_written(fails_fast: bool, room: Room) -> None:
+def test_full_pool_refuses_until_something_is_written(fails_fast: bool, room: Room) -> None:
     store = pooled(MemoryFileSystem(), fails_fast=fails_fast)
     for _ in range(6):
         append(store, batch_of(record(body=bytes(3000))))
@@ -198,7 +198,7 @@ def test_a_full_pool_refuses_until_something_is_written(fails_fast: bool, room: 
     store.close()
 
 
-def test_a_batch_larger_than_the_pool_is_taken_when_nothing_else_waits() -> None:
+def test_batch_larger_than_the_pool_is_taken_when_it_is_empty() -> None:
     store = pooled(MemoryFileSystem())
     batch = batch_of(*(record(body=bytes(3000)) for _ in range(10)))
     append(store, batch)
@@ -207,7 +207,7 @@ def test_a_batch_larger_than_the_pool_is_taken_when_nothing_else_waits() -> None
     store.close()
 
 
-def test_bytes_that_wait_are_counted_until_they_are_written() -> None:
+def test_waiting_bytes_are_counted_until_written() -> None:
     files = MemoryFileSystem()
     files.make_folder(Path("/x"))
     file = files.open(Path("/x/file"), create=True)
@@ -225,7 +225,7 @@ def test_bytes_that_wait_are_counted_until_they_are_written() -> None:
     assert file.read(0, 20) == b"a" * 10 + b"b" * 5
 
 
-def test_a_pool_needs_an_asynchronous_flush() -> None:
+def test_pool_needs_an_asynchronous_flush() -> None:
     with pytest.raises(ConfigError, match=r"broker\.flush_mode=async"):
         open_store(MemoryFileSystem(), config=POOLED, flush_mode=FlushMode.SYNC)
     with pytest.raises(ConfigError, match="transient_pool_bytes"):

@@ -27,7 +27,7 @@ def filled(files: FileSystem, *rows: tuple[int, bytes]) -> tuple[ConsumeQueueExt
 
 
 @pytest.mark.parametrize("is_cold", [False, True])
-def test_who_lacks_a_bit_does_not_match_unless_nothing_is_known(is_cold: bool) -> None:
+def test_bit_map_without_a_wanted_bit_does_not_match_unless_unknown(is_cold: bool) -> None:
     rows = [
         (200, b"\x01\x80"),
         (200, b"\xff\xff"),
@@ -47,7 +47,7 @@ def test_who_lacks_a_bit_does_not_match_unless_nothing_is_known(is_cold: bool) -
 
 
 @pytest.mark.parametrize("is_cold", [False, True])
-def test_a_unit_without_more_beside_it_matches(is_cold: bool) -> None:
+def test_unit_without_an_extension_matches(is_cold: bool) -> None:
     ext, found = filled(MemoryFileSystem(), (200, bytes(2)), (200, bytes(2)))
     source = ext.source() if is_cold else ext
     plain = units(np.array([5, -7], dtype=np.int64))

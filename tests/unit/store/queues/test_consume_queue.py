@@ -40,7 +40,7 @@ def test_units_cross_files_and_are_big_endian() -> None:
     assert len(queue.units(QueueOffset(8), 10)) == 2
 
 
-def test_a_queue_that_begins_late_is_padded_from_its_files_start() -> None:
+def test_late_queue_is_padded_from_its_files_start() -> None:
     files = MemoryFileSystem()
     queue = new_queue(files)
     assert not queue.put(ints(13), units_at(500))
@@ -52,7 +52,7 @@ def test_a_queue_that_begins_late_is_padded_from_its_files_start() -> None:
     assert unit.offset == 500
 
 
-def test_what_is_there_already_is_not_built_again() -> None:
+def test_existing_units_are_not_rewritten() -> None:
     queue = new_queue(MemoryFileSystem())
     queue.append(units_at(0, 10, 20))
     assert queue.put(ints(1, 2, 3), units_at(10, 20, 30))
@@ -60,7 +60,7 @@ def test_what_is_there_already_is_not_built_again() -> None:
     assert queue.unit(QueueOffset(1)).offset == 10
 
 
-def test_a_queue_that_began_anew_counts_from_there() -> None:
+def test_restarted_queue_counts_from_its_new_beginning() -> None:
     queue = new_queue(MemoryFileSystem())
     queue.append(units_at(0, 10, 20))
     queue.put(ints(0), units_at(100))
@@ -68,7 +68,7 @@ def test_a_queue_that_began_anew_counts_from_there() -> None:
     assert queue.unit(QueueOffset(0)).offset == 100
 
 
-def test_a_record_far_beyond_its_queue_is_left_out() -> None:
+def test_record_far_beyond_its_queue_is_left_out() -> None:
     queue = new_queue(MemoryFileSystem())
     queue.append(units_at(0))
     assert not queue.put(ints(1 << 40), units_at(10))
@@ -76,7 +76,7 @@ def test_a_record_far_beyond_its_queue_is_left_out() -> None:
     assert queue.end == 1
 
 
-def test_a_gap_longer_than_a_file_is_filled_with_units_that_stand_for_nothing(
+def test_gap_longer_than_a_file_is_filled_with_padding(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("ternmq_store.queues.consume_queue._PADDING_UNITS", 7)
@@ -91,7 +91,7 @@ def test_a_gap_longer_than_a_file_is_filled_with_units_that_stand_for_nothing(
     assert queue.next_offset == queue.end == 38
 
 
-def test_a_cut_wipes_what_is_behind_and_drops_later_files() -> None:
+def test_cut_wipes_later_units_and_drops_later_files() -> None:
     files = MemoryFileSystem()
     queue = new_queue(files)
     queue.append(units_at(*range(0, 250, 10)))
@@ -107,7 +107,7 @@ def test_a_cut_wipes_what_is_behind_and_drops_later_files() -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1, 9, 10, 11, 20, 25])
-def test_the_end_is_found_again(count: int) -> None:
+def test_end_is_found_on_reopening(count: int) -> None:
     files = MemoryFileSystem()
     queue = new_queue(files)
     queue.reserve(QueueOffset(count + 1))
@@ -122,7 +122,7 @@ def test_the_end_is_found_again(count: int) -> None:
     assert again.unit(QueueOffset(count)).offset == 999
 
 
-def test_the_first_message_is_the_first_whose_record_is_left() -> None:
+def test_first_message_is_the_first_whose_record_remains() -> None:
     queue = new_queue(MemoryFileSystem())
     queue.append(units_at(*range(0, 250, 10)))
     queue.correct_min_offset(PhysicalOffset(115))
@@ -133,7 +133,7 @@ def test_the_first_message_is_the_first_whose_record_is_left() -> None:
 
 @pytest.mark.parametrize("wrong", [-1, 5])
 @pytest.mark.parametrize("damaged", range(3, 25))
-def test_a_damaged_unit_makes_no_message_before_it_gone(damaged: int, wrong: int) -> None:
+def test_damaged_unit_hides_no_message_before_it(damaged: int, wrong: int) -> None:
     places = list(range(0, 250, 10))
     places[damaged] = wrong
     queue = new_queue(MemoryFileSystem())
@@ -143,7 +143,7 @@ def test_a_damaged_unit_makes_no_message_before_it_gone(damaged: int, wrong: int
     assert queue.min_offset == (4 if damaged == 3 and wrong == 5 else 3)
 
 
-def test_without_space_nothing_changes() -> None:
+def test_full_disk_leaves_the_queue_unchanged() -> None:
     files = MemoryFileSystem()
     queue = new_queue(files)
     queue.append(units_at(*range(0, 100, 10)))
@@ -157,7 +157,7 @@ def test_without_space_nothing_changes() -> None:
     assert queue.end == 11
 
 
-def test_units_that_are_wrong_are_told_and_written_anew(
+def test_wrong_units_are_reported_and_rewritten(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     queue = new_queue(MemoryFileSystem())
@@ -172,7 +172,7 @@ def test_units_that_are_wrong_are_told_and_written_anew(
     assert queue.end == 15
 
 
-def test_a_lost_record_that_is_found_again_takes_the_place_kept_for_it() -> None:
+def test_recovered_record_takes_the_place_kept_for_it() -> None:
     queue = new_queue(MemoryFileSystem())
     queue.append(units_at(0))
     assert not queue.put(ints(3), units_at(300))
@@ -181,14 +181,14 @@ def test_a_lost_record_that_is_found_again_takes_the_place_kept_for_it() -> None
     assert [queue.unit(QueueOffset(offset)).offset for offset in range(4)] == [0, 100, 200, 300]
 
 
-def test_an_older_record_of_the_same_number_does_not_replace_a_newer_one() -> None:
+def test_older_record_of_the_same_number_does_not_replace_a_newer_one() -> None:
     queue = new_queue(MemoryFileSystem())
     queue.append(units_at(100, 110, 120))
     assert queue.put(ints(1, 2), units_at(10, 20))
     assert [queue.unit(QueueOffset(offset)).offset for offset in range(3)] == [100, 110, 120]
 
 
-def test_units_of_files_that_were_deleted_are_not_missed() -> None:
+def test_units_of_deleted_files_are_not_missed() -> None:
     queue = new_queue(MemoryFileSystem())
     queue.append(units_at(*range(0, 250, 10)))
     queue.correct_min_offset(PhysicalOffset(150))
@@ -197,7 +197,7 @@ def test_units_of_files_that_were_deleted_are_not_missed() -> None:
     assert (queue.min_offset, queue.end) == (15, 25)
 
 
-def test_the_first_message_is_found_between_units_that_stand_for_none() -> None:
+def test_first_message_is_found_between_padding_units() -> None:
     queue = new_queue(MemoryFileSystem())
     queue.put(ints(13), units_at(500))
     queue.put(ints(17), units_at(9000))

@@ -33,7 +33,7 @@ def content(files: MemoryFileSystem, base: int) -> bytes:
     return files.nodes[FOLDER / f"{base:020d}"].data.tobytes()
 
 
-def test_a_unit_lies_as_rocketmq_writes_it() -> None:
+def test_unit_has_rocketmqs_layout() -> None:
     files = MemoryFileSystem()
     ext = new_ext(files)
     addresses = ext.append(ints(-5, 7), ExtRows(ints(1000, 2000), [b"\x01\x80", b""]))
@@ -50,7 +50,7 @@ def test_a_unit_lies_as_rocketmq_writes_it() -> None:
     assert ext.unit(FIRST + 1_000) is None
 
 
-def test_a_file_keeps_four_bytes_and_an_end_mark() -> None:
+def test_file_keeps_four_bytes_and_an_end_mark() -> None:
     files = MemoryFileSystem()
     ext = new_ext(files)
     addresses = ext.append(ints(*range(6)), ExtRows(ints(*[9] * 6), [b""] * 4 + [b"xy", b""]))
@@ -63,7 +63,7 @@ def test_a_file_keeps_four_bytes_and_an_end_mark() -> None:
     assert found.is_known.tolist() == [True, False, False]
 
 
-def test_a_bit_map_that_is_too_long_is_left_out() -> None:
+def test_overlong_bit_map_is_left_out() -> None:
     ext = new_ext(MemoryFileSystem(), 1 << 20)
     ext.append(ints(1, 2), ExtRows(ints(9, 9), [bytes(32_747), bytes(32_748)]))
     first = ext.unit(FIRST)
@@ -72,7 +72,7 @@ def test_a_bit_map_that_is_too_long_is_left_out() -> None:
     assert ext.unit(FIRST + 32_767) == (2, 9, b"")
 
 
-def test_what_is_behind_the_last_address_is_wiped() -> None:
+def test_entries_behind_the_last_address_are_wiped() -> None:
     files = MemoryFileSystem()
     ext = new_ext(files)
     addresses = ext.append(ints(*range(9)), ExtRows(ints(*[9] * 9), [b""] * 9))
@@ -87,7 +87,7 @@ def test_what_is_behind_the_last_address_is_wiped() -> None:
     assert not find_files(files, FOLDER)
 
 
-def test_the_files_before_the_first_address_go() -> None:
+def test_files_before_the_first_address_are_deleted() -> None:
     ext = new_ext(MemoryFileSystem())
     addresses = ext.append(ints(*range(9)), ExtRows(ints(*[9] * 9), [b""] * 9))
     gone = ext.delete_before(int(addresses[5]))
@@ -112,7 +112,7 @@ def rows(count: int) -> ExtRows:
     return ExtRows(ints(*[9] * count), [b""] * count)
 
 
-def test_what_is_there_already_is_not_written_twice() -> None:
+def test_existing_entries_are_not_written_twice() -> None:
     queue = queue_with_ext(MemoryFileSystem())
     assert queue.ext is not None
     queue.append(units_at(0, 10, 20), rows(3))
@@ -124,7 +124,7 @@ def test_what_is_there_already_is_not_written_twice() -> None:
     assert queue.tag_codes(queue.units(QueueOffset(0), 9)).codes.tolist() == [0, 30, 60, 90]
 
 
-def test_a_cut_queue_cuts_what_it_keeps_elsewhere() -> None:
+def test_cut_of_a_queue_cuts_its_extension() -> None:
     queue = queue_with_ext(MemoryFileSystem())
     assert queue.ext is not None
     queue.append(units_at(*range(0, 150, 10)), rows(15))
@@ -132,7 +132,7 @@ def test_a_cut_queue_cuts_what_it_keeps_elsewhere() -> None:
     assert (queue.end, queue.ext.end) == (3, 60)
 
 
-def test_what_is_kept_elsewhere_goes_with_the_oldest_messages() -> None:
+def test_extended_entries_go_with_the_oldest_messages() -> None:
     queue = queue_with_ext(MemoryFileSystem())
     queue.append(units_at(*range(0, 150, 10)), rows(15))
     queue.correct_min_offset(PhysicalOffset(90))
@@ -144,7 +144,7 @@ def test_what_is_kept_elsewhere_goes_with_the_oldest_messages() -> None:
     assert not gone.is_known.any()
 
 
-def test_codes_kept_elsewhere_are_filtered_by_after_a_restart_and_when_switched_off() -> None:
+def test_extended_tag_codes_are_filtered_by_after_restart_and_when_disabled() -> None:
     files = MemoryFileSystem()
     config = replace(SMALL, consume_queue_ext_enabled=True, consume_queue_ext_file_bytes=1 << 16)
     store = open_store(files, config=config)
@@ -177,7 +177,7 @@ def test_codes_kept_elsewhere_are_filtered_by_after_a_restart_and_when_switched_
     store.close()
 
 
-def test_what_is_kept_elsewhere_is_built_anew_with_its_queue() -> None:
+def test_extended_entries_are_rebuilt_with_their_queue() -> None:
     files = MemoryFileSystem()
     config = replace(SMALL, consume_queue_ext_enabled=True, consume_queue_ext_file_bytes=1 << 16)
     store = open_store(files, config=config, flush_mode=FlushMode.ASYNC)

@@ -7,7 +7,7 @@ from tests.support.records import batch_of, record
 from tests.support.stores import append, drain, open_store, prepare, settle
 
 
-def test_the_first_message_from_a_place_of_the_log_on_is_found_for_every_place() -> None:
+def test_first_message_at_or_after_a_place_of_the_log_is_found() -> None:
     store = open_store(MemoryFileSystem())
     for number in range(25):
         append(store, batch_of(record("A", 0, b"x" * 300), record("A", number % 3, b"y" * 300)))

@@ -16,7 +16,7 @@ def look(store: MessageStore, query: KeyQuery) -> list[int]:
     return [whole(one).header.stored_at_ms for one in store.searches.by_key(query).run()]
 
 
-def test_the_newest_messages_with_a_key_are_found_within_their_times() -> None:
+def test_newest_messages_with_a_key_are_found_within_their_times() -> None:
     clock = HandClock(1_700_000_000_007)
     store = open_store(MemoryFileSystem(), clock=clock)
     times: list[int] = []
@@ -38,7 +38,7 @@ def test_the_newest_messages_with_a_key_are_found_within_their_times() -> None:
     store.close()
 
 
-def test_another_key_with_the_same_hash_is_not_taken_for_it() -> None:
+def test_another_key_with_the_same_hash_is_not_matched() -> None:
     store = open_store(MemoryFileSystem())
     append(store, batch_of(keyed(0, keys="Aa"), keyed(1, keys="BB")))  # hash alike in Java
     settle(store)
@@ -47,7 +47,7 @@ def test_another_key_with_the_same_hash_is_not_taken_for_it() -> None:
     store.close()
 
 
-def test_what_is_not_confirmed_or_deleted_is_not_found() -> None:
+def test_unconfirmed_or_deleted_messages_are_not_found() -> None:
     store = open_store(MemoryFileSystem())
     query = KeyQuery(topics=("A",), key="all")
     append(store, batch_of(keyed(0)))

@@ -9,7 +9,7 @@ from tests.support.records import batch_of, record
 from tests.support.stores import SMALL, append, flush, open_store
 
 
-def test_records_are_read_in_any_order_across_files_and_bad_ones_are_none() -> None:
+def test_records_are_read_in_any_order_and_bad_ones_are_none() -> None:
     store = open_store(MemoryFileSystem(), config=replace(SMALL, commit_log_file_bytes=4096))
     for number in range(20):
         append(store, batch_of(record("A", 0, b"%500d" % number)))
@@ -26,7 +26,7 @@ def test_records_are_read_in_any_order_across_files_and_bad_ones_are_none() -> N
     store.close()
 
 
-def test_a_read_ends_after_so_many_bytes_but_not_before_the_first_record() -> None:
+def test_read_ends_after_its_byte_limit_but_not_before_the_first_record() -> None:
     store = open_store(MemoryFileSystem())
     append(store, batch_of(*[record("A", 0, bytes(100)) for _ in range(5)]))
     flush(store)
@@ -38,7 +38,7 @@ def test_a_read_ends_after_so_many_bytes_but_not_before_the_first_record() -> No
     store.close()
 
 
-def test_a_disk_that_fails_is_told() -> None:
+def test_failing_disk_is_reported() -> None:
     files = MemoryFileSystem()
     store = open_store(files)
     append(store, batch_of(record("A")))
@@ -52,7 +52,7 @@ def test_a_disk_that_fails_is_told() -> None:
     store.close()
 
 
-def test_codes_of_messages_are_told() -> None:
+def test_codes_of_messages_are_returned() -> None:
     store = open_store(MemoryFileSystem())
     done = append(
         store,

@@ -48,7 +48,7 @@ def found(store: MessageStore, start: int, *transactions: int) -> list[tuple[int
     return [(each.prepared_offset, each.physical_offset) for each in search.found]
 
 
-def test_messages_and_parked_copies_are_found_and_copies_and_others_are_not() -> None:
+def test_messages_and_parked_copies_are_found_and_other_copies_are_not() -> None:
     store = open_store(MemoryFileSystem())
     put(store, 0, flag=0)
     zero = put(store, 0)
@@ -60,7 +60,7 @@ def test_messages_and_parked_copies_are_found_and_copies_and_others_are_not() ->
     store.close()
 
 
-def test_a_look_goes_through_files_and_from_a_start_that_is_gone() -> None:
+def test_search_crosses_files_and_starts_past_deleted_ones() -> None:
     store = open_store(MemoryFileSystem())
     places = [put(store, number, size=1500) for number in range(1, 21)]
     assert places[-1] > 3 * SMALL.commit_log_file_bytes
@@ -70,7 +70,7 @@ def test_a_look_goes_through_files_and_from_a_start_that_is_gone() -> None:
 
 
 @pytest.mark.parametrize("is_gone", [True, False])
-def test_damage_and_files_that_are_gone_are_stepped_over(is_gone: bool) -> None:
+def test_damage_and_missing_files_are_stepped_over(is_gone: bool) -> None:
     files = MemoryFileSystem()
     store = open_store(files)
     places = [put(store, number, size=1500) for number in range(1, 13)]

@@ -40,7 +40,7 @@ def measured(size: StretchSize) -> tuple[int, int]:
     st.integers(0, 900),
     st.integers(0, 30),
 )
-def test_a_stretch_has_the_bytes_of_its_records_up_to_its_limit(
+def test_stretch_size_is_the_bytes_of_its_records_up_to_a_limit(
     sizes: list[int], begin: int, end: int, bytes_max: int, first: int
 ) -> None:
     files = MemoryFileSystem()
@@ -58,7 +58,7 @@ def test_a_stretch_has_the_bytes_of_its_records_up_to_its_limit(
     assert measured(size) == (at, total)
 
 
-def test_a_long_stretch_takes_several_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_stretch_takes_several_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queue_sizes, "_PIECE_UNITS", 3)
     files = MemoryFileSystem()
     size = plan_stretch_size(
@@ -69,7 +69,7 @@ def test_a_long_stretch_takes_several_goes(monkeypatch: pytest.MonkeyPatch) -> N
     assert measured(size) == (50, 49 * 7)
 
 
-def test_what_retention_takes_meanwhile_counts_nothing() -> None:
+def test_messages_taken_by_retention_count_nothing() -> None:
     files = MemoryFileSystem()
     queue = queue_of(files, [7] * 50)
     size = plan_stretch_size(files, queue, QueueOffset(0), QueueOffset(50), bytes_max=0)
@@ -77,6 +77,6 @@ def test_what_retention_takes_meanwhile_counts_nothing() -> None:
     assert measured(size) == (50, 34 * 7)
 
 
-def test_a_queue_that_was_never_written_to_has_nothing() -> None:
+def test_unwritten_queue_has_size_zero() -> None:
     size = plan_stretch_size(MemoryFileSystem(), None, QueueOffset(3), QueueOffset(50), bytes_max=0)
     assert measured(size) == (3, 0)

@@ -13,7 +13,7 @@ TIMES = st.lists(st.one_of(st.integers(0, 30), st.none()), max_size=30)
 
 
 @given(times=TIMES, first=st.integers(0, 5), at_ms=st.integers(-1, 32))
-def test_halving_finds_what_looking_at_each_would(
+def test_binary_search_agrees_with_a_linear_one(
     times: list[int | None], first: int, at_ms: int
 ) -> None:
     rising = sorted(time for time in times if time is not None)
@@ -32,7 +32,7 @@ def test_halving_finds_what_looking_at_each_would(
     assert found == (upper[-1] if upper else first)
 
 
-def test_a_queues_records_are_read_from_its_files() -> None:
+def test_times_of_a_queues_records_are_read_from_its_files() -> None:
     files, clock = MemoryFileSystem(), HandClock()
     store = open_store(files, clock=clock)
     began_ms = clock.now_ms
@@ -56,7 +56,7 @@ def test_a_queues_records_are_read_from_its_files() -> None:
     store.close()
 
 
-def test_the_times_of_single_messages_are_read_together() -> None:
+def test_times_of_single_messages_are_read_together() -> None:
     files, clock = MemoryFileSystem(), HandClock()
     store = open_store(files, clock=clock)
     began_ms = clock.now_ms

@@ -83,7 +83,7 @@ def unmap(files: MemoryFileSystem) -> None:
         mapped[:] = 0xEE
 
 
-def test_what_was_appended_since_the_start_is_read_from_memory() -> None:
+def test_messages_appended_since_the_start_are_read_from_memory() -> None:
     store = open_store(MemoryFileSystem(), config=BIG)
     fill(store, 40)
     result = hot(store, request())
@@ -93,7 +93,7 @@ def test_what_was_appended_since_the_start_is_read_from_memory() -> None:
     assert len(result.pieces) == 1
 
 
-def test_after_a_restart_nothing_is_read_through_the_map_before_it_was_read_from_the_disk() -> None:
+def test_messages_before_a_restart_are_first_read_from_disk() -> None:
     store, files = restarted(20)
     unmap(files)
     result = cold(store, request())
@@ -101,7 +101,7 @@ def test_after_a_restart_nothing_is_read_through_the_map_before_it_was_read_from
     assert (result.next_offset, result.max_offset, result.scanned) == (8, 20, 8)
 
 
-def test_what_a_read_brought_and_verified_is_in_memory_for_the_next() -> None:
+def test_messages_read_and_verified_are_in_memory_for_the_next_read() -> None:
     store, _ = restarted(20)
     assert len(bodies(cold(store, request()))) == 8
     result = hot(store, request(8))
@@ -118,7 +118,7 @@ def test_messages_appended_after_a_restart_need_no_disk() -> None:
     assert isinstance(store.reads.plan_read(request(2)), ColdRead)
 
 
-def test_what_is_further_back_than_the_memory_reaches_comes_from_the_disk() -> None:
+def test_messages_beyond_the_memory_limit_come_from_disk() -> None:
     store = open_store(MemoryFileSystem(), config=BIG)
     fill(store, 2000)
     fill(store, 5000, "B")
@@ -135,7 +135,7 @@ def test_what_is_further_back_than_the_memory_reaches_comes_from_the_disk() -> N
     assert newest.behind_bytes < 1000
 
 
-def test_the_newest_message_of_a_slow_queue_is_in_memory() -> None:
+def test_newest_message_of_a_slow_queue_is_in_memory() -> None:
     store = open_store(MemoryFileSystem(), config=BIG)
     fill(store, 1, "slow")
     store.reads.memory_bytes = 2_000_000
@@ -174,7 +174,7 @@ def test_hot_and_cold_reads_agree_on_filters_and_offsets() -> None:
                 assert bool(bodies(found)) is (found.status is ReadStatus.FOUND)
 
 
-def test_a_damaged_record_is_passed_over_counted_and_told_once(
+def test_damaged_record_is_skipped_counted_and_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     store, files = restarted(6)
@@ -192,7 +192,7 @@ def test_a_damaged_record_is_passed_over_counted_and_told_once(
     assert [each.start for each in store.reads.quarantine.ranges] == [start]
 
 
-def test_a_unit_that_points_beside_its_record_is_passed_over_and_harms_no_other() -> None:
+def test_unit_pointing_beside_its_record_is_skipped_and_hides_no_other() -> None:
     store, files = restarted(6)
     units = files.nodes[queue_folder(ROOT, "A", 0) / file_name(0)].data
     units[2 * 20 + 7] ^= 1
@@ -215,7 +215,7 @@ def unit(units: Bytes, number: int) -> tuple[int, int]:
     "damage", [(2 * 20 + 7, 1), (2 * 20, 0x80), (2 * 20 + 3, 1), (2 * 20 + 8, 0x80), (-1, 0)]
 )
 @pytest.mark.parametrize("crashes", [False, True])
-def test_a_good_message_whose_unit_is_wrong_is_told_of_and_there_again_after_the_next_start(
+def test_good_message_with_a_wrong_unit_is_logged_and_back_after_a_restart(
     damage: tuple[int, int], crashes: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     store, files = restarted(6)
@@ -246,7 +246,7 @@ def test_a_good_message_whose_unit_is_wrong_is_told_of_and_there_again_after_the
     assert not open_store(files, config=BIG).report.queues_rebuilt
 
 
-def test_when_the_log_went_away_under_a_read_the_next_file_goes_on() -> None:
+def test_read_of_a_removed_log_file_goes_on_with_the_next() -> None:
     store, files = restarted(100, config=replace(SMALL, consume_queue_file_units=1000))
     plan = store.reads.plan_read(request())
     assert isinstance(plan, ColdRead)
@@ -261,7 +261,7 @@ def test_when_the_log_went_away_under_a_read_the_next_file_goes_on() -> None:
     assert store.reads.finish(other).status is ReadStatus.FOUND
 
 
-def test_when_the_units_went_away_under_a_read_the_next_file_of_the_queue_goes_on() -> None:
+def test_read_of_a_removed_queue_file_goes_on_with_the_next() -> None:
     store, files = restarted(25, config=SMALL)
     plan = store.reads.plan_read(request(3))
     assert isinstance(plan, ColdRead)
@@ -272,7 +272,7 @@ def test_when_the_units_went_away_under_a_read_the_next_file_of_the_queue_goes_o
     assert result.next_offset == 10
 
 
-def test_a_topic_may_be_deleted_and_made_again_under_a_read() -> None:
+def test_topic_may_be_deleted_and_recreated_during_a_read() -> None:
     store, _ = restarted(5)
     plan, other = store.reads.plan_read(request()), store.reads.plan_read(request())
     assert isinstance(plan, ColdRead)
@@ -287,7 +287,7 @@ def test_a_topic_may_be_deleted_and_made_again_under_a_read() -> None:
     assert len(bodies(hot(store, request()))) == 1
 
 
-def test_files_are_held_while_they_are_read_from() -> None:
+def test_files_are_held_while_read() -> None:
     store, _ = restarted(5)
     plan = store.reads.plan_read(request())
     assert isinstance(plan, ColdRead)
@@ -298,7 +298,7 @@ def test_files_are_held_while_they_are_read_from() -> None:
     assert held.holds == 0
 
 
-def test_a_store_may_be_closed_under_a_read() -> None:
+def test_store_may_be_closed_during_a_read() -> None:
     store, _ = restarted(5)
     plan = store.reads.plan_read(request())
     assert isinstance(plan, ColdRead)
@@ -307,7 +307,7 @@ def test_a_store_may_be_closed_under_a_read() -> None:
     assert store.reads.finish(plan).status is ReadStatus.NO_MATCHED_LOGIC_QUEUE
 
 
-def test_a_single_record_is_read_from_the_disk_and_checked() -> None:
+def test_single_record_is_read_from_disk_and_verified() -> None:
     store, files = restarted(3)
     size = hot_size(store)
     store.close()
@@ -364,7 +364,7 @@ def test_records_with_long_hosts_are_in_memory_for_the_next_read() -> None:
     assert bodies(hot(store, request())) == [b"%d" % number for number in range(30)]
 
 
-def test_one_read_steps_over_a_long_gap_in_a_queue() -> None:
+def test_single_read_steps_over_a_long_gap_in_a_queue() -> None:
     store, files = restarted(300)
     store.close()
     path = queue_folder(ROOT, "A", 0) / file_name(0)
@@ -377,7 +377,7 @@ def test_one_read_steps_over_a_long_gap_in_a_queue() -> None:
     assert (again.status, again.next_offset) == (ReadStatus.NO_MATCHED_MESSAGE, 290)
 
 
-def test_a_tool_is_given_no_damaged_record() -> None:
+def test_tool_gets_no_damaged_record() -> None:
     store, files = restarted(3)
     size = hot_size(store)
     store.close()
@@ -388,7 +388,7 @@ def test_a_tool_is_given_no_damaged_record() -> None:
     assert result.skipped == 1
 
 
-def test_what_units_have_no_room_for_is_read_from_the_disk_too() -> None:
+def test_extended_consume_queue_entries_are_read_from_disk() -> None:
     config = replace(BIG, consume_queue_ext_enabled=True, consume_queue_ext_file_bytes=1 << 16)
     store, files = restarted(30, config=config)
     wanted = replace(request(), tag_codes=frozenset({tag_code_of(b"TAGS\x01odd\x02")}))
@@ -405,7 +405,7 @@ def test_what_units_have_no_room_for_is_read_from_the_disk_too() -> None:
     assert len(bodies(cold(store, wanted))) == 8, "the consumer compares the tag itself"
 
 
-def test_a_sparse_queue_is_read_record_by_record() -> None:
+def test_sparse_queue_is_read_record_by_record() -> None:
     files = MemoryFileSystem()
     store = open_store(files, config=BIG)
     for _ in range(4):
@@ -418,7 +418,7 @@ def test_a_sparse_queue_is_read_record_by_record() -> None:
     assert isinstance(store.reads.plan_read(request(1)), ColdRead)
 
 
-def test_the_disk_is_told_what_a_reader_will_want_next() -> None:
+def test_read_ahead_hints_are_given_when_enabled() -> None:
     for enabled in (True, False):
         store, files = restarted(20, config=replace(BIG, read_ahead_enabled=enabled))
         cold(store, request())
@@ -434,6 +434,6 @@ def test_the_disk_is_told_what_a_reader_will_want_next() -> None:
         {"access_message_in_memory_max_ratio": 101},
     ],
 )
-def test_limits_that_cannot_work_are_refused(setting: dict[str, Any]) -> None:
+def test_impossible_limits_are_refused(setting: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=next(iter(setting))):
         StoreConfig(**setting)

@@ -12,7 +12,7 @@ V6 = bytes(range(16)) + (9).to_bytes(4, "big")
 
 @pytest.mark.parametrize("born_host", [bytes(8), V6])
 @pytest.mark.parametrize("store_host", [bytes(8), V6])
-def test_properties_are_found_without_taking_the_record_apart(
+def test_properties_are_found_without_decoding_the_record(
     born_host: bytes, store_host: bytes
 ) -> None:
     data = record(
@@ -24,7 +24,7 @@ def test_properties_are_found_without_taking_the_record_apart(
     assert properties_at(view, 3, len(data) + 1) is None
 
 
-def test_whatever_lies_there_it_is_the_records_properties_or_nothing() -> None:
+def test_parsed_properties_are_the_records_own_whatever_bytes_change() -> None:
     data = record("T", body=b"some", properties={"a": "1", "b": "22"})
     for position in range(len(data)):
         for value in (0, 1, 127, 128, 255):
@@ -39,7 +39,7 @@ def test_whatever_lies_there_it_is_the_records_properties_or_nothing() -> None:
                 assert found == whole.properties
 
 
-def test_what_cannot_be_read_does_not_pass() -> None:
+def test_unreadable_record_does_not_pass() -> None:
     data = record("T", properties={"a": "1"})
     assert passes(memoryview(data), 0, len(data), lambda _: True)
     assert not passes(memoryview(data), 0, len(data), lambda _: False)
@@ -62,7 +62,7 @@ def looked_at(count: int, *, messages_max: int, bytes_max: int) -> tuple[list[in
     return kept.rows.tolist(), kept.looked_at
 
 
-def test_messages_are_looked_at_until_enough_are_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_messages_are_tested_until_enough_match(monkeypatch: pytest.MonkeyPatch) -> None:
     size = len(record("T", properties={"a": "1"}))
     assert looked_at(6, messages_max=9, bytes_max=1 << 20) == ([1, 3, 5], 6)
     assert looked_at(6, messages_max=2, bytes_max=1 << 20) == ([1, 3], 5)

@@ -23,7 +23,7 @@ def look(store: MessageStore, *numbers: int, topic: str = "A") -> dict[str, int]
 
 
 @pytest.mark.parametrize("hinted_max", [0, 20, 1 << 20])
-def test_what_waits_for_the_index_is_found_and_so_is_what_is_in_it(hinted_max: int) -> None:
+def test_unique_keys_are_found_before_and_after_indexing(hinted_max: int) -> None:
     with mock.patch.object(dispatcher, "HINTED_RECORDS_MAX", hinted_max):
         store = open_store(MemoryFileSystem())
         offsets: list[int] = []

@@ -49,7 +49,7 @@ def begin_at(files: MemoryFileSystem, at: int, file_bytes: int) -> Cut:
 
 @CLEAN
 @pytest.mark.parametrize("row", [0, 3, 14, 28])
-def test_a_log_is_cut_with_all_that_tells_of_it(is_clean: bool, row: int) -> None:
+def test_log_is_cut_with_all_its_derived_files(is_clean: bool, row: int) -> None:
     files, ends = used(is_clean=is_clean)
     log = log_of(files, ends[-1])
     done = cut(files, ends[row])
@@ -74,12 +74,12 @@ def test_a_log_is_cut_with_all_that_tells_of_it(is_clean: bool, row: int) -> Non
     assert again.queue_offsets.tolist() == [row // 2 + 1]
 
 
-def test_a_cut_within_a_record_takes_it_along() -> None:
+def test_cut_within_a_record_removes_it() -> None:
     files, ends = used(is_clean=True)
     assert cut(files, ends[4] + 9).log_end == ends[4]
 
 
-def test_a_cut_behind_the_end_changes_nothing() -> None:
+def test_cut_behind_the_end_changes_nothing() -> None:
     files, ends = used(is_clean=True)
     before = log_of(files, 1 << 30)
     done = cut(files, ends[-1])
@@ -90,7 +90,7 @@ def test_a_cut_behind_the_end_changes_nothing() -> None:
 
 
 @CLEAN
-def test_a_log_is_cut_at_the_end_of_a_file(is_clean: bool) -> None:
+def test_log_is_cut_at_the_end_of_a_file(is_clean: bool) -> None:
     files, ends = used(is_clean=is_clean)
     at = 2 * CONFIG.commit_log_file_bytes
     done = cut(files, at)
@@ -103,7 +103,7 @@ def test_a_log_is_cut_at_the_end_of_a_file(is_clean: bool) -> None:
     assert store.read("flights", 0, store.queue_range("flights", 0)[0]).record_sizes.size == 1
 
 
-def test_what_is_left_is_served_no_further_than_told() -> None:
+def test_shortened_log_is_served_no_further_than_its_limit() -> None:
     files, ends = used(is_clean=True)
     cut(files, ends[9], serve_to=ends[4])
     store = MessageStore.open(
@@ -116,7 +116,7 @@ def test_what_is_left_is_served_no_further_than_told() -> None:
     assert len(readable(store)) == 10
 
 
-def test_a_cut_that_was_only_noted_is_completed_by_the_next_opening(
+def test_noted_cut_is_completed_by_the_next_opening(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def killed(*_places: object, **_options: object) -> MessageStore:
@@ -134,7 +134,7 @@ def test_a_cut_that_was_only_noted_is_completed_by_the_next_opening(
     assert load_notes(files, ROOT, pytest.fail).cut_to is None
 
 
-def test_a_log_of_others_can_be_cut() -> None:
+def test_foreign_log_can_be_cut() -> None:
     files, ends = used(is_clean=True)
     files.remove(ROOT / "ternmq.store")
     files.remove(ROOT / "ternmq.store.bak")
@@ -142,7 +142,7 @@ def test_a_log_of_others_can_be_cut() -> None:
     assert len(readable(open_store(files, config=CONFIG))) == 8
 
 
-def test_an_open_store_is_not_cut() -> None:
+def test_open_store_is_not_cut() -> None:
     files, ends = used(is_clean=True)
     store = open_store(files, config=CONFIG)
     with pytest.raises(StoreLocked):
@@ -150,7 +150,7 @@ def test_an_open_store_is_not_cut() -> None:
     assert store.max_physical == ends[-1]
 
 
-def test_a_cut_before_the_start_is_refused() -> None:
+def test_cut_before_the_start_is_refused() -> None:
     files = MemoryFileSystem()
     begin_at(files, 8192, 4096)
     with pytest.raises(StoreError, match="begins at 8192"):
@@ -167,7 +167,7 @@ def test_damage_before_the_end_is_no_end() -> None:
     assert done.records == 19
 
 
-def test_only_so_many_cuts_are_remembered_and_so_much_of_each(
+def test_number_and_size_of_kept_cuts_are_bounded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(cut_tail, "KEPT_FILES_MAX", 3)
@@ -180,7 +180,7 @@ def test_only_so_many_cuts_are_remembered_and_so_much_of_each(
     assert len(files.files(cut_folder(ROOT))) == 3
 
 
-def test_a_full_disk_is_cut_without_a_copy() -> None:
+def test_full_disk_is_cut_without_a_copy() -> None:
     files, ends = used(is_clean=True)
     files.used = 0.95
     done = cut(files, ends[9])
@@ -190,7 +190,7 @@ def test_a_full_disk_is_cut_without_a_copy() -> None:
 
 @CLEAN
 @pytest.mark.parametrize("at", [0, 16384])
-def test_a_log_starts_over_where_another_one_begins(is_clean: bool, at: int) -> None:
+def test_log_starts_over_where_another_one_begins(is_clean: bool, at: int) -> None:
     files, ends = used(is_clean=is_clean)
     done = begin_at(files, at, 8192)
     assert (done.records, done.end, done.log_end) == (30, ends[-1], at)
@@ -205,7 +205,7 @@ def test_a_log_starts_over_where_another_one_begins(is_clean: bool, at: int) -> 
     store.close()
 
 
-def test_a_replica_that_starts_over_follows_a_log_that_begins_later() -> None:
+def test_replaced_replica_follows_a_log_that_begins_later() -> None:
     files, copy = MemoryFileSystem(), MemoryFileSystem()
     open_store(copy).close()
     begin_at(files, 16384, 8192)
@@ -224,7 +224,7 @@ def test_a_replica_that_starts_over_follows_a_log_that_begins_later() -> None:
     assert len(readable(open_store(copy, config=CONFIG))) == 40
 
 
-def test_a_place_where_no_file_begins_is_refused() -> None:
+def test_place_between_file_starts_is_refused() -> None:
     files = MemoryFileSystem()
     with pytest.raises(StoreError, match="begins at 5"):
         begin_at(files, 5, 8192)

@@ -34,7 +34,7 @@ def filled(files: MemoryFileSystem, count: int = 40, step: int = 7) -> None:
     store.close()
 
 
-def test_an_index_built_anew_has_the_bytes_that_hints_gave_it() -> None:
+def test_rebuilt_index_has_the_bytes_dispatch_requests_gave_it() -> None:
     files = MemoryFileSystem()
     filled(files)
     expected = contents(files)
@@ -49,7 +49,7 @@ def test_an_index_built_anew_has_the_bytes_that_hints_gave_it() -> None:
     assert contents(files) == expected
 
 
-def test_a_store_that_went_without_an_index_gets_a_whole_one() -> None:
+def test_store_reopened_with_an_index_gets_a_complete_one() -> None:
     expected, files = MemoryFileSystem(), MemoryFileSystem()
     filled(expected)
     store = open_store(files, config=replace(SMALL, index_enabled=False))
@@ -61,7 +61,7 @@ def test_a_store_that_went_without_an_index_gets_a_whole_one() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_after_a_loss_of_power_the_index_tells_of_every_record_and_of_nothing_else(
+def test_index_after_power_loss_covers_exactly_the_log(
     seed: int,
 ) -> None:
     files, chance = PowerLossFileSystem(), random.Random(seed)

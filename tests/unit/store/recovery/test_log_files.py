@@ -15,31 +15,31 @@ def plan(*files: tuple[int, int], noted_bytes: int = 0) -> LogPlan:
     return plan_log(found, noted_bytes=noted_bytes, default_bytes=4096)
 
 
-def test_a_log_without_files_gets_the_length_of_the_settings() -> None:
+def test_log_without_files_gets_the_configured_length() -> None:
     assert plan().file_bytes == 4096
     assert plan((0, 0)).file_bytes == 4096
     assert [file.base for file in plan((0, 0)).removed] == [0]
 
 
-def test_the_length_is_read_off_the_files() -> None:
+def test_length_is_read_off_the_files() -> None:
     assert plan((0, 100)).file_bytes == 100
     assert plan((200, 100), (300, 100)).file_bytes == 100
 
 
-def test_an_empty_file_at_the_end_is_removed() -> None:
+def test_empty_file_at_the_end_is_removed() -> None:
     found = plan((0, 100), (100, 100), (200, 0))
     assert [file.base for file in found.kept] == [0, 100]
     assert [file.base for file in found.removed] == [200]
 
 
-def test_the_last_file_may_have_lost_its_end() -> None:
+def test_last_file_may_have_lost_its_end() -> None:
     found = plan((0, 100), (100, 40))
     assert (found.file_bytes, found.lengthened) == (100, found.kept[1])
     assert plan((0, 40), noted_bytes=100).lengthened is not None
     assert plan((0, 40)).lengthened is None
 
 
-def test_a_length_that_was_noted_of_another_log_does_not_count() -> None:
+def test_noted_length_of_another_log_does_not_count() -> None:
     assert plan((0, 100), (100, 100), noted_bytes=4096).file_bytes == 100
     assert plan((0, 100), noted_bytes=40).file_bytes == 100
 
@@ -56,6 +56,8 @@ def test_a_length_that_was_noted_of_another_log_does_not_count() -> None:
         (((50, 100), (150, 100)), f"{file_name(50)} does not follow"),
     ],
 )
-def test_what_is_no_log_is_refused_by_name(files: tuple[tuple[int, int], ...], reason: str) -> None:
+def test_inconsistent_log_files_are_refused_by_name(
+    files: tuple[tuple[int, int], ...], reason: str
+) -> None:
     with pytest.raises(StoreError, match=reason):
         plan(*files)

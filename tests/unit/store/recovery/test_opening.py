@@ -57,7 +57,7 @@ def used(*, is_clean: bool, count: int = 30) -> Used:
 @CLEAN
 @pytest.mark.parametrize("row", [0, 7, 15, 29])
 @pytest.mark.parametrize("shift", [0, -3, 5])
-def test_a_replica_serves_nothing_beyond_what_its_master_confirmed(
+def test_replica_serves_nothing_beyond_its_masters_confirmation(
     is_clean: bool, row: int, shift: int
 ) -> None:
     before = used(is_clean=is_clean)
@@ -78,7 +78,7 @@ def test_a_replica_serves_nothing_beyond_what_its_master_confirmed(
 @CLEAN
 @pytest.mark.parametrize("stops_cleanly", [True, False])
 @pytest.mark.parametrize("row", [0, 11, 29])
-def test_opened_as_a_master_it_serves_everything(
+def test_replica_opened_as_a_master_serves_everything(
     is_clean: bool, stops_cleanly: bool, row: int
 ) -> None:
     before = used(is_clean=is_clean)
@@ -96,7 +96,7 @@ def test_opened_as_a_master_it_serves_everything(
     check_index(again, before.served)
 
 
-def test_a_replica_that_is_stopped_dispatches_no_more_than_its_limit() -> None:
+def test_stopped_replica_dispatches_no_more_than_its_limit() -> None:
     master = opened(MemoryFileSystem())
     ends = [int(append(master, batch_of(record(body=bytes(50)))).end) for _ in range(9)]
     copy = MemoryFileSystem()
@@ -114,7 +114,7 @@ def test_a_replica_that_is_stopped_dispatches_no_more_than_its_limit() -> None:
     assert len(readable(again)) == 9
 
 
-def test_a_replica_goes_on_where_it_was_killed() -> None:
+def test_killed_replica_resumes_where_it_was() -> None:
     files, copy = MemoryFileSystem(), MemoryFileSystem()
     master = opened(files)
     for number in range(30):
@@ -139,7 +139,7 @@ def test_a_replica_goes_on_where_it_was_killed() -> None:
     assert readable(again) == readable(master)
 
 
-def test_a_replica_with_damage_beyond_its_limit_keeps_its_log() -> None:
+def test_replica_with_damage_beyond_its_limit_keeps_its_log() -> None:
     before = used(is_clean=True)
     damaged = before.ends[20]
     base = damaged - damaged % CONFIG.commit_log_file_bytes
@@ -155,7 +155,7 @@ def test_a_replica_with_damage_beyond_its_limit_keeps_its_log() -> None:
 
 
 @CLEAN
-def test_a_replica_reads_no_more_of_its_log_than_it_has_to(is_clean: bool) -> None:
+def test_replica_reads_no_more_of_its_log_than_needed(is_clean: bool) -> None:
     before = used(is_clean=is_clean)
     store = opened(before.files, before.ends[25])
     assert store.report.scanned_from >= before.ends[25 if is_clean else 15]

@@ -17,7 +17,7 @@ from ternmq_store.recovery.recovery import (
 )
 
 
-def test_the_scan_begins_with_the_last_file_that_was_safe_when_it_began() -> None:
+def test_scan_begins_with_the_last_file_safe_at_its_beginning() -> None:
     files = [FirstRecord(PhysicalOffset(base), at) for base, at in ((0, 10), (100, 20), (200, 30))]
     assert scan_start(files, 30) == 200
     assert scan_start(files, 29) == 100
@@ -38,7 +38,7 @@ def offset(value: int) -> PhysicalOffset:
         (500, 600, None),  # torn by the crash
     ],
 )
-def test_in_a_log_of_our_own_what_was_flushed_is_kept_and_the_rest_is_cut(
+def test_flushed_part_of_our_own_log_is_kept_and_the_rest_cut(
     at: int, following: int | None, expected: int | None
 ) -> None:
     rules = ScanRules(offset(500), is_ours=True, left_at=None, safe_at_ms=0)
@@ -56,7 +56,7 @@ def test_in_a_log_of_our_own_what_was_flushed_is_kept_and_the_rest_is_cut(
         (81, None),  # nobody knows whether it was on the disk
     ],
 )
-def test_in_a_log_of_others_store_times_tell_damage_from_the_end(
+def test_store_times_tell_damage_from_the_end_of_a_foreign_log(
     stored_at_ms: int, expected: int | None
 ) -> None:
     rules = ScanRules(offset(0), is_ours=False, left_at=None, safe_at_ms=80)
@@ -65,7 +65,7 @@ def test_in_a_log_of_others_store_times_tell_damage_from_the_end(
     assert found == expected
 
 
-def test_a_range_that_only_this_store_wrote_needs_no_store_times() -> None:
+def test_range_written_by_this_store_needs_no_store_times() -> None:
     rules = ScanRules(offset(500), is_ours=False, left_at=None, safe_at_ms=80)
     good = NextGood(offset(200), 1)
     for is_checksummed, expected in ((True, 200), (False, None)):
@@ -75,7 +75,7 @@ def test_a_range_that_only_this_store_wrote_needs_no_store_times() -> None:
         assert found == expected
 
 
-def test_a_report_has_a_row_for_each_finding() -> None:
+def test_report_has_a_row_for_each_finding() -> None:
     finding = Finding(What.CUT, Path("/store/commitlog/0"), 10, 20, "torn")
     report = RecoveryReport(
         was_clean=False,

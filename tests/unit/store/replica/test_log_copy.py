@@ -25,7 +25,7 @@ from tests.support.stores import (
 )
 
 
-def test_a_log_is_copied_byte_for_byte_with_its_blank_ends() -> None:
+def test_log_is_copied_byte_for_byte_with_its_blank_ends() -> None:
     files, copy = MemoryFileSystem(), MemoryFileSystem()
     master, slave = open_store(files), open_store(copy)
     for number in range(40):
@@ -40,7 +40,7 @@ def test_a_log_is_copied_byte_for_byte_with_its_blank_ends() -> None:
     assert slave.last_stored_at_ms == master.last_stored_at_ms
 
 
-def test_a_piece_that_does_not_go_on_at_the_end_changes_nothing() -> None:
+def test_piece_not_starting_at_the_end_changes_nothing() -> None:
     files, copy = MemoryFileSystem(), MemoryFileSystem()
     master, slave = open_store(files), open_store(copy)
     append(master, batch_of(record(), record(), record()))
@@ -65,7 +65,7 @@ def test_a_piece_that_does_not_go_on_at_the_end_changes_nothing() -> None:
     assert slave.max_physical == master.max_physical
 
 
-def test_a_full_disk_takes_no_piece() -> None:
+def test_full_disk_takes_no_piece() -> None:
     master, slave = open_store(MemoryFileSystem()), open_store(MemoryFileSystem())
     append(master, batch_of(record()))
     slave.cleaner.level = DiskLevel.FULL
@@ -74,7 +74,7 @@ def test_a_full_disk_takes_no_piece() -> None:
     assert slave.max_physical == 0
 
 
-def test_ranges_of_checksums_are_those_of_the_other_log() -> None:
+def test_checksum_ranges_equal_those_of_the_other_log() -> None:
     files, copy = MemoryFileSystem(), MemoryFileSystem()
     plain = replace(CONFIG, record_checksum=False)
     borders = [0]
@@ -105,7 +105,7 @@ def bodies(store: MessageStore, topic: str) -> list[bytes]:
 
 
 @pytest.mark.parametrize("is_ahead", [True, False])
-def test_a_topic_is_deleted_where_the_other_log_had_it_deleted(*, is_ahead: bool) -> None:
+def test_topic_is_deleted_where_the_other_log_had_it_deleted(*, is_ahead: bool) -> None:
     files, copy = MemoryFileSystem(), MemoryFileSystem()
     master, slave = open_store(files), open_store(copy)
     append(master, batch_of(record("A", 0, b"old"), record("B", 0, b"b1"), record("A", 0, b"old")))

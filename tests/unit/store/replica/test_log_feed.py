@@ -23,7 +23,7 @@ def filled(files: MemoryFileSystem, count: int = 40) -> MessageStore:
     return store
 
 
-def test_what_is_appended_is_given_out_before_it_is_on_the_disk() -> None:
+def test_appended_bytes_are_fed_before_they_are_on_disk() -> None:
     store = filled(MemoryFileSystem(), 3)
     assert store.flushed_offset == 0
     found = next_slice(store, 0, 1 << 20)
@@ -32,7 +32,7 @@ def test_what_is_appended_is_given_out_before_it_is_on_the_disk() -> None:
     assert next_slice(store, found.end) is None
 
 
-def test_what_was_there_before_the_start_is_read_by_a_task() -> None:
+def test_bytes_before_the_start_are_read_by_a_task() -> None:
     files = MemoryFileSystem()
     first = filled(files)
     settle(first)
@@ -47,7 +47,7 @@ def test_what_was_there_before_the_start_is_read_by_a_task() -> None:
     assert data == log_of(files, store.max_physical)
 
 
-def test_no_slice_crosses_a_files_end() -> None:
+def test_slices_end_at_the_end_of_a_file() -> None:
     store = filled(MemoryFileSystem())
     at, ends = 0, list[int]()
     while (found := next_slice(store, at, 1 << 20)) is not None:
@@ -57,7 +57,7 @@ def test_no_slice_crosses_a_files_end() -> None:
     assert ends[:-1] == list(range(length, ends[-1], length))
 
 
-def test_an_offset_outside_the_log_is_refused() -> None:
+def test_offset_outside_the_log_is_refused() -> None:
     store = filled(MemoryFileSystem(), 2)
     for start in (-1, store.max_physical + 1):
         with pytest.raises(InvalidParameter):
@@ -66,7 +66,7 @@ def test_an_offset_outside_the_log_is_refused() -> None:
         store.feed.checksum(PhysicalOffset(5), PhysicalOffset(4))
 
 
-def test_a_file_that_is_deleted_meanwhile_gives_nothing() -> None:
+def test_file_deleted_meanwhile_yields_nothing() -> None:
     files = MemoryFileSystem()
     first = filled(files)
     settle(first)
@@ -79,7 +79,7 @@ def test_a_file_that_is_deleted_meanwhile_gives_nothing() -> None:
     assert store.feed.finish(cold) is None
 
 
-def test_what_waits_in_a_pool_is_given_out_once_it_is_in_the_files() -> None:
+def test_pooled_bytes_are_fed_once_they_are_in_the_files() -> None:
     config = replace(SMALL, transient_pool_enabled=True)
     store = open_store(MemoryFileSystem(), config=config, flush_mode=FlushMode.ASYNC)
     append(store, batch_of(record()))
@@ -88,7 +88,7 @@ def test_what_waits_in_a_pool_is_given_out_once_it_is_in_the_files() -> None:
     assert next_slice(store, 0) is not None
 
 
-def test_damaged_bytes_are_passed_on_as_they_are_and_as_damaged() -> None:
+def test_damaged_bytes_are_passed_on_unchanged_and_marked() -> None:
     files, copy = MemoryFileSystem(), MemoryFileSystem()
     first = open_store(files, config=CONFIG)
     ends = [int(append(first, batch_of(record(body=bytes(90)))).end) for _ in range(9)]
@@ -106,7 +106,7 @@ def test_damaged_bytes_are_passed_on_as_they_are_and_as_damaged() -> None:
     assert slave.dispatched_offset == master.max_physical
 
 
-def test_a_checksum_is_that_of_the_bytes_over_all_files() -> None:
+def test_checksum_covers_the_bytes_over_all_files() -> None:
     files = MemoryFileSystem()
     store = filled(files)
     end = store.max_physical
@@ -114,7 +114,7 @@ def test_a_checksum_is_that_of_the_bytes_over_all_files() -> None:
     assert task.run() == zlib.crc32(log_of(files, end)[100:-7])
 
 
-def test_a_place_where_no_record_begins_changes_nothing() -> None:
+def test_place_without_a_record_changes_nothing() -> None:
     files = MemoryFileSystem()
     store = filled(files)
     settle(store)

@@ -43,14 +43,14 @@ def test_whole_records_are_taken_up_to_a_number_of_bytes() -> None:
     assert taken(data, size, stop=2 * size + 5) == data[size : 2 * size]
 
 
-def test_one_longer_record_goes_alone() -> None:
+def test_longer_record_goes_alone() -> None:
     data = log(500, 20)
     first = int.from_bytes(data[:4], "big")
     assert taken(data, bytes_max=64) == data[:first]
     assert taken(data, bytes_max=first - 1) == data[:first]
 
 
-def test_the_blank_record_goes_with_all_that_it_covers() -> None:
+def test_blank_record_goes_with_all_the_bytes_it_covers() -> None:
     data = log(100)
     whole = (data + encode_blank(FILE_BYTES - len(data))).ljust(FILE_BYTES, b"\0")
     assert taken(whole) == whole
@@ -58,19 +58,19 @@ def test_the_blank_record_goes_with_all_that_it_covers() -> None:
     assert taken(whole, len(data), bytes_max=1000) == whole[len(data) :]
 
 
-def test_nothing_is_taken_where_no_record_lies() -> None:
+def test_bytes_without_a_record_make_no_piece() -> None:
     data = log(100, 100)
     assert taken(data, 5) is None
     assert taken(data, stop=len(data) // 2 - 1) is None
     assert taken(data.ljust(FILE_BYTES, b"\0"), len(data), stop=FILE_BYTES) is None
 
 
-def test_a_good_piece_tells_its_newest_store_time() -> None:
+def test_good_piece_reports_its_newest_store_time() -> None:
     data = log(100, 0, 300)
     assert check_piece(data, PhysicalOffset(0), file_end=FILE_BYTES) == 1_700_000_000_000
 
 
-def test_a_piece_with_the_end_of_its_file_is_good() -> None:
+def test_piece_with_the_end_of_its_file_is_good() -> None:
     data = log(100)
     whole = (data + encode_blank(FILE_BYTES - len(data))).ljust(FILE_BYTES, b"\0")
     at = PhysicalOffset(len(data))
@@ -79,7 +79,7 @@ def test_a_piece_with_the_end_of_its_file_is_good() -> None:
 
 
 @pytest.mark.parametrize("change", ["cut", "shifted", "longer", "forged", "moved", "no magic"])
-def test_a_piece_that_is_no_part_of_a_log_is_refused(change: str) -> None:
+def test_malformed_piece_is_refused(change: str) -> None:
     data, at = bytearray(log(100, 100, 100)), PhysicalOffset(0)
     size = len(data) // 3
     match change:
@@ -99,14 +99,14 @@ def test_a_piece_that_is_no_part_of_a_log_is_refused(change: str) -> None:
         check_piece(bytes(data), at, file_end=FILE_BYTES)
 
 
-def test_a_record_that_leaves_no_room_for_the_blank_one_is_refused() -> None:
+def test_record_without_space_for_a_blank_one_behind_it_is_refused() -> None:
     data = log(100)
     with pytest.raises(CorruptRecord, match="blank"):
         check_piece(data, PhysicalOffset(0), file_end=len(data) + 7)
     assert check_piece(data, PhysicalOffset(0), file_end=len(data) + 8)
 
 
-def test_a_blank_record_in_the_middle_of_a_file_is_refused() -> None:
+def test_blank_record_in_the_middle_of_a_file_is_refused() -> None:
     data = log(100)
     piece = data + encode_blank(40).ljust(40, b"\0")
     with pytest.raises(CorruptRecord):

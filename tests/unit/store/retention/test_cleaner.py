@@ -109,7 +109,7 @@ def note_used(store: MessageStore, share: float) -> None:
     store.cleaner.note_disk_use(task)
 
 
-def test_expired_files_go_and_their_messages_with_them() -> None:
+def test_expired_files_are_deleted_with_their_messages() -> None:
     kept = Kept()
     kept.put(21, every_ms=HOUR_MS)
     assert kept.log_names() == [0, 8192, 16384]
@@ -122,7 +122,7 @@ def test_expired_files_go_and_their_messages_with_them() -> None:
     assert kept.store.queue_range("A", 0) == (7, 21)
 
 
-def test_who_asks_for_a_message_that_is_gone_is_told_where_the_queue_begins() -> None:
+def test_read_of_a_deleted_message_reports_the_queues_beginning() -> None:
     kept = Kept()
     kept.put(21)
     kept.clock.now_ms += 73 * HOUR_MS
@@ -132,7 +132,7 @@ def test_who_asks_for_a_message_that_is_gone_is_told_where_the_queue_begins() ->
     assert result.next_offset == 14
 
 
-def test_before_the_queues_have_followed_the_log_a_read_steps_over_what_is_gone() -> None:
+def test_read_steps_over_deleted_messages_before_queues_follow_the_log() -> None:
     kept = Kept()
     kept.put(21)
     kept.clock.now_ms += 73 * HOUR_MS
@@ -146,7 +146,7 @@ def test_before_the_queues_have_followed_the_log_a_read_steps_over_what_is_gone(
     assert result.next_offset == 4
 
 
-def test_the_newest_file_stays_however_old_it_is() -> None:
+def test_newest_file_stays_however_old() -> None:
     kept = Kept()
     kept.put(14)
     kept.clock.now_ms += 10_000 * HOUR_MS
@@ -154,7 +154,7 @@ def test_the_newest_file_stays_however_old_it_is() -> None:
     assert kept.log_names() == [8192]
 
 
-def test_the_file_of_the_newest_message_stays_when_the_next_one_is_ready_and_empty() -> None:
+def test_file_of_the_newest_message_stays_beside_an_empty_next_one() -> None:
     kept = Kept()
     kept.put(5)
     prepare(kept.store)
@@ -166,7 +166,7 @@ def test_the_file_of_the_newest_message_stays_when_the_next_one_is_ready_and_emp
     assert kept.bodies() == list(range(7))
 
 
-def test_nothing_goes_outside_the_hour_unless_somebody_asks() -> None:
+def test_deletion_outside_its_hour_needs_a_request() -> None:
     kept = Kept()
     kept.put(14)
     kept.clock.now_ms += 73 * HOUR_MS
@@ -177,7 +177,7 @@ def test_nothing_goes_outside_the_hour_unless_somebody_asks() -> None:
     assert kept.log_names() == [8192]
 
 
-def test_a_request_holds_until_there_is_nothing_more_to_delete() -> None:
+def test_request_holds_until_deletion_has_nothing_left_to_do() -> None:
     kept = Kept(config=replace(CONFIG, delete_files_max=2))
     kept.put(7 * 6)
     kept.clock.now_ms += 73 * HOUR_MS
@@ -193,7 +193,7 @@ def test_a_request_holds_until_there_is_nothing_more_to_delete() -> None:
     assert len(kept.log_names()) == 2
 
 
-def test_a_store_deletes_nothing_in_its_first_minute() -> None:
+def test_store_deletes_nothing_in_its_first_minute() -> None:
     kept = Kept(config=replace(CONFIG, clean_delay_ms=60_000))
     kept.put(14)
     kept.clock.now_ms += 73 * HOUR_MS
@@ -208,7 +208,7 @@ def test_a_store_deletes_nothing_in_its_first_minute() -> None:
     assert kept.log_names() == [8192]
 
 
-def test_a_file_that_somebody_reads_stays_until_it_is_released() -> None:
+def test_file_being_read_stays_until_released() -> None:
     kept = Kept()
     kept.put(21)
     kept.clock.now_ms += 73 * HOUR_MS
@@ -222,7 +222,7 @@ def test_a_file_that_somebody_reads_stays_until_it_is_released() -> None:
     assert kept.log_names() == [16384]
 
 
-def test_what_is_not_dispatched_stays() -> None:
+def test_undispatched_files_stay() -> None:
     kept = Kept()
     kept.put(8)
     for number in range(13):
@@ -233,7 +233,7 @@ def test_what_is_not_dispatched_stays() -> None:
     assert kept.log_names() == [8192, 16384]
 
 
-def test_a_queues_files_follow_but_the_one_that_tells_its_end_stays() -> None:
+def test_queue_files_follow_except_the_one_holding_its_end() -> None:
     kept = Kept()
     kept.put(25, "A")
     kept.put(70, "B")
@@ -251,7 +251,7 @@ def test_a_queues_files_follow_but_the_one_that_tells_its_end_stays() -> None:
     assert kept.store.queue_range("A", 0) == (25, 26)
 
 
-def test_the_indexs_files_follow_but_the_newest_stays() -> None:
+def test_index_files_follow_except_the_newest() -> None:
     kept = Kept()
     kept.put(100, every_ms=1)
     before = kept.files.files(index_folder(ROOT))
@@ -263,7 +263,7 @@ def test_the_indexs_files_follow_but_the_newest_stays() -> None:
     assert kept.bodies() == [98, 99]
 
 
-def test_a_disk_at_75_percent_deletes_what_has_expired_at_any_hour() -> None:
+def test_disk_at_75_percent_deletes_expired_files_at_any_hour() -> None:
     kept = Kept()
     kept.put(14)
     note_used(kept.store, 0.76)
@@ -274,7 +274,7 @@ def test_a_disk_at_75_percent_deletes_what_has_expired_at_any_hour() -> None:
     assert kept.log_names() == [8192]
 
 
-def test_a_disk_at_85_percent_costs_the_oldest_files_and_no_more_than_it_must() -> None:
+def test_disk_at_85_percent_loses_only_as_many_old_files_as_needed() -> None:
     kept = Kept()
     kept.put(35)
     kept.files.used = 0.86
@@ -287,7 +287,7 @@ def test_a_disk_at_85_percent_costs_the_oldest_files_and_no_more_than_it_must() 
     assert kept.store.cleaner.level is DiskLevel.CLEAN
 
 
-def test_a_log_that_cannot_grow_below_85_percent_costs_one_file_for_each_attempt() -> None:
+def test_log_that_cannot_grow_loses_one_file_per_attempt() -> None:
     kept = Kept()
     kept.put(35)
     prepare(kept.store)
@@ -304,7 +304,7 @@ def test_a_log_that_cannot_grow_below_85_percent_costs_one_file_for_each_attempt
         assert len(kept.log_names()) == files
 
 
-def test_where_messages_are_worth_more_than_space_a_full_disk_costs_none() -> None:
+def test_full_disk_deletes_nothing_when_forced_cleaning_is_off() -> None:
     config = replace(CONFIG, clean_forcibly=False)
     kept = Kept(config=config)
     kept.put(35)
@@ -313,7 +313,7 @@ def test_where_messages_are_worth_more_than_space_a_full_disk_costs_none() -> No
     assert len(kept.log_names()) == 5
 
 
-def test_a_disk_at_90_percent_refuses_messages_until_it_is_emptier(
+def test_disk_at_90_percent_refuses_messages_until_it_is_emptier(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     kept = Kept()
@@ -337,7 +337,7 @@ def test_a_disk_at_90_percent_refuses_messages_until_it_is_emptier(
     ]
 
 
-def test_a_file_that_cannot_be_deleted_is_tried_again_before_any_other() -> None:
+def test_undeletable_file_is_retried_before_any_other() -> None:
     class Stubborn(MemoryFileSystem):
         error: OSError | None = OSError(errno.EIO, "no")
 
@@ -359,7 +359,7 @@ def test_a_file_that_cannot_be_deleted_is_tried_again_before_any_other() -> None
     assert kept.log_names() == [24576]
 
 
-def test_a_pass_that_is_given_up_is_finished_by_the_next_one() -> None:
+def test_abandoned_pass_is_finished_by_the_next_one() -> None:
     kept = Kept()
     kept.put(28)
     kept.clock.now_ms += 73 * HOUR_MS
@@ -375,9 +375,7 @@ def test_a_pass_that_is_given_up_is_finished_by_the_next_one() -> None:
 
 
 @pytest.mark.parametrize("is_killed", [True, False])
-def test_a_crash_at_any_moment_of_a_pass_leaves_a_store_that_opens_with_all_its_messages(
-    *, is_killed: bool
-) -> None:
+def test_crash_at_any_moment_of_a_pass_leaves_an_intact_store(*, is_killed: bool) -> None:
     moments = 0
     for moment in range(200):
         files = PowerLossFileSystem()
@@ -406,7 +404,7 @@ def test_a_crash_at_any_moment_of_a_pass_leaves_a_store_that_opens_with_all_its_
     assert moments > 5
 
 
-def test_a_topic_with_a_shorter_retention_begins_at_what_has_not_expired() -> None:
+def test_topic_with_a_shorter_retention_begins_at_its_unexpired_messages() -> None:
     kept = Kept()
     for _ in range(30):
         kept.put(1, "A")
@@ -425,7 +423,7 @@ def test_a_topic_with_a_shorter_retention_begins_at_what_has_not_expired() -> No
     assert kept.store.read("A", 0, QueueOffset(3)).next_offset == 30
 
 
-def test_a_topic_with_a_longer_retention_keeps_the_files_of_the_log() -> None:
+def test_topic_with_a_longer_retention_keeps_the_log_files() -> None:
     kept = Kept()
     kept.put(14)
     kept.store.cleaner.keep_topics({"A": 100 * HOUR_MS})
@@ -437,7 +435,7 @@ def test_a_topic_with_a_longer_retention_keeps_the_files_of_the_log() -> None:
     assert kept.log_names() == [8192]
 
 
-def test_a_topic_deleted_in_the_middle_of_a_pass_is_left_alone() -> None:
+def test_topic_deleted_in_the_middle_of_a_pass_is_left_alone() -> None:
     kept = Kept()
     kept.put(20, "A", every_ms=HOUR_MS)
     kept.put(20, "B", every_ms=HOUR_MS)
@@ -450,7 +448,7 @@ def test_a_topic_deleted_in_the_middle_of_a_pass_is_left_alone() -> None:
     assert kept.store.queue_range("B", 0) == (20, 20)
 
 
-def test_a_topic_whose_files_are_on_their_way_out_can_be_deleted_and_made_anew() -> None:
+def test_topic_may_be_recreated_while_its_files_are_being_deleted() -> None:
     kept = Kept()
     kept.put(25, "A")
     kept.put(70, "B")
@@ -473,7 +471,7 @@ def test_a_topic_whose_files_are_on_their_way_out_can_be_deleted_and_made_anew()
     assert kept.store.failure is None
 
 
-def test_on_a_real_disk_the_files_and_their_maps_are_gone(tmp_path: Path) -> None:
+def test_real_files_and_their_maps_are_deleted(tmp_path: Path) -> None:
     files = RealFileSystem()
     clock = HandClock()
     store = MessageStore.open(tmp_path, CONFIG, FlushMode.ASYNC, files, clock)

@@ -42,7 +42,7 @@ class Kept:
         return [int(name) for name in self.files.files(commit_log_folder(ROOT))]
 
 
-def test_a_file_that_somebody_has_to_deliver_from_stays_until_that_is_done() -> None:
+def test_file_with_undelivered_messages_stays_until_they_are_delivered() -> None:
     kept = Kept()
     files = kept.names()
     needed: PhysicalOffset | None = PhysicalOffset(files[2] + 5)
@@ -60,7 +60,7 @@ def test_a_file_that_somebody_has_to_deliver_from_stays_until_that_is_done() -> 
     assert kept.store.cleaner.held_end == 0
 
 
-def test_only_a_full_disk_lets_go_of_what_is_not_delivered() -> None:
+def test_undelivered_messages_are_deleted_only_by_a_full_disk() -> None:
     kept = Kept()
     files = kept.names()
     kept.store.cleaner.holders.append(lambda: PhysicalOffset(0))
@@ -71,7 +71,7 @@ def test_only_a_full_disk_lets_go_of_what_is_not_delivered() -> None:
     assert len(kept.names()) < len(files)
 
 
-def test_a_log_without_a_next_file_lets_go_of_it_only_when_its_present_file_is_full() -> None:
+def test_log_without_a_next_file_drops_held_files_only_when_its_own_is_full() -> None:
     kept = Kept()
     append(kept.store, batch_of(record("A", 0, bytes(3000))))
     files = kept.names()

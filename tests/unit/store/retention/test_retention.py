@@ -46,17 +46,17 @@ def count(*files: OldFile, reason: Reason = Reason.HOUR, files_max: int = 10) ->
         (1.0, DiskLevel.FULL),
     ],
 )
-def test_the_levels_are_rocketmqs(used_share: float, level: DiskLevel) -> None:
+def test_disk_levels_equal_rocketmqs(used_share: float, level: DiskLevel) -> None:
     assert disk_level(used_share, DEFAULT) is level
 
 
-def test_a_full_disk_that_may_be_cleaned_late_is_still_full() -> None:
+def test_full_disk_that_may_be_cleaned_late_is_still_full() -> None:
     config = StoreConfig(disk_clean_percent=95)
     assert disk_level(0.86, config) is DiskLevel.FORCE
     assert disk_level(0.9, config) is DiskLevel.FULL
 
 
-def test_files_are_looked_at_only_at_the_hour() -> None:
+def test_files_are_examined_only_at_the_hour() -> None:
     config = StoreConfig(delete_when="04;16")
     hours = [
         hour
@@ -79,7 +79,7 @@ def test_files_are_looked_at_only_at_the_hour() -> None:
         (DiskLevel.FORCE, False, False, Reason.DISK),
     ],
 )
-def test_what_is_a_reason_outside_the_hour(
+def test_reasons_to_delete_outside_the_hour(
     level: DiskLevel, *, is_requested: bool, forcibly: bool, reason: Reason | None
 ) -> None:
     config = StoreConfig(clean_forcibly=forcibly)
@@ -90,7 +90,7 @@ def test_what_is_a_reason_outside_the_hour(
 
 
 @pytest.mark.parametrize(("forcibly", "reason"), [(True, Reason.DISK_FORCED), (False, None)])
-def test_a_log_that_cannot_grow_costs_the_oldest_files_as_a_full_disk_does(
+def test_log_that_cannot_grow_loses_oldest_files_as_a_full_disk_does(
     *, forcibly: bool, reason: Reason | None
 ) -> None:
     config = StoreConfig(clean_forcibly=forcibly)
@@ -100,37 +100,37 @@ def test_a_log_that_cannot_grow_costs_the_oldest_files_as_a_full_disk_does(
     assert found is reason
 
 
-def test_a_file_expires_72_hours_after_its_newest_message() -> None:
+def test_file_expires_72_hours_after_its_newest_message() -> None:
     assert count(file(0, age_h=72)) == 1
     assert count(file(0, age_h=71.99)) == 0
 
 
-def test_deletion_ends_before_the_first_file_that_has_not_expired() -> None:
+def test_deletion_ends_before_the_first_unexpired_file() -> None:
     assert count(file(0), file(1, age_h=1), file(2)) == 1
 
 
-def test_deletion_ends_before_the_first_file_that_is_held_however_full_the_disk() -> None:
+def test_deletion_ends_before_the_first_held_file_however_full_the_disk() -> None:
     files = (file(0), file(1, is_held=True), file(2))
     assert count(*files) == 1
     assert count(*files, reason=Reason.DISK_FORCED) == 1
 
 
-def test_a_file_of_unknown_age_goes_only_by_force() -> None:
+def test_file_of_unknown_age_is_deleted_only_by_force() -> None:
     assert count(file(0, age_h=None)) == 0
     assert count(file(0, age_h=None), reason=Reason.DISK_FORCED) == 1
 
 
-def test_one_look_deletes_ten_files_at_most() -> None:
+def test_cleaning_step_deletes_ten_files_at_most() -> None:
     assert count(*map(file, range(30))) == 10
 
 
-def test_force_takes_the_oldest_of_any_age() -> None:
+def test_force_deletes_the_oldest_of_any_age() -> None:
     young = [file(index, age_h=0) for index in range(3)]
     assert count(*young, reason=Reason.DISK) == 0
     assert count(*young, reason=Reason.DISK_FORCED) == 3
 
 
-def test_the_most_patient_topic_decides_how_long_files_are_kept() -> None:
+def test_longest_retention_of_any_topic_decides() -> None:
     assert retention_ms(DEFAULT, {}) == 72 * HOUR_MS
     assert retention_ms(DEFAULT, {"short": HOUR_MS}) == 72 * HOUR_MS
     assert retention_ms(DEFAULT, {"short": HOUR_MS, "long": 100 * HOUR_MS}) == 100 * HOUR_MS
@@ -150,7 +150,7 @@ def test_the_most_patient_topic_decides_how_long_files_are_kept() -> None:
         {"delete_files_max": 0},
     ],
 )
-def test_settings_that_cannot_work_are_refused(values: dict[str, Any]) -> None:
+def test_impossible_settings_are_refused(values: dict[str, Any]) -> None:
     name = next(iter(values))
     with pytest.raises(ConfigError, match=f"store.{name}"):
         StoreConfig(**values)

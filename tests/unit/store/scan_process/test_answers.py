@@ -27,7 +27,9 @@ def refusal(said: list[Answer]) -> Refusal:
 
 
 @pytest.mark.parametrize("name", ["pyarrow", "ternmq_store.columns.batches"])
-def test_without_arrow_every_wish_is_refused(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_scan_requests_are_refused_without_arrow(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     for module in [each for each in sys.modules if each.startswith("ternmq_store.columns")]:
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, name, None)
@@ -43,7 +45,7 @@ def test_without_arrow_every_wish_is_refused(monkeypatch: pytest.MonkeyPatch, na
         (ValueError("cannot map"), "the scan failed: ValueError: cannot map"),
     ],
 )
-def test_what_fails_unforeseen_is_told_by_its_name(
+def test_unforeseen_failure_is_reported_by_name(
     monkeypatch: pytest.MonkeyPatch, failure: Exception, told: str
 ) -> None:
     pytest.importorskip("pyarrow")
@@ -65,7 +67,7 @@ def test_what_fails_unforeseen_is_told_by_its_name(
         ({"expression_type": "SQL92", "expression": "a >"}, ResponseCode.INVALID_PARAMETER),
     ],
 )
-def test_what_cannot_be_done_is_a_refusal_and_not_the_end_of_the_process(
+def test_impossible_scan_is_a_refusal_and_not_the_end_of_the_process(
     fields: dict[str, Any], code: ResponseCode
 ) -> None:
     pytest.importorskip("pyarrow")

@@ -49,7 +49,7 @@ def count_up(wish: Wish) -> Iterator[Answer]:
     yield Answer(Kind.END, b"end", wish.end_offset)
 
 
-def test_wishes_are_answered_in_turn_until_the_broker_is_gone(place: Place) -> None:
+def test_scan_requests_are_answered_in_turn_until_the_broker_is_gone(place: Place) -> None:
     place.ask(Kind.WISH, 1, WISH.to_bytes())
     place.ask(Kind.WISH, 2, replace(WISH, begin_offset=8).to_bytes())
     os.close(place.wishes)
@@ -60,7 +60,7 @@ def test_wishes_are_answered_in_turn_until_the_broker_is_gone(place: Place) -> N
     assert heard[0][1] == b"schema"
 
 
-def test_a_stretch_that_nobody_wants_any_more_ends_at_once_and_the_next_is_served(
+def test_unwanted_stretch_ends_at_once_and_the_next_is_served(
     place: Place,
 ) -> None:
     turns: list[int] = []
@@ -86,7 +86,7 @@ def test_a_stretch_that_nobody_wants_any_more_ends_at_once_and_the_next_is_serve
     assert turns == [0, 6, 7, 0, 9, 9]
 
 
-def test_a_late_stop_harms_no_later_stretch(place: Place) -> None:
+def test_late_stop_harms_no_later_stretch(place: Place) -> None:
     place.ask(Kind.WISH, 1, replace(WISH, begin_offset=8).to_bytes())
     place.ask(Kind.STOP, 0)
 
@@ -100,7 +100,7 @@ def test_a_late_stop_harms_no_later_stretch(place: Place) -> None:
     assert [header.kind for header, _ in place.heard()] == [Kind.SCHEMA, Kind.BATCH, Kind.END]
 
 
-def test_it_ends_when_nobody_reads_what_it_writes(place: Place) -> None:
+def test_scan_process_ends_when_its_output_is_closed(place: Place) -> None:
     place.ask(Kind.WISH, 1, WISH.to_bytes())
     os.close(place.answers)
     serve(place.pipes, count_up)

@@ -47,7 +47,7 @@ frames = st.lists(
 
 
 @given(frames, st.lists(st.integers(1, 90), min_size=1))
-def test_frames_come_out_whole_however_they_are_cut(
+def test_frames_are_reassembled_however_they_are_cut(
     sent: list[tuple[Kind, int, int, int, bytes]], cuts: list[int]
 ) -> None:
     data = b""
@@ -72,7 +72,7 @@ def test_frames_come_out_whole_however_they_are_cut(
     assert received == sent
 
 
-def test_a_piece_that_lies_in_one_payload_is_not_copied() -> None:
+def test_piece_within_one_payload_is_not_copied() -> None:
     reader = FrameReader()
     assert list(reader.feed(header_bytes(Header(Kind.BATCH, 1, 100)))) == []
     piece = bytes(60)
@@ -81,12 +81,12 @@ def test_a_piece_that_lies_in_one_payload_is_not_copied() -> None:
     assert not part.is_last
 
 
-def test_what_is_no_frame_is_found() -> None:
+def test_malformed_frame_is_detected() -> None:
     with pytest.raises(ValueError, match="99"):
         list(FrameReader().feed(bytes([99]) + bytes(100)))
 
 
-def test_wishes_and_refusals_come_back_as_they_were() -> None:
+def test_scan_requests_and_refusals_survive_the_round_trip() -> None:
     assert Wish.from_bytes(WISH.to_bytes()) == WISH
     refusal = Refusal(ResponseCode.PULL_OFFSET_MOVED, "ä is gone")
     assert Refusal.from_bytes(refusal.to_bytes()) == refusal

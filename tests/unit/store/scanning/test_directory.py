@@ -58,7 +58,7 @@ def queue_end(files: MemoryFileSystem) -> int:
 
 
 @pytest.mark.parametrize("record_checksum", [False, True])
-def test_a_copy_ends_where_its_log_does(
+def test_copy_ends_where_its_log_does(
     record_checksum: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert queue_end(copied_late(record_checksum=record_checksum)) == 14
@@ -66,7 +66,7 @@ def test_a_copy_ends_where_its_log_does(
 
 
 @pytest.mark.parametrize("lost_bytes", [1, 20, 450])
-def test_the_last_record_of_a_log_that_was_not_closed_may_be_there_in_part(lost_bytes: int) -> None:
+def test_last_record_of_an_unclosed_log_may_be_partial(lost_bytes: int) -> None:
     files = copied_late()
     directory = StoreDirectory(files, ROOT)
     last = QueueOffset(directory.queues()[0].end - 1)
@@ -88,7 +88,7 @@ def closed(*topics: str) -> MemoryFileSystem:
 
 
 @pytest.mark.parametrize(("lost", "told"), [("consumequeue", "is missing"), ("commitlog", "no fi")])
-def test_a_log_without_queues_and_queues_without_a_log_are_no_empty_store(
+def test_log_without_queues_and_queues_without_a_log_are_no_empty_store(
     lost: str, told: str
 ) -> None:
     files = closed("A")
@@ -101,7 +101,7 @@ def test_a_log_without_queues_and_queues_without_a_log_are_no_empty_store(
         directory.queues()
 
 
-def test_a_queue_whose_file_was_cut_is_told_by_the_files_of_the_others() -> None:
+def test_truncated_queue_file_is_detected_by_the_others() -> None:
     files = closed("A", "B", "C")
     path = ROOT / "consumequeue" / "B" / "0" / f"{0:020d}"
     files.open(path).resize(20)
@@ -110,7 +110,7 @@ def test_a_queue_whose_file_was_cut_is_told_by_the_files_of_the_others() -> None
         directory.queues()
 
 
-def test_a_directory_that_is_in_use_or_was_closed_has_what_its_queues_say() -> None:
+def test_open_or_closed_directory_has_what_its_queues_say() -> None:
     files = MemoryFileSystem()
     store = open_store(files, config=SEALED)
     for _ in range(5):

@@ -51,14 +51,14 @@ def rows(scanned: Iterable[Scanned]) -> list[tuple[str, int]]:
     return [(row["topic"], row["queueOffset"]) for batch in batches for row in batch.to_pylist()]
 
 
-def test_topics_that_are_not_users_are_left_out_unless_they_are_named() -> None:
+def test_system_topics_are_left_out_unless_named() -> None:
     files = filled("A", "%RETRY%g", "SCHEDULE_TOPIC_XXXX")
     assert rows(scan(files)) == [("A", number) for number in range(20)]
     assert rows(scan(files, topics=["%RETRY%g"])) == [("%RETRY%g", n) for n in range(20)]
     assert rows(scan(files, topics=["nobody"])) == []
 
 
-def test_messages_that_no_queue_reaches_are_not_given() -> None:
+def test_messages_without_a_queue_unit_are_left_out() -> None:
     files = MemoryFileSystem()
     store = open_store(files, config=CONFIG)
     for _ in range(3):
@@ -70,13 +70,13 @@ def test_messages_that_no_queue_reaches_are_not_given() -> None:
     store.close()
 
 
-def test_only_messages_of_the_store_times_that_are_wanted_are_given() -> None:
+def test_messages_outside_the_wanted_store_times_are_left_out() -> None:
     files = filled("A", "B", count=40)
     wanted = replace(WANTED, stored_from_ms=FIRST_MS + 30_000, stored_before_ms=FIRST_MS + 32_000)
     assert rows(scan(files, wanted)) == [("A", 30), ("B", 30), ("A", 31), ("B", 31)]
 
 
-def test_files_that_retention_took_are_no_parts_and_later_ones_are_read() -> None:
+def test_files_taken_by_retention_are_no_parts_and_later_ones_are_read() -> None:
     files = filled("A", "B", count=30)
     before = rows(scan(files))
     files.remove(min(path for path in files.nodes if path.parent.name == "commitlog"))
@@ -85,7 +85,7 @@ def test_files_that_retention_took_are_no_parts_and_later_ones_are_read() -> Non
     assert 0 < len(left) < len(before)
 
 
-def test_a_file_that_goes_after_the_plan_is_told_with_a_queue() -> None:
+def test_file_deleted_after_the_plan_is_reported_with_a_queue() -> None:
     files = filled("A", count=30)
     directory = StoreDirectory(files, ROOT)
     part = plan_directory(directory)[0]
@@ -94,7 +94,7 @@ def test_a_file_that_goes_after_the_plan_is_told_with_a_queue() -> None:
         list(scan_part(directory, part, WANTED, broker_name="b"))
 
 
-def test_a_damaged_message_is_named_by_its_queue_or_passed_over() -> None:
+def test_damaged_message_is_named_by_its_queue_or_skipped() -> None:
     files = filled("A", "B", count=5)
     node = files.nodes[min(path for path in files.nodes if path.parent.name == "commitlog")]
     node.data[bytes(node.data).rindex(b"\x01B") - 40] ^= 1
@@ -133,7 +133,9 @@ class CountingFiles(MemoryFileSystem):
         return file
 
 
-def test_few_files_are_open_however_many_queues_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_open_files_are_bounded_however_many_queues_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     topics = [f"T{number}" for number in range(30)]
     made = filled(*topics, count=3)
     files = CountingFiles(made.nodes, made.made_folders)
@@ -146,7 +148,7 @@ def test_few_files_are_open_however_many_queues_there_are(monkeypatch: pytest.Mo
     assert not files.now_open
 
 
-def test_an_empty_store_has_no_parts() -> None:
+def test_empty_store_has_no_parts() -> None:
     files = MemoryFileSystem()
     open_store(files).close()
     assert scan(files) == []

@@ -77,7 +77,7 @@ def log_path(number: int) -> Any:
     return ROOT / "commitlog" / f"{number * LOG_FILE_BYTES:020d}"
 
 
-def test_a_stretch_is_read_over_the_borders_of_files() -> None:
+def test_stretch_is_read_across_file_borders() -> None:
     files = filled()
     assert numbers(scan(files, 3, 37)) == list(range(3, 37))
     assert scan(files, 3, 37)[-1].next_offset == 37
@@ -89,7 +89,7 @@ def test_two_tags_of_one_hash_are_told_apart() -> None:
     assert numbers(scan(filled(), 0, 40, wanted)) == list(range(1, 40, 2))
 
 
-def test_tag_codes_that_units_have_no_room_for_are_looked_up() -> None:
+def test_extended_tag_codes_are_looked_up() -> None:
     config = replace(CONFIG, consume_queue_ext_enabled=True)
     files = filled(config=config)
     assert any("consumequeue_ext" in str(path) for path in files.nodes)
@@ -99,7 +99,7 @@ def test_tag_codes_that_units_have_no_room_for_are_looked_up() -> None:
     assert numbers(scan(files, 0, 40, wanted)) == []
 
 
-def test_a_time_is_found_by_halving_and_its_end_does_not_belong_to_it() -> None:
+def test_time_is_found_by_binary_search_and_its_end_is_exclusive() -> None:
     wanted = replace(NUMBERS, stored_from_ms=FIRST_MS + 10_000, stored_before_ms=FIRST_MS + 20_000)
     steps = scan(filled(), 0, 40, wanted)
     assert numbers(steps) == list(range(10, 20))
@@ -109,7 +109,7 @@ def test_a_time_is_found_by_halving_and_its_end_does_not_belong_to_it() -> None:
     assert numbers(scan(filled(), 15, 40, replace(wanted, stored_before_ms=0))) == [*range(15, 40)]
 
 
-def test_nothing_behind_the_given_end_of_the_log_is_read() -> None:
+def test_records_behind_the_given_end_of_the_log_are_not_read() -> None:
     files = filled()
     directory = StoreDirectory(files, ROOT)
     end = directory.unit_files("A", 0, 0, 40).unit(QueueOffset(10)).offset
@@ -118,7 +118,7 @@ def test_nothing_behind_the_given_end_of_the_log_is_read() -> None:
         scan(files, 0, 11, log_end=end)
 
 
-def test_an_open_store_is_read_while_it_grows() -> None:
+def test_open_store_is_read_while_it_grows() -> None:
     files, clock = MemoryFileSystem(), HandClock(FIRST_MS)
     store = open_store(files, config=CONFIG, clock=clock)
     add(store, clock, 15)
@@ -137,7 +137,7 @@ def test_an_open_store_is_read_while_it_grows() -> None:
     store.close()
 
 
-def test_what_retention_took_is_named_with_where_the_queue_begins() -> None:
+def test_messages_taken_by_retention_are_named_with_the_queues_beginning() -> None:
     files = filled()
     files.remove(log_path(0))
     with pytest.raises(StretchGone, match="'A' queue 0: messages from 4 ") as raised:
@@ -149,7 +149,7 @@ def test_what_retention_took_is_named_with_where_the_queue_begins() -> None:
     assert directory.queues() == [QueueStretch("A", 0, first, 40)]
 
 
-def test_what_retention_takes_in_the_middle_of_a_scan_ends_it() -> None:
+def test_retention_in_the_middle_of_a_scan_ends_it() -> None:
     files = filled()
     directory = StoreDirectory(files, ROOT)
     steps = scan_queue(
@@ -165,7 +165,7 @@ def test_what_retention_takes_in_the_middle_of_a_scan_ends_it() -> None:
     assert raised.value.first_offset > raised.value.wanted_offset
 
 
-def test_a_file_that_goes_while_the_directory_is_opened_is_not_there(
+def test_file_deleted_while_the_directory_opens_is_absent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     files = filled()
@@ -181,7 +181,7 @@ def test_a_file_that_goes_while_the_directory_is_opened_is_not_there(
     assert directory.log_start == LOG_FILE_BYTES
 
 
-def test_units_that_stand_for_nothing_are_no_messages_and_no_damage() -> None:
+def test_padding_units_are_neither_messages_nor_damage() -> None:
     files = filled(count=5)
     node = files.nodes[ROOT / "consumequeue" / "A" / "0" / f"{0:020d}"]
     node.data[20:60] = unit_bytes(make_padding(2))
@@ -189,7 +189,7 @@ def test_units_that_stand_for_nothing_are_no_messages_and_no_damage() -> None:
     assert [(each.batch, each.next_offset) for each in scan(files, 1, 3)] == [(None, 3)]
 
 
-def test_a_unit_that_was_never_written_is_damage() -> None:
+def test_unwritten_unit_is_damage() -> None:
     files = filled(count=5)
     files.nodes[ROOT / "consumequeue" / "A" / "0" / f"{0:020d}"].data[40:60] = 0
     with pytest.raises(MessageDamaged, match="message 2 is damaged: its unit"):
@@ -198,7 +198,7 @@ def test_a_unit_that_was_never_written_is_damage() -> None:
     assert (numbers(steps), steps[-1].damaged) == ([0, 1, 3, 4], 1)
 
 
-def test_a_first_unit_that_points_before_any_log_is_damaged_and_not_gone() -> None:
+def test_first_unit_pointing_before_any_log_is_damaged_and_not_expired() -> None:
     files = filled(count=5)
     files.nodes[ROOT / "consumequeue" / "A" / "0" / f"{0:020d}"].data[0] = 0x80
     with pytest.raises(MessageDamaged, match="message 0 is damaged: its unit"):
@@ -211,7 +211,7 @@ def test_a_first_unit_that_points_before_any_log_is_damaged_and_not_gone() -> No
 
 @pytest.mark.parametrize("unit", [b"\x80" + bytes(7), bytes(8), (5).to_bytes(8, "big")])
 @pytest.mark.parametrize("is_cut", [False, True])
-def test_a_unit_that_seems_gone_behind_others_that_are_not_costs_that_message_alone(
+def test_unit_pointing_before_the_log_behind_good_ones_costs_only_its_message(
     unit: bytes, is_cut: bool
 ) -> None:
     files = filled(count=40)
@@ -238,7 +238,7 @@ def test_a_unit_that_seems_gone_behind_others_that_are_not_costs_that_message_al
     assert sum(each[-1].damaged for each in scans) == 1
 
 
-def test_what_is_known_as_damaged_is_not_served() -> None:
+def test_known_damage_is_not_served() -> None:
     files = filled(count=5)
     notes = load_notes(files, ROOT, lambda reason: None)
     directory = StoreDirectory(files, ROOT)
@@ -253,7 +253,7 @@ def test_what_is_known_as_damaged_is_not_served() -> None:
 
 
 @pytest.mark.parametrize("is_checksummed", [True, False])
-def test_a_changed_property_is_noticed_where_records_have_a_checksum(
+def test_changed_property_is_noticed_where_records_have_a_checksum(
     is_checksummed: bool,
 ) -> None:
     files = filled(count=3, config=replace(CONFIG, record_checksum=is_checksummed))
@@ -267,7 +267,7 @@ def test_a_changed_property_is_noticed_where_records_have_a_checksum(
         assert numbers(scan(files, 0, 3)) == [0, 1, 2]
 
 
-def test_properties_that_lost_a_sector_are_noticed_where_records_have_no_checksum() -> None:
+def test_lost_sector_in_properties_is_noticed_without_a_checksum() -> None:
     files = filled(count=3, config=replace(CONFIG, record_checksum=False))
     node = files.nodes[log_path(0)]
     at = bytes(node.data).index(b"TAGS\x01")
@@ -276,7 +276,7 @@ def test_properties_that_lost_a_sector_are_noticed_where_records_have_no_checksu
         scan(files, 0, 3)
 
 
-def test_a_record_of_another_queue_is_not_taken_for_the_message() -> None:
+def test_record_of_another_queue_is_not_taken_for_the_message() -> None:
     files = filled(count=3, config=replace(CONFIG, record_checksum=False))
     node = files.nodes[ROOT / "consumequeue" / "A" / "0" / f"{0:020d}"]
     node.data[20:40] = node.data[:20].copy()
@@ -284,7 +284,7 @@ def test_a_record_of_another_queue_is_not_taken_for_the_message() -> None:
         scan(files, 0, 3)
 
 
-def test_far_apart_records_are_read_without_what_is_between() -> None:
+def test_distant_records_are_read_without_the_bytes_between_them() -> None:
     files, clock = MemoryFileSystem(), HandClock()
     config = replace(CONFIG, commit_log_file_bytes=4 << 20)
     store = open_store(files, config=config, clock=clock)
@@ -296,7 +296,7 @@ def test_far_apart_records_are_read_without_what_is_between() -> None:
     assert numbers(scan(files, 0, 30)) == list(range(30))
 
 
-def test_records_that_are_far_apart_need_no_map(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_distant_records_need_no_map(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_rows, "_SLACK_BYTES", 100)
     monkeypatch.setattr(log_rows, "_GAP_BYTES_MAX", 500)
     files, clock = MemoryFileSystem(), HandClock(FIRST_MS)
@@ -320,7 +320,7 @@ def test_records_that_are_far_apart_need_no_map(monkeypatch: pytest.MonkeyPatch)
     assert numbers(scan_queue(directory, stretch, NUMBERS, broker_name="b")) == list(range(10))
 
 
-def test_a_disk_that_fails_is_told_with_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failing_disk_is_reported_with_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
     files = filled()
     read = MemoryFile.read
 
@@ -334,21 +334,21 @@ def test_a_disk_that_fails_is_told_with_the_file(monkeypatch: pytest.MonkeyPatch
         scan(files, 3, 37)
 
 
-def test_files_that_do_not_belong_together_are_refused_by_name() -> None:
+def test_mismatched_files_are_refused_by_name() -> None:
     files = filled()
     files.remove(log_path(1))
     with pytest.raises(StoreError, match=log_path(2).name):
         StoreDirectory(files, ROOT)
 
 
-def test_a_column_that_there_is_not_is_refused() -> None:
+def test_missing_column_is_refused() -> None:
     with pytest.raises(UsageError, match="'nobody'"):
         scan(filled(count=1), 0, 1, Wanted(columns=["nobody"]))
     with pytest.raises(UsageError, match="at least one"):
         scan(filled(count=1), 0, 1, Wanted(batch_rows_max=0))
 
 
-def test_a_body_that_needs_a_package_says_so_while_the_log_is_mapped(
+def test_missing_body_package_is_reported_while_the_log_is_mapped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     body, flags = compress(bytes(10_000), "lz4", 0)

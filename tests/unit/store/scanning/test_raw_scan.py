@@ -59,11 +59,11 @@ def log_file(files: MemoryFileSystem, number: int) -> Node:
 
 
 @pytest.mark.parametrize("closes", [True, False])
-def test_every_record_is_given_whether_a_queue_reaches_it_or_not(closes: bool) -> None:
+def test_every_record_is_returned_with_or_without_a_queue_unit(closes: bool) -> None:
     assert numbers(scan(filled(closes=closes))) == list(range(30))
 
 
-def test_records_go_on_behind_damaged_bytes() -> None:
+def test_records_continue_behind_damaged_bytes() -> None:
     files = filled()
     data = log_file(files, 0).data
     data[:100] = 7
@@ -74,7 +74,7 @@ def test_records_go_on_behind_damaged_bytes() -> None:
     assert sum(each.damaged for each in steps if each.damaged) >= 1
 
 
-def test_a_record_that_was_being_written_is_looked_at_again(
+def test_record_being_written_is_read_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     files = MemoryFileSystem()
@@ -97,7 +97,7 @@ def test_a_record_that_was_being_written_is_looked_at_again(
     store.close()
 
 
-def test_a_record_longer_than_what_is_read_at_once_is_given() -> None:
+def test_record_longer_than_the_read_buffer_is_returned() -> None:
     files = MemoryFileSystem()
     store = open_store(files, config=replace(CONFIG, commit_log_file_bytes=1 << 20))
     append(store, batch_of(record("A", 0, bytes(300_000))))
@@ -107,7 +107,7 @@ def test_a_record_longer_than_what_is_read_at_once_is_given() -> None:
     assert numbers(scan(files, replace(WANTED, batch_bytes_max=1000))) == [0, 1]
 
 
-def test_what_is_being_written_at_the_end_is_not_damage() -> None:
+def test_record_being_written_at_the_end_is_not_damage() -> None:
     files = filled(3, closes=False)
     node = log_file(files, 0)
     end = len(bytes(node.data).rstrip(b"\0"))
@@ -115,7 +115,7 @@ def test_what_is_being_written_at_the_end_is_not_damage() -> None:
     assert numbers(scan(files)) == [0, 1]
 
 
-def test_in_a_closed_store_a_torn_end_is_damage() -> None:
+def test_torn_end_of_a_closed_store_is_damage() -> None:
     files = filled(3)
     node = log_file(files, 0)
     end = len(bytes(node.data).rstrip(b"\0"))
@@ -124,7 +124,7 @@ def test_in_a_closed_store_a_torn_end_is_damage() -> None:
         scan(files)
 
 
-def test_a_store_without_records_has_no_files_to_read() -> None:
+def test_store_without_records_has_no_files_to_read() -> None:
     files = MemoryFileSystem()
     open_store(files).close()
     assert scan(files) == []

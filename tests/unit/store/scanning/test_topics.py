@@ -6,7 +6,7 @@ from ternmq_store.scanning.topics import is_light, is_user_topic
 
 
 @pytest.mark.parametrize("topic", ["flights", "rmq", "RETRY", "a_REPLY_TOPICS"])
-def test_a_topic_that_users_made_is_read(topic: str) -> None:
+def test_topic_made_by_users_is_read(topic: str) -> None:
     assert is_user_topic(topic)
 
 
@@ -18,6 +18,6 @@ def test_a_topic_that_users_made_is_read(topic: str) -> None:
         "RMQ_SYS_ANYTHING", "DefaultCluster_REPLY_TOPIC", "%LMQ%light", "OFFSET_MOVED_EVENT",
     ],
 )  # fmt: skip
-def test_what_brokers_keep_for_themselves_and_for_groups_is_not(topic: str) -> None:
+def test_topics_of_brokers_and_groups_are_not_user_topics(topic: str) -> None:
     assert not is_user_topic(topic)
     assert is_light(topic) is (topic == "%LMQ%light")

@@ -8,26 +8,26 @@ from ternmq_store.columns.names import COLUMNS
 from ternmq_store.scanning.wanted import BATCH_BYTES_MAX, BATCH_ROWS_MAX, Wanted
 
 
-def test_limits_are_lowered_to_what_is_allowed() -> None:
+def test_limits_are_lowered_to_the_allowed() -> None:
     wanted = Wanted(batch_rows_max=1 << 40, batch_bytes_max=1 << 40, columns=()).checked()
     assert (wanted.batch_rows_max, wanted.batch_bytes_max) == (BATCH_ROWS_MAX, BATCH_BYTES_MAX)
     assert wanted.columns == COLUMNS
 
 
 @pytest.mark.parametrize("wanted", [Wanted(batch_rows_max=0), Wanted(batch_bytes_max=0)])
-def test_a_batch_of_nothing_is_refused(wanted: Wanted) -> None:
+def test_batch_limit_of_zero_is_refused(wanted: Wanted) -> None:
     with pytest.raises(UsageError):
         wanted.checked()
 
 
-def test_columns_that_decide_are_read_behind_those_that_are_wanted() -> None:
+def test_deciding_columns_are_read_behind_the_wanted_ones() -> None:
     tags = parse_subscription("A", "x")
     wanted = Wanted(subscription=tags, columns=["body"], keys=frozenset("k"), stored_from_ms=1)
     assert wanted.columns_needed == ("body", "tags", "keys", "storeTimestamp")
     assert Wanted(subscription=tags, columns=["tags"]).columns_needed == ("tags",)
 
 
-def test_a_condition_decides_by_the_bytes_of_properties() -> None:
+def test_condition_decides_by_the_bytes_of_properties() -> None:
     wanted = Wanted(subscription=parse_subscription("A", "n > 3", "SQL92"))
     keep = wanted.record_filter
     assert keep is not None

@@ -14,7 +14,7 @@ from tests.support.replicas import log_of
 from tests.support.virtual_time import run_in_virtual_time
 
 
-def test_bytes_go_to_slaves_before_the_masters_own_disk_has_them() -> None:
+def test_bytes_go_to_slaves_before_the_masters_disk_has_them() -> None:
     async def main() -> None:
         async with reigning() as master:
             slave = await master.slave()
@@ -32,7 +32,7 @@ def test_bytes_go_to_slaves_before_the_masters_own_disk_has_them() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_confirmation_is_told_at_once_when_nothing_else_is_to_be_said() -> None:
+def test_confirmation_is_sent_at_once_on_an_idle_stream() -> None:
     async def main() -> None:
         async with reigning() as master:
             slave = await master.slave()
@@ -53,7 +53,7 @@ def test_a_confirmation_is_told_at_once_when_nothing_else_is_to_be_said() -> Non
     run_in_virtual_time(main())
 
 
-def test_a_stream_with_nothing_to_say_has_a_heartbeat_each_second() -> None:
+def test_idle_stream_has_a_heartbeat_each_second() -> None:
     async def main() -> None:
         async with reigning() as master:
             slave = await master.slave()
@@ -98,7 +98,7 @@ async def waited_for(master: Master) -> tuple[Slave, int]:
         {"epoch": 0},
     ],
 )
-def test_a_forged_or_wild_slave_offset_changes_nothing_at_the_master(
+def test_forged_or_wild_slave_offset_changes_nothing_at_the_master(
     forged: dict[str, int],
 ) -> None:
     async def main() -> None:
@@ -123,7 +123,7 @@ def test_a_forged_or_wild_slave_offset_changes_nothing_at_the_master(
     run_in_virtual_time(main())
 
 
-def test_a_slave_that_speaks_out_of_turn_is_cut_off() -> None:
+def test_slave_violating_the_protocol_is_cut_off() -> None:
     async def main() -> None:
         async with reigning() as master:
             slave = await master.slave()
@@ -137,7 +137,7 @@ def test_a_slave_that_speaks_out_of_turn_is_cut_off() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_slave_that_hangs_is_waited_for_three_seconds_and_kept_fifteen() -> None:
+def test_hanging_slave_is_waited_for_three_seconds_and_kept_fifteen() -> None:
     async def main() -> None:
         async with reigning() as master:
             slave, end = await waited_for(master)
@@ -158,7 +158,7 @@ def test_a_slave_that_hangs_is_waited_for_three_seconds_and_kept_fifteen() -> No
     run_in_virtual_time(main())
 
 
-def test_a_slave_that_comes_back_is_waited_for_again() -> None:
+def test_returning_slave_is_waited_for_again() -> None:
     async def main() -> None:
         async with reigning() as master:
             slave, end = await waited_for(master)
@@ -181,7 +181,7 @@ def test_a_slave_that_comes_back_is_waited_for_again() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_new_stream_of_the_same_process_takes_the_place_of_the_old_one() -> None:
+def test_new_stream_of_the_same_process_replaces_the_old() -> None:
     async def main() -> None:
         async with reigning() as master:
             first = await master.slave()
@@ -200,7 +200,7 @@ def test_a_new_stream_of_the_same_process_takes_the_place_of_the_old_one() -> No
     run_in_virtual_time(main())
 
 
-def test_another_process_of_the_same_id_has_to_wait_until_the_first_is_silent() -> None:
+def test_another_process_of_the_same_id_waits_until_the_first_is_silent() -> None:
     async def main() -> None:
         async with reigning() as master:
             first = await master.slave()
@@ -221,7 +221,7 @@ def test_another_process_of_the_same_id_has_to_wait_until_the_first_is_silent() 
     run_in_virtual_time(main())
 
 
-def test_several_slaves_follow_side_by_side_and_a_slow_one_holds_up_nobody() -> None:
+def test_several_slaves_follow_concurrently_and_slow_ones_delay_none() -> None:
     async def main() -> None:
         async with reigning() as master:
             slaves = [await master.slave(broker_id) for broker_id in (1, 2, 3)]
@@ -242,7 +242,7 @@ def test_several_slaves_follow_side_by_side_and_a_slow_one_holds_up_nobody() -> 
     run_in_virtual_time(main())
 
 
-def test_without_acknowledgements_only_a_window_of_the_log_is_sent(
+def test_unacknowledged_log_is_limited_to_a_window(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("ternmq_broker.replication.master.feeding.WINDOW_BYTES", 4096)
@@ -266,7 +266,7 @@ def test_without_acknowledgements_only_a_window_of_the_log_is_sent(
     run_in_virtual_time(main())
 
 
-def test_what_a_slave_lacks_is_not_deleted_under_it() -> None:
+def test_log_files_a_slave_still_needs_are_held() -> None:
     async def main() -> None:
         async with reigning() as master:
             slave = await master.slave()
@@ -283,7 +283,7 @@ def test_what_a_slave_lacks_is_not_deleted_under_it() -> None:
     run_in_virtual_time(main())
 
 
-def test_the_status_tells_who_follows_and_how_far_behind() -> None:
+def test_status_shows_who_follows_and_how_far_behind() -> None:
     async def main() -> None:
         async with reigning() as master:
             reply = await master.status()
@@ -313,7 +313,7 @@ def test_the_status_tells_who_follows_and_how_far_behind() -> None:
     run_in_virtual_time(main())
 
 
-def test_an_asynchronous_master_waits_for_nobody_and_tells_what_is_confirmed() -> None:
+def test_async_master_waits_for_no_slave_and_reports_confirmations() -> None:
     async def main() -> None:
         async with reigning(
             role=BrokerRole.ASYNC_MASTER, in_sync_replicas=1, flush_mode=FlushMode.ASYNC
@@ -329,7 +329,7 @@ def test_an_asynchronous_master_waits_for_nobody_and_tells_what_is_confirmed() -
     run_in_virtual_time(main())
 
 
-def test_who_counts_gets_everything_before_its_master_leaves() -> None:
+def test_synchronized_slaves_get_everything_before_their_master_leaves() -> None:
     async def main() -> None:
         async with reigning() as master:
             slave, end = await waited_for(master)

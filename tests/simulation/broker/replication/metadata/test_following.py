@@ -34,7 +34,7 @@ def run(scenario: Callable[[Pair], Awaitable[None]]) -> None:
     run_in_virtual_time(main())
 
 
-def test_every_table_of_the_master_is_the_slaves_within_a_second_of_each_change() -> None:
+def test_every_table_reaches_the_slave_within_a_second_of_each_change() -> None:
     async def scenario(both: Pair) -> None:
         tables = both.master.tables
 
@@ -66,7 +66,7 @@ def test_every_table_of_the_master_is_the_slaves_within_a_second_of_each_change(
     run(scenario)
 
 
-def test_the_slaves_files_have_what_its_next_life_needs() -> None:
+def test_slaves_files_have_what_its_next_start_needs() -> None:
     async def scenario(both: Pair) -> None:
         both.master.tables.topics.put(TopicConfig("T", 4, 4), now_ms=1)
         both.master.commit(3, 7)
@@ -81,7 +81,7 @@ def test_the_slaves_files_have_what_its_next_life_needs() -> None:
     run(scenario)
 
 
-def test_what_was_committed_at_the_slave_stays_until_the_master_has_more() -> None:
+def test_offset_committed_at_slave_stays_until_master_has_more() -> None:
     async def scenario(both: Pair) -> None:
         both.master.tables.topics.put(TopicConfig("T", 4, 4), now_ms=1)
         both.master.commit(5)
@@ -103,7 +103,7 @@ def test_what_was_committed_at_the_slave_stays_until_the_master_has_more() -> No
     run(scenario)
 
 
-def test_a_group_that_is_deleted_goes_also_when_it_is_made_anew_at_once() -> None:
+def test_deleted_group_goes_even_when_recreated_at_once() -> None:
     async def scenario(both: Pair) -> None:
         tables = both.master.tables
         tables.topics.put(TopicConfig("T", 4, 4), now_ms=1)
@@ -122,7 +122,7 @@ def test_a_group_that_is_deleted_goes_also_when_it_is_made_anew_at_once() -> Non
     run(scenario)
 
 
-def test_a_topic_that_is_deleted_and_made_anew_begins_anew_at_the_slave() -> None:
+def test_recreated_topic_starts_over_at_the_slave() -> None:
     async def scenario(both: Pair) -> None:
         master, slave = both.master, both.slave
         master.tables.topics.put(TopicConfig("T", 1, 1), now_ms=1)
@@ -152,7 +152,7 @@ def test_a_topic_that_is_deleted_and_made_anew_begins_anew_at_the_slave() -> Non
     run(scenario)
 
 
-def test_what_was_done_counts_once_the_log_has_it() -> None:
+def test_delivery_progress_counts_once_log_has_arrived() -> None:
     async def scenario(both: Pair) -> None:
         master, slave = both.master, both.slave
         append(master.store, batch_of(record("T", 0, b"delivered")))
@@ -180,7 +180,7 @@ def test_what_was_done_counts_once_the_log_has_it() -> None:
     run(scenario)
 
 
-def test_what_waited_for_the_log_does_not_take_the_place_of_what_was_told_later() -> None:
+def test_progress_waiting_for_log_does_not_overwrite_later_progress() -> None:
     async def scenario(both: Pair) -> None:
         master, slave = both.master, both.slave
         append(master.store, batch_of(record("T", 0, b"delivered")))
@@ -197,7 +197,7 @@ def test_what_waited_for_the_log_does_not_take_the_place_of_what_was_told_later(
     run(scenario)
 
 
-def test_how_far_transactions_are_done_with_counts_once_the_log_has_their_ends() -> None:
+def test_transaction_progress_counts_once_log_has_arrived() -> None:
     async def scenario(both: Pair) -> None:
         master, slave = both.master, both.slave
         for topic in (HALF_TOPIC, OP_TOPIC):
@@ -220,7 +220,7 @@ def test_how_far_transactions_are_done_with_counts_once_the_log_has_their_ends()
     run(scenario)
 
 
-def test_what_waited_for_the_log_when_the_stream_broke_is_told_again() -> None:
+def test_progress_waiting_for_log_is_resent_after_broken_stream() -> None:
     async def scenario(both: Pair) -> None:
         master, slave = both.master, both.slave
         append(master.store, batch_of(record("T", 0, b"delivered")))
@@ -238,7 +238,7 @@ def test_what_waited_for_the_log_when_the_stream_broke_is_told_again() -> None:
     run(scenario)
 
 
-def test_a_table_for_which_there_is_no_room_holds_up_no_other(
+def test_table_without_disk_space_does_not_delay_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def no_room(topic: str, *, at: PhysicalOffset) -> None:
@@ -260,7 +260,7 @@ def test_a_table_for_which_there_is_no_room_holds_up_no_other(
     run(scenario)
 
 
-def test_tables_of_any_size_are_told_in_pieces() -> None:
+def test_tables_of_any_size_are_sent_in_pieces() -> None:
     async def scenario(both: Pair) -> None:
         for number in range(3000):
             both.master.tables.topics.put(TopicConfig(f"topic-{number:060}", 4, 4), now_ms=1)
@@ -319,7 +319,7 @@ class Scripted:
         ("timer", "{}"),
     ],
 )
-def test_what_cannot_be_a_table_changes_nothing_and_is_told_once(
+def test_malformed_table_changes_nothing_and_is_logged_once(
     table: str, text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario(both: Pair) -> None:
@@ -348,7 +348,7 @@ def test_what_cannot_be_a_table_changes_nothing_and_is_told_once(
     assert table in told[0]
 
 
-def test_another_life_of_the_master_tells_everything_again() -> None:
+def test_restarted_master_sends_everything_again() -> None:
     async def scenario(both: Pair) -> None:
         both.master.tables.topics.put(TopicConfig("T", 4, 4), now_ms=1)
         both.master.commit(5)

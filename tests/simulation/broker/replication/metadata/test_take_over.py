@@ -37,7 +37,7 @@ async def take_over(master: Member, *members: BrokerMember) -> int:
     )
 
 
-def test_a_master_that_returns_takes_what_its_slaves_have_newer() -> None:
+def test_returning_master_adopts_newer_tables_of_its_slaves() -> None:
     async def scenario(both: Pair) -> None:
         both.connection = None
         master, slave = both.master, both.slave
@@ -87,7 +87,7 @@ class Mute:
         await asyncio.sleep(100)
 
 
-def test_a_slave_that_does_not_answer_holds_nobody_up_for_more_than_two_seconds() -> None:
+def test_silent_slave_delays_start_by_at_most_two_seconds() -> None:
     async def main() -> None:
         async with pair() as both:
             both.connection = None

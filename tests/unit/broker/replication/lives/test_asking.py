@@ -52,7 +52,7 @@ def status(
     )
 
 
-def test_everybody_is_asked_side_by_side_and_who_is_silent_is_named() -> None:
+def test_members_are_asked_concurrently_and_silent_ones_named() -> None:
     async def main() -> None:
         async def get_epoch(
             request: nameserver.GetEpochRequest, call: Call
@@ -106,7 +106,7 @@ def test_everybody_is_asked_side_by_side_and_who_is_silent_is_named() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_member_tells_the_newest_epoch_that_its_log_has_reached() -> None:
+def test_member_reports_the_newest_epoch_of_its_log() -> None:
     assert answer_of(None) is None
     assert answer_of(status(1)) == MemberAnswer(3, 2, PhysicalOffset(100))
 
@@ -115,9 +115,7 @@ def test_a_member_tells_the_newest_epoch_that_its_log_has_reached() -> None:
     ("own_store", "told", "is_counted"),
     [("x", "x", True), ("", "y", True), ("x", "", True), ("x", "y", False)],
 )
-def test_what_a_member_of_another_store_knows_does_not_count(
-    own_store: str, told: str, is_counted: bool
-) -> None:
+def test_members_of_another_store_do_not_count(own_store: str, told: str, is_counted: bool) -> None:
     async def main() -> None:
         async def tell(
             request: replication.ReplicationStatusRequest, call: Call
@@ -152,14 +150,14 @@ def test_what_a_member_of_another_store_knows_does_not_count(
     run_in_virtual_time(main())
 
 
-def test_a_member_tells_whether_it_is_the_master() -> None:
+def test_member_reports_whether_it_is_the_master() -> None:
     reply = status(0)
     assert answer_of(reply) == MemberAnswer(3, 2, PhysicalOffset(100), is_master=True)
     reply.is_fenced = True
     assert answer_of(reply) == MemberAnswer(3, 2, PhysicalOffset(100))
 
 
-def test_a_slave_that_is_known_as_another_member_too_is_not_missing() -> None:
+def test_slave_known_under_another_id_is_not_missing() -> None:
     both = (member(0, "s", "ns"), None), (member(1, "s", "ns"), None)
     assert missing_slaves(both, own_id=100) == ()
     apart = (member(0, "m", "ns"), None), (member(1, "s", "ns"), None)
@@ -168,7 +166,7 @@ def test_a_slave_that_is_known_as_another_member_too_is_not_missing() -> None:
     assert missing_slaves([(member(1, "s"), status(1))], own_id=None) == ()
 
 
-def test_nobody_answers_for_nobody() -> None:
+def test_empty_answer_has_no_members_and_reads_as_nobody() -> None:
     asked = Asked((), (), ())
     assert (asked.highest, asked.members) == (0, ())
     assert named(asked.answered) == "nobody"

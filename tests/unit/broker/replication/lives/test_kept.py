@@ -25,11 +25,11 @@ FULL = Kept(
 
 
 @pytest.mark.parametrize("kept", [Kept(), FULL])
-def test_what_is_written_is_read_again(kept: Kept) -> None:
+def test_replication_state_survives_round_trip(kept: Kept) -> None:
     assert kept_from_dict(parse_json(write_json(kept.to_dict()))) == kept
 
 
-def test_the_highest_epoch_is_of_the_log_or_heard_of() -> None:
+def test_highest_epoch_is_of_the_log_or_heard_of() -> None:
     assert Kept().highest_known == 0
     assert FULL.highest_known == 2000
     assert Kept(epochs=FULL.epochs, highest_epoch=5).highest_known == 1000
@@ -51,13 +51,13 @@ def test_the_highest_epoch_is_of_the_log_or_heard_of() -> None:
         ({"members": [5]}, "member is 5, not an object"),
     ],
 )
-def test_what_is_no_state_is_refused(changes: dict[str, Any], reason: str) -> None:
+def test_malformed_replication_state_is_refused(changes: dict[str, Any], reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         kept_from_dict(FULL.to_dict() | changes)
 
 
 @pytest.mark.parametrize("name", sorted(FULL.to_dict()))
-def test_a_member_that_is_missing_is_refused(name: str) -> None:
+def test_missing_member_is_refused(name: str) -> None:
     content = FULL.to_dict()
     del content[name]
     with pytest.raises((ValueError, LookupError)):

@@ -69,7 +69,7 @@ class Others:
     ("known", "start"),
     [(own(is_replicated=False), Start.MASTER), (own(is_master=False), Start.SLAVE)],
 )
-def test_nobody_is_asked_when_that_cannot_matter(known: Own, start: Start) -> None:
+def test_unreplicated_master_and_slave_start_without_asking(known: Own, start: Start) -> None:
     async def main() -> None:
         others = Others([NameServerAnswer(9)])
         decision = await decide(known, others, name="a")
@@ -79,7 +79,7 @@ def test_nobody_is_asked_when_that_cannot_matter(known: Own, start: Start) -> No
     run_in_virtual_time(main())
 
 
-def test_it_is_asked_each_second_until_somebody_knows_and_said_once(
+def test_master_asks_each_second_until_answered_and_logs_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def main() -> None:
@@ -92,7 +92,7 @@ def test_it_is_asked_each_second_until_somebody_knows_and_said_once(
     assert caplog.text.count("--force-master") == 1
 
 
-def test_a_higher_epoch_makes_it_a_slave() -> None:
+def test_higher_epoch_makes_a_master_a_slave() -> None:
     async def main() -> None:
         decision = await decide(own(), Others([NameServerAnswer(4)]), name="a")
         assert decision.start is Start.SLAVE
@@ -100,7 +100,7 @@ def test_a_higher_epoch_makes_it_a_slave() -> None:
     run_in_virtual_time(main())
 
 
-def test_force_stands_for_answers_but_gives_way_to_a_member() -> None:
+def test_force_replaces_answers_but_gives_way_to_a_member() -> None:
     async def main() -> None:
         others = Others([])
         decision = await decide(own(was_clean=False), others, name="a", is_forced=True)
@@ -113,7 +113,7 @@ def test_force_stands_for_answers_but_gives_way_to_a_member() -> None:
     run_in_virtual_time(main())
 
 
-def test_force_makes_a_slave_the_master_of_an_epoch_of_its_own() -> None:
+def test_force_makes_a_slave_the_master_of_its_own_epoch() -> None:
     async def main() -> None:
         known = own(is_master=False, broker_id=1)
         decision = await decide(known, Others([NameServerAnswer(3)]), name="a", is_forced=True)
@@ -122,7 +122,7 @@ def test_force_makes_a_slave_the_master_of_an_epoch_of_its_own() -> None:
     run_in_virtual_time(main())
 
 
-def test_who_was_promoted_just_now_asks_nobody_again() -> None:
+def test_promoted_member_starts_without_asking_again() -> None:
     async def main() -> None:
         others = Others([])
         decision = await decide(own(), others, name="a", is_promoted=True)
@@ -132,7 +132,7 @@ def test_who_was_promoted_just_now_asks_nobody_again() -> None:
     run_in_virtual_time(main())
 
 
-def test_who_was_promoted_and_heard_of_more_asks_again() -> None:
+def test_promoted_member_that_heard_of_higher_epoch_asks_again() -> None:
     async def main() -> None:
         others = Others([NameServerAnswer(9)])
         decision = await decide(own(highest=9), others, name="a", is_promoted=True)
@@ -141,7 +141,7 @@ def test_who_was_promoted_and_heard_of_more_asks_again() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_new_broker_asks_once_and_needs_nobody() -> None:
+def test_new_broker_asks_once_and_needs_no_answer() -> None:
     async def main() -> None:
         others = Others([])
         new = own(is_replicated=False, is_empty=True, epochs=())
@@ -152,27 +152,27 @@ def test_a_new_broker_asks_once_and_needs_nobody() -> None:
     run_in_virtual_time(main())
 
 
-def test_what_a_member_was_told_to_be_counts_more_than_what_it_is_configured_as() -> None:
+def test_stored_role_overrides_configured_role() -> None:
     assert is_master(MASTER, Kept())
     assert not is_master(MASTER, Kept(is_master=False))
     assert not is_master(SLAVE, Kept())
     assert is_master(SLAVE, Kept(is_master=True))
 
 
-def test_a_member_is_known_under_another_id_as_a_slave() -> None:
+def test_registered_id_follows_the_role() -> None:
     assert registered_id(MASTER, is_slave=False) == registered_id(SLAVE, is_slave=False) == 0
     assert registered_id(MASTER, is_slave=True) == 100
     assert registered_id(SLAVE, is_slave=True) == 1
 
 
-def test_a_slave_that_never_followed_has_no_epoch_of_the_name() -> None:
+def test_slave_that_never_followed_has_no_epoch_of_the_name() -> None:
     kept = Kept(epochs=(Epoch(2, PhysicalOffset(0)),))
     assert registered_epoch(kept, is_slave=True) == 0
     assert registered_epoch(kept, is_slave=False) == 2
     assert registered_epoch(replace(kept, is_master=False), is_slave=True) == 2
 
 
-def test_a_slave_that_becomes_the_master_is_as_its_master_was() -> None:
+def test_promoted_slave_adopts_its_masters_role_unless_configured() -> None:
     sync = Kept(master_role="sync_master", in_sync_replicas=3)
     assert role_as_master(SLAVE, Kept()) is BrokerRole.ASYNC_MASTER
     assert replicas_needed(SLAVE, Kept()) == 1
@@ -183,7 +183,7 @@ def test_a_slave_that_becomes_the_master_is_as_its_master_was() -> None:
     assert replicas_needed(told, sync) == 2
 
 
-def test_what_it_knows_of_itself_comes_from_settings_state_and_store() -> None:
+def test_own_knowledge_comes_from_settings_state_and_store() -> None:
     async def main() -> None:
         files, root = MemoryFileSystem(), Path("/broker")
         store = MessageStore.open(root, SMALL, FlushMode.SYNC, files, VirtualClock())

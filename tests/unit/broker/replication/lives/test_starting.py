@@ -115,7 +115,7 @@ RIVAL = member(1)._replace(is_master=True)
         ),
     ],
 )
-def test_a_member_starts_as_what_it_must_be(
+def test_member_starts_in_its_required_role(
     own: Own, answers: Sequence[Answer], start: Start, begins: int | None
 ) -> None:
     decision = decide_start(own, answers)
@@ -136,7 +136,7 @@ def test_a_member_starts_as_what_it_must_be(
         pytest.param(SLAVE, [], Start.SLAVE, None, id="slaves are promoted, not forced"),
     ],
 )
-def test_force_stands_for_answers_that_are_missing(
+def test_force_replaces_missing_answers(
     own: Own, answers: Sequence[Answer], start: Start, begins: int | None
 ) -> None:
     decision = decide_start(own, answers, is_forced=True)
@@ -154,7 +154,7 @@ def test_force_stands_for_answers_that_are_missing(
         ([member(1, 1, 9), member(5, 5, 70)], "another member has the log up to 70 in epoch 5"),
     ],
 )
-def test_the_slave_with_the_longest_log_of_the_newest_epoch_is_promoted(
+def test_slave_with_the_longest_log_of_the_newest_epoch_is_promoted(
     others: Sequence[MemberAnswer], reason: str
 ) -> None:
     found = why_not_promote(log(EPOCHS, LOG_END), others)
@@ -163,7 +163,7 @@ def test_the_slave_with_the_longest_log_of_the_newest_epoch_is_promoted(
 
 
 @pytest.mark.parametrize("how", [{"is_master": True}, {"is_following": True}])
-def test_nobody_is_promoted_beside_a_living_master(how: dict[str, Any]) -> None:
+def test_slave_is_not_promoted_beside_a_living_master(how: dict[str, Any]) -> None:
     living = member(4)._replace(**how)
     assert "its master is alive" in why_not_promote(log(EPOCHS, LOG_END), [living])
     # One that has not heard yet that it was replaced is none.
@@ -171,13 +171,13 @@ def test_nobody_is_promoted_beside_a_living_master(how: dict[str, Any]) -> None:
     assert not why_not_promote(heard, [living])
 
 
-def test_a_reign_counts_for_who_has_all_that_came_before_it() -> None:
+def test_slave_with_all_bytes_before_the_last_epoch_may_be_promoted() -> None:
     behind, there = log(EPOCHS, 59), log(EPOCHS, 60)
     restarted = member(3, 3, 70)
     assert why_not_promote(behind, [restarted])
     assert not why_not_promote(there, [restarted])
 
 
-def test_a_slave_that_has_nothing_is_not_promoted() -> None:
+def test_empty_slave_is_not_promoted() -> None:
     for entries in ((), EPOCHS[:1]):
         assert "holds nothing" in why_not_promote(log(entries, 0), [])

@@ -23,7 +23,7 @@ async def load(files: MemoryFileSystem) -> ReplicationState:
     return await ReplicationState.load(FOLDER, files, InlineBlocking(lambda: 1.0))
 
 
-def test_a_new_member_keeps_nothing() -> None:
+def test_new_member_keeps_nothing() -> None:
     async def main() -> None:
         files = MemoryFileSystem()
         state = await load(files)
@@ -34,7 +34,7 @@ def test_a_new_member_keeps_nothing() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_reign_that_has_begun_survives_a_loss_of_power() -> None:
+def test_begun_leadership_survives_power_loss() -> None:
     async def main() -> None:
         files = PowerLossFileSystem()
         files.make_folder(FOLDER)
@@ -50,7 +50,7 @@ def test_a_reign_that_has_begun_survives_a_loss_of_power() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_crash_at_any_step_leaves_the_state_before_or_after() -> None:
+def test_crash_at_any_step_leaves_the_state_before_or_after() -> None:
     async def main(dies_after: int) -> bool:
         disk = FailingDisk()
         disk.make_folder(FOLDER)
@@ -76,7 +76,7 @@ def test_a_crash_at_any_step_leaves_the_state_before_or_after() -> None:
     assert steps > 3
 
 
-def test_a_change_that_the_disk_refuses_is_not_seen() -> None:
+def test_refused_save_is_not_seen() -> None:
     async def main() -> None:
         files = MemoryFileSystem()
         state = await load(files)
@@ -92,7 +92,7 @@ def test_a_change_that_the_disk_refuses_is_not_seen() -> None:
     run_in_virtual_time(main())
 
 
-def test_what_is_heard_counts_at_once_and_is_kept_soon() -> None:
+def test_heard_epochs_count_at_once_and_are_saved_soon() -> None:
     async def main() -> None:
         files = MemoryFileSystem()
         state = await load(files)
@@ -115,7 +115,7 @@ def test_what_is_heard_counts_at_once_and_is_kept_soon() -> None:
     run_in_virtual_time(main())
 
 
-def test_changes_at_the_same_time_are_all_kept() -> None:
+def test_concurrent_changes_are_all_kept() -> None:
     async def main() -> None:
         files = MemoryFileSystem()
         state = await load(files)
@@ -133,7 +133,7 @@ def test_changes_at_the_same_time_are_all_kept() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_cut_is_remembered_until_it_is_done() -> None:
+def test_cut_is_remembered_until_it_is_done() -> None:
     async def main() -> None:
         files = MemoryFileSystem()
         state = await load(files)
@@ -162,7 +162,7 @@ def test_a_cut_is_remembered_until_it_is_done() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_slave_that_is_made_the_master_by_force_stays_it() -> None:
+def test_slave_forced_to_be_master_stays_it() -> None:
     async def main() -> None:
         state = await load(MemoryFileSystem())
         await state.become_slave(5, confirmed=PhysicalOffset(0))
@@ -173,7 +173,7 @@ def test_a_slave_that_is_made_the_master_by_force_stays_it() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_state_that_cannot_be_read_is_an_error_and_not_that_of_a_new_member() -> None:
+def test_unreadable_state_is_an_error_and_not_a_new_member() -> None:
     async def main() -> None:
         files = MemoryFileSystem()
         files.make_folder(FOLDER)

@@ -33,7 +33,7 @@ def sync(needed: int = 1) -> InSync:
     return InSync(needed=needed, slave_timeout_ms=3000)
 
 
-def test_without_slaves_the_masters_own_disk_decides() -> None:
+def test_masters_own_disk_decides_without_slaves() -> None:
     for in_sync in (sync(0), sync(1)):
         assert in_sync.confirm(at(100)) == 100
     assert sync(0).replicated_to == EVERYWHERE
@@ -46,21 +46,21 @@ def test_without_slaves_the_masters_own_disk_decides() -> None:
     ("lacks", "counts"),
     [(0, True), (1, True), (NEAR_BYTES, True), (NEAR_BYTES + 1, False), (FAR_BYTES, False)],
 )
-def test_a_slave_counts_once_it_is_near_the_end(lacks: int, counts: bool) -> None:
+def test_slave_counts_once_it_is_near_the_end(lacks: int, counts: bool) -> None:
     in_sync, end = sync(), FAR_BYTES * 2
     follower = joined(in_sync, has=end - lacks, end=end)
     assert follower.counts is counts
     assert in_sync.is_enough is counts
 
 
-def test_nothing_is_known_of_a_slave_before_its_first_word() -> None:
+def test_joining_slave_does_not_count_before_its_first_acknowledgement() -> None:
     in_sync = sync()
     follower = in_sync.join(1, at(100))
     assert not follower.counts
     assert in_sync.replicated_to == 0
 
 
-def test_the_master_waits_for_a_slave_from_where_it_began_to_count() -> None:
+def test_master_waits_for_a_slave_from_where_it_began_to_count() -> None:
     in_sync = sync()
     in_sync.confirm(at(500))
     follower = joined(in_sync, has=400, end=1000)
@@ -73,14 +73,14 @@ def test_the_master_waits_for_a_slave_from_where_it_began_to_count() -> None:
     assert in_sync.replicated_to == 2000
 
 
-def test_a_confirmed_message_is_on_no_slave_before_one_says_so() -> None:
+def test_confirmed_message_counts_as_replicated_only_when_acknowledged() -> None:
     in_sync = sync()
     joined(in_sync, has=400, end=1000)
     assert in_sync.confirm(at(1000)) == 1000
     assert in_sync.replicated_to == 400
 
 
-def test_one_more_that_begins_to_count_releases_nothing_that_another_is_waited_for_with() -> None:
+def test_joining_slave_releases_nothing_an_earlier_one_still_lacks() -> None:
     in_sync = sync()
     first = joined(in_sync, 1, has=100, end=100)
     in_sync.sent(first, at(1000), now_ms=1)
@@ -93,7 +93,7 @@ def test_one_more_that_begins_to_count_releases_nothing_that_another_is_waited_f
     assert in_sync.confirm(at(1000)) == 1000  # the second is waited for from there on
 
 
-def test_two_are_waited_for_from_where_the_second_began_to_count() -> None:
+def test_two_slaves_are_waited_for_from_where_the_second_joined() -> None:
     in_sync = sync(2)
     first = joined(in_sync, 1, has=100, end=100)
     second = joined(in_sync, 2, has=100, end=500)
@@ -106,7 +106,7 @@ def test_two_are_waited_for_from_where_the_second_began_to_count() -> None:
     assert in_sync.replicated_to == 700
 
 
-def test_of_three_replicas_two_slaves_must_have_it() -> None:
+def test_three_replicas_need_acknowledgements_of_two_slaves() -> None:
     in_sync = sync(2)
     first = joined(in_sync, 1, has=100, end=100)
     assert in_sync.counting == 1
@@ -127,7 +127,7 @@ def test_of_three_replicas_two_slaves_must_have_it() -> None:
     assert in_sync.replicated_to == 0
 
 
-def test_a_slave_that_lacks_something_and_falls_silent_ceases_to_count() -> None:
+def test_silent_lagging_slave_ceases_to_count() -> None:
     in_sync = sync()
     follower = joined(in_sync, has=100, end=100)
     assert not in_sync.look(end=at(100), now_ms=60_000)  # it lacks nothing: silence is no fault
@@ -154,14 +154,14 @@ def test_progress_keeps_a_slow_slave_counting() -> None:
         assert not in_sync.look(end=at(200), now_ms=second * 1000 + 999)
 
 
-def test_what_was_appended_and_not_even_sent_is_lacked_too() -> None:
+def test_unsent_appends_count_as_lag() -> None:
     in_sync = sync()
     follower = joined(in_sync, has=100, end=100)
     assert not in_sync.look(end=at(200), now_ms=1000)
     assert in_sync.look(end=at(200), now_ms=4000) == [follower]
 
 
-def test_a_slave_far_behind_ceases_to_count() -> None:
+def test_slave_far_behind_ceases_to_count() -> None:
     in_sync = sync()
     follower = joined(in_sync, has=100, end=100)
     assert not in_sync.look(end=at(100 + FAR_BYTES - 1), now_ms=1)
@@ -170,7 +170,7 @@ def test_a_slave_far_behind_ceases_to_count() -> None:
 
 
 @pytest.mark.parametrize("wild", [201, 1 << 62, 99, -1])
-def test_a_wild_word_changes_nothing(wild: int) -> None:
+def test_wild_acknowledgement_changes_nothing(wild: int) -> None:
     in_sync = sync()
     follower = joined(in_sync, has=100, end=100)
     in_sync.sent(follower, at(200), now_ms=1)
@@ -182,7 +182,7 @@ def test_a_wild_word_changes_nothing(wild: int) -> None:
     assert in_sync.replicated_to == 100
 
 
-def test_one_id_follows_once_and_who_left_does_not_take_another_along() -> None:
+def test_broker_id_follows_once_and_leaves_alone() -> None:
     in_sync = sync()
     first = joined(in_sync, has=MIB, end=MIB)
     with pytest.raises(InvalidParameter, match="id 1 follows already"):

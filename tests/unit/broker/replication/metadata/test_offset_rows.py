@@ -5,7 +5,7 @@ from ternmq_broker.replication.metadata.offset_rows import parse_rows
 from ternmq_model.offsets import QueueOffset
 
 
-def test_offsets_are_read_with_what_was_removed() -> None:
+def test_offset_rows_are_parsed_with_removals() -> None:
     rows = [["T", "G", 1, 5, 2, 0], ["T", "G", 0, -1, 0, 1]]
     assert parse_rows({"offsets": rows}) == [
         (KeptOffset("G", "T", 1, QueueOffset(5), 2), False),
@@ -34,7 +34,7 @@ def test_offsets_are_read_with_what_was_removed() -> None:
         ["T", "G", True, 5, 0, 0],
     ],
 )
-def test_what_cannot_be_an_offset_is_refused(row: object) -> None:
+def test_malformed_offset_row_is_refused(row: object) -> None:
     with pytest.raises(ValueError, match=r"offset|queue|version|topic|group"):
         parse_rows({"offsets": [row]})
 

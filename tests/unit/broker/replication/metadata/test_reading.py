@@ -82,21 +82,21 @@ def test_pieces_of_one_table_become_one() -> None:
     assert told == [ToldTable("a", "2", 9, {"x": 1}), ToldTable("b", "2", 9, {})]
 
 
-def test_an_answer_without_a_table_is_one() -> None:
+def test_answer_without_a_table_is_returned() -> None:
     assert read(Reply(is_end=True)) == []
 
 
-def test_a_member_that_falls_silent_is_given_up() -> None:
+def test_silent_member_is_given_up() -> None:
     with pytest.raises(ProtocolBroken, match="does not tell"):
         read(piece("{"))
 
 
-def test_a_stream_that_ends_too_early_is_an_error() -> None:
+def test_stream_that_ends_too_early_is_an_error() -> None:
     with pytest.raises(ProtocolBroken, match="ended"):
         read(piece("{}", last=True), ends=True)
 
 
-def test_a_refusal_comes_out_as_one() -> None:
+def test_refusal_is_raised() -> None:
     status = common.Status(code=ResponseCode.SERVICE_NOT_AVAILABLE, remark="not now")
     with pytest.raises(RefusedError, match="not now"):
         read(Reply(status=status))
@@ -105,12 +105,12 @@ def test_a_refusal_comes_out_as_one() -> None:
 @pytest.mark.parametrize(
     "text", ["{", "[]", "3", '{"x": nothing}', "[" * 100_000, f'{{"x":{1 << 62}}}']
 )
-def test_what_is_no_table_is_refused(text: str) -> None:
+def test_malformed_table_is_refused(text: str) -> None:
     with pytest.raises(ProtocolBroken, match="'a'"):
         read(piece(text, last=True), Reply(is_end=True))
 
 
-def test_a_table_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endless_table_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "TABLE_BYTES_MAX", 1000)
     with pytest.raises(ProtocolBroken, match="over 1000 bytes"):
         read(*[piece("x" * 300) for _ in range(5)])

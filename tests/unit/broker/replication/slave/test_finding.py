@@ -82,7 +82,7 @@ def identity(broker_id: int, epoch: int = 1) -> Identity:
     return Identity("C", "n", broker_id, epoch)
 
 
-def test_a_star_stands_for_the_host_of_every_nameserver() -> None:
+def test_star_stands_for_the_host_of_every_nameserver() -> None:
     told = data(member(0, Address("*", 1), Address("a", 2)), member(1, Address("no host", 3)))
     found = members_of([told, data(name="m")], cluster="C", name="n", hosts=["h", "i", "h"])
     assert found == [
@@ -92,14 +92,14 @@ def test_a_star_stands_for_the_host_of_every_nameserver() -> None:
     assert members_of([told], cluster="D", name="n", hosts=["h"]) == []
 
 
-def test_what_several_tell_of_a_member_is_taken_together_the_newest_first() -> None:
+def test_addresses_of_a_member_are_merged_newest_first() -> None:
     assert merged([member(0, A), member(0, B, A, epoch=4), member(1, B)]) == {
         0: member(0, B, A, epoch=4),
         1: member(1, B),
     }
 
 
-def test_members_are_what_any_nameserver_tells_and_are_remembered_when_none_does() -> None:
+def test_members_are_found_at_any_nameserver_and_remembered() -> None:
     async def main() -> None:
         async with MemoryNetwork(Random(1)) as network:
             memory = Memory()
@@ -115,7 +115,7 @@ def test_members_are_what_any_nameserver_tells_and_are_remembered_when_none_does
     run_in_virtual_time(main())
 
 
-def test_the_master_is_found_under_an_address_that_was_another_members() -> None:
+def test_master_is_found_at_an_address_another_member_had() -> None:
     async def main() -> None:
         async with MemoryNetwork(Random(1)) as network:
             found = finder(network, Memory(member(0, A), member(1, B)))
@@ -132,7 +132,7 @@ def test_the_master_is_found_under_an_address_that_was_another_members() -> None
     run_in_virtual_time(main())
 
 
-def test_a_master_of_a_lower_epoch_than_one_that_is_known_is_none() -> None:
+def test_master_of_a_lower_epoch_than_known_is_ignored() -> None:
     async def main() -> None:
         async with MemoryNetwork(Random(1)) as network:
             handlers = [unary(GET_CLUSTER, Told(data(member(0, A, epoch=5))).get_cluster)]
@@ -149,7 +149,7 @@ def test_a_master_of_a_lower_epoch_than_one_that_is_known_is_none() -> None:
     run_in_virtual_time(main())
 
 
-def test_without_any_member_nobody_is_dialled() -> None:
+def test_missing_members_are_reported_without_dialling() -> None:
     async def main() -> None:
         async with MemoryNetwork(Random(1)) as network:
             with pytest.raises(Unreachable, match="no NameServer tells a member of broker n"):
@@ -158,7 +158,7 @@ def test_without_any_member_nobody_is_dialled() -> None:
     run_in_virtual_time(main())
 
 
-def test_nobody_looks_for_the_master_where_he_is_himself() -> None:
+def test_member_does_not_look_for_master_at_its_own_address() -> None:
     async def main() -> None:
         async with MemoryNetwork(Random(1)) as network:
             found = finder(network, Memory(member(0, A, B), member(1, B)))
@@ -171,7 +171,7 @@ def test_nobody_looks_for_the_master_where_he_is_himself() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_member_that_has_taken_another_id_is_not_remembered_under_its_old_one() -> None:
+def test_member_with_a_new_id_is_forgotten_under_its_old_one() -> None:
     third = Address("c", 10911)
     remembered = [member(0, A), member(1, B), member(2, third)]
     assert with_remembered({0: member(0, B)}, remembered) == [member(0, B), member(2, third)]

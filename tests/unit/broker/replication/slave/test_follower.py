@@ -55,7 +55,7 @@ async def caught_up(slave: ToySlave, master: ToyMaster) -> None:
     )
 
 
-def test_a_slave_follows_from_nothing_and_goes_on_as_the_log_grows() -> None:
+def test_slave_follows_from_an_empty_log_as_it_grows() -> None:
     async def scenario(network: MemoryNetwork) -> None:
         async with toy_slave(network) as slave, toy_master(network) as master:
             master.write(200)
@@ -79,7 +79,7 @@ def test_a_slave_follows_from_nothing_and_goes_on_as_the_log_grows() -> None:
     run(scenario)
 
 
-def test_a_slave_goes_on_where_its_own_log_ends() -> None:
+def test_slave_resumes_where_its_own_log_ends() -> None:
     async def scenario(network: MemoryNetwork) -> None:
         files = MemoryFileSystem()
         async with toy_master(network) as master:
@@ -105,7 +105,7 @@ def test_a_slave_goes_on_where_its_own_log_ends() -> None:
     run(scenario)
 
 
-def test_only_what_the_own_flush_made_safe_is_acknowledged() -> None:
+def test_slave_acknowledges_only_what_its_own_flush_made_safe() -> None:
     async def scenario(network: MemoryNetwork) -> None:
         async with toy_slave(network, sync_s=0.5) as slave, toy_master(network) as master:
             await until(lambda: bool(master.acks))
@@ -122,7 +122,7 @@ def test_only_what_the_own_flush_made_safe_is_acknowledged() -> None:
     run(scenario)
 
 
-def test_a_slave_that_is_far_behind_acknowledges_larger_steps(
+def test_slave_far_behind_acknowledges_larger_steps(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def scenario(network: MemoryNetwork) -> None:
@@ -142,7 +142,7 @@ def test_a_slave_that_is_far_behind_acknowledges_larger_steps(
     run(scenario)
 
 
-def test_with_an_asynchronous_flush_what_is_appended_is_acknowledged() -> None:
+def test_asynchronous_slave_acknowledges_appended_bytes() -> None:
     async def scenario(network: MemoryNetwork) -> None:
         async with (
             toy_slave(network, sync_s=3.0, flush_mode=FlushMode.ASYNC) as slave,
@@ -156,7 +156,7 @@ def test_with_an_asynchronous_flush_what_is_appended_is_acknowledged() -> None:
     run(scenario)
 
 
-def test_what_was_acknowledged_survives_a_loss_of_power_of_the_slave() -> None:
+def test_acknowledged_bytes_survive_power_loss_of_slave() -> None:
     async def scenario(network: MemoryNetwork) -> None:
         for seed in range(8):
             files = PowerLossFileSystem()
@@ -180,7 +180,7 @@ def test_what_was_acknowledged_survives_a_loss_of_power_of_the_slave() -> None:
     run(scenario)
 
 
-def test_what_is_not_confirmed_is_not_served_and_how_far_is_kept() -> None:
+def test_unconfirmed_bytes_are_not_served_and_limit_is_kept() -> None:
     async def scenario(network: MemoryNetwork) -> None:
         files = MemoryFileSystem()
         async with toy_master(network) as master:
@@ -202,7 +202,7 @@ def test_what_is_not_confirmed_is_not_served_and_how_far_is_kept() -> None:
     run(scenario)
 
 
-def test_a_slave_that_is_refused_says_so_once_and_tries_again(
+def test_refused_slave_logs_it_once_and_retries(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def scenario(network: MemoryNetwork) -> None:
@@ -226,7 +226,7 @@ def test_a_slave_that_is_refused_says_so_once_and_tries_again(
     ]
 
 
-def test_a_slave_that_must_cut_tells_that_and_follows_no_more() -> None:
+def test_slave_that_must_cut_reports_it_and_stops_following() -> None:
     async def scenario(network: MemoryNetwork) -> None:
         async with toy_slave(network) as slave, toy_master(network) as master:
             master.write(10)
@@ -249,7 +249,7 @@ def test_a_slave_that_must_cut_tells_that_and_follows_no_more() -> None:
     run(scenario)
 
 
-def test_an_empty_log_takes_the_length_of_the_masters_files() -> None:
+def test_empty_log_adopts_the_length_of_the_masters_files() -> None:
     async def scenario(network: MemoryNetwork) -> None:
         other = replace(SMALL, commit_log_file_bytes=4096)
         async with toy_slave(network, config=other) as slave, toy_master(network) as master:
@@ -284,7 +284,7 @@ def test_probes_are_answered_with_checksums_of_the_slaves_bytes() -> None:
     run(scenario)
 
 
-def test_no_byte_is_stored_before_its_epoch_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slave_stores_no_byte_before_its_epoch_is_saved(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(network: MemoryNetwork) -> None:
         async with toy_slave(network) as slave, toy_master(network) as master:
 
@@ -302,7 +302,7 @@ def test_no_byte_is_stored_before_its_epoch_is_kept(monkeypatch: pytest.MonkeyPa
     run(scenario)
 
 
-def test_a_master_of_a_lower_epoch_than_one_heard_of_is_not_followed() -> None:
+def test_master_of_a_lower_epoch_than_heard_of_is_not_followed() -> None:
     async def scenario(network: MemoryNetwork) -> None:
         async with toy_slave(network) as slave, toy_master(network) as master:
             master.write()
@@ -346,7 +346,7 @@ def test_wild_pieces_change_nothing(piece: replication.LogPiece, why: str) -> No
     run(scenario)
 
 
-def test_a_forged_confirm_offset_serves_nothing_that_is_not_safe_here() -> None:
+def test_forged_confirm_offset_serves_no_unsafe_bytes() -> None:
     async def scenario(network: MemoryNetwork) -> None:
         async with toy_slave(network, sync_s=1.0) as slave, toy_master(network) as master:
             master.confirmed = 1 << 60
@@ -360,7 +360,7 @@ def test_a_forged_confirm_offset_serves_nothing_that_is_not_safe_here() -> None:
     run(scenario)
 
 
-def test_what_a_master_before_had_confirmed_says_nothing_of_the_bytes_of_this_one() -> None:
+def test_confirmation_of_former_master_does_not_cover_new_bytes() -> None:
     async def scenario(network: MemoryNetwork) -> None:
         async with (
             toy_slave(network, flush_mode=FlushMode.ASYNC) as slave,
@@ -376,7 +376,7 @@ def test_what_a_master_before_had_confirmed_says_nothing_of_the_bytes_of_this_on
     run(scenario)
 
 
-def test_a_silent_master_is_let_go_after_fifteen_seconds() -> None:
+def test_silent_master_is_dropped_after_fifteen_seconds() -> None:
     async def scenario(network: MemoryNetwork) -> None:
         async with toy_slave(network) as slave, toy_master(network) as master:
             master.is_mute = True
@@ -389,7 +389,7 @@ def test_a_silent_master_is_let_go_after_fifteen_seconds() -> None:
     run(scenario)
 
 
-def test_a_full_disk_is_waited_for() -> None:
+def test_full_disk_is_waited_for() -> None:
     async def scenario(network: MemoryNetwork) -> None:
         async with toy_slave(network) as slave, toy_master(network) as master:
             slave.store.cleaner.level = DiskLevel.FULL
@@ -407,7 +407,7 @@ def test_a_full_disk_is_waited_for() -> None:
     run(scenario)
 
 
-def test_a_slave_is_left_at_once_also_while_its_master_does_not_answer() -> None:
+def test_slave_closes_at_once_even_while_its_master_is_silent() -> None:
     async def scenario(network: MemoryNetwork) -> None:
         async with toy_master(network) as master:
             loop = asyncio.get_running_loop()
@@ -425,7 +425,7 @@ def test_a_slave_is_left_at_once_also_while_its_master_does_not_answer() -> None
     run(scenario)
 
 
-def test_messages_that_the_master_still_keeps_are_kept_here() -> None:
+def test_messages_the_master_still_keeps_are_kept_here() -> None:
     async def scenario(network: MemoryNetwork) -> None:
         async with toy_slave(network) as slave, toy_master(network) as master:
             assert [held() for held in slave.store.cleaner.holders] == [None]

@@ -32,7 +32,7 @@ def accepted(**fields: Any) -> replication.FollowAccepted:
     return replication.FollowAccepted(**whole)
 
 
-def test_epochs_go_over_the_wire_and_back() -> None:
+def test_epochs_survive_the_wire_round_trip() -> None:
     told = epochs((1, 0), (2, 0), (1000, 70))
     assert epochs_from_pb(epochs_to_pb(told)) == told
 
@@ -46,24 +46,24 @@ def test_epochs_that_do_not_ascend_are_refused(told: list[tuple[int, int]]) -> N
 @pytest.mark.parametrize(
     ("start", "end"), [(99, 200), (200, 200), (300, 200), (800, 901), (-5, 200)]
 )
-def test_only_bytes_of_the_log_are_told_about(start: int, end: int) -> None:
+def test_probes_outside_the_log_are_refused(start: int, end: int) -> None:
     check_probe(replication.FollowProbe(start=100, end=900), log())
     with pytest.raises(ProtocolBroken):
         check_probe(replication.FollowProbe(start=start, end=end), log())
 
 
-def test_no_master_has_the_whole_log_checked() -> None:
+def test_probe_of_more_than_64_kib_is_refused() -> None:
     with pytest.raises(ProtocolBroken, match="65537 bytes at once"):
         check_probe(replication.FollowProbe(start=0, end=65_537), log(0, 1 << 20))
 
 
-def test_a_log_that_fits_is_left_as_it_is() -> None:
+def test_fitting_log_is_left_as_it_is() -> None:
     assert change_wanted(accepted(), log(), 3) is None
 
 
 @pytest.mark.parametrize("store_id", ["", "another"])
 @pytest.mark.parametrize("cut", [None, replication.FollowCut(keep_to=500)])
-def test_no_log_is_cut_for_a_master_of_another_store(
+def test_log_is_not_cut_for_a_master_of_another_store(
     store_id: str, cut: replication.FollowCut | None
 ) -> None:
     with pytest.raises(
@@ -73,7 +73,7 @@ def test_no_log_is_cut_for_a_master_of_another_store(
     assert change_wanted(accepted(store_id="another"), log(900, 900), 3) is None
 
 
-def test_a_log_is_cut_within_itself_only() -> None:
+def test_log_is_cut_only_within_itself() -> None:
     cut = replication.FollowCut(keep_to=500)
     wanted = change_wanted(accepted(cut=cut), log(), 3)
     assert wanted is not None
@@ -84,7 +84,7 @@ def test_a_log_is_cut_within_itself_only() -> None:
             change_wanted(accepted(cut=replication.FollowCut(keep_to=keep_to)), log(), 3)
 
 
-def test_a_log_that_starts_over_does_so_where_the_masters_begins() -> None:
+def test_replaced_log_starts_where_the_masters_begins() -> None:
     cut = replication.FollowCut(keep_to=4000, starts_over=True)
     wanted = change_wanted(accepted(cut=cut, log_file_bytes=200), log(), 3)
     assert wanted is not None
@@ -96,7 +96,7 @@ def test_a_log_that_starts_over_does_so_where_the_masters_begins() -> None:
             change_wanted(accepted(cut=wild, log_file_bytes=200), log(), 3)
 
 
-def test_files_of_another_length_are_taken_over_by_an_empty_log_only() -> None:
+def test_file_length_is_adopted_only_by_an_empty_log() -> None:
     empty = log(900, 900)
     assert change_wanted(accepted(log_file_bytes=50), empty, 3) == LogChange(900, True, 50, 3)
     with pytest.raises(ProtocolBroken, match="files of 50 bytes, the one here of 100"):
@@ -113,7 +113,7 @@ def test_bytes_that_begin_elsewhere_are_not_waited_for() -> None:
         change_wanted(accepted(start=800), log(), 3)
 
 
-def test_a_master_whose_reign_is_over_is_not_followed() -> None:
+def test_master_of_past_leadership_is_not_followed() -> None:
     assert check_master(epochs((1, 0), (5, 3)), highest_epoch=5) == 5
     with pytest.raises(ProtocolBroken, match="epoch 5 is over: 6 has begun"):
         check_master(epochs((1, 0), (5, 3)), highest_epoch=6)
@@ -130,14 +130,12 @@ def test_a_master_whose_reign_is_over_is_not_followed() -> None:
         (replication.LogPiece(epoch=5, start=0, data=b"x"), "ends at 900"),
     ],
 )
-def test_what_does_not_continue_the_log_ends_the_stream(
-    piece: replication.LogPiece, why: str
-) -> None:
+def test_discontinuous_piece_ends_the_stream(piece: replication.LogPiece, why: str) -> None:
     with pytest.raises(ProtocolBroken, match=why):
         check_piece(piece, epoch=5, highest_epoch=5, log_end=900)
 
 
-def test_nothing_is_taken_once_a_higher_epoch_was_heard_of() -> None:
+def test_pieces_are_refused_once_a_higher_epoch_is_known() -> None:
     piece = replication.LogPiece(epoch=5, start=900, data=b"x")
     check_piece(piece, epoch=5, highest_epoch=5, log_end=900)
     check_piece(replication.LogPiece(epoch=5), epoch=5, highest_epoch=5, log_end=900)

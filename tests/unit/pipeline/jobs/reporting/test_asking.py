@@ -21,16 +21,16 @@ def progress(topic: str, queue_id: int, waiting: int, lag_ms: int) -> Progress:
     return Progress(queue, 10, 0, 10 + waiting, lag_ms=lag_ms)
 
 
-def test_what_several_brokers_count_is_put_together() -> None:
+def test_counters_of_several_brokers_are_added() -> None:
     found = counters([("a", counter("T", 1.5, 10)), ("b", counter("T", 0.5, 7))])
     assert found == {"TOPIC_PUT_NUMS": {"T": Rate(2.0, 17)}}
 
 
-def test_a_value_of_the_moment_is_no_rate() -> None:
+def test_gauge_is_no_rate() -> None:
     assert counters([("a", admin.StatisticsItem(name="GROUP_GET_FALL_TIME", key="T@G"))]) == {}
 
 
-def test_a_group_has_a_row_for_each_topic_and_its_retries_among_them() -> None:
+def test_group_has_a_row_for_each_topic_including_its_retries() -> None:
     found = GroupDescription(
         "G",
         (),
@@ -51,7 +51,7 @@ def state(*, messages: int, pulled_ms: int, consumed_ms: int) -> RunningState:
     return RunningState(queues=[queue], facts={"messages_per_s": "2.5", "failures": "3"})
 
 
-def test_a_consumer_is_slow_when_it_holds_messages_and_nothing_moves() -> None:
+def test_consumer_is_slow_when_it_holds_messages_and_nothing_moves() -> None:
     cases = (
         (state(messages=2, pulled_ms=NOW_MS - 900, consumed_ms=0), True),
         (state(messages=2, pulled_ms=NOW_MS - 900, consumed_ms=NOW_MS - 10), False),
@@ -64,6 +64,6 @@ def test_a_consumer_is_slow_when_it_holds_messages_and_nothing_moves() -> None:
         assert (row.messages_per_s, row.failures, row.sent_back) == (2.5, 3, None)
 
 
-def test_a_consumer_that_does_not_answer_has_a_row_all_the_same() -> None:
+def test_silent_consumer_still_has_a_row() -> None:
     row = member_row("G", "c", "h:1", None, now_ms=NOW_MS, slow_after_ms=500)
     assert (row.queues, row.in_hand, row.is_slow) == (None, None, False)

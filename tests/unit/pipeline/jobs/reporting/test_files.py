@@ -21,7 +21,7 @@ def test_every_table_becomes_a_file_with_its_rows(tmp_path: Path) -> None:
     assert row["last_stored_at"] == datetime.fromtimestamp((MADE_AT_MS - 50) / 1000, UTC)
 
 
-def test_a_table_without_rows_has_the_same_schema(tmp_path: Path) -> None:
+def test_table_without_rows_has_the_same_schema(tmp_path: Path) -> None:
     write_tables(some_report(), tmp_path)
     schemas = {name: pq.read_schema(tmp_path / f"{name}.parquet") for name in TABLES}
     write_tables(empty_report(), tmp_path)
@@ -30,7 +30,7 @@ def test_a_table_without_rows_has_the_same_schema(tmp_path: Path) -> None:
         assert not pq.read_table(tmp_path / f"{name}.parquet").num_rows
 
 
-def test_a_schema_follows_from_the_class_of_the_rows() -> None:
+def test_schema_follows_from_the_class_of_the_rows() -> None:
     told = cast("Any", arrow_schema(HourRow))
     assert [(field.name, str(field.type), field.nullable) for field in told] == [
         ("reported_at", "timestamp[ms, tz=UTC]", False),
@@ -41,7 +41,7 @@ def test_a_schema_follows_from_the_class_of_the_rows() -> None:
     assert cast("Any", arrow_schema(TopicRow)).field("bytes").nullable
 
 
-def test_a_text_takes_the_place_of_the_one_before_and_leaves_nothing_else(tmp_path: Path) -> None:
+def test_written_text_replaces_the_previous_one_and_leaves_nothing_else(tmp_path: Path) -> None:
     path = tmp_path / "page.html"
     write_text(path, "one")
     write_text(path, "two é")

@@ -51,7 +51,7 @@ class Reading(HTMLParser):
             self.texts.append(data)
 
 
-def test_the_page_needs_nothing_else_and_runs_nothing() -> None:
+def test_page_is_self_contained_and_runs_no_scripts() -> None:
     text = page(some_report())
     read = Reading(text)
     assert not {"script", "link", "img", "iframe", "object", "image"} & set(read.tags)
@@ -63,7 +63,7 @@ def test_the_page_needs_nothing_else_and_runs_nothing() -> None:
     assert "@import" not in text
 
 
-def test_what_stands_on_the_page_is_what_was_found() -> None:
+def test_figures_of_the_report_appear_on_the_page() -> None:
     rows = [group_row("late", lag=1234, lag_s=905.0, is_slow=True)]
     read = Reading(page(some_report(groups=rows)))
     assert read.tags.count("svg") == 5
@@ -71,7 +71,7 @@ def test_what_stands_on_the_page_is_what_was_found() -> None:
         assert any(told in text for text in read.texts), told
 
 
-def test_names_are_texts_whatever_they_hold() -> None:
+def test_names_are_escaped_whatever_they_hold() -> None:
     report = some_report(
         brokers=(HOSTILE,),
         topics=[topic_row(HOSTILE)],
@@ -84,19 +84,19 @@ def test_names_are_texts_whatever_they_hold() -> None:
     assert read.texts.count(HOSTILE) >= 5
 
 
-def test_an_empty_cluster_has_a_page_too() -> None:
+def test_empty_cluster_has_a_page_too() -> None:
     read = Reading(page(empty_report()))
     assert "svg" not in read.tags
     assert "No group is behind." in read.texts
     assert any("No broker is registered." in text for text in read.texts)
 
 
-def test_a_consumer_that_did_not_answer_has_no_numbers() -> None:
+def test_silent_consumer_has_no_numbers() -> None:
     row = member_row(queues=None, in_hand=None, messages_per_s=None, last_consumed_at_ms=None)
     assert "–" in Reading(page(some_report(members=[row]))).texts
 
 
-def test_ids_of_plots_do_not_meet() -> None:
+def test_ids_of_plots_are_distinct() -> None:
     text = page(some_report(groups=[group_row(lag_s=9.0)]))
     ids = re.findall(r'<(?:clipPath|path|g) id="([mp][0-9a-f]{10})"', text)
     assert len(ids) == len(set(ids))

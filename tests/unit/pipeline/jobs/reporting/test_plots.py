@@ -16,12 +16,12 @@ from ternmq_pipeline.jobs.reporting.plots import (
 from ternmq_pipeline.jobs.reporting.tables import HourRow
 
 
-def test_the_largest_come_first_and_nothing_is_left_out_of_the_others() -> None:
+def test_largest_values_come_first_and_zeros_are_left_out() -> None:
     assert largest({"a": 1, "b": 3, "c": 0, "d": 3}, 3) == [("b", 3), ("d", 3), ("a", 1)]
     assert largest({"a": 1, "b": 3}, 1) == [("b", 3)]
 
 
-def test_topics_beyond_the_busiest_are_put_together() -> None:
+def test_topics_beyond_the_busiest_are_summed() -> None:
     rows = [HourRow(f"t{n}", hour, n) for n in range(TOPICS_MAX + 3) for hour in (0, 3_600_000)]
     starts, found = stacks(rows)
     assert starts == [0, 3_600_000]
@@ -31,7 +31,7 @@ def test_topics_beyond_the_busiest_are_put_together() -> None:
     assert found["t9"] == [9, 9]
 
 
-def test_a_topic_that_is_called_others_loses_nothing() -> None:
+def test_topic_named_others_loses_nothing() -> None:
     rows = [HourRow(OTHERS, 0, 5), HourRow("a", 0, 1)]
     assert stacks(rows)[1] == {OTHERS: [5], "a": [1]}
 
@@ -40,11 +40,11 @@ def test_a_topic_that_is_called_others_loses_nothing() -> None:
     ("value", "text"),
     [(0, "0"), (0.256, "0.26"), (12.5, "12.5"), (950, "950"), (999.6, "1 k"), (34_000_000, "34 M")],
 )
-def test_numbers_are_short(value: float, text: str) -> None:
+def test_numbers_are_shortened(value: float, text: str) -> None:
     assert short(value) == text
 
 
-def test_sizes_and_times_have_units_that_suit_them() -> None:
+def test_sizes_and_times_have_suitable_units() -> None:
     assert [bytes_text(n) for n in (7, 2048, 5 << 20, 3 << 30)] == [
         "7 B",
         "2.0 KiB",
@@ -62,13 +62,13 @@ def test_sizes_and_times_have_units_that_suit_them() -> None:
     ]
 
 
-def test_nothing_to_show_is_no_plot() -> None:
+def test_empty_data_makes_no_plot() -> None:
     assert traffic_svg([]) == ""
     assert traffic_svg([HourRow("T", 0, 0)]) == ""
     assert bars_svg({"a": 0}, salt="x", unit="messages") == ""
 
 
-def test_a_plot_is_one_element_with_escaped_names() -> None:
+def test_plot_is_one_element_with_escaped_names() -> None:
     pytest.importorskip("matplotlib")
     name = "<script>$\\frac$&"
     for text in (

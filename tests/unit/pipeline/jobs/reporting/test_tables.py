@@ -8,7 +8,7 @@ def test_hours_begin_at_full_hours_and_end_with_the_present_one() -> None:
     assert hour_starts(10 * HOUR + 5, 2) == [8 * HOUR, 9 * HOUR, 10 * HOUR]
 
 
-def test_an_hour_got_what_lies_between_its_ends() -> None:
+def test_hourly_traffic_is_the_difference_of_its_ends() -> None:
     rows = hourly("T", [0, HOUR], [10, 15, 15])
     assert rows == [HourRow("T", 0, 5), HourRow("T", HOUR, 0)]
 

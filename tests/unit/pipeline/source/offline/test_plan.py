@@ -40,18 +40,18 @@ def messages(parts: list[LogPart]) -> Counter[tuple[int, str, int, int]]:
 
 
 @pytest.mark.parametrize("wanted", [1, 2, 3, 5, 8, 100])
-def test_parts_that_are_cut_have_the_same_messages_in_the_same_files(wanted: int) -> None:
+def test_split_parts_have_the_same_messages_in_the_same_files(wanted: int) -> None:
     cut = split_parts(PARTS, wanted)
     assert messages(cut) == messages(PARTS)
     assert len(cut) >= min(wanted, 8)
     assert all(part.stretches for part in cut)
 
 
-def test_nothing_is_cut_into_nothing() -> None:
+def test_empty_plan_splits_into_no_parts() -> None:
     assert split_parts([], 5) == []
 
 
-def test_parts_keep_what_is_wanted_of_their_stretches() -> None:
+def test_parts_keep_the_wanted_share_of_their_stretches() -> None:
     queue = MessageQueue("A", "store", 0)
     wanted = {("A", 0): Stretch(queue, QueueOffset(8), QueueOffset(11))}
     assert clipped(PARTS, wanted) == [
@@ -61,7 +61,7 @@ def test_parts_keep_what_is_wanted_of_their_stretches() -> None:
     assert clipped(PARTS, {}) == []
 
 
-def test_times_are_compared_with_each_record() -> None:
+def test_time_options_are_read_in_milliseconds() -> None:
     options = {"store": "/x", "startingTimestamp": "5", "endingTimestamp": "9"}
     assert times_ms(read_options(options)) == (5, 9)
     assert times_ms(read_options({"store": "/x"})) == (0, 0)
@@ -76,7 +76,7 @@ def test_times_are_compared_with_each_record() -> None:
         ("assign", '{"A":["store:0","store:7"]}', "assign='A store:7': is not in the directory "),
     ],
 )
-def test_what_nobody_stored_anything_in_is_refused_by_name(
+def test_topics_and_queues_missing_in_the_directory_are_refused_by_name(
     tmp_path: Path, option: str, value: str, told: str
 ) -> None:
     (tmp_path / "commitlog").mkdir()
@@ -87,7 +87,7 @@ def test_what_nobody_stored_anything_in_is_refused_by_name(
         planned_parts(directory, read_options({"store": "/x", option: value}), Pushed())
 
 
-def test_a_pattern_takes_no_light_queue(tmp_path: Path) -> None:
+def test_pattern_selects_no_light_queue(tmp_path: Path) -> None:
     for topic in ("%LMQ%x", "%LMQ%y", "B"):
         queue = tmp_path / "consumequeue" / topic / "0"
         queue.mkdir(parents=True)
@@ -108,7 +108,7 @@ def test_a_pattern_takes_no_light_queue(tmp_path: Path) -> None:
         ("endingOffsetsByTimestamp", '{"A":{"store:0":1}}'),
     ],
 )
-def test_what_a_directory_cannot_tell_is_refused_by_name(option: str, value: str) -> None:
+def test_options_a_directory_cannot_answer_are_refused_by_name(option: str, value: str) -> None:
     options = read_options({"store": "/x", option: value})
     with pytest.raises(ConfigError, match=option):
         check_offline(options)

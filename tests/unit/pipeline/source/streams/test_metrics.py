@@ -70,7 +70,7 @@ def event(*sources: dict[str, Any], name: str | None = "flights") -> QueryProgre
     return QueryProgressEvent(StreamingQueryProgress.fromJson(json.loads(json.dumps(progress))))
 
 
-def test_a_batchs_end_is_reported_and_committed_as_it_is() -> None:
+def test_end_of_a_batch_is_reported_and_committed_unchanged() -> None:
     reports: list[StreamReport] = []
     commits = Commits()
     listener = StreamListener(observe=reports.append, commit_group="lake", committer=commits)
@@ -82,7 +82,7 @@ def test_a_batchs_end_is_reported_and_committed_as_it_is() -> None:
     assert (report.query_name, report.batch, report.behind) == ("flights", 3, Behind({A0: 2}))
 
 
-def test_only_the_named_query_is_heard() -> None:
+def test_progress_of_other_queries_is_ignored() -> None:
     commits = Commits()
     listener = StreamListener(commit_group="lake", query_name="flights", committer=commits)
     listener.onQueryProgress(event(OURS, name="others"))
@@ -92,7 +92,7 @@ def test_only_the_named_query_is_heard() -> None:
     assert commits.told
 
 
-def test_a_commit_that_fails_is_logged_and_the_next_one_tried(
+def test_failed_commit_is_logged_and_the_next_one_tried(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     commits = Commits(UsageError("no broker answers"))

@@ -19,7 +19,7 @@ def at(first: int, second: int) -> dict[MessageQueue, QueueOffset]:
     return {A0: QueueOffset(first), A1: QueueOffset(second)}
 
 
-def test_a_first_batch_that_is_repeated_begins_where_it_began() -> None:
+def test_repeated_first_batch_begins_where_it_began() -> None:
     end = json.loads(json.dumps(end_told(at(10, 4), begin=at(3, 4))))
     assert end == {
         "v": 1,
@@ -30,19 +30,19 @@ def test_a_first_batch_that_is_repeated_begins_where_it_began() -> None:
     assert offsets_from_json(end) == at(10, 4)
 
 
-def test_a_later_batch_begins_where_the_one_before_ended() -> None:
+def test_later_batch_begins_where_the_previous_one_ended() -> None:
     end_of_first = end_told(at(5, 5), begin=at(0, 0))
     assert beginning(end_of_first, offsets_to_json(at(7, 7))) == at(5, 5)
 
 
-def test_a_queue_that_is_new_in_a_later_batch_begins_where_that_batch_tells() -> None:
+def test_new_queue_in_a_later_batch_begins_where_that_batch_says() -> None:
     start = offsets_to_json({A0: QueueOffset(5)})
     end = json.loads(json.dumps(end_told(at(7, 9), begin={A1: QueueOffset(2)})))
     assert beginning(start, end) == at(5, 2)
     assert beginning(end, end) == at(7, 9)
 
 
-def test_an_end_tells_whose_offsets_they_are_and_a_batch_may_begin_anew() -> None:
+def test_end_records_its_store_and_a_batch_may_start_over() -> None:
     stores = {"broker-b": "2", "broker-a": "1"}
     end = end_told(at(3, 9), begin={A0: QueueOffset(0)}, stores=stores)
     assert list(end["stores"]) == ["broker-a", "broker-b"]

@@ -30,7 +30,7 @@ ALL = BatchLimit(everything=True)
 OWN = BatchLimit()
 
 
-def test_a_first_batch_is_one_even_when_it_is_empty_and_tells_where_the_query_began() -> None:
+def test_first_batch_exists_even_when_empty_and_records_its_start() -> None:
     view = Table({A0: (0, 7), A1: (0, 3)})
     progress = opened(view, startingOffsets="latest")
     end = progress.next_end(NEW, OWN)
@@ -42,7 +42,7 @@ def test_a_first_batch_is_one_even_when_it_is_empty_and_tells_where_the_query_be
     assert again.next_end(end, OWN) == offsets_to_json({A0: QueueOffset(9), A1: QueueOffset(3)})
 
 
-def test_a_first_batch_that_is_repeated_reads_the_same_whatever_has_come_since() -> None:
+def test_repeated_first_batch_reads_the_same_whatever_has_come_since() -> None:
     view = Table({A0: (0, 7)})
     first = opened(view, startingOffsets='{"TopicA":{"broker-a:0":2}}')
     end = first.next_end(NEW, OWN)
@@ -53,7 +53,7 @@ def test_a_first_batch_that_is_repeated_reads_the_same_whatever_has_come_since()
     assert repeated.stretches(NEW, end) == wanted
 
 
-def test_nothing_new_is_the_start_itself_word_for_word() -> None:
+def test_unchanged_end_equals_its_start_word_for_word() -> None:
     progress = opened(Table({A0: (0, 7)}))
     end = progress.next_end(NEW, ALL)
     assert progress.next_end(end, ALL) == end
@@ -61,7 +61,7 @@ def test_nothing_new_is_the_start_itself_word_for_word() -> None:
     assert progress.next_end(later, OWN) == later
 
 
-def test_options_limit_a_batch_and_sparks_demand_for_everything_overrides_them() -> None:
+def test_options_limit_a_batch_unless_spark_demands_everything() -> None:
     view = Table({A0: (0, 100), A1: (0, 50)})
     progress = opened(view, maxOffsetsPerTrigger="30")
     end = progress.next_end(NEW, BatchLimit(offsets_max=30))
@@ -75,7 +75,7 @@ def test_bytes_limit_a_batch() -> None:
     assert end_of(progress.next_end(NEW, BatchLimit(bytes_max=1000)))[A0] <= 10
 
 
-def test_a_batch_waits_for_the_least_number_until_the_longest_delay() -> None:
+def test_batch_waits_for_enough_messages_until_the_longest_delay() -> None:
     clock, view = HandClock(), Table({A0: (0, 0)})
     options = {"minOffsetsPerTrigger": "10", "maxTriggerDelay": "20s"}
     progress = opened(view, clock, **options)
@@ -92,7 +92,7 @@ def test_a_batch_waits_for_the_least_number_until_the_longest_delay() -> None:
     assert end_of(progress.next_end(start, OWN)) == {A0: 19}
 
 
-def test_a_run_over_what_is_available_ends_there_although_more_comes_and_queues_change() -> None:
+def test_available_now_run_ends_at_its_targets_despite_changes() -> None:
     view = Table({A0: (0, 10), A1: (0, 10)})
     progress = opened(view, maxOffsetsPerTrigger="6", failOnDataLoss="false")
     progress.aim_at_present()
@@ -113,7 +113,7 @@ def test_a_run_over_what_is_available_ends_there_although_more_comes_and_queues_
     assert end_of(end).get(B0, 0) == 0
 
 
-def test_a_queue_that_is_new_in_mid_run_is_read_from_its_beginning() -> None:
+def test_new_queue_in_mid_run_is_read_from_its_beginning() -> None:
     view = Table({A0: (0, 10)})
     progress = opened(view, startingOffsets="latest")
     end = progress.next_end(NEW, OWN)
@@ -134,7 +134,7 @@ def test_a_queue_that_is_new_in_mid_run_is_read_from_its_beginning() -> None:
         ({A0: (0, 1), A1: (0, 9)}, ["queue 0", "offset 2 is beyond its end"]),
     ],
 )
-def test_lost_messages_are_an_error_that_names_queue_and_offsets_unless_told_otherwise(
+def test_lost_messages_are_an_error_naming_queue_and_offsets_by_default(
     ranges: dict[MessageQueue, tuple[int, int]],
     said: list[str],
     caplog: pytest.LogCaptureFixture,
@@ -152,7 +152,7 @@ def test_lost_messages_are_an_error_that_names_queue_and_offsets_unless_told_oth
     assert all(text in caplog.text for text in said)
 
 
-def test_a_new_queues_beginning_that_went_since_the_batch_was_decided_is_an_error_too() -> None:
+def test_lost_beginning_of_a_new_queue_is_an_error_too() -> None:
     view = Table({A0: (0, 9)})
     progress = opened(view)
     start = progress.next_end(NEW, ALL)
@@ -178,7 +178,7 @@ def read_to_the_end(
     return read, end
 
 
-def test_a_queue_that_its_topic_lost_and_has_again_is_read_on_where_it_was() -> None:
+def test_queue_lost_and_regained_by_its_topic_is_read_on() -> None:
     view = Table({A0: (0, 7), A1: (0, 5)})
     _, end = read_to_the_end(view, NEW)
     view.ranges = {A0: (0, 9)}
@@ -198,7 +198,7 @@ def test_a_queue_that_its_topic_lost_and_has_again_is_read_on_where_it_was() -> 
     assert (end_of(end), "parked" in end) == ({A0: 12, A1: 9}, False)
 
 
-def test_a_queue_is_forgotten_with_its_topic_or_its_brokers_store() -> None:
+def test_queue_is_forgotten_with_its_topic_or_its_brokers_store() -> None:
     view = Table({A0: (0, 7), A1: (0, 5), B0: (0, 1)})
     view.stores = {"broker-a": "first"}
     _, whole = read_to_the_end(view, NEW)
@@ -219,7 +219,7 @@ def test_a_queue_is_forgotten_with_its_topic_or_its_brokers_store() -> None:
 
 @pytest.mark.parametrize("options", [{}, {"maxOffsetsPerTrigger": "4"}])
 @pytest.mark.parametrize("messages", [3, 7, 12])
-def test_a_broker_that_holds_another_store_is_a_loss_and_is_read_from_its_beginning(
+def test_broker_with_another_store_is_a_loss_and_read_from_its_beginning(
     options: dict[str, str], messages: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     view = Table({A0: (0, 7), B0: (0, 2)})
@@ -240,7 +240,7 @@ def test_a_broker_that_holds_another_store_is_a_loss_and_is_read_from_its_beginn
     assert opened(view, None, **options).next_end(end, OWN) == end
 
 
-def test_a_batch_is_not_repeated_from_another_store() -> None:
+def test_batch_is_not_repeated_from_another_store() -> None:
     view = Table({A0: (0, 7), B0: (0, 2)})
     view.stores = {"broker-a": "first", "broker-b": "other"}
     end = opened(view).next_end(NEW, OWN)
@@ -251,7 +251,7 @@ def test_a_batch_is_not_repeated_from_another_store() -> None:
     assert found == [Stretch(B0, QueueOffset(0), QueueOffset(2))]
 
 
-def test_whose_offsets_they_are_is_kept_while_a_broker_is_away_or_does_not_tell() -> None:
+def test_store_ids_are_kept_while_a_broker_is_away_or_silent() -> None:
     view = Table({A0: (0, 7), B0: (0, 2)})
     view.stores = {"broker-a": "first", "broker-b": "other"}
     _, end = read_to_the_end(view, NEW, failOnDataLoss="false")
@@ -263,7 +263,7 @@ def test_whose_offsets_they_are_is_kept_while_a_broker_is_away_or_does_not_tell(
     assert end["stores"] == {"broker-a": "first", "broker-b": "other"}
 
 
-def test_messages_that_went_since_the_batch_was_decided_are_an_error_too() -> None:
+def test_messages_lost_since_the_batch_was_planned_are_an_error_too() -> None:
     view = Table({A0: (0, 9)})
     progress = opened(view)
     end = progress.next_end(NEW, OWN)
@@ -272,7 +272,7 @@ def test_messages_that_went_since_the_batch_was_decided_are_an_error_too() -> No
         opened(view).stretches(NEW, end)
 
 
-def test_a_broker_that_is_away_is_waited_for() -> None:
+def test_absent_broker_is_waited_for() -> None:
     clock, view = HandClock(), Table({A0: (0, 4), B0: (0, 4)})
     start = offsets_to_json({A0: QueueOffset(2), B0: QueueOffset(2)})
     view.brokers.discard("broker-b")
@@ -287,7 +287,7 @@ def test_a_broker_that_is_away_is_waited_for() -> None:
     assert end_of(opened(view, clock).next_end(start, OWN)) == {A0: 4, B0: 4}
 
 
-def test_a_broker_that_stays_away_is_an_error_that_names_it() -> None:
+def test_long_absent_broker_is_an_error_naming_it() -> None:
     clock, view = HandClock(), Table({A0: (0, 4), B0: (0, 4)})
     start = offsets_to_json({A0: QueueOffset(2), B0: QueueOffset(2)})
     view.brokers.discard("broker-b")
@@ -300,7 +300,7 @@ def test_a_broker_that_stays_away_is_an_error_that_names_it() -> None:
         opened(view, clock).next_end(start, OWN)
 
 
-def test_a_batch_that_is_repeated_waits_for_its_brokers_whatever_failOnDataLoss_says() -> None:
+def test_repeated_batch_waits_for_its_brokers_despite_failOnDataLoss() -> None:
     clock, view = HandClock(), Table({A0: (0, 4), B0: (0, 4)})
     end = opened(view, failOnDataLoss="false").next_end(NEW, OWN)
     view.brokers.discard("broker-b")
@@ -315,7 +315,7 @@ def test_a_batch_that_is_repeated_waits_for_its_brokers_whatever_failOnDataLoss_
     assert 20_000 <= clock.now_ms - begun_ms < 22_000
 
 
-def test_a_broker_that_goes_away_between_two_questions_is_waited_for_too() -> None:
+def test_broker_leaving_between_two_requests_is_waited_for_too() -> None:
     class Flickering(Table):
         def measure(self, asked: Sequence[tuple[Stretch, int]]) -> Sequence[Measured]:
             if self.errors:
@@ -331,7 +331,7 @@ def test_a_broker_that_goes_away_between_two_questions_is_waited_for_too() -> No
     assert end_of(progress.next_end(NEW, OWN)) == {A0: 10}
 
 
-def test_a_run_over_what_is_available_reads_brokers_too_that_were_away_when_it_began() -> None:
+def test_available_now_run_reads_brokers_absent_at_its_start() -> None:
     view = Table({A0: (0, 4), B0: (0, 4)})
     start = offsets_to_json({A0: QueueOffset(2), B0: QueueOffset(2)})
     view.brokers.discard("broker-b")
@@ -344,7 +344,7 @@ def test_a_run_over_what_is_available_reads_brokers_too_that_were_away_when_it_b
     assert progress.next_end(end, ALL) == end
 
 
-def test_what_can_never_succeed_is_not_asked_again() -> None:
+def test_permanent_errors_are_not_retried() -> None:
     clock, view = HandClock(), Table({A0: (0, 4)})
     view.errors = [UsageError("no")]
     with pytest.raises(UsageError, match="no"):
@@ -352,7 +352,7 @@ def test_what_can_never_succeed_is_not_asked_again() -> None:
     assert view.looks == 1
 
 
-def test_times_begin_at_the_first_message_that_is_as_late() -> None:
+def test_times_begin_at_the_first_message_not_older() -> None:
     view = Table({A0: (0, 20), A1: (5, 9)})
     end = opened(view, startingTimestamp="7").next_end(NEW, OWN)
     assert end["from"] == {"TopicA": {"broker-a:0": 7, "broker-a:1": 7}}
@@ -360,14 +360,14 @@ def test_times_begin_at_the_first_message_that_is_as_late() -> None:
         opened(view, startingTimestamp="15").next_end(NEW, OWN)
 
 
-def test_a_topic_that_is_missing_is_an_error_that_names_it() -> None:
+def test_missing_topic_is_an_error_naming_it() -> None:
     view = Table({})
     view.missing = {"TopicA"}
     with pytest.raises(UsageError, match="TopicA"):
         opened(view).next_end(NEW, OWN)
 
 
-def test_tasks_read_disjoint_stretches_as_many_as_asked_for() -> None:
+def test_tasks_read_disjoint_stretches_in_the_wanted_number() -> None:
     view = Table({A0: (0, 100), A1: (0, 20)})
     progress = opened(view, minPartitions="6", maxRecordsPerPartition="18")
     found = progress.stretches(NEW, progress.next_end(NEW, OWN))
@@ -379,7 +379,7 @@ def test_tasks_read_disjoint_stretches_as_many_as_asked_for() -> None:
     assert sorted(offsets) == [(A0, n) for n in range(100)] + [(A1, n) for n in range(20)]
 
 
-def test_a_group_is_told_how_far_spark_is_when_asked_for() -> None:
+def test_commit_group_follows_spark_on_demand() -> None:
     view = Table({A0: (0, 4)})
     end = opened(view).next_end(NEW, OWN)
     opened(view).done(end)
@@ -389,7 +389,7 @@ def test_a_group_is_told_how_far_spark_is_when_asked_for() -> None:
     assert view.committed == [("lake", {A0: 4})]
 
 
-def test_a_commit_that_fails_does_not_end_the_query(caplog: pytest.LogCaptureFixture) -> None:
+def test_failed_commit_does_not_end_the_query(caplog: pytest.LogCaptureFixture) -> None:
     view = Table({A0: (0, 4)})
     progress = opened(view, commitGroup="lake")
     end = progress.next_end(NEW, OWN)
@@ -400,7 +400,7 @@ def test_a_commit_that_fails_does_not_end_the_query(caplog: pytest.LogCaptureFix
     assert "broker-a cannot be reached" in caplog.text
 
 
-def test_the_ends_of_queues_are_told_without_asking_again() -> None:
+def test_queue_ends_are_reported_without_asking_again() -> None:
     view = Table({A0: (0, 4)})
     progress = opened(view, maxOffsetsPerTrigger="1")
     assert progress.latest() is None
@@ -423,7 +423,7 @@ def test_closing_closes_the_view() -> None:
     assert view.is_closed
 
 
-def test_the_engines_limit_counts_where_it_is_the_tighter_one() -> None:
+def test_tighter_limit_of_the_engine_applies() -> None:
     limits = asked(maxOffsetsPerTrigger="30", maxBytesPerTrigger="500").limits
     tighter = BatchLimit(offsets_max=7, bytes_max=900).with_options(limits)
     assert tighter == replace(limits, offsets_max=7)

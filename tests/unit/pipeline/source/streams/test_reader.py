@@ -31,14 +31,14 @@ def reader(options: dict[str, str] | None = None, schema: StructType = TOPIC) ->
     return TernmqStreamReader(read_options(given, streaming=True), schema)
 
 
-def test_making_one_and_asking_for_its_beginning_opens_no_connection() -> None:
+def test_construction_and_first_offset_open_no_connection() -> None:
     made = reader()
     assert made.initialOffset() == json.loads(json.dumps(made.initialOffset())) == NEW
     assert isinstance(made, SupportsTriggerAvailableNow)
     made.stop()
 
 
-def test_a_column_that_does_not_exist_is_refused_by_name() -> None:
+def test_missing_column_is_refused_by_name() -> None:
     with pytest.raises(UsageError, match="colour"):
         reader(schema=StructType([StructField("colour", StringType())]))
 
@@ -52,9 +52,7 @@ def test_a_column_that_does_not_exist_is_refused_by_name() -> None:
         ({"minOffsetsPerTrigger": "3"}, ReadMinRows(3)),
     ],
 )
-def test_sparks_own_limit_is_the_one_that_says_most_of_the_options(
-    options: dict[str, str], limit: ReadLimit
-) -> None:
+def test_default_read_limit_reflects_the_options(options: dict[str, str], limit: ReadLimit) -> None:
     assert reader(options).getDefaultReadLimit() == limit
 
 
@@ -68,5 +66,5 @@ def test_sparks_own_limit_is_the_one_that_says_most_of_the_options(
         (ReadMaxFiles(3), BatchLimit()),
     ],
 )
-def test_what_spark_demands_of_a_batch_is_heeded(limit: ReadLimit, wanted: BatchLimit) -> None:
+def test_read_limits_of_spark_are_converted(limit: ReadLimit, wanted: BatchLimit) -> None:
     assert batch_limit(limit) == wanted

@@ -91,7 +91,7 @@ def fetched(narrowing: Narrowing, **options: str) -> Iterator[Any]:
     return fetch_stretch(STRETCH, wanted_of(chosen, narrowing, "T", ("queueOffset",), 7))
 
 
-def test_what_is_wanted_is_asked_of_the_broker(scanner: Scanner) -> None:
+def test_pushed_filters_and_options_reach_the_broker(scanner: Scanner) -> None:
     narrowing = Narrowing(stored_from_ms=1, stored_before_ms=2, tags=("a", "b"), keys=("k",))
     batches = list(fetched(narrowing, failOnDataLoss="false", readTimeout="5s"))
     assert [offset for one in batches for offset in one.column(0).to_pylist()] == list(range(30))
@@ -105,7 +105,7 @@ def test_what_is_wanted_is_asked_of_the_broker(scanner: Scanner) -> None:
     assert scanner.opened.is_closed
 
 
-def test_who_stops_reading_gives_the_stream_up(scanner: Scanner) -> None:
+def test_closed_iterator_closes_the_stream(scanner: Scanner) -> None:
     batches: Any = fetched(Narrowing())
     assert next(batches).num_rows == 10
     assert not scanner.opened.is_closed
@@ -117,7 +117,7 @@ def piece(*sizes: int, next_offset: int, damaged: int = 0) -> PulledStretch:
     return PulledStretch(b"x" * sum(sizes), np.array(sizes, "<i4").tobytes(), next_offset, damaged)
 
 
-def test_damaged_messages_that_a_broker_passes_over_are_no_less_an_error(
+def test_damaged_messages_skipped_by_a_broker_are_still_an_error(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Puller:
@@ -149,7 +149,7 @@ def stored(number: int, at_ms: int, tag: str, keys: str) -> bytes:
         (Narrowing(stored_from_ms=1001, stored_before_ms=1004, tags=("Aa",), keys=("j",)), [2]),
     ],
 )
-def test_of_records_what_the_broker_does_not_look_at_is_left_out_here(
+def test_pulled_records_are_filtered_here_where_the_broker_does_not(
     monkeypatch: pytest.MonkeyPatch, narrowing: Narrowing, left: list[int]
 ) -> None:
     # The codes of both tags are equal: their broker gives all of these.
@@ -168,13 +168,13 @@ def test_of_records_what_the_broker_does_not_look_at_is_left_out_here(
     assert [number for one in batches for number in one["queueOffset"].to_pylist()] == left
 
 
-def test_small_pieces_are_joined_up_to_so_many_rows() -> None:
+def test_small_pieces_are_joined_up_to_a_row_limit() -> None:
     pieces = [piece(5, next_offset=1), piece(6, 7, next_offset=3), piece(8, next_offset=4)]
     assert list(joined(pieces, 3)) == [piece(5, 6, 7, next_offset=3), piece(8, next_offset=4)]
     assert list(joined([], 3)) == []
 
 
-def test_what_came_before_a_failure_is_given_first() -> None:
+def test_rows_before_a_failure_are_given_first() -> None:
     def failing() -> Iterator[PulledStretch]:
         yield piece(5, next_offset=1)
         raise TernError("gone")

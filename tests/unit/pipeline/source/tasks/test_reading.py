@@ -64,7 +64,7 @@ def offsets(batches: Iterator[Any]) -> list[int]:
     return [offset for one in batches for offset in one.column(0).to_pylist()]
 
 
-def test_a_stretch_that_lost_its_beginning_is_an_error_that_names_it(
+def test_stretch_without_its_beginning_is_an_error_naming_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(fetching, "_scanned", Brokers([lost(wanted_offset=10, first=14)]))
@@ -72,7 +72,7 @@ def test_a_stretch_that_lost_its_beginning_is_an_error_that_names_it(
         offsets(fetch_stretch(STRETCH, wanted()))
 
 
-def test_a_stretch_that_lost_its_beginning_is_read_on_when_that_is_allowed(
+def test_stretch_without_its_beginning_is_read_on_when_tolerated(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     brokers = Brokers(
@@ -84,7 +84,7 @@ def test_a_stretch_that_lost_its_beginning_is_read_on_when_that_is_allowed(
     assert brokers.asked == [(10, 20), (14, 20)]
 
 
-def test_an_error_names_the_first_offset_that_was_not_read(
+def test_error_names_the_first_unread_offset(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     answer: Sequence[Fetched | Exception] = [
@@ -96,7 +96,7 @@ def test_an_error_names_the_first_offset_that_was_not_read(
         offsets(fetch_stretch(STRETCH, wanted()))
 
 
-def test_a_queue_that_ends_early_is_read_to_its_end_when_that_is_allowed(
+def test_shortened_queue_is_read_to_its_end_when_tolerated(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     answer: Sequence[Fetched | Exception] = [
@@ -118,7 +118,7 @@ def test_a_queue_that_ends_early_is_read_to_its_end_when_that_is_allowed(
         (snapshot({QUEUE: (0, 20)}), False),
     ],
 )
-def test_a_topic_that_no_nameserver_knows_is_lost_when_its_broker_is_there_without_it(
+def test_unknown_topic_is_lost_when_its_broker_is_present_without_it(
     monkeypatch: pytest.MonkeyPatch, told: Snapshot, is_lost: bool
 ) -> None:
     class View:
@@ -142,21 +142,21 @@ def test_a_topic_that_no_nameserver_knows_is_lost_when_its_broker_is_there_witho
             offsets(fetch_stretch(STRETCH, asked))
 
 
-def test_a_broker_without_scan_is_asked_for_records(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_broker_without_scan_is_pulled_from(monkeypatch: pytest.MonkeyPatch) -> None:
     refused = RefusedError(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "no pyarrow here")
     monkeypatch.setattr(fetching, "_scanned", Brokers([refused]))
     monkeypatch.setattr(fetching, "_pulled", Brokers([Fetched(batch(10, 11), 20)]))
     assert offsets(fetch_stretch(STRETCH, wanted())) == [10, 11]
 
 
-def test_other_refusals_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_refusals_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     refused = RefusedError(ResponseCode.SYSTEM_ERROR, "damaged")
     monkeypatch.setattr(fetching, "_scanned", Brokers([refused]))
     with pytest.raises(RefusedError, match="damaged"):
         offsets(fetch_stretch(STRETCH, wanted()))
 
 
-def test_the_option_filter_goes_before_tags_of_the_query() -> None:
+def test_filter_option_precedes_tags_of_the_query() -> None:
     options = read_options({"subscribe": "T", "filter": "a"})
     found = wanted_of(options, Narrowing(tags=("b",)), "T", (), 1).subscription
     assert found is not None
@@ -182,20 +182,20 @@ class Task:
         ("-1", 9, 9),
     ],
 )
-def test_a_batch_has_as_many_rows_as_spark_and_the_option_allow(
+def test_batch_rows_stay_within_the_limits_of_spark_and_option(
     monkeypatch: pytest.MonkeyPatch, setting: str | None, asked: int, rows: int
 ) -> None:
     monkeypatch.setattr(TaskContext, "get", lambda: Task(setting))
     assert rows_of_a_batch(asked) == rows
 
 
-def test_a_partition_of_sparks_own_has_no_rows() -> None:
+def test_empty_partition_made_by_spark_has_no_rows() -> None:
     schema = StructType().add("body", BinaryType())
     reading = StretchReading(read_options({"subscribe": "T"}), schema)
     assert list(reading.read(InputPartition(None))) == []
 
 
-def test_a_column_that_may_be_null_cannot_be_asked_for_without_nulls() -> None:
+def test_nullable_column_cannot_be_requested_without_nulls() -> None:
     schema = StructType().add("tags", StringType(), nullable=False)
     with pytest.raises(UsageError, match="'tags' may be null"):
         StretchReading(read_options({"subscribe": "T"}), schema)

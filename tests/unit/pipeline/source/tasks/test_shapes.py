@@ -54,7 +54,7 @@ def of(batch: pa.RecordBatch, shape: Shape) -> pa.RecordBatch:
     return shape.of(batch.select(list(shape.sources)))
 
 
-def test_the_kafka_view_says_the_same_in_its_words() -> None:
+def test_kafka_view_holds_the_same_data_under_kafkas_names() -> None:
     made = of(BATCH, shape(KAFKA, View.KAFKA))
     assert made.to_pylist()[0] == {
         "key": b"a b",
@@ -70,7 +70,7 @@ def test_the_kafka_view_says_the_same_in_its_words() -> None:
     assert made.to_pylist()[1]["headers"] is None
 
 
-def test_a_slice_of_a_batch_has_its_own_headers() -> None:
+def test_slice_of_a_batch_has_its_own_headers() -> None:
     made = of(BATCH.slice(1), shape(KAFKA, View.KAFKA))
     assert made.column("headers").to_pylist() == [None]
     joined = pa.Table.from_batches([BATCH, BATCH]).combine_chunks().to_batches()[0]
@@ -87,20 +87,22 @@ def test_a_slice_of_a_batch_has_its_own_headers() -> None:
         (["timestampType"], ("queueOffset",)),
     ],
 )
-def test_only_what_is_needed_is_asked_for(names: list[str], sources: tuple[str, ...]) -> None:
+def test_requested_columns_read_only_their_sources(
+    names: list[str], sources: tuple[str, ...]
+) -> None:
     asked = shape(StructType([KAFKA[name] for name in names]), View.KAFKA)
     assert asked.sources == sources
     assert of(BATCH, asked).schema.names == names
     assert of(BATCH, asked).num_rows == 2
 
 
-def test_a_batch_that_is_right_is_handed_on_as_it_is() -> None:
+def test_matching_batch_is_passed_on_as_it_is() -> None:
     schema = StructType().add("queueOffset", LongType()).add("body", BinaryType())
     batch = BATCH.select(["queueOffset", "body"])
     assert shape(schema).of(batch) is batch
 
 
-def test_columns_that_cannot_be_null_get_the_type_that_says_so() -> None:
+def test_columns_that_cannot_be_null_get_a_type_saying_so() -> None:
     schema = StructType(
         [
             StructField("queueId", IntegerType(), nullable=False),

@@ -1,9 +1,9 @@
-"""What killed clients leave is read as it happened."""
+"""The notes and the ledger of clients that were killed are read as it happened."""
 
 from pathlib import Path
 
 from ternmq_model.transaction import Resolution
-from tests.support.killed_clients import Ledger, Notes, deliveries_of, read_notes
+from tests.support.client_process import Ledger, Notes, orderly_deliveries_of, read_notes
 
 PLACE = ("orders", "killed", 0)
 
@@ -16,7 +16,7 @@ def end(kind: str, member: str, offset: int) -> list[object]:
     return [kind, member, *PLACE, offset]
 
 
-def test_a_local_transaction_is_decided_once(tmp_path: Path) -> None:
+def test_local_transaction_is_decided_once(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "ledger")
     assert ledger.read() == {}
     assert ledger.decide("p1-1", Resolution.ROLLBACK) is Resolution.ROLLBACK
@@ -25,7 +25,7 @@ def test_a_local_transaction_is_decided_once(tmp_path: Path) -> None:
     assert ledger.read() == {"p1-1": Resolution.ROLLBACK, "p1-10": Resolution.COMMIT}
 
 
-def test_notes_of_two_processes_stand_in_the_order_of_writing(tmp_path: Path) -> None:
+def test_notes_of_two_processes_are_in_writing_order(tmp_path: Path) -> None:
     path = tmp_path / "notes"
     assert read_notes(path) == []
     one, other = Notes(path), Notes(path)
@@ -35,7 +35,7 @@ def test_notes_of_two_processes_stand_in_the_order_of_writing(tmp_path: Path) ->
     assert read_notes(path) == [["begin", 1], ["begin", 2], ["finish", 1]]
 
 
-def test_what_its_member_never_ended_is_not_finished() -> None:
+def test_message_its_member_never_ended_is_not_finished() -> None:
     notes = [
         begin("a", "m0", 0),
         end("finish", "a", 0),
@@ -45,13 +45,13 @@ def test_what_its_member_never_ended_is_not_finished() -> None:
         begin("b", "m1", 1),
         end("finish", "b", 1),
     ]
-    deliveries, trespasses = deliveries_of(notes)
+    deliveries, trespasses = orderly_deliveries_of(notes)
     found = [(each.message_id, each.queue_offset, each.is_finished) for each in deliveries]
     assert found == [("m0", 0, True), ("m1", 1, False), ("m1", 1, False), ("m1", 1, True)]
     assert not trespasses
 
 
-def test_a_member_that_ends_what_another_has_begun_since_is_told() -> None:
+def test_member_ending_a_message_begun_by_another_is_reported() -> None:
     notes = [begin("a", "m0", 0), begin("b", "m0", 0), end("finish", "a", 0)]
-    _, trespasses = deliveries_of(notes)
+    _, trespasses = orderly_deliveries_of(notes)
     assert len(trespasses) == 1

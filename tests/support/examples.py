@@ -1,0 +1,66 @@
+"""How many examples random and exhaustive tests try, and from which seed: `TESTS_EXAMPLES`.
+
+| value | how many | drawn | for |
+|---|---|---|---|
+| `few` | a sixteenth | the same each time | `make check`, most of the other Pythons |
+| `fixed` | all | the same each time | `make test` |
+| `fresh` | all | anew | `make test-all` |
+| `soak` | very many | anew | `make soak` |
+"""
+
+import os
+import random
+from collections.abc import Sequence
+from typing import Final, TypeVar
+
+from hypothesis import HealthCheck, settings
+
+DRAWN: Final = os.environ.get("TESTS_EXAMPLES", "fixed")
+assert DRAWN in ("few", "fixed", "fresh", "soak"), f"TESTS_EXAMPLES={DRAWN}"
+IS_SOAK: Final = DRAWN == "soak"
+
+SEED: Final = int(os.environ.get("TESTS_SEED", "0")) or (
+    1 if DRAWN in ("few", "fixed") else random.SystemRandom().randrange(1, 1 << 32)
+)
+"""Of tests that kill processes at moments they draw; a failure prints it."""
+
+_PART: Final = 16
+_EXAMPLES_MIN: Final = 5
+_POINTS_MIN: Final = 3
+
+Point = TypeVar("Point")
+
+
+def examples(usual: int, *, soak: int = 5_000) -> int:
+    """Return how many examples a random test draws.
+
+    Args:
+        usual: In `make test`.
+        soak: In a soak.
+    """
+    return {"few": max(usual // _PART, _EXAMPLES_MIN), "soak": soak}.get(DRAWN, usual)
+
+
+def seeds(usual: int, *, soak: int, first: int = 0) -> range:
+    """Return the seeds of a scenario: the first few, or many."""
+    return range(first, first + (soak if IS_SOAK else usual))
+
+
+def points(every: Sequence[Point]) -> Sequence[Point]:
+    """Return every point that an exhaustive test tries, or some of them where few are wanted."""
+    step = max(1, min(_PART, len(every) // _POINTS_MIN))
+    return every[::step] if DRAWN == "few" else every
+
+
+def load_profile() -> None:
+    """Tell hypothesis. Machines differ in speed, so no example has a deadline."""
+    settings.register_profile(
+        DRAWN,
+        deadline=None,
+        derandomize=DRAWN in ("few", "fixed"),
+        # A failure prints the blob that repeats it.
+        print_blob=True,
+        max_examples=examples(100),
+        suppress_health_check=[HealthCheck.too_slow],
+    )
+    settings.load_profile(DRAWN)

@@ -1,0 +1,80 @@
+from pathlib import Path
+from unittest import mock
+from xml.etree import ElementTree
+
+import pytest
+
+from tools import run_tests
+from tools.project import ROOT
+from tools.run_tests import Ran, Report, by_folder, reasons, slowest, times
+
+JUNIT = """
+<testsuites><testsuite>
+  <testcase classname="tests.unit.model.test_names" name="test_topic[a]" time="0.25"/>
+  <testcase classname="tests.unit.model.test_names" name="test_group" time="0.5"/>
+  <testcase classname="tests.spark.test_sink" name="test_rows" time="3.0">
+    <skipped type="pytest.skip" message="needs Java"/>
+  </testcase>
+  <testcase classname="tests.spark.test_sink" name="test_kills" time="0.0">
+    <skipped type="pytest.skip" message="needs Java"/>
+  </testcase>
+</testsuite></testsuites>
+"""
+CASES = [*ElementTree.fromstring(JUNIT).iter("testcase")]
+
+
+def steps_of(target: str) -> dict[str, tuple[str, ...]]:
+    """Return the steps of a target, none of which run: their names, and folders if of tests."""
+    found: dict[str, tuple[str, ...]] = {}
+
+    def note(_: Report, name: str, *words: object, **__: object) -> None:
+        found[name] = tuple(words[0]) if isinstance(words[0], tuple) else ()
+
+    with (
+        mock.patch.object(Report, "command", note),
+        mock.patch.object(Report, "pytest", note),
+        mock.patch.object(Report, "step", note),
+    ):
+        getattr(run_tests, target)(Report())
+    return found
+
+
+def test_summary_adds_times_by_folder_and_names_slowest() -> None:
+    ran = times(CASES)
+    assert ran[0] == Ran("tests/unit/model/test_names.py::test_topic[a]", 0.25)
+    spark, unit = by_folder(ran)
+    assert spark.split() == ["3.0", "s", "2", "tests/spark"]
+    assert unit.split() == ["0.8", "s", "2", "tests/unit"]
+    assert [line.split("::")[1] for line in slowest(ran)][:2] == ["test_rows", "test_group"]
+    assert len(slowest(ran * 9)) == run_tests.SLOWEST_SHOWN
+
+
+def test_skipped_tests_are_counted_by_reason() -> None:
+    assert reasons(CASES) == ["2 tests: needs Java"]
+
+
+@pytest.mark.parametrize(("is_ci", "passes"), [(False, True), (True, False)])
+def test_skipped_test_fails_in_continuous_integration_alone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, is_ci: bool, passes: bool
+) -> None:
+    monkeypatch.setattr(run_tests, "IS_CI", is_ci)
+    skipping = tmp_path / "test_x.py"
+    skipping.write_text("import pytest\ndef test_x(): pytest.skip('why')\n")
+    report = Report()
+    report.pytest("one", [str(skipping)], "-p", "no:cacheprovider", f"--rootdir={tmp_path}")
+    assert report.failed is not passes
+    assert report.left_out == ["one: 1 tests: why"]
+
+
+def test_test_and_test_all_run_every_folder_once() -> None:
+    [*mine] = [folder for step in steps_of("test").values() for folder in step]
+    rest = [folder for step in steps_of("rest").values() for folder in step]
+    there = {f"tests/{path.parent.name}" for path in (ROOT / "tests").glob("*/test_*.py")}
+    there |= {f"tests/{path.parents[1].name}" for path in (ROOT / "tests").glob("*/*/test_*.py")}
+    assert len(mine) == len(set(mine))
+    assert set(mine) | set(rest) == there
+
+
+def test_check_and_test_look_at_commits_and_types() -> None:
+    for target in ("check", "test"):
+        assert {"lint", "layout", "commits", "types"} <= set(steps_of(target))
