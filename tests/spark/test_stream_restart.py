@@ -8,7 +8,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.support.examples import examples
+from tests.support.examples import SEED, examples
 from tests.support.processes import ServiceProcess
 from tests.support.spark_data import make_topic
 from tests.support.stream_driver import stream_driver
@@ -21,8 +21,8 @@ STOPS = examples(4, soak=50)
 def test_killed_driver_neither_loses_nor_doubles_rows(
     spark: SparkSession, dev: ServiceProcess, tmp_path: Path
 ) -> None:
-    seed = random.randrange(1 << 32)
-    print(f"seed {seed}")
+    seed = SEED
+    print(f"TESTS_SEED={seed}")
     dice = random.Random(seed)
     make_topic(dev.nameserver, "KilledDriver", 3)
     sent = Sent(dev.nameserver)
@@ -42,8 +42,8 @@ def test_killed_driver_neither_loses_nor_doubles_rows(
 def test_stopped_query_neither_loses_nor_doubles_rows(
     spark: SparkSession, dev: ServiceProcess, tmp_path: Path
 ) -> None:
-    seed = random.randrange(1 << 32)
-    print(f"seed {seed}")
+    seed = SEED
+    print(f"TESTS_SEED={seed}")
     dice = random.Random(seed)
     make_topic(dev.nameserver, "StoppedQuery", 3)
     sent = Sent(dev.nameserver)

@@ -9,7 +9,7 @@ from ternmq_runtime.clock import rest
 if TYPE_CHECKING:
     import pyarrow as pa
 
-LOOKS = 1_200
+LOOKS = 10_000
 LOOK_S = 0.05
 
 
