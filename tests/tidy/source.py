@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from tools.project import BESIDE
 
@@ -53,7 +53,8 @@ class Source:
             found.setdefault(type(node), []).append(node)
             for name in node._fields:
                 value: object = getattr(node, name, None)
-                for child in value if isinstance(value, list) else (value,):
+                children = cast("list[object]", value) if isinstance(value, list) else [value]
+                for child in children:
                     if isinstance(child, ast.AST) and child._fields:
                         waiting.append(child)
         return found

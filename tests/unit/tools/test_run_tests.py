@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import cast
 from unittest import mock
 from xml.etree import ElementTree
 
@@ -28,7 +29,8 @@ def steps_of(target: str) -> dict[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
 
     def note(_: Report, name: str, *words: object, **__: object) -> None:
-        found[name] = tuple(words[0]) if isinstance(words[0], tuple) else ()
+        first = words[0]
+        found[name] = cast("tuple[str, ...]", first) if isinstance(first, tuple) else ()
 
     with (
         mock.patch.object(Report, "command", note),
