@@ -34,12 +34,12 @@ logger = logging.getLogger(__name__)
 
 _CALL_TIMEOUT_S: Final = 6.0
 _NOTHING: Final = DataVersion(-1, -1)
-_PAUSE_S: Final = 0.25
+_RETRY_PAUSE_S: Final = 0.25
 """Between two attempts: routes are to be there again within a second or so of a NameServer that
 returns."""
 
-_LOOK_MS: Final = 1_000
-"""How often to look whether a registration still holds."""
+_LOOK_PAUSE_S: Final = 1.0
+"""Between two looks whether a registration still holds."""
 
 _TOLD_WITHIN_S: Final = 3.0
 _REGISTER: Final = replace(
@@ -92,7 +92,6 @@ class Registration:
         self._connection: Connection | None = None
         self._told = _NOTHING
         self._told_at_ms = 0
-        self._looked_at_ms = 0
         self._is_failing = False
         self._rival: tuple[Address, ...] = ()
         self._idle = asyncio.Event()
@@ -107,7 +106,7 @@ class Registration:
 
     async def step(self) -> bool:
         """Register if it is time, else ask whether it still holds; pause after a failure."""
-        if self._is_leaving or not self._is_due():
+        if self._is_leaving:
             return False
         self._idle.clear()
         try:
@@ -115,13 +114,11 @@ class Registration:
         finally:
             self._idle.set()
 
-    def _is_due(self) -> bool:
-        """Tell whether there is anything to say or to look for."""
-        due_ms = self._looked_at_ms + _LOOK_MS
-        return self.is_away or not self.is_current or self._env.clock.monotonic_ms() >= due_ms
+    def pause_s(self) -> float:
+        """Return how long to pause after a step."""
+        return _RETRY_PAUSE_S if self.is_away else _LOOK_PAUSE_S
 
     async def _keep_told(self) -> bool:
-        self._looked_at_ms = self._env.clock.monotonic_ms()
         try:
             due_ms = self._told_at_ms + self._interval_ms
             if self.is_current and self._env.clock.monotonic_ms() < due_ms:
@@ -290,11 +287,7 @@ class Registrar:
             for address in self._nameservers
         }
         return tuple(
-            Job(
-                name=name,
-                interval_s=_PAUSE_S,
-                step=registration.step,
-            )
+            Job(name=name, interval_s=registration.pause_s, step=registration.step)
             for name, registration in self._registrations.items()
         )
 

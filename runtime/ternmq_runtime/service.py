@@ -48,15 +48,16 @@ class Job:
 
     Attributes:
         name: Unique within its runner; names the task and is what `JobRunner.wake` takes.
-        interval_s: Pause between a step that found nothing more to do and the next one;
-            `math.inf` for a job that runs only when it is woken (and once at the start).
+        interval_s: Pause between a step that found nothing more to do and the next one, or a
+            function that tells it after each such step; `math.inf` for a job that runs only when
+            it is woken (and once at the start).
         step: Does one bounded unit and returns True when more is ready right now. It may be
             cancelled at any `await` when the block around it is left by an exception; on a clean
             leave it is waited for.
     """
 
     name: str
-    interval_s: float
+    interval_s: float | Callable[[], float]
     step: Callable[[], Awaitable[bool]]
 
 
@@ -181,7 +182,8 @@ class JobRunner:
             if await job.step():
                 await asyncio.sleep(0)  # requests go first
             elif not self._stopping:
-                await _wait(waker, job.interval_s)
+                pause_s = job.interval_s
+                await _wait(waker, pause_s() if callable(pause_s) else pause_s)
 
 
 async def _wait(waker: asyncio.Event, timeout_s: float) -> None:
