@@ -9,8 +9,8 @@ from tests.support.examples import examples
 from tests.support.memory_network import MemoryNetwork
 from tests.support.replicas import log_of
 from tests.support.stores import SMALL
-from tests.support.toy_master import toy_master, toy_slave, until
-from tests.support.virtual_time import run_in_virtual_time
+from tests.support.toy_master import toy_master, toy_slave
+from tests.support.virtual_time import run_in_virtual_time, until
 
 ANY = st.integers(-(1 << 63), (1 << 63) - 1)
 NEAR = st.sampled_from([-1, 0, 1, 2, 8, 234, 1170, 1171, 4096, 8192, 1 << 20])

@@ -6,8 +6,8 @@ from tests.support.files import MemoryFileSystem
 from tests.support.followed import Master, reigning
 from tests.support.replicas import log_of, next_slice, take
 from tests.support.stores import SMALL, open_store
-from tests.support.toy_master import ToySlave, epochs_of, toy_slave, until
-from tests.support.virtual_time import run_in_virtual_time
+from tests.support.toy_master import ToySlave, epochs_of, toy_slave
+from tests.support.virtual_time import run_in_virtual_time, until
 
 
 async def caught_up(slave: ToySlave, master: Master) -> None:

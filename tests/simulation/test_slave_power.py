@@ -12,19 +12,26 @@ from tests.support.brokers import CONFIG, Client
 from tests.support.files import PowerLossFileSystem
 from tests.support.simulated_cluster import CLUSTER_STORE, simulated_cluster
 from tests.support.simulated_replicas import caught_up, log_bytes
-from tests.support.virtual_time import VirtualClock, run_in_virtual_time
+from tests.support.virtual_time import VirtualClock, run_in_virtual_time, until
 
 
-class Sender:
-    """Sends without end, and knows what was answered SEND_OK."""
+class Senders:
+    """Three concurrent senders, which know how far the log is acknowledged with SEND_OK.
 
-    def __init__(self, client: Client) -> None:
+    One alone waits for the slave's sync each time, so that nothing is written during a sync.
+    """
+
+    def __init__(self, client: Client, random: Random) -> None:
         self._client = client
+        self._random = random
         self.safe_to = 0
         self.count = 0
 
     async def run(self) -> None:
         """Send until cancelled."""
+        await asyncio.gather(*(self._send() for _ in range(3)))
+
+    async def _send(self) -> None:
         while True:
             try:
                 reply = await self._client.send("T", b"x" * (self.count % 3000))
@@ -32,10 +39,12 @@ class Sender:
                 await asyncio.sleep(0.01)
                 continue
             self.count += 1
-            await asyncio.sleep(0.005)
-            if reply.status.code == ResponseCode.SUCCESS:
-                # The offset id ends with where the record begins.
-                self.safe_to = max(self.safe_to, int(reply.offset_message_id[16:], 16) + 1)
+            if reply.status.code != ResponseCode.SUCCESS:
+                await asyncio.sleep(0.1)  # the slave is away
+                continue
+            # The offset id ends with where the record begins.
+            self.safe_to = max(self.safe_to, int(reply.offset_message_id[16:], 16) + 1)
+            await asyncio.sleep(self._random.random() * 0.02)
 
 
 def end_of(files: PowerLossFileSystem) -> int:
@@ -55,10 +64,11 @@ def test_acknowledged_messages_survive_loss_of_power_of_slave(seed: int) -> None
     async def main() -> None:
         role = BrokerRole.SYNC_MASTER
         async with simulated_cluster(seed, brokers=("a",), role=role) as cluster:
+            cluster.disk_s["a-1"] = 0.02  # longer than an answer's way to the sender
             master = await cluster.connect("a")
             await master.put_topic("T", 1)
-            sender = Sender(master)
-            sending = cluster.tasks.spawn(sender.run(), "send")
+            senders = Senders(master, cluster.random)
+            sending = cluster.tasks.spawn(senders.run(), "send")
             for _ in range(4):
                 cluster.begin("a-1")
                 await asyncio.sleep(random.random())
@@ -67,16 +77,20 @@ def test_acknowledged_messages_survive_loss_of_power_of_slave(seed: int) -> None
                     await asyncio.sleep(random.random())
                     cluster.network.heal()
                     await asyncio.sleep(random.random())
+                if random.random() < 0.8:
+                    await until(lambda before=senders.safe_to: senders.safe_to > before)
+                    await asyncio.sleep(random.random() * 0.3)
                 disk = cluster.disks["a-1"]
                 cluster.lose_power("a-1")
-                assert end_of(disk.lose_power(random)) >= sender.safe_to
+                end = min(end_of(disk.lose_power(random)) for _ in range(3))
                 await asyncio.sleep(random.random())
+                assert end >= senders.safe_to  # with the answers that were on their way
             cluster.begin("a-1")
             sending.cancel()
             await caught_up(cluster, "a", timeout_s=60)
-            assert sender.safe_to > 0
-            assert sender.count > 50
-            ours, theirs = (log_bytes(cluster, name, 0, sender.safe_to) for name in ("a", "a-1"))
+            assert senders.safe_to > 0
+            assert senders.count > 50
+            ours, theirs = (log_bytes(cluster, name, 0, senders.safe_to) for name in ("a", "a-1"))
             assert ours == theirs
 
     run_in_virtual_time(main())

@@ -152,11 +152,11 @@ async def check(around: World, moment: Moment) -> None:
 
         tasks.spawn(answer(), "answer")
         for key in sorted(promises.acked):
-            (reply,) = await end(client, promises.begun[key].end(promises.told[key]))
-            assert not reply.status.code, f"step {number}: {key}: {reply.status}"
             other = ROLLBACK if promises.told[key] == COMMIT else COMMIT
             (reply,) = await end(client, promises.begun[key].end(other))
             assert reply.status.code == ResponseCode.ILLEGAL_OPERATION, f"step {number}: {key}"
+            (reply,) = await end(client, promises.begun[key].end(promises.told[key]))
+            assert not reply.status.code, f"step {number}: {key}: {reply.status}"
         await asyncio.sleep(4)
         found = [body.decode() for body in await bodies_of(client)] if promises.begun else []
         assert len(set(found)) == len(found), f"step {number}: twice: {found}"
@@ -178,7 +178,7 @@ def test_transactions_end_once_wherever_the_broker_ends(mode: FlushMode, part: i
         disk = MomentDisk(Random(part), script.look, loses_power=loses_power)
         disk.watched = range(part, 1 << 30, PARTS)
         async with world(flush_mode=mode) as around:
-            around.files, around.store_config = disk, STORE
+            around.files, around.store_config, around.sync_s = disk, STORE, 0.005
             await script.run(around)
             assert len(script.moments) > 20
             for moment in script.moments:

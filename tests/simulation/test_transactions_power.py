@@ -94,6 +94,7 @@ def test_power_loss_never_commits_twice_or_shows_uncommitted(seed: int, mode: Fl
         producers = Producers(chance)
         async with world(flush_mode=mode, seed=seed) as around:
             disk = around.files = PowerLossFileSystem()
+            around.sync_s = 0.005
             for life in range(LIVES):
                 async with around.broker() as broker:
                     client = await around.connect(broker)

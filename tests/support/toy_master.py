@@ -6,7 +6,7 @@ async with MemoryNetwork(random) as network, toy_slave(network) as slave:
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,7 +35,7 @@ from tests.support.memory_network import MemoryNetwork
 from tests.support.records import batch_of, record
 from tests.support.replicas import next_slice
 from tests.support.stores import ROOT, SMALL, append, open_store, settle
-from tests.support.virtual_time import InlineBlocking, VirtualClock
+from tests.support.virtual_time import VirtualClock, virtual_environment
 
 CLUSTER: Final = "DefaultCluster"
 NAME: Final = "a"
@@ -168,13 +168,6 @@ class ToySlave:
     changes: list[LogChange]
 
 
-async def until(is_so: Callable[[], bool], *, within_s: float = 30.0) -> None:
-    """Wait until `is_so` says so, on virtual time."""
-    async with asyncio.timeout(within_s):
-        while not is_so():  # noqa: ASYNC110 - what is waited for tells nobody
-            await asyncio.sleep(0.001)
-
-
 @asynccontextmanager
 async def toy_slave(
     network: MemoryNetwork,
@@ -188,9 +181,8 @@ async def toy_slave(
     """Follow while the block runs; then close the store."""
     files = MemoryFileSystem() if files is None else files
     clock = VirtualClock()
-    blocking = InlineBlocking(lambda: sync_s)
-    env = Environment(clock=clock, network=network.host("s"), random=Random(1), blocking=blocking)
-    state = await ReplicationState.load(Path("/config"), files, blocking)
+    env = virtual_environment(network.host("s"), Random(1), lambda: sync_s, clock=clock)
+    state = await ReplicationState.load(Path("/config"), files, env.blocking)
     serve_to = state.kept.confirmed
     store = MessageStore.open(ROOT, config, flush_mode, files, clock, serve_to=serve_to)
     runners: dict[str, JobRunner] = {}
@@ -200,7 +192,7 @@ async def toy_slave(
             runners[job].wake(job)
 
     loop = StoreLoop(
-        *(store, Confirmations(), clock, blocking), wake=wake, on_arrivals=lambda _: None
+        *(store, Confirmations(), clock, env.blocking), wake=wake, on_arrivals=lambda _: None
     )
     changes: list[LogChange] = []
     finder = Finder(

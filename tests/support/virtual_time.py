@@ -165,34 +165,50 @@ class VirtualClock:
 
 
 class InlineBlocking:
-    """Runs blocking calls at once on the loop's thread, and answers after a pause.
+    """Runs blocking calls on the loop's thread, each at the beginning of its pause or at the end.
 
-    The effect comes at the beginning of the pause, so what is written during it is not covered by,
-    say, a sync that is under way.
+    A disk makes durable what was written before a sync began, at some moment of the sync. A call
+    with its effect at the beginning exposes a product that counts what was written meanwhile; one
+    with its effect at the end, a product that does not wait for the end.
 
     Args:
         delay_s: Says how long the next call takes; by default nothing but one turn of the loop.
+        is_late: Says whether the next call takes effect at the end of its pause; by default none
+            does.
     """
 
-    def __init__(self, delay_s: Callable[[], float] | None = None) -> None:
+    def __init__(
+        self,
+        delay_s: Callable[[], float] = lambda: 0.0,
+        is_late: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._delay_s = delay_s
+        self._is_late = is_late
 
     async def run(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Return what `function` returns, or raise what it raises, after the pause.
 
-        Cancelling stops the waiting; the function has run.
+        Cancelling stops the waiting; a function that has not run yet runs at once.
         """
-        delay_s = 0.0 if self._delay_s is None else self._delay_s()
+        delay_s = self._delay_s()
+        if not self._is_late():
+            try:
+                return function(*args, **kwargs)
+            finally:
+                await asyncio.sleep(delay_s)
         try:
-            return function(*args, **kwargs)
-        finally:
             await asyncio.sleep(delay_s)
+        except asyncio.CancelledError:
+            with contextlib.suppress(Exception):
+                function(*args, **kwargs)
+            raise
+        return function(*args, **kwargs)
 
 
 def virtual_environment(
     network: Network,
     random: Random,
-    delay_s: Callable[[], float] | None = None,
+    delay_s: Callable[[], float] = lambda: 0.0,
     *,
     clock: VirtualClock | None = None,
     processes: Processes | None = None,
@@ -201,7 +217,7 @@ def virtual_environment(
 
     Args:
         network: As that host sees it.
-        random: What the host draws from.
+        random: What the host draws from, and what decides which of its blocking calls are late.
         delay_s: Says how long its next blocking call takes, as for `InlineBlocking`.
         clock: Its clock, if not one of its own.
         processes: What spawns child processes, if anything does.
@@ -210,6 +226,6 @@ def virtual_environment(
         clock=clock or VirtualClock(),
         network=network,
         random=random,
-        blocking=InlineBlocking(delay_s),
+        blocking=InlineBlocking(delay_s, lambda: random.random() < 0.5),
         processes=processes,
     )

@@ -17,7 +17,8 @@ from tests.support.virtual_time import InlineBlocking, run_in_virtual_time
 
 @contextlib.asynccontextmanager
 async def store_at(path: Path | None) -> AsyncGenerator[EpochStore]:
-    store = EpochStore(path, InlineBlocking(lambda: 1.0), wake=lambda: jobs.wake("epochs"))
+    blocking = InlineBlocking(lambda: 1.0, is_late=lambda: True)
+    store = EpochStore(path, blocking, wake=lambda: jobs.wake("epochs"))
     jobs = JobRunner(Job(name="epochs", interval_s=3_600, step=store.step))
     await store.load()
     async with jobs:

@@ -1,15 +1,20 @@
 import asyncio
+from pathlib import Path
+from random import Random
 
 import pytest
 
 from ternmq_model.clock import Clock
 from ternmq_remoting.environment import Blocking
+from tests.support.files import PowerLossFileSystem
+from tests.support.memory_network import MemoryNetwork
 from tests.support.virtual_time import (
     EPOCH_MS,
     InlineBlocking,
     VirtualClock,
     run_in_virtual_time,
     until,
+    virtual_environment,
 )
 
 
@@ -111,16 +116,55 @@ def test_clock_advances_exactly_by_a_sleep() -> None:
     run_in_virtual_time(main())
 
 
-def test_inline_calls_take_effect_at_once_and_answer_later() -> None:
-    async def use(blocking: Blocking) -> None:
-        seen: list[str] = []
-        async with asyncio.TaskGroup() as group:
-            group.create_task(blocking.run(seen.append, "written"))
-            await asyncio.sleep(0)
-            assert seen == ["written"]
-        assert asyncio.get_running_loop().time() == 2.0
+@pytest.mark.parametrize("is_late", [False, True])
+def test_sync_covers_what_was_written_before_it_and_is_durable_by_its_end(is_late: bool) -> None:
+    async def sync(blocking: Blocking) -> None:
+        files, path = PowerLossFileSystem(), Path("/file")
+        file = files.open(path, create=True)
 
-    run_in_virtual_time(use(InlineBlocking(delay_s=lambda: 2.0)))
+        def durable() -> bytes:
+            return files.nodes[path].disk.tobytes()
+
+        file.write(0, b"before")
+        syncing = asyncio.ensure_future(blocking.run(file.sync))
+        await asyncio.sleep(1.0)
+        assert durable() == (b"" if is_late else b"before")
+        file.write(6, b" and after")
+        await syncing
+        assert asyncio.get_running_loop().time() == 2.0
+        assert durable() == (b"before and after" if is_late else b"before")
+
+    run_in_virtual_time(sync(InlineBlocking(lambda: 2.0, lambda: is_late)))
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_cancelled_inline_calls_take_effect_once(is_late: bool) -> None:
+    async def cancel(blocking: Blocking) -> None:
+        seen: list[str] = []
+        calling = asyncio.ensure_future(blocking.run(seen.append, "written"))
+        await asyncio.sleep(1.0)
+        calling.cancel()
+        await asyncio.wait([calling])
+        assert calling.cancelled()
+        assert seen == ["written"]
+        assert asyncio.get_running_loop().time() == 1.0
+
+    run_in_virtual_time(cancel(InlineBlocking(lambda: 2.0, lambda: is_late)))
+
+
+def test_simulated_host_has_early_and_late_calls() -> None:
+    async def main() -> None:
+        seen: list[int] = []
+        async with MemoryNetwork(Random(1)) as network:
+            blocking = virtual_environment(network.host("a"), Random(1), lambda: 2.0).blocking
+            async with asyncio.TaskGroup() as group:
+                for number in range(20):
+                    group.create_task(blocking.run(seen.append, number))
+                await asyncio.sleep(1.0)
+                assert 0 < len(seen) < 20
+            assert sorted(seen) == [*range(20)]
+
+    run_in_virtual_time(main())
 
 
 def test_inline_calls_return_and_raise_as_their_functions_do() -> None:

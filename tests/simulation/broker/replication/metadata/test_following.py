@@ -20,8 +20,7 @@ from tests.support.metadata import Pair, member, pair, same
 from tests.support.records import batch_of, record
 from tests.support.replicas import follow
 from tests.support.stores import append, settle
-from tests.support.toy_master import until
-from tests.support.virtual_time import run_in_virtual_time
+from tests.support.virtual_time import run_in_virtual_time, until
 
 SECOND_S = 1.0
 

@@ -11,8 +11,7 @@ from ternmq_protos.v1 import replication_pb2 as replication
 from ternmq_remoting.contracts import METADATA
 from ternmq_remoting.rpc import Call, Identity, ServerStream, stream
 from tests.support.metadata import MASTER, Member, Pair, pair
-from tests.support.toy_master import until
-from tests.support.virtual_time import run_in_virtual_time
+from tests.support.virtual_time import run_in_virtual_time, until
 
 SLAVE = Address("s", 10911)
 IDENTITY = Identity("C", "n", 1, 1)

@@ -27,9 +27,8 @@ from tests.support.toy_master import (
     epochs_of,
     toy_master,
     toy_slave,
-    until,
 )
-from tests.support.virtual_time import run_in_virtual_time
+from tests.support.virtual_time import run_in_virtual_time, until
 
 Scenario = Callable[[MemoryNetwork], Awaitable[None]]
 
