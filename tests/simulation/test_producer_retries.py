@@ -94,7 +94,7 @@ def test_concurrent_messages_in_doubt_are_stored_once(seed: int) -> None:
             results: list[SendResult] = []
             while not breaking.done():
                 messages: list[Message] = []
-                for _ in range(300):
+                for _ in range(150):
                     name = cluster.next_id()
                     cluster.history.note_sent(name, TOPIC, Outcome.STORED)
                     messages.append(Message(TOPIC, make_body(name, 200)))

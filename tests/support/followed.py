@@ -2,7 +2,7 @@
 
 import asyncio
 import zlib
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from random import Random
@@ -216,12 +216,6 @@ async def reigning(
             async with network.host("m").serve(handlers, ADDRESS, identity=IDENTITY):
                 yield master
         store.close()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for what comes without being told."""
-    while not condition():  # noqa: ASYNC110 -- the master tells nobody
-        await asyncio.sleep(0.001)
 
 
 async def ended(slave: Slave) -> None:

@@ -123,15 +123,17 @@ class MemoryConnection:
             raise
         loss = self._network.loss_of(rpc.path, self.host, server.host)
         exchange = UnaryExchange(self._network, self, server)
-        try:
-            await asyncio.sleep(self._network.draw_latency_s())
-            if loss is not Loss.REQUEST and not exchange.outcome.done():
+
+        def arrive() -> None:
+            if loss is not Loss.REQUEST and not exchange.is_settled:
                 work = self._serve_unary(rpc, payload, server, exchange, loss)
                 exchange.start(work, rpc.path)
-            reply = await exchange.reply()
-            await asyncio.sleep(self._network.draw_latency_s())
-            return reply
+
+        timer = asyncio.get_running_loop().call_later(self._network.draw_latency_s(), arrive)
+        try:
+            return await exchange.reply()
         finally:
+            timer.cancel()
             exchange.over()
             if exchange.task is not None:
                 exchange.task.cancel()
@@ -157,7 +159,7 @@ class MemoryConnection:
         except Exception as error:
             outcome = server.note_crash(error, rpc.path)
         if loss is not Loss.REPLY:
-            exchange.settle(outcome)
+            exchange.settle(outcome, latency_s=self._network.draw_latency_s())
 
     async def _serve_stream(
         self,

@@ -175,19 +175,26 @@ class Exchange:
 class UnaryExchange(Exchange):
     def __init__(self, network: Wire, connection: Caller, server: MemoryServer) -> None:
         super().__init__(network, connection, server)
-        self.outcome: asyncio.Future[bytes | ErrorMaker] = (
+        self.is_settled = False
+        self._outcome: asyncio.Future[bytes | ErrorMaker] = (
             asyncio.get_running_loop().create_future()
         )
 
-    def settle(self, outcome: bytes | ErrorMaker) -> None:
-        if not self.outcome.done():
-            self.outcome.set_result(outcome)
+    def settle(self, outcome: bytes | ErrorMaker, *, latency_s: float) -> None:
+        """Give the caller `outcome` after its latency, whatever breaks meanwhile."""
+        if not self.is_settled:
+            self.is_settled = True
+            asyncio.get_running_loop().call_later(latency_s, self._arrive, outcome)
 
     def fail(self, error: ErrorMaker) -> None:
-        self.settle(error)
+        self.settle(error, latency_s=0)
+
+    def _arrive(self, outcome: bytes | ErrorMaker) -> None:
+        if not self._outcome.done():
+            self._outcome.set_result(outcome)
 
     async def reply(self) -> bytes:
-        outcome = await self.outcome
+        outcome = await self._outcome
         if isinstance(outcome, bytes):
             return outcome
         raise outcome()

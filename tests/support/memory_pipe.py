@@ -46,11 +46,11 @@ class Pipe:
             raise self._broken()
         if self._ended:
             raise ConnectionLost("this side has finished the stream")
-        now_s = asyncio.get_running_loop().time()
+        loop = asyncio.get_running_loop()
         # A later message never overtakes an earlier one, whatever its delay.
-        self._last_arrives_at_s = max(self._last_arrives_at_s, now_s + delay_s)
+        self._last_arrives_at_s = max(self._last_arrives_at_s, loop.time() + delay_s)
         self._items.append((self._last_arrives_at_s, payload))
-        self._wake()
+        loop.call_at(self._last_arrives_at_s, self._wake)
 
     async def read(self) -> bytes | None:
         """Return the next payload, or None when the pipe has ended well.
@@ -66,20 +66,16 @@ class Pipe:
                 raise self._broken()
             if self._is_stalled:
                 await self._changed.wait()
-                continue
-            if not self._items:
-                if self._end_error is not None:
-                    raise self._end_error()
-                if self._ended:
-                    return None
-                await self._changed.wait()
-                continue
-            arrives_at_s, payload = self._items[0]
-            if arrives_at_s <= loop.time() + _TIMER_SLACK_S:
-                self._items.popleft()
+            elif self._items and self._items[0][0] <= loop.time() + _TIMER_SLACK_S:
+                _, payload = self._items.popleft()
                 self._wake()
                 return payload
-            await self._wait_until(arrives_at_s)
+            elif self._items or not self._ended:
+                await self._changed.wait()
+            elif self._end_error is not None:
+                raise self._end_error()
+            else:
+                return None
 
     def end(self, error: ErrorMaker | None = None) -> None:
         """Let the reader have what was written, then None, or `error`. Safe to repeat."""
@@ -99,13 +95,6 @@ class Pipe:
             self._broken = error
             self._items.clear()
             self._wake()
-
-    async def _wait_until(self, when_s: float) -> None:
-        timer = asyncio.get_running_loop().call_at(when_s, self._wake)
-        try:
-            await self._changed.wait()
-        finally:
-            timer.cancel()
 
     def _wake(self) -> None:
         # Each waiter looks again; the next change has an event of its own.

@@ -22,6 +22,7 @@ from tests.support.mixed_load import (
     Load,
 )
 from tests.support.simulated_cluster import NAMESERVER, SimulatedCluster
+from tests.support.virtual_time import slow_jobs
 
 CLIENT: Final = ClientConfig(nameservers=(NAMESERVER,))
 CASTERS: Final = ("cast-1", "cast-2")
@@ -120,7 +121,8 @@ async def consume_rest(load: Load) -> None:
             group.create_task(load.live_on(kind, name, life))
             for (kind, name), life in zip(MEMBERS, heirs, strict=True)
         ]
-        await asyncio.sleep(150)
+        with slow_jobs(2):
+            await asyncio.sleep(150)
         await consumed(load)
         for task in last:
             task.cancel()
