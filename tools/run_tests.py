@@ -1,10 +1,10 @@
 """Run the checks and tests of one target: `run_tests.py check|test|rest`.
 
 `make check` is for before a commit. `make test` is every test that one Python and this machine
-allow, with examples that never change. `make test-all` is the rest: containers, the other Pythons,
-fallbacks for what only Linux has, and examples that nobody has seen yet. Where `CI=true` a skipped
-test is a failure and `make test` measures coverage. Each run ends with its steps, how long its
-tests took, and what did not run.
+allow, with a few examples that never change. `make test-all` is the rest: containers, the other
+Pythons, fallbacks for what only Linux has, and the full number of examples, which nobody has seen
+yet. Where `CI=true` a skipped test is a failure and `make test` measures coverage. Each run ends
+with its steps, how long its tests took, and what did not run.
 """
 
 import functools
@@ -24,8 +24,8 @@ from xml.etree import ElementTree
 
 from tools.project import ROOT
 
-OTHER_PYTHONS: Final = ("3.11", "3.12", "3.13")
-"""Versions that the unit and property tests must pass on, besides the one that runs this."""
+PYTHONS: Final = ("3.11", "3.12", "3.13")
+"""Versions that the unit and property tests must pass on, oldest first."""
 
 PYTHON: Final = Path(sys.executable)
 HERE: Final = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -176,26 +176,31 @@ def install(version: str, base: Path) -> bool:
         return True
     if not python.exists() and subprocess.call([base, "-m", "venv", folder]):
         return False
-    words = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--editable")
-    wanted = (".[compression,spark]", "pytest", "pytest-xdist", "hypothesis")
+    # Most of what PySpark brings is never imported.
+    words = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile")
+    wanted = ("--editable", ".[compression,spark]", "pytest", "pytest-xdist", "hypothesis")
     if subprocess.call([python, *words, *wanted], cwd=ROOT):
         return False
     stamp.touch()
     return True
 
 
-def run_other_pythons(report: Report) -> None:
+def run_pythons(report: Report) -> None:
     """Run unit and property tests on every other Python; the newest one draws fresh examples."""
-    for version in OTHER_PYTHONS:
+    versions = dict.fromkeys((*PYTHONS, HERE))  # this one may be newer than all of them
+    found = {version: PYTHON if version == HERE else find_python(version) for version in versions}
+    *_, newest = [version for version, base in found.items() if base]
+    for version, base in found.items():
         name = f"Python {version}"
-        base = None if version == HERE else find_python(version)
-        if base is not None:
-            drawn = "fresh" if version == OTHER_PYTHONS[-1] else "few"
+        drawn = "fresh" if version == newest else "few"
+        if base is None:
+            report.left_out.append(f"unit and property tests on {name}: not found here")
+        elif version != HERE:
             python = ROOT / f".venv-{version}" / "bin" / "python"
             report.step(f"install {name}", functools.partial(install, version, base))
             report.pytest(name, QUICK, *ON_BOTH_CORES, python=python, TESTS_EXAMPLES=drawn)
-        elif version != HERE:
-            report.left_out.append(f"unit and property tests on {name}: not found here")
+        elif version == newest:
+            report.pytest(name, ("tests/property",), *ON_BOTH_CORES, TESTS_EXAMPLES=drawn)
 
 
 def look(report: Report) -> None:
@@ -221,14 +226,10 @@ def test(report: Report) -> None:
     look(report)
 
     def decisions() -> None:
+        measured = ("--cov", "--cov-report=") if IS_CI else ()
+        report.pytest("decisions", COVERED, *ON_BOTH_CORES, *measured, TESTS_EXAMPLES="few")
         if IS_CI:
-            # Coverage makes tests half as slow again, and `rest` draws all examples.
-            report.pytest(
-                "decisions", COVERED, *ON_BOTH_CORES, "--cov", "--cov-report=", TESTS_EXAMPLES="few"
-            )
             report.command("coverage", ROOT / "tools" / "check_coverage.py")
-        else:
-            report.pytest("decisions", COVERED, *ON_BOTH_CORES)
         report.pytest("rules", STATIC, *ON_BOTH_CORES)
 
     def processes() -> None:
@@ -243,7 +244,7 @@ def rest(report: Report) -> None:
     """Run what `test` leaves out."""
 
     def others() -> None:
-        run_other_pythons(report)
+        run_pythons(report)
         name = "without Linux"
         report.pytest(name, ("tests/unit",), *ON_BOTH_CORES, TESTS_WITHOUT_LINUX="1")
 

@@ -2,9 +2,9 @@
 
 | value | how many | drawn | for |
 |---|---|---|---|
-| `few` | a sixteenth | the same each time | `make check`, most of the other Pythons |
-| `fixed` | all | the same each time | `make test` |
-| `fresh` | all | anew | `make test-all` |
+| `few` | a sixteenth | the same each time | `make check`, `make test`, most of the other Pythons |
+| `fixed` | all | the same each time | `pytest` by itself |
+| `fresh` | all | anew | the newest Python of `make test-all` |
 | `soak` | very many | anew | `make soak` |
 """
 
@@ -35,7 +35,7 @@ def examples(usual: int, *, soak: int = 5_000) -> int:
     """Return how many examples a random test draws.
 
     Args:
-        usual: In `make test`.
+        usual: Where all are drawn.
         soak: In a soak.
     """
     return {"few": max(usual // _PART, _EXAMPLES_MIN), "soak": soak}.get(DRAWN, usual)

@@ -80,3 +80,26 @@ def test_test_and_test_all_run_every_folder_once() -> None:
 def test_check_and_test_look_at_commits_and_types() -> None:
     for target in ("check", "test"):
         assert {"lint", "layout", "commits", "types"} <= set(steps_of(target))
+
+
+@pytest.mark.parametrize("there", [{"3.11"}, {"3.11", "3.12", "3.13"}, {"3.12", "3.14"}])
+def test_every_python_runs_and_newest_draws_every_example(
+    monkeypatch: pytest.MonkeyPatch, there: set[str]
+) -> None:
+    drawn: dict[str, str] = {}
+
+    def note(_: Report, name: str, *__: object, TESTS_EXAMPLES: str, **___: object) -> None:
+        drawn[name] = TESTS_EXAMPLES
+
+    newest = max(there)
+    monkeypatch.setattr(run_tests, "HERE", newest)
+    monkeypatch.setattr(
+        run_tests, "find_python", lambda version: Path() if version in there else None
+    )
+    monkeypatch.setattr(Report, "pytest", note)
+    monkeypatch.setattr(Report, "step", lambda *_: None)
+    report = Report()
+    run_tests.run_pythons(report)
+    assert drawn.pop(f"Python {newest}") == "fresh"
+    assert drawn == {f"Python {version}": "few" for version in there - {newest}}
+    assert len(report.left_out) == len({*run_tests.PYTHONS} - there)
