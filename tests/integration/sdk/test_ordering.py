@@ -21,6 +21,7 @@ def test_queue_has_one_consumer_at_a_time_while_members_come_and_go(place: Place
     async def main() -> None:
         calls: defaultdict[object, list[tuple[int, int, str]]] = defaultdict(list)
         bodies: set[bytes] = set()
+        sent: set[bytes] = set()
 
         def member(name: str) -> PushConsumer:
             async def listen(message: StoredMessage) -> None:
@@ -37,17 +38,28 @@ def test_queue_has_one_consumer_at_a_time_while_members_come_and_go(place: Place
                 config=ORDERLY,
             )
 
-        async with Producer(place.group, nameserver=place.nameserver) as producer:
-            for number in range(400):
-                await producer.enqueue(
-                    Message(place.topic, b"%d" % number, sharding_key=f"key-{number % 8}")
-                )
-        async with member("first") as first:
-            await first.assigned()
-            async with member("second") as second:
-                await second.assigned()
-                await eventually(lambda: len(bodies) > 300)
-            await eventually(lambda: len(bodies) == 400)
+        def heard_by_second() -> int:
+            return sum(name == "second" for each in calls.values() for _, _, name in each)
+
+        async def send() -> None:
+            while heard_by_second() < 50:
+                for number in range(len(sent), len(sent) + 100):
+                    sent.add(body := b"%d" % number)
+                    await producer.enqueue(
+                        Message(place.topic, body, sharding_key=f"key-{number % 32}")
+                    )
+                await eventually(lambda: len(sent) - len(bodies) < 100)
+
+        async with (
+            Producer(place.group, nameserver=place.nameserver) as producer,
+            asyncio.TaskGroup() as group,
+        ):
+            sending = group.create_task(send())
+            async with member("first") as first:
+                await first.assigned()
+                async with member("second"):
+                    await sending
+                await eventually(lambda: bodies == sent)
         assert {name for each in calls.values() for _, _, name in each} == {"first", "second"}
         for each in calls.values():
             each.sort()
