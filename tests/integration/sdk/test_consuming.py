@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from ternmq import (
@@ -20,7 +20,7 @@ from ternmq import (
 from ternmq_client.instance import ClientInstance
 from ternmq_client.send_path import SendPath
 from ternmq_consumer.retry_copies import RetryCopies
-from tests.support.sdk_place import Place
+from tests.support.sdk_place import Place, eventually
 
 FIRST = PushConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET)
 
@@ -41,11 +41,6 @@ async def fill(place: Place, count: int, *, keys: int = 0) -> None:
         await asyncio.gather(*sending)
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():  # noqa: ASYNC110 - what is waited for tells nobody
-        await asyncio.sleep(0.05)
-
-
 def test_failed_message_is_redelivered_under_its_topic(place: Place) -> None:
     async def main() -> None:
         await fill(place, 100)
@@ -58,8 +53,8 @@ def test_failed_message_is_redelivered_under_its_topic(place: Place) -> None:
         async with PushConsumer(
             place.group, place.topic, listener=listener, nameserver=place.nameserver, config=FIRST
         ) as consumer:
-            await until(lambda: len(seen) == 300)
-            await until(lambda: consumer.statistics().messages == 300)
+            await eventually(lambda: len(seen) == 300)
+            await eventually(lambda: consumer.statistics().messages == 300)
             assert consumer.statistics().sent_back == 200
         assert {message.topic for message in seen} == {place.topic}
         times = Counter(message.reconsume_times for message in seen)
@@ -98,7 +93,7 @@ def test_abandoned_message_becomes_a_dead_letter(place: Place) -> None:
                 config=FIRST,
             ),
         ):
-            await until(lambda: bool(dead))
+            await eventually(lambda: bool(dead))
         assert [message.body for message in dead] == [b"7"]
         assert len(calls) == 10
 
@@ -120,11 +115,11 @@ def test_retry_without_original_record_is_redelivered_as_a_copy(place: Place) ->
             ),
             ClientInstance(ClientConfig(nameservers=(place.nameserver,))) as client,
         ):
-            await until(lambda: len(seen) == 1)
+            await eventually(lambda: len(seen) == 1)
             await client.routes.route(place.topic)
             copies = RetryCopies(SendPath(client), group=place.group, timeout_s=3, retries_max=-1)
             assert await copies.send(seen[0], 1)
-            await until(lambda: len(seen) == 2)
+            await eventually(lambda: len(seen) == 2)
         first, again = seen
         assert (again.topic, again.body, again.reconsume_times) == (place.topic, first.body, 1)
         assert again.message_id == first.message_id
@@ -160,7 +155,7 @@ def test_two_orderly_members_keep_the_order_while_one_joins_and_leaves(place: Pl
             await first.assigned()
             async with member() as second:
                 await second.assigned()
-                await until(lambda: len({message.body for message in done}) == 2000)
+                await eventually(lambda: len({message.body for message in done}) == 2000)
         assert len(failed) == 4
         for key in {message.sharding_key for message in done}:
             bodies = dict.fromkeys(
@@ -197,10 +192,10 @@ def test_broadcasting_members_get_every_message_and_resume_where_they_were(
             )
 
         async with member("a"), member("b"):
-            await until(lambda: len(seen["a"]) == len(seen["b"]) == 100)
+            await eventually(lambda: len(seen["a"]) == len(seen["b"]) == 100)
         await fill(place, 10)
         async with member("a"):
-            await until(lambda: seen["a"].total() == 110)
+            await eventually(lambda: seen["a"].total() == 110)
         assert seen["a"][b"3"] == 2
         assert seen["b"].total() == 100
 
