@@ -23,9 +23,10 @@ from ternmq_consumer.scanning import (
 )
 from ternmq_model.errors import RefusedError, StretchLost
 from ternmq_model.message import Message
+from ternmq_model.message_batch import decode_records
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
-from ternmq_model.stored_message import StoredMessage, decode_records
+from ternmq_model.stored_message import StoredMessage
 from ternmq_model.subscription import SQL92, Subscription, parse_subscription
 from tests.integration.test_replication import member
 from tests.support.brokers import connected
