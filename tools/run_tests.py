@@ -34,11 +34,17 @@ IS_CI: Final = os.environ.get("CI") == "true"
 QUICK: Final = ("tests/unit", "tests/property")
 COVERED: Final = (*QUICK, "tests/simulation")
 STATIC: Final = ("tests/tidy", "tests/compat")
-PROCESSES: Final = ("tests/crash", "tests/network", "tests/integration")
+CRASHES: Final = ("tests/crash",)
+NETWORK: Final = ("tests/network",)
+PROCESSES: Final = ("tests/integration",)
 SPARK: Final = ("tests/spark",)
 CONTAINERS: Final = ("tests/cluster",)
 
 ON_BOTH_CORES: Final = ("-n", "2", "--dist", "worksteal")
+THREE_AT_ONCE: Final = ("-n", "3", "--dist", "worksteal")
+"""For tests that wait most of their time and share nothing."""
+BY_FILE: Final = ("-n", "2", "--dist", "loadfile")
+"""For tests whose files start a cluster, or build a wheel, once for all of their tests."""
 CLOSING: Final = re.compile(r"^=*\s*(\d+ (passed|failed|error|skipped).* in [\d.]+s.*?)\s*=*$")
 SLOWEST_SHOWN: Final = 10
 
@@ -232,7 +238,10 @@ def test(report: Report) -> None:
         report.pytest("rules", STATIC, *ON_BOTH_CORES)
 
     def processes() -> None:
-        report.pytest("processes", PROCESSES)
+        # One after the other: a process in a network namespace would keep a dead disk mounted.
+        report.pytest("crashes", CRASHES, *THREE_AT_ONCE)
+        report.pytest("network", NETWORK, *THREE_AT_ONCE)
+        report.pytest("processes", PROCESSES, *BY_FILE)
         report.command("types", ROOT / "tools" / "check_types.py")
 
     # Tests of processes and with Spark wait half of their time, so all share the cores.

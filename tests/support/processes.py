@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final, Self
 
 ROOT: Final = Path(__file__).parents[2]
-TERNMQ: Final = (Path(sys.executable).with_name("ternmq"),)
+TERNMQ: Final = (str(Path(sys.executable).with_name("ternmq")),)
 """The installed command: what users run. It imports no more than its verb needs."""
 
 SMALL: Final = (
