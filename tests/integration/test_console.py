@@ -350,6 +350,15 @@ def test_taken_port_is_named(dev: ServiceProcess, tmp_path: Path) -> None:
     assert done.stderr.endswith("(choose another: --port-nameserver, 0 = any free)\n")
 
 
+def test_module_runs_the_installed_command() -> None:
+    told = [
+        subprocess.run([*command, "--version"], check=True, capture_output=True).stdout
+        for command in (TERNMQ, (sys.executable, "-m", "ternmq"))
+    ]
+    assert told[0] == told[1]
+    assert told[0].startswith(b"ternmq, version ")
+
+
 def test_help_loads_no_heavy_modules() -> None:
     helped = subprocess.run(
         [sys.executable, "-X", "importtime", "-m", "ternmq_console.main", "--help"],
