@@ -32,8 +32,8 @@ from benchmarks.store_alone import (
     opened,
     records_of,
 )
+from ternmq_model.message_batch import decode_records
 from ternmq_model.queue import MessageQueue
-from ternmq_model.stored_message import decode_records
 from ternmq_model.subscription import parse_subscription
 from ternmq_store.columns.batches import build_batch
 from ternmq_store.config import FlushMode

@@ -87,10 +87,11 @@ def differences(shipped: set[str]) -> set[str]:
 
 def install(wheel: Path, environment: Path) -> Path:
     """Install `wheel` into a new environment and return the folder of its commands."""
-    venv.create(environment, with_pip=True)
+    venv.create(environment)
     commands = environment / "bin"
-    pip = [f"{commands}/python", "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
-    run([*pip, str(wheel)], environment)
+    # With the pip that is here, and modules are compiled when they run: less than half of the time.
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(environment)]
+    run([*pip, "install", "--quiet", "--no-compile", str(wheel)], environment)
     return commands
 
 

@@ -2,8 +2,8 @@
 
 `make check` is for before a commit. `make test` is every test that one Python and this machine
 allow, with a few examples that never change. `make test-all` is the rest: containers, the other
-Pythons, fallbacks for what only Linux has, and the full number of examples, which nobody has seen
-yet. Where `CI=true` a skipped test is a failure and `make test` measures coverage. Each run ends
+Pythons, fallbacks for what only Linux has, pyright over every file, and the full number of
+examples, which nobody has seen yet. Where `CI=true` a skipped test is a failure and `make test` measures coverage. Each run ends
 with its steps, how long its tests took, and what did not run.
 """
 
@@ -34,11 +34,17 @@ IS_CI: Final = os.environ.get("CI") == "true"
 QUICK: Final = ("tests/unit", "tests/property")
 COVERED: Final = (*QUICK, "tests/simulation")
 STATIC: Final = ("tests/tidy", "tests/compat")
-PROCESSES: Final = ("tests/crash", "tests/network", "tests/integration")
+CRASHES: Final = ("tests/crash",)
+NETWORK: Final = ("tests/network",)
+PROCESSES: Final = ("tests/integration",)
 SPARK: Final = ("tests/spark",)
 CONTAINERS: Final = ("tests/cluster",)
 
 ON_BOTH_CORES: Final = ("-n", "2", "--dist", "worksteal")
+THREE_AT_ONCE: Final = ("-n", "3", "--dist", "worksteal")
+"""For tests that wait most of their time and share nothing."""
+BY_FILE: Final = ("-n", "2", "--dist", "loadfile")
+"""For tests whose files start a cluster, or build a wheel, once for all of their tests."""
 CLOSING: Final = re.compile(r"^=*\s*(\d+ (passed|failed|error|skipped).* in [\d.]+s.*?)\s*=*$")
 SLOWEST_SHOWN: Final = 10
 
@@ -233,8 +239,11 @@ def test(report: Report) -> None:
         report.pytest("rules", STATIC, *ON_BOTH_CORES)
 
     def processes() -> None:
-        report.pytest("processes", PROCESSES)
-        report.command("types", ROOT / "tools" / "check_types.py")
+        # One after the other: a process in a network namespace would keep a dead disk mounted.
+        report.pytest("crashes", CRASHES, *THREE_AT_ONCE)
+        report.pytest("network", NETWORK, *THREE_AT_ONCE)
+        report.pytest("processes", PROCESSES, *BY_FILE)
+        report.command("types", ROOT / "tools" / "check_types.py", "--changed")
 
     # Tests of processes and with Spark wait half of their time, so all share the cores.
     side_by_side(decisions, processes, lambda: report.pytest("Spark", SPARK))
@@ -244,6 +253,7 @@ def rest(report: Report) -> None:
     """Run what `test` leaves out."""
 
     def others() -> None:
+        report.command("types", ROOT / "tools" / "check_types.py")
         run_pythons(report)
         name = "without Linux"
         report.pytest(name, ("tests/unit",), *ON_BOTH_CORES, TESTS_WITHOUT_LINUX="1")

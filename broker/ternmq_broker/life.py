@@ -19,7 +19,7 @@ from ternmq_broker.replication.lives.starting import Decision, Start
 from ternmq_broker.replication.lives.state import SAVE_JOB, ReplicationState
 from ternmq_broker.replication.metadata import take_over_offsets
 from ternmq_broker.replication.slave.finding import Finder
-from ternmq_broker.tables import Tables, config_folder, load_tables
+from ternmq_broker.tables import Tables, load_tables
 from ternmq_model.address import Address
 from ternmq_model.errors import ClosedError
 from ternmq_model.offsets import PhysicalOffset
@@ -157,7 +157,7 @@ class Life(Lifecycle):
         """Build and begin everything. `stack` unwinds it backwards: the order of leaving."""
         stack.callback(logger.info, "broker ended name=%s", self._config.name)
         config, env, blocking = self._config, self._env, self._env.blocking
-        state = await ReplicationState.load(config_folder(config.data), self._files, blocking)
+        state = await ReplicationState.load(config.data, self._files, blocking)
         was_slave = not roles.is_master(config, state.kept)
         is_slave = was_slave and not self._is_forced
         cut = state.kept.cut

@@ -9,12 +9,11 @@ import sys
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
 from ternmq_broker.config import BrokerConfig, BrokerRole
-from ternmq_broker.server import Broker
 from ternmq_console.exits import errors_as_exits, first_cause
 from ternmq_console.options import NAMESERVER_VARIABLE
 from ternmq_model.errors import CannotListen, SettingsError, TernError
@@ -27,6 +26,9 @@ from ternmq_runtime.logs import LoggingSettings, configure_logging
 from ternmq_runtime.service import run_until_signalled
 from ternmq_runtime.settings import Settings, load_settings
 from ternmq_store.config import StoreConfig
+
+if TYPE_CHECKING:
+    from ternmq_broker.server import Broker
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -58,7 +60,15 @@ class DevServices(Lifecycle):
         nameserver, broker, store = self._sections
         self.nameserver = await stack.enter_async_context(NameServer(nameserver, self._env))
         broker = dataclasses.replace(broker, nameservers=(str(self.nameserver.address),))
-        self.broker = await stack.enter_async_context(Broker(broker, store, self._env))
+        self.broker = await stack.enter_async_context(new_broker(broker, store, self._env))
+
+
+def new_broker(config: BrokerConfig, store: StoreConfig, env: Environment) -> "Broker":
+    """Return a broker that does not run yet."""
+    # 200 modules, which neither a NameServer nor the verbs behind `ternmq broker` need.
+    from ternmq_broker.server import Broker
+
+    return Broker(config, store, env)
 
 
 def dev_sections(settings: Settings) -> tuple[NameServerConfig, BrokerConfig, StoreConfig]:
@@ -252,14 +262,14 @@ def broker(
     with errors_as_exits():
         settings = _settings(config, [*flags, *given])
 
-        def addresses(service: Broker) -> list[str]:
+        def addresses(service: "Broker") -> list[str]:
             return [f"broker {settings[BrokerConfig].name} {service.address}"]
 
         with hint_at("--port-broker"):
             sys.exit(
                 _run(
                     settings,
-                    lambda env: Broker(settings[BrokerConfig], settings[StoreConfig], env),
+                    lambda env: new_broker(settings[BrokerConfig], settings[StoreConfig], env),
                     addresses,
                 )
             )

@@ -12,11 +12,12 @@ from ternmq_consumer.pull_link import PulledQueue, PullReceiver
 from ternmq_consumer.queue_locks import Lease
 from ternmq_consumer.running_state import QueueReport
 from ternmq_model.errors import CorruptRecord, RefusedError
+from ternmq_model.message_batch import decode_records
 from ternmq_model.names import RETRY_PREFIX
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_model.redelivered_message import under_original_topic
-from ternmq_model.stored_message import StoredMessage, decode_records
+from ternmq_model.stored_message import StoredMessage
 from ternmq_model.subscription import Subscription
 from ternmq_protos.v1 import messages_pb2 as messages
 

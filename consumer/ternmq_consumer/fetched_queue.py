@@ -9,9 +9,10 @@ import numpy as np
 from ternmq_consumer.assigned_queue import Reads
 from ternmq_consumer.flow_control import Window
 from ternmq_model.errors import CorruptRecord, RefusedError
+from ternmq_model.message_batch import decode_records
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.queue import MessageQueue
-from ternmq_model.stored_message import StoredMessage, decode_records
+from ternmq_model.stored_message import StoredMessage
 from ternmq_model.subscription import Subscription
 from ternmq_protos.v1 import messages_pb2 as messages
 

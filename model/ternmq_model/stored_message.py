@@ -1,12 +1,8 @@
 """What consumers receive: records as they lie in the log, read on first use."""
 
 import struct
-import zlib
 from collections.abc import Mapping, Sequence
 from typing import Final
-
-import numpy as np
-from numpy.typing import NDArray
 
 from ternmq_model import properties as names
 from ternmq_model.compression import decompress
@@ -16,16 +12,11 @@ from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.properties import KEY_SEPARATOR, decode_properties
 from ternmq_model.queue import MessageQueue
 from ternmq_model.record import (
-    BODY_AT,
-    FLAG_BORN_HOST_V6,
-    FLAG_STORE_HOST_V6,
-    MAGIC_V1,
     MAGIC_V2,
     RecordHeader,
     decode_record,
     header_struct,
 )
-from ternmq_model.record_heads import Ints, head_type, take_heads
 
 _SYS_FLAG: Final = struct.Struct(">i")
 _SYS_FLAG_AT: Final = 36
@@ -215,115 +206,39 @@ class StoredMessage:
         return f"StoredMessage({self.queue}, offset={self.queue_offset}, id={self.message_id})"
 
 
-def decode_records(
-    data: bytes,
-    sizes: NDArray[np.int32],
-    queue: MessageQueue,
-    *,
-    check_crc: bool = True,
-) -> list[StoredMessage]:
-    """Return the messages of one queue that lie back to back in `data`, in their order.
+def stored_message_at(
+    header: RecordHeader, data: bytes, begin: int, queue: MessageQueue
+) -> StoredMessage:
+    """Return the message of the record at `data[begin:]`, which was checked, by its header."""
+    body = begin + header_struct(header.sys_flag).size
+    return StoredMessage(
+        data,
+        begin,
+        body,
+        body + header.body_bytes,
+        begin + header.total_bytes,
+        queue,
+        header.queue_offset,
+    )
+
+
+def decode_single(record: bytes, broker_name: str, *, check_crc: bool = True) -> StoredMessage:
+    """Return the one message of `record`, which no queue need hold.
 
     Args:
-        data: Kept by the messages.
-        sizes: Length of each record; they must add up to `data`.
-        queue: Where they were read.
-        check_crc: Verify the bodies' checksums (0.35 µs a KiB).
-
-    Raises:
-        CorruptRecord: A record is not what it should be. None of the batch is returned.
-    """
-    if not len(sizes):
-        return []
-    lengths = sizes.astype(np.int64)
-    ends = np.cumsum(lengths)
-    starts = ends - lengths
-    if int(ends[-1]) != len(data) or int(lengths.min()) < BODY_AT + 3:
-        raise CorruptRecord(PhysicalOffset(0), "record sizes do not add up to the records")
-    flags = int(_SYS_FLAG.unpack_from(data, _SYS_FLAG_AT)[0])
-    kind = head_type(
-        20 if flags & FLAG_BORN_HOST_V6 else 8, 20 if flags & FLAG_STORE_HOST_V6 else 8
-    )
-    heads = take_heads(data, starts, kind) if int(starts[-1]) + kind.itemsize <= len(data) else None
-    if (
-        heads is None
-        or not (
-            (heads["magic"] == MAGIC_V1)
-            & (heads["total_bytes"] == lengths)
-            & ((heads["sys_flag"] & 0x30) == (flags & 0x30))
-            & (heads["body_bytes"] >= 0)
-            & (heads["body_bytes"] <= lengths - kind.itemsize - 4)
-        ).all()
-    ):
-        # Records of several layouts, or a broken one: one after the other, which says which.
-        return _decode_each(data, starts, ends, queue, check_crc=check_crc)
-    bodies: Ints = starts + kind.itemsize
-    body_ends = bodies + heads["body_bytes"]
-    begins, ends_list = bodies.tolist(), body_ends.tolist()
-    if check_crc:
-        _check_bodies(data, begins, ends_list, heads["body_crc"].tolist(), starts)
-    return [
-        StoredMessage(data, begin, body, body_end, end, queue, offset)
-        for begin, body, body_end, end, offset in zip(
-            starts.tolist(),
-            begins,
-            ends_list,
-            ends.tolist(),
-            heads["queue_offset"].tolist(),
-            strict=True,
-        )
-    ]
-
-
-def _check_bodies(
-    data: bytes, begins: list[int], ends: list[int], expected: list[int], starts: Ints
-) -> None:
-    view, crc32 = memoryview(data), zlib.crc32
-    found = [crc32(view[begin:end]) & 0x7FFFFFFF for begin, end in zip(begins, ends, strict=True)]
-    if found != expected:
-        for at, crc, wanted, begin, end in zip(
-            starts.tolist(), found, expected, begins, ends, strict=True
-        ):
-            if crc != wanted and end > begin:
-                raise CorruptRecord(_claimed_offset(data, at), "the body's checksum differs")
-
-
-def _claimed_offset(data: bytes, begin: int) -> PhysicalOffset:
-    return PhysicalOffset(int.from_bytes(data[begin + 28 : begin + 36], "big"))
-
-
-def _decode_each(
-    data: bytes, starts: Ints, ends: Ints, queue: MessageQueue, *, check_crc: bool
-) -> list[StoredMessage]:
-    messages: list[StoredMessage] = []
-    for begin, end in zip(starts.tolist(), ends.tolist(), strict=True):
-        record = decode_record(data[begin:end], check_crc=check_crc)
-        if record is None or record.header.total_bytes != end - begin:
-            raise CorruptRecord(_claimed_offset(data, begin), "its length is not what was told")
-        body = begin + header_struct(record.header.sys_flag).size
-        messages.append(
-            StoredMessage(
-                data,
-                begin,
-                body,
-                body + record.header.body_bytes,
-                end,
-                queue,
-                record.header.queue_offset,
-            )
-        )
-    return messages
-
-
-def decode_single(record: bytes, broker_name: str) -> StoredMessage:
-    """Return the one message of `record`, which no queue need hold.
+        record: Kept by the message.
+        broker_name: Where it was read.
+        check_crc: Verify the body's checksum.
 
     Raises:
         CorruptRecord: It is no record, or more than one.
     """
-    decoded = decode_record(record)
+    decoded = decode_record(record, check_crc=check_crc)
     if decoded is None:
         raise CorruptRecord(PhysicalOffset(0), "a blank record is no message")
-    queue = MessageQueue(decoded.topic.decode(), broker_name, decoded.header.queue_id)
-    (message,) = decode_records(record, np.array([len(record)], dtype=np.int32), queue)
-    return message
+    if decoded.header.total_bytes != len(record):
+        raise CorruptRecord(PhysicalOffset(0), "bytes follow the record")
+    queue = MessageQueue(
+        decoded.topic.decode("utf-8", "replace"), broker_name, decoded.header.queue_id
+    )
+    return stored_message_at(decoded.header, record, 0, queue)

@@ -6,13 +6,9 @@ from collections.abc import Awaitable, Callable
 from inspect import isawaitable, iscoroutinefunction
 from typing import Any, Final
 
-import numpy as np
-
 from ternmq_client.instance import ClientInstance
 from ternmq_model.errors import CorruptRecord
-from ternmq_model.queue import MessageQueue
-from ternmq_model.record import decode_record
-from ternmq_model.stored_message import StoredMessage, decode_records
+from ternmq_model.stored_message import StoredMessage, decode_single
 from ternmq_model.transaction import Resolution
 from ternmq_producer.transaction_ends import Ends
 from ternmq_protos.v1 import groups_pb2 as groups
@@ -99,7 +95,7 @@ class Checks:
 
     async def _answer(self, told: groups.CheckTransaction, broker_name: str) -> None:
         try:
-            message = message_of(told, broker_name)
+            message = decode_single(told.record, broker_name, check_crc=False)
         except CorruptRecord as error:
             logger.error(
                 "question not understood broker=%s transaction=%d error=%s",
@@ -142,18 +138,3 @@ def end_request(
         resolution=transactions.Resolution.Name(resolution.value),
         from_check=from_check,
     )
-
-
-def message_of(told: groups.CheckTransaction, broker_name: str) -> StoredMessage:
-    """Return the message that a broker asks about, with the topic and queue it is meant for.
-
-    Raises:
-        CorruptRecord: The record is none.
-    """
-    record = decode_record(told.record)
-    sizes = np.array([len(told.record)], dtype=np.int32)
-    topic = "" if record is None else record.topic.decode("utf-8", "replace")
-    queue_id = 0 if record is None else record.header.queue_id
-    queue = MessageQueue(topic, broker_name, queue_id)
-    (message,) = decode_records(told.record, sizes, queue, check_crc=False)
-    return message

@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 from ternmq_model.errors import StoreNotFound
+from ternmq_model.stored_message import decode_single
 from ternmq_model.subscription import parse_subscription
 from ternmq_store.disk.filesystem import RealFileSystem
 from ternmq_store.scanning.directory import StoreDirectory
 from ternmq_store.scanning.topics import is_user_topic
 from ternmq_store.scanning.wanted import QueueStretch, Scanned, Wanted
 from tests.support.rocketmq import Line, contents, manifest, unpack_store
-from tests.support.rows import message_of, row_of, time_of
+from tests.support.rows import row_of, time_of
 
 pytest.importorskip("pyarrow")
 
@@ -53,7 +54,7 @@ def record_rows(root: Path) -> dict[int, Row]:
     found: dict[int, Row] = {}
     for line in manifest(root, "record"):
         place = line["physicalOffset"]
-        message = message_of(log[place : place + line["size"]], "broker-a")
+        message = decode_single(log[place : place + line["size"]], "broker-a")
         found[place] = row_of(message)
         check(found[place], line)
     return found

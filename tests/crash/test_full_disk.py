@@ -159,6 +159,7 @@ def test_broker_starts_on_a_full_disk_so_that_consumers_can_read_on(
                     asyncio.run(read_on(disk, process, ends=number == 3))
                 if killed:
                     process.kill()
+            fill(disk / f"more-{number}")  # to the last byte, whatever this start left
 
 
 def test_small_disk_keeps_the_newest_messages_and_takes_more(tmp_path: Path) -> None:

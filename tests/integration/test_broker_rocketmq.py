@@ -8,8 +8,9 @@ from typing import Any, Final
 
 import pytest
 
-from ternmq_broker import Broker, BrokerConfig
+from ternmq_broker.config import BrokerConfig
 from ternmq_broker.loose_json import parse_json
+from ternmq_broker.server import Broker
 from ternmq_model.errors import PermissionRefused
 from ternmq_model.names import is_read_forbidden
 from ternmq_protos.v1 import groups_pb2 as groups

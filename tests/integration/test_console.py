@@ -1,6 +1,5 @@
-"""The command line as a user has it: real processes against `ternmq dev`."""
+"""The command line as a user has it, against `ternmq dev`; whatever fails, in processes."""
 
-import json
 import subprocess
 import sys
 from collections.abc import Generator, Sequence
@@ -9,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.console import json_of, text_of
 from tests.support.processes import TERNMQ, ServiceProcess, running_dev
 
 
@@ -32,13 +32,11 @@ class Console:
             timeout=150,
         )
 
-    def text(self, *arguments: str, stdin: bytes = b"") -> str:
-        done = self.run(*arguments, stdin=stdin)
-        assert done.returncode == 0, done.stderr.decode()
-        return done.stdout.decode()
+    def text(self, *arguments: str, stdin: str = "") -> str:
+        return text_of(*arguments, "--nameserver", self._dev.nameserver, stdin=stdin)
 
-    def json(self, *arguments: str, stdin: bytes = b"") -> Any:
-        return json.loads(self.text(*arguments, "-o", "json", stdin=stdin))
+    def json(self, *arguments: str, stdin: str = "") -> Any:
+        return json_of(*arguments, "--nameserver", self._dev.nameserver, stdin=stdin)
 
     def refused(self, code: int, *arguments: str, stdin: bytes = b"") -> str:
         """Run a verb that must fail with `code` and one line; return the line."""
@@ -56,13 +54,13 @@ def console(dev: ServiceProcess) -> Console:
 
 
 def test_lines_become_messages_and_are_printed_back(console: Console) -> None:
-    assert console.text("produce", "words", stdin=b"one\ntwo\nthree") == "sent 3\n"
+    assert console.text("produce", "words", stdin="one\ntwo\nthree") == "sent 3\n"
     taken = console.text("consume", "words", "--group", "readers", "--max", "3")
     assert sorted(taken.split()) == ["one", "three", "two"]
 
 
 def test_consumed_messages_are_not_printed_twice(console: Console) -> None:
-    console.text("produce", "pages", "--sharding-key", "k", stdin=b"1\n2\n3\n4\n")
+    console.text("produce", "pages", "--sharding-key", "k", stdin="1\n2\n3\n4\n")
     first = console.text("consume", "pages", "--group", "book", "--max", "3")
     rest = console.text("consume", "pages", "--group", "book", "--max", "1")
     assert (first.split(), rest.split()) == (["1", "2", "3"], ["4"])
@@ -74,7 +72,7 @@ def test_missing_topic_is_waited_for_on_demand(console: Console, dev: ServicePro
     try:
         with pytest.raises(subprocess.TimeoutExpired):
             waiting.communicate(timeout=3)
-        console.text("produce", "soon", stdin=b"late\n")
+        console.text("produce", "soon", stdin="late\n")
         assert waiting.communicate(timeout=120)[0] == b"late\n"
     finally:
         waiting.kill()
@@ -83,17 +81,16 @@ def test_missing_topic_is_waited_for_on_demand(console: Console, dev: ServicePro
 def test_message_keeps_its_fields_and_is_found_by_its_id(console: Console) -> None:
     sent = console.json(
         "produce", "tagged", "--tag", "t", "--key", "k1", "--key", "k2", "--property", "a=b=c",
-        stdin=b"body\n",
+        stdin="body\n",
     )  # fmt: skip
     found = console.json("message", "get", sent["offset_message_id"])
     assert found["message_id"] == sent["message_id"]
     assert (found["topic"], found["tags"], found["keys"]) == ("tagged", "t", ["k1", "k2"])
     assert (found["body"], found["properties"]["a"]) == ("body", "b=c")
-    taken = console.run("consume", "tagged", "--group", "g", "--tag", "x || t", "--max=1", "--json")
-    assert json.loads(taken.stdout)["offset_message_id"] == sent["offset_message_id"]
-    where = ("--sql", "a CONTAINS '=c'", "--max=1", "--json")
-    taken = console.run("consume", "tagged", "--group", "h", *where)
-    assert json.loads(taken.stdout)["offset_message_id"] == sent["offset_message_id"]
+    taken = console.json("consume", "tagged", "--group", "g", "--tag", "x || t", "--max=1")
+    assert taken["offset_message_id"] == sent["offset_message_id"]
+    taken = console.json("consume", "tagged", "--group", "h", "--sql", "a CONTAINS '=c'", "--max=1")
+    assert taken["offset_message_id"] == sent["offset_message_id"]
     assert "body" in console.text("message", "get", sent["offset_message_id"])
     for place in ((), ("--topic", "tagged")):
         again = console.json("message", "get", sent["message_id"], *place)
@@ -110,16 +107,16 @@ def test_message_keeps_its_fields_and_is_found_by_its_id(console: Console) -> No
 
 def test_messages_can_be_delayed(console: Console) -> None:
     console.text("topic", "create", "later", "--queues", "1")
-    console.text("produce", "later", "--deliver-after", "2s", stdin=b"second\n")
-    console.text("produce", "later", "--delay-level", "1", stdin=b"first\n")
-    console.text("produce", "later", stdin=b"now\n")
+    console.text("produce", "later", "--deliver-after", "2s", stdin="second\n")
+    console.text("produce", "later", "--delay-level", "1", stdin="first\n")
+    console.text("produce", "later", stdin="now\n")
     taken = console.text("consume", "later", "--group", "g", "--max", "3", "--wait")
     assert sorted(taken.split()) == ["first", "now", "second"]
     console.refused(2, "produce", "later", "--deliver-after", "4d", stdin=b"x\n")
 
 
 def test_offsets_at_a_time_are_listed(console: Console) -> None:
-    for line in (b"one\n", b"two\n"):
+    for line in ("one\n", "two\n"):
         sent = console.json("produce", "timed", stdin=line)
     stored = console.json("message", "get", sent["offset_message_id"])
     queue, place = stored["queue"], stored["offset"]
@@ -173,7 +170,7 @@ def test_system_topics_are_listed_on_demand(console: Console) -> None:
 
 
 def test_closed_output_ends_consume_silently(console: Console, dev: ServiceProcess) -> None:
-    console.text("produce", "long", stdin=b"".join(b"%d\n" % number for number in range(100)))
+    console.text("produce", "long", stdin="".join(f"{number}\n" for number in range(100)))
     consume = [*TERNMQ, "consume", "long", "--group", "head", "--nameserver", dev.nameserver]
     with subprocess.Popen(consume, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as consuming:
         assert consuming.stdout is not None
@@ -187,7 +184,7 @@ def test_closed_output_ends_consume_silently(console: Console, dev: ServiceProce
 
 
 def test_group_is_shown_with_its_lag(console: Console) -> None:
-    console.text("produce", "counted", "--sharding-key", "k", stdin=b"1\n2\n3\n")
+    console.text("produce", "counted", "--sharding-key", "k", stdin="1\n2\n3\n")
     console.text("consume", "counted", "--group", "counter", "--max", "1")
     assert {"group": "counter"} in console.json("group", "list")
     progress = console.json("group", "describe", "counter")["progress"]
@@ -203,7 +200,7 @@ def test_cluster_is_listed(console: Console, dev: ServiceProcess) -> None:
 
 
 def test_store_counters_are_shown(console: Console) -> None:
-    console.text("produce", "counting", stdin=b"one\ntwo\n")
+    console.text("produce", "counting", stdin="one\ntwo\n")
     told = console.json("broker", "status", "broker-a")
     assert told["topics"]["counting"]["messages"] == 2
     [row] = console.json("broker", "status")
@@ -224,7 +221,7 @@ def test_single_broker_cluster_is_healthy(console: Console) -> None:
 def test_broker_closed_to_senders_is_drained(tmp_path: Path) -> None:
     with running_dev(tmp_path) as cluster:
         console = Console(cluster)
-        console.text("produce", "last", stdin=b"one\n")
+        console.text("produce", "last", stdin="one\n")
         wipe = ("cluster", "wipe-write-permission", "broker-a")
         assert console.json(*wipe)["topics_changed"] > 0
         assert console.json(*wipe)["topics_changed"] == 0
@@ -351,6 +348,15 @@ def test_taken_port_is_named(dev: ServiceProcess, tmp_path: Path) -> None:
     assert done.returncode == 1
     assert port in done.stderr.splitlines()[-1]
     assert done.stderr.endswith("(choose another: --port-nameserver, 0 = any free)\n")
+
+
+def test_module_runs_the_installed_command() -> None:
+    told = [
+        subprocess.run([*command, "--version"], check=True, capture_output=True).stdout
+        for command in (TERNMQ, (sys.executable, "-m", "ternmq"))
+    ]
+    assert told[0] == told[1]
+    assert told[0].startswith(b"ternmq, version ")
 
 
 def test_help_loads_no_heavy_modules() -> None:

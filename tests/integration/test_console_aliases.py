@@ -1,13 +1,12 @@
 """mqadmin's names against `ternmq dev`: each does what our verb does, with the same result."""
 
-import json
-import subprocess
 from collections.abc import Generator, Iterable
 from typing import Any, cast
 
 import pytest
 
-from tests.support.processes import TERNMQ, ServiceProcess, running_dev
+from tests.support.console import invoke, json_of, text_of
+from tests.support.processes import ServiceProcess, running_dev
 
 
 class Both:
@@ -22,9 +21,7 @@ class Both:
         """Run our verb, or mqadmin's, and return what it prints."""
         words = line.split()
         words += ["--nameserver" if words[0].islower() else "-n", self.nameserver]
-        done = subprocess.run([*TERNMQ, *words, "--json"], capture_output=True, timeout=150)
-        assert done.returncode == 0, (line, done.stderr.decode())
-        return json.loads(done.stdout)
+        return json_of(*words)
 
     def same(self, alias: str, ours: str) -> Any:
         """Run both, and return what both print."""
@@ -58,22 +55,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Generator[Both]:
 @pytest.fixture(scope="module")
 def sent(both: Both) -> Any:
     result = both.json("sendMessage -t orders -p hello -k key-1 -c blue")
-    subprocess.run(
-        [
-            *TERNMQ,
-            "consume",
-            "orders",
-            "--group",
-            "readers",
-            "--max",
-            "1",
-            "--nameserver",
-            both.nameserver,
-        ],
-        check=True,
-        timeout=150,
-        capture_output=True,
-    )
+    text_of("consume", "orders", "--group=readers", "--max=1", "--nameserver", both.nameserver)
     return result
 
 
@@ -162,9 +144,5 @@ def test_offset_aliases_match_our_commands(both: Both, sent: Any) -> None:
 def test_trace_alias_exits_with_3_for_unknown_id(both: Both) -> None:
     both.json(f"broker settings {both.name} --set broker.trace=true")
     both.json("topic create traces --queues 1")
-    missing = subprocess.run(
-        [*TERNMQ, "queryMsgTraceById", "-i", "F" * 32, "-t", "traces", "-n", both.nameserver],
-        capture_output=True,
-        timeout=150,
-    )
-    assert missing.returncode == 3
+    missing = invoke("queryMsgTraceById", "-i", "F" * 32, "-t", "traces", "-n", both.nameserver)
+    assert missing.exit_code == 3

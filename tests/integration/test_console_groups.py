@@ -1,8 +1,6 @@
 """`ternmq group …` and `ternmq dlq …` as a user has them, against `ternmq dev`."""
 
 import asyncio
-import json
-import subprocess
 from collections.abc import Generator
 from typing import Any
 
@@ -15,7 +13,8 @@ from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting.contracts import PULL, SEND_BACK
 from ternmq_remoting.system import system_environment
-from tests.support.processes import TERNMQ, ServiceProcess, running_dev
+from tests.support.console import invoke, json_of, text_of
+from tests.support.processes import ServiceProcess, running_dev
 
 
 @pytest.fixture(scope="module")
@@ -30,19 +29,15 @@ class Shell:
     def __init__(self, dev: ServiceProcess) -> None:
         self.nameserver = dev.nameserver
 
-    def run(self, *arguments: str, stdin: bytes = b"") -> "subprocess.CompletedProcess[bytes]":
-        command = [*TERNMQ, *arguments, "--nameserver", self.nameserver]
-        return subprocess.run(command, input=stdin, capture_output=True, timeout=150)
+    def json(self, *arguments: str) -> Any:
+        return json_of(*arguments, "--nameserver", self.nameserver)
 
-    def json(self, *arguments: str, stdin: bytes = b"") -> Any:
-        done = self.run(*arguments, "-o", "json", stdin=stdin)
-        assert done.returncode == 0, done.stderr.decode()
-        return json.loads(done.stdout)
+    def produce(self, topic: str, text: str) -> None:
+        text_of("produce", topic, "--nameserver", self.nameserver, stdin=text)
 
-    def refused(self, code: int, *arguments: str, stdin: bytes = b"") -> str:
-        done = self.run(*arguments, stdin=stdin)
-        assert done.returncode == code, done.stderr.decode()
-        return done.stderr.decode()
+    def refused(self, code: int, *arguments: str, stdin: str = "") -> None:
+        done = invoke(*arguments, "--nameserver", self.nameserver, stdin=stdin)
+        assert done.exit_code == code, done.stderr
 
 
 @pytest.fixture
@@ -86,7 +81,7 @@ def test_group_is_created_altered_reset_cloned_and_deleted(shell: Shell) -> None
     assert (settings["retries_max"], settings["retry_queues"]) == (3, 2)
     assert settings["broadcast_enabled"]
     shell.json("topic", "create", "lines", "--queues", "1")
-    assert shell.run("produce", "lines", stdin=b"1\n2\n3\n").returncode == 0
+    shell.produce("lines", "1\n2\n3\n")
     (change,) = shell.json("group", "reset", "readers", "--topic", "lines", "--to-last")
     assert (change["before"], change["after"]) == (-1, 3)
     queue = f"{change['broker']}/0"
@@ -113,12 +108,12 @@ def test_mistakes_are_reported_with_their_exit_codes(shell: Shell) -> None:
     shell.refused(1, "group", "create", "TOOLS_CONSUMER")
     shell.refused(3, "dlq", "show", "nobody")
     shell.refused(2, "dlq", "redrive", "nobody")
-    shell.refused(1, "dlq", "drop", "nobody", stdin=b"n\n")
+    shell.refused(1, "dlq", "drop", "nobody", stdin="n\n")
 
 
 def test_dead_letters_are_listed_shown_redriven_and_dropped(shell: Shell) -> None:
     shell.json("topic", "create", "bills", "--queues", "1")
-    assert shell.run("produce", "bills", stdin=b"pay\n").returncode == 0
+    shell.produce("bills", "pay\n")
     give_up(shell.nameserver, "bills", "payers")
     (counts,) = (each for each in shell.json("dlq", "list") if each["group"] == "payers")
     assert (counts["waiting"], counts["kept"]) == (1, 1)

@@ -7,7 +7,8 @@ from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
-from ternmq_broker import Broker, BrokerConfig
+from ternmq_broker.config import BrokerConfig
+from ternmq_broker.server import Broker
 from ternmq_client.config import ClientConfig
 from ternmq_client.instance import ClientInstance
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig

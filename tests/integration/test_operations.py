@@ -1,8 +1,6 @@
 """What docs/operations.md tells an operator to do, done: the commands, on real processes."""
 
-import json
 import shutil
-import subprocess
 import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
@@ -10,13 +8,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from ternmq_console.main import ternmq
+from tests.support.console import invoke, json_of, text_of
 from tests.support.processes import (
-    TERNMQ,
     ServiceProcess,
-    run_ternmq,
     running_broker,
     running_nameserver,
 )
@@ -79,13 +75,11 @@ class Site:
 
     def run(self, *words: str) -> Result:
         """Run a verb."""
-        return CliRunner().invoke(ternmq, [*words, "--nameserver", self.nameserver])
+        return invoke(*words, "--nameserver", self.nameserver)
 
     def json(self, *words: str) -> Any:
         """Return what a verb found."""
-        done = self.run(*words, "--json")
-        assert done.exit_code == 0, done.stderr
-        return json.loads(done.stdout)
+        return json_of(*words, "--nameserver", self.nameserver)
 
     def is_healthy(self) -> bool:
         """Ask `ternmq cluster status`."""
@@ -101,7 +95,7 @@ class Site:
         """Send messages of one key, so that they lie in one queue."""
         text = "".join(f"{body}\n" for body in bodies)
         words = ("produce", "orders", "--sharding-key", "k", "--nameserver", self.nameserver)
-        run_ternmq(*words, stdin=text)
+        text_of(*words, stdin=text)
 
     def bodies(self) -> list[str]:
         """Return what lies in the topic."""
@@ -208,7 +202,7 @@ def test_backup_of_a_slave_is_restored_as_member_and_as_whole_broker(site: Site)
     site.produce("one")
     site.stop("host-2")
     shutil.copytree(site.data("host-2"), backup)
-    assert subprocess.run([*TERNMQ, "store", "check", backup]).returncode == 0
+    text_of("store", "check", str(backup))
     site.start_broker("host-2", "--broker-id", "1")
     site.until_healthy(2)
     site.produce("two")

@@ -23,13 +23,15 @@ from ternmq_consumer.scanning import (
 )
 from ternmq_model.errors import RefusedError, StretchLost
 from ternmq_model.message import Message
+from ternmq_model.message_batch import decode_records
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
-from ternmq_model.stored_message import StoredMessage, decode_records
+from ternmq_model.stored_message import StoredMessage
 from ternmq_model.subscription import SQL92, Subscription, parse_subscription
 from tests.integration.test_replication import member
 from tests.support.brokers import connected
-from tests.support.processes import ServiceProcess, run_ternmq, running_dev, running_nameserver
+from tests.support.console import text_of
+from tests.support.processes import ServiceProcess, running_dev, running_nameserver
 from tests.support.spark_data import make_topic, send
 
 pa = pytest.importorskip("pyarrow")
@@ -252,7 +254,7 @@ def test_scan_continues_at_a_slave_and_after_its_promotion(tmp_path: Path) -> No
         assert children_of(slave.process.pid)
         promote = ("broker", "promote", "a", "--broker-id", "1", "--yes")
         command = (*promote, "--nameserver", nameserver)
-        assert read_while(lambda: run_ternmq(*command)) == list(range(1_000))
+        assert read_while(lambda: text_of(*command)) == list(range(1_000))
 
 
 def test_retention_waits_for_a_scan_and_overtakes_a_stalled_one(tmp_path: Path) -> None:

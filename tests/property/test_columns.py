@@ -11,8 +11,9 @@ from ternmq_model.compression import compress
 from ternmq_model.errors import CorruptBody, CorruptRecord
 from ternmq_model.record import MAGIC_V2, encode_record
 from ternmq_model.record_checksum import CHECKSUM_ROOM
+from ternmq_model.stored_message import decode_single
 from tests.support.examples import examples
-from tests.support.rows import message_of, row_of
+from tests.support.rows import row_of
 
 pytest.importorskip("pyarrow")
 
@@ -113,7 +114,7 @@ def test_rows_equal_their_messages(
     broken: list[int] = []
     for row, record in enumerate(originals):
         try:
-            expected.append((row, row_of(message_of(record, "broker-a"), columns)))
+            expected.append((row, row_of(decode_single(record, "broker-a"), columns)))
         except CorruptBody:
             broken.append(row)
     assert built.rows.tolist() == [row for row, _ in expected]
@@ -144,7 +145,7 @@ def test_damaged_records_are_left_out_and_others_become_rows(
     for row, (start, record) in enumerate(zip(starts, originals, strict=True)):
         now = bytes(buffer[start : start + len(record)])
         try:
-            message_of(now, "broker-a")
+            decode_single(now, "broker-a")
             ok = int.from_bytes(now[:4], "big") == len(now)
         except (CorruptRecord, AssertionError):
             ok = False

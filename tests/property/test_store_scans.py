@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ternmq_model.errors import MessageDamaged
+from ternmq_model.stored_message import decode_single
 from ternmq_model.subscription import parse_subscription
 from ternmq_store.columns.names import COLUMNS
 from ternmq_store.config import StoreConfig
@@ -20,7 +21,7 @@ from ternmq_store.scanning.wanted import QueueStretch, Scanned, Wanted
 from tests.support.examples import examples
 from tests.support.files import MemoryFileSystem
 from tests.support.records import batch_of, record
-from tests.support.rows import message_of, row_of
+from tests.support.rows import row_of
 from tests.support.stores import ROOT, append, drain, open_store, settle
 
 pytest.importorskip("pyarrow")
@@ -78,7 +79,7 @@ def filled() -> tuple[MemoryFileSystem, Rows]:
     store = open_store(files, config=CONFIG)
     fill(store)
     rows: Rows = {
-        (topic, queue_id, offset): row_of(message_of(data, "b"))
+        (topic, queue_id, offset): row_of(decode_single(data, "b"))
         for topic, queue_id in QUEUES
         for offset, data in drain(store, topic, queue_id)
     }

@@ -14,11 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from ternmq_broker import Broker, BrokerConfig
+from ternmq_broker.config import BrokerConfig
+from ternmq_broker.server import Broker
 from ternmq_model.address import parse_address
+from ternmq_model.message_batch import decode_records
 from ternmq_model.queue import MessageQueue
 from ternmq_model.route import READ_WRITE, Permission
-from ternmq_model.stored_message import StoredMessage, decode_records
+from ternmq_model.stored_message import StoredMessage
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import common_pb2 as common
 from ternmq_protos.v1 import groups_pb2 as groups

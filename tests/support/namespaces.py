@@ -136,15 +136,16 @@ def _skip_unless_possible() -> None:
     missing = [name for name in _NEEDED if shutil.which(name, path=_PATH) is None]
     if os.name != "posix" or os.geteuid() != 0 or missing:
         pytest.skip(f"a network of its own needs root and {' and '.join(_NEEDED)}")
-    probe = [_tool("ip"), "netns", "exec", "tmq-probe", _tool("iptables"), "-w", "-L", "-n"]
-    for words in ([_tool("ip"), "netns", "add", "tmq-probe"], probe):
+    space = f"tmq-probe-{os.getpid()}"  # several processes may look at once
+    probe = [_tool("ip"), "netns", "exec", space, _tool("iptables"), "-w", "-L", "-n"]
+    for words in ([_tool("ip"), "netns", "add", space], probe):
         done = subprocess.run(words, capture_output=True, text=True, check=False)
         if done.returncode:
             reason = done.stderr.strip()
             break
     else:
         reason = ""
-    subprocess.run([_tool("ip"), "netns", "del", "tmq-probe"], capture_output=True, check=False)
+    subprocess.run([_tool("ip"), "netns", "del", space], capture_output=True, check=False)
     if reason:
         pytest.skip(f"a network of its own cannot be made: {reason}")
 

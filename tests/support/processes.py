@@ -21,7 +21,9 @@ from pathlib import Path
 from typing import Final, Self
 
 ROOT: Final = Path(__file__).parents[2]
-TERNMQ: Final = (sys.executable, "-m", "ternmq")
+TERNMQ: Final = (str(Path(sys.executable).with_name("ternmq")),)
+"""The installed command: what users run. It imports no more than its verb needs."""
+
 SMALL: Final = (
     *("store.commit_log_file_bytes=16MiB", "store.index_slots=100000"),
     *("store.index_entries=400000", "broker.flush_mode=async"),

@@ -4,24 +4,10 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import numpy as np
-
-from ternmq_model.queue import MessageQueue
-from ternmq_model.record import decode_record
-from ternmq_model.stored_message import StoredMessage, decode_records
+from ternmq_model.stored_message import StoredMessage
 from ternmq_store.columns.names import COLUMNS
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def message_of(record: bytes, broker_name: str) -> StoredMessage:
-    """Return the message that `record` is."""
-    decoded = decode_record(record)
-    assert decoded is not None
-    topic = decoded.topic.decode("utf-8", "replace")
-    queue = MessageQueue(topic, broker_name, decoded.header.queue_id)
-    (message,) = decode_records(record, np.array([len(record)], dtype=np.int32), queue)
-    return message
 
 
 def row_of(message: StoredMessage, columns: Sequence[str] = COLUMNS) -> dict[str, Any]:

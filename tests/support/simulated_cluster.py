@@ -24,15 +24,16 @@ from typing import Any, Final
 
 import numpy as np
 
-from ternmq_broker import Broker
+from ternmq_broker.server import Broker
 from ternmq_model.address import Address
 from ternmq_model.errors import ClosedError, TernError
 from ternmq_model.message import Message, SendResult, SendStatus
+from ternmq_model.message_batch import decode_records
 from ternmq_model.names import DEAD_LETTER_PREFIX
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
 from ternmq_model.route import MASTER_ID
-from ternmq_model.stored_message import StoredMessage, decode_records
+from ternmq_model.stored_message import StoredMessage
 from ternmq_producer.producer import Producer
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_remoting import contracts

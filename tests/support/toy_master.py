@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from random import Random
 from typing import Final
 
@@ -182,7 +181,7 @@ async def toy_slave(
     files = MemoryFileSystem() if files is None else files
     clock = VirtualClock()
     env = virtual_environment(network.host("s"), Random(1), lambda: sync_s, clock=clock)
-    state = await ReplicationState.load(Path("/config"), files, env.blocking)
+    state = await ReplicationState.load(ROOT, files, env.blocking)
     serve_to = state.kept.confirmed
     store = MessageStore.open(ROOT, config, flush_mode, files, clock, serve_to=serve_to)
     runners: dict[str, JobRunner] = {}

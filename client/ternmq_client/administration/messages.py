@@ -3,14 +3,14 @@
 from typing import Final
 
 from ternmq_client.administration.calls import AdminCalls
-from ternmq_client.records import one_message, split_messages
+from ternmq_client.records import split_messages
 from ternmq_client.tracing.records import TraceRecord, decode
 from ternmq_model.errors import MessageNotFound, RefusedError, TopicNotFound, refusal
 from ternmq_model.message_id import parse_offset_message_id
 from ternmq_model.names import TRACE_TOPIC
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
-from ternmq_model.stored_message import StoredMessage
+from ternmq_model.stored_message import StoredMessage, decode_single
 from ternmq_protos.v1 import messages_pb2 as messages
 from ternmq_remoting.contracts import PULL, QUERY_MESSAGES, VIEW_MESSAGE
 
@@ -43,7 +43,7 @@ class MessageAdmin(AdminCalls):
                     )
                 except MessageNotFound:
                     continue
-            return one_message(reply.record, data.broker_name)
+            return decode_single(reply.record, data.broker_name)
         raise refusal(ResponseCode.QUERY_NOT_FOUND, f"no broker holds message {offset_message_id}")
 
     async def query_messages(

@@ -1,8 +1,8 @@
 """A little space that is kept for the moment when the disk has none: `ternmq.reserve`.
 
 To open a store, or to close it in order, `abort` and the notes are written anew beside the old
-ones. On a full disk that takes what this file gives back, so that consumers can read on. Every
-function blocks.
+ones, and so is a broker's part in its name. On a full disk that takes what this file gives back, so
+that consumers can read on. Every function blocks.
 """
 
 import logging
@@ -12,6 +12,7 @@ from typing import Final
 from ternmq_store.disk.filesystem import FileSystem
 from ternmq_store.disk.layout import reserve_path
 from ternmq_store.disk.shortage import is_full
+from ternmq_store.disk.state_file import replace_file
 
 logger = logging.getLogger(__name__)
 
@@ -53,3 +54,27 @@ def keep_reserve(files: FileSystem, root: Path) -> None:
         file.close()
     files.remove(path)
     logger.warning("disk full: no space is kept for the next start root=%s", root)
+
+
+def replace_file_from_reserve(files: FileSystem, root: Path, path: Path, data: bytes) -> None:
+    """Do what `replace_file` does, on a full disk with the reserve, and keep what is left of it.
+
+    Args:
+        files: Where all of it lies.
+        root: The data directory. Nobody else gives up its reserve, or keeps it, meanwhile.
+        path: In a folder that exists.
+        data: All of the file.
+
+    Raises:
+        OSError: The disk refused; what was there can still be read.
+    """
+    try:
+        replace_file(files, path, data)
+    except OSError as error:
+        if not is_full(error):
+            raise
+        give_up_reserve(files, root)
+        try:
+            replace_file(files, path, data)
+        finally:
+            keep_reserve(files, root)

@@ -14,9 +14,9 @@ from ternmq_model.compression import (
     decompress,
 )
 from ternmq_model.errors import ConfigError, CorruptBody, MissingPackage
+from ternmq_model.message_batch import decode_records
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.queue import MessageQueue
-from ternmq_model.stored_message import decode_records
 from tests.support.records import record, sizes_of
 
 AT = PhysicalOffset(7)

@@ -1,11 +1,12 @@
-"""Reading records as messages."""
+"""Reading one record as a message."""
 
 import pytest
 
 from ternmq_model.errors import CorruptRecord
 from ternmq_model.queue import MessageQueue
-from ternmq_model.stored_message import decode_records
-from tests.support.records import BORN_HOST, STORE_HOST, record, sizes_of
+from ternmq_model.record import encode_blank
+from ternmq_model.stored_message import decode_single
+from tests.support.records import STORE_HOST, record
 
 QUEUE = MessageQueue("flights", "a", 0)
 
@@ -13,7 +14,7 @@ QUEUE = MessageQueue("flights", "a", 0)
 def test_message_shows_its_records_fields() -> None:
     pairs = {"UNIQ_KEY": "K" * 32, "TAGS": "t", "KEYS": "a b", "__SHARDINGKEY": "s", "x": "y"}
     data = record(body=b"hello", properties=pairs)
-    (message,) = decode_records(data, sizes_of([data]), QUEUE)
+    message = decode_single(data, "a")
     assert (message.topic, message.queue, message.queue_offset) == ("flights", QUEUE, 0)
     assert (message.body, message.tags, message.keys) == (b"hello", "t", ["a", "b"])
     assert (message.sharding_key, message.message_id) == ("s", "K" * 32)
@@ -28,33 +29,25 @@ def test_message_shows_its_records_fields() -> None:
 
 def test_message_without_a_unique_key_is_identified_by_its_offset_id() -> None:
     data = record(properties={})
-    (message,) = decode_records(data, sizes_of([data]), QUEUE)
+    message = decode_single(data, "a")
     assert message.message_id == message.offset_message_id
     assert message.keys == ()
 
 
-def test_records_of_several_layouts_are_read() -> None:
-    records = [record(body=b"4"), record(body=b"6", born_host=bytes(16) + BORN_HOST[4:])]
-    messages = decode_records(b"".join(records), sizes_of(records), QUEUE)
-    assert [message.body for message in messages] == [b"4", b"6"]
+def test_message_names_its_records_topic_and_queue_at_its_broker() -> None:
+    message = decode_single(record("flights", 3, b"body", {"UNIQ_KEY": "m7"}), "a")
+    assert message.queue == MessageQueue("flights", "a", 3)
+    assert (message.message_id, message.body) == ("m7", b"body")
 
 
-def test_empty_buffer_has_no_records() -> None:
-    assert decode_records(b"", sizes_of([]), QUEUE) == []
-
-
-def test_flipped_bit_in_a_body_is_noticed_unless_verification_is_off() -> None:
-    records = [record(body=b"first"), record(body=b"second")]
-    data = b"".join(records).replace(b"second", b"secood")
+def test_flipped_bit_in_the_body_is_noticed_unless_verification_is_off() -> None:
+    data = record(body=b"first").replace(b"first", b"fiest")
     with pytest.raises(CorruptRecord, match="checksum"):
-        decode_records(data, sizes_of(records), QUEUE)
-    assert len(decode_records(data, sizes_of(records), QUEUE, check_crc=False)) == 2
+        decode_single(data, "a")
+    assert decode_single(data, "a", check_crc=False).body == b"fiest"
 
 
-@pytest.mark.parametrize("cut", [1, 30, 100])
-def test_inconsistent_sizes_are_refused(cut: int) -> None:
-    data = record()
+@pytest.mark.parametrize("data", [encode_blank(100), b"what", record() * 2, record()[:-1], b""])
+def test_bytes_that_are_not_one_record_are_refused(data: bytes) -> None:
     with pytest.raises(CorruptRecord):
-        decode_records(data[:-cut], sizes_of([data]), QUEUE)
-    with pytest.raises(CorruptRecord):
-        decode_records(data[:-cut], sizes_of([data[:-cut]]), QUEUE)
+        decode_single(data, "a")

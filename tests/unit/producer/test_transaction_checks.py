@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from ternmq_client.instance import ClientInstance
-from ternmq_model.errors import CorruptRecord, IllegalMessage
+from ternmq_model.errors import IllegalMessage
 from ternmq_model.message import Message
 from ternmq_model.stored_message import StoredMessage
 from ternmq_model.transaction import Resolution
-from ternmq_producer.transaction_checks import Checks, decide, message_of
+from ternmq_producer.transaction_checks import Checks, decide
 from ternmq_producer.transaction_ends import Ends
 from ternmq_producer.transactions import half_message
 from ternmq_protos.v1 import groups_pb2 as groups
@@ -145,14 +145,6 @@ def test_checks_are_answered_a_few_at_a_time_and_each_once() -> None:
                 assert len(ends.told) == 6
 
     run_in_virtual_time(main())
-
-
-def test_checked_message_equals_the_message_to_be_delivered() -> None:
-    message = message_of(asked(7).check_transaction, "a")
-    assert (message.topic, message.queue.queue_id, message.queue.broker_name) == ("flights", 3, "a")
-    assert (message.message_id, message.body) == ("m7", b"body")
-    with pytest.raises(CorruptRecord):
-        message_of(groups.CheckTransaction(record=b"what"), "a")
 
 
 def test_half_message_names_its_owner_and_is_never_delayed() -> None:

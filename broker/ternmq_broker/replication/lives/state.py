@@ -12,6 +12,7 @@ from ternmq_broker.loose_json import write_json
 from ternmq_broker.replication.epochs import Epochs, begin, cut_to
 from ternmq_broker.replication.lives.kept import Kept, LogCut, kept_from_dict
 from ternmq_broker.state_files import read_table
+from ternmq_broker.tables import config_folder
 from ternmq_model.errors import StoreError
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.route import BrokerMember
@@ -19,7 +20,7 @@ from ternmq_remoting.environment import Blocking
 from ternmq_runtime.service import Job
 from ternmq_runtime.whole_calls import run_whole
 from ternmq_store.disk.filesystem import FileSystem
-from ternmq_store.disk.state_file import replace_file
+from ternmq_store.disk.reserve import replace_file_from_reserve
 
 FILE_NAME: Final = "replication.json"
 SAVE_JOB: Final = "save-replication"
@@ -36,14 +37,15 @@ class ReplicationState:
     others (the highest epoch, who the members are), which counts at once and is kept soon.
 
     Args:
-        folder: Where the file lies; made with the first change.
+        root: The data directory; the file's folder is made with the first change.
         files: Used in the blocking pool only.
         blocking: That pool.
         kept: What the file holds.
     """
 
-    def __init__(self, folder: Path, files: FileSystem, blocking: Blocking, kept: Kept) -> None:
-        self._path = folder / FILE_NAME
+    def __init__(self, root: Path, files: FileSystem, blocking: Blocking, kept: Kept) -> None:
+        self._root = root
+        self._path = config_folder(root) / FILE_NAME
         self._files = files
         self._blocking = blocking
         self._kept: Kept = kept
@@ -52,15 +54,16 @@ class ReplicationState:
         self._is_failing = False
 
     @classmethod
-    async def load(cls, folder: Path, files: FileSystem, blocking: Blocking) -> "ReplicationState":
-        """Return what lies in `folder`; that of a new member where there is nothing.
+    async def load(cls, root: Path, files: FileSystem, blocking: Blocking) -> "ReplicationState":
+        """Return what lies below `root`; that of a new member where there is nothing.
 
         Raises:
             StoreError: There is a file, and neither it nor the generation before can be read: what
                 was promised to other members is unknown.
         """
-        kept = await blocking.run(read_table, files, folder / FILE_NAME, kept_from_dict)
-        return cls(folder, files, blocking, kept or Kept())
+        path = config_folder(root) / FILE_NAME
+        kept = await blocking.run(read_table, files, path, kept_from_dict)
+        return cls(root, files, blocking, kept or Kept())
 
     @property
     def kept(self) -> Kept:
@@ -298,4 +301,4 @@ class ReplicationState:
 
     def _write(self, data: bytes) -> None:
         self._files.make_folder(self._path.parent)
-        replace_file(self._files, self._path, data)
+        replace_file_from_reserve(self._files, self._root, self._path, data)

@@ -5,9 +5,10 @@ import numpy as np
 import pytest
 
 from ternmq_model.errors import InvalidParameter, TopicNotFound
+from ternmq_model.message_batch import decode_records
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode as Code
-from ternmq_model.stored_message import StoredMessage, decode_records
+from ternmq_model.stored_message import StoredMessage
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_protos.v1 import messages_pb2 as messages

@@ -16,9 +16,10 @@ from ternmq_client.tracing.records import (
 )
 from ternmq_model.errors import Unreachable
 from ternmq_model.message import Message, SendResult, SendStatus, SystemMessage
+from ternmq_model.message_batch import decode_records
 from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.queue import MessageQueue
-from ternmq_model.stored_message import StoredMessage, decode_records
+from ternmq_model.stored_message import StoredMessage
 from tests.support.records import record, sizes_of
 
 HOST = bytes((127, 0, 0, 1)) + (10911).to_bytes(4, "big")

@@ -7,8 +7,9 @@ import pytest
 
 from ternmq_model.errors import CorruptBody, CorruptRecord, UsageError
 from ternmq_model.record_heads import Ints
+from ternmq_model.stored_message import decode_single
 from tests.support.records import record
-from tests.support.rows import message_of, row_of
+from tests.support.rows import row_of
 
 pytest.importorskip("pyarrow")
 
@@ -86,7 +87,7 @@ def test_batch_ends_before_its_unpacked_bodies_become_too_much() -> None:
     assert [batch.num_rows for batch in batches] == [2, 1, 1, 1, 2]
     assert max(batch.nbytes for batch in batches) <= BATCH_BYTES_MAX
     rows = [row for batch in batches for row in batch.to_pylist()]
-    assert rows == [row_of(message_of(each, "a")) for each in records]
+    assert rows == [row_of(decode_single(each, "a")) for each in records]
     assert build_batch(view, starts, sizes, broker_name="a").num_rows == len(records)
 
 

@@ -7,11 +7,11 @@ from ipaddress import IPv6Address
 import pytest
 
 from ternmq_model.errors import MessageRefused
+from ternmq_model.message_batch import decode_records
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 from ternmq_model.record import BLANK_BYTES, MAGIC_V2, encode_blank
 from ternmq_model.record_checksum import verify_checksum
-from ternmq_model.stored_message import decode_records
 from ternmq_store.disk.layout import commit_log_folder, file_name
 from tests.support.files import MemoryFileSystem
 from tests.support.records import BORN_HOST, STORE_HOST, batch_of, record, sizes_of

@@ -11,16 +11,18 @@ from ternmq_model.address import Address
 from ternmq_model.errors import StoreError
 from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.route import BrokerMember
+from ternmq_store.disk.reserve import keep_reserve
 from tests.support.failpoints import FailingDisk
 from tests.support.files import MemoryFileSystem, PowerLossFileSystem, PowerLost
 from tests.support.virtual_time import InlineBlocking, run_in_virtual_time
 
-FOLDER = Path("/broker/config")
+ROOT = Path("/broker")
+FOLDER = ROOT / "config"
 MEMBERS = (BrokerMember(1, (Address("a", 1),), 2),)
 
 
 async def load(files: MemoryFileSystem) -> ReplicationState:
-    return await ReplicationState.load(FOLDER, files, InlineBlocking(lambda: 1.0))
+    return await ReplicationState.load(ROOT, files, InlineBlocking(lambda: 1.0))
 
 
 def test_new_member_keeps_nothing() -> None:
@@ -46,6 +48,20 @@ def test_begun_leadership_survives_power_loss() -> None:
             found = (await load(left)).kept
             assert found.epochs == (Epoch(1, PhysicalOffset(0)), Epoch(2, PhysicalOffset(700)))
             assert (found.store_id, found.highest_known, found.is_master) == ("5f", 2, None)
+
+    run_in_virtual_time(main())
+
+
+def test_leadership_begins_on_a_full_disk() -> None:
+    async def main() -> None:
+        files = MemoryFileSystem()
+        files.make_folder(FOLDER)
+        keep_reserve(files, ROOT)
+        files.space_bytes = 0
+        for number in range(1, 4):
+            await (await load(files)).begin_reign(number, PhysicalOffset(number), store_id="5f")
+            files.space_bytes = 0  # somebody else takes what is left
+        assert (await load(files)).highest_epoch == 3
 
     run_in_virtual_time(main())
 
