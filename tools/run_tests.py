@@ -3,8 +3,8 @@
 `make check` is for before a commit. `make test` is every test that one Python and this machine
 allow, with a few examples that never change. `make test-all` is the rest: containers, the other
 Pythons, fallbacks for what only Linux has, pyright over every file, and the full number of
-examples, which nobody has seen yet. Where `CI=true` a skipped test is a failure and `make test` measures coverage. Each run ends
-with its steps, how long its tests took, and what did not run.
+examples, which nobody has seen yet. Where `CI=true` a skipped test is a failure and `make test`
+measures coverage. Each run ends with its steps, how long its tests took, and what did not run.
 """
 
 import functools
