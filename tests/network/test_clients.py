@@ -14,7 +14,7 @@ import pytest
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_remoting import contracts
 from ternmq_remoting.options import KEEPALIVE_TIME_MS
-from tests.support.client_process import TOPIC
+from tests.support.client_process import TOPIC, deliveries_of
 from tests.support.history import Outcome
 from tests.support.namespaces import PrivateNetwork
 from tests.support.parted_cluster import NAMESERVERS, PartedCluster, parted_cluster
@@ -39,7 +39,7 @@ def _lose_replies(network: PrivateNetwork) -> None:
 
 
 async def start(cluster: PartedCluster, *, duplicates_allowed: bool = True) -> None:
-    """Start two brokers with a topic, a sender and a reader; return when both take sends."""
+    """Start two brokers with a topic, a sender and a reader; return when all are at work."""
     for name in BROKERS:
         await cluster.start_broker(name)
         await put_topic(cluster, name, TOPIC)
@@ -47,6 +47,7 @@ async def start(cluster: PartedCluster, *, duplicates_allowed: bool = True) -> N
     cluster.start_sender(duplicates_allowed=duplicates_allowed)
     for name in BROKERS:
         await cluster.until_sent(0, name)
+    assert await eventually(lambda: bool(deliveries_of(cluster.notes()))), "nobody reads"
 
 
 async def put_topic(cluster: PartedCluster, machine: str, topic: str) -> None:
