@@ -2,12 +2,14 @@
 
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from pyspark.sql import SparkSession
 
 from tests.support.processes import ServiceProcess, running_dev
 from tests.support.spark_session import Sessions, java_missing
+from tests.support.spark_sink import eventually
 
 HERE = Path(__file__).parent
 
@@ -22,11 +24,12 @@ SILENCED = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let PySpark's habits pass in this folder's tests, and only there."""
+    """Let PySpark's habits pass in this folder's tests; those with executors go first."""
     for item in items:
         if item.path.is_relative_to(HERE):
             for text in SILENCED:
                 item.add_marker(pytest.mark.filterwarnings(text))
+    items.sort(key=lambda item: "spark_cluster" not in getattr(item, "fixturenames", ()))
 
 
 @pytest.fixture(scope="session")
@@ -48,7 +51,11 @@ def spark(sessions: Sessions) -> SparkSession:
 @pytest.fixture
 def spark_cluster(sessions: Sessions) -> SparkSession:
     """A session with two executor processes, which `executor_pids` names. Have few such tests."""
-    return sessions.cluster()
+    session = sessions.cluster()
+    context = cast("Any", session.sparkContext)
+    registered = context._jsc.sc().getExecutorMemoryStatus
+    eventually(lambda: registered().size() == 3, "the driver has both executors")
+    return session
 
 
 @pytest.fixture(scope="session")

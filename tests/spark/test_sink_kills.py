@@ -18,7 +18,7 @@ from tests.support.sink_doubles import (
     open_gate,
     stops_at,
 )
-from tests.support.sink_driver import WAIT, Task, kill_driver, sink_driver
+from tests.support.sink_driver import WAIT, Task, kill_driver, sink_driver, write_files
 from tests.support.spark_data import make_topic
 from tests.support.spark_session import executor_pids, kill
 from tests.support.spark_sink import (
@@ -79,7 +79,7 @@ def test_killed_executor_leaves_the_whole_batch_once(
 
 
 def test_driver_killed_before_its_commit_leaves_no_visible_rows(
-    own: ServiceProcess, tmp_path: Path
+    spark: SparkSession, own: ServiceProcess, tmp_path: Path
 ) -> None:
     make_topic(own.nameserver, "driver")
     rows = [*(f"row-{number}" for number in range(12)), WAIT]
@@ -95,13 +95,12 @@ def test_driver_killed_before_its_commit_leaves_no_visible_rows(
     eventually(lambda: waiting_halves(own.nameserver) == 0, "what it staged is rolled back")
     assert halves(own.nameserver).rolled_back > 0
     assert bodies(own.nameserver, "driver") == []
-    with sink_driver(replace(task, staging_timeout="3600")) as driver:
-        assert driver.wait(DRIVER_ENDS_WITHIN_S) == 0
+    write_files(spark, replace(task, staging_timeout="3600"))
     assert bodies(own.nameserver, "driver") == sorted(rows)
 
 
 def test_driver_killed_in_its_commit_repeats_the_batch_whole(
-    own: ServiceProcess, tmp_path: Path
+    spark: SparkSession, own: ServiceProcess, tmp_path: Path
 ) -> None:
     make_topic(own.nameserver, "halfway")
     rows = [f"row-{number}" for number in range(20)]
@@ -112,8 +111,7 @@ def test_driver_killed_in_its_commit_repeats_the_batch_whole(
     assert len(bodies(own.nameserver, "halfway")) == 10
     open_gate(task.gate)  # the process that commits may outlive its driver, and go on at any time
     put_file(tmp_path, "1", ["more"])
-    with sink_driver(replace(task, halfway=False)) as driver:
-        assert driver.wait(DRIVER_ENDS_WITHIN_S) == 0
+    write_files(spark, replace(task, halfway=False))
     found = read_topic(own.nameserver, "halfway")
     counts = Counter(message.body.decode() for message in found)
     assert set(counts) == {*rows, "more"}

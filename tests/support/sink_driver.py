@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from tests.support.sink_doubles import PID_VARIABLE, HalfwaySource, stops_at
@@ -69,11 +70,8 @@ def kill_driver(process: "subprocess.Popen[bytes]") -> None:
     process.wait(10)
 
 
-def main(task: Task) -> None:
-    """Write every file that is there."""
-    os.environ[PID_VARIABLE] = str(os.getpid())
-    spark = make_session(LOCAL, Path(task.folder, "spark"), {})
-    spark.dataSource.register(HalfwaySource)
+def write_files(spark: SparkSession, task: Task) -> None:
+    """Write every file that is there, behind what the checkpoint has."""
     lines = spark.readStream.option("maxFilesPerTrigger", "1").text(f"{task.folder}/input")
     rows = lines.repartition(2, "value")
     writer = (
@@ -88,6 +86,14 @@ def main(task: Task) -> None:
     if task.halfway:
         writer = writer.option("gate", str(task.gate)).option("kills", "true")
     writer.start().awaitTermination()
+
+
+def main(task: Task) -> None:
+    """Write every file in a session of this process."""
+    os.environ[PID_VARIABLE] = str(os.getpid())
+    spark = make_session(LOCAL, Path(task.folder, "spark"), {})
+    spark.dataSource.register(HalfwaySource)
+    write_files(spark, task)
     spark.stop()
 
 

@@ -29,6 +29,9 @@ TWO_EXECUTORS: Final = "local-cluster[2,1,1024]"
 """Executors in processes of their own, which a test may kill."""
 
 DRIVER_MEMORY: Final = "spark.driver.memory=1g"
+JAVA_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""For JVMs that live briefly: the optimizing compiler would cost them more than it saves."""
+
 JVM_ENDS_WITHIN_S: Final = 60.0
 _CONNECTION: Final = struct.Struct(">ii")
 """What the JVM writes into a file: its port, and the length of the secret that follows."""
@@ -132,7 +135,9 @@ def _environment(folder: Path) -> dict[str, str]:
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "PYTHONPATH": str(ROOT),
         "SPARK_HOME": str(_spark_home(folder)),
+        "SPARK_LAUNCHER_OPTS": JAVA_OPTIONS,
         "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_SUBMIT_OPTS": JAVA_OPTIONS,
     }
 
 
@@ -154,6 +159,7 @@ def make_session(master: str, folder: Path, settings: Mapping[str, str]) -> Spar
 _SETTINGS: Final = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
+    "spark.executor.extraJavaOptions": JAVA_OPTIONS,
     "spark.executor.memory": "512m",
     "spark.executorEnv.PYTHONPATH": str(ROOT),
     "spark.log.level": "ERROR",
@@ -166,12 +172,16 @@ _SETTINGS: Final = {
 
 
 def _spark_home(folder: Path) -> Path:
-    """Return a home of Spark whose `work`, where executors log, is ours and not the package's."""
+    """Return a home of Spark whose `work`, where executors log, is ours and not the package's.
+
+    Without PySpark in zip archives: workers would import it from there, and compile it each time.
+    """
     home = folder / "home"
     if not home.exists():
         home.mkdir(parents=True)
         for part in Path(pyspark.__file__).parent.iterdir():
-            (home / part.name).symlink_to(part)
+            if part.name != "python":
+                (home / part.name).symlink_to(part)
     return home
 
 
