@@ -21,7 +21,7 @@ from tests.support.processes import TINY, ServiceProcess, running_broker
 
 MIB = 1 << 20
 SOON_S = 200.0
-RESUMES_S = 10.0
+RESUMES_S = 60.0
 
 
 class Load:

@@ -28,7 +28,7 @@ def test_script_reads_a_topic_without_an_event_loop() -> None:
         consumer.assign(queues)
         assert consumer.assignment() == queues
         bodies: set[bytes] = set()
-        while batch := consumer.poll(timeout_s=0.5 if len(bodies) == 200 else 10):
+        while batch := consumer.poll(timeout_s=0.5 if len(bodies) == 200 else 100):
             bodies |= {message.body for message in batch}
         assert bodies == {b"body %d" % number for number in range(200)}
         assert [consumer.position(queue) for queue in queues] == [100, 100]
@@ -40,7 +40,7 @@ def test_script_reads_a_topic_without_an_event_loop() -> None:
         consumer.seek_to_end(queues[1])
         assert consumer.position(queues[1]) == consumer.end_offsets(queues)[queues[1]] == 100
         consumer.seek(queues[0], 99)
-        assert consumer.poll(timeout_s=10)[0].queue_offset == 99
+        assert consumer.poll(timeout_s=100)[0].queue_offset == 99
         with pytest.raises(TopicNotFound):
             consumer.queues("no_such")
 
@@ -49,7 +49,7 @@ def read(consumer: BlockingPullConsumer, count: int) -> list[int]:
     """Return the offsets of the next messages."""
     found: list[int] = []
     while len(found) < count:
-        batch = consumer.poll(timeout_s=10)
+        batch = consumer.poll(timeout_s=100)
         assert batch, f"only {len(found)} messages came"
         found += [message.queue_offset for message in batch]
     return found

@@ -297,7 +297,7 @@ def test_server_lists_its_services_by_reflection(file: Any) -> None:
 def test_open_reflection_stream_does_not_delay_closing(file: Any) -> None:
     async def test() -> None:
         loop = asyncio.get_running_loop()
-        async with GrpcNetwork(grace_s=10).serve([], ANY_PORT) as server:
+        async with GrpcNetwork(grace_s=100).serve([], ANY_PORT) as server:
             channel = grpc.aio.insecure_channel(str(server.address))
             path = f"/{file.package}.ServerReflection/ServerReflectionInfo"
             ask = cast("Any", channel.stream_stream(path))()
@@ -305,7 +305,7 @@ def test_open_reflection_stream_does_not_delay_closing(file: Any) -> None:
             await ask.write(question.SerializeToString())
             await ask.read()
             began_s = loop.time()
-        assert loop.time() - began_s < 5
+        assert loop.time() - began_s < 50
         assert await ask.code() is grpc.StatusCode.UNAVAILABLE
         assert await ask.details() == "the server is closing"
         await channel.close()
