@@ -8,7 +8,7 @@ from ternmq_client.admin import AdminClient
 from ternmq_client.config import ClientConfig
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
 from ternmq_consumer.push import PushConsumer
-from ternmq_model.errors import RefusedError
+from ternmq_model.errors import RefusedError, TernError
 from ternmq_model.message import Message
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
@@ -82,12 +82,24 @@ def test_senders_keep_a_topics_order_configuration_whoever_is_up() -> None:
             await cluster.put_topic("orders", 4)
             await admin.set_topic_order("orders", "a:1;b:2")
             async with cluster.producer() as producer:
-                results = [await producer.send(Message("orders", b"x")) for _ in range(12)]
-            assert {result.queue for result in results} == {
-                MessageQueue("orders", "a", 0),
-                MessageQueue("orders", "b", 0),
-                MessageQueue("orders", "b", 1),
-            }
+                queues: dict[str, MessageQueue] = {}
+                for key in map(str, range(12)):
+                    result = await producer.send(Message("orders", b"x", sharding_key=key))
+                    queues[key] = result.queue
+                assert {*queues.values()} == {
+                    MessageQueue("orders", "a", 0),
+                    MessageQueue("orders", "b", 0),
+                    MessageQueue("orders", "b", 1),
+                }
+                await cluster.stop("b")
+                await asyncio.sleep(300)  # nobody remembers b but the configuration
+                for key, queue in queues.items():
+                    sending = producer.send(Message("orders", b"x", sharding_key=key))
+                    if queue.broker_name == "a":
+                        assert (await sending).queue == queue
+                    else:
+                        with pytest.raises(TernError):
+                            await sending
 
     run_in_virtual_time(main())
 
