@@ -10,6 +10,7 @@ from ternmq_pipeline.offsets import Offsets, Stretch
 from ternmq_pipeline.options import ReadOptions, TopicChoice, read_options
 from ternmq_pipeline.planning import Measured, Snapshot
 from ternmq_pipeline.source.streams.progress import StreamProgress
+from tests.support.stores import HandClock
 
 BYTES = 100
 
@@ -77,20 +78,12 @@ class Table:
         self.is_closed = True
 
 
-class HandClock:
+class RestingClock(HandClock):
     """A clock that goes by resting alone."""
 
     def __init__(self) -> None:
-        self.now_ms = 5_000
+        super().__init__(5_000)
         self.on_rest: Callable[[], None] = lambda: None
-
-    def monotonic_ms(self) -> int:
-        """Tell it."""
-        return self.now_ms
-
-    def wall_ms(self) -> int:
-        """Tell it."""
-        return self.now_ms
 
     def rest(self, seconds: float) -> None:
         """Let time go by."""
@@ -98,9 +91,9 @@ class HandClock:
         self.on_rest()
 
 
-def opened(table: Table, clock: HandClock | None = None, **options: str) -> StreamProgress:
+def opened(table: Table, clock: RestingClock | None = None, **options: str) -> StreamProgress:
     """Return a stream of `TopicA` over `table`, from its earliest message unless told."""
-    clock = clock or HandClock()
+    clock = clock or RestingClock()
     return StreamProgress(asked(**options), table, clock, clock.rest)
 
 

@@ -15,7 +15,7 @@ from ternmq_pipeline.offsets import Stretch, offsets_from_json, offsets_to_json
 from ternmq_pipeline.planning import DataLost, Measured, Snapshot
 from ternmq_pipeline.source.streams.offsets import NEW
 from ternmq_pipeline.source.streams.progress import BatchLimit
-from tests.support.stream_table import HandClock, Table, asked, opened
+from tests.support.stream_table import RestingClock, Table, asked, opened
 
 A0 = MessageQueue("TopicA", "broker-a", 0)
 A1 = MessageQueue("TopicA", "broker-a", 1)
@@ -76,7 +76,7 @@ def test_bytes_limit_a_batch() -> None:
 
 
 def test_batch_waits_for_enough_messages_until_the_longest_delay() -> None:
-    clock, view = HandClock(), Table({A0: (0, 0)})
+    clock, view = RestingClock(), Table({A0: (0, 0)})
     options = {"minOffsetsPerTrigger": "10", "maxTriggerDelay": "20s"}
     progress = opened(view, clock, **options)
     start = progress.next_end(NEW, OWN)
@@ -273,7 +273,7 @@ def test_messages_lost_since_the_batch_was_planned_are_an_error_too() -> None:
 
 
 def test_absent_broker_is_waited_for() -> None:
-    clock, view = HandClock(), Table({A0: (0, 4), B0: (0, 4)})
+    clock, view = RestingClock(), Table({A0: (0, 4), B0: (0, 4)})
     start = offsets_to_json({A0: QueueOffset(2), B0: QueueOffset(2)})
     view.brokers.discard("broker-b")
     view.errors = [Unreachable("broker-a at 127.0.0.1:1 cannot be reached")] * 3
@@ -288,7 +288,7 @@ def test_absent_broker_is_waited_for() -> None:
 
 
 def test_long_absent_broker_is_an_error_naming_it() -> None:
-    clock, view = HandClock(), Table({A0: (0, 4), B0: (0, 4)})
+    clock, view = RestingClock(), Table({A0: (0, 4), B0: (0, 4)})
     start = offsets_to_json({A0: QueueOffset(2), B0: QueueOffset(2)})
     view.brokers.discard("broker-b")
     begun_ms = clock.now_ms
@@ -301,7 +301,7 @@ def test_long_absent_broker_is_an_error_naming_it() -> None:
 
 
 def test_repeated_batch_waits_for_its_brokers_despite_failOnDataLoss() -> None:
-    clock, view = HandClock(), Table({A0: (0, 4), B0: (0, 4)})
+    clock, view = RestingClock(), Table({A0: (0, 4), B0: (0, 4)})
     end = opened(view, failOnDataLoss="false").next_end(NEW, OWN)
     view.brokers.discard("broker-b")
     clock.on_rest = lambda: view.brokers.add("broker-b")
@@ -345,7 +345,7 @@ def test_available_now_run_reads_brokers_absent_at_its_start() -> None:
 
 
 def test_permanent_errors_are_not_retried() -> None:
-    clock, view = HandClock(), Table({A0: (0, 4)})
+    clock, view = RestingClock(), Table({A0: (0, 4)})
     view.errors = [UsageError("no")]
     with pytest.raises(UsageError, match="no"):
         opened(view, clock).next_end(NEW, OWN)
