@@ -72,8 +72,12 @@ IMPURE: Final = frozenset(
 
 WHOLE: Final = frozenset(
     {
-        *("ternmq_broker.Broker", "ternmq_broker.server", "ternmq_nameserver.server"),
-        *("ternmq_producer.producer", "ternmq_consumer.pull", "ternmq_consumer.push"),
+        *("ternmq_broker.server", "ternmq_nameserver.server", "tests.support.processes"),
+        *("ternmq_producer.producer", "ternmq_producer.blocking", "ternmq_producer.Producer"),
+        *("ternmq_producer.staging_producer", "ternmq_producer.transactions.TransactionProducer"),
+        *("ternmq_consumer.pull", "ternmq_consumer.push", "ternmq_consumer.blocking"),
+        *("ternmq_consumer.PullConsumer", "ternmq_consumer.PushConsumer"),
+        *("ternmq.Producer", "ternmq.PushConsumer", "ternmq.PullConsumer"),
     }
 )
 """Whole services and clients: tests that run them lie below `tests/simulation`."""
@@ -165,7 +169,7 @@ def pure_modules_do_nothing(source: Source) -> Iterator[Violation]:
 def runs_whole(module: str) -> bool:
     """Tell whether `module` is in `WHOLE`, or a helper of tests that imports one of those."""
     path = ROOT / f"{module.replace('.', '/')}.py"
-    if not module.startswith("tests.support.") or not path.exists():
+    if module in WHOLE or not module.startswith("tests.support.") or not path.exists():
         return module in WHOLE
     helper = parse(relative(path), path.read_text())
     return any(map(runs_whole, (name for _, names in imported(helper) for name in names)))

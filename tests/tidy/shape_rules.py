@@ -13,19 +13,20 @@ FUNCTION_LINES_MAX: Final = 70
 NO_SUBJECT: Final = re.compile(
     r"""test_(
     a | about | across | after | again | also | although | an | and | anybody | anyone |
-    anything | as | at | because | before | behind | between | beyond | both | but | by | during
-    | either | even | ever | everybody | everyone | everything | far | few | fewer | for | from
-    | he | here | how | if | in | inside | into | it | its | just | less | many | more | most |
-    near | neither | never | no | nobody | none | nor | not | nothing | of | off | on | once |
-    one | only | opened | or | others | out | outside | over | she | since | so | somebody |
-    someone | something | such | than | that | the | their | them | then | there | these | they
-    | this | those | though | through | to | too | under | unless | until | up | what | whatever
-    | when | whenever | where | wherever | whether | which | while | who | whoever | whom |
-    whose | why | with | within | without
+    anything | are | as | at | because | before | behind | between | beyond | both | but | by |
+    can | does | during | either | even | ever | everybody | everyone | everything | far | few |
+    fewer | for | from | he | here | how | if | in | inside | into | is | it | its | just |
+    less | many | more | most | must | near | neither | never | no | nobody | none | nor | not |
+    nothing | of | off | on | once | one | only | opened | or | others | out | outside | over |
+    she | should | since | so | somebody | someone | something | such | than | that | the |
+    their | them | then | there | these | they | this | those | though | through | to | too |
+    under | unless | until | up | what | whatever | when | whenever | where | wherever |
+    whether | which | while | who | whoever | whom | whose | why | will | with | within |
+    without
     )_""",
     re.VERBOSE,
 )
-"""Articles, pronouns, prepositions, conjunctions: no name of a test begins with one."""
+"""Articles, pronouns, prepositions, conjunctions, auxiliary verbs: none begins a test's name."""
 
 
 def files_are_short(source: Source) -> Iterator[Violation]:

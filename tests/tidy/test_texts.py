@@ -1,3 +1,4 @@
+import re
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -41,6 +42,19 @@ def test_every_link_and_test_named_on_a_page_exists(rule: PageRule) -> None:
     assert "::test_" in pages["docs/promises.md"]
     found = [str(broken) for file, text in pages.items() for broken in rule(ROOT, file, text)]
     assert not found, "\n".join(found)
+
+
+def test_every_promise_has_a_test() -> None:
+    _, *promises, rest = (ROOT / "docs/promises.md").read_text().split("\n## ")
+    assert rest.startswith("Promises without a test")
+    assert not [each.partition("\n")[0] for each in promises if "::test_" not in each]
+
+
+def test_every_support_module_is_on_its_page() -> None:
+    folder = ROOT / "tests" / "support"
+    listed = set(re.findall(r"`(\w+)`", (folder / "README.md").read_text()))
+    modules = {path.stem for path in folder.glob("*.py")} - {"__init__"}
+    assert modules <= listed, sorted(modules - listed)
 
 
 def test_every_page_is_listed_in_the_docs_readme() -> None:
