@@ -10,7 +10,7 @@ dev: .venv/.core ; @exec $(BIN)/ternmq dev $(## run a NameServer and a broker in
 demo: .venv/.demo ; @$(BIN)/python examples/flights/demo.py $(## send and consume 336,776 flights, then check them)
 demo-kill: .venv/.demo ; @$(BIN)/python examples/flights/demo.py --kill $(## the same with one consumer killed in the middle)
 demo-spark: .venv/.demo .venv/.spark ; @$(BIN)/python examples/flights/spark_demo.py $(## summarize the flights with Spark as they come, then check that)
-test: venv ; @$(BIN)/python tools/run_tests.py test $(## lint, types, every test this machine allows on one Python)
+test: venv ; @$(BIN)/python tools/run_tests.py test $(## lint, mypy, every test this machine allows on one Python)
 test-all: venv ; @$(BIN)/python tools/run_tests.py rest $(## what test leaves out: containers, other Pythons, new examples)
 lint: .venv/.dev ; @$(BIN)/ruff check . && $(BIN)/ruff format --check . $(## look for mistakes and for another layout)
 types: .venv/.dev .venv/.spark ; @$(BIN)/python tools/check_types.py $(## mypy strict and pyright strict over every file)

@@ -2,8 +2,8 @@
 
 | value | how many | drawn | for |
 |---|---|---|---|
-| `few` | a sixteenth | the same each time | `make check`, `make test`, most of the other Pythons |
-| `fixed` | all | the same each time | `pytest` by itself |
+| `few` | a sixteenth | the same each time | `make check`, decisions in `make test`, other Pythons |
+| `fixed` | all | the same each time | other tests, and `pytest` by itself |
 | `fresh` | all | anew | the newest Python of `make test-all` |
 | `soak` | very many | anew | `make soak` |
 """
@@ -19,10 +19,11 @@ DRAWN: Final = os.environ.get("TESTS_EXAMPLES", "fixed")
 assert DRAWN in ("few", "fixed", "fresh", "soak"), f"TESTS_EXAMPLES={DRAWN}"
 IS_SOAK: Final = DRAWN == "soak"
 
-SEED: Final = int(os.environ.get("TESTS_SEED", "0")) or (
-    1 if DRAWN in ("few", "fixed") else random.SystemRandom().randrange(1, 1 << 32)
-)
-"""Of tests that kill processes at moments they draw; a failure prints it."""
+_IS_NEW: Final = DRAWN in ("fresh", "soak")
+_DRAWN_SEED: Final = random.SystemRandom().randrange(1, 1 << 32) if _IS_NEW else 1
+SEED: Final = int(os.environ.setdefault("TESTS_SEED", str(_DRAWN_SEED)))
+"""Of tests that kill processes at moments they draw; a failure prints it. Processes that share the
+tests of one run share it, too."""
 
 _PART: Final = 16
 _EXAMPLES_MIN: Final = 5
@@ -42,8 +43,9 @@ def examples(usual: int, *, soak: int = 5_000) -> int:
 
 
 def seeds(usual: int, *, soak: int, first: int = 0) -> range:
-    """Return the seeds of a scenario: the first few, or many."""
-    return range(first, first + (soak if IS_SOAK else usual))
+    """Return the seeds of a scenario: the first few, or new ones, of which a soak has many."""
+    begin = SEED if _IS_NEW else first
+    return range(begin, begin + (soak if IS_SOAK else usual))
 
 
 def points(every: Sequence[Point]) -> Sequence[Point]:
