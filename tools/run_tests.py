@@ -1,10 +1,11 @@
 """Run the checks and tests of one target: `run_tests.py check|test|rest`.
 
 `make check` is for before a commit. `make test` is every test that one Python and this machine
-allow, with a few examples that never change. `make test-all` is the rest: containers, the other
-Pythons, fallbacks for what only Linux has, pyright over every file, and the full number of
-examples, which nobody has seen yet. Where `CI=true` a skipped test is a failure and `make test`
-measures coverage. Each run ends with its steps, how long its tests took, and what did not run.
+allow, with a few examples and seeds that never change. `make test-all` is the rest: containers,
+other Pythons, fallbacks for what only Linux has, pyright over every file, each seed of simulations,
+and every example, which nobody has seen yet. Where `CI=true` a skipped test is a failure and
+`make test` measures coverage. Each run ends with its steps, how long its tests took, and what did
+not run.
 """
 
 import functools
@@ -33,7 +34,8 @@ HERE: Final = f"{sys.version_info.major}.{sys.version_info.minor}"
 IS_CI: Final = os.environ.get("CI") == "true"
 
 QUICK: Final = ("tests/unit", "tests/property")
-COVERED: Final = (*QUICK, "tests/simulation")
+SIMULATION: Final = ("tests/simulation",)
+COVERED: Final = (*QUICK, *SIMULATION)
 STATIC: Final = ("tests/tidy", "tests/compat")
 CRASHES: Final = ("tests/crash",)
 NETWORK: Final = ("tests/network",)
@@ -198,21 +200,28 @@ def install(version: str, base: Path) -> bool:
 
 
 def run_pythons(report: Report) -> None:
-    """Run unit and property tests on every other Python; the newest one draws fresh examples."""
+    """Run unit and property tests on every other Python.
+
+    The newest one draws every example anew, and runs simulations with every seed.
+    """
     versions = dict.fromkeys((*PYTHONS, HERE))  # this one may be newer than all of them
     found = {version: PYTHON if version == HERE else find_python(version) for version in versions}
     *_, newest = [version for version, base in found.items() if base]
     for version, base in found.items():
         name = f"Python {version}"
-        drawn = "fresh" if version == newest else "few"
         if base is None:
             report.left_out.append(f"unit and property tests on {name}: not found here")
-        elif version != HERE:
+            continue
+        python = PYTHON
+        if version != HERE:
             python = ROOT / f".venv-{version}" / "bin" / "python"
             report.step(f"install {name}", functools.partial(install, version, base))
-            report.pytest(name, QUICK, *ON_BOTH_CORES, python=python, TESTS_EXAMPLES=drawn)
-        elif version == newest:
-            report.pytest(name, QUICK, *ON_BOTH_CORES, TESTS_EXAMPLES=drawn)
+        if version == newest:
+            run = functools.partial(report.pytest, name, python=python)
+            run(QUICK, *ON_BOTH_CORES, TESTS_EXAMPLES="fresh")
+            run(SIMULATION, *ON_BOTH_CORES, TESTS_EXAMPLES="fixed")
+        elif version != HERE:
+            report.pytest(name, QUICK, *ON_BOTH_CORES, python=python, TESTS_EXAMPLES="few")
 
 
 def look(report: Report) -> None:
@@ -252,7 +261,7 @@ def test(report: Report) -> None:
         report.command("types", ROOT / "tools" / "check_types.py", "--changed")
 
     # Tests of processes and with Spark wait half of their time, so all share the cores.
-    side_by_side(decisions, processes, lambda: report.pytest("Spark", SPARK))
+    side_by_side(decisions, processes, lambda: report.pytest("Spark", SPARK, *BY_FILE))
 
 
 def rest(report: Report) -> None:
@@ -261,8 +270,8 @@ def rest(report: Report) -> None:
     def others() -> None:
         report.command("types", ROOT / "tools" / "check_types.py")
         run_pythons(report)
-        name = "without Linux"
-        report.pytest(name, ("tests/unit",), *ON_BOTH_CORES, TESTS_WITHOUT_LINUX="1")
+        # The store alone calls what only Linux has.
+        report.pytest("without Linux", ("tests/unit/store",), TESTS_WITHOUT_LINUX="1")
 
     side_by_side(others, lambda: report.pytest("containers", CONTAINERS))
 

@@ -31,6 +31,11 @@ class Senders:
         """Send until cancelled."""
         await asyncio.gather(*(self._send() for _ in range(3)))
 
+    async def acknowledged(self) -> None:
+        """Wait for one more SEND_OK."""
+        before = self.safe_to
+        await until(lambda: self.safe_to > before)
+
     async def _send(self) -> None:
         while True:
             try:
@@ -78,7 +83,7 @@ def test_acknowledged_messages_survive_loss_of_power_of_slave(seed: int) -> None
                     cluster.network.heal()
                     await asyncio.sleep(random.random())
                 if random.random() < 0.8:
-                    await until(lambda before=senders.safe_to: senders.safe_to > before)
+                    await senders.acknowledged()
                     await asyncio.sleep(random.random() * 0.3)
                 disk = cluster.disks["a-1"]
                 cluster.lose_power("a-1")

@@ -2,8 +2,8 @@
 
 | value | how many | drawn | for |
 |---|---|---|---|
-| `few` | a sixteenth | the same each time | `make check`, decisions in `make test`, other Pythons |
-| `fixed` | all | the same each time | other tests, and `pytest` by itself |
+| `few` | a sixteenth, a third of seeds | the same each time | `make check`, `make test` |
+| `fixed` | all | the same each time | Spark and processes in `make test`; `pytest` alone |
 | `fresh` | all | anew | the newest Python of `make test-all` |
 | `soak` | very many | anew | `make soak` |
 """
@@ -43,9 +43,16 @@ def examples(usual: int, *, soak: int = 5_000) -> int:
 
 
 def seeds(usual: int, *, soak: int, first: int = 0) -> range:
-    """Return the seeds of a scenario: the first few, or new ones, of which a soak has many."""
+    """Return the seeds of a scenario, new ones where fresh ones are wanted.
+
+    Args:
+        usual: How many, where all are tried; a third of them where few are wanted.
+        soak: How many in a soak.
+        first: Where those that are not new begin.
+    """
     begin = SEED if _IS_NEW else first
-    return range(begin, begin + (soak if IS_SOAK else usual))
+    count = {"few": max(usual // 3, 1), "soak": soak}.get(DRAWN, usual)
+    return range(begin, begin + count)
 
 
 def points(every: Sequence[Point]) -> Sequence[Point]:
