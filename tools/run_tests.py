@@ -2,10 +2,10 @@
 
 `make check` is for before a commit. `make test` is every test that one Python and this machine
 allow, with a few examples and seeds that never change. `make test-all` is the rest: containers,
-other Pythons, fallbacks for what only Linux has, pyright over every file, each seed of simulations,
-and every example, which nobody has seen yet. Where `CI=true` a skipped test is a failure and
-`make test` measures coverage. Each run ends with its steps, how long its tests took, and what did
-not run.
+networks that fail, Spark whose processes die, other Pythons, fallbacks for what only Linux has,
+pyright over every file, each seed of simulations, and every example, which nobody has seen yet.
+Where `CI=true` a skipped test is a failure and `make test` measures coverage. Each run ends with
+its steps, how long its tests took, and what did not run.
 """
 
 import functools
@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Final
 from xml.etree import ElementTree
 
-from tools.project import ROOT
+from tools.project import ROOT, relative
 
 PYTHONS: Final = ("3.11", "3.12", "3.13")
 """Versions that the unit and property tests must pass on, oldest first."""
@@ -34,13 +34,16 @@ HERE: Final = f"{sys.version_info.major}.{sys.version_info.minor}"
 IS_CI: Final = os.environ.get("CI") == "true"
 
 QUICK: Final = ("tests/unit", "tests/property")
-SIMULATION: Final = ("tests/simulation",)
-COVERED: Final = (*QUICK, *SIMULATION)
+COVERED: Final = (*QUICK, "tests/simulation")
+SCENARIOS: Final = (*sorted(map(relative, (ROOT / "tests/simulation").glob("test_*.py"))),)
+"""Simulations of whole clusters, which alone have seeds."""
+
 STATIC: Final = ("tests/tidy", "tests/compat")
 CRASHES: Final = ("tests/crash",)
 NETWORK: Final = ("tests/network",)
 PROCESSES: Final = ("tests/integration",)
 SPARK: Final = ("tests/spark",)
+FAULTS: Final = ("tests/spark/faults",)
 CONTAINERS: Final = ("tests/cluster",)
 
 ON_BOTH_CORES: Final = ("-n", "2", "--dist", "worksteal")
@@ -219,7 +222,7 @@ def run_pythons(report: Report) -> None:
         if version == newest:
             run = functools.partial(report.pytest, name, python=python)
             run(QUICK, *ON_BOTH_CORES, TESTS_EXAMPLES="fresh")
-            run(SIMULATION, *ON_BOTH_CORES, TESTS_EXAMPLES="fixed")
+            run(SCENARIOS, *ON_BOTH_CORES, TESTS_EXAMPLES="fixed")
         elif version != HERE:
             report.pytest(name, QUICK, *ON_BOTH_CORES, python=python, TESTS_EXAMPLES="few")
 
@@ -254,14 +257,15 @@ def test(report: Report) -> None:
         report.pytest("rules", STATIC, *ON_BOTH_CORES)
 
     def processes() -> None:
-        # One after the other: a process in a network namespace would keep a dead disk mounted.
         report.pytest("crashes", CRASHES, *THREE_AT_ONCE)
-        report.pytest("network", NETWORK, *THREE_AT_ONCE)
         report.pytest("processes", PROCESSES, *BY_FILE)
         report.command("types", ROOT / "tools" / "check_types.py", "--changed")
 
+    def spark() -> None:
+        report.pytest("Spark", SPARK, *BY_FILE, *(f"--ignore={folder}" for folder in FAULTS))
+
     # Tests of processes and with Spark wait half of their time, so all share the cores.
-    side_by_side(decisions, processes, lambda: report.pytest("Spark", SPARK, *BY_FILE))
+    side_by_side(decisions, processes, spark)
 
 
 def rest(report: Report) -> None:
@@ -273,7 +277,12 @@ def rest(report: Report) -> None:
         # The store alone calls what only Linux has.
         report.pytest("without Linux", ("tests/unit/store",), TESTS_WITHOUT_LINUX="1")
 
-    side_by_side(others, lambda: report.pytest("containers", CONTAINERS))
+    def machines() -> None:
+        # Not beside crashes: a process in a network namespace would keep a dead disk mounted.
+        report.pytest("network", NETWORK, *THREE_AT_ONCE)
+        report.pytest("containers", CONTAINERS)
+
+    side_by_side(others, machines, lambda: report.pytest("Spark, faults", FAULTS))
 
 
 def side_by_side(*lanes: Callable[[], None]) -> None:

@@ -2,17 +2,17 @@
 
 import json
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from click.testing import Result
 
 from ternmq_model.errors import StoreError
 from ternmq_store.config import FlushMode, StoreConfig
 from ternmq_store.disk.filesystem import RealFileSystem
 from ternmq_store.message_store import MessageStore
+from tests.support.console import invoke
 from tests.support.rocketmq import contents, manifest, unpack_store
 from tests.support.stores import HandClock
 
@@ -27,10 +27,9 @@ def root(tmp_path: Path) -> Path:
     return unpack_store(tmp_path)
 
 
-def check(root: Path, *options: str) -> "subprocess.CompletedProcess[str]":
+def check(root: Path, *options: str) -> Result:
     """Run the command line."""
-    command = [sys.executable, "-m", "ternmq_console.main", "store", "check", str(root), *options]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return invoke("store", "check", str(root), *options)
 
 
 def change(path: Path, at: int, data: bytes) -> None:
@@ -61,7 +60,7 @@ def test_check_finds_rocketmqs_store_sound_and_changes_nothing(root: Path) -> No
     times = {path: path.stat().st_mtime_ns for path in root.rglob("*")}
     before = contents(root)
     done = check(root, "--json")
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.exit_code, done.stderr) == (0, "")
     (summary,) = [json.loads(line) for line in done.stdout.splitlines()]
     assert summary["isSound"]
     assert (summary["records"], summary["units"], summary["indexEntries"]) == (529, 529, 1068)
@@ -74,17 +73,17 @@ def test_check_finds_rocketmqs_store_sound_and_changes_nothing(root: Path) -> No
 
 def test_check_output_is_readable_by_people(root: Path) -> None:
     done = check(root)
-    assert done.returncode == 0
+    assert done.exit_code == 0
     assert done.stdout.splitlines()[-1] == "sound"
     change(log_file(root), 90, b"??")
     done = check(root)
-    assert done.returncode == 1
+    assert done.exit_code == 1
     assert f"problem log        {log_file(root)} offset 0: the body" in done.stdout
     assert done.stdout.splitlines()[-1] == "not sound"
 
 
 def test_missing_store_exits_with_code_3(tmp_path: Path) -> None:
-    assert check(tmp_path).returncode == 3
+    assert check(tmp_path).exit_code == 3
     assert not list(tmp_path.iterdir())
 
 
@@ -192,7 +191,7 @@ def test_damage_is_reported_with_its_place(root: Path, name: str) -> None:
     damage(root)
     before = contents(root)
     done = check(root, "--json")
-    assert (done.returncode, done.stderr) == (1, "")
+    assert (done.exit_code, done.stderr) == (1, "")
     *findings, summary = [json.loads(line) for line in done.stdout.splitlines()]
     problems = [one for one in findings if one["kind"] == "problem"]
     assert summary["problems"] == len(problems) > 0
@@ -206,7 +205,7 @@ def test_records_of_a_deleted_topic_need_no_queue(root: Path) -> None:
     table = (root / "config" / "topics.json").read_text(encoding="utf-8")
     (root / "config" / "topics.json").write_text(table.replace('"Batch"', '"Other"'), "utf-8")
     done = check(root, "--json")
-    assert done.returncode == 0
+    assert done.exit_code == 0
     note, _ = [json.loads(line) for line in done.stdout.splitlines()]
     count = sum(line["topic"] == "Batch" for line in manifest(root, "record"))
     assert note["text"] == f"{count} records of topic Batch, which was deleted"
@@ -282,9 +281,8 @@ UNITS: dict[str, tuple[bytes, str]] = {
 def test_dump_reports_impossible_units(root: Path, name: str) -> None:
     data, words = UNITS[name]
     queue_file(root).write_bytes(data)
-    command = [sys.executable, "-m", "ternmq_console.main", "store", "dump", str(root), "--units"]
-    done = subprocess.run([*command, "--json"], capture_output=True, text=True, check=False)
-    assert done.returncode == 1
+    done = invoke("store", "dump", str(root), "--units", "--json")
+    assert done.exit_code == 1
     assert f"{queue_file(root)}" in done.stderr
     assert words in done.stderr
     assert all(json.loads(line)["size"] > 0 for line in done.stdout.splitlines())

@@ -1,12 +1,12 @@
 """`ternmq store dump` prints what RocketMQ's own decoder reads, and changes nothing."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from click.testing import Result
 
+from tests.support.console import invoke
 from tests.support.rocketmq import contents, manifest, manifest_lines, unpack_store
 
 
@@ -16,10 +16,9 @@ def root(tmp_path: Path) -> Path:
     return unpack_store(tmp_path)
 
 
-def dump(root: Path, *options: str) -> "subprocess.CompletedProcess[str]":
+def dump(root: Path, *options: str) -> Result:
     """Run the command line."""
-    command = [sys.executable, "-m", "ternmq_console.main", "store", "dump", str(root), *options]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return invoke("store", "dump", str(root), *options)
 
 
 @pytest.mark.parametrize(("kind", "options"), [("record", ()), ("unit", ("--units",))])
@@ -28,7 +27,7 @@ def test_dump_equals_the_manifest_line_by_line(
 ) -> None:
     before = contents(root)
     done = dump(root, *options, "--json")
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.exit_code, done.stderr) == (0, "")
     assert [json.loads(line) for line in done.stdout.splitlines()] == manifest(root, kind)
     assert done.stdout.splitlines() == list(manifest_lines(root, kind))
     assert contents(root) == before
@@ -36,7 +35,7 @@ def test_dump_equals_the_manifest_line_by_line(
 
 def test_index_is_printed_entry_by_entry(root: Path) -> None:
     done = dump(root, "--index", "--json")
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.exit_code, done.stderr) == (0, "")
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert [sum(line["file"] == name for line in lines) for name in names(root)] == [399, 399, 270]
     records = {line["physicalOffset"] for line in manifest(root, "record")}
@@ -54,7 +53,7 @@ def names(root: Path) -> list[str]:
 
 def test_missing_store_exits_with_code_3(tmp_path: Path) -> None:
     done = dump(tmp_path / "nothing", "--json")
-    assert (done.returncode, done.stdout) == (3, "")
+    assert (done.exit_code, done.stdout) == (3, "")
     assert not (tmp_path / "nothing").exists()
 
 
@@ -66,12 +65,12 @@ def test_damaged_store_is_printed_as_far_as_readable(root: Path) -> None:
     data[bad["physicalOffset"] + 4] ^= 1
     path.write_bytes(data)
     done = dump(root, "--json")
-    assert done.returncode == 1
+    assert done.exit_code == 1
     assert [json.loads(line) for line in done.stdout.splitlines()] == [*lines[:7], *lines[8:]]
     assert f"{path} offset {bad['physicalOffset']}: {bad['size']} bytes: magic" in done.stderr
 
 
 def test_table_has_a_line_for_each_record(root: Path) -> None:
     done = dump(root)
-    assert done.returncode == 0
+    assert done.exit_code == 0
     assert len(done.stdout.splitlines()) == 530

@@ -1,13 +1,13 @@
 """`ternmq store repair`: what it removes comes back as RocketMQ had written it."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from click.testing import Result
 
 from ternmq_store.config import StoreConfig
 from ternmq_store.disk.filesystem import RealFileSystem
+from tests.support.console import invoke
 from tests.support.rocketmq import contents, unpack_store
 from tests.support.stores import open_store
 
@@ -22,12 +22,9 @@ def root(tmp_path: Path) -> Path:
     return unpack_store(tmp_path)
 
 
-def repair(root: Path, *options: str) -> "subprocess.CompletedProcess[str]":
+def repair(root: Path, *options: str) -> Result:
     """Run the command line with nobody to ask."""
-    command = [sys.executable, "-m", "ternmq_console.main", "store", "repair", str(root), *options]
-    return subprocess.run(
-        command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
-    )
+    return invoke("store", "repair", str(root), *options)
 
 
 def change(path: Path, at: int) -> None:
@@ -47,7 +44,7 @@ def derived(root: Path) -> dict[str, bytes]:
 def test_sound_store_needs_no_repair(root: Path) -> None:
     before = contents(root)
     done = repair(root, "--yes")
-    assert (done.returncode, done.stdout) == (0, "nothing to remove\n")
+    assert (done.exit_code, done.stdout) == (0, "nothing to remove\n")
     after = contents(root)
     assert after.pop("lock") == b"lock"
     assert after == before
@@ -59,7 +56,7 @@ def test_damaged_queues_and_index_are_rebuilt_from_the_log(root: Path) -> None:
     change(min((root / "index").iterdir()), 40 + 2_000 + 20 * 9)
     (root / "commitlog.next").write_bytes(b"")
     done = repair(root, "--yes")
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.exit_code, done.stderr) == (0, "")
     assert not (root / "commitlog.next").exists()
     assert not list((root / "index").iterdir())
     store = open_store(RealFileSystem(), root=root, config=CONFIG)
@@ -70,10 +67,10 @@ def test_damaged_queues_and_index_are_rebuilt_from_the_log(root: Path) -> None:
 def test_repair_without_confirmation_removes_nothing(root: Path) -> None:
     before = contents(root)
     done = repair(root, "--queues", "--index")
-    assert done.returncode == 2
+    assert done.exit_code == 2
     assert "nothing was removed" in done.stderr
     done = repair(root, "--queues", "--index", "--dry-run")
-    assert done.returncode == 0
+    assert done.exit_code == 0
     assert "27 consume queues" in done.stdout
     after = contents(root)
     del after["lock"]
@@ -83,19 +80,19 @@ def test_repair_without_confirmation_removes_nothing(root: Path) -> None:
 def test_store_in_use_or_not_closed_is_left_alone(root: Path) -> None:
     lock = RealFileSystem().lock(root / "lock")
     done = repair(root, "--queues", "--yes")
-    assert done.returncode == 1
+    assert done.exit_code == 1
     assert "in use" in done.stderr
     lock.release()
     (root / "abort").touch()
     before = contents(root)
     done = repair(root, "--queues", "--yes")
-    assert done.returncode == 1
+    assert done.exit_code == 1
     assert "was not closed" in done.stderr
     assert contents(root) == before
 
 
 def test_missing_store_exits_with_code_3_and_creates_nothing(tmp_path: Path) -> None:
-    assert repair(tmp_path, "--yes").returncode == 3
+    assert repair(tmp_path, "--yes").exit_code == 3
     assert not list(tmp_path.iterdir())
 
 
@@ -112,7 +109,7 @@ def test_queue_whose_last_record_is_damaged_is_kept(root: Path) -> None:
     corrupt_last_record(root)
     before = contents(root / "consumequeue")
     done = repair(root, "--queues", "--yes")
-    assert done.returncode == 0
+    assert done.exit_code == 0
     assert "kept: queue 0 of Orders: its last unit tells of a damaged record" in done.stdout
     assert (
         contents(root / "consumequeue").items()

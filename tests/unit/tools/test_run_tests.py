@@ -71,7 +71,8 @@ def test_skipped_test_fails_in_continuous_integration_alone(
 def test_test_and_test_all_run_every_folder_once() -> None:
     [*mine] = [folder for step in steps_of("test").values() for folder in step]
     rest = [folder for step in steps_of("rest").values() for folder in step]
-    rest.remove("tests/unit/store")
+    # Parts of folders, as they are or with every seed.
+    rest = [folder for folder in rest if folder.count("/") == 1]
     there = {f"tests/{path.parent.name}" for path in (ROOT / "tests").glob("*/test_*.py")}
     there |= {f"tests/{path.parents[1].name}" for path in (ROOT / "tests").glob("*/*/test_*.py")}
     assert len(mine) == len(set(mine))
