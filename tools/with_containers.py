@@ -105,7 +105,7 @@ def running_engine() -> Generator[None]:
         ):
             try:
                 wait_for(engine)
-                says("docker", "image", "prune", "--force")  # what earlier runs built
+                remove_left_behind()
                 yield
             finally:
                 end(engine)
@@ -118,6 +118,15 @@ def end_left_behind(pid_file: Path) -> None:
         while Path(f"/proc/{pid}/comm").read_text().strip() == "dockerd":
             os.kill(pid, signal.SIGTERM)
             time.sleep(0.5)
+
+
+def remove_left_behind() -> None:
+    """Remove what earlier runs built, and the containers of one that was killed: they run again."""
+    asked = ["docker", "ps", "--all", "--quiet"]
+    left = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.split()
+    if left:
+        says("docker", "rm", "--force", "--volumes", *left)
+    says("docker", "image", "prune", "--force")
 
 
 def wait_for(engine: subprocess.Popen[bytes]) -> None:

@@ -41,6 +41,15 @@ def test_container_engine_started_here_ends_with_the_command(tmp_path: Path) -> 
     assert not Path(f"/proc/{pid}").exists()
 
 
+def test_containers_of_a_killed_run_are_removed(tmp_path: Path) -> None:
+    docker = (
+        'case $1 in version) [ -e "$SEEN" ];; ps) echo one two;; rm) echo $* > "$HOME/gone";; esac'
+    )
+    dockerd = 'trap exit TERM; touch "$SEEN"; while :; do sleep 0.1; done'
+    assert with_containers(tmp_path, docker=docker, dockerd=dockerd).returncode == 7
+    assert (tmp_path / "gone").read_text() == "rm --force --volumes one two\n"
+
+
 def test_engine_that_does_not_start_says_why(tmp_path: Path) -> None:
     done = with_containers(tmp_path, docker="exit 1", dockerd="echo no room; exit 1")
     assert done.returncode == 1
