@@ -31,7 +31,7 @@ class HandClock:
     """A clock that a test sets."""
 
     def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
-        self.now_ms = now_ms
+        self.now_ms: int = now_ms
 
     def monotonic_ms(self) -> int:
         """Return the time."""

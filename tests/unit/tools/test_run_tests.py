@@ -93,13 +93,17 @@ def test_every_python_runs_and_newest_tries_everything(
     def note(_: Report, name: str, *__: object, TESTS_EXAMPLES: str, **___: object) -> None:
         drawn.setdefault(name, []).append(TESTS_EXAMPLES)
 
+    def find(version: str) -> Path | None:
+        return Path() if version in there else None
+
+    def install(*_: object) -> None:
+        """Install nothing."""
+
     newest = max(there)
     monkeypatch.setattr(run_tests, "HERE", newest)
-    monkeypatch.setattr(
-        run_tests, "find_python", lambda version: Path() if version in there else None
-    )
+    monkeypatch.setattr(run_tests, "find_python", find)
     monkeypatch.setattr(Report, "pytest", note)
-    monkeypatch.setattr(Report, "step", lambda *_: None)
+    monkeypatch.setattr(Report, "step", install)
     report = Report()
     run_tests.run_pythons(report)
     assert drawn.pop(f"Python {newest}") == ["fresh", "fixed"]
