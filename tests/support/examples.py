@@ -22,7 +22,7 @@ IS_SOAK: Final = DRAWN == "soak"
 _IS_NEW: Final = DRAWN in ("fresh", "soak")
 _DRAWN_SEED: Final = random.SystemRandom().randrange(1, 1 << 32) if _IS_NEW else 1
 SEED: Final = int(os.environ.setdefault("TESTS_SEED", str(_DRAWN_SEED)))
-"""Of tests that kill processes at moments they draw; a failure prints it. Processes that share the
+"""Seed of tests that draw moments and schedules; a failure prints it. Processes that share the
 tests of one run share it, too."""
 
 _PART: Final = 16

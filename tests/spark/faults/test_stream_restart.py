@@ -21,9 +21,8 @@ STOPS = examples(4, soak=50)
 def test_killed_driver_neither_loses_nor_doubles_rows(
     spark: SparkSession, dev: ServiceProcess, tmp_path: Path
 ) -> None:
-    seed = SEED
-    print(f"TESTS_SEED={seed}")
-    dice = random.Random(seed)
+    print(f"TESTS_SEED={SEED}")
+    dice = random.Random(SEED)
     make_topic(dev.nameserver, "KilledDriver", 3)
     sent = Sent(dev.nameserver)
     sent.send("KilledDriver", 300)
@@ -42,9 +41,8 @@ def test_killed_driver_neither_loses_nor_doubles_rows(
 def test_stopped_query_neither_loses_nor_doubles_rows(
     spark: SparkSession, dev: ServiceProcess, tmp_path: Path
 ) -> None:
-    seed = SEED
-    print(f"TESTS_SEED={seed}")
-    dice = random.Random(seed)
+    print(f"TESTS_SEED={SEED}")
+    dice = random.Random(SEED)
     make_topic(dev.nameserver, "StoppedQuery", 3)
     sent = Sent(dev.nameserver)
     options = {"subscribe": "StoppedQuery", "maxOffsetsPerTrigger": 30}
