@@ -57,7 +57,9 @@ class Notes:
 def read_notes(path: Path) -> list[list[Any]]:
     """Return the deeds so far; none when there is no file."""
     text = path.read_text() if path.exists() else ""
-    return [json.loads(line) for line in text.splitlines()]
+    # A write that crosses a page is seen by its halves: the last line may not be whole yet.
+    *lines, _ = text.split("\n")
+    return [json.loads(line) for line in lines]
 
 
 class Ledger:
