@@ -73,6 +73,7 @@ class Report:
     left_out: list[str] = field(default_factory=list[str])
     closing_lines: list[str] = field(default_factory=list[str])
     ran: list[Ran] = field(default_factory=list[Ran])
+    failures: list[str] = field(default_factory=list[str])
     failed: bool = False
 
     def step(self, name: str, run: Callable[[], bool]) -> None:
@@ -121,11 +122,12 @@ class Report:
         skipped = reasons(cases)
         self.left_out += [f"{name}: {reason}" for reason in skipped]
         self.ran += times(cases)
+        self.failures += [f"{name}: {failure}" for failure in failures(cases)]
         return status == 0 and not (skipped and IS_CI)
 
     def print(self) -> None:
         """Print the summary."""
-        print("\n--- summary", *self.steps, sep="\n")
+        print("\n--- summary", *self.steps, *self.failures, sep="\n")
         print("seconds in tests, by folder:", *by_folder(self.ran), sep="\n  ")
         print(f"the slowest {SLOWEST_SHOWN}:", *slowest(self.ran), sep="\n  ")
         print("skipped:" if self.left_out else "nothing was skipped", *self.left_out, sep="\n  ")
@@ -142,15 +144,24 @@ def reasons(cases: Iterable[ElementTree.Element]) -> list[str]:
     return [f"{count} tests: {reason}" for reason, count in counts.items()]
 
 
+def failures(cases: Iterable[ElementTree.Element]) -> list[str]:
+    """Return which tests failed, and the first line of why."""
+    return [
+        f"{name_of(case)}: {line}"
+        for case in cases
+        for found in (*case.iter("failure"), *case.iter("error"))
+        for line in found.get("message", "").splitlines()[:1]
+    ]
+
+
 def times(cases: Iterable[ElementTree.Element]) -> list[Ran]:
     """Return the time of each test of a report in JUnit's form."""
-    return [
-        Ran(
-            f"{case.get('classname', '').replace('.', '/')}.py::{case.get('name')}",
-            float(case.get("time", "0")),
-        )
-        for case in cases
-    ]
+    return [Ran(name_of(case), float(case.get("time", "0"))) for case in cases]
+
+
+def name_of(case: ElementTree.Element) -> str:
+    """Return the file and name of a test of a report in JUnit's form."""
+    return f"{case.get('classname', '').replace('.', '/')}.py::{case.get('name')}"
 
 
 def by_folder(ran: Iterable[Ran]) -> list[str]:

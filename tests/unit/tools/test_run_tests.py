@@ -55,6 +55,16 @@ def test_skipped_tests_are_counted_by_reason() -> None:
     assert reasons(CASES) == ["2 tests: needs Java"]
 
 
+def test_summary_names_failures_and_why(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    failing = tmp_path / "test_x.py"
+    failing.write_text("def test_x(): assert 1 == 2, 'too\\nlong'\n")
+    report = Report()
+    report.pytest("one", [str(failing)], "-p", "no:cacheprovider", f"--rootdir={tmp_path}")
+    capsys.readouterr()
+    report.print()
+    assert "one: test_x.py::test_x: AssertionError: too\n" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(("is_ci", "passes"), [(False, True), (True, False)])
 def test_skipped_test_fails_in_continuous_integration_alone(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, is_ci: bool, passes: bool
