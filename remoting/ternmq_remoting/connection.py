@@ -50,7 +50,7 @@ class GrpcClientStream(Generic[ReadT, WriteT]):
     Cancelling a task that waits in `read` or `write` ends the stream.
     """
 
-    __slots__ = ("_call", "_parse", "_peer", "_receive", "_send")
+    __slots__ = ("_call", "_has_begun", "_parse", "_peer", "_receive", "_send")
 
     def __init__(
         self,
@@ -61,6 +61,7 @@ class GrpcClientStream(Generic[ReadT, WriteT]):
         self._call = call
         self._parse = parse
         self._peer = peer
+        self._has_begun = False
         # Bound once: these two are called for every batch.
         self._receive: Callable[[], Coroutine[Any, Any, Any]] = call.read
         self._send: Callable[[bytes], Coroutine[Any, Any, None]] = call.write
@@ -75,8 +76,9 @@ class GrpcClientStream(Generic[ReadT, WriteT]):
 
     async def write(self, message: WriteT, /) -> None:
         """Send one message."""
+        raw = message.SerializeToString()
         try:
-            await self._send(message.SerializeToString())
+            await (self._send(raw) if self._has_begun else self._write_first(raw))
         except (
             grpc.RpcError,
             grpc.aio.BaseError,
@@ -84,6 +86,21 @@ class GrpcClientStream(Generic[ReadT, WriteT]):
             asyncio.InvalidStateError,
         ) as error:
             raise await self._end(error) from error
+
+    async def _write_first(self, raw: bytes) -> None:
+        """Send the first message, which gRPC never ends when the call ends before it has begun."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                writing = tasks.create_task(self._send(raw))
+
+                def end(_: object) -> None:
+                    writing.cancel()
+
+                self._call.add_done_callback(end)
+        except ExceptionGroup as failures:
+            raise failures.exceptions[0] from None
+        writing.result()
+        self._has_begun = True
 
     async def finish(self) -> None:
         """Tell the peer that no more will be written."""
@@ -98,18 +115,17 @@ class GrpcClientStream(Generic[ReadT, WriteT]):
 
     async def _end(self, error: BaseException) -> BaseException:
         """Return what to raise instead of `error`; the stream is over."""
-        if isinstance(error, asyncio.CancelledError):
-            if is_being_cancelled():
-                return error
-            return ClosedError(f"{self._peer}: the stream was cancelled on this side")
+        is_cancelled = isinstance(error, asyncio.CancelledError)
+        if is_cancelled and is_being_cancelled():
+            return error
         if isinstance(error, DecodeError):
             self._call.cancel()
             return ConnectionLost(f"{self._peer}: sent a message that cannot be parsed")
+        if self._call.cancelled() or (is_cancelled and not self._call.done()):
+            return ClosedError(f"{self._peer}: the stream was cancelled on this side")
         if isinstance(error, grpc.aio.AioRpcError) and error.code() is not grpc.StatusCode.INTERNAL:
             return error_of_rpc(error, self._peer)
         # A failed write does not say why; the stream's own end, which it brings about, does.
-        if self._call.cancelled():
-            return ClosedError(f"{self._peer}: the stream was cancelled on this side")
         code = await self._call.code()
         if code is grpc.StatusCode.OK:
             return ConnectionLost(f"{self._peer}: the peer has ended the stream")

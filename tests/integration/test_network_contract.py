@@ -295,6 +295,33 @@ def test_cancelling_a_stream_cancels_the_handler(make_network: MakeNetwork) -> N
     run(main)
 
 
+@pytest.mark.parametrize("turns", range(12))
+@pytest.mark.parametrize("end", ["cancel", "close"])
+@pytest.mark.parametrize("first", ["write", "finish"])
+def test_stream_that_ends_while_it_begins_leaves_nobody_waiting(
+    make_network: MakeNetwork, first: str, end: str, turns: int
+) -> None:
+    async def main() -> None:
+        async with (
+            connected(make_network) as (_, _server, _service, connection),
+            asyncio.TaskGroup() as tasks,
+        ):
+            session = connection.open(SESSION)
+            begun = session.write(hello("hang")) if first == "write" else session.finish()
+            beginning = tasks.create_task(outcome_of(begun))
+            reading = tasks.create_task(outcome_of(session.read()))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            if end == "cancel":
+                session.cancel()
+            else:
+                await connection.close()
+            assert isinstance(await beginning, ClosedError | None)
+            assert isinstance(await reading, groups.SessionReply | ClosedError | None)
+
+    run(main)
+
+
 def test_closing_a_connection_ends_its_calls_and_streams(make_network: MakeNetwork) -> None:
     async def main() -> None:
         async with (
