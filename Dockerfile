@@ -32,7 +32,7 @@ VOLUME /data
 STOPSIGNAL SIGTERM
 # Whoever runs another service than `dev`, or on another port, says so in TERNMQ_HEALTH.
 ENV TERNMQ_HEALTH=127.0.0.1:9876
-HEALTHCHECK --interval=5s --timeout=5s --start-period=30s --retries=3 \
+HEALTHCHECK --interval=10s --timeout=5s --start-period=30s --retries=3 \
     CMD ternmq health "$TERNMQ_HEALTH"
 ENTRYPOINT ["ternmq"]
 CMD ["dev", "--listen", "0.0.0.0", "--data", "/data"]

@@ -35,8 +35,12 @@ IS_CI: Final = os.environ.get("CI") == "true"
 
 QUICK: Final = ("tests/unit", "tests/property")
 COVERED: Final = (*QUICK, "tests/simulation")
-SCENARIOS: Final = (*sorted(map(relative, (ROOT / "tests/simulation").glob("test_*.py"))),)
-"""Simulations of whole clusters, which alone have seeds."""
+SCENARIOS: Final = tuple(
+    relative(file)
+    for file in sorted((ROOT / "tests/simulation").rglob("test_*.py"))
+    if "seeds(" in file.read_text()
+)
+"""Simulations that draw schedules and faults from seeds."""
 
 STATIC: Final = ("tests/tidy", "tests/compat")
 CRASHES: Final = ("tests/crash",)
@@ -288,12 +292,12 @@ def rest(report: Report) -> None:
         # The store alone calls what only Linux has.
         report.pytest("without Linux", ("tests/unit/store",), TESTS_WITHOUT_LINUX="1")
 
-    def machines() -> None:
+    def faults() -> None:
         # Not beside crashes: a process in a network namespace would keep a dead disk mounted.
         report.pytest("network", NETWORK, *THREE_AT_ONCE)
-        report.pytest("containers", CONTAINERS)
+        report.pytest("Spark, faults", FAULTS)
 
-    side_by_side(others, machines, lambda: report.pytest("Spark, faults", FAULTS))
+    side_by_side(others, faults, lambda: report.pytest("containers", CONTAINERS))
 
 
 def side_by_side(*lanes: Callable[[], None]) -> None:
