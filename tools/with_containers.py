@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
@@ -46,10 +46,13 @@ READY_WITHIN_S: Final = 60
 ENDED_WITHIN_S: Final = 60
 
 
-def says(*command: str | Path, timeout_s: float = 60) -> bool:
+def says(
+    *command: str | Path, timeout_s: float = 60, variables: Mapping[str, str] | None = None
+) -> bool:
     """Tell whether a command is there and succeeds; what it prints is not shown."""
+    env = os.environ | (variables or {})
     try:
-        subprocess.run(command, check=True, capture_output=True, timeout=timeout_s)
+        subprocess.run(command, check=True, capture_output=True, timeout=timeout_s, env=env)
     except (OSError, subprocess.SubprocessError):
         return False
     return True
@@ -148,15 +151,15 @@ def end(engine: subprocess.Popen[bytes]) -> None:
         engine.kill()
 
 
-def bring_compose() -> None:
-    """Build `docker compose` from its module where docker does not have it."""
+def bring_compose() -> dict[str, str]:
+    """Build `docker compose` from its module where docker does not have it; return variables."""
     if says("docker", "compose", "version"):
-        return
+        return {}
     config = CACHE / "docker"
     plugin = config / "cli-plugins" / "docker-compose"
-    os.environ["DOCKER_CONFIG"] = str(config)
-    if says("docker", "compose", "version"):
-        return
+    variables = {"DOCKER_CONFIG": str(config)}
+    if says("docker", "compose", "version", variables=variables):
+        return variables
     if shutil.which("go") is None:
         sys.exit("docker has no `compose`, and without Go it cannot be built")
     plugin.parent.mkdir(parents=True, exist_ok=True)
@@ -172,23 +175,23 @@ def bring_compose() -> None:
             folder=folder,
         )
     built.replace(plugin)
-    if not says("docker", "compose", "version"):
+    if not says("docker", "compose", "version", variables=variables):
         sys.exit("docker does not take the `compose` that was built")
+    return variables
 
 
-def bring_base() -> None:
-    """Say by BASE which image ours is built on, and have it."""
+def bring_base() -> dict[str, str]:
+    """Have an image that ours is built on; return variables that say which."""
     if "BASE" in os.environ:
-        return
+        return {}
     if says("docker", "image", "inspect", PUBLISHED_BASE) or says(
         "docker", "pull", PUBLISHED_BASE, timeout_s=600
     ):
-        return
-    os.environ["BASE"] = OWN_BASE
-    os.environ["WHEELS"] = "only"
+        return {}
     if not says("docker", "image", "inspect", OWN_BASE):
         make_base()
     bring_wheels()
+    return {"BASE": OWN_BASE, "WHEELS": "only"}
 
 
 def make_base() -> None:
@@ -233,8 +236,10 @@ def main(command: Sequence[str]) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends it in order, like Ctrl-C
     with running_engine():
         with ThreadPoolExecutor() as pool:
-            for brought in [pool.submit(bring_compose), pool.submit(bring_base)]:
-                brought.result()
+            bringing = [pool.submit(bring_compose), pool.submit(bring_base)]
+        # Not by the threads: what one of them starts would read variables that the other replaces.
+        for brought in bringing:
+            os.environ.update(brought.result())
         # Testcontainers' own cleaner is an image that may not be there; our tests clean up.
         os.environ["TESTCONTAINERS_RYUK_DISABLED"] = "true"
         return subprocess.call(command, cwd=ROOT)
