@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from ternmq_pipeline.jobs.cluster import ask
 from ternmq_pipeline.jobs.progress import BatchProgress
 from ternmq_pipeline.jobs.redrive import redrive
 from ternmq_pipeline.jobs.replay import replay
+from ternmq_pipeline.jobs.running import Totals, run
 from ternmq_pipeline.jobs.session import spark_session
 from ternmq_runtime.directory_lock import DirectoryLock
 from tests.support.buried import bury
@@ -133,6 +135,18 @@ def test_interrupted_and_killed_archive_has_every_row_once(
         archive(["going-on"], lake, **options)
         assert bodies(spark.read.parquet(str(lake))) == sent
     assert len(archived_files(lake)) < len(list(lake.glob("topic=*/date=*/*.parquet")))
+
+
+def test_stopped_archive_counts_rows_of_batch_that_spark_told_nothing_of(
+    spark: SparkSession, dev: ServiceProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(*words: Any) -> Totals:
+        return replace(run(*words), rows_in=0, is_stopped=True)
+
+    fill(dev.nameserver, "stopped", 30)
+    monkeypatch.setattr("ternmq_pipeline.jobs.archive.run", stopped)
+    done = archive(["stopped"], tmp_path / "lake", nameserver=dev.nameserver, spark=spark)
+    assert (done.rows, done.is_stopped) == (30, True)
 
 
 def forget_last_batch(lake: Path, *, is_in_archive: bool) -> None:

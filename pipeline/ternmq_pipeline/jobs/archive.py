@@ -115,10 +115,14 @@ def archive(
             before = set(to.committed())
             totals = run(lambda: _query(rows, where, kept, interval_s), observe)
             added = [file for file in to.committed() if file not in before]
+        rows_in = totals.rows_in
+        if totals.is_stopped and added:
+            # Spark does not tell of a batch that was committed in the moment of the stop.
+            rows_in = session.read.parquet(*(file.path for file in added)).count()
     seconds = (clock.monotonic_ms() - began_ms) / 1000
     return Archived(
         where,
-        totals.rows_in,
+        rows_in,
         totals.batches,
         len(added),
         sum(file.bytes for file in added),
