@@ -34,7 +34,7 @@ MEMBERS: Final = 2
 
 QUEUES: Final = 4
 SENDERS: Final = 8
-PAUSE_S: Final = 0.01
+PAUSE_S: Final = 0.05
 ROUTE_REFRESH_S: Final = 1.0
 """A broker that ended in order is out of the routes: so soon it is sent to again."""
 
