@@ -1,6 +1,7 @@
 """The client's side: one channel to one address, its calls and its streams."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, Generic, TypeVar, cast
 
@@ -76,9 +77,10 @@ class GrpcClientStream(Generic[ReadT, WriteT]):
 
     async def write(self, message: WriteT, /) -> None:
         """Send one message."""
-        raw = message.SerializeToString()
         try:
-            await (self._send(raw) if self._has_begun else self._write_first(raw))
+            if not self._has_begun:
+                await self._begin()
+            await self._send(message.SerializeToString())
         except (
             grpc.RpcError,
             grpc.aio.BaseError,
@@ -87,19 +89,17 @@ class GrpcClientStream(Generic[ReadT, WriteT]):
         ) as error:
             raise await self._end(error) from error
 
-    async def _write_first(self, raw: bytes) -> None:
-        """Send the first message, which gRPC never ends when the call ends before it has begun."""
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                writing = tasks.create_task(self._send(raw))
+    async def _begin(self) -> None:
+        """Wait until the call takes messages or is over; gRPC never tells its writers of an end."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(None) as waiting:
 
                 def end(_: object) -> None:
-                    writing.cancel()
+                    with contextlib.suppress(RuntimeError):  # nobody waits any more
+                        waiting.reschedule(0)
 
                 self._call.add_done_callback(end)
-        except ExceptionGroup as failures:
-            raise failures.exceptions[0] from None
-        writing.result()
+                await self._call.wait_for_connection()
         self._has_begun = True
 
     async def finish(self) -> None:
@@ -115,17 +115,18 @@ class GrpcClientStream(Generic[ReadT, WriteT]):
 
     async def _end(self, error: BaseException) -> BaseException:
         """Return what to raise instead of `error`; the stream is over."""
-        is_cancelled = isinstance(error, asyncio.CancelledError)
-        if is_cancelled and is_being_cancelled():
-            return error
+        if isinstance(error, asyncio.CancelledError):
+            if is_being_cancelled():
+                return error
+            return ClosedError(f"{self._peer}: the stream was cancelled on this side")
         if isinstance(error, DecodeError):
             self._call.cancel()
             return ConnectionLost(f"{self._peer}: sent a message that cannot be parsed")
-        if self._call.cancelled() or (is_cancelled and not self._call.done()):
-            return ClosedError(f"{self._peer}: the stream was cancelled on this side")
         if isinstance(error, grpc.aio.AioRpcError) and error.code() is not grpc.StatusCode.INTERNAL:
             return error_of_rpc(error, self._peer)
         # A failed write does not say why; the stream's own end, which it brings about, does.
+        if self._call.cancelled():
+            return ClosedError(f"{self._peer}: the stream was cancelled on this side")
         code = await self._call.code()
         if code is grpc.StatusCode.OK:
             return ConnectionLost(f"{self._peer}: the peer has ended the stream")

@@ -348,10 +348,15 @@ def test_closing_a_connection_ends_its_calls_and_streams(make_network: MakeNetwo
 
 
 async def outcome_of(awaited: Awaitable[object]) -> object:
+    """Return what came of it; it leaves no mark on the task that waited."""
+    task = asyncio.current_task()
+    assert task is not None
     try:
         return await awaited
     except TernError as error:
         return error
+    finally:
+        assert task.cancelling() == 0
 
 
 async def reconnects(connection: Connection) -> bool:

@@ -16,6 +16,7 @@ from tests.support.spark_sink import (
     bodies,
     eventually,
     halves,
+    numbers,
     read_topic,
     waiting_halves,
     write_beside,
@@ -31,11 +32,6 @@ def write(frame: DataFrame, dev: ServiceProcess, **options: str) -> None:
     """Append a frame."""
     told = {"nameserver": dev.nameserver} | options
     frame.write.format("ternmq").options(**told).mode("append").save()
-
-
-def numbers(spark: SparkSession, count: int, partitions: int = 2) -> DataFrame:
-    """Return a frame with the body `0`, `1`, …, in as many partitions."""
-    return spark.range(0, count, 1, partitions).select(F.col("id").cast("string").alias("body"))
 
 
 def told(message: StoredMessage, *, own: bool = False) -> Mapping[str, str]:

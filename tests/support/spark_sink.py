@@ -5,7 +5,8 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import Final, NamedTuple
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from ternmq_client.admin import AdminClient
 from ternmq_client.blocking import shared_loop_thread
@@ -15,6 +16,11 @@ from ternmq_model.stored_message import StoredMessage
 
 _WITHIN_S: Final = 200.0
 _PAUSE_S: Final = 0.05
+
+
+def numbers(spark: SparkSession, count: int, partitions: int = 2) -> DataFrame:
+    """Return a frame with the body `0`, `1`, …, in as many partitions."""
+    return spark.range(0, count, 1, partitions).select(F.col("id").cast("string").alias("body"))
 
 
 def read_topic(nameserver: str, topic: str) -> list[StoredMessage]:

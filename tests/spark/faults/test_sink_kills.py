@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from tests.support.processes import ServiceProcess, running_broker, running_dev, running_nameserver
@@ -25,17 +25,13 @@ from tests.support.spark_sink import (
     bodies,
     eventually,
     halves,
+    numbers,
     read_topic,
     waiting_halves,
     write_beside,
 )
 
 DRIVER_ENDS_WITHIN_S = 240
-
-
-def numbers(spark: SparkSession, count: int) -> DataFrame:
-    """Return a frame with the body `0`, `1`, … in two partitions."""
-    return spark.range(0, count, 1, 2).select(F.col("id").cast("string").alias("body"))
 
 
 def put_file(folder: Path, name: str, lines: list[str]) -> None:
