@@ -9,7 +9,6 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -141,12 +140,13 @@ def test_stopped_archive_counts_rows_of_batch_that_spark_told_nothing_of(
     spark: SparkSession, dev: ServiceProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stopped(*words: Any) -> Totals:
-        return replace(run(*words), rows_in=0, is_stopped=True)
+        run(*words)
+        return Totals(is_stopped=True)
 
     fill(dev.nameserver, "stopped", 30)
     monkeypatch.setattr("ternmq_pipeline.jobs.archive.run", stopped)
     done = archive(["stopped"], tmp_path / "lake", nameserver=dev.nameserver, spark=spark)
-    assert (done.rows, done.is_stopped) == (30, True)
+    assert (done.rows, done.batches, done.is_stopped) == (30, 1, True)
 
 
 def forget_last_batch(lake: Path, *, is_in_archive: bool) -> None:

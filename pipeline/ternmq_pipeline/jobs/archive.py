@@ -112,17 +112,17 @@ def archive(
         _claim(to, progress, topics, pattern)
         rows = session.readStream.format("ternmq").options(nameserver=nameserver, **options).load()
         with alone(progress):
-            before = set(to.committed())
+            before, batch_before = set(to.committed()), to.last_batch()
             totals = run(lambda: _query(rows, where, kept, interval_s), observe)
             added = [file for file in to.committed() if file not in before]
-        rows_in = totals.rows_in
-        if totals.is_stopped and added:
-            # Spark does not tell of a batch that was committed in the moment of the stop.
-            rows_in = session.read.parquet(*(file.path for file in added)).count()
+        if to.last_batch() > max(totals.last_batch, batch_before):
+            # Spark does not tell of a batch that it committed in the moment of the stop.
+            totals.batches += 1
+            totals.rows_in = session.read.parquet(*(file.path for file in added)).count()
     seconds = (clock.monotonic_ms() - began_ms) / 1000
     return Archived(
         where,
-        rows_in,
+        totals.rows_in,
         totals.batches,
         len(added),
         sum(file.bytes for file in added),

@@ -23,6 +23,9 @@ class Totals:
     """What a query has done in one run."""
 
     batches: int = 0
+    last_batch: int = -1
+    """Its number."""
+
     rows_in: int = 0
     observed: dict[str, int] = field(default_factory=dict[str, int])
     is_stopped: bool = False
@@ -31,6 +34,7 @@ class Totals:
     def add(self, one: BatchProgress) -> None:
         """Count a micro-batch."""
         self.batches += 1
+        self.last_batch = one.batch
         self.rows_in += one.rows_in
         for name, count in one.observed.items():
             self.observed[name] = self.observed.get(name, 0) + count
