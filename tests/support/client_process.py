@@ -7,6 +7,7 @@ file opened for appending, so the lines of all processes stand in the order of w
 """
 
 import asyncio
+import contextlib
 import fcntl
 import json
 import os
@@ -50,16 +51,20 @@ class Notes:
 
     def note(self, *words: object) -> None:
         """Add a line. It is there for every process, also when this one is killed next."""
-        line = json.dumps(words).encode() + b"\n"
+        # Before it, too: who was killed in its write has left half a line.
+        line = b"\n" + json.dumps(words).encode() + b"\n"
         assert os.write(self._file, line) == len(line)
 
 
 def read_notes(path: Path) -> list[list[Any]]:
     """Return the deeds so far; none when there is no file."""
     text = path.read_text() if path.exists() else ""
-    # A write that crosses a page is seen by its halves: the last line may not be whole yet.
-    *lines, _ = text.split("\n")
-    return [json.loads(line) for line in lines]
+    notes: list[list[Any]] = []
+    for line in text.splitlines():
+        # A write that crosses a page is seen by its halves, and its end by nobody after a kill.
+        with contextlib.suppress(ValueError):
+            notes.append(json.loads(line))
+    return notes
 
 
 class Ledger:

@@ -35,6 +35,17 @@ def test_notes_of_two_processes_are_in_writing_order(tmp_path: Path) -> None:
     assert read_notes(path) == [["begin", 1], ["begin", 2], ["finish", 1]]
 
 
+def test_half_of_a_note_hides_no_other(tmp_path: Path) -> None:
+    path = tmp_path / "notes"
+    notes = Notes(path)
+    notes.note("begin", 1)
+    with path.open("a") as killed:
+        killed.write('\n["begin", [2')
+    assert read_notes(path) == [["begin", 1]]
+    notes.note("begin", 3)
+    assert read_notes(path) == [["begin", 1], ["begin", 3]]
+
+
 def test_message_its_member_never_ended_is_not_finished() -> None:
     notes = [
         begin("a", "m0", 0),
