@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from tests.support import without_linux
 from tests.tidy.source import Source, Violation, dotted
 
 CLOCK_HOME: Final = "runtime/ternmq_runtime/clock.py"
@@ -25,6 +26,12 @@ CHANCE_HOME: Final = ("remoting/ternmq_remoting/system.py", "runtime/ternmq_runt
 
 NEVER: Final = frozenset(
     {"eval", "exec", "compile", "__import__", "os.system", "os.popen", "tempfile.mktemp"}
+)
+
+LINUX_ONLY: Final = frozenset(
+    f"{module.__name__}.{name}"
+    for module, names in without_linux.LINUX_ONLY.items()
+    for name in names
 )
 
 _LOOP: Final = re.compile(r"\bloop$|get_(running|event)_loop\(\)$")
@@ -106,6 +113,15 @@ def loops_do_not_swallow_errors(source: Source) -> Iterator[Violation]:
                 yield source.at(node, "a loop must not swallow every error")
 
 
+def only_the_store_has_fallbacks(source: Source) -> Iterator[Violation]:
+    """Find what only Linux has outside the store, whose tests alone run without it as well."""
+    if not source.is_shipped or source.file.startswith("store/"):
+        return
+    for node, name in source.qualified_names:
+        if name in LINUX_ONLY:
+            yield source.at(node, f"{name}: macOS has it not; the store alone has fallbacks")
+
+
 RULES: Final = (
     only_the_clock_reads_clocks,
     tasks_have_owners,
@@ -113,4 +129,5 @@ RULES: Final = (
     nothing_unsafe_is_called,
     maps_are_not_flushed,
     loops_do_not_swallow_errors,
+    only_the_store_has_fallbacks,
 )

@@ -56,6 +56,18 @@ from tests.tidy.source import lines_broken
             [3],
         ),
         (
+            "only_the_store_has_fallbacks",
+            "broker/ternmq_broker/x.py",
+            "import os, select\nos.fdatasync(1)\nselect.epoll()\nos.fsync(1)\n",
+            [2, 3],
+        ),
+        (
+            "only_the_store_has_fallbacks",
+            "store/ternmq_store/x.py",
+            "import os\nos.fdatasync(1)\n",
+            [],
+        ),
+        (
             "loops_do_not_swallow_errors",
             "broker/ternmq_broker/x.py",
             "while True:\n    try:\n        f()\n    except Exception as e:\n        log(e)\n"
