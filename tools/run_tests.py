@@ -1,9 +1,9 @@
 """Run the checks and tests of one target: `run_tests.py check|test|rest`.
 
-`make check` is for before a commit. `make test` is every test that one Python and this machine
-allow, with a few examples and seeds that never change. `make test-all` is the rest: containers,
-networks that fail, Spark whose processes die, other Pythons, fallbacks for what only Linux has,
-pyright over every file, each seed of simulations, and every example, which nobody has seen yet.
+`make check` is for before a commit. `make test` is what a newcomer runs: tests of every kind on
+one Python, with a few examples and seeds that never change. `make test-all` is the rest:
+containers, networks that fail, Spark whose processes die, other Pythons, fallbacks for what only
+Linux has, pyright over every file, and examples and seeds that nobody has seen yet.
 Where `CI=true` a skipped test is a failure and `make test` measures coverage. Each run ends with
 its steps, how long its tests took, and what did not run.
 """
@@ -220,7 +220,7 @@ def install(version: str, base: Path) -> bool:
 def run_pythons(report: Report) -> None:
     """Run unit and property tests on every other Python.
 
-    The newest one draws every example anew, and runs simulations with every seed.
+    The newest one draws every example anew, and every seed of the scenarios.
     """
     versions = dict.fromkeys((*PYTHONS, HERE))  # this one may be newer than all of them
     found = {version: PYTHON if version == HERE else find_python(version) for version in versions}
@@ -237,7 +237,7 @@ def run_pythons(report: Report) -> None:
         if version == newest:
             run = functools.partial(report.pytest, name, python=python)
             run(QUICK, *ON_BOTH_CORES, TESTS_EXAMPLES="fresh")
-            run(SCENARIOS, *ON_BOTH_CORES, TESTS_EXAMPLES="fixed")
+            run(SCENARIOS, *ON_BOTH_CORES, TESTS_EXAMPLES="fresh")
         elif version != HERE:
             report.pytest(name, QUICK, *ON_BOTH_CORES, python=python, TESTS_EXAMPLES="few")
 
@@ -261,7 +261,7 @@ def check(report: Report) -> None:
 
 
 def test(report: Report) -> None:
-    """Run every test that this machine allows on this Python."""
+    """Run tests of every kind on this Python."""
     look(report)
 
     def decisions() -> None:

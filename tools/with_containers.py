@@ -127,8 +127,8 @@ def remove_left_behind() -> None:
     """Remove what earlier runs built, and the containers of one that was killed: they run again."""
     asked = ["docker", "ps", "--all", "--quiet"]
     left = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.split()
-    if left:
-        says("docker", "rm", "--force", "--volumes", *left)
+    if left and not says("docker", "rm", "--force", "--volumes", *left):
+        print("containers of an earlier run cannot be removed", file=sys.stderr)
     says("docker", "image", "prune", "--force")
 
 

@@ -13,7 +13,7 @@ from ternmq_broker.replication.lives import starting
 from ternmq_model.offsets import PhysicalOffset
 from tests.support.epoch_model import faults, settle, steps, unsettled
 from tests.support.epoch_world import Budget, Setup, World, first_world
-from tests.support.examples import IS_SOAK, examples, points, seeds
+from tests.support.examples import IS_SOAK, points, seeds
 
 SETTLED_OF = 1 if IS_SOAK else 40
 """One world of so many is let settle: that takes as long as twenty steps."""
@@ -90,7 +90,7 @@ def test_event_orders_never_lose_acknowledged_data_or_fork_logs(
 @pytest.mark.parametrize("is_flush_sync", [True, False])
 def test_long_epoch_scenarios_end_well(setup: Setup, *, is_flush_sync: bool) -> None:
     budget = Budget(12, crashes=6, stops=3, cuts=6, promotions=4, forces=1)
-    for seed in seeds(examples(60), soak=20_000):
+    for seed in seeds(60, soak=20_000):
         chance = random.Random(seed)
         world = first_world(setup._replace(is_flush_sync=is_flush_sync), budget)
         way: list[str] = []

@@ -8,7 +8,7 @@ from ternmq_client.admin import AdminClient
 from ternmq_client.config import ClientConfig
 from ternmq_consumer.config import ConsumeFrom, PushConsumerConfig
 from ternmq_consumer.push import PushConsumer
-from ternmq_model.errors import RefusedError, TernError
+from ternmq_model.errors import RefusedError, TransportError
 from ternmq_model.message import Message
 from ternmq_model.queue import MessageQueue
 from ternmq_model.response_code import ResponseCode
@@ -98,7 +98,7 @@ def test_senders_keep_a_topics_order_configuration_whoever_is_up() -> None:
                     if queue.broker_name == "a":
                         assert (await sending).queue == queue
                     else:
-                        with pytest.raises(TernError):
+                        with pytest.raises(TransportError, match="broker b"):
                             await sending
 
     run_in_virtual_time(main())

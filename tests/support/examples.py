@@ -2,9 +2,9 @@
 
 | value | how many | drawn | for |
 |---|---|---|---|
-| `few` | a sixteenth, a third of seeds | the same each time | `make check`, `make test` |
-| `fixed` | all | the same each time | Spark and processes in `make test`; `pytest` alone |
-| `fresh` | all | anew | the newest Python of `make test-all` |
+| `few` | a sixteenth, a third of seeds | the same each time | `make check`, `make test`, 3.12 |
+| `fixed` | all | the same each time | processes, networks, containers, Spark; `pytest` alone |
+| `fresh` | all | anew | the newest Python of `make test-all`, scenarios too |
 | `soak` | very many | anew | `make soak` |
 """
 
@@ -20,8 +20,10 @@ assert DRAWN in ("few", "fixed", "fresh", "soak"), f"TESTS_EXAMPLES={DRAWN}"
 IS_SOAK: Final = DRAWN == "soak"
 
 _IS_NEW: Final = DRAWN in ("fresh", "soak")
-_DRAWN_SEED: Final = random.SystemRandom().randrange(1, 1 << 32) if _IS_NEW else 1
-SEED: Final = int(os.environ.setdefault("TESTS_SEED", str(_DRAWN_SEED)))
+if _IS_NEW:
+    os.environ.setdefault("TESTS_SEED", str(random.SystemRandom().randrange(1, 1 << 32)))
+_IS_TOLD: Final = "TESTS_SEED" in os.environ
+SEED: Final = int(os.environ.get("TESTS_SEED", "1"))
 """Seed of tests that draw moments and schedules; a failure prints it. Processes that share the
 tests of one run share it, too."""
 
@@ -50,7 +52,7 @@ def seeds(usual: int, *, soak: int, first: int = 0) -> range:
         soak: How many in a soak.
         first: Where those that are not new begin.
     """
-    begin = SEED if _IS_NEW else first
+    begin = SEED if _IS_TOLD else first
     count = {"few": max(usual // 3, 1), "soak": soak}.get(DRAWN, usual)
     return range(begin, begin + count)
 

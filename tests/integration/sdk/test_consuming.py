@@ -117,7 +117,7 @@ def test_retry_without_original_record_is_redelivered_as_a_copy(place: Place) ->
         ):
             await eventually(lambda: len(seen) == 1)
             await client.routes.route(place.topic)
-            copies = RetryCopies(SendPath(client), group=place.group, timeout_s=3, retries_max=-1)
+            copies = RetryCopies(SendPath(client), group=place.group, timeout_s=30, retries_max=-1)
             assert await copies.send(seen[0], 1)
             await eventually(lambda: len(seen) == 2)
         first, again = seen

@@ -81,8 +81,9 @@ def test_skipped_test_fails_in_continuous_integration_alone(
 def test_test_and_test_all_run_every_folder_once() -> None:
     [*mine] = [folder for step in steps_of("test").values() for folder in step]
     rest = [folder for step in steps_of("rest").values() for folder in step]
-    # Parts of folders, as they are or with every seed.
-    rest = [folder for folder in rest if folder.count("/") == 1]
+    rest = [folder for folder in rest if folder not in run_tests.SCENARIOS]
+    rest.remove("tests/unit/store")  # once more, without Linux
+    rest.remove("tests/spark/faults")  # which the step of `tests/spark` passes over
     there = {f"tests/{path.parent.name}" for path in (ROOT / "tests").glob("*/test_*.py")}
     there |= {f"tests/{path.parents[1].name}" for path in (ROOT / "tests").glob("*/*/test_*.py")}
     assert len(mine) == len(set(mine))
@@ -98,10 +99,12 @@ def test_check_and_test_look_at_commits_and_types() -> None:
 def test_every_python_runs_and_newest_tries_everything(
     monkeypatch: pytest.MonkeyPatch, there: set[str]
 ) -> None:
-    drawn: dict[str, list[str]] = {}
+    drawn: dict[str, list[tuple[tuple[str, ...], str]]] = {}
 
-    def note(_: Report, name: str, *__: object, TESTS_EXAMPLES: str, **___: object) -> None:
-        drawn.setdefault(name, []).append(TESTS_EXAMPLES)
+    def note(
+        _: Report, name: str, what: tuple[str, ...], *__: object, TESTS_EXAMPLES: str, **___: object
+    ) -> None:
+        drawn.setdefault(name, []).append((what, TESTS_EXAMPLES))
 
     def find(version: str) -> Path | None:
         return Path() if version in there else None
@@ -116,6 +119,8 @@ def test_every_python_runs_and_newest_tries_everything(
     monkeypatch.setattr(Report, "step", install)
     report = Report()
     run_tests.run_pythons(report)
-    assert drawn.pop(f"Python {newest}") == ["fresh", "fixed"]
-    assert drawn == {f"Python {version}": ["few"] for version in there - {newest}}
+    quick, scenarios = run_tests.QUICK, run_tests.SCENARIOS
+    assert drawn.pop(f"Python {newest}") == [(quick, "fresh"), (scenarios, "fresh")]
+    assert drawn == {f"Python {version}": [(quick, "few")] for version in there - {newest}}
+    assert "tests/simulation/test_scenario_everything.py" in scenarios
     assert len(report.left_out) == len({*run_tests.PYTHONS} - there)
