@@ -143,9 +143,9 @@ def test_stopped_archive_counts_rows_of_batch_that_spark_told_nothing_of(
         run(*words)
         return Totals(is_stopped=True)
 
-    fill(dev.nameserver, "stopped", 30)
+    fill(dev.nameserver, "archive-stopped", 30)
     monkeypatch.setattr("ternmq_pipeline.jobs.archive.run", stopped)
-    done = archive(["stopped"], tmp_path / "lake", nameserver=dev.nameserver, spark=spark)
+    done = archive(["archive-stopped"], tmp_path / "lake", nameserver=dev.nameserver, spark=spark)
     assert (done.rows, done.batches, done.is_stopped) == (30, 1, True)
 
 
