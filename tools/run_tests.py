@@ -154,7 +154,7 @@ def failures(cases: Iterable[ElementTree.Element]) -> list[str]:
         f"{name_of(case)}: {line}"
         for case in cases
         for found in (*case.iter("failure"), *case.iter("error"))
-        for line in found.get("message", "").splitlines()[:1]
+        for line in (found.get("message") or "no reason is told").splitlines()[:1]
     ]
 
 
@@ -235,9 +235,8 @@ def run_pythons(report: Report) -> None:
             python = ROOT / f".venv-{version}" / "bin" / "python"
             report.step(f"install {name}", functools.partial(install, version, base))
         if version == newest:
-            run = functools.partial(report.pytest, name, python=python)
-            run(QUICK, *ON_BOTH_CORES, TESTS_EXAMPLES="fresh")
-            run(SCENARIOS, *ON_BOTH_CORES, TESTS_EXAMPLES="fresh")
+            every = (*QUICK, *SCENARIOS)
+            report.pytest(name, every, *ON_BOTH_CORES, python=python, TESTS_EXAMPLES="fresh")
         elif version != HERE:
             report.pytest(name, QUICK, *ON_BOTH_CORES, python=python, TESTS_EXAMPLES="few")
 

@@ -7,7 +7,7 @@ import pytest
 
 from tools import run_tests
 from tools.project import ROOT
-from tools.run_tests import Ran, Report, by_folder, reasons, slowest, times
+from tools.run_tests import Ran, Report, by_folder, failures, reasons, slowest, times
 
 JUNIT = """
 <testsuites><testsuite>
@@ -53,6 +53,12 @@ def test_summary_adds_times_by_folder_and_names_slowest() -> None:
 
 def test_skipped_tests_are_counted_by_reason() -> None:
     assert reasons(CASES) == ["2 tests: needs Java"]
+
+
+def test_failure_without_reason_is_named() -> None:
+    told = '<testcase classname="tests.unit.test_x" name="test_x"><failure/></testcase>'
+    (line,) = failures([ElementTree.fromstring(told)])
+    assert line == "tests/unit/test_x.py::test_x: no reason is told"
 
 
 def test_summary_names_failures_and_why(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -120,7 +126,7 @@ def test_every_python_runs_and_newest_tries_everything(
     report = Report()
     run_tests.run_pythons(report)
     quick, scenarios = run_tests.QUICK, run_tests.SCENARIOS
-    assert drawn.pop(f"Python {newest}") == [(quick, "fresh"), (scenarios, "fresh")]
+    assert drawn.pop(f"Python {newest}") == [((*quick, *scenarios), "fresh")]
     assert drawn == {f"Python {version}": [(quick, "few")] for version in there - {newest}}
     assert "tests/simulation/test_scenario_everything.py" in scenarios
     assert len(report.left_out) == len({*run_tests.PYTHONS} - there)
