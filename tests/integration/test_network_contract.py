@@ -72,6 +72,7 @@ class Service:
         self.calls: list[Call] = []
         self.cancelled = asyncio.Event()
         self.reached = asyncio.Event()
+        self.hangs = asyncio.Event()
 
     def handlers(self) -> Sequence[Handler]:
         return [unary(GET_KV, self.get), unary(PUT_KV, self.put), stream(SESSION, self.session)]
@@ -99,6 +100,7 @@ class Service:
     async def _obey(self, order: str) -> None:
         match order:
             case "hang":
+                self.hangs.set()
                 try:
                     await asyncio.Event().wait()
                 finally:
@@ -217,8 +219,9 @@ def test_unserved_rpc_is_refused(make_network: MakeNetwork) -> None:
 def test_late_answer_is_a_timeout_and_cancels_the_handler(make_network: MakeNetwork) -> None:
     async def main() -> None:
         async with connected(make_network) as (_, _server, service, connection):
-            with pytest.raises(RequestTimedOut):
-                await get(connection, "hang", timeout_s=0.2)
+            while not service.hangs.is_set():  # a busy machine may hear of a call too late
+                with pytest.raises(RequestTimedOut):
+                    await get(connection, "hang", timeout_s=0.2)
             await service.cancelled.wait()
 
     run(main)
@@ -284,6 +287,7 @@ def test_cancelling_a_stream_cancels_the_handler(make_network: MakeNetwork) -> N
             session = connection.open(SESSION)
             await session.write(hello("hang"))
             await session.read()
+            await service.hangs.wait()
             session.cancel()
             session.cancel()
             await service.cancelled.wait()

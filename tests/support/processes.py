@@ -11,13 +11,17 @@ with (
 
 import asyncio
 import contextlib
+import fcntl
 import os
 import signal
+import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from pathlib import Path
+from random import SystemRandom
 from typing import Final, Self
 
 ROOT: Final = Path(__file__).parents[2]
@@ -37,6 +41,25 @@ TINY: Final = (
 SOON_S: Final = 150.0
 ENDS_WITHIN_S: Final = 90.0
 _LOOK_S: Final = 0.05
+
+_PORTS: Final = range(12_000, 32_000)
+"""Below what systems give to who asks for any port. A client looks for a broker that has ended for
+a while; the socket that it finds there must not be one that Spark opened for a Python worker."""
+_taken_ports: Final[list[int]] = []
+"""Locks as file descriptors, held until this process ends: tests run in several processes."""
+
+
+def free_port() -> int:
+    """Return a port that no other test gets and nobody listens on."""
+    while True:
+        port = SystemRandom().choice(_PORTS)
+        folder = Path(tempfile.gettempdir(), "ternmq-tests-ports")
+        folder.mkdir(exist_ok=True)
+        _taken_ports.append(os.open(folder / str(port), os.O_CREAT | os.O_RDWR))
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            fcntl.flock(_taken_ports[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
+            probe.bind(("", port))
+            return port
 
 
 class ServiceProcess:
@@ -131,7 +154,7 @@ def running_nameserver(
     launcher: Sequence[str | Path] = TERNMQ,
 ) -> ServiceProcess:
     """Start a NameServer on `port`, or a free one. The other arguments are `ServiceProcess`'s."""
-    words = ("--port-nameserver", port, *words)
+    words = ("--port-nameserver", int(port) or free_port(), *words)
     return ServiceProcess(folder, "nameserver", *words, launcher=launcher)
 
 
@@ -157,6 +180,7 @@ def running_broker(
         launcher: What precedes the verb.
         data: Its data directory; None = `folder/data`.
     """
+    port = int(port) or free_port()
     names = ("--name", name or folder.name, "--port-broker", port, "--nameserver", nameserver)
     told = (word for each in settings for word in ("--set", each))
     return ServiceProcess(folder, "broker", *names, *words, *told, launcher=launcher, data=data)
@@ -170,7 +194,8 @@ def running_dev(
     env: Mapping[str, str] | None = None,
 ) -> ServiceProcess:
     """Start `ternmq dev` with a broker on a free port. The arguments are `ServiceProcess`'s."""
-    ports = ("--port-nameserver", port_nameserver, "--port-broker", 0)
+    port = int(port_nameserver) or free_port()
+    ports = ("--port-nameserver", port, "--port-broker", free_port())
     return ServiceProcess(folder, "dev", *ports, launcher=launcher, env=env)
 
 
