@@ -4,8 +4,8 @@
 one Python, with a few examples and seeds that never change. `make test-all` is the rest:
 containers, networks that fail, Spark whose processes die, other Pythons, fallbacks for what only
 Linux has, pyright over every file, and examples and seeds that nobody has seen yet.
-Where `CI=true` a skipped test is a failure and `make test` measures coverage. Each run ends with
-its steps, how long its tests took, and what did not run.
+Where `CI=true` a skipped test or a missing Python is a failure, and `make test` measures coverage.
+Each run ends with its steps, how long its tests took, and what did not run.
 """
 
 import functools
@@ -229,6 +229,7 @@ def run_pythons(report: Report) -> None:
         name = f"Python {version}"
         if base is None:
             report.left_out.append(f"unit and property tests on {name}: not found here")
+            report.failed |= IS_CI
             continue
         python = PYTHON
         if version != HERE:

@@ -70,15 +70,10 @@ IMPURE: Final = frozenset(
 )
 
 
-WHOLE: Final = frozenset(
-    {
-        *("ternmq_broker.server", "ternmq_nameserver.server", "tests.support.processes"),
-        *("ternmq_producer.producer", "ternmq_producer.blocking", "ternmq_producer.Producer"),
-        *("ternmq_producer.staging_producer", "ternmq_producer.transactions.TransactionProducer"),
-        *("ternmq_consumer.pull", "ternmq_consumer.push", "ternmq_consumer.blocking"),
-        *("ternmq_consumer.PullConsumer", "ternmq_consumer.PushConsumer"),
-        *("ternmq.Producer", "ternmq.PushConsumer", "ternmq.PullConsumer"),
-    }
+WHOLE: Final = re.compile(
+    r"ternmq_(broker|nameserver)\.server|tests\.support\.processes"
+    r"|ternmq_producer\.(producer|blocking|staging_producer)|ternmq_consumer\.(pull|push|blocking)"
+    r"|ternmq(_producer|_consumer)?\.(\w+\.)?\w*(Producer|Consumer)"
 )
 """Whole services and clients: tests that run them lie below `tests/simulation`."""
 
@@ -167,10 +162,12 @@ def pure_modules_do_nothing(source: Source) -> Iterator[Violation]:
 
 @functools.cache
 def runs_whole(module: str) -> bool:
-    """Tell whether `module` is in `WHOLE`, or a helper of tests that imports one of those."""
+    """Tell whether `module` is one of `WHOLE`, or a helper of tests that imports one of those."""
     path = ROOT / f"{module.replace('.', '/')}.py"
-    if module in WHOLE or not module.startswith("tests.support.") or not path.exists():
-        return module in WHOLE
+    if WHOLE.fullmatch(module):
+        return True
+    if not module.startswith("tests.support.") or not path.exists():
+        return False
     helper = parse(relative(path), path.read_text())
     return any(map(runs_whole, (name for _, names in imported(helper) for name in names)))
 

@@ -59,8 +59,8 @@ from tools.project import PACKAGES, ROOT
             "from ternmq_broker.server import Broker\nfrom ternmq import Message, Producer\n"
             "from ternmq_broker import topics\nfrom tests.support import brokers\n"
             "from tests.support.simulated_cluster import SimulatedCluster\n"
-            "from tests.support.stores import SMALL\n",
-            [1, 2, 4, 5],
+            "from tests.support.stores import SMALL\nfrom ternmq import BlockingProducer\n",
+            [1, 2, 4, 5, 7],
         ),
         (
             "unit_tests_run_no_whole_service",

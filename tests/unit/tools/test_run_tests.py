@@ -120,6 +120,7 @@ def test_every_python_runs_and_newest_tries_everything(
 
     newest = max(there)
     monkeypatch.setattr(run_tests, "HERE", newest)
+    monkeypatch.setattr(run_tests, "IS_CI", True)
     monkeypatch.setattr(run_tests, "find_python", find)
     monkeypatch.setattr(Report, "pytest", note)
     monkeypatch.setattr(Report, "step", install)
@@ -129,4 +130,6 @@ def test_every_python_runs_and_newest_tries_everything(
     assert drawn.pop(f"Python {newest}") == [((*quick, *scenarios), "fresh")]
     assert drawn == {f"Python {version}": [(quick, "few")] for version in there - {newest}}
     assert "tests/simulation/test_scenario_everything.py" in scenarios
-    assert len(report.left_out) == len({*run_tests.PYTHONS} - there)
+    missing = {*run_tests.PYTHONS} - there
+    assert len(report.left_out) == len(missing)
+    assert report.failed is bool(missing)
