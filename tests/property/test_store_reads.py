@@ -75,6 +75,18 @@ def test_every_message_is_read_once_from_memory_or_disk(limits: Limits, memory: 
     assert drain(store, limits) == served
 
 
+def test_unit_that_points_into_an_earlier_file_loses_its_message_alone() -> None:
+    files = filled()
+    store = open_store(files, config=CONFIG)
+    (path,) = [each for each in files.nodes if each.parts[-4:-1] == ("consumequeue", "A", "1")]
+    unit = 35  # the second of the log's second file
+    files.nodes[path].data[20 * unit + 6] ^= 64
+    served = drain(store, Limits(40, 100_000))
+    kept = {number for topic, queue_id, number in served if (topic, queue_id) == ("A", 1)}
+    assert set(range(COUNT // 3)) - kept == {unit}
+    assert len(served) == COUNT - 1
+
+
 @given(st.data(), LIMITS)
 def test_changed_byte_loses_at_most_its_message_and_serves_no_other(
     data: st.DataObject, limits: Limits

@@ -303,7 +303,7 @@ def take(starts: Ints, sizes: Ints, limits: Limits, *, file_bytes: int, end: int
     """Return how many of the messages, from the first on, one read returns.
 
     Args:
-        starts: Where their records begin.
+        starts: Where their records begin; a damaged unit may break their order.
         sizes: How long they are.
         limits: Of the read.
         file_bytes: Of a file of the log; a read ends with the file it begins in.
@@ -315,10 +315,10 @@ def take(starts: Ints, sizes: Ints, limits: Limits, *, file_bytes: int, end: int
     ends = np.cumsum(sizes[:count])
     if ends[-1] > limits.bytes_max:
         count = max(int(np.searchsorted(ends, limits.bytes_max, side="right")), 1)
-    border = min(base_of(int(starts[0]), file_bytes) + file_bytes, end)
-    if starts[count - 1] >= border:
-        count = max(int(np.searchsorted(starts[:count], border)), 1)
-    return count
+    base = base_of(int(starts[0]), file_bytes)
+    # Before the file is as good as behind it: a negative number is a large one without its sign.
+    is_beyond = (starts[:count] - base).view(np.uint64) >= min(file_bytes, end - base)
+    return max(int(is_beyond.argmax()), 1) if is_beyond.any() else count
 
 
 def runs(starts: Ints, sizes: Ints, *, gap_max: int = 0) -> list[tuple[int, int]]:
