@@ -1,6 +1,8 @@
 """Consumers whose master goes away: a slave of its name stands in, until it returns."""
 
 import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +11,7 @@ from ternmq_consumer.pull import PullConsumer
 from ternmq_consumer.push import PushConsumer
 from ternmq_model.queue import MessageQueue
 from ternmq_model.stored_message import StoredMessage
-from tests.support.numbered import FIRST, GROUP, TOPIC, numbered
+from tests.support.numbered import FIRST, GROUP, TOPIC, NumberedMessages, numbered
 from tests.support.simulated_cluster import NAMESERVER
 from tests.support.simulated_replicas import start_slave
 from tests.support.virtual_time import run_in_virtual_time, until
@@ -22,14 +24,21 @@ def queues_of(consumer: PushConsumer) -> list[MessageQueue]:
     return [each for each in consumer.assignment() if each.topic == TOPIC]
 
 
+@asynccontextmanager
+async def settled(messages: NumberedMessages) -> AsyncGenerator[PushConsumer]:
+    """Run the first member of the group, which owns all queues, that of its retry topic too."""
+    async with messages.consumer("c1") as consumer:
+        await until(lambda: len(consumer.assignment()) == messages.queues + 1)
+        yield consumer
+
+
 def test_consumers_go_on_at_slave_commit_there_and_return() -> None:
     async def main() -> None:
         async with numbered() as (cluster, messages):
             await messages.send(200)
             await start_slave(cluster)
-            async with messages.consumer("c1") as one, messages.consumer("c2") as two:
-                await one.assigned()
-                await two.assigned()
+            async with settled(messages) as one, messages.consumer("c2") as two:
+                await until(lambda: len(queues_of(one)) == len(queues_of(two)) == 1)
                 owned = (one.assignment(), two.assignment())
                 await until(lambda: len(messages.heard) >= 80)
                 await cluster.stop("a")
@@ -74,7 +83,7 @@ def test_consumer_that_stops_while_master_is_away_leaves_its_queues_to_others() 
         async with numbered() as (cluster, messages):
             await messages.send(100)
             await start_slave(cluster)
-            async with messages.consumer("c1") as one:
+            async with settled(messages) as one:
                 async with messages.consumer("c2") as two:
                     await until(lambda: len(queues_of(one)) == len(queues_of(two)) == 1)
                     await until(lambda: len(messages.heard) >= 20)
