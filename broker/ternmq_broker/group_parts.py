@@ -175,7 +175,7 @@ class GroupParts:
                 group_topics=self.topics,
                 questions=self._questions,
                 clock=self._env.clock,
-                versions_saved=tables.versions_file.saved,
+                saved=(tables.offsets_file.saved, tables.versions_file.saved),
             )
         )
 

@@ -59,8 +59,8 @@ class GroupServices:
     group_topics: GroupTopics
     questions: Questions
     clock: Clock
-    versions_saved: Callable[[], asyncio.Future[None] | None]
-    """Tells when the versions of offsets are on disk; None = they are."""
+    saved: Sequence[Callable[[], asyncio.Future[None] | None]]
+    """Of offsets and their versions: tells when the table is on disk; None = it is."""
 
 
 class GroupService:
@@ -195,19 +195,22 @@ class GroupService:
     ) -> groups.CommitOffsetsReply:
         """Keep how far a group is, where it is further than what is kept.
 
-        A seek is answered when its new versions are on disk: a crash must not let a commit of
-        before the seek count again.
+        A seek is answered when it is on disk with its new versions: a crash must not let a commit
+        of before the seek count again. So is the first commit of a group in a queue: without it the
+        group would begin at a later end.
         """
         services = self._services
         now_ms = services.clock.wall_ms()
         group = services.groups.use(request.group, now_ms=now_ms).group
         reply = groups.CommitOffsetsReply()
+        must_last = request.force
         for each in request.offsets:
             what_told = Committed(
                 each.topic, each.queue_id, each.offset, each.version, each.lock_token
             )
             why = services.offset_rules.why_not(group, what_told)
             if why is None:
+                is_first = services.offsets.query(group, each.topic, each.queue_id) is None
                 is_kept = services.offsets.commit(
                     group,
                     each.topic,
@@ -217,6 +220,7 @@ class GroupService:
                     force=request.force,
                     now_ms=now_ms,
                 )
+                must_last |= is_kept and is_first
                 if is_kept and not request.force:
                     continue
             kept = services.offsets.query(group, each.topic, each.queue_id)
@@ -241,8 +245,9 @@ class GroupService:
         if reply.refused:
             reply.status.code = ResponseCode.INVALID_PARAMETER
             reply.status.remark = "; ".join(each.status.remark for each in reply.refused[:3])
-        if reply.kept and (saved := services.versions_saved()) is not None:
-            await saved
+        if must_last:
+            for saving in [saving for saved in services.saved if (saving := saved()) is not None]:
+                await saving
         return reply
 
     async def query_offset(
@@ -255,7 +260,7 @@ class GroupService:
         kept = services.offsets.query(group, topic, request.queue_id)
         offset = await self._first_offset(group, topic, request.queue_id) if kept is None else kept
         version = services.offsets.version(group, topic, request.queue_id)
-        return groups.QueryOffsetReply(offset=offset, version=version)
+        return groups.QueryOffsetReply(offset=offset, version=version, is_kept=kept is not None)
 
     async def _first_offset(self, group: str, topic: str, queue_id: int) -> int:
         """Return where a new group begins: 0 while the queue's first message is in memory.

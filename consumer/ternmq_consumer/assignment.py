@@ -92,10 +92,10 @@ class Assignment:
     async def start(self, wanted: Mapping[MessageQueue, Subscription]) -> bool:
         """Own these queues, none of which is owned, and begin to read them.
 
-        Where a group begins in a queue that is new to it is committed before the first message is
-        read: should this member leave before it has finished anything, the next one must not
-        begin at a later end. In order, a queue that was owned before waits for the listener call
-        that began then: its lock keeps other members away, but not this one.
+        Where a group begins in a queue that is new to it is kept before the first message is read,
+        or the queue is not owned: should this member leave before it has finished anything, the
+        next one must not begin at a later end. In order, a queue that was owned before waits for
+        the listener call that began then: its lock keeps other members away, but not this one.
 
         Returns:
             Whether all could be started. The others are not owned; the reason is logged.
@@ -116,6 +116,10 @@ class Assignment:
         for told in list(self._told_resets):
             self.reset(*told)
         await self._offsets.commit(found)
+        not_begun = [queue for queue in found if not self._offsets.has_begun(queue)]
+        self._offsets.forget(not_begun)
+        for queue in not_begun:
+            del found[queue]
         if self._locks is not None:
             await self._locks.give_back([queue for queue in leases if queue not in found])
         set_elsewhere, self._starting = self._starting, {}

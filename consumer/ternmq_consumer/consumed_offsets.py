@@ -1,17 +1,25 @@
 """Where a consumer keeps how far it is: the seam between owning queues and remembering them."""
 
 from collections.abc import Iterable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
 
 
+class Told(NamedTuple):
+    """What who keeps a group's offsets says of one queue."""
+
+    offset: QueueOffset
+    is_kept: bool
+    """The group has committed it; else it is where the broker has a new group begin."""
+
+
 class ConsumedOffsets(Protocol):
     """Offsets of the queues that a consumer owns: `OffsetStore`, or `LocalOffsets`."""
 
-    async def query(self, queue: MessageQueue) -> QueueOffset | None:
-        """Return what is kept for `queue`; None = it was never consumed.
+    async def query(self, queue: MessageQueue) -> Told | None:
+        """Return how far the group is in `queue`, or is to begin; None = the consumer decides.
 
         Raises:
             TransportError: Who keeps it did not answer.
@@ -30,6 +38,10 @@ class ConsumedOffsets(Protocol):
         self, queue: MessageQueue, offset: QueueOffset, committed: QueueOffset | None
     ) -> None:
         """Keep `queue` from now on: consuming begins at `offset`, and `committed` is kept."""
+        ...
+
+    def has_begun(self, queue: MessageQueue) -> bool:
+        """Return whether an offset of `queue` is kept, so that no later start can pass it over."""
         ...
 
     def update(self, queue: MessageQueue, offset: QueueOffset) -> None:

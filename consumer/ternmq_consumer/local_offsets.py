@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
+from ternmq_consumer.consumed_offsets import Told
 from ternmq_model.names import GROUP_BYTES_MAX
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
@@ -140,14 +141,16 @@ class LocalOffsets:
         self._blocking = blocking
         self._kept = kept
         self._epoch_of = epoch_of
+        self._begun = frozenset(kept)
+        """What the file holds."""
         self._owned: set[MessageQueue] = set()
         self._is_dirty = False
         self._writing = asyncio.Lock()
 
-    async def query(self, queue: MessageQueue) -> QueueOffset | None:
+    async def query(self, queue: MessageQueue) -> Told | None:
         """Return what is kept for `queue`; None = this member never consumed it."""
         noted = self._kept.get(queue)
-        return None if noted is None else noted.offset
+        return None if noted is None else Told(noted.offset, queue in self._begun)
 
     def epoch(self, queue: MessageQueue) -> int | None:
         """Return the epoch that the offset of `queue` is of. See `ConsumedOffsets`."""
@@ -161,6 +164,10 @@ class LocalOffsets:
         self._owned.add(queue)
         if offset != committed:
             self._put(queue, offset)
+
+    def has_begun(self, queue: MessageQueue) -> bool:
+        """Return whether the file has an offset of `queue`."""
+        return queue in self._begun
 
     def update(self, queue: MessageQueue, offset: QueueOffset) -> None:
         """Note that everything below `offset` is finished. A lower one is passed over."""
@@ -197,12 +204,14 @@ class LocalOffsets:
             if not self._is_dirty:
                 return True
             self._is_dirty = False
+            writing = dict(self._kept)
             try:
-                await self._blocking.run(replace_durably, self._path, encode_offsets(self._kept))
+                await self._blocking.run(replace_durably, self._path, encode_offsets(writing))
             except OSError as error:
                 self._is_dirty = True
                 logger.warning("local offsets not written file=%s error=%s", self._path, error)
                 return False
+            self._begun = frozenset(writing)
             return True
 
     def _put(self, queue: MessageQueue, offset: QueueOffset) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from ternmq_consumer.brokers import Readers
+from ternmq_consumer.consumed_offsets import Told
 from ternmq_model.errors import TernError
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
@@ -96,8 +97,8 @@ class OffsetStore:
         """Commits to one broker go one after the other: an answer must not meet what is newer."""
         self._progress: dict[MessageQueue, _Progress] = {}
 
-    async def query(self, queue: MessageQueue) -> QueueOffset | None:
-        """Return what the broker has for `queue`; None = the group never consumed it.
+    async def query(self, queue: MessageQueue) -> Told | None:
+        """Return what the broker says of `queue`; None = it leaves where to begin to us.
 
         Raises:
             TransportError: The broker did not answer.
@@ -111,7 +112,7 @@ class OffsetStore:
         )
         reply = await connection.call(QUERY_OFFSET, request, timeout_s=self._timeout_s)
         self._told_versions[queue] = reply.version
-        return QueueOffset(reply.offset) if reply.offset >= 0 else None
+        return Told(QueueOffset(reply.offset), reply.is_kept) if reply.offset >= 0 else None
 
     def epoch(self, queue: MessageQueue) -> int | None:
         """Return None: the broker that keeps the offset sets it right itself."""
@@ -129,6 +130,11 @@ class OffsetStore:
         """
         version = self._told_versions.pop(queue, 0)
         self._progress[queue] = _Progress(offset, committed, version)
+
+    def has_begun(self, queue: MessageQueue) -> bool:
+        """Return whether the broker keeps an offset of `queue`; True without a group."""
+        progress = self._progress.get(queue)
+        return not self._group or (progress is not None and progress.committed is not None)
 
     def at(self, queue: MessageQueue) -> QueueOffset | None:
         """Return where `queue` is, as far as is known here; None = it is not kept."""
@@ -191,13 +197,13 @@ class OffsetStore:
         async with self._committing.setdefault(broker_name, asyncio.Lock()):
             for queue in kept:
                 try:
-                    offset = await self.query(queue)
+                    told = await self.query(queue)
                 except TernError as error:
                     logger.info("resets not looked for broker=%s error=%s", broker_name, error)
                     return
                 version = self._told_versions.pop(queue, 0)
-                if offset is not None and self.reset(queue, offset, version):
-                    self._on_reset(queue, offset)
+                if told is not None and self.reset(queue, told.offset, version):
+                    self._on_reset(queue, told.offset)
 
     def tell_again(self, broker_name: str) -> None:
         """Have the next commit tell everything: another member takes the place of who had it.

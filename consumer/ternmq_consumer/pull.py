@@ -31,7 +31,7 @@ from ternmq_consumer.subscriptions import (
     subscription_to,
     subscriptions_by_topic,
 )
-from ternmq_model.errors import ClosedError, RefusedError, TopicNotFound, UsageError
+from ternmq_model.errors import ClosedError, RefusedError, TopicNotFound, Unreachable, UsageError
 from ternmq_model.names import check_group
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.queue import MessageQueue
@@ -337,15 +337,14 @@ class PullConsumer(SeekingPuller, ReplyingClient, Lifecycle):
     async def committed(self, queue: MessageQueue) -> QueueOffset | None:
         """Return the group's offset as the broker has it; None = never committed.
 
-        To a group that is new to a young queue the broker names the queue's begin instead.
-
         Raises:
             TransportError: The broker did not answer.
             UsageError: The consumer has no group.
         """
         self._check_group("have an offset")
         await self._client.routes.route(queue.topic)
-        return await self._parts.offsets.query(queue)
+        told = await self._parts.offsets.query(queue)
+        return told.offset if told is not None and told.is_kept else None
 
     def _note_positions(self) -> None:
         """Have every position committed by the next commit."""
@@ -380,7 +379,12 @@ class PullConsumer(SeekingPuller, ReplyingClient, Lifecycle):
                 start, committed = await parts.starting_points.find(queue)
                 if fetched.position is None and self._queues.find(queue) is fetched:
                     parts.offsets.begin(queue, start, committed)
-                    fetched.place(start)
+                    await parts.offsets.commit([queue])
+                    if not parts.offsets.has_begun(queue):
+                        raise Unreachable(f"{queue}: where the group begins is not committed")
+                    if fetched.position is None and self._queues.find(queue) is fetched:
+                        now_at = parts.offsets.at(queue)  # somebody may have set it meanwhile
+                        fetched.place(start if now_at is None else now_at)
             if self._queues.find(queue) is fetched and fetched and fetched.position is not None:
                 fetched.start(parts.links, fetched.position)
             self._new.pop(queue, None)

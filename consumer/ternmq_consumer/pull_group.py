@@ -79,8 +79,9 @@ class PullOwned:
     async def start(self, wanted: Mapping[MessageQueue, Subscription]) -> bool:
         """Own these queues, tell the application, and begin to read them.
 
-        Where a group begins in a queue that is new to it is committed first, so that nobody after
-        this member can begin at a later end. The application may seek before anything is read.
+        Where a group begins in a queue that is new to it is kept first, or the queue is not owned:
+        nobody after this member can begin at a later end. The application may seek before anything
+        is read.
 
         Returns:
             Whether all could be started. The others are not owned; the reason is logged.
@@ -98,6 +99,10 @@ class PullOwned:
         for told in self._told_resets:
             parts.offsets.reset(*told)
         await parts.offsets.commit(starts)
+        not_begun = [queue for queue in starts if not parts.offsets.has_begun(queue)]
+        parts.offsets.forget(not_begun)
+        for queue in not_begun:
+            del starts[queue]
         self._starting = frozenset()
         self._told_resets.clear()
         for queue, (found, _) in starts.items():

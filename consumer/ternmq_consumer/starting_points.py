@@ -85,9 +85,9 @@ class StartingPoints:
             TransportError: The broker did not answer.
             RefusedError: It said no.
         """
-        committed = await self._offsets.query(queue)
-        if committed is not None:
-            return committed, committed
+        told = await self._offsets.query(queue)
+        if told is not None:
+            return told.offset, told.offset if told.is_kept else None
         place = first_place(self._first.consume_from, queue.topic)
         if place is Place.TIME:
             return await self._ends.at(queue, self._first.at_ms), None

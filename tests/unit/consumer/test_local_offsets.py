@@ -32,7 +32,8 @@ def committed(offsets: LocalOffsets) -> bool:
 
 
 def kept(offsets: LocalOffsets, queue: MessageQueue) -> QueueOffset | None:
-    return asyncio.run(offsets.query(queue))
+    told = asyncio.run(offsets.query(queue))
+    return None if told is None else told.offset
 
 
 def test_offsets_file_contains_the_noted_offsets() -> None:
@@ -146,8 +147,12 @@ def test_failing_save_is_retried(tmp_path: Path) -> None:
     offsets.begin(FIRST, QueueOffset(5), None)
     folder.rmdir()
     assert not committed(offsets)
+    assert not offsets.has_begun(FIRST)
+    assert asyncio.run(offsets.query(FIRST)) == (5, False)
     folder.mkdir()
     assert committed(offsets)
+    assert offsets.has_begun(FIRST)
+    assert asyncio.run(offsets.query(FIRST)) == (5, True)
     assert kept(opened(folder / "offsets.json"), FIRST) == 5
 
 

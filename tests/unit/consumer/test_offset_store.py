@@ -25,6 +25,8 @@ class World:
 
     def __init__(self) -> None:
         self.kept: dict[MessageQueue, int] = {}
+        self.young_offset = -1
+        """Where a new group begins; -1 = the consumer decides."""
         self.away: set[str] = set()
         self.versions: dict[MessageQueue, int] = {}
         self.requests: list[tuple[str, dict[int, int], bool]] = []
@@ -48,7 +50,9 @@ class _Keeps:
         if rpc is QUERY_OFFSET:
             queue = MessageQueue(request.topic, self._name, request.queue_id)
             return groups.QueryOffsetReply(
-                offset=self._world.kept.get(queue, -1), version=self._world.versions.get(queue, 0)
+                offset=self._world.kept.get(queue, self._world.young_offset),
+                version=self._world.versions.get(queue, 0),
+                is_kept=queue in self._world.kept,
             )
         assert rpc is COMMIT_OFFSETS
         reply = groups.CommitOffsetsReply()
@@ -108,8 +112,28 @@ def test_uncommitted_queue_has_no_offset() -> None:
     world = World()
     world.kept[QUEUE] = 0
     store = store_in(world)
-    assert asyncio.run(store.query(QUEUE)) == 0
+    assert asyncio.run(store.query(QUEUE)) == (0, True)
     assert asyncio.run(store.query(OTHER)) is None
+    world.young_offset = 0
+    assert asyncio.run(store.query(OTHER)) == (0, False)
+
+
+def test_queue_has_begun_once_the_broker_keeps_an_offset() -> None:
+    world = World()
+    store = store_in(world)
+    store.begin(QUEUE, offset(5), None)
+    world.refusal = common.Status(code=ResponseCode.TOPIC_NOT_EXIST)
+    assert not asyncio.run(store.commit())
+    assert not store.has_begun(QUEUE)
+    world.refusal = None
+    assert asyncio.run(store.commit())
+    assert store.has_begun(QUEUE)
+    another = store_in(world)
+    another.begin(QUEUE, offset(4), None)
+    assert not asyncio.run(another.commit())
+    assert another.has_begun(QUEUE), "somebody else was first"
+    assert not another.has_begun(OTHER)
+    assert OffsetStore(world, group="", client_id="c", timeout_s=1).has_begun(OTHER)
 
 
 def test_changed_offsets_are_committed_with_one_request_per_broker() -> None:
@@ -201,7 +225,7 @@ def test_commit_carries_the_version_received_with_the_offset() -> None:
     world = World()
     store = store_in(world)
     world.kept[QUEUE], world.versions[QUEUE] = 5, 3
-    assert asyncio.run(store.query(QUEUE)) == 5
+    assert asyncio.run(store.query(QUEUE)) == (5, True)
     store.begin(QUEUE, offset(5), offset(5))
     store.update(QUEUE, offset(6))
     assert asyncio.run(store.commit())

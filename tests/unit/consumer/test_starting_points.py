@@ -62,15 +62,16 @@ def test_default_start_time_is_half_an_hour_before_the_start() -> None:
 class Broker:
     """A broker with one queue from 5 to 50; what was stored at n ms lies at offset n / 100."""
 
-    def __init__(self, kept: int) -> None:
-        self.kept = kept
+    def __init__(self, told: int, *, is_kept: bool = True) -> None:
+        self.told = told
+        self.is_kept = is_kept
 
     async def reader(self, broker_name: str) -> Connection:
         return cast("Connection", self)
 
     async def call(self, rpc: object, request: Any, *, timeout_s: float) -> Any:
         if rpc is QUERY_OFFSET:
-            return groups.QueryOffsetReply(offset=self.kept)
+            return groups.QueryOffsetReply(offset=self.told, is_kept=self.is_kept)
         if rpc is QUERY_OFFSET_BY_TIME:
             assert request.boundary == admin.LOWER
             return admin.QueryOffsetByTimeReply(offset=request.at_ms // 100)
@@ -82,7 +83,7 @@ class Broker:
 @pytest.mark.parametrize(
     ("consume_from", "topic", "kept", "begins_at", "committed"),
     [
-        # What is kept decides, whatever the setting says: also the 0 of a young queue.
+        # What is kept decides, whatever the setting says.
         (ConsumeFrom.LAST_OFFSET, PLAIN, 7, 7, 7),
         (ConsumeFrom.TIMESTAMP, RETRY, 7, 7, 7),
         (ConsumeFrom.LAST_OFFSET, PLAIN, 0, 0, 0),
@@ -100,6 +101,13 @@ def test_consuming_begins_at_committed_offset_or_where_the_setting_says(
     offsets = OffsetStore(broker, group="g", client_id="c", timeout_s=1)
     points = StartingPoints(broker, offsets, FirstStart(consume_from, 2_000), timeout_s=1)
     assert asyncio.run(points.find(MessageQueue(topic, "b", 0))) == (begins_at, committed)
+
+
+def test_young_queue_begins_where_its_broker_says_and_that_is_not_kept() -> None:
+    broker = Broker(0, is_kept=False)
+    offsets = OffsetStore(broker, group="g", client_id="c", timeout_s=1)
+    points = StartingPoints(broker, offsets, FirstStart(ConsumeFrom.LAST_OFFSET, 0), timeout_s=1)
+    assert asyncio.run(points.find(MessageQueue(PLAIN, "b", 0))) == (0, None)
 
 
 def test_unwritten_queue_begins_at_zero() -> None:
