@@ -54,7 +54,7 @@ class StoreService:
             log_files=reads.log_files,
             queues=len(reads.queues()),
             bad_records=reads.bad_records,
-            wrong_units=reads.wrong_units,
+            wrong_units=reads.mending.wrong_units,
             failure="" if store.failure is None else str(store.failure),
         )
         borders = (*PUT_TIME_BORDERS_MS, _NO_BORDER)

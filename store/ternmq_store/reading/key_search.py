@@ -20,7 +20,7 @@ from ternmq_model.record_heads import Ints
 from ternmq_store.index.index_lookup import IndexLookup
 from ternmq_store.queues.log_places import first_from
 from ternmq_store.queues.units import PADDING_SIZE
-from ternmq_store.reading.cold_read import ColdRecord, Source
+from ternmq_store.reading.cold_read import ColdRecord
 from ternmq_store.reading.many_records import ManyRecords, RecordPlace
 from ternmq_store.reading.prepared_search import PreparedSearch
 from ternmq_store.reading.queue_sizes import StretchSize, plan_stretch_size
@@ -31,6 +31,7 @@ from ternmq_store.reading.queue_times import (
     TimeSearch,
     plan_time_search,
 )
+from ternmq_store.reading.source import Source
 from ternmq_store.reading.unique_search import UNIQUE_KEYS_MAX, UniqueSearch
 from ternmq_store.recovery.opening import OpenedFiles
 

@@ -10,7 +10,8 @@ from ternmq_model.offsets import PhysicalOffset
 from ternmq_model.record import BLANK_BYTES, RECORD_BYTES_MAX
 from ternmq_store.disk.filesystem import File
 from ternmq_store.disk.layout import base_of
-from ternmq_store.reading.cold_read import Source, check_one
+from ternmq_store.reading.cold_read import check_one
+from ternmq_store.reading.source import Source
 
 _NO_FILE: Final = -1
 

@@ -13,9 +13,9 @@ from ternmq_model.errors import MessageDamaged, StoreError, StretchGone
 from ternmq_model.offsets import QueueOffset
 from ternmq_store.disk.layout import base_of, queue_folder
 from ternmq_store.queues.units import PADDING_SIZE, Units
-from ternmq_store.reading.cold_read import Source
 from ternmq_store.reading.queue_times import Boundary, TimeSearch
 from ternmq_store.reading.reader import Selection, select
+from ternmq_store.reading.source import Source
 from ternmq_store.scanning.directory import StoreDirectory
 from ternmq_store.scanning.log_rows import Choice, LogRows
 from ternmq_store.scanning.wanted import QueueStretch, Scanned, Wanted
