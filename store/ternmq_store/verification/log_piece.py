@@ -43,6 +43,12 @@ class LogPiece:
     bad: Stretch | None = None
     """What is damaged, if anything is: the piece ends behind it."""
 
+    @property
+    def checked_bytes(self) -> int:
+        """How much of the log was checked."""
+        is_checked = self.batch is not None or self.bad is not None
+        return self.end - self.start if is_checked else 0
+
     def run(self) -> None:
         """Read and check.
 

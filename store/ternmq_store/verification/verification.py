@@ -33,6 +33,7 @@ class Verification:
         rounds: How many have ended since the store was opened.
         ended_at_ms: When the last one did, on the wall clock; 0 = none has.
         units_mended: Units that were found damaged, and were mended, since the store was opened.
+        entries_mended: Entries of the index, likewise.
         records_damaged: Stretches of the log that were found damaged, likewise.
     """
 
@@ -48,6 +49,7 @@ class Verification:
         self._ended_monotonic_ms = 0
         self.units_mended = 0
         self.records_damaged = 0
+        self.entries_mended = 0
 
     def piece_due(self, bytes_max: int) -> LogPiece | None:
         """Return the next piece of the log to check, if it is time; `piece_done` must follow.
