@@ -105,7 +105,7 @@ class MessageStore:
         """What is read of the store: all of it but this object's own few short cuts."""
         self.feed = LogFeed(files, opened.log, opened.session, self.reads)
         """What gives out the log's bytes to replicas."""
-        self.searches = KeySearches(opened, self.reads.source)
+        self.searches = KeySearches(opened, self.reads)
         self.verification = Verification(opened, self.reads, clock)
         """What compares the log with what tells of it, slowly."""
         newest = self.reads.newest_stored_at_ms()

@@ -25,7 +25,7 @@ from ternmq_model.record_scan import Verify, scan_records
 from ternmq_store.disk.filesystem import File
 from ternmq_store.disk.layout import base_of
 from ternmq_store.disk.mapped_file import MappedFile
-from ternmq_store.queues.consume_queue_ext import TagCodes, plain_tag_codes
+from ternmq_store.queues.consume_queue_ext import TagCodes
 from ternmq_store.queues.units import Mend, Units, first_units, unit_of
 from ternmq_store.reading.reader import (
     Limits,
@@ -151,17 +151,15 @@ class ColdRead:
             How many units to read again; None when what was read is right.
         """
         outcome = self._begin_anew()
-        codes = (
-            plain_tag_codes(units) if self.units.ext is None else self.units.ext.tag_codes(units)
-        )
+        search = UnitSearch(self.source, self.units)
+        codes = search.codes_of(units)
         seen, suspects = self._read(units, codes)
         offset, mended = self.request.offset, len(outcome.mends)
-        search = UnitSearch(self.source, self.units)
         for numbers, right in seen:
             inside = (numbers >= offset) & (numbers < offset + len(units))
             rows = numbers[inside] - offset
             outcome.mends += search.mends(
-                numbers[inside], units[rows], codes.of(rows), right[inside]
+                numbers[inside], units[rows], right[inside], codes.of(rows)
             )
         known = {mend.offset for mend in outcome.mends}
         for row in suspects:
@@ -170,10 +168,8 @@ class ColdRead:
                 continue
             found = search.find(number, unit_of(units, row))
             if found.unit is not None:
-                kept = search.mends(
-                    np.array([number]), units[row : row + 1], codes.of([row]), found.unit
-                )
-                outcome.mends += kept
+                there = units[row : row + 1]
+                outcome.mends += search.mends(np.array([number]), there, found.unit)
                 continue
             outcome.sought[number] = found.place
             if found.place != IN_VAIN:

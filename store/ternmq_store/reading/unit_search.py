@@ -28,7 +28,7 @@ from ternmq_model.record_heads import Ints
 from ternmq_model.record_scan import scan_records
 from ternmq_store.hints import stored_units
 from ternmq_store.queues.consume_queue import ConsumeQueue, are_same_codes, are_same_places
-from ternmq_store.queues.consume_queue_ext import ExtSource, TagCodes
+from ternmq_store.queues.consume_queue_ext import ExtSource, TagCodes, plain_tag_codes
 from ternmq_store.queues.unit_files import UnitFiles
 from ternmq_store.queues.units import PADDING_SIZE, Mend, Unit, Units, unit_of
 from ternmq_store.reading.source import Source
@@ -138,7 +138,18 @@ class UnitSearch:
         right = None if unit.size == PADDING_SIZE else self.unit_at(number, unit.offset)
         return right is not None and int(right["size"][0]) == unit.size
 
-    def mends(self, numbers: Ints, there: Units, codes: TagCodes, right: Units) -> list[Mend]:
+    def codes_of(self, units: Units) -> TagCodes:
+        """Return the tag codes of units, wherever they are kept.
+
+        Raises:
+            OSError: The disk failed.
+        """
+        ext = self._queue.ext
+        return plain_tag_codes(units) if ext is None else ext.tag_codes(units)
+
+    def mends(
+        self, numbers: Ints, there: Units, right: Units, codes: TagCodes | None = None
+    ) -> list[Mend]:
         """Return which units of messages are damaged, given the right ones of good records.
 
         A unit that tells of another good record of the same number stays: the number was given
@@ -147,6 +158,7 @@ class UnitSearch:
         Raises:
             OSError: The disk failed.
         """
+        codes = self.codes_of(there) if codes is None else codes
         same_codes = are_same_codes(self._queue.topic, codes, right)
         same_places = are_same_places(there, right)
         found: list[Mend] = []
@@ -163,13 +175,29 @@ class UnitSearch:
             found.append(Mend(number, was, unit))
         return found
 
-    def find(self, number: int, was: Unit) -> Found:
-        """Look for the record of a message whose unit says `was`.
+    def find_all(self, number: int, was: Unit) -> Units | None:
+        """Return the right unit of a message whose unit says `was`; None if the log has no record.
 
         Raises:
             OSError: The disk failed.
         """
-        begin = self._queue.sought.get(number, -1)
+        found = self.find(number, was)
+        while found.unit is None and found.place != IN_VAIN:
+            found = self.find(number, was, begin=found.place)
+        return found.unit
+
+    def find(self, number: int, was: Unit, *, begin: int | None = None) -> Found:
+        """Look for the record of a message whose unit says `was`, in a part of the log at most.
+
+        Args:
+            number: Of the message.
+            was: What is there.
+            begin: Where an earlier look ended. None = where one that is remembered did.
+
+        Raises:
+            OSError: The disk failed.
+        """
+        begin = self._queue.sought.get(number, -1) if begin is None else begin
         if begin == IN_VAIN:
             return Found(None, IN_VAIN)
         low, high = self._between(number)

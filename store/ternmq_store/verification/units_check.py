@@ -8,7 +8,6 @@ from ternmq_model.offsets import QueueOffset
 from ternmq_model.record_batch import RecordBatch
 from ternmq_model.record_heads import Ints
 from ternmq_store.queues.consume_queue import ConsumeQueue
-from ternmq_store.queues.consume_queue_ext import plain_tag_codes
 from ternmq_store.queues.units import Mend, Units
 from ternmq_store.reading.source import Source
 from ternmq_store.reading.unit_search import QueueSource, UnitSearch, counted
@@ -61,8 +60,6 @@ class UnitsCheck:
             count = len(inside) if inside.all() else int(inside.argmin())
             if len(there):
                 own = slice(row, row + count)
-                units = there[numbers[own] - first]
-                codes = plain_tag_codes(units) if queue.ext is None else queue.ext.tag_codes(units)
-                mends += search.mends(numbers[own], units, codes, right[own])
+                mends += search.mends(numbers[own], there[numbers[own] - first], right[own])
             row += count
         return mends
