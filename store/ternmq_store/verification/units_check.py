@@ -11,6 +11,7 @@ from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.units import Mend, Units
 from ternmq_store.reading.source import Source
 from ternmq_store.reading.unit_search import QueueSource, UnitSearch, counted
+from ternmq_store.verification.index_check import IndexCheck
 
 
 class QueueCheck(NamedTuple):
@@ -31,6 +32,9 @@ class UnitsCheck:
     source: Source
     batch: RecordBatch
     queues: Sequence[QueueCheck]
+    index: IndexCheck | None
+    """What compares the index with the same records."""
+
     mends: list[tuple[ConsumeQueue, list[Mend]]] = field(
         default_factory=list[tuple[ConsumeQueue, list[Mend]]]
     )
@@ -49,6 +53,8 @@ class UnitsCheck:
                 units.files.close()
             if mends:
                 self.mends.append((queue, mends))
+        if self.index is not None:
+            self.index.run()
 
     def _compare(self, queue: QueueSource, numbers: Ints, right: Units) -> list[Mend]:
         search, mends = UnitSearch(self.source, queue), list[Mend]()

@@ -5,12 +5,17 @@ another thread: the log first, then what tells of it.
 """
 
 import logging
+from collections import deque
 from typing import Final
+
+import numpy as np
 
 from ternmq_model.clock import Clock
 from ternmq_model.offsets import PhysicalOffset
+from ternmq_store.index.index_file import IndexInfo
 from ternmq_store.reading.reads import Reads
 from ternmq_store.recovery.opening import OpenedFiles
+from ternmq_store.verification.index_check import EntryPlace, IndexCheck, IndexWalk
 from ternmq_store.verification.log_piece import LogPiece
 from ternmq_store.verification.units_check import QueueCheck, UnitsCheck
 
@@ -40,6 +45,10 @@ class Verification:
     def __init__(self, opened: OpenedFiles, reads: Reads, clock: Clock) -> None:
         self._log = opened.log
         self._queues = opened.queues
+        self._index = opened.index
+        self._next_entry: EntryPlace | None = None
+        self._walks: deque[IndexInfo] | None = None
+        self._walk: IndexWalk | None = None
         self._session = opened.session
         self._reads = reads
         self._clock = clock
@@ -51,8 +60,10 @@ class Verification:
         self.records_damaged = 0
         self.entries_mended = 0
 
-    def piece_due(self, bytes_max: int) -> LogPiece | None:
-        """Return the next piece of the log to check, if it is time; `piece_done` must follow.
+    def piece_due(self, bytes_max: int) -> LogPiece | IndexWalk | None:
+        """Return what to check next, if it is time; `piece_done` must follow.
+
+        First comes the log, piece by piece, then the chains of each index file.
 
         Args:
             bytes_max: About its length; a longer record is checked by itself.
@@ -69,8 +80,7 @@ class Verification:
         if self.offset == source.end == source.start:
             return None  # nothing is dispatched yet
         if self.offset >= source.end or not self._log.files.has(self.offset):
-            self._end_round(now_ms)
-            return None
+            return self._next_walk(now_ms)
         file = self._log.files.at(self.offset)
         file.hold()
         check = self._session.check_at(self.offset)
@@ -82,17 +92,42 @@ class Verification:
             source=source, start=self.offset, until=until, bytes_max=bytes_max, held=(file,)
         )
 
+    def _next_walk(self, now_ms: int) -> IndexWalk | None:
+        """Return what looks at index files, when the log has been looked at; end the round then."""
+        if self._walk is None or self._walk.is_over:
+            self._walk = None
+            if self._walks is None:
+                infos = () if self._index is None else self._index.infos()
+                self._walks = deque[IndexInfo](info for info in infos if info.has_entries)
+            if self._walks:
+                info = self._walks.popleft()
+                slots = np.zeros(info.sizes.slots, dtype=np.int32)
+                self._walk = IndexWalk(self._reads.source().files, info, slots)
+        if self._walk is None:
+            self._end_round(now_ms)
+        return self._walk
+
     def _end_round(self, now_ms: int) -> None:
+        self._walks = self._next_entry = None
         self.rounds += 1
         self.offset = PhysicalOffset(0)
         self._ended_monotonic_ms, self.ended_at_ms = now_ms, self._clock.wall_ms()
         logger.info(
-            "verification has come to the end of the log units_mended=%d records_damaged=%d",
-            *(self.units_mended, self.records_damaged),
+            "verification has come to the end units_mended=%d entries_mended=%d records_damaged=%d",
+            *(self.units_mended, self.entries_mended, self.records_damaged),
         )
 
-    def piece_done(self, piece: LogPiece, error: OSError | None = None) -> UnitsCheck | None:
+    def piece_done(
+        self, piece: LogPiece | IndexWalk, error: OSError | None = None
+    ) -> UnitsCheck | None:
         """Take over what a piece that has run came to; return what is to be compared with it."""
+        if isinstance(piece, IndexWalk):
+            self._note_entries(piece.mended, str(piece.info.path))
+            piece.mended = 0
+            if error is not None:
+                logger.warning("index not verified file=%s error=%s", piece.info.path, error)
+                piece.is_over = True
+            return None
         for file in piece.held:
             file.release()
         if error is not None:
@@ -116,13 +151,30 @@ class Verification:
             for topic, queue_id, rows in piece.batch.queues
             if (queue := self._queues.find(topic, queue_id)) is not None
         ]
-        return UnitsCheck(source=piece.source, batch=piece.batch, queues=queues)
+        index = None
+        if self._index is not None:
+            index = IndexCheck(
+                files=piece.source.files,
+                source=piece.source,
+                batch=piece.batch,
+                infos=self._index.infos(),
+                next=self._next_entry,
+            )
+        return UnitsCheck(source=piece.source, batch=piece.batch, queues=queues, index=index)
+
+    def _note_entries(self, mended: int, where: str) -> None:
+        if mended:
+            self.entries_mended += mended
+            logger.warning("index entries were wrong count=%d near=%s", mended, where)
 
     def units_done(self, check: UnitsCheck, error: OSError | None = None) -> None:
         """Mend what a comparison that has run found."""
         if error is not None:
             logger.warning("consume queues not verified error=%s", error)
             return
+        if check.index is not None:
+            self._next_entry = check.index.next
+            self._note_entries(check.index.mended, f"log {self.offset}")
         before = self._reads.mending.mended_units
         for queue, mends in check.mends:
             if self._queues.find(queue.topic, queue.queue_id) is queue:

@@ -2,13 +2,17 @@
 
 import logging
 from dataclasses import replace
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from ternmq_model.offsets import QueueOffset
 from ternmq_model.record_passes import tag_code_of
-from ternmq_store.disk.layout import commit_log_folder, file_name, queue_folder
+from ternmq_store.disk.layout import commit_log_folder, file_name, index_folder, queue_folder
+from ternmq_store.index.index_format import ENTRY, IndexSizes
 from ternmq_store.message_store import MessageStore
+from ternmq_store.verification.log_piece import LogPiece
 from ternmq_store.verification.verification import ROUND_PAUSE_MS
 from tests.support.files import Bytes, MemoryFileSystem
 from tests.support.records import batch_of, record
@@ -31,7 +35,8 @@ def filled(files: MemoryFileSystem, clock: HandClock | None = None) -> MessageSt
     """Return a store with messages in three queues, in several files of log and queues."""
     store = open_store(files, config=SOME, clock=clock)
     for number in range(COUNT):
-        tag = {"TAGS": "odd" if number % 2 else "even"}
+        tag = {"TAGS": "odd" if number % 2 else "even", "UNIQ_KEY": f"{number:032x}"}
+        tag["KEYS"] = "all one two"[: 3 + 4 * (number % 3)]
         append(store, batch_of(record("AB"[number % 2], number % 3, b"%03d" % number, tag)))
     settle(store)
     return store
@@ -199,8 +204,65 @@ def test_piece_holds_its_file_and_lets_it_go() -> None:
     store = filled(MemoryFileSystem())
     piece = store.verification.piece_due(1000)
     assert piece is not None
+    assert isinstance(piece, LogPiece)
     assert [file.holds for file in piece.held] == [1]
     held = tuple(piece.held)
     store.verification.piece_done(piece, OSError("the disk failed"))
     assert [file.holds for file in held] == [0]
     assert store.verification.offset == 8192
+
+
+def index_files(files: MemoryFileSystem) -> list[Path]:
+    return sorted(path for path in files.nodes if path.parent == index_folder(ROOT))
+
+
+@pytest.mark.parametrize("number", [1, 2, 17, 39])
+@pytest.mark.parametrize("position", range(20))
+def test_damaged_index_entry_is_mended_in_place(position: int, number: int) -> None:
+    files = MemoryFileSystem()
+    store = filled(files)
+    data = files.nodes[index_files(files)[1]].data
+    before = data.tobytes()
+    at = IndexSizes(SOME.index_slots, SOME.index_entries).entry_at(number) + position
+    data[at] ^= 1 << (position % 8)
+    go_round(store)
+    first_second = number == 1 and 12 <= position < 16  # nobody reads those
+    assert (data.tobytes() == before) is not first_second
+    assert store.verification.entries_mended == (0 if first_second else 1)
+    assert (store.verification.units_mended, store.verification.records_damaged) == (0, 0)
+
+
+def test_damaged_slot_of_a_full_index_file_is_mended() -> None:
+    files = MemoryFileSystem()
+    store = filled(files)
+    data = files.nodes[index_files(files)[1]].data
+    before = data.tobytes()
+    for slot in range(SOME.index_slots):
+        data[40 + 4 * slot + 3] ^= 3
+    go_round(store)
+    assert data.tobytes() == before
+
+
+def test_damaged_entries_in_a_row_are_mended_and_keys_found_again() -> None:
+    files = MemoryFileSystem()
+    store = filled(files)
+    data = files.nodes[index_files(files)[2]].data
+    before = data.tobytes()
+    sizes = IndexSizes(SOME.index_slots, SOME.index_entries)
+    data[sizes.entry_at(5) : sizes.entry_at(30)] = 0
+    go_round(store)
+    assert data.tobytes() == before
+
+
+def test_index_entries_in_another_order_than_the_log_stay() -> None:
+    files = MemoryFileSystem()
+    store = filled(files)
+    data = files.nodes[index_files(files)[1]].data
+    sizes = IndexSizes(SOME.index_slots, SOME.index_entries)
+    begin, end = sizes.entry_at(3), sizes.entry_at(8)
+    entries = np.frombuffer(data[begin:end].tobytes(), dtype=ENTRY).copy()
+    entries = entries[::-1].copy()
+    data[begin:end] = np.frombuffer(entries.tobytes(), dtype=np.uint8)
+    go_round(store)
+    there = np.frombuffer(data[begin:end].tobytes(), dtype=ENTRY)
+    assert there["offset"].tolist() == entries["offset"].tolist()
