@@ -73,7 +73,7 @@ class StoreVerification:
     @property
     def bytes_per_s(self) -> int:
         """Its speed as the settings say; 0 = nothing is verified."""
-        return self._store.reads.config.verify_bytes_per_s
+        return self._store.reads.config.verify_rate_bytes
 
     def job(self) -> Job:
         """Return what verifies, piece by piece."""

@@ -142,7 +142,7 @@ class StoreConfig:
     read_ahead_enabled: bool = True
     """The disk is told what a reader far behind will want next."""
 
-    verify_bytes_per_s: int = 4 << 20
+    verify_rate_bytes: int = 4 << 20
     """Speed of the background verification, in bytes of the log a second: each record is checked,
     and compared with consume queues and index, which are mended from it. 0 = no verification."""
 
@@ -171,9 +171,9 @@ class StoreConfig:
             raise ConfigError("store.flush_least_pages", self.flush_least_pages, "must be >= 0")
         self._check_retention()
         self._check_reads()
-        if not 0 <= self.verify_bytes_per_s <= 1 << 30:
+        if not 0 <= self.verify_rate_bytes <= 1 << 30:
             rule = "must be 0 to 1073741824"
-            raise ConfigError("store.verify_bytes_per_s", self.verify_bytes_per_s, rule)
+            raise ConfigError("store.verify_rate_bytes", self.verify_rate_bytes, rule)
 
     def _check_reads(self) -> None:
         for name, most in (

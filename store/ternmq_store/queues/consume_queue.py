@@ -57,7 +57,8 @@ _PADDING_UNITS: Final = 100_000  # in one step
 def are_same_places(there: Units, wanted: Units) -> NDArray[np.bool_]:
     """Tell which units tell of the same record."""
     same: NDArray[np.bool_] = there["offset"] == wanted["offset"]
-    return same & (there["size"] == wanted["size"])
+    same &= there["size"] == wanted["size"]
+    return same
 
 
 def are_same_codes(topic: str, there: TagCodes, wanted: Units) -> NDArray[np.bool_]:

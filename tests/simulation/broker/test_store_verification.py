@@ -64,7 +64,7 @@ def test_verification_mends_units_and_lists_messages_that_groups_have_passed() -
 
 def test_verification_shows_its_progress_and_a_broker_leaves_amid_a_round() -> None:
     async def main() -> None:
-        slow = replace(SMALL_STORE, verify_bytes_per_s=1000)
+        slow = replace(SMALL_STORE, verify_rate_bytes=1000)
         async with world() as around:
             around.store_config = slow
             async with around.broker() as broker:
@@ -88,7 +88,7 @@ def test_verification_shows_its_progress_and_a_broker_leaves_amid_a_round() -> N
 def test_verification_may_be_switched_off() -> None:
     async def main() -> None:
         async with world() as around:
-            around.store_config = replace(SMALL_STORE, verify_bytes_per_s=0)
+            around.store_config = replace(SMALL_STORE, verify_rate_bytes=0)
             async with around.broker() as broker:
                 client = await around.connect(broker)
                 await client.put_topic("A", 1)
