@@ -2,11 +2,14 @@ import asyncio
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_remoting import contracts
 from ternmq_store.disk.layout import file_name, queue_folder
-from tests.support.brokers import SMALL_STORE, Client, World, serving, world
+from ternmq_store.reading import cold_read, unit_search
+from tests.support.brokers import SMALL_STORE, Client, World, bodies, serving, world
 from tests.support.files import Bytes
 from tests.support.virtual_time import run_in_virtual_time
 
@@ -99,6 +102,26 @@ def test_verification_may_be_switched_off() -> None:
                 told = await status(client)
                 assert (told.mended_units, told.verification.rounds) == (0, 0)
                 await client.connection.close()
+
+    run_in_virtual_time(main())
+
+
+def test_pull_waits_for_a_long_search_and_gets_every_message(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(unit_search, "SEARCH_BYTES", 300)
+    monkeypatch.setattr(cold_read, "_DENSE", 0)
+
+    async def main() -> None:
+        async with serving(topics={"A": 1, "B": 1}) as (around, client):
+            await send(client)
+            sender = await client.open_sender()
+            await sender.send(*(sender.record("B") for _ in range(COUNT)))
+            await sender.send(sender.record("A", body=b"last"))
+            await asyncio.sleep(1)
+            units_of(around)[COUNT * 20 : COUNT * 20 + 8] = 255
+            reply = await client.pull("A", group="G", offset=COUNT)
+            assert (bodies(reply), reply.next_offset) == ([b"last"], COUNT + 1)
 
     run_in_virtual_time(main())
 
