@@ -7,9 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ternmq_model.offsets import QueueOffset
+from ternmq_model.names import SCHEDULE_TOPIC, WHEEL_TOPIC
+from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.record_passes import tag_code_of
+from ternmq_model.record_scan import Verify, scan_records
 from ternmq_store.disk.layout import commit_log_folder, file_name, index_folder, queue_folder
+from ternmq_store.hints import no_bit_maps
 from ternmq_store.index.index_format import ENTRY, IndexSizes
 from ternmq_store.message_store import MessageStore
 from ternmq_store.verification.log_piece import LogPiece
@@ -266,3 +269,46 @@ def test_index_entries_in_another_order_than_the_log_stay() -> None:
     go_round(store)
     there = np.frombuffer(data[begin:end].tobytes(), dtype=ENTRY)
     assert there["offset"].tolist() == entries["offset"].tolist()
+
+
+@pytest.mark.parametrize(
+    ("topic", "properties"),
+    [(SCHEDULE_TOPIC, {"DELAY": "3"}), (WHEEL_TOPIC, {"TIMER_OUT_MS": "1700000005000"})],
+)
+def test_wrong_delivery_time_is_mended(topic: str, properties: dict[str, str]) -> None:
+    files = MemoryFileSystem()
+    store = open_store(files, config=SOME)
+    data = memoryview(record(topic, 0, b"waits", properties) + bytes(8))
+    for _ in range(5):  # no client may send such
+        at = PhysicalOffset(0)
+        found = scan_records(data, 0, len(data), at=at, records_max=1, verify=Verify.NOTHING)
+        assert found.batch is not None
+        append(store, found.batch)
+    settle(store)
+    units = units_of(files, topic, 0)
+    before = units.tobytes()
+    units[2 * 20 + 14] ^= 2  # years later
+    codes = store.searches.codes_at(topic, 0, QueueOffset(0), 5).tolist()
+    assert codes[2] > codes[1] + 365 * 86_400_000
+    go_round(store)
+    assert units.tobytes() == before
+
+
+@pytest.mark.parametrize("position", range(20))
+def test_damaged_unit_with_a_code_kept_elsewhere_is_mended(position: int) -> None:
+    files = MemoryFileSystem()
+    config = replace(SOME, consume_queue_ext_enabled=True, consume_queue_ext_file_bytes=1 << 16)
+    store = open_store(files, config=config)
+    store.keep_bit_maps(no_bit_maps)
+    for _ in range(5):
+        append(store, batch_of(record("A", 0, b"kept", {"TAGS": "t"})))
+    settle(store)
+    units = units_of(files, "A", 0)
+    before = units.tobytes()
+    units[2 * 20 + position] ^= 0x40
+    go_round(store)
+    assert store.verification.units_mended == 1
+    kept = 20 if position < 12 else 12
+    assert units[: 2 * 20 + kept].tobytes() == before[: 2 * 20 + kept]
+    code = tag_code_of(b"TAGS\x01t\x02")
+    assert store.searches.codes_at("A", 0, QueueOffset(0), 5).tolist() == [code] * 5
