@@ -200,6 +200,12 @@ class OffsetTable:
                 found[topic] = dict(sorted(self._offsets[key].items()))
         return found
 
+    def groups_beyond(self, topic: str, queue_id: int, offset: QueueOffset) -> Sequence[str]:
+        """Return the groups that have committed an offset beyond `offset` of a queue, sorted."""
+        keys = (key for key, queues in self._offsets.items() if queues.get(queue_id, 0) > offset)
+        parts = (key.partition(_SEPARATOR) for key in keys)
+        return sorted(group for own, _, group in parts if own == topic)
+
     def groups(self) -> set[str]:
         """Return every group that has an offset."""
         return {key.partition(_SEPARATOR)[2] for key, queues in self._offsets.items() if queues}

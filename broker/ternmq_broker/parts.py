@@ -38,6 +38,7 @@ from ternmq_broker.statistics.lag import GroupLag
 from ternmq_broker.statistics.rpc import StatisticsService
 from ternmq_broker.store_loop import StoreLoop
 from ternmq_broker.store_retention import StoreRetention
+from ternmq_broker.store_verification import StoreVerification
 from ternmq_broker.tables import Tables
 from ternmq_broker.transactions.transactions import Transactions, TransactionServices
 from ternmq_broker.waiting_parts import WaitingParts
@@ -110,6 +111,7 @@ class Parts:
             interval_s=store_config.clean_interval_ms / 1000,
             wake=wake,
         )
+        self._verification = StoreVerification(store, tables.offsets, env.clock, env.blocking)
         self._safety = self._build_safety(store_config)
         self._inner = self._inner_writer(store_config)
         self._moved = self._moved_events()
@@ -127,7 +129,7 @@ class Parts:
             self._admin,
             self._groups.admin_service(self._admin.remove_topic),
             QueryService(store, tables.topics, env.blocking),
-            StoreService(store, opened_at_ms=env.clock.wall_ms()),
+            StoreService(store, self._verification, opened_at_ms=env.clock.wall_ms()),
             self._transactions.service,
             self._counted,
             SettingsService(self._live),
@@ -323,6 +325,7 @@ class Parts:
         """Return what runs beside the handlers."""
         store_jobs = (*self._store_loop.jobs(), *self._retention.jobs())
         others = (*self._groups.jobs(), *self._reading.jobs(), self._counted.job())
+        others += (self._verification.job(),)
         if not self._member.is_slave:
             others += tuple(self._transactions.jobs())
         return (*store_jobs, *self._tables.jobs(), *others)

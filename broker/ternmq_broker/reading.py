@@ -10,7 +10,7 @@ from ternmq_model.response_code import ResponseCode
 from ternmq_remoting.environment import Blocking
 from ternmq_store.message_store import MessageStore
 from ternmq_store.reading.cold_read import ColdRead, ColdRecord
-from ternmq_store.reading.reader import ReadRequest, ReadResult
+from ternmq_store.reading.reader import ReadRequest, ReadResult, ReadStatus
 
 _ROUNDS: Final = 4
 """A send takes some rounds of the loop; who gives way but once makes it wait for a scan in each."""
@@ -45,13 +45,18 @@ class StoreReader:
     async def read(self, request: ReadRequest) -> ReadResult:
         """Return messages of a queue. Nothing else runs meanwhile when they are in memory.
 
+        A read that looks for the record of a damaged unit is taken again until that is over.
         Cancelling is safe.
 
         Raises:
             RefusedError: The disk failed.
         """
-        plan = self.store.reads.plan_read(request)
-        return await self.fetch(plan) if isinstance(plan, ColdRead) else plan
+        while isinstance(plan := self.store.reads.plan_read(request), ColdRead):
+            result = await self.fetch(plan)
+            has_moved = result.next_offset > request.offset
+            if has_moved or result.status is not ReadStatus.NO_MATCHED_MESSAGE:
+                return result
+        return plan
 
     async def fetch(self, plan: ColdRead) -> ReadResult:
         """Run a read that `plan_read` gave. By its end the queue may be another one, or gone.

@@ -5,6 +5,7 @@ Source: RocketMQ `AdminBrokerProcessor.getBrokerRuntimeInfo`, `StoreStatsService
 
 from collections.abc import Sequence
 
+from ternmq_broker.store_verification import StoreVerification
 from ternmq_protos.v1 import admin_pb2 as admin
 from ternmq_remoting.contracts import DESCRIBE_STORE
 from ternmq_remoting.rpc import Call, Handler, unary
@@ -19,11 +20,15 @@ class StoreService:
 
     Args:
         store: Open.
+        verification: Verifies it.
         opened_at_ms: Since when, on the wall clock.
     """
 
-    def __init__(self, store: MessageStore, *, opened_at_ms: int) -> None:
+    def __init__(
+        self, store: MessageStore, verification: StoreVerification, *, opened_at_ms: int
+    ) -> None:
         self._store = store
+        self._verification = verification
         self._opened_at_ms = opened_at_ms
 
     def handlers(self) -> Sequence[Handler]:
@@ -54,7 +59,9 @@ class StoreService:
             log_files=reads.log_files,
             queues=len(reads.queues()),
             bad_records=reads.bad_records,
-            wrong_units=reads.wrong_units,
+            wrong_units=reads.mending.wrong_units,
+            mended_units=reads.mending.mended_units,
+            verification=self._describe_verification(),
             failure="" if store.failure is None else str(store.failure),
         )
         borders = (*PUT_TIME_BORDERS_MS, _NO_BORDER)
@@ -68,4 +75,19 @@ class StoreService:
             reply.topics.add(topic=topic, messages=put.messages, bytes=put.bytes)
         for (group, topic, queue_id), behind in sorted(counted.behind.items()):
             reply.groups.add(group=group, topic=topic, queue_id=queue_id, **behind._asdict())
+        for message in self._verification.passed:
+            reply.passed.add(**message._asdict())
         return reply
+
+    def _describe_verification(self) -> admin.StoreVerification:
+        verification = self._store.verification
+        return admin.StoreVerification(
+            bytes_per_s=self._verification.bytes_per_s,
+            offset=verification.offset,
+            end_offset=self._store.dispatched_offset,
+            rounds=verification.rounds,
+            round_ended_at_ms=verification.ended_at_ms,
+            units_mended=verification.units_mended,
+            records_damaged=verification.records_damaged,
+            entries_mended=verification.entries_mended,
+        )

@@ -91,6 +91,9 @@ def _counted(reply: admin_messages.DescribeStoreReply) -> dict[str, object]:
         "queues": reply.queues,
         "damaged_records": reply.bad_records,
         "wrong_units": reply.wrong_units,
+        "mended_units": reply.mended_units,
+        "verification": _verification(reply.verification),
+        "passed": [_passed(each) for each in reply.passed],
         "damaged": [f"{each.start}-{each.end}: {each.reason}" for each in reply.damaged],
         "failure": reply.failure or None,
         "topics": {
@@ -102,6 +105,30 @@ def _counted(reply: admin_messages.DescribeStoreReply) -> dict[str, object]:
 
 def _bucket(times: admin_messages.PutTimes) -> str:
     return f"<{times.below_ms}ms" if times.below_ms else "more"
+
+
+def _verification(told: admin_messages.StoreVerification) -> dict[str, object]:
+    return {
+        "bytes_per_s": told.bytes_per_s,
+        "offset": told.offset,
+        "end_offset": told.end_offset,
+        "rounds": told.rounds,
+        "round_ended": time_text(told.round_ended_at_ms) if told.round_ended_at_ms else None,
+        "units_mended": told.units_mended,
+        "entries_mended": told.entries_mended,
+        "records_damaged": told.records_damaged,
+    }
+
+
+def _passed(message: admin_messages.PassedMessage) -> dict[str, object]:
+    return {
+        "topic": message.topic,
+        "queue_id": message.queue_id,
+        "offset": message.offset,
+        "reason": message.reason,
+        "groups": list(message.groups),
+        "mended": time_text(message.mended_at_ms),
+    }
 
 
 def _behind(group: admin_messages.GroupBehind) -> dict[str, object]:

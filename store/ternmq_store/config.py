@@ -142,6 +142,10 @@ class StoreConfig:
     read_ahead_enabled: bool = True
     """The disk is told what a reader far behind will want next."""
 
+    verify_rate_bytes: int = 4 << 20
+    """Speed of the background verification, in bytes of the log a second: each record is checked,
+    and compared with consume queues and index, which are mended from it. 0 = no verification."""
+
     disk_fall_recorded: bool = True
     """How far each group is behind is noted with every read; `ternmq broker status` shows it."""
 
@@ -167,6 +171,9 @@ class StoreConfig:
             raise ConfigError("store.flush_least_pages", self.flush_least_pages, "must be >= 0")
         self._check_retention()
         self._check_reads()
+        if not 0 <= self.verify_rate_bytes <= 1 << 30:
+            rule = "must be 0 to 1073741824"
+            raise ConfigError("store.verify_rate_bytes", self.verify_rate_bytes, rule)
 
     def _check_reads(self) -> None:
         for name, most in (

@@ -127,6 +127,18 @@ def unit_runs(
     return runs
 
 
+def stored_units(batch: RecordBatch, topic: str, rows: Ints) -> Units:
+    """Return the units of one topic's records in a batch that was read back from the log."""
+    heads = batch.heads
+    units = make_units(
+        heads["physical_offset"][rows].astype(np.int64), batch.sizes[rows], batch.tag_codes[rows]
+    )
+    if topic in (SCHEDULE_TOPIC, WHEEL_TOPIC):
+        stored_at_ms = heads["stored_at_ms"].astype(np.int64)
+        units["tag_code"] = _delivery_times(topic, batch, rows, stored_at_ms)
+    return units
+
+
 def _delivery_times(topic: str, batch: RecordBatch, rows: Ints, stored_at_ms: Ints) -> Ints:
     """Return what units keep of delayed and timed messages: when they are to be delivered.
 

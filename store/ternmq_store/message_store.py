@@ -15,7 +15,6 @@ import logging
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from ternmq_model.clock import Clock
 from ternmq_model.errors import ClosedError, StoreFailed
@@ -46,10 +45,9 @@ from ternmq_store.reservations import Reservations
 from ternmq_store.retention.clean_tasks import CleanTask
 from ternmq_store.retention.cleaner import Cleaner
 from ternmq_store.statistics import StoreStatistics
+from ternmq_store.verification.verification import Verification
 
 logger = logging.getLogger(__name__)
-
-_DISPATCH_MAX: Final = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +105,9 @@ class MessageStore:
         """What is read of the store: all of it but this object's own few short cuts."""
         self.feed = LogFeed(files, opened.log, opened.session, self.reads)
         """What gives out the log's bytes to replicas."""
-        self.searches = KeySearches(opened, self.reads.source)
+        self.searches = KeySearches(opened, self.reads)
+        self.verification = Verification(opened, self.reads, clock)
+        """What compares the log with what tells of it, slowly."""
         newest = self.reads.newest_stored_at_ms()
         self._dispatcher.stored_at_ms = max(opened.dispatcher.stored_at_ms, newest)
         self.last_stored_at_ms = max(opened.stored_at_ms, self._dispatcher.stored_at_ms)
@@ -336,7 +336,7 @@ class MessageStore:
         self._check_open()
         return self.reads.record_at(offset, self.confirm_offset)
 
-    def dispatch(self, *, messages_max: int = _DISPATCH_MAX) -> Dispatched:
+    def dispatch(self, *, messages_max: int = 1 << 16) -> Dispatched:
         """Make confirmed messages readable, about `messages_max` of them.
 
         Raises:

@@ -27,12 +27,17 @@ def filled() -> MemoryFileSystem:
     """Return a store that was closed, with messages of one length in several queues."""
     files = MemoryFileSystem()
     store = open_store(files, config=CONFIG)
+    fill(store)
+    store.close()
+    return files
+
+
+def fill(store: MessageStore) -> None:
+    """Append the messages."""
     for number in range(COUNT):
         topic, queue_id = QUEUES[number % len(QUEUES)]
         append(store, batch_of(record(topic, queue_id, b"%04d" % number)))
     settle(store)
-    store.close()
-    return files
 
 
 def drain(store: MessageStore, limits: Limits) -> Served:
@@ -75,35 +80,52 @@ def test_every_message_is_read_once_from_memory_or_disk(limits: Limits, memory: 
     assert drain(store, limits) == served
 
 
-def test_unit_that_points_into_an_earlier_file_loses_its_message_alone() -> None:
-    files = filled()
-    store = open_store(files, config=CONFIG)
-    (path,) = [each for each in files.nodes if each.parts[-4:-1] == ("consumequeue", "A", "1")]
-    unit = 35  # the second of the log's second file
-    files.nodes[path].data[20 * unit + 6] ^= 64
-    served = drain(store, Limits(40, 100_000))
-    kept = {number for topic, queue_id, number in served if (topic, queue_id) == ("A", 1)}
-    assert set(range(COUNT // 3)) - kept == {unit}
-    assert len(served) == COUNT - 1
+@given(st.data(), LIMITS, st.sampled_from(("appended", "on disk", "in memory")))
+def test_changed_byte_of_a_consume_queue_costs_nothing(
+    data: st.DataObject, limits: Limits, state: str
+) -> None:
+    files, store, expected = in_state(state)
+    path = data.draw(st.sampled_from(paths_of(files, "consumequeue")))
+    node = files.nodes[path]
+    position = data.draw(st.integers(0, 20 * COUNT // 3 - 1))
+    before = node.data.tobytes()
+    node.data[min(position, len(node.data) - 1)] ^= data.draw(st.integers(1, 255))
+    assert drain(store, limits) == expected
+    store.reads.memory_bytes = 0
+    assert drain(store, Limits(40, 100_000)) == expected
+    assert node.data.tobytes() == before
+    assert not store.reads.quarantine
 
 
 @given(st.data(), LIMITS)
-def test_changed_byte_loses_at_most_its_message_and_serves_no_other(
+def test_changed_byte_of_the_log_loses_at_most_its_message_and_serves_no_other(
     data: st.DataObject, limits: Limits
 ) -> None:
-    files = filled()
-    store = open_store(files, config=CONFIG)
-    expected = drain(store, Limits(32, 1 << 20))
-    store.close()
-    store = open_store(files, config=CONFIG)
-    folders = {"commitlog", "consumequeue"}
-    paths = sorted(path for path in files.nodes if folders & set(Path(path).parts))
-    path = data.draw(st.sampled_from(paths))
-    node = files.nodes[path]
-    is_log = "commitlog" in path.parts
-    position = data.draw(st.integers(0, len(node.data) - 1 if is_log else 20 * COUNT // 3 - 1))
-    position = min(position, len(node.data) - 1)
+    files, store, expected = in_state("on disk")
+    node = files.nodes[data.draw(st.sampled_from(paths_of(files, "commitlog")))]
+    position = data.draw(st.integers(0, len(node.data) - 1))
     node.data[position] ^= data.draw(st.integers(1, 255))
     served = drain(store, limits)
     assert served.items() <= expected.items()
     assert len(served) >= len(expected) - 1
+
+
+def in_state(state: str) -> tuple[MemoryFileSystem, MessageStore, Served]:
+    """Return a store, and what it serves."""
+    files = filled()
+    store = open_store(files, config=CONFIG)
+    expected = drain(store, Limits(32, 1 << 20))
+    if state == "on disk":
+        store.close()
+        store = open_store(files, config=CONFIG)
+    elif state == "appended":
+        files = MemoryFileSystem()
+        store = open_store(files, config=CONFIG)
+        fill(store)
+        expected = drain(store, Limits(32, 1 << 20))
+    return files, store, expected
+
+
+def paths_of(files: MemoryFileSystem, folder: str) -> list[Path]:
+    """Return the files below a folder of the store."""
+    return sorted(path for path in files.nodes if folder in path.parts)

@@ -101,3 +101,26 @@ def test_slave_begins_where_log_of_master_begins_now() -> None:
             await have_the_same(cluster, start)
 
     run_in_virtual_time(main())
+
+
+def test_slave_mends_its_own_units() -> None:
+    async def main() -> None:
+        async with simulated_cluster(brokers=("a",), role=SYNC) as cluster:
+            master = await cluster.connect("a")
+            await master.put_topic("T", 1)
+            await cluster.start("a-1")
+            for _ in range(20):
+                await master.send("T")
+            await caught_up(cluster, "a", timeout_s=10)
+            await asyncio.sleep(1)
+            nodes = cluster.disks["a-1"].nodes
+            units = next(node.data for path, node in nodes.items() if "T" in path.parts)
+            before = units.tobytes()
+            units[7 * 20 + 19] ^= 1
+            await asyncio.sleep(70)
+            assert units.tobytes() == before
+            request = admin.DescribeStoreRequest()
+            told = await cluster.ask("a-1", contracts.DESCRIBE_STORE, request)
+            assert told.verification.units_mended == 1
+
+    run_in_virtual_time(main())

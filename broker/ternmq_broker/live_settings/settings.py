@@ -58,6 +58,7 @@ ALLOWED: Final[Mapping[str, Bounds | None]] = {
     "store.read_disk_messages_max": Bounds(1, 65_536),
     "store.read_memory_bytes_max": Bounds(1, 4 * _MIB),
     "store.read_memory_messages_max": Bounds(1, 65_536),
+    "store.verify_rate_bytes": Bounds(0, 1 << 30),
 }
 """What may be changed; None = a switch. Sorted. A number's bounds may be narrower than those it has
 when the broker starts."""

@@ -112,4 +112,5 @@ async def read_many(reader: StoreReader, offsets: Sequence[int]) -> list[Record 
     except OSError as error:
         remark = f"the disk cannot be read: {error}"
         raise refusal(ResponseCode.SYSTEM_ERROR, remark) from error
+    reader.store.searches.records_done(plan)
     return [None if data is None else decode_record(data) for data in plan.records]

@@ -263,7 +263,7 @@ class DescribeStoreRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class DescribeStoreReply(_message.Message):
-    __slots__ = ("status", "opened_at_ms", "puts", "puts_failed", "put_messages", "put_bytes", "put_average_bytes", "put_longest_ms", "put_times", "gets_found", "gets_missed", "got_messages", "gets_from_disk", "get_longest_ms", "rates", "dispatch_behind_bytes", "dispatch_behind_ms", "log_files", "queues", "bad_records", "damaged", "failure", "topics", "groups", "wrong_units")
+    __slots__ = ("status", "opened_at_ms", "puts", "puts_failed", "put_messages", "put_bytes", "put_average_bytes", "put_longest_ms", "put_times", "gets_found", "gets_missed", "got_messages", "gets_from_disk", "get_longest_ms", "rates", "dispatch_behind_bytes", "dispatch_behind_ms", "log_files", "queues", "bad_records", "damaged", "failure", "topics", "groups", "wrong_units", "mended_units", "verification", "passed")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     OPENED_AT_MS_FIELD_NUMBER: _ClassVar[int]
     PUTS_FIELD_NUMBER: _ClassVar[int]
@@ -289,6 +289,9 @@ class DescribeStoreReply(_message.Message):
     TOPICS_FIELD_NUMBER: _ClassVar[int]
     GROUPS_FIELD_NUMBER: _ClassVar[int]
     WRONG_UNITS_FIELD_NUMBER: _ClassVar[int]
+    MENDED_UNITS_FIELD_NUMBER: _ClassVar[int]
+    VERIFICATION_FIELD_NUMBER: _ClassVar[int]
+    PASSED_FIELD_NUMBER: _ClassVar[int]
     status: _common_pb2.Status
     opened_at_ms: int
     puts: int
@@ -314,7 +317,46 @@ class DescribeStoreReply(_message.Message):
     topics: _containers.RepeatedCompositeFieldContainer[TopicPuts]
     groups: _containers.RepeatedCompositeFieldContainer[GroupBehind]
     wrong_units: int
-    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., opened_at_ms: _Optional[int] = ..., puts: _Optional[int] = ..., puts_failed: _Optional[int] = ..., put_messages: _Optional[int] = ..., put_bytes: _Optional[int] = ..., put_average_bytes: _Optional[float] = ..., put_longest_ms: _Optional[int] = ..., put_times: _Optional[_Iterable[_Union[PutTimes, _Mapping]]] = ..., gets_found: _Optional[int] = ..., gets_missed: _Optional[int] = ..., got_messages: _Optional[int] = ..., gets_from_disk: _Optional[int] = ..., get_longest_ms: _Optional[int] = ..., rates: _Optional[_Iterable[_Union[StoreRate, _Mapping]]] = ..., dispatch_behind_bytes: _Optional[int] = ..., dispatch_behind_ms: _Optional[int] = ..., log_files: _Optional[int] = ..., queues: _Optional[int] = ..., bad_records: _Optional[int] = ..., damaged: _Optional[_Iterable[_Union[DamagedStretch, _Mapping]]] = ..., failure: _Optional[str] = ..., topics: _Optional[_Iterable[_Union[TopicPuts, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[GroupBehind, _Mapping]]] = ..., wrong_units: _Optional[int] = ...) -> None: ...
+    mended_units: int
+    verification: StoreVerification
+    passed: _containers.RepeatedCompositeFieldContainer[PassedMessage]
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., opened_at_ms: _Optional[int] = ..., puts: _Optional[int] = ..., puts_failed: _Optional[int] = ..., put_messages: _Optional[int] = ..., put_bytes: _Optional[int] = ..., put_average_bytes: _Optional[float] = ..., put_longest_ms: _Optional[int] = ..., put_times: _Optional[_Iterable[_Union[PutTimes, _Mapping]]] = ..., gets_found: _Optional[int] = ..., gets_missed: _Optional[int] = ..., got_messages: _Optional[int] = ..., gets_from_disk: _Optional[int] = ..., get_longest_ms: _Optional[int] = ..., rates: _Optional[_Iterable[_Union[StoreRate, _Mapping]]] = ..., dispatch_behind_bytes: _Optional[int] = ..., dispatch_behind_ms: _Optional[int] = ..., log_files: _Optional[int] = ..., queues: _Optional[int] = ..., bad_records: _Optional[int] = ..., damaged: _Optional[_Iterable[_Union[DamagedStretch, _Mapping]]] = ..., failure: _Optional[str] = ..., topics: _Optional[_Iterable[_Union[TopicPuts, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[GroupBehind, _Mapping]]] = ..., wrong_units: _Optional[int] = ..., mended_units: _Optional[int] = ..., verification: _Optional[_Union[StoreVerification, _Mapping]] = ..., passed: _Optional[_Iterable[_Union[PassedMessage, _Mapping]]] = ...) -> None: ...
+
+class StoreVerification(_message.Message):
+    __slots__ = ("bytes_per_s", "offset", "end_offset", "rounds", "round_ended_at_ms", "units_mended", "entries_mended", "records_damaged")
+    BYTES_PER_S_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    ROUNDS_FIELD_NUMBER: _ClassVar[int]
+    ROUND_ENDED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    UNITS_MENDED_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_MENDED_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_DAMAGED_FIELD_NUMBER: _ClassVar[int]
+    bytes_per_s: int
+    offset: int
+    end_offset: int
+    rounds: int
+    round_ended_at_ms: int
+    units_mended: int
+    entries_mended: int
+    records_damaged: int
+    def __init__(self, bytes_per_s: _Optional[int] = ..., offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., rounds: _Optional[int] = ..., round_ended_at_ms: _Optional[int] = ..., units_mended: _Optional[int] = ..., entries_mended: _Optional[int] = ..., records_damaged: _Optional[int] = ...) -> None: ...
+
+class PassedMessage(_message.Message):
+    __slots__ = ("topic", "queue_id", "offset", "reason", "groups", "mended_at_ms")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    MENDED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    queue_id: int
+    offset: int
+    reason: str
+    groups: _containers.RepeatedScalarFieldContainer[str]
+    mended_at_ms: int
+    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., offset: _Optional[int] = ..., reason: _Optional[str] = ..., groups: _Optional[_Iterable[str]] = ..., mended_at_ms: _Optional[int] = ...) -> None: ...
 
 class PutTimes(_message.Message):
     __slots__ = ("below_ms", "puts")

@@ -34,14 +34,17 @@ from ternmq_store.queues.log_places import first_kept, last_message
 from ternmq_store.queues.units import (
     PADDING_SIZE,
     UNIT,
+    Mend,
     Unit,
     Units,
+    as_units,
     can_be,
     good_units,
     make_padding,
     make_units,
     read_units,
     unit_bytes,
+    unit_of,
 )
 
 logger = logging.getLogger(__name__)
@@ -49,6 +52,21 @@ logger = logging.getLogger(__name__)
 _TAG_CODE_MAX: Final = 1 << 31
 _PIECE_UNITS: Final = 3_200
 _PADDING_UNITS: Final = 100_000  # in one step
+
+
+def are_same_places(there: Units, wanted: Units) -> NDArray[np.bool_]:
+    """Tell which units tell of the same record."""
+    same: NDArray[np.bool_] = there["offset"] == wanted["offset"]
+    same &= there["size"] == wanted["size"]
+    return same
+
+
+def are_same_codes(topic: str, there: TagCodes, wanted: Units) -> NDArray[np.bool_]:
+    """Tell which units of a queue have the codes of their messages, wherever they are kept."""
+    same: NDArray[np.bool_] = there.codes == wanted["tag_code"]
+    if topic == WHEEL_TOPIC:  # RocketMQ has the tag's code there, we the time
+        same |= np.abs(there.codes) <= _TAG_CODE_MAX
+    return same if there.is_known is None else same & there.is_known
 
 
 class ConsumeQueue:
@@ -213,12 +231,8 @@ class ConsumeQueue:
         return count
 
     def _are_same(self, there: Units, wanted: Units) -> NDArray[np.bool_]:
-        codes, is_known = self.tag_codes(there)
-        same: NDArray[np.bool_] = codes == wanted["tag_code"]
-        if self.topic == WHEEL_TOPIC:  # RocketMQ has the tag's code there, we the time
-            same |= np.abs(codes) <= _TAG_CODE_MAX
-        same &= (there["offset"] == wanted["offset"]) & (there["size"] == wanted["size"])
-        return same if is_known is None else same & is_known
+        same = are_same_codes(self.topic, self.tag_codes(there), wanted)
+        return same & are_same_places(there, wanted)
 
     @property
     def _first(self) -> QueueOffset:
@@ -258,13 +272,25 @@ class ConsumeQueue:
             return
         if there.size > 0 and wanted < there.offset and wanted <= self._newest_before(offset):
             return  # that of a later record of the same number: the topic was deleted in between
+        self._rewrite(offset, self._extend(unit, ext))
+
+    def mend(self, mend: Mend) -> bool:
+        """Write the right unit over a damaged one; tell whether that was there still."""
+        offset, was, unit = mend
+        if not self._first <= offset < self.end or self.unit(offset) != was:
+            return False
+        self._rewrite(offset, as_units(unit))
+        return True
+
+    def _rewrite(self, offset: QueueOffset, unit: Units) -> None:
+        there = self.unit(offset)
         if there.size != PADDING_SIZE:
             logger.warning(
                 "consume queue unit was wrong topic=%s queue=%d offset=%d was=%s is=%s",
                 *(self.topic, self.queue_id, offset, tuple(there), unit[0].tolist()),
             )
         at = logic_offset(offset)
-        self._write(at, unit_bytes(self._extend(unit, ext)))
+        self._write(at, unit_bytes(unit))
         self._dirty_from = at if self._dirty_from is None else min(at, self._dirty_from)
 
     def _newest_before(self, end: QueueOffset) -> int:
@@ -299,10 +325,7 @@ class ConsumeQueue:
 
     def unit(self, offset: QueueOffset) -> Unit:
         """Return the unit of message `offset`, which must be there."""
-        fields = self.units(offset, 1)[0]
-        return Unit(
-            PhysicalOffset(int(fields["offset"])), int(fields["size"]), int(fields["tag_code"])
-        )
+        return unit_of(self.units(offset, 1))
 
     def last_unit(self) -> Unit | None:
         """Return the newest unit that stands for a message."""

@@ -71,6 +71,10 @@ class TagCodes(NamedTuple):
     is_known: NDArray[np.bool_] | None
     """Which of them could be found out; None = all. Who filters must take the others as matches."""
 
+    def of(self, rows: slice | Ints | Sequence[int]) -> "TagCodes":
+        """Return those of some rows."""
+        return TagCodes(self.codes[rows], None if self.is_known is None else self.is_known[rows])
+
 
 def is_address(tag_codes: Ints) -> NDArray[np.bool_]:
     """Tell which of a consume queue's tag codes are addresses of units here."""

@@ -32,6 +32,25 @@ class Unit(NamedTuple):
     tag_code: int
 
 
+class Mend(NamedTuple):
+    """A damaged unit, and what it must be."""
+
+    offset: QueueOffset
+    was: Unit
+    unit: Unit
+
+
+def unit_of(units: Units, row: int = 0) -> Unit:
+    """Return what the unit of one row says."""
+    place, size, tag_code = units[row].item()
+    return Unit(PhysicalOffset(place), size, tag_code)
+
+
+def as_units(unit: Unit) -> Units:
+    """Return one unit as it lies in a file."""
+    return np.array([tuple(unit)], dtype=UNIT)
+
+
 def make_units(offsets: Ints, sizes: Ints, tag_codes: Ints) -> Units:
     """Return the units of records at `offsets`."""
     units = np.empty(len(offsets), dtype=UNIT)

@@ -20,12 +20,10 @@ class BadPlaces:
     def __init__(self) -> None:
         self._places: dict[PhysicalOffset, BadRecord] = {}
 
-    def add(self, bad: BadRecord) -> bool:
-        """Take note of a place; tell whether it is new."""
-        is_new = bad.start not in self._places and len(self._places) < _PLACES_MAX
-        if is_new:
-            self._places[bad.start] = bad
-        return is_new
+    def add(self, bad: BadRecord) -> None:
+        """Take note of a place."""
+        if len(self._places) < _PLACES_MAX:
+            self._places.setdefault(bad.start, bad)
 
     def ranges(self, start: PhysicalOffset, file_bytes: int) -> Sequence[Stretch]:
         """Return them in the order of the log, as their units have them, each with its file.

@@ -6,27 +6,27 @@ as in memory afterwards.
 """
 
 import contextlib
+import struct
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ternmq_model.errors import CorruptRecord
-from ternmq_model.offsets import UNIT_BYTES, PhysicalOffset
+from ternmq_model.offsets import PhysicalOffset, QueueOffset
 from ternmq_model.record import BLANK_BYTES, RECORD_BYTES_MAX, SIZE_BYTES, Record
 from ternmq_model.record_check import check_record
 from ternmq_model.record_checksum import verify_checksum
 from ternmq_model.record_heads import Ints
 from ternmq_model.record_scan import Verify, scan_records
-from ternmq_store.disk.filesystem import File, FileSystem
-from ternmq_store.disk.layout import base_of, file_name
+from ternmq_store.disk.filesystem import File
+from ternmq_store.disk.layout import base_of
 from ternmq_store.disk.mapped_file import MappedFile
-from ternmq_store.queues.consume_queue_ext import ExtSource, TagCodes
-from ternmq_store.queues.units import UNIT, Units, first_units
+from ternmq_store.queues.consume_queue_ext import TagCodes
+from ternmq_store.queues.units import Mend, Units, first_units, unit_of
 from ternmq_store.reading.reader import (
     Limits,
     Place,
@@ -38,6 +38,8 @@ from ternmq_store.reading.reader import (
     take,
 )
 from ternmq_store.reading.record_filter import passes
+from ternmq_store.reading.source import Source
+from ternmq_store.reading.unit_search import IN_VAIN, QueueSource, UnitSearch, units_in
 
 CHUNK_BYTES: Final = 512 << 10
 """Of the log, read in one go when a reader wants enough of it: to verify that takes 2 ms."""
@@ -48,12 +50,14 @@ _DENSE: Final = 16
 _GAP_BYTES_MAX: Final = 16 << 10
 """Records with no more between them are read in one go."""
 
+_HEAD: Final = struct.Struct(">i8xi4xqq")
+"""Of a record: its length, queue id, queue offset and place."""
+
+Seen = tuple[Ints, Units]
+"""Numbers of messages in their queue, and the units that they must have."""
+
 _WRONG_SIZE: Final = "the unit's size is another than the record's"
 _RECORDS_MAX: Final = 1 << 16
-
-
-VerifyAt = Callable[[PhysicalOffset], Verify]
-"""Tells how much of the record at an offset is checked."""
 
 
 class BadRecord(NamedTuple):
@@ -64,42 +68,11 @@ class BadRecord(NamedTuple):
     """As its unit says."""
 
     reason: str
+    number: int
+    """In its queue."""
+
     is_there: bool
-    """A record of that place and length did begin there; else it is the unit that is wrong."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Source:
-    """Where the log lies: plain values, good in any thread.
-
-    Attributes:
-        files: The disk.
-        folder: Of the log.
-        file_bytes: Of one file.
-        start: Where the oldest record begins.
-        end: Records that begin before it may be read.
-        verify: Tells how much of the record at an offset is checked.
-        read_ahead: Whether the disk is told what will be wanted next.
-        beginnings: Some places of the log where records begin that are not in memory; ascending.
-    """
-
-    files: FileSystem
-    folder: Path
-    file_bytes: int
-    start: PhysicalOffset
-    end: PhysicalOffset
-    verify: VerifyAt
-    read_ahead: bool
-    beginnings: Sequence[int]
-
-    def open(self, offset: int) -> tuple[File, int]:
-        """Return a file of its own for who reads at `offset`, and where that file begins.
-
-        Raises:
-            FileNotFoundError: It was deleted.
-        """
-        base = base_of(offset, self.file_bytes)
-        return self.files.open(self.folder / file_name(base), read_only=True), base
+    """The message's record of that length did begin there; else the unit may be wrong."""
 
 
 @dataclass(slots=True)
@@ -126,6 +99,12 @@ class Outcome:
     touched: tuple[int, int] | None = None
     """A stretch of the log that is now in memory, and good."""
 
+    mends: list[Mend] = field(default_factory=list[Mend])
+    """Damaged units. The read went on with the right ones."""
+
+    sought: dict[int, int] = field(default_factory=dict[int, int])
+    """Messages whose records were not found: up to where the log was looked through."""
+
 
 @dataclass(slots=True, kw_only=True)
 class ColdRead:
@@ -136,13 +115,9 @@ class ColdRead:
     queue: object
     """Whose units they are: only compared."""
 
-    unit_path: Path
-    unit_position: int
+    units: QueueSource
     units_max: int
-    """Units from there on that may be read."""
-
-    ext: ExtSource | None
-    """What the units have no room for, if there is such a thing."""
+    """Units from the first message on that may be read."""
 
     held: Sequence[MappedFile]
     """Files that stay until the read is finished; not touched here."""
@@ -153,31 +128,79 @@ class ColdRead:
     outcome: Outcome = field(default_factory=Outcome)
 
     def run(self) -> None:
-        """Read.
+        """Read. A damaged unit is looked up in the log, and the read begins anew with it mended.
 
         Raises:
             OSError: The disk failed.
         """
-        units = self._read_units()
-        outcome = self.outcome
-        outcome.units = len(units)
-        if not len(units):
-            return
-        limits = self.request.cold
+        queue, offset = self.units, self.request.offset
+        try:
+            units = queue.files.units(offset, self.units_max).copy()
+            self.outcome.units = count = len(units)
+            while count and (again := self._mended(units[:count])) is not None:
+                count = again
+            if not count:
+                self._begin_anew()
+        finally:
+            queue.files.close()
+
+    def _mended(self, units: Units) -> int | None:
+        """Read, and mend units that do not fit their records.
+
+        Returns:
+            How many units to read again; None when what was read is right.
+        """
+        outcome = self._begin_anew()
+        search = UnitSearch(self.source, self.units)
+        codes = search.codes_of(units)
+        seen, suspects = self._read(units, codes)
+        offset, mended = self.request.offset, len(outcome.mends)
+        for numbers, right in seen:
+            inside = (numbers >= offset) & (numbers < offset + len(units))
+            rows = numbers[inside] - offset
+            outcome.mends += search.mends(
+                numbers[inside], units[rows], right[inside], codes.of(rows)
+            )
+        known = {mend.offset for mend in outcome.mends}
+        for row in suspects:
+            number = QueueOffset(offset + row)
+            if number in known or number in outcome.sought:
+                continue
+            found = search.find(number, unit_of(units, row))
+            if found.unit is not None:
+                there = units[row : row + 1]
+                outcome.mends += search.mends(np.array([number]), there, found.unit)
+                continue
+            outcome.sought[number] = found.place
+            if found.place != IN_VAIN:
+                return row
+        for mend in outcome.mends[mended:]:
+            units[mend.offset - offset] = tuple(mend.unit)
+        return len(units) if len(outcome.mends) > mended else None
+
+    def _begin_anew(self) -> Outcome:
+        """Forget what was read, but for the units."""
+        old = self.outcome
+        self.outcome = Outcome(old.units, old.first, mends=old.mends, sought=old.sought)
+        return self.outcome
+
+    def _read(self, units: Units, codes: TagCodes) -> tuple[Sequence[Seen], Sequence[int]]:
+        """Read once; return what was seen of the queue, and the units that may be wrong."""
+        outcome, limits = self.outcome, self.request.cold
         looked_at = first_units(units, self.request.units_max(limits))
-        wanted, codes, may_match = self.request.tag_codes, None, None
-        if self.ext is not None and self.request.bit_test is not None:
-            may_match = self.ext.may_match(looked_at, self.request.bit_test)
-        if self.ext is not None:
-            # All of them, wanted or not: the next read looks these up through the map.
-            known = self.ext.tag_codes(units)
-            is_known = None if known.is_known is None else known.is_known[: len(looked_at)]
-            codes = TagCodes(known.codes[: len(looked_at)], is_known)
-        chosen = select(looked_at, self.source.start, self.source.end, wanted, codes, may_match)
+        wanted, may_match = self.request.tag_codes, None
+        if self.units.ext is not None and self.request.bit_test is not None:
+            may_match = self.units.ext.may_match(looked_at, self.request.bit_test)
+        of_looked_at = codes.of(slice(len(looked_at)))
+        chosen = select(
+            looked_at, self.source.start, self.source.end, wanted, of_looked_at, may_match
+        )
         outcome.is_gone = chosen.is_gone
         outcome.first = int(units["offset"][0])
+        taken, seen = 0, list[Seen]()
         try:
-            taken = self._take(chosen, limits) if len(chosen.starts) else 0
+            if len(chosen.starts):
+                taken, seen = self._take(chosen, limits)
         except FileNotFoundError:
             # Deleted since this read was planned: nothing of that file is there any more.
             file_end = base_of(int(chosen.starts[0]), self.source.file_bytes)
@@ -187,23 +210,22 @@ class ColdRead:
         outcome.scanned = chosen.scanned(taken, len(looked_at))
         outcome.wrong = [row for row in chosen.wrong if row < outcome.scanned]
         outcome.last = int(looked_at["offset"][outcome.scanned - 1])
+        suspects = [bad.number - self.request.offset for bad in outcome.bad if not bad.is_there]
+        if chosen.is_gone and self._follows_a_message():
+            suspects.append(0)
+        return seen, sorted({*suspects, *outcome.wrong})
 
-    def _read_units(self) -> Units:
-        try:
-            file = self.source.files.open(self.unit_path, read_only=True)
-        except FileNotFoundError:
-            return np.zeros(0, dtype=UNIT)
-        try:
-            data = file.read(self.unit_position, self.units_max * UNIT_BYTES)
-        finally:
-            file.close()
-        return np.frombuffer(data[: len(data) - len(data) % UNIT_BYTES], dtype=UNIT)
+    def _follows_a_message(self) -> bool:
+        """Tell whether the message before the first one is in the log: the first one is, too."""
+        before = QueueOffset(self.request.offset - 1)
+        files = self.units.files
+        return before >= files.min_offset and files.unit(before).offset >= self.source.start
 
-    def _take(self, chosen: Selection, limits: Limits) -> int:
+    def _take(self, chosen: Selection, limits: Limits) -> tuple[int, list[Seen]]:
         """Fetch messages until the limits are reached; return how many were looked at."""
         source, outcome = self.source, self.outcome
         file, base = source.open(int(chosen.starts[0]))
-        fetch = _Fetch(source, file, base)
+        fetch = _Fetch(source, self.units, file, base)
         place = chosen.place(self.request)
         try:
             row, left = 0, limits
@@ -226,7 +248,7 @@ class ColdRead:
         finally:
             file.close()
         outcome.bad, outcome.touched = fetch.bad, fetch.touched
-        return row
+        return row, fetch.seen
 
     def _keep(self, records: Sequence[memoryview]) -> None:
         keep = self.request.record_filter
@@ -262,13 +284,16 @@ def _near(starts: Ints, sizes: Ints) -> int:
 class _Fetch:
     """Reads and checks records of one file of the log."""
 
-    def __init__(self, source: Source, file: File, base: int) -> None:
+    def __init__(self, source: Source, queue: QueueSource, file: File, base: int) -> None:
         self._source = source
+        self._queue = queue
         self._file = file
         self._base = base
         self._file_end = base + source.file_bytes
         self.bad: list[BadRecord] = []
         self.touched: tuple[int, int] | None = None
+        self.seen: list[Seen] = []
+        """Messages of the queue that were met, and their right units."""
 
     def has(self, offset: int) -> bool:
         """Tell whether byte `offset` of the log is in the file."""
@@ -277,7 +302,7 @@ class _Fetch:
     def records(self, starts: Ints, sizes: Ints, place: Place) -> list[memoryview]:
         """Return the good ones, in their order."""
         found: list[memoryview] = []
-        plausible = self._plausible(starts, sizes)
+        plausible = self._plausible(starts, sizes, place)
         starts, sizes, place = starts[plausible], sizes[plausible], place.of(plausible)
         if not len(starts):
             return found
@@ -309,7 +334,7 @@ class _Fetch:
             return known[index]
         return first
 
-    def _plausible(self, starts: Ints, sizes: Ints) -> NDArray[np.bool_]:
+    def _plausible(self, starts: Ints, sizes: Ints, place: Place) -> NDArray[np.bool_]:
         """Tell what is no longer than any record, or as long as the record says it is."""
         good = sizes <= RECORD_BYTES_MAX
         for row in np.flatnonzero(~good).tolist():
@@ -317,7 +342,9 @@ class _Fetch:
             says = int.from_bytes(self._file.read(start - self._base, SIZE_BYTES), "big")
             good[row] = says == size
             if says != size:
-                self.bad.append(BadRecord(PhysicalOffset(start), size, _WRONG_SIZE, is_there=False))
+                number = int(place.numbers[row])
+                at = PhysicalOffset(start)
+                self.bad.append(BadRecord(at, size, _WRONG_SIZE, number, is_there=False))
         return good
 
     def _chunk(
@@ -343,6 +370,8 @@ class _Fetch:
             good = (scan.batch.starts[rows] == starts - first) & (scan.batch.sizes[rows] == sizes)
             good &= are_records(view, first, starts, sizes, place)
             self.touched = (first, first + scan.end)
+            queue = self._queue
+            self.seen.append(units_in(scan.batch, queue.topic, queue.queue_id, queue.floor))
         return view, good
 
     def _read(self, begin: int, end: int) -> memoryview:
@@ -353,19 +382,20 @@ class _Fetch:
     def _is_good(
         self, view: memoryview, position: int, start: int, size: int, place: Place, row: int
     ) -> bool:
-        at = PhysicalOffset(start)
+        at, number = PhysicalOffset(start), int(place.numbers[row])
         verify = self._source.verify(at)
         try:
             record = check_one(view, position, at=at, size=size, verify=verify)
         except CorruptRecord as error:
-            head = bytes(view[position : position + 36])
-            says = int.from_bytes(head[28:36], "big"), int.from_bytes(head[:4], "big")
-            self.bad.append(BadRecord(at, size, error.reason, is_there=says == (start, size)))
+            head = bytes(view[position : position + _HEAD.size])
+            says = _HEAD.unpack(head) if len(head) == _HEAD.size else ()
+            is_there = says == (size, place.queue_id, number, start)
+            self.bad.append(BadRecord(at, size, error.reason, number, is_there=is_there))
             return False
         # RocketMQ may have units for records of other queues; this store has not.
         if verify is Verify.WHOLE and not place.has(record, row):
             reason = "the unit points at another queue's record"
-            self.bad.append(BadRecord(at, size, reason, is_there=False))
+            self.bad.append(BadRecord(at, size, reason, number, is_there=False))
             return False
         return True
 

@@ -6,7 +6,7 @@ everything else. What retention removes meanwhile is not found.
 Source: RocketMQ `DefaultMessageStore.queryMessage`.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -19,9 +19,8 @@ from ternmq_model.record import Record, decode_record
 from ternmq_model.record_heads import Ints
 from ternmq_store.index.index_lookup import IndexLookup
 from ternmq_store.queues.log_places import first_from
-from ternmq_store.queues.units import PADDING_SIZE
-from ternmq_store.reading.cold_read import ColdRecord, Source
-from ternmq_store.reading.many_records import ManyRecords, RecordPlace
+from ternmq_store.reading.cold_read import ColdRecord
+from ternmq_store.reading.many_records import ManyRecords
 from ternmq_store.reading.prepared_search import PreparedSearch
 from ternmq_store.reading.queue_sizes import StretchSize, plan_stretch_size
 from ternmq_store.reading.queue_times import (
@@ -31,6 +30,8 @@ from ternmq_store.reading.queue_times import (
     TimeSearch,
     plan_time_search,
 )
+from ternmq_store.reading.reads import Reads
+from ternmq_store.reading.source import Source
 from ternmq_store.reading.unique_search import UNIQUE_KEYS_MAX, UniqueSearch
 from ternmq_store.recovery.opening import OpenedFiles
 
@@ -126,11 +127,12 @@ class KeySearch:
 class KeySearches:
     """Makes searches. Owned by `MessageStore`, on the store's thread."""
 
-    def __init__(self, opened: OpenedFiles, source: Callable[[], Source]) -> None:
+    def __init__(self, opened: OpenedFiles, reads: Reads) -> None:
         self._index = opened.index
         self._queues = opened.queues
         self._dispatcher = opened.dispatcher
-        self._source = source
+        self._reads = reads
+        self._source = reads.source
 
     @property
     def has_index(self) -> bool:
@@ -213,17 +215,19 @@ class KeySearches:
             queue_id: Of it.
             offsets: Theirs, in any order.
             bytes_max: After so many bytes no more is read; at least one message is.
+
+        Returns:
+            The read; `records_done` follows.
         """
-        queue = self._queues.find(topic, queue_id)
-        places: list[RecordPlace | None] = []
-        for offset in offsets:
-            if queue is None or not queue.min_offset <= offset < queue.end:
-                places.append(None)
-            else:
-                unit = queue.unit(QueueOffset(offset))
-                is_message = unit.size != PADDING_SIZE
-                places.append(RecordPlace(unit.offset, unit.size) if is_message else None)
-        return ManyRecords(self._source(), places, bytes_max=bytes_max)
+        queue, reads = self._queues.find(topic, queue_id), self._reads
+        units = None if queue is None else reads.source_of(queue)
+        return ManyRecords(reads.source(), units, offsets, bytes_max=bytes_max)
+
+    def records_done(self, read: ManyRecords) -> None:
+        """Mend the units that a read found damaged."""
+        queue = read.queue and self._queues.find(read.queue.topic, read.queue.queue_id)
+        if queue is not None:
+            self._reads.mending.mend(queue, read.mends)
 
     def first_from(self, topic: str, queue_id: int, place: PhysicalOffset) -> QueueOffset:
         """Return the first message of a queue that lies at `place` of the log, or behind it.

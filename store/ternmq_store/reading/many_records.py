@@ -2,24 +2,22 @@
 
 import contextlib
 from collections.abc import Sequence
-from contextlib import ExitStack
-from typing import Final, NamedTuple
+from contextlib import closing
+from typing import Final
+
+import numpy as np
 
 from ternmq_model.errors import CorruptRecord
-from ternmq_model.offsets import PhysicalOffset
-from ternmq_model.record import BLANK_BYTES, RECORD_BYTES_MAX
+from ternmq_model.offsets import PhysicalOffset, QueueOffset
+from ternmq_model.record import BLANK_BYTES, RECORD_BYTES_MAX, decode_record
 from ternmq_store.disk.filesystem import File
 from ternmq_store.disk.layout import base_of
-from ternmq_store.reading.cold_read import Source, check_one
+from ternmq_store.queues.units import PADDING_SIZE, Mend, Unit, as_units, unit_of
+from ternmq_store.reading.cold_read import check_one
+from ternmq_store.reading.source import Source
+from ternmq_store.reading.unit_search import QueueSource, UnitSearch
 
 _NO_FILE: Final = -1
-
-
-class RecordPlace(NamedTuple):
-    """Where a unit says that its record lies."""
-
-    offset: int
-    size: int
 
 
 class ManyRecords:
@@ -27,20 +25,24 @@ class ManyRecords:
 
     Args:
         source: The log.
-        places: What to read; None for a message that is gone.
+        queue: The messages' queue; None when there is none.
+        numbers: Which messages to read.
         bytes_max: After so many bytes no more is read.
 
     Attributes:
-        records: Of each place that was looked at, its record, or None when there is no good one.
+        records: Of each message that was looked at, its record, or None when there is no good one.
+        mends: Units that were damaged.
     """
 
     def __init__(
-        self, source: Source, places: Sequence[RecordPlace | None], *, bytes_max: int
+        self, source: Source, queue: QueueSource | None, numbers: Sequence[int], *, bytes_max: int
     ) -> None:
         self._source = source
-        self._places = places
+        self.queue = queue
+        self._numbers = numbers
         self._bytes_max = bytes_max
         self.records: list[bytes | None] = []
+        self.mends: list[Mend] = []
 
     def run(self) -> None:
         """Read.
@@ -48,33 +50,75 @@ class ManyRecords:
         Raises:
             OSError: The disk failed.
         """
-        self.records = []
-        left, base, file = self._bytes_max, _NO_FILE, None
-        with ExitStack() as stack:
-            for place in self._places:
+        self.records, self.mends = [], []
+        queue, left = self.queue, self._bytes_max
+        if queue is None:
+            self.records = [None] * len(self._numbers)
+            return
+        reader = _Reader(self._source)
+        with closing(queue.files), closing(reader):
+            search = UnitSearch(self._source, queue)
+            for number in self._numbers:
                 if left <= 0:
                     break
-                if place is None or not self._is_place(place):
-                    self.records.append(None)
-                    continue
-                if base_of(place.offset, self._source.file_bytes) != base:
-                    stack.close()
-                    base, file = _NO_FILE, None
-                    with contextlib.suppress(FileNotFoundError):
-                        file, base = self._source.open(place.offset)
-                        stack.callback(file.close)
-                self.records.append(None if file is None else self._read(file, base, place))
-                left -= place.size
+                record = None
+                if queue.files.min_offset <= number < queue.files.end:
+                    unit = queue.files.unit(QueueOffset(number))
+                    record = reader.read(unit)
+                    if unit.size != PADDING_SIZE and not self._is(record, number):
+                        record = self._found(search, number, unit, reader)
+                self.records.append(record)
+                left -= len(record or b"")
 
-    def _is_place(self, place: RecordPlace) -> bool:
-        source = self._source
-        is_within = source.start <= place.offset and place.offset + place.size <= source.end
-        return is_within and BLANK_BYTES < place.size <= RECORD_BYTES_MAX
+    def _is(self, data: bytes | None, number: int) -> bool:
+        """Tell whether a good record is the message."""
+        queue, record = self.queue, None if data is None else decode_record(data, check_crc=False)
+        if queue is None or record is None:
+            return False
+        place = (record.topic, record.header.queue_id, record.header.queue_offset)
+        return place == (queue.topic.encode(), queue.queue_id, number)
 
-    def _read(self, file: File, base: int, place: RecordPlace) -> bytes | None:
-        at = PhysicalOffset(place.offset)
-        data = memoryview(file.read(place.offset - base, place.size + BLANK_BYTES))
+    def _found(self, search: UnitSearch, number: int, was: Unit, reader: "_Reader") -> bytes | None:
+        """Return the record of a message whose unit does not fit it, if the log has it."""
+        right = search.find_all(number, was)
+        if right is None:
+            return None
+        self.mends += search.mends(np.array([number]), as_units(was), right)
+        return reader.read(unit_of(right))
+
+
+class _Reader:
+    """Reads single records. Keeps one file of the log open."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._base = _NO_FILE
+        self._file: File | None = None
+
+    def read(self, unit: Unit) -> bytes | None:
+        """Return the good record that a unit tells of; None if there is none."""
+        source, place = self._source, unit.offset
+        is_within = source.start <= place and place + unit.size <= source.end
+        if not is_within or not BLANK_BYTES < unit.size <= RECORD_BYTES_MAX:
+            return None
+        file = self._at(place)
+        if file is None:
+            return None
+        data = memoryview(file.read(place - self._base, unit.size + BLANK_BYTES))
         with contextlib.suppress(CorruptRecord):
-            check_one(data, 0, at=at, size=place.size, verify=self._source.verify(at))
-            return bytes(data[: place.size])
+            check_one(data, 0, at=place, size=unit.size, verify=source.verify(place))
+            return bytes(data[: unit.size])
         return None
+
+    def _at(self, place: PhysicalOffset) -> File | None:
+        if base_of(place, self._source.file_bytes) != self._base:
+            self.close()
+            with contextlib.suppress(FileNotFoundError):
+                self._file, self._base = self._source.open(place)
+        return self._file
+
+    def close(self) -> None:
+        """Close the file."""
+        file, self._file, self._base = self._file, None, _NO_FILE
+        if file is not None:
+            file.close()

@@ -14,7 +14,7 @@ from ternmq_model.record import BLANK_BYTES, FLAG_COMMIT, FLAG_TRANSACTION_MASK,
 from ternmq_model.record_batch import RecordBatch
 from ternmq_model.record_scan import SCAN_BYTES_MAX, Scan, Verify, scan_records
 from ternmq_store.log.resync import next_record
-from ternmq_store.reading.cold_read import Source
+from ternmq_store.reading.source import Source
 
 _RECORDS_MAX: Final = 1 << 16
 _PIECE_BYTES: Final = SCAN_BYTES_MAX + RECORD_BYTES_MAX

@@ -47,6 +47,16 @@ _KINDS: Final = [
 """The most frequent one first."""
 
 
+_NUMBERS: Final = np.dtype(
+    {
+        "names": ["total_bytes", "queue_offset", "physical_offset"],
+        "formats": [">i4", ">i8", ">i8"],
+        "offsets": [0, 20, 28],
+    }
+)
+"""What every record says of itself at the same places."""
+
+
 def _no_sizes() -> NDArray[np.int32]:
     return np.zeros(0, dtype=np.int32)
 
@@ -200,10 +210,15 @@ class Selection(NamedTuple):
             return units
         return count if self.rows is None else int(self.rows[count])
 
+    def numbers(self, request: ReadRequest) -> Ints:
+        """Return the queue offsets of the messages."""
+        if self.rows is None:
+            return np.arange(request.offset, request.offset + len(self.starts))
+        return self.rows + request.offset
+
     def place(self, request: ReadRequest) -> Place:
         """Return where in the queue the messages are."""
-        rows = np.arange(len(self.starts)) if self.rows is None else self.rows
-        return Place(request.topic.encode(), request.queue_id, rows + request.offset)
+        return Place(request.topic.encode(), request.queue_id, self.numbers(request))
 
     def only(self, rows: slice | Ints) -> "Selection":
         """Return some of the messages."""
@@ -358,6 +373,24 @@ def are_records(
             break
         good[rows] = _are_of_kind(view, base, starts[rows], sizes[rows], place.of(rows), kind)
     return good
+
+
+def begin_at(view: memoryview, base: int, starts: Ints, sizes: Ints, numbers: Ints) -> bool:
+    """Tell whether at all these places records begin that say so, with their lengths and numbers.
+
+    Less than `are_records` asks, in 10 microseconds: for what this process itself wrote.
+    """
+    window: NDArray[np.void] = np.ndarray(
+        (len(view) - _NUMBERS.itemsize + 1,), _NUMBERS, view, strides=(1,)
+    )
+    try:
+        heads = window[starts - base]
+    except IndexError:
+        return False
+    differs = heads["physical_offset"] ^ starts
+    differs |= heads["total_bytes"] ^ sizes
+    differs |= heads["queue_offset"] ^ numbers
+    return not differs.any()
 
 
 def _are_of_kind(

@@ -23,7 +23,7 @@ from ternmq_store.log.quarantine import Stretch
 from ternmq_store.queues.consume_queue import ConsumeQueue
 from ternmq_store.queues.units import first_units
 from ternmq_store.reading.bad_places import BadPlaces
-from ternmq_store.reading.cold_read import BadRecord, ColdRead, ColdRecord, Source
+from ternmq_store.reading.cold_read import BadRecord, ColdRead, ColdRecord
 from ternmq_store.reading.reader import (
     Limits,
     ReadRequest,
@@ -31,6 +31,7 @@ from ternmq_store.reading.reader import (
     ReadStatus,
     Selection,
     are_records,
+    begin_at,
     runs,
     select,
     take,
@@ -38,6 +39,9 @@ from ternmq_store.reading.reader import (
 )
 from ternmq_store.reading.record_filter import keep_wanted
 from ternmq_store.reading.residency import Residency
+from ternmq_store.reading.source import Source
+from ternmq_store.reading.unit_mending import UnitMending
+from ternmq_store.reading.unit_search import QueueSource, source_of
 from ternmq_store.recovery.opening import OpenedFiles
 from ternmq_store.statistics import FallBehind, StoreStatistics
 
@@ -50,7 +54,7 @@ _EVERYTHING: Final = 1 << 62
 
 
 class Reads:
-    """Reads what is dispatched, and changes nothing.
+    """Reads what is dispatched, and mends units that do not fit their records.
 
     Owned by `MessageStore`, on the store's thread.
 
@@ -60,7 +64,7 @@ class Reads:
         memory_bytes: What is further behind the log's end than the configured part of so much
             memory is read from the disk.
         bad_records: How many records were not served because they are damaged.
-        wrong_units: How many units were met that do not tell of their message.
+        mending: Mends units that do not tell of their message.
     """
 
     def __init__(
@@ -83,7 +87,7 @@ class Reads:
         self.quarantine = opened.session.quarantine
         self.memory_bytes = _EVERYTHING
         self.bad_records = 0
-        self.wrong_units = 0
+        self.mending = UnitMending(opened.session)
         self._session = opened.session
         self._beside = BadPlaces()
         self._memory = Residency(self._log.end, self._dispatcher.offset, self._queues)
@@ -257,7 +261,7 @@ class Reads:
     def _read_map(
         self, request: ReadRequest, queue: ConsumeQueue, units_end: int, *, border: int
     ) -> ReadResult | None:
-        """Return messages from the map; None when they are not in memory.
+        """Return messages from the map; None when they are not in memory, or a unit is damaged.
 
         Args:
             request: What is wanted.
@@ -291,8 +295,15 @@ class Reads:
                 place = kept.place(request)
                 if not are_records(file.view, file.base, kept.starts, kept.sizes, place).all():
                     return None  # the slow way tells what is wrong, if anything is
+            elif len(kept.starts):
+                file = log.files.at(int(kept.starts[0]))
+                numbers = kept.numbers(request)
+                if not begin_at(file.view, file.base, kept.starts, kept.sizes, numbers):
+                    return None
         scanned = chosen.scanned(taken, len(units))
-        wrong = self._note_wrong(request, [row for row in chosen.wrong if row < scanned])
+        wrong = [request.offset + row for row in chosen.wrong if row < scanned]
+        if chosen.is_gone or not self.mending.is_in_vain(queue, wrong):
+            return None
         return self._result(
             request,
             queue,
@@ -301,7 +312,7 @@ class Reads:
             last=int(units["offset"][scanned - 1]),
             pieces=self._slices(kept),
             sizes=kept.sizes,
-            skipped=int(np.count_nonzero(bad_rows < scanned)) + wrong,
+            skipped=int(np.count_nonzero(bad_rows < scanned)) + len(wrong),
         )
 
     def _take(self, request: ReadRequest, chosen: Selection, end: int) -> tuple[int, Selection]:
@@ -362,21 +373,22 @@ class Reads:
         )
 
     def _plan_cold(self, request: ReadRequest, queue: ConsumeQueue, begun_at_ms: int) -> ColdRead:
-        at = logic_offset(request.offset)
-        file = queue.files.at(at)
-        wanted = max(request.units_max(request.cold), _UNITS_AHEAD)
+        file = queue.files.at(logic_offset(request.offset))
         file.hold()
         return ColdRead(
             request=request,
             source=self.source(),
             queue=queue,
-            unit_path=file.file.path,
-            unit_position=at - file.base,
-            units_max=min(wanted, queue.end - request.offset, (file.end - at) // UNIT_BYTES),
-            ext=queue.ext.source() if queue.ext is not None else None,
+            units=self.source_of(queue),
+            units_max=max(request.units_max(request.cold), _UNITS_AHEAD),
             held=(file,),
             begun_at_ms=begun_at_ms,
         )
+
+    def source_of(self, queue: ConsumeQueue) -> QueueSource:
+        """Return where the units of a queue lie, for who reads them in another thread."""
+        floor = self._dispatcher.dropped.get(queue.topic, PhysicalOffset(0))
+        return source_of(queue, self.source(), floor, self.mending.sought(queue))
 
     def source(self) -> Source:
         """Return where the log lies, for who reads what is dispatched in another thread."""
@@ -402,7 +414,6 @@ class Reads:
         request, outcome = plan.request, plan.outcome
         for bad in outcome.bad:
             self._note_bad(bad)
-        pointing_beside = [bad.start for bad in outcome.bad if not bad.is_there]
         queue = self._queues.find(request.topic, request.queue_id)
         if queue is None or queue is not plan.queue:
             return self._changed(request, queue)
@@ -411,7 +422,8 @@ class Reads:
             self._memory.log.add(*outcome.touched)
         if not outcome.units:
             return self._found_null(request, queue)
-        self._note_wrong(request, (*outcome.wrong, *pointing_beside))
+        self.mending.mend(queue, outcome.mends)
+        self.mending.note_sought(queue, outcome.sought)
         end = request.offset + outcome.units
         self._memory.units_of(queue).add(request.offset, end, outcome.first)
         return self._result(
@@ -435,29 +447,12 @@ class Reads:
             ReadStatus.NO_MATCHED_MESSAGE, request.offset, queue.min_offset, queue.end
         )
 
-    def _note_wrong(self, request: ReadRequest, units: Sequence[int]) -> int:
-        """Remember that queues are wrong: the next opening builds them anew. Say so once."""
-        if not units:
-            return 0
-        self.wrong_units += len(units)
-        if not self._session.queues_wrong:
-            logger.error(
-                "consume queue wrong: messages passed over topic=%s queue=%d from=%d units=%d;"
-                " the next start builds the queues anew",
-                *(request.topic, request.queue_id, request.offset, len(units)),
-            )
-        self._session.queues_wrong = True
-        return len(units)
-
     def _note_bad(self, bad: BadRecord) -> None:
         """Remember a damaged record, so that nobody is given it; say so once."""
         self.bad_records += 1
-        if bad.is_there:
-            end = PhysicalOffset(bad.start + bad.size)
-            is_new = self.quarantine.add(bad.start, end, bad.reason)
-        else:
-            is_new = self._beside.add(bad)
-        if is_new:
+        if not bad.is_there:
+            self._beside.add(bad)
+        elif self.quarantine.add(bad.start, PhysicalOffset(bad.start + bad.size), bad.reason):
             logger.error("damaged record not served offset=%d size=%d reason=%s", *bad[:3])
 
     def release(self, plan: ColdRead | ColdRecord) -> None:

@@ -18,7 +18,8 @@ from ternmq_model.record import BLANK_BYTES, RecordHeader, decode_record
 from ternmq_model.record_heads import Ints
 from ternmq_model.record_scan import SCAN_BYTES_MAX, Verify, scan_records
 from ternmq_store.index.index_lookup import IndexLookup
-from ternmq_store.reading.cold_read import ColdRecord, Source
+from ternmq_store.reading.cold_read import ColdRecord
+from ternmq_store.reading.source import Source
 
 UNIQUE_KEYS_MAX: Final = 64
 """No more are looked up at once."""

@@ -35,9 +35,9 @@ from ternmq_store.log.quarantine import Quarantine
 from ternmq_store.queues.consume_queue_ext import ExtSource
 from ternmq_store.queues.consume_queues import count_in_row, unit_file_bytes
 from ternmq_store.queues.log_places import first_from, first_kept
+from ternmq_store.queues.unit_files import UnitFiles
 from ternmq_store.queues.units import PADDING_SIZE
-from ternmq_store.reading.cold_read import Source
-from ternmq_store.scanning.unit_files import UnitFiles
+from ternmq_store.reading.source import Source
 from ternmq_store.scanning.wanted import QueueStretch
 
 logger = logging.getLogger(__name__)

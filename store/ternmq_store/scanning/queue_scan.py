@@ -3,19 +3,21 @@
 Source: RocketMQ `DefaultMessageStore.getMessage`.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from ternmq_model.errors import MessageDamaged, StoreError, StretchGone
-from ternmq_model.offsets import QueueOffset
-from ternmq_store.disk.layout import base_of, queue_folder
-from ternmq_store.queues.units import PADDING_SIZE, Units
-from ternmq_store.reading.cold_read import Source
+from ternmq_model.offsets import PhysicalOffset, QueueOffset
+from ternmq_store.disk.layout import base_of, deletions_path, queue_folder
+from ternmq_store.queues.units import PADDING_SIZE, Mend, Units, unit_of
 from ternmq_store.reading.queue_times import Boundary, TimeSearch
 from ternmq_store.reading.reader import Selection, select
+from ternmq_store.reading.source import Source
+from ternmq_store.reading.unit_search import QueueSource, UnitSearch
+from ternmq_store.recovery.deletions import load_deletions
 from ternmq_store.scanning.directory import StoreDirectory
 from ternmq_store.scanning.log_rows import Choice, LogRows
 from ternmq_store.scanning.wanted import QueueStretch, Scanned, Wanted
@@ -116,6 +118,7 @@ class _QueueScan:
         stack.callback(self._close)
         self._rows: LogRows | None = None
         self._damaged = 0
+        self._sought: dict[int, Sequence[Mend]] = {}
 
     def _close(self) -> None:
         if self._rows is not None:
@@ -128,15 +131,18 @@ class _QueueScan:
         inside = _narrowed_by_time(self._directory, stretch, self._wanted, source)
         offset = inside.begin
         while offset < inside.end:
-            units = self._next_units(offset, inside.end)
-            chosen = self._select(units, offset, source)
-            found, batch = 0, None
-            if len(chosen.starts):
-                found, batch = self._take(chosen, offset, log_end)
-            scanned = chosen.scanned(found, len(units))
-            for row in chosen.wrong:
-                if row < scanned:
-                    self._note(offset + row, NO_PLACE)
+            units = self._next_units(offset, inside.end).copy()
+            while True:
+                chosen = self._select(units, offset, source)
+                found, batch, damaged = 0, None, dict.fromkeys(chosen.wrong, NO_PLACE)
+                if len(chosen.starts):
+                    found, batch = self._take(chosen, offset, log_end, damaged)
+                scanned = chosen.scanned(found, len(units))
+                damaged = {row: why for row, why in sorted(damaged.items()) if row < scanned}
+                if not self._mend(units, offset, damaged, source):
+                    break
+            for row, reason in damaged.items():
+                self._note(offset + row, reason)
             offset += scanned
             yield Scanned(batch, offset, self._damaged)
         if inside.end < stretch.end or inside.begin >= inside.end:
@@ -165,10 +171,43 @@ class _QueueScan:
         # The queue still has messages before these: their units are damaged.
         return chosen._replace(wrong=sorted((*chosen.wrong, *before)))
 
+    def _mend(self, units: Units, offset: int, rows: Collection[int], source: Source) -> bool:
+        """Put right, here alone, what units of damaged messages say; tell whether any changed.
+
+        The broker mends its files by itself.
+        """
+        topic, queue_id, _, end = self._stretch
+        sought = [offset + row for row in rows if offset + row not in self._sought]
+        if sought:
+            directory = self._directory
+            floors = load_deletions(directory.files, deletions_path(directory.root))
+            floor = floors.get(topic, PhysicalOffset(0))
+            with closing(directory.unit_files(topic, queue_id, 0, end)) as files:
+                queue = QueueSource(topic, queue_id, files, floor, self._ext, {})
+                search = UnitSearch(source, queue)
+                for number in sought:
+                    was = units[number - offset : number - offset + 1]
+                    right = search.find_all(number, unit_of(was))
+                    mends = [] if right is None else search.mends(np.array([number]), was, right)
+                    self._sought[number] = mends
+        is_changed = False
+        for row in rows:
+            for mend in self._sought[offset + row]:
+                is_changed |= unit_of(units, row) != mend.unit
+                units[row] = tuple(mend.unit)
+        return is_changed
+
     def _take(
-        self, chosen: Selection, offset: int, log_end: int | None
+        self, chosen: Selection, offset: int, log_end: int | None, damaged: dict[int, str]
     ) -> tuple[int, "pa.RecordBatch | None"]:
-        """Look at the first of the chosen messages; return how many, and the wanted rows."""
+        """Look at the first of the chosen messages; return how many, and the wanted rows.
+
+        Args:
+            chosen: At least one.
+            offset: Of the first unit.
+            log_end: As in `scan_queue`.
+            damaged: Gets why units' messages cannot be had.
+        """
         numbers = offset + (np.arange(len(chosen.starts)) if chosen.rows is None else chosen.rows)
         base = base_of(int(chosen.starts[0]), self._directory.log_file_bytes)
         if self._rows is None or self._rows.base != base:
@@ -191,7 +230,7 @@ class _QueueScan:
         if found.looked_at < count:
             self._rows.will_need(int(choice.starts[found.looked_at]))
         for damage in found.damaged:
-            self._note(int(numbers[damage.row]), damage.error.reason)
+            damaged[int(numbers[damage.row]) - offset] = damage.error.reason
         return found.looked_at, found.batch
 
     def _note(self, offset: int, reason: str) -> None:

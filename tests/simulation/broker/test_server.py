@@ -204,6 +204,8 @@ def test_tables_unsaved_at_the_end_are_logged_and_release_the_directory() -> Non
             client = await around.connect(broker)
             await client.put_topic("A", 1)
             await client.send("A", queue_id=0)
+            await commit(client, 0)
+            await asyncio.sleep(2)  # all is saved by then
             await commit(client, 1)
             around.files.sync_error = OSError("broken disk")
             with pytest.raises(StoreError, match=r"consumerOffset\.json: broken disk"):

@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from ternmq_store.disk.layout import file_name, queue_folder
 from tests.support.files import MemoryFileSystem
 from tests.support.records import batch_of, record
-from tests.support.stores import SMALL, append, flush, open_store
+from tests.support.stores import ROOT, SMALL, append, flush, open_store, settle, whole
 
 
 def test_records_are_read_in_any_order_and_bad_ones_are_none() -> None:
@@ -24,6 +25,24 @@ def test_records_are_read_in_any_order_and_bad_ones_are_none() -> None:
     plan.run()
     assert len(plan.records) == 5
     store.close()
+
+
+@pytest.mark.parametrize("position", range(12))
+def test_record_is_read_although_its_unit_is_damaged(position: int) -> None:
+    files = MemoryFileSystem()
+    store = open_store(files)
+    for number in range(9):
+        append(store, batch_of(record("A", 0, b"%d" % number)))
+    settle(store)
+    units = files.nodes[queue_folder(ROOT, "A", 0) / file_name(0)].data
+    before = units.tobytes()
+    units[3 * 20 + position] ^= 1 << (position % 8)
+    plan = store.searches.records_at("A", 0, [3, 4], bytes_max=1 << 20)
+    plan.run()
+    assert [whole(data).body for data in plan.records if data] == [b"3", b"4"]
+    store.searches.records_done(plan)
+    assert units.tobytes() == before
+    assert store.reads.mending.mended_units == 1
 
 
 def test_read_ends_after_its_byte_limit_but_not_before_the_first_record() -> None:

@@ -15,9 +15,17 @@ from ternmq_store.message_store import MessageStore
 from ternmq_store.queues.units import PADDING_SIZE, UNIT
 from ternmq_store.reading.cold_read import ColdRead, ColdRecord
 from ternmq_store.reading.reader import Limits, ReadRequest, ReadResult, ReadStatus
-from tests.support.files import Bytes, MemoryFileSystem
+from tests.support.files import MemoryFileSystem
 from tests.support.records import BORN_HOST, STORE_HOST, batch_of, record, sizes_of
-from tests.support.stores import ROOT, SMALL, append, checkpoint, flush, open_store, settle, whole
+from tests.support.stores import (
+    ROOT,
+    SMALL,
+    append,
+    flush,
+    open_store,
+    settle,
+    whole,
+)
 
 HOT = Limits(32, 262_144)
 COLD = Limits(8, 65_536)
@@ -190,60 +198,6 @@ def test_damaged_record_is_skipped_counted_and_logged_once(
         assert bodies(cold(store, request(2))) == [b"3", b"4", b"5"]
     assert sum("damaged record not served" in each.message for each in caplog.records) == 1
     assert [each.start for each in store.reads.quarantine.ranges] == [start]
-
-
-def test_unit_pointing_beside_its_record_is_skipped_and_hides_no_other() -> None:
-    store, files = restarted(6)
-    units = files.nodes[queue_folder(ROOT, "A", 0) / file_name(0)].data
-    units[2 * 20 + 7] ^= 1
-    result = cold(store, request(0))
-    assert bodies(result) == [b"0", b"1", b"3", b"4", b"5"]
-    assert not store.reads.quarantine
-    assert bodies(cold(store, request(1))) == [b"1", b"3", b"4", b"5"]
-    (place,) = store.reads.bad_places
-    assert (place.start, place.end - place.start) == unit(units, 2)
-    assert place.reason.startswith(f"commitlog/{file_name(0)}: not the record that a unit")
-
-
-def unit(units: Bytes, number: int) -> tuple[int, int]:
-    """Return where a unit points, and the size that it tells."""
-    data = units[number * 20 : number * 20 + 12].tobytes()
-    return int.from_bytes(data[:8], "big"), int.from_bytes(data[8:], "big")
-
-
-@pytest.mark.parametrize(
-    "damage", [(2 * 20 + 7, 1), (2 * 20, 0x80), (2 * 20 + 3, 1), (2 * 20 + 8, 0x80), (-1, 0)]
-)
-@pytest.mark.parametrize("crashes", [False, True])
-def test_good_message_with_a_wrong_unit_is_logged_and_back_after_a_restart(
-    damage: tuple[int, int], crashes: bool, caplog: pytest.LogCaptureFixture
-) -> None:
-    store, files = restarted(6)
-    units = files.nodes[queue_folder(ROOT, "A", 0) / file_name(0)].data
-    position, mask = damage
-    if mask:
-        units[position] ^= mask
-    else:
-        for at in range(2 * 20, 3 * 20):
-            units[at] = 0
-    with caplog.at_level(logging.ERROR):
-        result = cold(store, request(0))
-        assert bodies(result) == [b"0", b"1", b"3", b"4", b"5"]
-        assert result.skipped == 1
-        store.read("A", 0, QueueOffset(2))
-    assert sum("consume queue wrong" in each.message for each in caplog.records) == 1
-    assert store.reads.wrong_units >= 1
-    if crashes:
-        checkpoint(store)
-        files.locks.clear()
-    else:
-        store.close()
-    again = open_store(files, config=BIG)
-    assert again.report.queues_rebuilt
-    assert bodies(cold(again, request(0))) == [b"0", b"1", b"2", b"3", b"4", b"5"]
-    assert again.reads.wrong_units == 0
-    again.close()
-    assert not open_store(files, config=BIG).report.queues_rebuilt
 
 
 def test_read_of_a_removed_log_file_goes_on_with_the_next() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from ternmq_model.offsets import UNIT_BYTES, PhysicalOffset, QueueOffset
 from ternmq_store.disk.filesystem import File, FileSystem
 from ternmq_store.disk.layout import base_of, file_name
-from ternmq_store.queues.units import UNIT, Unit, Units
+from ternmq_store.queues.units import UNIT, Unit, Units, unit_of
 
 _PIECE_UNITS: Final = 4_096
 _EMPTY: Final = np.zeros(0, dtype=UNIT)
@@ -61,10 +61,7 @@ class UnitFiles:
     def unit(self, offset: QueueOffset) -> Unit:
         """Return the unit of message `offset`; an unwritten one when its file is gone."""
         units = self.units(offset, 1)
-        if not len(units):
-            return Unit(PhysicalOffset(0), 0, 0)
-        place, size, tag_code = units[0].item()
-        return Unit(PhysicalOffset(place), size, tag_code)
+        return unit_of(units) if len(units) else Unit(PhysicalOffset(0), 0, 0)
 
     def written_end(self) -> QueueOffset:
         """Return where the written units end.

@@ -1,0 +1,116 @@
+"""The background verification of a store, driven by the broker's loop, and what it has to tell.
+
+A mended unit may have hidden its message from groups that read on: these are listed, and nothing is
+delivered again.
+"""
+
+import logging
+from collections import deque
+from functools import partial
+from typing import Final, NamedTuple
+
+from ternmq_broker.consumer_offsets import OffsetTable
+from ternmq_model.clock import Clock
+from ternmq_model.offsets import QueueOffset
+from ternmq_remoting.environment import Blocking
+from ternmq_runtime.service import Job
+from ternmq_runtime.whole_calls import run_whole
+from ternmq_store.message_store import MessageStore
+from ternmq_store.queues.consume_queue import ConsumeQueue
+from ternmq_store.queues.units import Mend, Unit
+from ternmq_store.verification.units_check import UnitsCheck
+from ternmq_store.verification.verification import PIECE_BYTES
+
+logger = logging.getLogger(__name__)
+
+VERIFY_JOB: Final = "store-verify"
+
+_IDLE_S: Final = 60.0
+"""How soon a new round begins when it is time, and a setting that changed counts."""
+
+_PASSED_MAX: Final = 1_000
+
+
+class PassedMessage(NamedTuple):
+    """A message whose unit was damaged, and groups that may have missed it."""
+
+    topic: str
+    queue_id: int
+    offset: QueueOffset
+    reason: str
+    """Which parts of the unit were wrong."""
+
+    groups: tuple[str, ...]
+    """Those that had committed a later offset, sorted."""
+
+    mended_at_ms: int
+
+
+class StoreVerification:
+    """Drives the verification of one store. Owned by the broker's loop.
+
+    Args:
+        store: An open store.
+        offsets: How far groups are.
+        clock: For what is listed.
+        blocking: Where tasks run.
+
+    Attributes:
+        passed: The newest thousand messages that groups had passed when they were mended.
+    """
+
+    def __init__(
+        self, store: MessageStore, offsets: OffsetTable, clock: Clock, blocking: Blocking
+    ) -> None:
+        self._store = store
+        self._offsets = offsets
+        self._clock = clock
+        self._blocking = blocking
+        self._pause_s = _IDLE_S
+        self.passed: deque[PassedMessage] = deque(maxlen=_PASSED_MAX)
+        store.reads.mending.on_mended = self.mended
+
+    @property
+    def bytes_per_s(self) -> int:
+        """Its speed as the settings say; 0 = nothing is verified."""
+        return self._store.reads.config.verify_rate_bytes
+
+    def job(self) -> Job:
+        """Return what verifies, piece by piece."""
+        return Job(name=VERIFY_JOB, interval_s=lambda: self._pause_s, step=self.step)
+
+    async def step(self) -> bool:
+        """Verify one piece, if it is time: one step of a job."""
+        verification, rate = self._store.verification, self.bytes_per_s
+        piece = verification.piece_due(min(PIECE_BYTES, rate)) if rate else None
+        if piece is None:
+            self._pause_s = _IDLE_S
+            return False
+        checks = list[UnitsCheck | None]()
+        await run_whole(
+            self._blocking.run,
+            piece.run,
+            lambda error: checks.append(verification.piece_done(piece, error)),
+        )
+        for check in filter(None, checks):
+            await run_whole(self._blocking.run, check.run, partial(verification.units_done, check))
+        self._pause_s = piece.checked_bytes / rate
+        return False
+
+    def mended(self, queue: ConsumeQueue, mend: Mend) -> None:
+        """List a message whose unit was mended, with the groups that had passed it, if any had."""
+        topic, queue_id = queue.topic, queue.queue_id
+        groups = self._offsets.groups_beyond(topic, queue_id, mend.offset)
+        if not groups:
+            return
+        pairs = zip(Unit._fields, mend.was, mend.unit, strict=True)
+        reason = "unit's " + ", ".join(name for name, was, is_now in pairs if was != is_now)
+        logger.warning(
+            "message was passed while its unit was damaged topic=%s queue=%d offset=%d reason=%r"
+            " groups=%s",
+            *(topic, queue_id, mend.offset, reason, ",".join(groups)),
+        )
+        now_ms = self._clock.wall_ms()
+        self.passed.append(
+            PassedMessage(topic, queue_id, mend.offset, reason, tuple(groups), now_ms)
+        )

@@ -1,0 +1,47 @@
+"""Where the log lies, for who reads it beside the store's thread."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ternmq_model.offsets import PhysicalOffset
+from ternmq_model.record_scan import Verify
+from ternmq_store.disk.filesystem import File, FileSystem
+from ternmq_store.disk.layout import base_of, file_name
+
+VerifyAt = Callable[[PhysicalOffset], Verify]
+"""Tells how much of the record at an offset is checked."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Source:
+    """Where the log lies: plain values, good in any thread.
+
+    Attributes:
+        files: The disk.
+        folder: Of the log.
+        file_bytes: Of one file.
+        start: Where the oldest record begins.
+        end: Records that begin before it may be read.
+        verify: Tells how much of the record at an offset is checked.
+        read_ahead: Whether the disk is told what will be wanted next.
+        beginnings: Some places of the log where records begin that are not in memory; ascending.
+    """
+
+    files: FileSystem
+    folder: Path
+    file_bytes: int
+    start: PhysicalOffset
+    end: PhysicalOffset
+    verify: VerifyAt
+    read_ahead: bool
+    beginnings: Sequence[int]
+
+    def open(self, offset: int) -> tuple[File, int]:
+        """Return a file of its own for who reads at `offset`, and where that file begins.
+
+        Raises:
+            FileNotFoundError: It was deleted.
+        """
+        base = base_of(offset, self.file_bytes)
+        return self.files.open(self.folder / file_name(base), read_only=True), base

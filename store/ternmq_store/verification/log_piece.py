@@ -1,0 +1,102 @@
+"""Reading a piece of the log and checking every record in it. For any thread."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from ternmq_model.errors import CorruptRecord
+from ternmq_model.offsets import PhysicalOffset
+from ternmq_model.record import BLANK_BYTES, OVERHEAD_BYTES, SIZE_BYTES, encode_blank
+from ternmq_model.record_batch import RecordBatch
+from ternmq_model.record_scan import Scan, scan_records
+from ternmq_store.disk.filesystem import File
+from ternmq_store.disk.mapped_file import MappedFile
+from ternmq_store.log.quarantine import Stretch
+from ternmq_store.log.resync import WHOLE_HEAD_BYTES, next_record
+from ternmq_store.reading.source import Source
+
+_RECORDS_MAX: Final = 1 << 14
+_WINDOW_BYTES: Final = 1 << 20
+_WINDOWS: Final = 16
+"""So far one run looks for the next record behind damaged bytes; the next one goes on there."""
+
+
+@dataclass(slots=True, kw_only=True)
+class LogPiece:
+    """A piece of one file of the log. Made and finished by `Verification`."""
+
+    source: Source
+    start: PhysicalOffset
+    until: PhysicalOffset
+    """Behind the last byte that may be looked at, in the same file: a record ends there."""
+
+    bytes_max: int
+    held: Sequence[MappedFile]
+    """Files that stay until the piece is finished; not touched here."""
+
+    end: PhysicalOffset = field(default=PhysicalOffset(0), init=False)
+    """Where the next piece begins."""
+
+    batch: RecordBatch | None = None
+    """The good records of the piece."""
+
+    bad: Stretch | None = None
+    """What is damaged, if anything is: the piece ends behind it."""
+
+    @property
+    def checked_bytes(self) -> int:
+        """How much of the log was checked."""
+        is_checked = self.batch is not None or self.bad is not None
+        return self.end - self.start if is_checked else 0
+
+    def run(self) -> None:
+        """Read and check.
+
+        Raises:
+            OSError: The disk failed.
+        """
+        file, base = self.source.open(self.start)
+        try:
+            length = min(self.bytes_max, self.until - self.start)
+            found = self._scan(file, base, length)
+            if found.batch is None:
+                head = file.read(self.start - base, BLANK_BYTES)
+                size = int.from_bytes(head[:SIZE_BYTES], "big")
+                if OVERHEAD_BYTES <= size <= self.until - self.start:
+                    found = self._scan(file, base, size)  # longer than the piece
+            self.batch = found.batch
+            self.end = PhysicalOffset(self.start + found.end)
+            file_end = PhysicalOffset(base + self.source.file_bytes)
+            if found.batch is None and self._is_blank(file, base, file_end):
+                self.end = file_end
+            elif found.batch is None:
+                self._find_next(file, base, file_end, found.error)
+        finally:
+            file.close()
+
+    def _scan(self, file: File, base: int, length: int) -> Scan:
+        # One that does not end in the window is taken for damaged, and looked at by itself.
+        view = memoryview(file.read(self.start - base, length + BLANK_BYTES))
+        verify = self.source.verify(self.start)
+        return scan_records(view, 0, length, at=self.start, records_max=_RECORDS_MAX, verify=verify)
+
+    def _is_blank(self, file: File, base: int, file_end: PhysicalOffset) -> bool:
+        return file.read(self.start - base, BLANK_BYTES) == encode_blank(file_end - self.start)
+
+    def _find_next(
+        self, file: File, base: int, file_end: PhysicalOffset, error: CorruptRecord | None
+    ) -> None:
+        """Let the piece end where the next record begins, behind damaged bytes."""
+        reason = "no record begins there" if error is None else error.reason
+        at = self.start + 1
+        last = min(self.until, at + _WINDOWS * _WINDOW_BYTES)
+        while at < last:
+            length = min(_WINDOW_BYTES + WHOLE_HEAD_BYTES, file_end - at)
+            view = memoryview(file.read(at - base, length))
+            found = next_record(view, 0, base=PhysicalOffset(at))
+            if found is not None:
+                last = min(last, at + found)
+                break
+            at += _WINDOW_BYTES
+        self.end = PhysicalOffset(last)
+        self.bad = Stretch(self.start, self.end, reason)

@@ -1,0 +1,182 @@
+"""A slow look through the whole log: is each record good, and do queues tell of it as they must?
+
+What is derived from the log is mended from it, in place. It goes in pieces, each in two tasks for
+another thread: the log first, then what tells of it.
+"""
+
+import logging
+from collections import deque
+from typing import Final
+
+import numpy as np
+
+from ternmq_model.clock import Clock
+from ternmq_model.offsets import PhysicalOffset
+from ternmq_store.index.index_file import IndexInfo
+from ternmq_store.reading.reads import Reads
+from ternmq_store.recovery.opening import OpenedFiles
+from ternmq_store.verification.index_check import EntryPlace, IndexCheck, IndexWalk
+from ternmq_store.verification.log_piece import LogPiece
+from ternmq_store.verification.units_check import QueueCheck, UnitsCheck
+
+logger = logging.getLogger(__name__)
+
+PIECE_BYTES: Final = 256 << 10
+"""Of the log, looked at in one go: 1 to 3 ms of a thread."""
+
+ROUND_PAUSE_MS: Final = 24 * 3_600_000
+"""From the end of a round to the beginning of the next."""
+
+
+class Verification:
+    """Rounds through the log of one store.
+
+    Owned by `MessageStore`, on the store's thread.
+
+    Attributes:
+        offset: Up to here this round came.
+        rounds: How many have ended since the store was opened.
+        ended_at_ms: When the last one did, on the wall clock; 0 = none has.
+        units_mended: Units that were found damaged, and were mended, since the store was opened.
+        entries_mended: Entries of the index, likewise.
+        records_damaged: Stretches of the log that were found damaged, likewise.
+    """
+
+    def __init__(self, opened: OpenedFiles, reads: Reads, clock: Clock) -> None:
+        self._log = opened.log
+        self._queues = opened.queues
+        self._index = opened.index
+        self._next_entry: EntryPlace | None = None
+        self._walks: deque[IndexInfo] | None = None
+        self._walk: IndexWalk | None = None
+        self._session = opened.session
+        self._reads = reads
+        self._clock = clock
+        self.offset = PhysicalOffset(0)
+        self.rounds = 0
+        self.ended_at_ms = 0
+        self._ended_monotonic_ms = 0
+        self.units_mended = 0
+        self.records_damaged = 0
+        self.entries_mended = 0
+
+    def piece_due(self, bytes_max: int) -> LogPiece | IndexWalk | None:
+        """Return what to check next, if it is time; `piece_done` must follow.
+
+        First comes the log, piece by piece, then the chains of each index file.
+
+        Args:
+            bytes_max: About its length; a longer record is checked by itself.
+        """
+        now_ms = self._clock.monotonic_ms()
+        if self.rounds and self.offset == 0:
+            if now_ms - self._ended_monotonic_ms < ROUND_PAUSE_MS:
+                return None
+            logger.info("verification begins anew round=%d", self.rounds + 1)
+        source = self._reads.source()
+        self.offset = max(self.offset, source.start)
+        while (damaged_to := self._reads.quarantine.end_at(self.offset)) is not None:
+            self.offset = damaged_to
+        if self.offset == source.end == source.start:
+            return None  # nothing is dispatched yet
+        if self.offset >= source.end or not self._log.files.has(self.offset):
+            return self._next_walk(now_ms)
+        file = self._log.files.at(self.offset)
+        file.hold()
+        check = self._session.check_at(self.offset)
+        until = min(source.end, PhysicalOffset(file.end))
+        if check.until is not None:
+            # The border is where a record begins; were it not so, it must not hold anything up.
+            bytes_max = max(min(bytes_max, check.until - self.offset), 1)
+        return LogPiece(
+            source=source, start=self.offset, until=until, bytes_max=bytes_max, held=(file,)
+        )
+
+    def _next_walk(self, now_ms: int) -> IndexWalk | None:
+        """Return what looks at index files, when the log has been looked at; end the round then."""
+        if self._walk is None or self._walk.is_over:
+            self._walk = None
+            if self._walks is None:
+                infos = () if self._index is None else self._index.infos()
+                self._walks = deque[IndexInfo](info for info in infos if info.has_entries)
+            if self._walks:
+                info = self._walks.popleft()
+                slots = np.zeros(info.sizes.slots, dtype=np.int32)
+                self._walk = IndexWalk(self._reads.source().files, info, slots)
+        if self._walk is None:
+            self._end_round(now_ms)
+        return self._walk
+
+    def _end_round(self, now_ms: int) -> None:
+        self._walks = self._next_entry = None
+        self.rounds += 1
+        self.offset = PhysicalOffset(0)
+        self._ended_monotonic_ms, self.ended_at_ms = now_ms, self._clock.wall_ms()
+        logger.info(
+            "verification has come to the end units_mended=%d entries_mended=%d records_damaged=%d",
+            *(self.units_mended, self.entries_mended, self.records_damaged),
+        )
+
+    def piece_done(
+        self, piece: LogPiece | IndexWalk, error: OSError | None = None
+    ) -> UnitsCheck | None:
+        """Take over what a piece that has run came to; return what is to be compared with it."""
+        if isinstance(piece, IndexWalk):
+            self._note_entries(piece.mended, str(piece.info.path))
+            piece.mended = 0
+            if error is not None:
+                logger.warning("index not verified file=%s error=%s", piece.info.path, error)
+                piece.is_over = True
+            return None
+        for file in piece.held:
+            file.release()
+        if error is not None:
+            logger.warning("log not verified offset=%d error=%s", piece.start, error)
+            file_bytes = self._log.files.file_bytes
+            self.offset = PhysicalOffset(piece.start - piece.start % file_bytes + file_bytes)
+            return None
+        self.offset = max(piece.end, PhysicalOffset(piece.start + 1))
+        if piece.bad is not None and self._reads.quarantine.add(
+            piece.bad.start, piece.bad.end, piece.bad.reason
+        ):
+            self.records_damaged += 1
+            logger.error(
+                "damaged record found offset=%d end=%d reason=%s",
+                *(piece.bad.start, piece.bad.end, piece.bad.reason),
+            )
+        if piece.batch is None:
+            return None
+        queues = [
+            QueueCheck(queue, self._reads.source_of(queue), rows)
+            for topic, queue_id, rows in piece.batch.queues
+            if (queue := self._queues.find(topic, queue_id)) is not None
+        ]
+        index = None
+        if self._index is not None:
+            index = IndexCheck(
+                files=piece.source.files,
+                source=piece.source,
+                batch=piece.batch,
+                infos=self._index.infos(),
+                next=self._next_entry,
+            )
+        return UnitsCheck(source=piece.source, batch=piece.batch, queues=queues, index=index)
+
+    def _note_entries(self, mended: int, where: str) -> None:
+        if mended:
+            self.entries_mended += mended
+            logger.warning("index entries were wrong count=%d near=%s", mended, where)
+
+    def units_done(self, check: UnitsCheck, error: OSError | None = None) -> None:
+        """Mend what a comparison that has run found."""
+        if error is not None:
+            logger.warning("consume queues not verified error=%s", error)
+            return
+        if check.index is not None:
+            self._next_entry = check.index.next
+            self._note_entries(check.index.mended, f"log {self.offset}")
+        before = self._reads.mending.mended_units
+        for queue, mends in check.mends:
+            if self._queues.find(queue.topic, queue.queue_id) is queue:
+                self._reads.mending.mend(queue, mends)
+        self.units_mended += self._reads.mending.mended_units - before
