@@ -103,7 +103,7 @@ class StateFile:
         saving = self._changes()
         data = add_checksum(write_json(self._to_dict()))
         outcome: list[OSError | None] = []
-        write = partial(_replace, self._files, self._path, data, in_both=in_both)
+        write = partial(replace_file, self._files, self._path, data, in_both=in_both)
         await run_whole(self._blocking.run, write, outcome.append)
         for error in filter(None, outcome):
             if not self._is_failing:
@@ -117,8 +117,3 @@ class StateFile:
             self._is_failing = False
             logger.info("table saved again file=%s", self._path)
         return None
-
-
-def _replace(files: FileSystem, path: Path, data: bytes, *, in_both: bool) -> None:
-    for _ in range(1 + in_both):
-        replace_file(files, path, data)

@@ -197,11 +197,11 @@ def _remove_all(files: FileSystem, root: Path) -> None:
         for path in _below(files, top):
             files.remove(path)
     folders = (commit_log_folder(root), index_folder(root))
-    notes = notes_path(root)
+    deletions, notes = deletions_path(root), notes_path(root)
     for path in (
         *(folder / name for folder in folders for name in files.files(folder)),
-        *(next_file_path(root), checkpoint_path(root), deletions_path(root)),
-        *(notes, previous_path(notes)),
+        *(next_file_path(root), checkpoint_path(root)),
+        *(deletions, previous_path(deletions), notes, previous_path(notes)),
     ):
         if files.exists(path):
             files.remove(path)

@@ -321,5 +321,4 @@ class ReplicationState:
 
     def _write(self, data: bytes, *, in_both: bool) -> None:
         self._files.make_folder(self._path.parent)
-        for _ in range(1 + in_both):
-            replace_file_from_reserve(self._files, self._root, self._path, data)
+        replace_file_from_reserve(self._files, self._root, self._path, data, in_both=in_both)
