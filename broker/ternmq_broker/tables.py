@@ -275,6 +275,7 @@ async def load_tables(
     topics = found.topics.table or TopicTable(version)
     offsets = found.offsets.table or OffsetTable(version)
     offsets.versions = found.versions.table or OffsetVersions()
+    offsets.is_awaited = bool(found.offsets.refusal)
     if not is_slave and found.topics.taken is not found.topics.main:
         put_found_topics(topics, store.queues(), now_ms=now_ms)
     topics.set_template(

@@ -25,7 +25,7 @@ from ternmq_broker.table_formats import (
     find_tables,
     parse_table,
 )
-from ternmq_model.errors import StoreError
+from ternmq_model.errors import RefusedError, StoreError
 from ternmq_protos.v1 import groups_pb2 as groups
 from ternmq_remoting import contracts
 from ternmq_store.disk.state_file import previous_path, read_whole, replace_file
@@ -298,9 +298,14 @@ def test_slave_takes_lost_tables_from_its_master(caplog: pytest.LogCaptureFixtur
             files = cluster.disks["a-1"]
             for name in (OFFSETS.name, TOPICS.name):
                 remove(files, name)
+            await cluster.stop("a")
             await cluster.start("a-1")
+            slave = await cluster.connect("a-1")
+            with pytest.raises(RefusedError, match="lost its offsets"):
+                await committed(slave)
+            await cluster.start("a")
             await asyncio.sleep(SAVED_S)
-            assert await committed(await cluster.connect("a-1")) == 7
+            assert await committed(slave) == 7
             await cluster.stop("a-1")
             assert parse_table(read_whole(files, OFFSETS_PATH))["offsetTable"]["A@G"]["0"] == 7
 
