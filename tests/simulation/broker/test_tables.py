@@ -200,6 +200,7 @@ def test_illegible_table_that_is_accepted_is_lost_and_kept_aside() -> None:
         async with used() as around:
             for path in (OFFSETS_PATH, previous_path(OFFSETS_PATH)):
                 around.files.open(path).resize(9)
+            flip(around.files, TOPICS_PATH, '"perm": 6')  # its older generation is right
             await refused(around)
             plan = plan_acceptance(found(around.files))
             assert [each.found.format for each in plan] == [OFFSETS]
