@@ -8,6 +8,9 @@
 The checksum is the CRC-32 of all bytes before that member. RocketMQ, and TernMQ before there were
 checksums, ignore the member when they read. When they write, they leave it out or sort it before
 the others: then the file has no checksum (docs/formats/table-checksums.md).
+
+Source: RocketMQ `RemotingSerializable.fromJson`, which parses with fastjson's default features;
+`IgnoreNotMatch`, which passes over unknown members, is one of them.
 """
 
 import re
